@@ -1,0 +1,100 @@
+"""The seam between the engine and whatever runs the model.
+
+A backend owns the weights, the key/value pages and the kernels. The engine above it only sees token ids
+and sessions, so the same engine drives numpy, WebGPU (natively and in the page) and later WASM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from py_core.engine.sampling import SamplingParams
+
+Progress = Callable[[int, int], None]
+"""Called as progress(bytes_done, bytes_total) while weights load."""
+
+
+class BackendError(RuntimeError):
+    """A backend cannot go on; the message is a sentence for the user that says what to do."""
+
+
+class DeviceLostError(BackendError):
+    """The GPU went away (driver reset, sleep, another program). Everything on it is gone."""
+
+
+class ContextFullError(BackendError):
+    """The tokens do not fit into the model's context."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What runs the model, in the words shown to the user."""
+
+    backend: str
+    adapter: str
+    software: bool = False
+    features: tuple[str, ...] = ()
+
+
+@dataclass
+class Session:
+    """One sequence of tokens and the KV pages that hold it.
+
+    `tokens` are the ids fed to the model so far, in order; their keys and values are stored, except that the
+    last one may still be pending (sampled, but not yet run).
+    """
+
+    slot: int
+    tokens: list[int] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens)
+
+
+class Backend(Protocol):
+    """Runs one model. Everything that waits for the device is async."""
+
+    capabilities: Capabilities
+    context_length: int
+
+    def new_session(self) -> Session:
+        """Start an empty sequence. Raises BackendError when every slot is taken."""
+        ...
+
+    async def prefill(self, session: Session, tokens: Sequence[int]) -> None:
+        """Run `tokens` after those the session holds; afterwards its logits are those of the last one.
+
+        Raises ContextFullError when they do not fit, ValueError when `tokens` is empty or an id is out of range.
+        """
+        ...
+
+    def decode(
+        self, session: Session, n: int, sampling: SamplingParams
+    ) -> AsyncIterator[list[int]]:
+        """Sample up to `n` tokens after a prefill and yield their ids in order, a few at a time as they become known.
+
+        The ids yielded are appended to `session.tokens`. Closing the iterator early drops what is in flight.
+        Ends early when the context is full.
+        """
+        ...
+
+    async def logits(self, session: Session) -> np.ndarray:
+        """Logits after the session's last token: float32 (vocab_size,)."""
+        ...
+
+    def truncate(self, session: Session, length: int) -> None:
+        """Forget every token from `length` on. A prefill must follow before logits or decode."""
+        ...
+
+    def free(self, session: Session) -> None:
+        """Give the session's pages back."""
+        ...
+
+    def close(self) -> None:
+        """Release the weights and the device."""
+        ...

@@ -1,0 +1,44 @@
+"""Where a model's bytes come from. The order of reads is forward only, so that a network stream can serve them."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Protocol
+
+
+class WeightSource(Protocol):
+    """Bytes of a model file.
+
+    `prefix` may be called again with a larger n; `read` is called with rising, non-overlapping ranges after it.
+    """
+
+    @property
+    def size(self) -> int | None:
+        """Bytes in the whole file, None while the sender has not said."""
+        ...
+
+    async def prefix(self, n: int) -> bytes:
+        """The first n bytes (fewer if the file ends before)."""
+        ...
+
+    async def read(self, offset: int, nbytes: int) -> bytes | memoryview:
+        """Exactly nbytes from offset on. Raises EOFError where the file ends before."""
+        ...
+
+
+class FileSource:
+    """A file on disk, mapped into memory."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        with open(path, "rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.size = len(self._map)
+
+    async def prefix(self, n: int) -> bytes:
+        return self._map[:n]
+
+    async def read(self, offset: int, nbytes: int) -> memoryview:
+        if offset + nbytes > self.size:
+            raise EOFError(f"the file ends at byte {self.size}, {offset + nbytes} wanted")
+        return memoryview(self._map)[offset : offset + nbytes]
