@@ -1,0 +1,314 @@
+"""Read and write GGUF, versions 2 and 3, little-endian.
+
+Notable here:
+- only the header is parsed; tensor data goes from the source to the device without passing through Python
+- the header can be parsed from a growing prefix of the file, while the rest is still on the network
+- every field is checked before it is believed: the file may be truncated, damaged or hostile
+
+Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from py_core.formats.gguf_types import (
+    ARRAY,
+    BOOL,
+    DTYPES,
+    MAGIC,
+    SCALARS,
+    STRING,
+    U32,
+    U64,
+    GGUFError,
+    alignment_of,
+    show,
+)
+from py_core.formats.gguf_writer import write_gguf
+from py_core.formats.quantization import BlockFormat, format_for_type, nbytes
+from py_core.formats.source import WeightSource
+
+__all__ = ["GGUFError", "GGUFHeader", "NeedMoreData", "TensorInfo", "parse_header", "read_header", "write_gguf"]
+
+MAX_HEADER_BYTES = 256 << 20
+"""A vocabulary of 256k tokens with its merges takes about 15 MB; far above that the file is damaged."""
+FIRST_PREFIX_BYTES = 1 << 20
+MAX_ARRAY_DEPTH = 4
+MAX_DIMS = 4
+MIN_KEY_VALUE_BYTES = 8 + 4 + 1
+MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8
+
+
+class NeedMoreData(GGUFError):
+    """The header goes on after the prefix that was given. `needed` is a lower bound of the bytes it takes."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(f"the header of the GGUF file goes on: at least its first {needed} bytes are needed")
+        self.needed = needed
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """Where a tensor lies. `shape` is numpy's order, outermost first: a matrix is (rows, columns).
+
+    `offset` counts bytes from the start of the file.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    format: BlockFormat
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class GGUFHeader:
+    """Everything in the file but the tensors' data.
+
+    `metadata` holds Python values; an array is a list of strings or lists, or a read-only numpy array of numbers.
+    `tensors` is in the order of the file's index. `data_offset` and `end_offset` count from the start of the file;
+    `end_offset` is the end of the last tensor, so a whole file has at least that many bytes.
+    """
+
+    version: int
+    alignment: int
+    metadata: dict[str, Any]
+    tensors: dict[str, TensorInfo]
+    data_offset: int
+    end_offset: int
+
+
+class _Reader:
+    """A cursor over the prefix that tells "not here yet" from "cannot be"."""
+
+    def __init__(self, data: bytes, file_size: int | None) -> None:
+        self.data = data
+        self.pos = 0
+        self.file_size = file_size
+
+    def require(self, end: int, what: str) -> None:
+        """Raise unless the prefix reaches `end`: NeedMoreData where the file may, GGUFError where it cannot."""
+        if end <= len(self.data):
+            return
+        if self.file_size is not None and end > self.file_size:
+            raise GGUFError(
+                f"the GGUF file is truncated or damaged: {what} would end at byte {end} or later, "
+                f"but the file has {self.file_size} bytes; download it again"
+            )
+        if end > MAX_HEADER_BYTES:
+            raise GGUFError(
+                f"the GGUF file is damaged: {what} would make its header larger than "
+                f"{MAX_HEADER_BYTES >> 20} MiB; download it again"
+            )
+        raise NeedMoreData(end)
+
+    def number(self, layout: struct.Struct, what: str) -> Any:
+        end = self.pos + layout.size
+        if end > len(self.data):
+            self.require(end, what)
+        (value,) = layout.unpack_from(self.data, self.pos)
+        self.pos = end
+        return value
+
+    def string(self, what: str) -> str:
+        length = self.number(U64, what)
+        start, end = self.pos, self.pos + length
+        if end > len(self.data):
+            self.require(end, what)
+        self.pos = end
+        try:
+            return self.data[start:end].decode()
+        except UnicodeDecodeError:
+            raise GGUFError(f"the GGUF file is damaged: {what} is not UTF-8; download it again") from None
+
+    def strings(self, count: int, what: str) -> list[str]:
+        """`count` strings. The hot loop of the parser: a vocabulary has 50,000 to 260,000."""
+        self.require(self.pos + count * 8, what)
+        data, pos, size, length_at = self.data, self.pos, len(self.data), U64.unpack_from
+        out: list[str] = []
+        append = out.append
+        try:
+            for index in range(count):
+                if pos + 8 > size:
+                    self.require(pos + (count - index) * 8, what)
+                start = pos + 8
+                pos = start + length_at(data, pos)[0]
+                if pos > size:
+                    self.require(pos + (count - index - 1) * 8, what)
+                append(data[start:pos].decode())
+        except UnicodeDecodeError:
+            raise GGUFError(
+                f"the GGUF file is damaged: element {len(out)} of {what} is not UTF-8; download it again"
+            ) from None
+        self.pos = pos
+        return out
+
+    def value(self, value_type: int, what: str, depth: int = 0) -> Any:
+        if value_type == STRING:
+            return self.string(what)
+        if value_type == ARRAY:
+            return self.array(what, depth + 1)
+        layout = SCALARS.get(value_type)
+        if layout is None:
+            raise GGUFError(f"the GGUF file is damaged: {what} has the unknown type {value_type}; download it again")
+        value = self.number(layout, what)
+        if value_type == BOOL:
+            if value > 1:
+                raise GGUFError(f"the GGUF file is damaged: {what} is a bool of value {value}; download it again")
+            return bool(value)
+        return value
+
+    def array(self, what: str, depth: int) -> Any:
+        if depth > MAX_ARRAY_DEPTH:
+            raise GGUFError(f"{what} nests arrays more than {MAX_ARRAY_DEPTH} deep; this is not a usable GGUF file")
+        element_type = self.number(U32, what)
+        count = self.number(U64, what)
+        if element_type == STRING:
+            return self.strings(count, what)
+        if element_type == ARRAY:
+            self.require(self.pos + count * 12, what)
+            return [self.array(what, depth + 1) for _ in range(count)]
+        dtype = DTYPES.get(element_type)
+        if dtype is None:
+            raise GGUFError(f"the GGUF file is damaged: {what} has the unknown type {element_type}; download it again")
+        end = self.pos + count * dtype.itemsize
+        self.require(end, what)
+        values = np.frombuffer(self.data[self.pos : end], dtype)
+        self.pos = end
+        if element_type == BOOL:
+            if values.size and values.max() > 1:
+                raise GGUFError(f"the GGUF file is damaged: {what} holds a bool above 1; download it again")
+            return values.astype(np.bool_)
+        return values
+
+
+def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None = None) -> GGUFHeader:
+    """Parse the header out of the first bytes of a file.
+
+    `file_size` is the whole file's size in bytes where it is known; then counts and tensors are checked against it.
+    Raises NeedMoreData when the prefix ends inside the header, GGUFError when the file is damaged or truncated, and
+    UnsupportedFormatError when a tensor's format cannot be read.
+    """
+    reader = _Reader(prefix if isinstance(prefix, bytes) else bytes(prefix), file_size)
+    version = _read_version(reader)
+    tensor_count = reader.number(U64, "the number of tensors")
+    key_count = reader.number(U64, "the number of metadata keys")
+    reader.require(
+        reader.pos + key_count * MIN_KEY_VALUE_BYTES + tensor_count * MIN_TENSOR_BYTES,
+        f"an index of {key_count} metadata keys and {tensor_count} tensors",
+    )
+    metadata: dict[str, Any] = {}
+    for _ in range(key_count):
+        key = reader.string("a metadata key")
+        what = f"the metadata value {show(key)}"
+        if key in metadata:
+            raise GGUFError(f"the GGUF file is damaged: the metadata key {show(key)} appears twice")
+        metadata[key] = reader.value(reader.number(U32, what), what)
+    alignment = alignment_of(metadata)
+    # Offsets in the index are relative to the data section, whose start is known only after the index.
+    relative: dict[str, TensorInfo] = {}
+    for index in range(tensor_count):
+        reader.require(reader.pos + (tensor_count - index) * MIN_TENSOR_BYTES, "the index of tensors")
+        info = _read_tensor_info(reader, alignment)
+        if info.name in relative:
+            raise GGUFError(f"the GGUF file is damaged: the tensor {show(info.name)} appears twice")
+        relative[info.name] = info
+    data_offset = -(-reader.pos // alignment) * alignment
+    tensors = {
+        info.name: TensorInfo(info.name, info.shape, info.format, data_offset + info.offset, info.nbytes)
+        for info in relative.values()
+    }
+    end_offset = _check_layout(tensors, reader.pos, file_size)
+    return GGUFHeader(version, alignment, metadata, tensors, data_offset, end_offset)
+
+
+async def read_header(source: WeightSource) -> GGUFHeader:
+    """Parse the header of `source`, asking for a longer and longer prefix until it fits.
+
+    Raises GGUFError and UnsupportedFormatError as parse_header does.
+    """
+    wanted = FIRST_PREFIX_BYTES
+    while True:
+        prefix = await source.prefix(wanted)
+        size = source.size
+        if size is None and len(prefix) < wanted:
+            size = len(prefix)  # the sender never said, but it has ended
+        try:
+            return parse_header(prefix, size)
+        except NeedMoreData as short:
+            if len(prefix) < wanted:
+                raise GGUFError(
+                    f"the GGUF file is truncated: it ends after {len(prefix)} bytes, inside its header; "
+                    "download it again"
+                ) from None
+            wanted = max(2 * wanted, short.needed)
+
+
+def _read_version(reader: _Reader) -> int:
+    available = reader.data[:4]
+    if available != MAGIC[: len(available)]:
+        raise GGUFError(
+            "this is not a GGUF file (it does not begin with 'GGUF'); choose a model file that ends in .gguf"
+        )
+    reader.require(8, "the file's version")
+    (version,) = U32.unpack_from(reader.data, 4)
+    reader.pos = 8
+    if version in (2, 3):
+        return version
+    if version and version & 0xFFFF == 0:
+        raise GGUFError(
+            "this GGUF file is big-endian, which Sonata cannot read; use the little-endian file of this model"
+        )
+    if version == 1:
+        raise GGUFError("this GGUF file has version 1, which Sonata cannot read; convert the model again to version 3")
+    raise GGUFError(f"this GGUF file says it has version {version}; Sonata reads versions 2 and 3")
+
+
+def _read_tensor_info(reader: _Reader, alignment: int) -> TensorInfo:
+    """One entry of the index, its offset still relative to the data section."""
+    name = reader.string("a tensor's name")
+    what = f"the index entry of tensor {show(name)}"
+    dim_count = reader.number(U32, what)
+    if not 1 <= dim_count <= MAX_DIMS:
+        raise GGUFError(
+            f"the GGUF file is damaged: tensor {show(name)} has {dim_count} dimensions, not 1 to {MAX_DIMS}"
+        )
+    shape = tuple(reader.number(U64, what) for _ in range(dim_count))[::-1]
+    ggml_type = reader.number(U32, what)
+    offset = reader.number(U64, what)
+    if 0 in shape or math.prod(shape) >= 1 << 60:
+        raise GGUFError(f"the GGUF file is damaged: tensor {show(name)} has the impossible shape {shape}")
+    fmt = format_for_type(ggml_type, name[:80])
+    try:
+        size = nbytes(fmt, shape)
+    except ValueError as error:
+        raise GGUFError(f"the GGUF file is damaged: tensor {show(name)}: {error}") from None
+    if offset % alignment:
+        raise GGUFError(
+            f"the GGUF file is damaged: tensor {show(name)} begins at byte {offset} of the data, "
+            f"which is not a multiple of {alignment}"
+        )
+    return TensorInfo(name, shape, fmt, offset, size)
+
+
+def _check_layout(tensors: dict[str, TensorInfo], header_end: int, file_size: int | None) -> int:
+    """Check that the tensors do not overlap and lie within the file; returns the end of the last one."""
+    end, previous = header_end, ""
+    in_file_order = sorted(tensors.values(), key=lambda info: info.offset)
+    for info in in_file_order:
+        if info.offset < end:
+            raise GGUFError(f"the GGUF file is damaged: tensors {show(previous)} and {show(info.name)} overlap")
+        end, previous = info.offset + info.nbytes, info.name
+    if file_size is not None and end > file_size:
+        missing = next(info for info in in_file_order if info.offset + info.nbytes > file_size)
+        raise GGUFError(
+            f"the GGUF file is truncated: {end - file_size} of its {end} bytes are missing, "
+            f"from tensor {show(missing.name)} on; download it again"
+        )
+    return end

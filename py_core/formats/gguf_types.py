@@ -1,0 +1,52 @@
+"""What the GGUF reader and writer share: value types, alignment, the error."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+MAGIC = b"GGUF"
+DEFAULT_ALIGNMENT = 32
+U32 = struct.Struct("<I")
+U64 = struct.Struct("<Q")
+
+BOOL, STRING, ARRAY = 7, 8, 9
+# Value types of metadata as (id, struct code, numpy dtype).
+_NUMBERS = (
+    (0, "B", "<u1"),
+    (1, "b", "<i1"),
+    (2, "H", "<u2"),
+    (3, "h", "<i2"),
+    (4, "I", "<u4"),
+    (5, "i", "<i4"),
+    (6, "f", "<f4"),
+    (BOOL, "B", "<u1"),
+    (10, "Q", "<u8"),
+    (11, "q", "<i8"),
+    (12, "d", "<f8"),
+)
+SCALARS: dict[int, struct.Struct] = {value_type: struct.Struct("<" + code) for value_type, code, _ in _NUMBERS}
+DTYPES: dict[int, np.dtype] = {value_type: np.dtype(code) for value_type, _, code in _NUMBERS}
+
+
+class GGUFError(ValueError):
+    """The file is not a GGUF file that can be used; the message says what is wrong and what to do."""
+
+
+def alignment_of(metadata: Mapping[str, Any]) -> int:
+    """What tensor offsets are multiples of, in bytes. Raises GGUFError when it is not a power of two from 8 on."""
+    alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
+    if not isinstance(alignment, int) or alignment < 8 or alignment & (alignment - 1):
+        raise GGUFError(
+            f"the GGUF file is damaged: general.alignment is {show(alignment)}, it must be a power of two from 8 on"
+        )
+    return alignment
+
+
+def show(value: Any) -> str:
+    """A name from the file, short enough for a message."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,113 @@
+"""Write small GGUF files: adapters, and the models that tests make."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from py_core.formats.gguf_types import (
+    ARRAY,
+    BOOL,
+    DEFAULT_ALIGNMENT,
+    DTYPES,
+    MAGIC,
+    STRING,
+    U32,
+    U64,
+    alignment_of,
+    show,
+)
+from py_core.formats.quantization import BlockFormat, quantize
+
+
+def write_gguf(
+    path: str | os.PathLike[str],
+    metadata: Mapping[str, Any],
+    tensors: Mapping[str, tuple[np.ndarray, BlockFormat]],
+    alignment: int = DEFAULT_ALIGNMENT,
+) -> None:
+    """Write a GGUF file of version 3: `tensors` maps a name to float values (numpy order) and the format to store.
+
+    Types are inferred: bool, int (uint32, or the first of int32, uint64, int64 that holds it), float (float32), str,
+    and lists of one of these (lists of ints prefer int32, as llama.cpp's token types are). numpy scalars and arrays
+    keep their own type. Raises TypeError for other values, and ValueError as quantize does.
+    """
+    if alignment != DEFAULT_ALIGNMENT:
+        metadata = {**metadata, "general.alignment": alignment}
+    alignment_of(metadata)
+    header = bytearray(MAGIC + struct.pack("<IQQ", 3, len(tensors), len(metadata)))
+    for key, value in metadata.items():
+        value_type, encoded = _encode_value(value)
+        header += _encode_string(key) + U32.pack(value_type) + encoded
+    payloads: list[bytes] = []
+    offset = 0
+    for name, (values, fmt) in tensors.items():
+        payload = quantize(values, fmt)
+        dims = values.shape[::-1]
+        header += _encode_string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, fmt.ggml_type, offset)
+        payload += bytes(-len(payload) % alignment)
+        offset += len(payload)
+        payloads.append(payload)
+    header += bytes(-len(header) % alignment)
+    with open(path, "wb") as file:
+        file.write(header)
+        file.writelines(payloads)
+
+
+def _encode_string(text: str) -> bytes:
+    encoded = text.encode()
+    return U64.pack(len(encoded)) + encoded
+
+
+def _encode_value(value: Any) -> tuple[int, bytes]:
+    """(value type, bytes) of one metadata value."""
+    if isinstance(value, str):
+        return STRING, _encode_string(value)
+    if isinstance(value, list | tuple):
+        return ARRAY, _encode_list(value)
+    array = _typed(value)
+    value_type = _value_type(array.dtype)
+    if array.ndim == 0:
+        return value_type, array.tobytes()
+    return ARRAY, U32.pack(value_type) + U64.pack(array.size) + array.tobytes()
+
+
+def _encode_list(values: Sequence[Any]) -> bytes:
+    count = U64.pack(len(values))
+    if all(isinstance(value, str) for value in values):
+        return U32.pack(STRING) + count + b"".join(map(_encode_string, values))
+    if all(isinstance(value, list | tuple) for value in values):
+        return U32.pack(ARRAY) + count + b"".join(map(_encode_list, values))
+    array = _typed(values)
+    return U32.pack(_value_type(array.dtype)) + count + array.tobytes()
+
+
+def _typed(value: Any) -> np.ndarray:
+    """A number or numbers as an array of the type to store."""
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value, np.dtype(value.dtype).newbyteorder("<"))
+    kinds = {type(item) for item in value} if isinstance(value, list | tuple) else {type(value)}
+    if kinds == {bool}:
+        return np.asarray(value, np.bool_)
+    if kinds == {int}:
+        order = ("<i4", "<u4", "<u8", "<i8") if isinstance(value, list | tuple) else ("<u4", "<i4", "<u8", "<i8")
+        low, high = (min(value), max(value)) if isinstance(value, list | tuple) else (value, value)
+        for code in order:
+            if np.iinfo(code).min <= low and high <= np.iinfo(code).max:
+                return np.asarray(value, code)
+    if kinds in ({float}, {int, float}):
+        return np.asarray(value, "<f4")
+    raise TypeError(f"GGUF metadata cannot hold {show(value)}; use bool, int, float, str or a list of one of these")
+
+
+def _value_type(dtype: np.dtype) -> int:
+    if dtype == np.bool_:
+        return BOOL
+    for value_type, known in DTYPES.items():
+        if dtype == known and value_type != BOOL:
+            return value_type
+    raise TypeError(f"GGUF metadata cannot hold numbers of type {dtype}")
