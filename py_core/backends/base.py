@@ -56,6 +56,20 @@ class Session:
         return len(self.tokens)
 
 
+def check_prefill(session: Session, tokens: Sequence[int], vocab_size: int, context_length: int) -> None:
+    """What every backend's prefill checks before it touches anything."""
+    if not tokens:
+        raise ValueError("prefill needs at least one token")
+    if not all(0 <= token < vocab_size for token in tokens):
+        raise ValueError(f"a token id is outside of 0..{vocab_size - 1}")
+    total = session.length + len(tokens)
+    if total > context_length:
+        raise ContextFullError(
+            f"The text is {total} tokens long, but the model reads at most {context_length}. "
+            "Shorten the message or start a new chat."
+        )
+
+
 class Backend(Protocol):
     """Runs one model. Everything that waits for the device is async."""
 
@@ -88,7 +102,7 @@ class Backend(Protocol):
         ...
 
     def truncate(self, session: Session, length: int) -> None:
-        """Forget every token from `length` on. A prefill must follow before logits or decode."""
+        """Forget every token from `length` on."""
         ...
 
     def free(self, session: Session) -> None:

@@ -1,13 +1,28 @@
-"""How the next token is chosen: parameters, and the reference sampler that the GPU's is tested against."""
+"""How the next token is chosen: parameters, and the reference sampler that the GPU's is tested against.
+
+The order is that of transformers: penalties, temperature, top-k, top-p, min-p. Each rule is a small pure function
+on one row of logits, float32 (vocab_size,). A rule keeps every token at or above a threshold, so ties stay together
+and the result does not depend on the order of a sort.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+
+MAX_PENALTY_WINDOW = 256
 
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """temperature 0 is greedy. top_k 0, top_p 1, min_p 0 and penalties 1/0/0 switch that rule off."""
+    """temperature 0 is greedy. top_k 0, top_p 1, min_p 0 and penalties 1/0/0 switch that rule off.
+
+    Penalties look at the last `penalty_window` tokens, prompt included. Raises ValueError, naming the field.
+    """
 
     temperature: float = 0.0
     top_k: int = 0
@@ -18,3 +33,82 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     penalty_window: int = 64
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        def check(name: str, valid: bool, allowed: str) -> None:
+            if not valid:
+                raise ValueError(f"{name} is {getattr(self, name)}, but must be {allowed}.")
+
+        check("temperature", 0 <= self.temperature < math.inf, "0 (greedy) or more")
+        check("top_k", self.top_k >= 0, "0 (off) or more")
+        check("top_p", 0 < self.top_p <= 1, "over 0 and at most 1 (off)")
+        check("min_p", 0 <= self.min_p <= 1, "from 0 (off) to 1")
+        check("repetition_penalty", 0 < self.repetition_penalty < math.inf, "over 0; 1 is off")
+        check("presence_penalty", math.isfinite(self.presence_penalty), "a number; 0 is off")
+        check("frequency_penalty", math.isfinite(self.frequency_penalty), "a number; 0 is off")
+        check("penalty_window", 0 <= self.penalty_window <= MAX_PENALTY_WINDOW, f"from 0 to {MAX_PENALTY_WINDOW}")
+        check("seed", 0 <= self.seed < 2**32, "from 0 to 4294967295")
+
+    @property
+    def penalizes(self) -> bool:
+        rules = (self.repetition_penalty, self.presence_penalty, self.frequency_penalty)
+        return self.penalty_window > 0 and rules != (1.0, 0.0, 0.0)
+
+
+def sample(logits: np.ndarray, history: Sequence[int], position: int, params: SamplingParams) -> int:
+    """The id of the token for `position`, given the tokens before it.
+
+    The random number depends on the seed and the position alone, so an answer can be repeated on any backend.
+    """
+    if params.penalizes:
+        logits = apply_penalties(logits, history[-params.penalty_window :], params)
+    if params.temperature == 0:
+        return int(np.argmax(logits))
+    scaled = (logits.astype(np.float64) - logits.max()) / params.temperature
+    weights = np.exp(scaled)
+    weights /= weights.sum()
+    keep = keep_top_k(scaled, params.top_k)
+    keep &= keep_top_p(np.where(keep, weights, 0.0), params.top_p)
+    keep &= weights >= params.min_p * weights.max()
+    kept = np.where(keep, weights, 0.0)
+    cumulative = np.cumsum(kept)
+    index = int(np.searchsorted(cumulative, uniform(params.seed, position) * cumulative[-1], side="right"))
+    return min(index, int(np.flatnonzero(keep)[-1]))
+
+
+def apply_penalties(logits: np.ndarray, recent: Sequence[int], params: SamplingParams) -> np.ndarray:
+    """Repetition penalty of CTRL (arXiv 1909.05858), then OpenAI's presence and frequency penalties."""
+    out = logits.copy()
+    for token, count in Counter(recent).items():
+        value = out[token]
+        value = value / params.repetition_penalty if value > 0 else value * params.repetition_penalty
+        out[token] = value - params.presence_penalty - count * params.frequency_penalty
+    return out
+
+
+def keep_top_k(scores: np.ndarray, k: int) -> np.ndarray:
+    """Mask of the k highest scores and those equal to the k-th; all for k = 0."""
+    if k == 0 or k >= scores.size:
+        return np.ones(scores.shape, bool)
+    return scores >= np.partition(scores, scores.size - k)[scores.size - k]
+
+
+def keep_top_p(weights: np.ndarray, p: float) -> np.ndarray:
+    """Mask of the fewest highest weights that together reach the share p of all (arXiv 1904.09751), ties included."""
+    if p >= 1:
+        return np.ones(weights.shape, bool)
+    descending = np.sort(weights)[::-1]
+    cumulative = np.cumsum(descending)
+    last = int(np.searchsorted(cumulative, p * cumulative[-1]))
+    return weights >= descending[min(last, weights.size - 1)]
+
+
+def uniform(seed: int, position: int) -> float:
+    """A number in [0, 1) from the PCG hash (jcgt.org/published/0009/03/02), the same as the shader's."""
+    return (_pcg(_pcg(seed) ^ (position & 0xFFFFFFFF)) >> 8) / float(1 << 24)
+
+
+def _pcg(value: int) -> int:
+    state = (value * 747796405 + 2891336453) & 0xFFFFFFFF
+    word = (((state >> ((state >> 28) + 4)) ^ state) * 277803737) & 0xFFFFFFFF
+    return (word >> 22) ^ word

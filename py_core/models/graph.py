@@ -1,0 +1,169 @@
+"""A forward pass as a list of operations on named values: what a model file writes, and a backend runs or lowers.
+
+A value is a matrix (M, width) of float32, one row a token. The graph tracks widths, so that a weight of the wrong
+shape is found when a file is opened, not when a kernel reads past its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from py_core.formats.gguf import GGUFError, TensorInfo
+
+
+@dataclass(frozen=True)
+class Value:
+    """Names an (M, width) matrix."""
+
+    index: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """out[m] = weight[token[m]]"""
+
+    out: Value
+    weight: str
+    vocab_size: int
+
+
+@dataclass(frozen=True)
+class RMSNorm:
+    """out = x / sqrt(mean(x^2) + eps) * weight"""
+
+    out: Value
+    x: Value
+    weight: str
+    eps: float
+
+
+@dataclass(frozen=True)
+class Linear:
+    """out = x @ weight.T; weight is (out.width, x.width)"""
+
+    out: Value
+    x: Value
+    weight: str
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotates the pairs of each head by an angle that grows with the token's position (RoFormer, arXiv 2104.09864).
+
+    `interleaved` pairs neighbours (2i, 2i+1), as GGUF's llama weights are laid out; otherwise (i, i + head_dim/2).
+    """
+
+    out: Value
+    x: Value
+    num_heads: int
+    interleaved: bool
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Appends k and v to the layer's cache, then out = softmax(q k^T / sqrt(head_dim)) v over all tokens up to each row's.
+
+    Query head h reads key/value head h * num_key_value_heads // num_attention_heads (grouped-query attention).
+    """
+
+    out: Value
+    layer: int
+    q: Value
+    k: Value
+    v: Value
+    num_attention_heads: int
+    num_key_value_heads: int
+
+
+@dataclass(frozen=True)
+class SwiGLU:
+    """out = silu(gate) * up"""
+
+    out: Value
+    gate: Value
+    up: Value
+
+
+@dataclass(frozen=True)
+class Add:
+    """out = a + b"""
+
+    out: Value
+    a: Value
+    b: Value
+
+
+@dataclass(frozen=True)
+class LastToken:
+    """out = the row of the last token: what follows is needed for the next token only."""
+
+    out: Value
+    x: Value
+
+
+Op = Embedding | RMSNorm | Linear | Rope | Attention | SwiGLU | Add | LastToken
+
+
+@dataclass
+class Graph:
+    """The operations in order, the weights they need with their shapes, and the value that is the logits."""
+
+    ops: list[Op] = field(default_factory=list)
+    weights: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _values: int = 0
+
+    def embedding(self, weight: str, vocab_size: int, width: int) -> Value:
+        self._need(weight, (vocab_size, width))
+        return self._append(Embedding(self._value(width), weight, vocab_size))
+
+    def rms_norm(self, x: Value, weight: str, eps: float) -> Value:
+        self._need(weight, (x.width,))
+        return self._append(RMSNorm(self._value(x.width), x, weight, eps))
+
+    def linear(self, x: Value, weight: str, out_features: int) -> Value:
+        self._need(weight, (out_features, x.width))
+        return self._append(Linear(self._value(out_features), x, weight))
+
+    def rope(self, x: Value, num_heads: int, interleaved: bool) -> Value:
+        return self._append(Rope(self._value(x.width), x, num_heads, interleaved))
+
+    def attention(self, layer: int, q: Value, k: Value, v: Value, heads: int, kv_heads: int) -> Value:
+        return self._append(Attention(self._value(q.width), layer, q, k, v, heads, kv_heads))
+
+    def swiglu(self, gate: Value, up: Value) -> Value:
+        return self._append(SwiGLU(self._value(gate.width), gate, up))
+
+    def add(self, a: Value, b: Value) -> Value:
+        return self._append(Add(self._value(a.width), a, b))
+
+    def last_token(self, x: Value) -> Value:
+        return self._append(LastToken(self._value(x.width), x))
+
+    @property
+    def output(self) -> Value:
+        return self.ops[-1].out
+
+    def check_weights(self, tensors: Mapping[str, TensorInfo]) -> None:
+        """Raises GGUFError where the file lacks a tensor of this graph or has it in another shape."""
+        for name, shape in self.weights.items():
+            if name not in tensors:
+                raise GGUFError(f"The model file has no tensor {name!r}: it is not a complete model of this architecture.")
+            if tensors[name].shape != shape:
+                raise GGUFError(
+                    f"Tensor {name!r} has the shape {tensors[name].shape}, but the model's settings ask for {shape}: "
+                    "the file is damaged or was converted wrongly. Download it again."
+                )
+
+    def _value(self, width: int) -> Value:
+        self._values += 1
+        return Value(self._values - 1, width)
+
+    def _append(self, op: Op) -> Value:
+        self.ops.append(op)
+        return op.out
+
+    def _need(self, weight: str, shape: tuple[int, ...]) -> None:
+        if self.weights.setdefault(weight, shape) != shape:
+            raise ValueError(f"{weight} is used with the shapes {self.weights[weight]} and {shape}")
