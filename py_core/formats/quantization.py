@@ -201,17 +201,22 @@ def _pack_nibbles(values: np.ndarray) -> np.ndarray:
     return q[:, :16] | (q[:, 16:] << 4)
 
 
+def _pick(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """One element of each row: (blocks, 32), (blocks, 1) -> (blocks, 1). The first of equals, as ggml's loops take."""
+    return np.take_along_axis(rows, columns, axis=1)
+
+
 def _quantize_q4_0(rows: np.ndarray, blocks: np.ndarray) -> None:
     # The element of largest magnitude, with its sign, becomes exactly -8 times the scale.
-    peak = np.take_along_axis(rows, np.abs(rows).argmax(axis=1, keepdims=True), axis=1)
+    peak = _pick(rows, np.abs(rows).argmax(axis=1, keepdims=True))
     scale = peak / np.float32(-8)
     _put_half(blocks, 0, scale)
     blocks[:, 2:] = _pack_nibbles(rows * _inverse(scale) + np.float32(8.5))
 
 
 def _quantize_q4_1(rows: np.ndarray, blocks: np.ndarray) -> None:
-    low = rows.min(axis=1, keepdims=True)
-    scale = (rows.max(axis=1, keepdims=True) - low) / np.float32(15)
+    low = _pick(rows, rows.argmin(axis=1, keepdims=True))
+    scale = (_pick(rows, rows.argmax(axis=1, keepdims=True)) - low) / np.float32(15)
     _put_half(blocks, 0, scale)
     _put_half(blocks, 2, low)
     blocks[:, 4:] = _pack_nibbles((rows - low) * _inverse(scale) + np.float32(0.5))
