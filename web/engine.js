@@ -1,0 +1,73 @@
+/**
+ * The engine as the page sees it: one worker, behind Comlink. An Engine that failed is disposed of and a new one made.
+ *
+ * Errors are Errors whose `name` is the kind ("DeviceLostError", "GGUFError", ...), whose `message` is a sentence for
+ * the user when the kind is a known one, and whose `stack` holds the details.
+ */
+import * as Comlink from './vendor/comlink.mjs';
+import './stream_transfer.js';
+
+export class Engine {
+  #worker;
+  #remote;
+  #died;
+
+  constructor() {
+    this.#worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'sonata-engine' });
+    this.#died = new Promise((_, reject) => {
+      this.#worker.addEventListener('error', (event) => {
+        event.preventDefault();
+        const error = new Error('The engine could not be started. Check your connection, then load again.');
+        error.name = 'WorkerError';
+        if (event.message) error.stack = `${event.message}\n${event.filename}:${event.lineno}`;
+        reject(error);
+      });
+    });
+    this.#died.catch(() => {});
+    this.#remote = Comlink.wrap(this.#worker);
+  }
+
+  /**
+   * Load Python, the model and the GPU.
+   * @param {{modelUrl: string, backend: 'auto'|'webgpu'|'numpy', maxTokens: number|null}} options
+   * @param {(progress: {stage: 'python'|'model'|'ready', done: number, total: number|null}) => void} onProgress
+   * @param {(message: string) => void} onLost called when the GPU goes away, also while nothing is asked of it
+   * @returns {Promise<{backend: string, adapter: string, software: boolean, reason: string|null, model: string,
+   *   contextLength: number}>}
+   */
+  start(options, onProgress, onLost) {
+    return this.#alive(this.#remote.start(options, Comlink.proxy(onProgress), Comlink.proxy(onLost)));
+  }
+
+  /**
+   * @param {string} text
+   * @returns {Promise<AsyncIterator<object>>} of {type: 'delta', text}, then one {type: 'done', reason, promptTokens,
+   *   newTokens, prefillTokS, decodeTokS} or {type: 'error', kind, message, details}
+   */
+  respond(text) {
+    return this.#alive(this.#remote.respond(text));
+  }
+
+  /** End the running answer after the token at hand. */
+  stop() {
+    return this.#alive(this.#remote.stop());
+  }
+
+  /** Forget the conversation. */
+  newChat() {
+    return this.#alive(this.#remote.newChat());
+  }
+
+  /** Make the GPU go away, as a driver reset would. */
+  loseDevice() {
+    return this.#alive(this.#remote.loseDevice());
+  }
+
+  dispose() {
+    this.#worker.terminate();
+  }
+
+  #alive(promise) {
+    return Promise.race([promise, this.#died]);
+  }
+}

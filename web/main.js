@@ -1,0 +1,222 @@
+/**
+ * The page: joins the message box, the conversation and the engine.
+ *
+ * The page is always in one of four states: loading, ready, answering, failed. In each of them the message box can be
+ * typed in, and every problem is a banner with a way out.
+ */
+import { Announcer } from './announcer.js';
+import { Banner } from './banner.js';
+import { ChatView } from './chat_view.js';
+import { Composer } from './composer.js';
+import { Engine } from './engine.js';
+import { chooseModel } from './models.js';
+import { readOptions } from './options.js';
+import { describe, fromError } from './problems.js';
+import { LoadingView, StatusView } from './status_view.js';
+import { Watchdog } from './watchdog.js';
+
+const byId = (id) => document.getElementById(id);
+const options = readOptions();
+const announcer = new Announcer(byId('announcer'));
+const chat = new ChatView({ scroller: byId('chat'), welcome: byId('welcome'), log: byId('log') }, announcer);
+const composer = new Composer(byId('composer'), { onSend: ask, onStop: stop });
+const banner = new Banner(byId('banner'));
+const status = new StatusView(byId('status'));
+const loading = new LoadingView(byId('loading'));
+const watchdog = new Watchdog(options.patience, onSilence);
+
+let state = 'loading';
+let engine = null;
+let turn = null; // the running turn: {view, question, stream, ended}
+
+byId('new-chat').addEventListener('click', newChat);
+for (const button of document.querySelectorAll('#welcome button')) {
+  button.addEventListener('click', () => useExample(button.textContent.trim()));
+}
+if (matchMedia('(pointer: fine)').matches) composer.focus();
+load();
+
+// ---- loading ----------------------------------------------------------------------------------------------------
+
+/** Start an engine, in place of the one there is. */
+async function load(backend = options.backend) {
+  const again = engine !== null;
+  engine?.dispose();
+  banner.hide();
+  setState('loading');
+  status.show('loading', 'Loading the model');
+  loading.begin();
+  chat.follow();
+  watchdog.feed();
+  const current = (engine = new Engine());
+  expose(current);
+  try {
+    const model = await chooseModel(options.modelUrl);
+    const info = await current.start(
+      { modelUrl: model.url, backend, maxTokens: options.maxTokens },
+      (progress) => {
+        if (current === engine && state === 'loading') onProgress(progress);
+      },
+      (message) => {
+        if (current === engine) onLost(message);
+      },
+    );
+    if (current !== engine || state !== 'loading') return;
+    window.sonata.info = info;
+    onReady(info, model.title, again);
+  } catch (error) {
+    if (current === engine && state === 'loading') fail(fromError(error));
+  }
+}
+
+function onProgress(progress) {
+  watchdog.feed();
+  if (banner.isShown) banner.hide();
+  loading.progress(progress);
+}
+
+function onReady(info, title, again) {
+  watchdog.stop();
+  banner.hide();
+  loading.end();
+  status.showInfo({ ...info, model: info.model || title });
+  if (again && !chat.isEmpty) chat.addNote('The model was loaded again. It does not remember what is above.');
+  announcer.say('The model is ready.');
+  setState('ready');
+}
+
+/** The engine can do nothing more until it is loaded again. */
+function fail(error) {
+  const problem = describe(error);
+  watchdog.stop();
+  loading.end();
+  if (turn) interrupt(turn);
+  status.show('failed', 'The model is not running');
+  setState('failed');
+  const actions = [{ label: 'Load again', run: reloadEngine }];
+  if (problem.details) actions[0] = { label: 'Reload the page', run: () => location.reload() };
+  else if (window.sonata.info?.backend !== 'numpy' && ['BackendError', 'DeviceLostError', 'NoWebGPUError'].includes(problem.kind)) {
+    actions.push({ label: 'Use the CPU instead', run: () => reloadEngine('numpy') });
+  }
+  banner.show(problem, actions);
+}
+
+function reloadEngine(backend) {
+  composer.focus();
+  load(backend);
+}
+
+function onLost(message) {
+  if (state === 'failed') return;
+  fail({ kind: 'DeviceLostError', message: message || 'The GPU went away' });
+}
+
+function onSilence() {
+  const message = state === 'loading'
+    ? 'Loading has made no progress for a while. Check your connection; you can wait, or load again.'
+    : 'The engine has said nothing for a while. It may still be working: you can wait, stop the answer, or load again.';
+  banner.show({ message }, [{ label: 'Load again', run: giveUpAndReload }, { label: 'Wait', run: () => watchdog.feed() }]);
+}
+
+function giveUpAndReload() {
+  if (turn) interrupt(turn);
+  reloadEngine();
+}
+
+// ---- asking -----------------------------------------------------------------------------------------------------
+
+async function ask(question) {
+  const current = { view: chat.addTurn(question), question, stream: null, ended: false };
+  turn = current;
+  if (state === 'ready') banner.hide();
+  setState('answering');
+  watchdog.feed();
+  try {
+    const stream = await engine.respond(question);
+    current.stream = stream;
+    if (current.ended) return void stream.return();
+    for await (const event of stream) {
+      if (current.ended) return;
+      watchdog.feed();
+      if (banner.isShown) banner.hide();
+      onEvent(current, event);
+    }
+    if (!current.ended) throw new Error('the answer ended without a word');
+  } catch (error) {
+    if (!current.ended) fail(fromError(error));
+  }
+}
+
+function onEvent(current, event) {
+  if (event.type === 'delta') {
+    current.view.append(event.text);
+  } else if (event.type === 'done') {
+    status.showRate(event.decodeTokS);
+    end(current, event);
+  } else if (event.kind === 'ContextFullError') {
+    interrupt(current);
+    banner.show(describe(event), [{ label: 'New chat', run: newChat }]);
+  } else {
+    fail(event);
+  }
+}
+
+/** The answer is over for the page, whatever the worker still does. */
+function end(current, ending) {
+  if (current.ended) return;
+  current.ended = true;
+  current.stream?.return();
+  current.view.finish(ending);
+  watchdog.stop();
+  if (turn === current) turn = null;
+  if (state === 'answering') setState('ready');
+}
+
+/** The answer failed: keep what there is of it, and give the question back to the message box. */
+function interrupt(current) {
+  end(current, { reason: 'failed' });
+  if (!current.view.text) current.view.remove();
+  if (!composer.text) composer.text = current.question;
+}
+
+function stop() {
+  if (!turn) return;
+  banner.hide();
+  end(turn, { reason: 'stopped' });
+  tell(engine.stop());
+}
+
+function newChat() {
+  if (turn) stop();
+  chat.clear();
+  composer.focus();
+  if (state !== 'ready') return;
+  banner.hide();
+  status.showRate(null);
+  tell(engine.newChat());
+}
+
+function useExample(text) {
+  if (state === 'ready') return ask(text);
+  composer.text = text;
+  composer.focus();
+}
+
+/** Wait for the engine's word only to report that it failed. */
+function tell(promise) {
+  const current = engine;
+  promise.catch((error) => {
+    if (current === engine) fail(fromError(error));
+  });
+}
+
+function setState(next) {
+  state = next;
+  document.documentElement.dataset.state = next;
+  composer.setState({ ready: next === 'ready', answering: next === 'answering' });
+}
+
+/** For tests and developers, in the console: `sonata.loseDevice()`. */
+function expose(current) {
+  window.sonata = { engine: current, info: null, loseDevice: () => current.loseDevice(), load };
+}

@@ -1,0 +1,53 @@
+/**
+ * Markdown of the model -> safe DOM. HTML in the text is shown as text, images become their description, links open in
+ * a new tab. DOMPurify then drops whatever is not on the short list below.
+ */
+import { Marked } from './vendor/marked.esm.js';
+import DOMPurify from './vendor/purify.es.mjs';
+
+const ALLOWED = {
+  ALLOWED_TAGS: [
+    'a', 'blockquote', 'br', 'code', 'del', 'em', 'h3', 'h4', 'h5', 'h6', 'hr', 'li', 'ol', 'p', 'pre', 'strong',
+    'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul',
+  ],
+  ALLOWED_ATTR: ['align', 'href', 'rel', 'start', 'target', 'tabindex', 'title'],
+  ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ALLOW_DATA_ATTR: false,
+  ALLOW_ARIA_ATTR: false,
+  RETURN_DOM_FRAGMENT: true,
+};
+
+const escapes = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
+const escape = (text) => text.replace(/[&<>"]/g, (char) => escapes[char]);
+
+const marked = new Marked({
+  gfm: true,
+  breaks: true,
+  renderer: {
+    html: ({ text, block }) => (block ? `<p>${escape(text.trim())}</p>` : escape(text)),
+    image: ({ text, href }) => escape(`[image: ${text || href}]`),
+    checkbox: ({ checked }) => (checked ? '☑ ' : '☐ '),
+    heading({ tokens, depth }) {
+      const level = Math.min(depth + 2, 6); // the page has its own h1 and h2
+      return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>\n`;
+    },
+    // A block that scrolls sideways must be reachable by keyboard.
+    code: ({ text }) => `<pre tabindex="0"><code>${escape(text)}</code></pre>\n`,
+  },
+});
+
+DOMPurify.addHook('afterSanitizeAttributes', (node) => {
+  if (node.tagName !== 'A') return;
+  node.setAttribute('target', '_blank');
+  node.setAttribute('rel', 'noopener noreferrer nofollow');
+});
+
+/** @returns {object[]} the blocks of the text; their `raw` strings concatenate to it */
+export function lexBlocks(markdown) {
+  return marked.lexer(markdown);
+}
+
+/** @returns {DocumentFragment} */
+export function renderBlocks(blocks) {
+  return DOMPurify.sanitize(marked.parser(blocks), ALLOWED);
+}

@@ -1,0 +1,31 @@
+/** The list of models that the site offers, made by build.py. */
+
+/**
+ * @returns {Promise<{title: string, url: string}>} the model to load: `wanted` (a URL) or the first of models.json.
+ * Throws an Error named ModelListError, whose message is a sentence for the user.
+ */
+export async function chooseModel(wanted) {
+  if (wanted) return { title: fileName(wanted), url: new URL(wanted, location.href).href };
+  const [model] = await readModels();
+  return { title: model.title, url: new URL(model.url, location.href).href };
+}
+
+async function readModels() {
+  try {
+    const response = await fetch('./models.json');
+    if (!response.ok) throw new Error(`HTTP ${response.status}`);
+    const models = await response.json();
+    if (!models.length) throw new Error('it is empty');
+    return models;
+  } catch (cause) {
+    const error = new Error(
+      `The list of models could not be loaded (${cause.message}). Check that the server is running, then load again.`,
+    );
+    error.name = 'ModelListError';
+    throw error;
+  }
+}
+
+function fileName(url) {
+  return url.split(/[?#]/)[0].split('/').pop() || url;
+}
