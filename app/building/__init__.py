@@ -1,0 +1,1 @@
+"""What build.py is made of. Standard library only: it runs before the .venv exists."""

@@ -1,0 +1,92 @@
+"""Small parts that every step shares: the error with a sentence, headings with the time, one build at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+VENV = ROOT / ".venv"
+VENV_BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+VENV_PYTHON = VENV_BIN / ("python.exe" if os.name == "nt" else "python")
+
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What a write says when there is no room: no space, quota used up, file size limit."""
+
+_started = time.monotonic()
+
+
+class BuildError(Exception):
+    """The build cannot go on; the message is one sentence that says what to do."""
+
+
+def heading(text: str) -> None:
+    """Print the name of the step that begins, with the time since the start."""
+    print(f"[{time.monotonic() - _started:6.1f} s] {text}", flush=True)
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a reader, or a crash, sees the old content or the new, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        partial.write_bytes(data)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def disk_full(path: Path, wanted: str) -> BuildError:
+    return BuildError(
+        f"The disk is full: {wanted} does not fit into {path}; free some space there "
+        "(or set SONATA_CACHE to a folder on another disk) and run this command again."
+    )
+
+
+def run_logged(command: Sequence[str | Path], failure: str, env: Mapping[str, str] | None = None) -> str:
+    """Run a command in the repository root without showing its output, and return its stdout.
+
+    On failure the sentence `failure` is completed with the last thing the command said.
+    """
+    words = [str(word) for word in command]
+    result = subprocess.run(
+        words, cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, errors="replace"
+    )
+    if result.returncode:
+        said = [line.strip() for line in (result.stderr + result.stdout).splitlines() if line.strip()]
+        errors = [line for line in said if "error" in line.lower() or "No space left" in line]
+        if any("No space left on device" in line or "ENOSPC" in line for line in said):
+            raise disk_full(ROOT, f"what `{Path(words[0]).name}` installs")
+        reason = (errors or said or ["it said nothing"])[0]
+        raise BuildError(f"{failure} (it said: {reason[:300]})")
+    return result.stdout
+
+
+@contextlib.contextmanager
+def one_build_at_a_time(cache: Path) -> Iterator[None]:
+    """Two builds would write the same files: the second waits for the first (not on Windows)."""
+    cache.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with (cache / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            print("Another build is running; waiting for it to finish ...", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,142 @@
+"""One byte range of one address, over HTTP, in pieces. Standard library only."""
+
+from __future__ import annotations
+
+import glob
+import http.client
+import os
+import re
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app.building.common import VENV
+
+TIMEOUT = 30.0
+"""Seconds without a byte after which a connection counts as broken."""
+CHUNK = 262_144
+
+
+class SourceError(Exception):
+    """A source cannot give the file; the message is a short reason ("HTTP 404")."""
+
+
+class Unreachable(SourceError):
+    """Nothing answers there: no network, a wrong name, a closed port."""
+
+
+class ConnectionBroken(SourceError):
+    """It answered but stopped before the end, or is busy; trying again may help."""
+
+
+class NoRanges(SourceError):
+    """The server only gives whole files."""
+
+
+@dataclass
+class Reply:
+    """The bytes from `start` on; `total` is the size of the whole file where the server says it."""
+
+    start: int
+    total: int | None
+    length: int | None
+    body: http.client.HTTPResponse = field(repr=False)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The body in pieces. Raises ConnectionBroken where it ends early."""
+        left = self.length
+        try:
+            while chunk := self.body.read1(CHUNK):
+                if left is not None:
+                    left -= len(chunk)
+                yield chunk
+        except (OSError, http.client.HTTPException) as error:
+            raise ConnectionBroken(f"the connection broke ({_words(error)})") from error
+        finally:
+            self.body.close()
+        if left:
+            raise ConnectionBroken("the connection ended too early")
+
+
+def open_range(url: str, start: int, stop: int | None) -> Reply:
+    """Ask for the bytes [start, stop) of `url`; stop None means to the end.
+
+    A server without ranges answers with the whole file: then the reply's `start` is 0.
+    Raises Unreachable, ConnectionBroken, NoRanges (the range lies outside the file) or SourceError.
+    """
+    headers = {"User-Agent": "sonata-build", "Accept-Encoding": "identity"}
+    if start or stop is not None:
+        headers["Range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
+    try:
+        body = _opener().open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == 416:
+            raise NoRanges("HTTP 416") from error
+        if error.code == 429 or error.code >= 500:
+            raise ConnectionBroken(f"HTTP {error.code}") from error
+        raise SourceError(f"HTTP {error.code}") from error
+    except urllib.error.URLError as error:
+        raise Unreachable(f"no connection: {_words(error.reason)}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise ConnectionBroken(f"the connection broke ({_words(error)})") from error
+    length = int(body.headers["Content-Length"]) if body.headers["Content-Length"] else None
+    if getattr(body, "status", 200) != 206:
+        return Reply(0, length, length, body)
+    match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", body.headers.get("Content-Range", ""))
+    if not match or int(match[1]) != start:
+        body.close()
+        raise NoRanges("it answered with another range than the one asked for")
+    return Reply(start, None if match[3] == "*" else int(match[3]), length, body)
+
+
+def size_of(url: str) -> int:
+    """Bytes of the file at `url`. Raises NoRanges when the server cannot send parts of it."""
+    reply = open_range(url, 0, 1)
+    reply.body.close()
+    if reply.total is None or reply.length != 1:
+        raise NoRanges("the server only gives whole files")
+    return reply.total
+
+
+def read_range(url: str, start: int, stop: int) -> bytes:
+    """The bytes [start, stop) of `url`, all of them."""
+    for attempt in range(3):
+        reply = open_range(url, start, stop)
+        if reply.start != start or reply.length != stop - start:
+            reply.body.close()
+            raise NoRanges("the server only gives whole files")
+        try:
+            return b"".join(reply.chunks())
+        except ConnectionBroken:
+            if attempt == 2:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _words(error: object) -> str:
+    """What went wrong, without the class names and numbers."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    global _shared_opener
+    if _shared_opener is None:
+        context = ssl.create_default_context()
+        # A Python without the system's certificates (macOS) still has pip's, and who set pip's needs them here too.
+        extra = [os.environ.get("PIP_CERT", ""), *glob.glob(str(VENV / "**/pip/_vendor/certifi/*.pem"), recursive=True)]
+        for path in extra:
+            if path and Path(path).is_file():
+                context.load_verify_locations(path)
+        _shared_opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+    return _shared_opener
+
+
+_shared_opener: urllib.request.OpenerDirector | None = None

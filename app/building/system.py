@@ -1,0 +1,109 @@
+"""What the tests need from the system: a browser, a Vulkan driver, fonts. Installed by apt where that is possible."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from app.building.common import VENV_PYTHON, BuildError, heading, run_logged
+
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_MAC_CHROMES = (
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+)
+_VULKAN_DRIVERS = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
+
+
+def is_root() -> bool:
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def _os_release() -> str:
+    try:
+        return Path("/etc/os-release").read_text()
+    except OSError:
+        return ""
+
+
+def is_debian(or_like: bool = True) -> bool:
+    """Debian itself, or a system derived from it when `or_like`."""
+    release = _os_release()
+    lines = [line.replace('"', "") for line in release.splitlines()]
+    if "ID=debian" in lines:
+        return True
+    return or_like and any(line.startswith("ID_LIKE=") and "debian" in line for line in lines)
+
+
+def apt_install(*packages: str) -> None:
+    """Install Debian packages (the caller has checked that this is Debian and that we are root)."""
+    heading(f"apt-get install {' '.join(packages)}")
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    failure = f"apt-get could not install {' '.join(packages)}: check the network, then run this command again"
+    run_logged(["apt-get", "update"], failure, env)
+    run_logged(["apt-get", "install", "-y", "--no-install-recommends", *packages], failure, env)
+
+
+def find_chromium() -> Path | None:
+    """A Chromium to test with: $SONATA_CHROMIUM, the system's, or the one Playwright downloaded."""
+    if chosen := os.environ.get("SONATA_CHROMIUM"):
+        if not Path(chosen).exists():
+            raise BuildError(f"SONATA_CHROMIUM is {chosen}, but there is no such file: set it right or unset it.")
+        return Path(chosen)
+    for name in CHROMIUM_NAMES:
+        if found := shutil.which(name):
+            return Path(found)
+    for place in _MAC_CHROMES:
+        if Path(place).exists():
+            return Path(place)
+    return _playwright_chromium()
+
+
+def _playwright_chromium() -> Path | None:
+    ask = "from playwright.sync_api import sync_playwright as p\nwith p() as w: print(w.chromium.executable_path)"
+    if not VENV_PYTHON.exists():
+        return None
+    answer = subprocess.run([str(VENV_PYTHON), "-c", ask], capture_output=True, text=True)
+    path = Path(answer.stdout.strip() or "/nowhere")
+    return path if answer.returncode == 0 and path.is_file() else None
+
+
+def ensure_chromium() -> Path:
+    if found := find_chromium():
+        return found
+    if is_debian(or_like=False) and is_root():  # Ubuntu's package is a stub for a snap, which containers cannot run
+        apt_install("chromium", "fonts-dejavu-core")
+    else:
+        heading("Chromium, Playwright's own download")
+        with_system_libraries = ["--with-deps"] if is_debian() and is_root() else []
+        command = [VENV_PYTHON, "-m", "playwright", "install", *with_system_libraries, "chromium"]
+        if subprocess.run([str(word) for word in command]).returncode:
+            raise BuildError(
+                "No browser for the tests: install Chromium (Debian: `sudo apt install chromium`), "
+                "or set SONATA_CHROMIUM to the one you have, and run this command again."
+            )
+    if found := find_chromium():
+        return found
+    raise BuildError("Chromium was installed but is not on the PATH: set SONATA_CHROMIUM to its program file.")
+
+
+def has_gpu() -> bool:
+    return any(Path("/dev/dri").glob("renderD*")) or Path("/dev/nvidia0").exists()
+
+
+def ensure_vulkan() -> None:
+    """On Linux the native tests need a Vulkan driver: without a GPU, Mesa's software one."""
+    if not sys.platform.startswith("linux"):
+        return  # macOS has Metal, Windows Direct3D 12 with a software adapter
+    if has_gpu() or any(any(Path(place).glob("lvp_icd*.json")) for place in _VULKAN_DRIVERS):
+        return
+    if is_debian() and is_root():
+        apt_install("mesa-vulkan-drivers")
+    else:
+        raise BuildError(
+            "There is no GPU and no software Vulkan driver for the tests: install mesa-vulkan-drivers "
+            "(Debian, Ubuntu: `sudo apt install mesa-vulkan-drivers`) and run this command again."
+        )

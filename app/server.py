@@ -1,0 +1,164 @@
+"""The site over HTTP, with what the page needs to share memory between threads: COOP, COEP, byte ranges, MIME types.
+
+The OpenAI-compatible API will be routes given to `create_app`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import mimetypes
+import os
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+DIST = Path(__file__).resolve().parents[1] / "dist"
+
+HEADERS = {
+    # SharedArrayBuffer needs a page that shares its process with no other origin
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # the browser asks each time and gets 304: a rebuilt site is never mixed with an old one
+    "Cache-Control": "no-cache",
+    "X-Content-Type-Options": "nosniff",
+}
+
+MIME_TYPES = {
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".css": "text/css",
+    ".html": "text/html",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".wasm": "application/wasm",
+    ".webmanifest": "application/manifest+json",
+    ".wgsl": "text/plain",
+    ".gguf": "application/octet-stream",
+    ".whl": "application/zip",
+    ".zip": "application/zip",
+}
+
+
+class ServerError(Exception):
+    """The server cannot start; the message is a sentence that says what to do."""
+
+
+class _WithHeaders:
+    """Adds HEADERS to every answer, errors included."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+
+def create_app(dist: Path, routes: Sequence[BaseRoute] = ()) -> Starlette:
+    """The site in `dist`; `routes` come before its files.
+
+    Raises FileNotFoundError, with what to do, when the site has not been built.
+    """
+    if not (dist / "models.json").is_file():
+        raise FileNotFoundError(f"There is no site in {dist}: run `python build.py site` first.")
+    for suffix, kind in MIME_TYPES.items():  # the system's own table differs from machine to machine
+        mimetypes.add_type(kind, suffix)
+    app = Starlette(routes=[*routes, Mount("/", StaticFiles(directory=dist, html=True))])
+    app.add_middleware(_WithHeaders)
+    return app
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections. Raises ServerError when the port or the address cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise ServerError(f"{host} is no address of this machine: use --host 127.0.0.1 or --host 0.0.0.0.") from error
+    listener = socket.socket(family, kind, protocol)
+    if os.name == "posix":  # elsewhere this option would let two programs have the same port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            why = "is used by another program" if error.errno == errno.EADDRINUSE else "needs more rights"
+            raise ServerError(
+                f"Port {port} {why}: choose another one, for example --port {port % 60000 + 1025}."
+            ) from error
+        raise ServerError(f"{host} is no address of this machine: use --host 127.0.0.1 or --host 0.0.0.0.") from error
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """Says where it is once it answers."""
+
+    def __init__(self, config: uvicorn.Config, address: str, open_browser: bool) -> None:
+        super().__init__(config)
+        self._address = address
+        self._open_browser = open_browser
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        print(f"Sonata is at {self._address} (Ctrl-C ends it)", flush=True)
+        if self._open_browser:
+            threading.Thread(target=webbrowser.open, args=(self._address,), daemon=True).start()
+
+
+def serve(dist: Path = DIST, host: str = "localhost", port: int = 8000, open_browser: bool = True) -> None:
+    """Serve the site until Ctrl-C. Port 0 takes a free one. Prints the address once it answers.
+
+    Raises FileNotFoundError when there is no site, ServerError when the port cannot be had.
+    """
+    app = create_app(dist)
+    listener = listen("127.0.0.1" if host == "localhost" else host, port)
+    shown = "localhost" if host in ("localhost", "127.0.0.1", "0.0.0.0", "::", "::1") else host
+    address = f"http://{shown}:{listener.getsockname()[1]}"
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off")
+    try:
+        _Server(config, address, open_browser).run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass  # the way to end it
+    finally:
+        listener.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`python -m app.server`: what build.py runs in the .venv."""
+    parser = argparse.ArgumentParser(prog="app.server", description="Serve the site in dist/.")
+    add_options(parser)
+    options = parser.parse_args(arguments)
+    try:
+        serve(options.dist, options.host, options.port, not options.no_open)
+    except (ServerError, FileNotFoundError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", default="localhost", help="address to listen on (default: localhost)")
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")
+    parser.add_argument("--no-open", action="store_true", help="do not open the browser")
+    parser.add_argument("--dist", type=Path, default=DIST, help=argparse.SUPPRESS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Makes and runs Sonata: `python build.py serve`, `python build.py test`.
+
+Needs Python 3.11 and nothing else; what is missing is made in .venv/, node_modules/, dist/ and the cache
+($SONATA_CACHE, else ~/.cache/sonata). Run again, it makes only what changed, and needs no network.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - said in a sentence instead of failing on an import below
+    sys.exit("Sonata needs Python 3.11 or later; this is Python %d.%d." % sys.version_info[:2])  # noqa: UP031
+
+import argparse
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from app.building import locks, node, python_env, site, system
+from app.building.common import DISK_FULL, ROOT, VENV, VENV_PYTHON, BuildError, disk_full, heading, one_build_at_a_time
+from app.building.download import Downloader
+from app.models import cache_dir
+
+
+def prepare(groups: tuple[str, ...] = ("runtime",)) -> None:
+    """.venv, npm packages, downloads and dist/: makes what is missing or out of date."""
+    cache = cache_dir()
+    with one_build_at_a_time(cache):
+        downloader = Downloader(cache, python_env.pypi_address)
+        python_env.ensure_venv(cache, downloader, groups)
+        node.ensure_node_modules(cache, downloader)
+        heading("Model and Pyodide packages")
+        files = site.fetch_files(cache, downloader)
+        heading("Site")
+        changed = site.build_site(files)
+        size = site.total_bytes(site.DIST)
+        heading(f"dist/ is up to date ({changed} files changed, {size / 1e6:.1f} MB without the model)")
+
+
+def serve(options: argparse.Namespace) -> int:
+    prepare()
+    arguments = ["-m", "app.server", "--host", options.host, "--port", str(options.port)]
+    return _continue_with([*arguments, "--no-open"] if options.no_open else arguments)
+
+
+def make_site(options: argparse.Namespace) -> int:
+    prepare()
+    return 0
+
+
+def lock(options: argparse.Namespace) -> int:
+    locks.make_locks()
+    return 0
+
+
+def test(options: argparse.Namespace) -> int:
+    prepare(("runtime", "dev"))
+    heading(f"Browser: {system.ensure_chromium()}")
+    system.ensure_vulkan()
+    checks = {
+        "ruff check": ["ruff", "check"],
+        "ruff format --check": ["ruff", "format", "--check"],
+        "mypy": ["mypy"],
+    }
+    failed = []
+    for name, command in checks.items():
+        heading(name)
+        if subprocess.run([str(VENV_PYTHON), "-m", *command], cwd=ROOT).returncode:
+            failed.append(name)
+    coverage = [] if options.pytest else ["--cov=py_core", "--cov-fail-under=90"]
+    heading("pytest")
+    code = subprocess.run([str(VENV_PYTHON), "-m", "pytest", *coverage, *options.pytest], cwd=ROOT).returncode
+    heading(f"pytest ended with {code}" + (f"; these failed before it: {', '.join(failed)}" if failed else ""))
+    return code or int(bool(failed))
+
+
+def clean(options: argparse.Namespace) -> int:
+    """Remove what this folder can make again. The cache of downloads stays."""
+    for name in (".venv", "node_modules", "dist", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"):
+        shutil.rmtree(ROOT / name, ignore_errors=True)
+    heading(f"Removed .venv, node_modules, dist and the tools' caches; downloads stay in {cache_dir()}")
+    return 0
+
+
+def _continue_with(arguments: Sequence[str]) -> int:
+    """Become .venv's Python, so that Ctrl-C reaches the server alone."""
+    command = [str(VENV_PYTHON), *arguments]
+    os.chdir(ROOT)
+    sys.stdout.flush()
+    if os.name == "posix":
+        os.execv(command[0], command)
+    return subprocess.call(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="build.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    serving = commands.add_parser("serve", help="make what is missing and serve the site")
+    serving.add_argument("--host", default="localhost", help="address to listen on (default: localhost)")
+    serving.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")
+    serving.add_argument("--no-open", action="store_true", help="do not open the browser")
+    commands.add_parser("site", help="make what is missing, without serving it")
+    testing = commands.add_parser("test", help="make what is missing, then run every check and test")
+    testing.add_argument("pytest", nargs="*", metavar="...", help="arguments for pytest (then without coverage)")
+    commands.add_parser("clean", help="remove what this folder can make again")
+    commands.add_parser("lock", help="for maintainers: make the lock files anew from pyproject.toml and package.json")
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    for_pytest: list[str] = []
+    if arguments[:1] == ["test"] and arguments[1:2] not in (["-h"], ["--help"]):
+        arguments, for_pytest = arguments[:1], arguments[1:]  # whatever they are, pytest knows them
+    options = parser.parse_args(arguments)
+    options.pytest = for_pytest
+    run: dict[str, Callable[[argparse.Namespace], int]] = {
+        "serve": serve,
+        "site": make_site,
+        "test": test,
+        "clean": clean,
+        "lock": lock,
+    }
+    try:
+        return run[options.command](options)
+    except BuildError as error:
+        print(f"\n{error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("\nStopped; run the command again to go on.", file=sys.stderr)
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        print(f"\n{disk_full(Path(error.filename or ROOT), 'a file of the build')}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
