@@ -1,6 +1,5 @@
 /** The conversation on the page: the welcome with its examples, what was said, and scrolling. */
 import { AnswerView } from './answer_view.js';
-import { formatRate } from './format.js';
 
 const NEAR_BOTTOM_PX = 60;
 
@@ -28,6 +27,7 @@ export class ChatView {
       const below = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
       this.#following = below < NEAR_BOTTOM_PX;
     }, { passive: true });
+    new ResizeObserver(() => this.follow()).observe(scroller); // a banner came, the message box grew
   }
 
   get isEmpty() {
@@ -94,9 +94,9 @@ class TurnView {
 
   /**
    * The answer is over.
-   * @param {{reason: string, newTokens?: number, decodeTokS?: number}} ending reason as in a done event, or 'failed'
+   * @param {{reason: string, newTokens?: number}} ending reason as in a done event, or 'failed'
    */
-  finish({ reason, newTokens, decodeTokS }) {
+  finish({ reason, newTokens }) {
     this.#waiting.remove();
     this.#answer.finish();
     this.answerElement.removeAttribute('aria-busy');
@@ -104,7 +104,6 @@ class TurnView {
     if (this.text) footer.append(copyButton(() => this.text));
     if (ENDINGS[reason]) footer.append(element('span', 'ending', ENDINGS[reason]));
     if (newTokens) footer.append(element('span', 'tokens', `${newTokens} ${newTokens === 1 ? 'token' : 'tokens'}`));
-    if (decodeTokS) footer.append(element('span', 'rate', formatRate(decodeTokS)));
     if (footer.childElementCount) this.answerElement.append(footer);
     if (ENDINGS[reason]) this.#announcer.say(ENDINGS[reason]);
     this.#follow();

@@ -1,11 +1,12 @@
 /**
  * The engine as the page sees it: one worker, behind Comlink. An Engine that failed is disposed of and a new one made.
  *
- * Errors are Errors whose `name` is the kind ("DeviceLostError", "GGUFError", ...), whose `message` is a sentence for
- * the user when the kind is a known one, and whose `stack` holds the details.
+ * Errors have the kind as their `name` ("DeviceLostError", "GGUFError", ...). Where the message is written for the user
+ * there is no `stack` (user_error.js).
  */
 import * as Comlink from './vendor/comlink.mjs';
 import './stream_transfer.js';
+import { userError } from './user_error.js';
 
 export class Engine {
   #worker;
@@ -17,10 +18,7 @@ export class Engine {
     this.#died = new Promise((_, reject) => {
       this.#worker.addEventListener('error', (event) => {
         event.preventDefault();
-        const error = new Error('The engine could not be started. Check your connection, then load again.');
-        error.name = 'WorkerError';
-        if (event.message) error.stack = `${event.message}\n${event.filename}:${event.lineno}`;
-        reject(error);
+        reject(userError('WorkerError', 'The engine could not be started. Check your connection, then load again.'));
       });
     });
     this.#died.catch(() => {});
@@ -31,7 +29,7 @@ export class Engine {
    * Load Python, the model and the GPU.
    * @param {{modelUrl: string, backend: 'auto'|'webgpu'|'numpy', maxTokens: number|null}} options
    * @param {(progress: {stage: 'python'|'model'|'ready', done: number, total: number|null}) => void} onProgress
-   * @param {(message: string) => void} onLost called when the GPU goes away, also while nothing is asked of it
+   * @param {(reason: string) => void} onLost called when the GPU goes away, also while nothing is asked of it
    * @returns {Promise<{backend: string, adapter: string, software: boolean, reason: string|null, model: string,
    *   contextLength: number}>}
    */
@@ -42,7 +40,8 @@ export class Engine {
   /**
    * @param {string} text
    * @returns {Promise<AsyncIterator<object>>} of {type: 'delta', text}, then one {type: 'done', reason, promptTokens,
-   *   newTokens, prefillTokS, decodeTokS} or {type: 'error', kind, message, details}
+   *   newTokens, prefillTokS, decodeTokS} or {type: 'error', kind, message, details} (details: null
+   *   where the message is written for the user)
    */
   respond(text) {
     return this.#alive(this.#remote.respond(text));

@@ -106,9 +106,10 @@ function reloadEngine(backend) {
   load(backend);
 }
 
-function onLost(message) {
+function onLost(reason) {
   if (state === 'failed') return;
-  fail({ kind: 'DeviceLostError', message: message || 'The GPU went away' });
+  const message = reason ? `The GPU went away (${reason.replace(/\.$/, '')})` : 'The GPU went away';
+  fail({ kind: 'DeviceLostError', message, details: null });
 }
 
 function onSilence() {

@@ -10,8 +10,9 @@ const ALLOWED = {
     'a', 'blockquote', 'br', 'code', 'del', 'em', 'h3', 'h4', 'h5', 'h6', 'hr', 'li', 'ol', 'p', 'pre', 'strong',
     'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul',
   ],
-  ALLOWED_ATTR: ['align', 'href', 'rel', 'start', 'target', 'tabindex', 'title'],
+  ALLOWED_ATTR: ['align', 'href', 'start', 'tabindex', 'title'],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ADD_URI_SAFE_ATTR: ['align', 'start', 'tabindex'], // the rule above is not for their values
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   RETURN_DOM_FRAGMENT: true,

@@ -1,8 +1,9 @@
 /** The list of models that the site offers, made by build.py. */
+import { userError } from './user_error.js';
 
 /**
  * @returns {Promise<{title: string, url: string}>} the model to load: `wanted` (a URL) or the first of models.json.
- * Throws an Error named ModelListError, whose message is a sentence for the user.
+ * Throws a userError.
  */
 export async function chooseModel(wanted) {
   if (wanted) return { title: fileName(wanted), url: new URL(wanted, location.href).href };
@@ -18,11 +19,10 @@ async function readModels() {
     if (!models.length) throw new Error('it is empty');
     return models;
   } catch (cause) {
-    const error = new Error(
-      `The list of models could not be loaded (${cause.message}). Check that the server is running, then load again.`,
+    throw userError(
+      'DownloadError',
+      `The list of models could not be loaded (${cause.message}). Check your connection, then load again.`,
     );
-    error.name = 'ModelListError';
-    throw error;
   }
 }
 

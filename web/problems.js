@@ -1,39 +1,36 @@
 /** What went wrong -> what the person at the page reads and can do about it. */
 
-/** Kinds of error whose message is written for the user, by the core or by the worker. */
-const WRITTEN_FOR_USERS = new Set([
-  'BackendError', 'ContextFullError', 'DeviceLostError', 'DownloadError', 'GGUFError', 'ModelListError',
-  'NoWebGPUError', 'WorkerError',
-]);
-
-/** What to do, by kind; `says` tells that the message says it already. */
+/** What to do, by kind, where the message does not say it already (`said`). */
 const ADVICE = {
   GGUFError: {
-    says: /load (it )?again/i,
+    said: /\bload (it )?again/i,
     advice: 'Load it again; if that does not help, the file on the server is damaged.',
   },
-  DeviceLostError: { says: /load/i, advice: 'Load the model again to go on; your message is kept.' },
-  BackendError: { says: /load|reload|try/i, advice: 'Load the model again.' },
-  ContextFullError: { says: /new chat|shorter/i, advice: 'Start a new chat, or send a shorter message.' },
+  DeviceLostError: { said: /load/i, advice: 'Load the model again to go on; your message is kept.' },
+  BackendError: { said: /load|reload|try/i, advice: 'Load the model again.' },
+  ContextFullError: { said: /new chat|shorter/i, advice: 'Start a new chat, or send a shorter message.' },
 };
 
 /**
- * @param {{kind: string, message: string, details?: string|null}} error
- * @returns {{kind: string, message: string, details: string|null}}
+ * @param {{kind: string, message: string, details: string|null}} error details (a stack) only where the message is not
+ *   written for people
+ * @returns {{kind: string, message: string, details: string|null}} with a message that says what to do
  */
-export function describe({ kind, message, details = null }) {
-  if (!WRITTEN_FOR_USERS.has(kind)) {
-    const reason = sentence(`Something went wrong in the engine: ${message || kind}`);
-    return { kind, message: `${reason} Reload the page to start again.`, details };
+export function describe({ kind, message, details }) {
+  if (details) {
+    const what = sentence(`Something went wrong in the engine: ${message || kind}`);
+    return { kind, message: `${what} Reload the page to start again.`, details };
   }
-  const { says, advice } = ADVICE[kind] ?? {};
-  const said = sentence(message);
-  return { kind, message: advice && !says.test(said) ? `${said} ${advice}` : said, details: null };
+  const { said, advice } = ADVICE[kind] ?? {};
+  const what = sentence(message || kind);
+  return { kind, message: advice && !said.test(what) ? `${what} ${advice}` : what, details: null };
 }
 
-/** An Error that came out of the engine, as `describe` wants it. */
-export function fromError(error) {
-  return { kind: error.name, message: error.message, details: error.stack ?? null };
+/** An Error that came out of the engine, as `describe` wants it. See user_error.js. */
+export function fromError({ name, message, stack }) {
+  if (!stack) return { kind: name, message, details: null };
+  const [lastLine] = message.trim().split('\n').slice(-1); // Pyodide's messages are whole tracebacks
+  return { kind: name, message: lastLine, details: stack.includes(message) ? stack : `${message}\n${stack}` };
 }
 
 function sentence(text) {

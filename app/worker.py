@@ -1,0 +1,119 @@
+"""The Pyodide entry: the assistant behind messages.
+
+web/worker.js makes one PageWorker and calls it. Only strings and numbers go back, as JSON where they are several, so
+that no proxy has to be destroyed on either side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from app.assistant import Assistant, Delta, Done, open_assistant
+
+JsObject = Any
+OnEvent = Callable[[str, str], None]
+
+
+class PageWorker:
+    """One assistant for one page."""
+
+    def __init__(self) -> None:
+        self._assistant: Assistant | None = None
+        self._turns = 0
+        self._stopped_turns = 0
+        self._turn = asyncio.Lock()
+
+    async def start(
+        self,
+        executor: JsObject | None,
+        stream: JsObject,
+        on_progress: Callable[[int, int], None],
+        max_tokens: int | None = None,
+    ) -> str:
+        """Load the model of `stream` (web/weight_stream.js) on `executor` (web/gpu_executor.js), or numpy without one.
+
+        Returns JSON: {backend, adapter, software, model, contextLength}, or {error: {kind, message, details}}.
+        """
+        try:
+            options = {} if max_tokens is None else {"max_tokens": max_tokens}
+            self._assistant = await open_assistant(stream, executor, on_progress, **options)
+            return info_json(self._assistant.info)
+        except Exception as error:
+            return json.dumps({"error": describe(error)})
+
+    async def respond(self, text: str, on_event: OnEvent) -> None:
+        """Stream the answer: on_event("delta", text) ..., then on_event("done" or "error", JSON)."""
+        self._turns += 1
+        turn = self._turns
+        async with self._turn:  # the page may ask again before an answer that it stopped has ended
+            if turn <= self._stopped_turns:
+                on_event("done", done_json(Done("stopped", 0, 0, 0.0, 0.0)))
+                return
+            try:
+                assert self._assistant is not None, "start comes first"
+                async for event in self._assistant.respond(text):
+                    if isinstance(event, Delta):
+                        on_event("delta", event.text)
+                    else:
+                        on_event("done", done_json(event))
+            except Exception as error:
+                on_event("error", json.dumps(describe(error)))
+
+    def stop(self) -> None:
+        """End every answer asked for so far."""
+        self._stopped_turns = self._turns
+        if self._assistant is not None:
+            self._assistant.stop()
+
+    async def new_chat(self) -> None:
+        """End every answer asked for so far, and forget the conversation."""
+        self.stop()
+        async with self._turn:
+            if self._assistant is not None:
+                self._assistant.reset()
+
+
+def info_json(info: Mapping[str, Any]) -> str:
+    return json.dumps(
+        {
+            "backend": info["backend"],
+            "adapter": info["adapter"],
+            "software": info["software"],
+            "model": info["model"],
+            "contextLength": info["context_length"],
+        }
+    )
+
+
+def done_json(done: Done) -> str:
+    return json.dumps(
+        {
+            "reason": done.reason,
+            "promptTokens": done.prompt_tokens,
+            "newTokens": done.new_tokens,
+            "prefillTokS": done.prefill_tok_s,
+            "decodeTokS": done.decode_tok_s,
+        }
+    )
+
+
+def describe(error: Exception) -> dict[str, str | None]:
+    """{kind, message, details}: without details where the message is a sentence for the user."""
+    kind = type(error).__name__
+    if isinstance(error, EOFError):
+        return {"kind": "GGUFError", "message": f"the model file is truncated: {error}", "details": None}
+    if is_written_for_users(error):
+        return {"kind": kind, "message": str(error), "details": None}
+    message = traceback.format_exception_only(error)[-1].strip()
+    return {"kind": kind, "message": message, "details": "".join(traceback.format_exception(error))}
+
+
+def is_written_for_users(error: Exception) -> bool:
+    """The core's own exceptions are, and so are plain Errors of our JavaScript (weight_stream.js, gpu_executor.js)."""
+    if type(error).__module__.startswith(("py_core.", "app.")):
+        return True
+    return type(error).__name__ == "JsException" and getattr(error, "name", "") == "Error"

@@ -1,0 +1,90 @@
+/**
+ * The engine's side of the page: Python in this worker, behind Comlink. engine.js says what each call does.
+ *
+ * Python, the model's bytes and the GPU are asked for at the same time; app/worker.py joins them.
+ */
+import * as Comlink from './vendor/comlink.mjs';
+import './stream_transfer.js';
+import { chooseBackend } from './backend_choice.js';
+import { EventQueue } from './event_queue.js';
+import { bootPython } from './python_runtime.js';
+import { userError } from './user_error.js';
+import { WeightStream } from './weight_stream.js';
+
+const PROGRESS_EVERY_MS = 50;
+
+let page = null; // app.worker.PageWorker
+let executor = null;
+
+Comlink.expose({
+  async start({ modelUrl, backend, maxTokens }, onProgress, onLost) {
+    const downloads = new AbortController();
+    try {
+      const [pyodide, stream, choice] = await Promise.all([
+        bootPython().then((booted) => {
+          onProgress({ stage: 'python', done: 1, total: 1 });
+          return booted;
+        }),
+        openWeights(modelUrl, downloads.signal, onProgress),
+        chooseBackend(backend),
+      ]);
+      executor = choice.executor;
+      executor?.lost.then((info) => onLost(info?.message ?? ''));
+      page = pyodide.pyimport('app.worker').PageWorker();
+      // undefined, not null: Python's None.
+      const answer = await page.start(executor ?? undefined, stream, throttled(onProgress, 'ready'), maxTokens ?? undefined);
+      const info = JSON.parse(answer);
+      if (info.error) throw pythonError(info.error);
+      onProgress({ stage: 'ready', done: 1, total: 1 });
+      return { ...info, reason: choice.reason };
+    } catch (error) {
+      downloads.abort();
+      throw error;
+    }
+  },
+
+  respond(text) {
+    const events = new EventQueue();
+    page
+      .respond(text, (type, value) => events.push(type === 'delta' ? { type, text: value } : { type, ...JSON.parse(value) }))
+      .then(() => events.end(), (error) => events.fail(error));
+    return events;
+  },
+
+  stop() {
+    page.stop();
+  },
+
+  newChat() {
+    return page.new_chat();
+  },
+
+  loseDevice() {
+    executor?.destroy();
+  },
+});
+
+async function openWeights(url, signal, onProgress) {
+  try {
+    return await WeightStream.open(url, { signal, onProgress: throttled(onProgress, 'model') });
+  } catch (error) {
+    throw userError('DownloadError', error.message);
+  }
+}
+
+/** (done, total) -> onProgress, not more often than a person can read. */
+function throttled(onProgress, stage) {
+  let last = -Infinity;
+  return (done, total) => {
+    const now = performance.now();
+    if (now - last < PROGRESS_EVERY_MS && done !== total) return;
+    last = now;
+    onProgress({ stage, done, total: total ?? null });
+  };
+}
+
+function pythonError({ kind, message, details }) {
+  const error = userError(kind, message);
+  error.stack = details ?? '';
+  return error;
+}
