@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.building import locks, node, python_env, site, system
-from app.building.common import DISK_FULL, ROOT, VENV, VENV_PYTHON, BuildError, disk_full, heading, one_build_at_a_time
+from app.building.common import DISK_FULL, ROOT, VENV_PYTHON, BuildError, disk_full, heading, one_build_at_a_time
 from app.building.download import Downloader
 from app.models import cache_dir
 

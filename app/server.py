@@ -99,10 +99,9 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            why = "is used by another program" if error.errno == errno.EADDRINUSE else "needs more rights"
-            raise ServerError(
-                f"Port {port} {why}: choose another one, for example --port {port % 60000 + 1025}."
-            ) from error
+            why = "is used by another program" if error.errno == errno.EADDRINUSE else "is not open to this user"
+            other = port + 1 if 1024 <= port < 65535 else 8000
+            raise ServerError(f"Port {port} {why}: choose another one, for example --port {other}.") from error
         raise ServerError(f"{host} is no address of this machine: use --host 127.0.0.1 or --host 0.0.0.0.") from error
     return listener
 

@@ -47,6 +47,6 @@ def make_locks() -> None:
             )
     heading("package-lock.json")
     run_logged(
-        "npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts".split(),
+        ["npm", "install", "--package-lock-only", "--omit-lockfile-registry-resolved", "--ignore-scripts"],
         "The npm packages could not be resolved",
     )

@@ -61,6 +61,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
         site[f"pyodide/{name}"] = NODE_MODULES / "pyodide" / name
     wheels = _wheels(files)
     site.update({f"pyodide/{name}": content for name, content in wheels.items()})
+    site["pyodide/wheels.json"] = json.dumps(list(wheels)).encode()  # what the worker unpacks
     site["pyodide/pyodide-lock.json"] = _pyodide_lock(wheels)
     site["sonata.zip"] = zip_bytes(_python_sources(root))
     for model in models():
