@@ -44,12 +44,13 @@ class Capabilities:
 class Session:
     """One sequence of tokens and the KV pages that hold it.
 
-    `tokens` are the ids fed to the model so far, in order; their keys and values are stored, except that the
-    last one may still be pending (sampled, but not yet run).
+    `tokens` are the ids so far, in order; the keys and values of the first `stored` of them are in pages. A token
+    that was just sampled is still pending; the backend runs it when its logits are needed.
     """
 
     slot: int
     tokens: list[int] = field(default_factory=list)
+    stored: int = 0
 
     @property
     def length(self) -> int:

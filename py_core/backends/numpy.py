@@ -74,9 +74,8 @@ class NumpyBackend:
 
     def truncate(self, session: Session, length: int) -> None:
         del session.tokens[length:]
-        state = self._state(session)
         # The last token runs again: its logits are gone.
-        state.stored = min(state.stored, max(length - 1, 0))
+        session.stored = min(session.stored, max(length - 1, 0))
 
     def free(self, session: Session) -> None:
         self._states.pop(session.slot, None)
@@ -93,14 +92,14 @@ class NumpyBackend:
     async def _run_pending(self, session: Session) -> None:
         """Run the tokens whose keys and values are not stored yet."""
         state = self._state(session)
-        while state.stored < session.length:
-            chunk = session.tokens[state.stored : state.stored + CHUNK]
-            state.logits = (await self._forward(np.array(chunk), state))[0]
-            state.stored += len(chunk)
+        while session.stored < session.length:
+            chunk = session.tokens[session.stored : session.stored + CHUNK]
+            positions = np.arange(session.stored, session.stored + len(chunk))
+            state.logits = (await self._forward(np.array(chunk), positions, state))[0]
+            session.stored += len(chunk)
 
-    async def _forward(self, tokens: np.ndarray, state: _State) -> np.ndarray:
+    async def _forward(self, tokens: np.ndarray, positions: np.ndarray, state: _State) -> np.ndarray:
         values: dict[Value, np.ndarray] = {}
-        positions = np.arange(state.stored, state.stored + len(tokens))
         for op in self._graph.ops:
             match op:
                 case ops.Embedding():
@@ -112,7 +111,7 @@ class NumpyBackend:
                 case ops.Rope():
                     out = rope(values[op.x], self._rope[positions], op.num_heads, op.interleaved)
                 case ops.Attention():
-                    keys, all_values = state.append(op.layer, values[op.k], values[op.v])
+                    keys, all_values = state.append(op.layer, positions[0], values[op.k], values[op.v])
                     out = attention(values[op.q], keys, all_values, positions, op.num_attention_heads)
                     await asyncio.sleep(0)
                 case ops.SwiGLU():
@@ -129,21 +128,20 @@ class _State:
     """One session's keys and values: two arrays (capacity, kv_heads, head_dim) a layer, grown by doubling."""
 
     def __init__(self, config: ModelConfig) -> None:
-        self.stored = 0
         self.logits = np.zeros(config.vocab_size, np.float32)
         self._heads = (config.num_key_value_heads, config.head_dim)
         empty = np.zeros((2, 0, *self._heads), np.float32)
         self._cache = [empty] * config.num_hidden_layers
 
-    def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Store k and v (M, kv_heads * head_dim) at position `stored`; all keys and values up to there come back."""
-        cache, end = self._cache[layer], self.stored + len(k)
+    def append(self, layer: int, start: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Store k and v (M, kv_heads * head_dim) at position `start`; all keys and values up to there come back."""
+        cache, end = self._cache[layer], start + len(k)
         if end > cache.shape[1]:
             grown = np.zeros((2, max(64, 2 * end), *self._heads), np.float32)
-            grown[:, : self.stored] = cache[:, : self.stored]
+            grown[:, :start] = cache[:, :start]
             cache = self._cache[layer] = grown
-        cache[0, self.stored : end] = k.reshape(-1, *self._heads)
-        cache[1, self.stored : end] = v.reshape(-1, *self._heads)
+        cache[0, start:end] = k.reshape(-1, *self._heads)
+        cache[1, start:end] = v.reshape(-1, *self._heads)
         return cache[0, :end], cache[1, :end]
 
 

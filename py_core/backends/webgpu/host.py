@@ -1,0 +1,105 @@
+"""What the WebGPU backend asks of a host: natively wgpu-py, in the page `web/gpu_executor.js`.
+
+Handles are plain integers, so that a host may live on the other side of a language border. A recorded list of
+dispatches is replayed by its id: after the first pass, a token costs one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from py_core.backends.base import Progress
+from py_core.formats.source import WeightSource
+
+
+@dataclass(frozen=True)
+class AdapterInfo:
+    """What the kernels' shapes depend on. Sizes in bytes."""
+
+    name: str
+    vendor: str
+    software: bool
+    subgroup_size: int
+    """The smallest subgroup the adapter makes; 0 where subgroups are not available."""
+    max_binding_size: int
+    max_buffer_size: int
+    max_workgroup_storage: int
+    max_workgroup_size: int
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A range of a buffer. offset must be a multiple of 256 (the largest alignment WebGPU may ask for)."""
+
+    buffer: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    pipeline: int
+    bindings: tuple[Binding, ...]
+    groups: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """nbytes at `file_offset` of a model file go to `offset` of a buffer. nbytes and offset are multiples of 4."""
+
+    file_offset: int
+    nbytes: int
+    buffer: int
+    offset: int
+
+
+class Host(Protocol):
+    """A GPU device. Methods raise DeviceLostError once the device is gone; BackendError for what it refuses."""
+
+    adapter: AdapterInfo
+
+    def create_buffer(self, size: int, label: str) -> int:
+        """A zeroed storage buffer of `size` bytes (a multiple of 4)."""
+        ...
+
+    def destroy_buffer(self, buffer: int) -> None: ...
+
+    def write(self, buffer: int, offset: int, data: bytes | bytearray | memoryview) -> None:
+        """Queue a write; it happens before anything submitted later."""
+        ...
+
+    def copy(self, source: int, target: int, nbytes: int) -> None:
+        """Queue a copy of the first nbytes of one buffer to another."""
+        ...
+
+    def pipeline(self, wgsl: str, access: str, label: str) -> int:
+        """Compile a compute shader with the entry point `main`. access: 'r' or 'w' for each binding in order."""
+        ...
+
+    def record(self, dispatches: Sequence[Dispatch]) -> int:
+        """Keep a list of dispatches for `submit`."""
+        ...
+
+    def forget(self, recorded: int) -> None:
+        """Drop a recorded list."""
+        ...
+
+    def submit(self, recorded: Sequence[int]) -> None:
+        """Run recorded lists in order, as one submission."""
+        ...
+
+    async def read(self, buffer: int, offset: int, nbytes: int) -> bytes:
+        """Bytes of a buffer after all that was submitted before. Several reads may be under way at once."""
+        ...
+
+    async def upload(self, source: WeightSource, segments: Sequence[Segment], progress: Progress | None) -> None:
+        """Bring ranges of a file, in its order, into buffers."""
+        ...
+
+    async def check(self) -> None:
+        """Wait until everything created so far exists. Raises BackendError where the device refused something."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,202 @@
+"""The host natively: wgpu-py, over Vulkan, Metal or Direct3D 12."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import TypeVar
+
+from py_core.backends.base import BackendError, DeviceLostError, Progress
+from py_core.backends.webgpu.host import AdapterInfo, Dispatch, Segment
+from py_core.formats.source import WeightSource
+
+# wgpu's GL backend complains on stderr where this is not set, as in a container.
+os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+
+import wgpu
+from wgpu.backends.wgpu_native.extras import set_instance_extras
+
+NO_ADAPTER = (
+    "No WebGPU adapter was found. Install a Vulkan driver (on Debian without a GPU: apt-get install "
+    "mesa-vulkan-drivers), or run with --backend numpy."
+)
+T = TypeVar("T")
+
+_LIMITS = (
+    "max-storage-buffer-binding-size",
+    "max-buffer-size",
+    "max-compute-workgroup-storage-size",
+    "max-compute-invocations-per-workgroup",
+    "max-compute-workgroup-size-x",
+)
+_UPLOAD_CHUNK = 16 << 20
+
+
+class WgpuHost:
+    """See `Host` for the contract of each method. Raises BackendError when there is no adapter."""
+
+    def __init__(self) -> None:
+        adapter = _request_adapter()
+        features = [name for name in ("subgroup", "timestamp-query") if name in adapter.features]
+        limits = {name: adapter.limits[name] for name in _LIMITS}
+        try:
+            self._device = adapter.request_device_sync(required_features=features, required_limits=limits)
+        except Exception as error:
+            raise BackendError(f"The GPU {adapter.info['device']} gives no device: {error}") from error
+        info = adapter.info
+        self.adapter = AdapterInfo(
+            name=info["device"] or info["description"],
+            vendor=info["vendor"],
+            software=info["adapter_type"] == "CPU",
+            subgroup_size=info.get("subgroup_min_size", info.get("stackgroup_min_size", 0))
+            if "subgroup" in features
+            else 0,
+            max_binding_size=limits["max-storage-buffer-binding-size"],
+            max_buffer_size=limits["max-buffer-size"],
+            max_workgroup_storage=limits["max-compute-workgroup-storage-size"],
+            max_workgroup_size=limits["max-compute-invocations-per-workgroup"],
+        )
+        self._buffers: dict[int, wgpu.GPUBuffer] = {}
+        self._pipelines: dict[int, tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = {}
+        self._recorded: dict[int, list[tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroup, tuple[int, int, int]]]] = {}
+        self._next = 0
+        self._closed = False
+
+    def create_buffer(self, size: int, label: str) -> int:
+        usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC
+        try:
+            buffer = self._open().create_buffer(size=size, usage=usage, label=label)
+        except wgpu.GPUError as error:
+            raise BackendError(
+                f"The GPU has no room for {size / 2**20:.0f} MiB ({label}). Close other programs that use it, or take a "
+                "smaller model."
+            ) from error
+        return self._keep(self._buffers, buffer)
+
+    def destroy_buffer(self, buffer: int) -> None:
+        self._buffers.pop(buffer).destroy()
+
+    def write(self, buffer: int, offset: int, data: bytes | bytearray | memoryview) -> None:
+        self._open().queue.write_buffer(self._buffers[buffer], offset, data)
+
+    def copy(self, source: int, target: int, nbytes: int) -> None:
+        encoder = self._open().create_command_encoder()
+        encoder.copy_buffer_to_buffer(self._buffers[source], 0, self._buffers[target], 0, nbytes)
+        self._device.queue.submit([encoder.finish()])
+
+    def pipeline(self, wgsl: str, access: str, label: str) -> int:
+        device = self._open()
+        # naga takes subgroup operations as they are and rejects the directives that browsers ask for.
+        for directive in ("enable subgroups;\n", "diagnostic(off, subgroup_uniformity);\n"):
+            wgsl = wgsl.replace(directive, "")
+        entries = [
+            {
+                "binding": number,
+                "visibility": wgpu.ShaderStage.COMPUTE,
+                "buffer": {"type": "storage" if mode == "w" else "read-only-storage"},
+            }
+            for number, mode in enumerate(access)
+        ]
+        layout = device.create_bind_group_layout(entries=entries)
+        try:
+            pipeline = device.create_compute_pipeline(
+                label=label,
+                layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
+                compute={"module": device.create_shader_module(code=wgsl, label=label), "entry_point": "main"},
+            )
+        except wgpu.GPUError as error:
+            raise BackendError(f"The GPU driver cannot compile the kernel {label!r}: {error}") from error
+        return self._keep(self._pipelines, (pipeline, layout))
+
+    def record(self, dispatches: Sequence[Dispatch]) -> int:
+        steps = []
+        for dispatch in dispatches:
+            pipeline, layout = self._pipelines[dispatch.pipeline]
+            entries = [
+                {
+                    "binding": number,
+                    "resource": {"buffer": self._buffers[part.buffer], "offset": part.offset, "size": part.size},
+                }
+                for number, part in enumerate(dispatch.bindings)
+            ]
+            steps.append((pipeline, self._open().create_bind_group(layout=layout, entries=entries), dispatch.groups))
+        return self._keep(self._recorded, steps)
+
+    def forget(self, recorded: int) -> None:
+        del self._recorded[recorded]
+
+    def submit(self, recorded: Sequence[int]) -> None:
+        encoder = self._open().create_command_encoder()
+        compute = encoder.begin_compute_pass()
+        for one in recorded:
+            for pipeline, group, counts in self._recorded[one]:
+                compute.set_pipeline(pipeline)
+                compute.set_bind_group(0, group)
+                compute.dispatch_workgroups(*counts)
+        compute.end()
+        self._device.queue.submit([encoder.finish()])
+
+    async def read(self, buffer: int, offset: int, nbytes: int) -> bytes:
+        device = self._open()
+        staging = device.create_buffer(size=nbytes, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
+        encoder = device.create_command_encoder()
+        encoder.copy_buffer_to_buffer(self._buffers[buffer], offset, staging, 0, nbytes)
+        device.queue.submit([encoder.finish()])
+        # "READ_NOSYNC" would leave the copy out: the plain mode flushes the queue first.
+        await staging.map_async(wgpu.MapMode.READ)
+        data = bytes(staging.read_mapped())
+        staging.unmap()
+        staging.destroy()
+        return data
+
+    async def upload(self, source: WeightSource, segments: Sequence[Segment], progress: Progress | None) -> None:
+        total = sum(segment.nbytes for segment in segments)
+        done = 0
+        for segment in sorted(segments, key=lambda segment: segment.file_offset):
+            for start in range(0, segment.nbytes, _UPLOAD_CHUNK):
+                size = min(_UPLOAD_CHUNK, segment.nbytes - start)
+                self.write(segment.buffer, segment.offset + start, await source.read(segment.file_offset + start, size))
+                done += size
+                if progress:
+                    progress(done, total)
+
+    async def check(self) -> None:
+        """wgpu-py raises at the call itself."""
+
+    def close(self) -> None:
+        self._closed = True
+        self._recorded.clear()
+        self._pipelines.clear()
+        for buffer in self._buffers.values():
+            buffer.destroy()
+        self._buffers.clear()
+        self._device.destroy()
+
+    def _open(self) -> wgpu.GPUDevice:
+        if self._closed:
+            raise DeviceLostError("The GPU device was lost. Load the model again.")
+        return self._device
+
+    def _keep(self, table: dict[int, T], value: T) -> int:
+        self._next += 1
+        table[self._next] = value
+        return self._next
+
+
+_adapter: wgpu.GPUAdapter | None = None
+
+
+def _request_adapter() -> wgpu.GPUAdapter:
+    """The fastest adapter. Asked for once: an adapter's instance cannot be made twice in a process."""
+    global _adapter
+    if _adapter is None:
+        # Without the GL backend: it is slower, and misses limits that Vulkan, Metal and Direct3D 12 have.
+        set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
+        try:
+            _adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
+        except Exception as error:
+            raise BackendError(NO_ADAPTER) from error
+        if _adapter is None:
+            raise BackendError(NO_ADAPTER)
+    return _adapter

@@ -1,0 +1,1 @@
+"""The WebGPU kernels, one file each, as package data."""

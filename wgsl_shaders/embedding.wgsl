@@ -1,0 +1,22 @@
+// x[m, :] = W[token[m], :]
+// Bindings: 0 state; 1 weights: rows FIRST_ROW .. FIRST_ROW + N of the table, K values each, in blocks of 32;
+//           2 x: (MAX_ROWS, K / 4) vec4f.
+// Constants: K, N, FIRST_ROW (a table larger than one binding comes in several parts, one dispatch each), WORKGROUP.
+// One invocation makes 8 values; dispatch (ceil(K / 8 / WORKGROUP), count).
+#import state
+@group(0) @binding(0) var<storage, read> state: State;
+@group(0) @binding(1) var<storage, read> weights: array<u32>;
+@group(0) @binding(2) var<storage, read_write> x: array<vec4f>;
+#import dequantize
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  let m = id.y;
+  let unit = id.x;
+  let row = state.rows[m].token - FIRST_ROW;
+  if (m >= state.count || unit >= K / 8u || row >= N) { return; }
+  let values = dequantize8(load_block(row * (K / 32u) + unit / 4u), unit % 4u);
+  let out = m * (K / 4u) + unit / 4u * 8u + unit % 4u;
+  x[out] = values[0];
+  x[out + 4u] = values[1];
+}

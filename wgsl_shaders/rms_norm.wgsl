@@ -1,0 +1,20 @@
+// y[m, :] = x[m, :] / sqrt(mean(x[m, :]^2) + EPS) * weight
+// Bindings: 0 state; 1 weight: (K,); 2 x: (MAX_ROWS, K); 3 y: (MAX_ROWS, K).
+// Constants: K, EPS, LANES (= WORKGROUP), LAST (normalize the last row only, into row 0 of y).
+// One workgroup a row; dispatch (count), or (1) with LAST.
+#import state
+@group(0) @binding(0) var<storage, read> state: State;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read> x: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+#import reduce
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let from_row = select(group.x, state.count - 1u, LAST) * K;
+  let to_row = group.x * K;
+  var sum = 0.0;
+  for (var i = lane; i < K; i += LANES) { sum += x[from_row + i] * x[from_row + i]; }
+  let scale = inverseSqrt(reduce_lanes(sum, lane) / f32(K) + EPS);
+  for (var i = lane; i < K; i += LANES) { y[to_row + i] = x[from_row + i] * scale * weight[i]; }
+}

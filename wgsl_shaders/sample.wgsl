@@ -1,0 +1,160 @@
+// Draws a token from softmax(logits / temperature), cut by top-k, then top-p, then min-p, and makes it the next input.
+// py_core/engine/sampling.py is the same in numpy. Nothing is sorted: the thresholds of top-k and top-p are found by
+// radix select, 8 bits of an order-preserving integer key at a time. Probabilities are fixed-point (1 = 2^30), so sums
+// do not depend on the order of atomics and a seed gives the same answer again.
+// Bindings: 0 state; 1 logits: (VOCAB,); 2 history: (slots, RING).
+// Constants: VOCAB, RING, WORKGROUP (a power of two, at most 256). Dispatch (1).
+#import state
+@group(0) @binding(0) var<storage, read_write> state: State;
+@group(0) @binding(1) var<storage, read> logits: array<f32>;
+@group(0) @binding(2) var<storage, read_write> history: array<u32>;
+#import advance
+
+const ONE = 1073741824.0;  // 2^30
+
+struct Rules { top_k: u32, top_p: f32, min_p: f32, temperature: f32 }
+var<workgroup> shared_rules: Rules;
+var<workgroup> scratch: array<f32, WORKGROUP>;
+var<workgroup> bins: array<atomic<u32>, 256>;
+var<workgroup> selected: vec2u;  // (prefix of the threshold's key, what is left to find below it)
+var<workgroup> shares: array<u32, WORKGROUP>;
+var<workgroup> chosen: vec2u;    // (lane, what is left of the random number in its share)
+
+// Floats in the order of their values.
+fn key_of(value: f32) -> u32 {
+  let bits = bitcast<u32>(value);
+  return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);
+}
+
+fn pcg(value: u32) -> u32 {
+  let s = value * 747796405u + 2891336453u;
+  let word = ((s >> ((s >> 28u) + 4u)) ^ s) * 277803737u;
+  return (word >> 22u) ^ word;
+}
+
+fn reduce_max(value: f32, lane: u32) -> f32 {
+  scratch[lane] = value;
+  for (var stride = WORKGROUP / 2u; stride > 0u; stride /= 2u) {
+    workgroupBarrier();
+    if (lane < stride) { scratch[lane] = max(scratch[lane], scratch[lane + stride]); }
+  }
+  workgroupBarrier();
+  let result = scratch[0];
+  workgroupBarrier();
+  return result;
+}
+
+fn reduce_sum(value: f32, lane: u32) -> f32 {
+  scratch[lane] = value;
+  for (var stride = WORKGROUP / 2u; stride > 0u; stride /= 2u) {
+    workgroupBarrier();
+    if (lane < stride) { scratch[lane] += scratch[lane + stride]; }
+  }
+  workgroupBarrier();
+  let result = scratch[0];
+  workgroupBarrier();
+  return result;
+}
+
+fn probability(value: f32, largest: f32, total: f32, temperature: f32) -> u32 {
+  return u32(exp((value - largest) / temperature) / total * ONE);
+}
+
+// The key of the smallest token of the fewest largest ones that together hold `wanted`, among those with keys of at
+// least `floor_key`: counted as tokens (BY_COUNT) or as probability.
+fn select_key(wanted: u32, by_count: bool, floor_key: u32, largest: f32, total: f32, temperature: f32, lane: u32) -> u32 {
+  if (lane == 0u) { selected = vec2u(0u, wanted); }
+  for (var pass_index = 0u; pass_index < 4u; pass_index++) {
+    let shift = 24u - 8u * pass_index;
+    for (var i = lane; i < 256u; i += WORKGROUP) { atomicStore(&bins[i], 0u); }
+    workgroupBarrier();
+    let prefix = selected.x;
+    for (var i = lane; i < VOCAB; i += WORKGROUP) {
+      let key = key_of(logits[i]);
+      // Shifting by 32 is undefined: the first pass has no bits above.
+      if (key >= floor_key && (pass_index == 0u || (key >> ((shift + 8u) & 31u)) == prefix)) {
+        let amount = select(probability(logits[i], largest, total, temperature), 1u, by_count);
+        atomicAdd(&bins[(key >> shift) & 255u], amount);
+      }
+    }
+    workgroupBarrier();
+    if (lane == 0u) {
+      var left = selected.y;
+      var bin = 255u;
+      while (bin > 0u && atomicLoad(&bins[bin]) < left) {
+        left -= atomicLoad(&bins[bin]);
+        bin--;
+      }
+      selected = vec2u((prefix << 8u) | bin, left);
+    }
+    workgroupBarrier();
+  }
+  let key = selected.x;
+  workgroupBarrier();
+  return key;
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(local_invocation_index) lane: u32) {
+  if (lane == 0u) { shared_rules = Rules(state.top_k, state.top_p, state.min_p, state.temperature); }
+  let rules = workgroupUniformLoad(&shared_rules);
+
+  var value = -1e30;
+  for (var i = lane; i < VOCAB; i += WORKGROUP) { value = max(value, logits[i]); }
+  let largest = reduce_max(value, lane);
+  value = 0.0;
+  for (var i = lane; i < VOCAB; i += WORKGROUP) { value += exp((logits[i] - largest) / rules.temperature); }
+  let total = reduce_sum(value, lane);
+
+  var floor_key = 0u;
+  if (rules.top_k > 0u && rules.top_k < VOCAB) {
+    floor_key = select_key(rules.top_k, true, 0u, largest, total, rules.temperature, lane);
+  }
+  if (rules.top_p < 1.0) {
+    var kept = 0.0;
+    for (var i = lane; i < VOCAB; i += WORKGROUP) {
+      if (key_of(logits[i]) >= floor_key) { kept += f32(probability(logits[i], largest, total, rules.temperature)); }
+    }
+    let wanted = max(u32(rules.top_p * reduce_sum(kept, lane)), 1u);
+    floor_key = max(floor_key, select_key(wanted, false, floor_key, largest, total, rules.temperature, lane));
+  }
+
+  // Inverse of the cumulative distribution, in the order of ids: first the lane whose run of tokens holds the random
+  // number, then the token in it.
+  let run = (VOCAB + WORKGROUP - 1u) / WORKGROUP;
+  let least = rules.min_p * f32(probability(largest, largest, total, rules.temperature));
+  var share = 0u;
+  for (var i = lane * run; i < min((lane + 1u) * run, VOCAB); i++) {
+    let p = probability(logits[i], largest, total, rules.temperature);
+    if (key_of(logits[i]) >= floor_key && f32(p) >= least) { share += p; }
+  }
+  shares[lane] = share;
+  workgroupBarrier();
+  if (lane == 0u) {
+    var sum = 0u;
+    for (var i = 0u; i < WORKGROUP; i++) { sum += shares[i]; }
+    let position = state.rows[state.count - 1u].position + 1u;
+    let random = f32(pcg(pcg(state.seed) ^ position) >> 8u) / 16777216.0;
+    var left = min(u32(random * f32(sum)), sum - 1u);
+    var owner = 0u;
+    while (left >= shares[owner]) {
+      left -= shares[owner];
+      owner++;
+    }
+    chosen = vec2u(owner, left);
+  }
+  workgroupBarrier();
+  if (lane == chosen.x) {
+    var left = chosen.y;
+    for (var i = lane * run; i < min((lane + 1u) * run, VOCAB); i++) {
+      let p = probability(logits[i], largest, total, rules.temperature);
+      if (key_of(logits[i]) >= floor_key && f32(p) >= least) {
+        if (left < p) {
+          advance(i);
+          return;
+        }
+        left -= p;
+      }
+    }
+  }
+}

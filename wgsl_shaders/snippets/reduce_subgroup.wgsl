@@ -1,0 +1,6 @@
+// The sum over each run of LANES invocations (a power of two, at most the smallest subgroup), given to all of them.
+fn reduce_lanes(value: f32, index: u32) -> f32 {
+  var sum = value;
+  for (var mask = LANES / 2u; mask > 0u; mask /= 2u) { sum += subgroupShuffleXor(sum, mask); }
+  return sum;
+}

@@ -1,0 +1,14 @@
+// The sum over each run of LANES invocations (a power of two), given to all of them. Needs uniform control flow.
+var<workgroup> reduce_scratch: array<f32, WORKGROUP>;
+fn reduce_lanes(value: f32, index: u32) -> f32 {
+  let lane = index % LANES;
+  reduce_scratch[index] = value;
+  for (var stride = LANES / 2u; stride > 0u; stride /= 2u) {
+    workgroupBarrier();
+    if (lane < stride) { reduce_scratch[index] += reduce_scratch[index + stride]; }
+  }
+  workgroupBarrier();
+  let sum = reduce_scratch[index - lane];
+  workgroupBarrier();
+  return sum;
+}
