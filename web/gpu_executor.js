@@ -1,0 +1,168 @@
+// The only JavaScript on the way of a token: a GPU device behind integer handles. Python compiles a model into lists of
+// dispatches once; after that a step is submit([ids]), which replays them. py_core/backends/webgpu/host.py says what each
+// method promises.
+
+const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render|software/i;
+const LIMITS = ['maxStorageBufferBindingSize', 'maxBufferSize', 'maxComputeWorkgroupStorageSize',
+                'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupSizeX'];
+const UPLOAD_CHUNK = 4 << 20;
+
+/** The page's GPU, or null where there is no WebGPU or no adapter. */
+export async function createExecutor({ powerPreference = 'high-performance' } = {}) {
+  const adapter = await navigator.gpu?.requestAdapter({ powerPreference });
+  if (!adapter) return null;
+  const device = await adapter.requestDevice({
+    requiredFeatures: ['subgroups', 'timestamp-query'].filter((name) => adapter.features.has(name)),
+    requiredLimits: Object.fromEntries(LIMITS.map((name) => [name, adapter.limits[name]])),
+  });
+  return new GpuExecutor(adapter, device);
+}
+
+class GpuExecutor {
+  #device;
+  #objects = new Map();  // handle -> GPUBuffer | {pipeline, layout} | recorded list
+  #next = 1;
+  #staging = [];         // mappable buffers at rest
+  #waiting;              // the write that `upload` sent last
+
+  constructor(adapter, device) {
+    const { info } = adapter;
+    const words = [info.vendor, info.architecture, info.device, info.description].filter(Boolean);
+    this.#device = device;
+    this.adapterInfo = {
+      vendor: info.vendor, architecture: info.architecture, device: info.device, description: info.description,
+      name: info.description || words.join(' ') || 'unnamed GPU',
+      software: Boolean(info.isFallbackAdapter) || SOFTWARE.test(words.join(' ')),
+      subgroupSize: device.features.has('subgroups') ? info.subgroupMinSize : 0,
+    };
+    this.limits = device.limits;
+    this.lostMessage = null;
+    this.lost = device.lost.then((lost) => {
+      this.lostMessage = lost.message || lost.reason || 'unknown reason';
+      return this.lostMessage;
+    });
+    this.#watch();
+  }
+
+  createBuffer(size, label) {
+    const { STORAGE, COPY_DST, COPY_SRC } = GPUBufferUsage;
+    return this.#keep(this.#device.createBuffer({ size, label, usage: STORAGE | COPY_DST | COPY_SRC }));
+  }
+
+  destroyBuffer(handle) {
+    this.#objects.get(handle).destroy();
+    this.#objects.delete(handle);
+  }
+
+  /** data: a Uint8Array; its length is a multiple of 4. */
+  write(handle, offset, data) {
+    this.#device.queue.writeBuffer(this.#objects.get(handle), offset, data);
+  }
+
+  copy(source, target, nbytes) {
+    const encoder = this.#device.createCommandEncoder();
+    encoder.copyBufferToBuffer(this.#objects.get(source), 0, this.#objects.get(target), 0, nbytes);
+    this.#device.queue.submit([encoder.finish()]);
+  }
+
+  /** access: 'r' or 'w' for each binding in order. */
+  pipeline(code, access, label) {
+    const device = this.#device;
+    const entries = [...access].map((mode, binding) => ({
+      binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: mode === 'w' ? 'storage' : 'read-only-storage' },
+    }));
+    const layout = device.createBindGroupLayout({ entries });
+    const pipeline = device.createComputePipeline({
+      label, layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
+      compute: { module: device.createShaderModule({ code, label }), entryPoint: 'main' },
+    });
+    return this.#keep({ pipeline, layout });
+  }
+
+  /** words: for each dispatch pipeline, x, y, z, number of bindings, then (buffer, offset, size) of each. */
+  record(words) {
+    const steps = [];
+    for (let at = 0; at < words.length;) {
+      const [handle, x, y, z, count] = words.subarray(at, at + 5);
+      const { pipeline, layout } = this.#objects.get(handle);
+      const entries = Array.from({ length: count }, (_, binding) => {
+        const [buffer, offset, size] = words.subarray(at + 5 + 3 * binding);
+        return { binding, resource: { buffer: this.#objects.get(buffer), offset, size } };
+      });
+      steps.push({ pipeline, group: this.#device.createBindGroup({ layout, entries }), x, y, z });
+      at += 5 + 3 * count;
+    }
+    return this.#keep(steps);
+  }
+
+  forget(handle) { this.#objects.delete(handle); }
+
+  submit(handles) {
+    const encoder = this.#device.createCommandEncoder();
+    const pass = encoder.beginComputePass();
+    let current = null;
+    for (const handle of handles) {
+      for (const { pipeline, group, x, y, z } of this.#objects.get(handle)) {
+        if (pipeline !== current) pass.setPipeline(current = pipeline);
+        pass.setBindGroup(0, group);
+        pass.dispatchWorkgroups(x, y, z);
+      }
+    }
+    pass.end();
+    this.#device.queue.submit([encoder.finish()]);
+  }
+
+  /** A Uint8Array of its own. Several reads may be under way. */
+  async read(handle, offset, nbytes) {
+    const at = this.#staging.findIndex((buffer) => buffer.size >= nbytes);
+    const staging = at >= 0 ? this.#staging.splice(at, 1)[0] : this.#device.createBuffer({
+      size: Math.max(256, nbytes), usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+    });
+    const encoder = this.#device.createCommandEncoder();
+    encoder.copyBufferToBuffer(this.#objects.get(handle), offset, staging, 0, nbytes);
+    this.#device.queue.submit([encoder.finish()]);
+    await staging.mapAsync(GPUMapMode.READ, 0, nbytes);
+    const data = new Uint8Array(staging.getMappedRange(0, nbytes)).slice();
+    staging.unmap();
+    if (this.#staging.length < 8) this.#staging.push(staging);
+    else staging.destroy();
+    return data;
+  }
+
+  /** segments: (file offset, bytes, buffer, offset) of each, in the file's order; stream: a WeightStream. */
+  async upload(stream, segments) {
+    for (let at = 0; at < segments.length; at += 4) {
+      const [fileOffset, nbytes, buffer, offset] = segments.subarray(at, at + 4);
+      for (let done = 0; done < nbytes; done += UPLOAD_CHUNK) {
+        const data = await stream.read(fileOffset + done, Math.min(UPLOAD_CHUNK, nbytes - done));
+        if (this.lostMessage) throw new Error(this.lostMessage);
+        this.#device.queue.writeBuffer(this.#objects.get(buffer), offset + done, data);
+        // Data from OPFS or a cache comes faster than the GPU takes it: at most one piece waits.
+        await this.#waiting;
+        this.#waiting = this.#device.queue.onSubmittedWorkDone();
+      }
+    }
+    await this.#waiting;
+  }
+
+  /** What the device refused since the last check, or null. */
+  async check() {
+    const errors = await Promise.all(['a', 'b', 'c'].map(() => this.#device.popErrorScope()));
+    this.#watch();
+    return errors.find(Boolean)?.message ?? null;
+  }
+
+  destroy() {
+    this.#objects.clear();
+    this.#device.destroy();
+  }
+
+  #watch() {
+    for (const filter of ['validation', 'out-of-memory', 'internal']) this.#device.pushErrorScope(filter);
+  }
+
+  #keep(object) {
+    this.#objects.set(this.#next, object);
+    return this.#next++;
+  }
+}
