@@ -112,7 +112,7 @@ def test_quantize_gives_the_bytes_of_the_reference_loop(name: str, rows: np.ndar
 def test_a_round_trip_stays_within_half_a_step(name: str, steps: float, rows: np.ndarray) -> None:
     fmt = FORMATS[name]
     back = dequantize(quantize(rows, fmt), fmt, rows.shape)
-    tolerance = np.abs(rows).max() * (steps + 1e-3 * (name != "F32")) + 1e-6 * (name != "F32")
+    tolerance = np.abs(rows).max() * (steps + 1e-3 * (name != "F32")) + 1e-5 * (name != "F32")
     assert np.abs(back - rows).max() <= tolerance
 
 
@@ -129,8 +129,8 @@ def test_quantizing_what_was_dequantized_keeps_the_values(name: str, seed: int) 
 
 def test_q8_0_rounds_halves_away_from_zero_and_nothing_else() -> None:
     row = np.zeros((1, 32), np.float32)
-    row[0, :5] = [127, 0.5, -0.5, np.nextafter(f32(0.5), f32(0)), 2.5]
-    assert list(np.frombuffer(quantize(row, FORMATS["Q8_0"]), np.int8)[2:7]) == [127, 1, -1, 0, 3]
+    row[0, :7] = [127, 0.5, -0.5, np.nextafter(f32(0.5), f32(0)), 2.5, 1.5, -3.5]
+    assert list(np.frombuffer(quantize(row, FORMATS["Q8_0"]), np.int8)[2:9]) == [127, 1, -1, 0, 3, 2, -4]
 
 
 @every_format
@@ -142,7 +142,7 @@ def test_zeros_stay_zeros(name: str) -> None:
 def test_tiny_values_become_zero_rather_than_garbage() -> None:
     rows = np.full((1, 32), 1e-39, np.float32)
     for name in ("Q4_0", "Q4_1", "Q8_0"):
-        np.testing.assert_array_equal(dequantize(quantize(rows, FORMATS[name]), FORMATS[name], (1, 32)), 0)
+        assert quantize(rows, FORMATS[name]) == quantize(0 * rows, FORMATS[name])
 
 
 def test_sizes_are_those_of_ggml() -> None:

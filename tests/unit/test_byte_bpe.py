@@ -1,0 +1,366 @@
+"""Byte-level BPE: the same ids as Hugging Face's `tokenizers` gives from the same vocabulary and merges."""
+
+from __future__ import annotations
+
+import random
+import runpy
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Regex, models, pre_tokenizers
+
+from py_core.formats.gguf import parse_header
+from py_core.tokenizers import pretokenizers, unicode_ranges
+from py_core.tokenizers.byte_bpe import (
+    BYTE_TO_CHAR,
+    HEAP_FROM,
+    ByteBPE,
+    TokenizerError,
+    merge_long,
+    merge_short,
+)
+from py_core.tokenizers.pretokenizers import PRE_TOKENIZERS, split
+
+REPOSITORY = Path(__file__).parents[2]
+LLAMA_3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+GPT_2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+
+
+def _by_regex(pattern: str) -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
+    )
+
+
+PEERS = {
+    "gpt-2": GPT_2,
+    "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), GPT_2]),
+    "qwen2": _by_regex(LLAMA_3.replace("{1,3}", "")),
+    "llama-bpe": _by_regex(LLAMA_3),
+}
+
+
+@pytest.fixture(scope="session")
+def metadata(model_path: Path) -> dict[str, Any]:
+    with model_path.open("rb") as file:
+        return parse_header(file.read(2 << 20)).metadata
+
+
+@pytest.fixture(scope="session")
+def tokenizer(metadata: dict[str, Any]) -> ByteBPE:
+    return ByteBPE.from_gguf(metadata)
+
+
+@pytest.fixture(scope="session")
+def peer(metadata: dict[str, Any]) -> tokenizers.Tokenizer:
+    """Hugging Face's tokenizer, built from the same file."""
+    tokens = metadata["tokenizer.ggml.tokens"]
+    merges = [tuple(merge.split(" ")) for merge in metadata["tokenizer.ggml.merges"]]
+    out = tokenizers.Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges))
+    out.pre_tokenizer = PEERS["smollm"]
+    return out
+
+
+def tiny(**changes: Any) -> dict[str, Any]:
+    """Metadata of a small real tokenizer: all bytes, a few merges, three special tokens."""
+    tokens = [*BYTE_TO_CHAR.values(), "th", "the", "Ġthe", "Ġt", "<|x|>", "<|x|>y", "<|im_end|>"]
+    metadata = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.merges": ["t h", "th e", "Ġ the", "Ġ t"],
+        "tokenizer.ggml.token_type": [1] * (len(tokens) - 3) + [3, 4, 3],
+        "tokenizer.ggml.eos_token_id": 260,
+    }
+    return {key: value for key, value in (metadata | changes).items() if value is not None}
+
+
+# --- text of every kind ---------------------------------------------------------------------------------------------
+
+ALPHABETS = [
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    ["the", "and", "of", "to", "in", "is", "you", "that", "it", "he", "was", "for", "on", "are"],
+    "0123456789",
+    "٠١٢٣٤٥٦٧٨٩०१२३४५६७८९໑໒໓ⅣⅫ²³½⑦㊿𝟘𝟙𝟚𑁦",
+    "абвгдежзийклмнопрстуфхцчшщъыьэюяЁЇЄ",
+    "αβγδεζηθικλμνξοπρστυφχψωάέήΰ",
+    "漢字仮名交じり文日本語中文简体繁體\uff0c。「」、",
+    "العربية مكتوبة من اليمينًٌٍَُِّْ",
+    "עברית נקודות שָׁלוֹם",
+    "देवनागरी लिपि क्षत्रिय",
+    "ภาษาไทยไม่มีช่องว่าง",
+    "한국어 조선말 가각갂각",
+    ["😀", "👩‍👩‍👧‍👦", "👍🏽", "🇫🇷", "🏳️‍🌈", "❤️", "🫠"],
+    ["e\u0301", "a\u0308\u0323", "\u0301", "n\u0303o", "Z͑ͫ̓a̴l͟g̷o͠"],
+    "\x00\x01\x02\x03\x07\x08\x0e\x0f\x1b\x1c\x1d\x1e\x1f\x7f\x80\x85\x9f\xad\u200b\u200d\u200e\u2060\ufeff\ufffe\uffff",
+    " \t\n\r\v\f\xa0\u1680\u2000\u2003\u2009\u2028\u2029\u202f\u205f\u3000",
+    [" ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", " \n ", "        "],
+    ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'T", "'RE", "'Ll", "\u2019s", "'\u017f", "'", "'sx", " 's"],
+    ["def f(x):\n    return x**2\n", "{\"a\": [1, 2.5e-3]}", "</div>", "a->b", "!=", "//", "\\n"],
+    "!\"#$%&()*+,-./:;<=>?@[]^_`{|}~",
+    ["<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|im_", "|>", "<repo_name>"],
+    "ŠšĐđŁłßẞĳﬁﬂ" + "\u0345\u2071ªº\U00020000\U0002f800\U0001f1e6\U000e0001\U000f0000\U0010ffff",
+    ["a" * 40, "=" * 60, " " * 50, "\n" * 30, "1" * 30, "ab" * 60, "漢" * 40, "-" * 100],
+]  # fmt: skip
+
+
+def random_text(rng: random.Random) -> str:
+    """A few runs, each from one alphabet; now and then one character from anywhere in Unicode."""
+    out: list[str] = []
+    for _ in range(rng.randint(1, 8)):
+        alphabet = rng.choice(ALPHABETS)
+        out += rng.choices(alphabet, k=rng.choice((1, 1, 2, 4, 8)))
+        if rng.random() < 0.15:
+            out.append(chr(rng.choice((rng.randrange(0xD800), rng.randrange(0xE000, 0x110000)))))
+        if rng.random() < 0.4:
+            out.append(rng.choice((" ", "  ", "\n")))
+    return "".join(out)
+
+
+any_text = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def test_4000_random_texts_of_all_scripts_give_the_peers_ids(tokenizer: ByteBPE, peer: tokenizers.Tokenizer) -> None:
+    rng = random.Random(7)
+    missing = {byte for byte, char in BYTE_TO_CHAR.items() if char not in set(tokenizer.tokens)}
+    round_trips = 0
+    for text in [random_text(rng) for _ in range(4000)]:
+        ids = tokenizer.encode(text)
+        assert ids == peer.encode(text).ids, repr(text)
+        if not missing & set(text.encode()):
+            assert tokenizer.decode(ids) == text
+            round_trips += 1
+    assert round_trips > 3000
+
+
+@given(text=any_text)
+@settings(max_examples=500)
+def test_any_text_gives_the_peers_ids(tokenizer: ByteBPE, peer: tokenizers.Tokenizer, text: str) -> None:
+    assert tokenizer.encode(text) == peer.encode(text).ids
+
+
+@given(text=any_text)
+@settings(max_examples=300)
+def test_every_text_round_trips(text: str) -> None:
+    whole = ByteBPE.from_gguf(tiny())
+    assert whole.decode(whole.encode(text)) == text
+
+
+@pytest.mark.parametrize("name", list(PEERS))
+def test_every_pre_tokenizer_splits_as_the_peer_does(name: str) -> None:
+    rng = random.Random(name)
+    # The peer's regex engine is of an older Unicode than its Digits, so it does not know these 13 as numbers.
+    newer = set("".join(map(chr, [*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7)])))
+    for text in [random_text(rng) for _ in range(1500)]:
+        if newer & set(text):
+            continue
+        words = [word for word, _ in PEERS[name].pre_tokenize_str(text)]
+        ours = ["".join(BYTE_TO_CHAR[byte] for byte in word.encode()) for word in split(name, text)]
+        assert ours == words, repr(text)
+
+
+def test_every_character_is_classed_as_the_peer_classes_it() -> None:
+    """The committed tables are what the generator makes of the installed library."""
+    generator = runpy.run_path(str(REPOSITORY / "tests" / "oracle" / "make_unicode_ranges.py"))
+    assert Path(unicode_ranges.__file__).read_text() == generator["module_text"]()
+
+
+@given(text=any_text)
+def test_the_small_patterns_split_as_the_full_one(text: str) -> None:
+    for name in PEERS:
+        assert split(name, text) == pretokenizers.compiled(name).findall(text)
+        assert "".join(split(name, text)) == text
+
+
+def test_lone_surrogates_become_replacement_characters_and_pairs_are_joined(tokenizer: ByteBPE) -> None:
+    assert tokenizer.encode("a\ud83dz") == tokenizer.encode("a\ufffdz")
+    assert tokenizer.encode("\ud83d\ude00") == tokenizer.encode("😀")
+
+
+def test_bytes_that_the_vocabulary_lacks_are_dropped_as_the_peer_drops_them(
+    tokenizer: ByteBPE, peer: tokenizers.Tokenizer
+) -> None:
+    text = "a\x04b\x1d\U00080000c"
+    assert tokenizer.encode(text) == peer.encode(text).ids
+    assert tokenizer.decode(tokenizer.encode("a\x04b")) == "ab"
+
+
+# --- merging --------------------------------------------------------------------------------------------------------
+
+
+@given(
+    word=st.text("abc", max_size=120),
+    merges=st.lists(st.tuples(*[st.sampled_from(["a", "b", "c", "ab", "bc", "aa", "abc", "aaa"])] * 2), max_size=12),
+)
+@settings(max_examples=500)
+def test_the_heap_merges_as_the_short_loop_in_any_order_of_ranks(word: str, merges: list[tuple[str, str]]) -> None:
+    ranks = {f"{left} {right}": rank for rank, (left, right) in enumerate(dict.fromkeys(merges))}
+    assert merge_long(word, ranks) == merge_short(word, ranks)
+
+
+def test_long_words_give_the_peers_ids(tokenizer: ByteBPE, peer: tokenizers.Tokenizer) -> None:
+    rng = random.Random(3)
+    for length in (HEAP_FROM - 1, HEAP_FROM, HEAP_FROM + 1, 1000, 5000):
+        word = "".join(rng.choices("etaoinshrdlu", k=length))
+        assert tokenizer.encode(word) == peer.encode(word).ids
+
+
+@pytest.mark.parametrize("unit", ["a", "etaoin", " ", "\n", "漢", "-", "'", "9", "😀", "\u0301"])
+def test_100_kb_without_a_break_takes_no_quadratic_time(tokenizer: ByteBPE, unit: str) -> None:
+    def seconds(text: str) -> float:
+        start = time.perf_counter()
+        tokenizer.encode(text)
+        return time.perf_counter() - start
+
+    text = unit * (100_000 // len(unit.encode()))
+    assert seconds(text) < 3  # measured 0.01-0.25 s; quadratic time would be minutes
+
+
+def test_the_cache_does_not_grow_for_ever(tokenizer: ByteBPE) -> None:
+    fresh = ByteBPE.from_gguf(tiny())
+    fresh.encode(" ".join(f"w{chr(0x4E00 + i % 9000)}{chr(0xAC00 + i // 9000)}" for i in range(40_000)))
+    assert 0 < len(fresh._cache) <= 1 << 15
+
+
+def test_a_thousand_tokens_take_well_under_the_time_of_one_decode_step(tokenizer: ByteBPE) -> None:
+    text = (REPOSITORY / "pyproject.toml").read_text() * 20
+    tokens = len(tokenizer.encode(text))
+    start = time.perf_counter()
+    tokenizer.encode(text)
+    assert tokens / (time.perf_counter() - start) > 200_000  # measured 2-7 million a second
+
+
+# --- special tokens -------------------------------------------------------------------------------------------------
+
+
+@given(text=any_text, name=st.sampled_from(["<|im_end|>", "<|im_start|>", "<|endoftext|>"]))
+def test_text_that_looks_special_is_plain_text(tokenizer: ByteBPE, text: str, name: str) -> None:
+    ids = tokenizer.encode(text + name + text)
+    assert not set(ids) & set(tokenizer.special_tokens.values())
+    assert name in tokenizer.decode(ids)
+
+
+def test_special_tokens_are_parsed_where_they_may_be(tokenizer: ByteBPE) -> None:
+    text = "<|im_start|>user\nhi<|im_end|>\n"
+    expected = [1, *tokenizer.encode("user\nhi"), 2, *tokenizer.encode("\n")]
+    assert tokenizer.encode(text, special=True) == expected
+    assert tokenizer.decode(expected) == text
+    assert tokenizer.decode(expected, skip_special=True) == "user\nhi\n"
+
+
+def test_the_longest_special_token_wins() -> None:
+    small = ByteBPE.from_gguf(tiny())
+    assert small.encode("<|x|>y<|x|>", special=True) == [small.special_tokens["<|x|>y"], small.special_tokens["<|x|>"]]
+
+
+def test_user_defined_tokens_are_special_too_and_ends_are_known_by_name() -> None:
+    small = ByteBPE.from_gguf(tiny())
+    assert set(small.special_tokens) == {"<|x|>", "<|x|>y", "<|im_end|>"}
+    assert small.eos_ids == {260, small.special_tokens["<|im_end|>"]}
+
+
+def test_the_real_file_names_its_special_tokens(tokenizer: ByteBPE) -> None:
+    assert tokenizer.vocab_size == 49152
+    assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.add_bos) == (1, 2, False)
+    assert tokenizer.eos_ids == {0, 2}
+    assert len(tokenizer.special_tokens) == 17
+
+
+def test_no_special_tokens_at_all_is_fine() -> None:
+    plain = ByteBPE.from_gguf(tiny(**{"tokenizer.ggml.token_type": None}))
+    assert plain.encode("the<|x|>", special=True) == plain.encode("the<|x|>")
+
+
+def test_whole_words_of_the_vocabulary_are_kept_where_the_model_says_so() -> None:
+    # "the" is in the vocabulary, but without its merge it is reached only as a whole word.
+    merges = {"tokenizer.ggml.merges": ["t h"]}
+    assert len(ByteBPE.from_gguf(tiny(**merges)).encode("the")) == 2
+    assert len(ByteBPE.from_gguf(tiny(**merges, **{"tokenizer.ggml.pre": "llama-bpe"})).encode("the")) == 1
+
+
+# --- decoding -------------------------------------------------------------------------------------------------------
+
+
+@given(text=any_text.filter(lambda text: "\ufffd" not in text))
+@settings(max_examples=300)
+def test_streaming_never_emits_half_a_character(text: str) -> None:
+    bytewise = ByteBPE.from_gguf(tiny())
+    stream = bytewise.stream()
+    pieces = [stream.push(index) for index in bytewise.encode(text)]
+    assert "".join(pieces) == text
+    assert stream.flush() == ""
+
+
+@given(ids=st.lists(st.integers(0, 49151), max_size=30))
+@settings(max_examples=300)
+def test_streaming_any_ids_gives_what_decoding_them_at_once_gives(tokenizer: ByteBPE, ids: list[int]) -> None:
+    stream = tokenizer.stream()
+    assert "".join([stream.push(index) for index in ids]) + stream.flush() == tokenizer.decode(ids)
+
+
+def test_an_emoji_comes_with_its_last_byte() -> None:
+    small = ByteBPE.from_gguf(tiny())
+    stream = small.stream()
+    assert [stream.push(index) for index in small.encode("a😀é")] == ["a", "", "", "", "😀", "", "é"]
+    assert stream.flush() == ""
+
+
+def test_flush_shows_a_broken_character_and_the_stream_can_go_on() -> None:
+    small = ByteBPE.from_gguf(tiny())
+    stream = small.stream()
+    assert [stream.push(index) for index in small.encode("😀")[:3]] == ["", "", ""]
+    assert stream.flush() == "\ufffd"
+    assert stream.push(small.encode("a")[0]) == "a"
+
+
+def test_streams_can_leave_special_tokens_out(tokenizer: ByteBPE) -> None:
+    assert (tokenizer.stream(skip_special=True).push(2), tokenizer.stream().push(2)) == ("", "<|im_end|>")
+
+
+@pytest.mark.parametrize("bad", [-1, 49152, 1 << 40])
+def test_ids_outside_of_the_vocabulary_are_refused(tokenizer: ByteBPE, bad: int) -> None:
+    with pytest.raises(ValueError, match=f"token id {bad} is outside of the vocabulary of 49152 tokens"):
+        tokenizer.decode([bad])
+
+
+# --- malformed vocabularies -----------------------------------------------------------------------------------------
+
+MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
+    "another kind": ({"tokenizer.ggml.model": "llama"}, "of kind 'llama', which Sonata cannot read yet; choose"),
+    "no kind": ({"tokenizer.ggml.model": None}, "of kind None"),
+    "no tokens": ({"tokenizer.ggml.tokens": None}, "no usable list tokenizer.ggml.tokens"),
+    "tokens of numbers": ({"tokenizer.ggml.tokens": [1, 2]}, "no usable list tokenizer.ggml.tokens"),
+    "no merges": ({"tokenizer.ggml.merges": None}, "no usable list tokenizer.ggml.merges"),
+    "unknown rules": ({"tokenizer.ggml.pre": "klingon"}, "by the rules 'klingon', which Sonata does not know"),
+    "types of another length": ({"tokenizer.ggml.token_type": [1]}, "263 tokens, but 1 token types"),
+    "a token twice": ({"tokenizer.ggml.tokens": ["a"] * 263}, "a token appears twice"),
+    "a merge of one part": ({"tokenizer.ggml.merges": ["th"]}, "the merge 'th' gives no token"),
+    "a merge of three parts": ({"tokenizer.ggml.merges": ["t h e"]}, "the merge 't h e' gives no token"),
+    "a merge into nothing": ({"tokenizer.ggml.merges": ["q q"]}, "the merge 'q q' gives no token"),
+    "an id out of range": (
+        {"tokenizer.ggml.eos_token_id": 263},
+        "eos_token_id is 263, not the id of one of 263 tokens",
+    ),
+    "an id of text": ({"tokenizer.ggml.bos_token_id": "<s>"}, "bos_token_id is '<s>'"),
+}
+
+
+@pytest.mark.parametrize("case", list(MALFORMED))
+def test_malformed_vocabulary_gives_a_sentence(case: str) -> None:
+    changes, message = MALFORMED[case]
+    with pytest.raises(TokenizerError, match=message):
+        ByteBPE.from_gguf(tiny(**changes))
+
+
+def test_every_alias_is_a_known_rule() -> None:
+    assert {"gpt-2", "smollm", "qwen2", "llama-bpe"} <= set(PRE_TOKENIZERS)
+    for name in PRE_TOKENIZERS:
+        assert split(name, "a b1") in (["a", " b", "1"], ["a", " b1"])
