@@ -86,6 +86,8 @@ def create_app(dist: Path, routes: Sequence[BaseRoute] = ()) -> Starlette:
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that takes connections. Raises ServerError when the port or the address cannot be had."""
+    if not 0 <= port <= 65535:
+        raise ServerError(f"{port} is no port: choose one between 0 and 65535, for example --port 8000.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:

@@ -1,18 +1,115 @@
-"""Fixtures shared by all tests."""
+"""Fixtures shared by all tests: the model, the oracles, the site on a real server, the browser."""
 
 from __future__ import annotations
 
-import os
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from app.building import python_env, site
+from app.building.common import BuildError, one_build_at_a_time
+from app.building.download import Downloader
+from app.building.system import find_chromium
+from app.models import cache_dir, default_model_path
+
+ORACLES = Path(__file__).parent / "oracle"
 
 
 @pytest.fixture(scope="session")
 def model_path() -> Path:
     """The real chat model, SmolLM2-135M-Instruct in Q4_1."""
-    cache = Path(os.environ.get("SONATA_CACHE", Path.home() / ".cache" / "sonata"))
-    path = cache / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
-    if not path.is_file():
-        pytest.fail(f"the model is missing at {path}; run `python build.py` once to download it")
-    return path
+    try:
+        return default_model_path()
+    except FileNotFoundError as error:
+        pytest.fail(str(error))
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """What llama.cpp says with weights dequantized to f32 and f32 activations.
+
+    `logits` are those after the last prompt token, float32 (vocab_size,). `greedy_ids` are the next 128 tokens, each
+    with the lead of its logit over the second best in `top2_margin`.
+    """
+
+    prompt: str
+    prompt_ids: list[int]
+    greedy_ids: list[int]
+    top2_margin: list[float]
+    text: str
+    logits: np.ndarray
+
+    def certain_ids(self, margin: float = 0.02) -> list[int]:
+        """The greedy tokens before the first one that rounding could flip."""
+        unsure = (step for step, lead in enumerate(self.top2_margin) if lead < margin)
+        return self.greedy_ids[: next(unsure, len(self.greedy_ids))]
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Callable[[str], Oracle]:
+    """oracle("p0"), oracle("p1"), oracle("p3")"""
+
+    def load(name: str) -> Oracle:
+        recorded = json.loads((ORACLES / f"f32_{name}.json").read_text(encoding="utf-8"))
+        logits = np.load(ORACLES / f"f32_{name}_logits.npy")
+        keys = ("prompt", "prompt_ids", "greedy_ids", "top2_margin", "text")
+        return Oracle(**{key: recorded[key] for key in keys}, logits=logits)
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def dist() -> Path:
+    """dist/, up to date with the sources."""
+    cache = cache_dir()
+    try:
+        with one_build_at_a_time(cache):
+            site.build_site(site.fetch_files(cache, Downloader(cache, python_env.pypi_address)))
+    except BuildError as error:
+        pytest.fail(str(error))
+    return site.DIST
+
+
+StartServer = Callable[[Path], tuple[subprocess.Popen[str], str]]
+
+
+def _start_server(dist: Path) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "app.server", "--no-open", "--port", "0", "--dist", str(dist)]
+    server = subprocess.Popen(command, cwd=site.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    words = server.stdout.readline().split()
+    address = next((word for word in words if word.startswith("http://")), "")
+    if not address:
+        _, said = server.communicate(timeout=10)
+        pytest.fail(f"the server did not start: {said}")
+    return server, address
+
+
+@pytest.fixture(scope="session")
+def start_server() -> StartServer:
+    """start_server(dist) -> the real server in a process of its own, on a free port, and its address"""
+    return _start_server
+
+
+@pytest.fixture(scope="session", name="site")
+def site_address(dist: Path) -> Iterator[str]:
+    """The site on a free port: "http://localhost:PORT"."""
+    server, address = _start_server(dist)
+    yield address
+    server.terminate()
+    server.communicate(timeout=10)
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> Path:
+    """A Chromium for Playwright's executable_path."""
+    found = find_chromium()
+    if found is None:
+        pytest.fail("There is no Chromium for this test: run `python build.py test` once, it installs one.")
+    return found

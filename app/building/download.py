@@ -167,6 +167,7 @@ class Downloader:
         progress: Progress | None = None
         failures = 0
         broken = complete = False
+        began = time.monotonic()
         try:
             while stop is None or start + have < stop:
                 before = have
@@ -182,7 +183,7 @@ class Downloader:
                         room = (total or 0) - have + ((wanted.bytes or 0) if span and span.deflated else 0)
                         if shutil.disk_usage(part.parent).free < room:
                             raise disk_full(part.parent, wanted.target.name)
-                        progress = Progress(wanted.target.name, total, have)
+                        progress = Progress(wanted.target.name, total, have, began)
                     with part.open("ab", buffering=0) as file:
                         for chunk in reply.chunks():
                             _write_all(file, chunk)

@@ -7,21 +7,32 @@ import sys
 import time
 from typing import TextIO
 
+SILENT_BELOW = 1_000_000
 QUIET_BELOW = 10_000_000
-"""In a log, a file smaller than this gets one line when it is complete."""
+"""In a log, a file smaller than this gets one line when it is complete, or none when it is very small."""
 
 
 class Progress:
-    """Shows the bytes of one file. `total` may be None while the sender has not said."""
+    """Shows the bytes of one file.
 
-    def __init__(self, label: str, total: int | None, done: int = 0, stream: TextIO | None = None) -> None:
+    `total` may be None where the sender does not say; `started` is the time.monotonic() of asking for it.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        total: int | None,
+        done: int = 0,
+        started: float | None = None,
+        stream: TextIO | None = None,
+    ) -> None:
         self.label = label
         self.total = total
         self.done = done
         self._first = done
         self._stream = stream or sys.stderr
         self._tty = self._stream.isatty()
-        self._start = time.monotonic()
+        self._start = started or time.monotonic()
         self._drawn = 0.0
         self._tenth = self._tenths()
 
@@ -68,5 +79,5 @@ class Progress:
                 self._draw()
                 self._stream.write("\n")
                 self._stream.flush()
-        elif complete:
+        elif complete and self.done >= SILENT_BELOW:
             print(f"  {self.label} {self._text()}", file=self._stream, flush=True)

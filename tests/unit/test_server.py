@@ -1,0 +1,196 @@
+"""The site's server, asked over real connections."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from app.building.common import ROOT
+from app.server import ServerError, create_app, listen
+
+MODEL = bytes(range(256)) * 1000
+
+
+@pytest.fixture(scope="module")
+def small_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dist = tmp_path_factory.mktemp("dist")
+    (dist / "models").mkdir()
+    for name in ("a.js", "a.mjs", "a.wasm", "a.whl", "a.css", "a.zip", "a.json", "a.svg", "index.html", "models.json"):
+        (dist / name).write_text("content of " + name)
+    (dist / "models" / "model.gguf").write_bytes(MODEL)
+    return dist
+
+
+@pytest.fixture(scope="module")
+def port(small_site: Path, start_server) -> Iterator[int]:
+    server, address = start_server(small_site)
+    yield int(address.rsplit(":", 1)[1])
+    server.terminate()
+    server.communicate(timeout=10)
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def ask(port: int, path: str, method: str = "GET", **headers: str) -> Answer:
+    connection = http.client.HTTPConnection("localhost", port, timeout=10)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, headers=named)
+    response = connection.getresponse()
+    lower = {name.lower(): value for name, value in response.getheaders()}
+    answer = Answer(response.status, lower, response.read())
+    connection.close()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/", {}, 200),
+        ("/models/model.gguf", {"Range": "bytes=0-9"}, 206),
+        ("/models/model.gguf", {"Range": "bytes=99999999-"}, 416),
+        ("/nothing", {}, 404),
+    ],
+)
+def test_every_answer_isolates_the_page(port, path, headers, status):
+    answer = ask(port, path, **headers)
+    assert answer.status == status
+    assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+    assert answer.headers["cross-origin-embedder-policy"] == "require-corp"
+    assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    assert answer.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize(
+    ("asked", "start", "stop"),
+    [
+        ("bytes=0-0", 0, 1),
+        ("bytes=1000-1999", 1000, 2000),
+        ("bytes=255990-", 255_990, 256_000),
+        ("bytes=-10", 255_990, 256_000),
+        ("bytes=255999-999999", 255_999, 256_000),
+    ],
+)
+def test_byte_ranges(port, asked, start, stop):
+    answer = ask(port, "/models/model.gguf", Range=asked)
+    assert answer.status == 206
+    assert answer.body == MODEL[start:stop]
+    assert answer.headers["content-range"] == f"bytes {start}-{stop - 1}/{len(MODEL)}"
+    assert answer.headers["content-length"] == str(stop - start)
+
+
+def test_a_range_after_the_end_is_416_with_the_size(port):
+    answer = ask(port, "/models/model.gguf", Range=f"bytes={len(MODEL)}-")
+    assert (answer.status, answer.headers["content-range"]) == (416, f"bytes */{len(MODEL)}")
+
+
+def test_a_range_of_a_file_that_changed_gives_the_whole_file(port):
+    answer = ask(port, "/models/model.gguf", Range="bytes=0-9", If_Range='"another"')
+    assert (answer.status, answer.body) == (200, MODEL)
+
+
+def test_head_tells_the_size_without_the_bytes(port):
+    answer = ask(port, "/models/model.gguf", method="HEAD")
+    assert (answer.status, answer.headers["content-length"], answer.body) == (200, str(len(MODEL)), b"")
+    assert answer.headers["accept-ranges"] == "bytes"
+
+
+def test_what_the_browser_has_is_not_sent_again(port):
+    etag = ask(port, "/index.html").headers["etag"]
+    again = ask(port, "/index.html", If_None_Match=etag)
+    assert (again.status, again.body) == (304, b"")
+    assert ask(port, "/index.html", If_None_Match='"old"').status == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("", "text/html"),
+        ("a.js", "text/javascript"),
+        ("a.mjs", "text/javascript"),
+        ("a.wasm", "application/wasm"),
+        ("a.css", "text/css"),
+        ("a.json", "application/json"),
+        ("a.svg", "image/svg+xml"),
+        ("a.whl", "application/zip"),
+        ("models/model.gguf", "application/octet-stream"),
+    ],
+)
+def test_mime_types(port, name, kind):
+    assert ask(port, f"/{name}").headers["content-type"].split(";")[0] == kind
+
+
+@pytest.mark.parametrize("path", ["/../pyproject.toml", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/models/%00"])
+def test_nothing_outside_the_site_is_served(port, path):
+    assert ask(port, path).status in (400, 404)
+
+
+def test_only_reading_is_allowed(port):
+    assert ask(port, "/index.html", method="POST").status == 405
+
+
+def test_other_routes_come_before_the_files(small_site):
+    route = Route("/v1/models", lambda request: PlainTextResponse("api"))
+    with TestClient(create_app(small_site, [route])) as client:
+        assert client.get("/v1/models").text == "api"
+        assert client.get("/index.html").text == "content of index.html"
+
+
+def run_server(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "app.server", "--no-open", *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20)
+
+
+def test_a_site_that_is_not_built_is_a_sentence(tmp_path):
+    result = run_server("--dist", str(tmp_path))
+    assert result.returncode == 1
+    assert result.stderr == f"There is no site in {tmp_path}: run `python build.py site` first.\n"
+
+
+def test_a_port_that_is_taken_is_a_sentence_with_the_option(small_site):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        result = run_server("--dist", str(small_site), "--port", str(taken))
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"Port {taken} is used by another program: choose another one, for example --port")
+    assert "Traceback" not in result.stderr
+
+
+def test_a_host_that_is_not_here_is_a_sentence():
+    with pytest.raises(ServerError, match="--host 127"):
+        listen("203.0.113.1", 0)
+
+
+def test_a_port_that_is_no_port_is_a_sentence():
+    with pytest.raises(ServerError, match="between 0 and 65535"):
+        listen("127.0.0.1", 99999)
+
+
+def test_ctrl_c_ends_it_quietly_even_with_a_connection_open(small_site, start_server):
+    server, address = start_server(small_site)
+    with socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1]))) as idle:
+        idle.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert idle.recv(12) == b"HTTP/1.1 200"
+        began = time.monotonic()
+        server.send_signal(signal.SIGINT)
+        _, said = server.communicate(timeout=10)
+    assert (server.returncode, said) == (0, "")
+    assert time.monotonic() - began < 3
