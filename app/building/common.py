@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,11 +21,21 @@ VENV_PYTHON = VENV_BIN / ("python.exe" if os.name == "nt" else "python")
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """What a write says when there is no room: no space, quota used up, file size limit."""
 
+RUN_AGAIN = "check the network connection and run this command again"
+_NO_NETWORK = re.compile(  # as pip, npm and apt say it
+    r"NewConnectionError|ConnectTimeout|ReadTimeout|ProxyError|Temporary failure|Name or service not known"
+    r"|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|Could not resolve"
+)
+
 _started = time.monotonic()
 
 
 class BuildError(Exception):
     """The build cannot go on; the message is one sentence that says what to do."""
+
+
+class NoNetwork(BuildError):
+    """A program that build.py called could not reach its servers."""
 
 
 def heading(text: str) -> None:
@@ -55,10 +66,12 @@ def disk_full(path: Path, wanted: str) -> BuildError:
     )
 
 
-def run_logged(command: Sequence[str | Path], failure: str, env: Mapping[str, str] | None = None) -> str:
+def run_logged(
+    command: Sequence[str | Path], failure: str, advice: str = RUN_AGAIN, env: Mapping[str, str] | None = None
+) -> str:
     """Run a command in the repository root without showing its output, and return its stdout.
 
-    On failure the sentence `failure` is completed with the last thing the command said.
+    When it fails, the sentence is: what failed, what the command said about it, what to do.
     """
     words = [str(word) for word in command]
     result = subprocess.run(
@@ -66,11 +79,13 @@ def run_logged(command: Sequence[str | Path], failure: str, env: Mapping[str, st
     )
     if result.returncode:
         said = [line.strip() for line in (result.stderr + result.stdout).splitlines() if line.strip()]
-        errors = [line for line in said if "error" in line.lower() or "No space left" in line]
-        if any("No space left on device" in line or "ENOSPC" in line for line in said):
-            raise disk_full(ROOT, f"what `{Path(words[0]).name}` installs")
+        if any(re.search(r"No space left on device|ENOSPC", line) for line in said):
+            raise disk_full(ROOT, f"what `{Path(words[0]).name}` writes")
+        if any(_NO_NETWORK.search(line) for line in said):
+            raise NoNetwork(f"{failure}: there is no network connection; {RUN_AGAIN}.")
+        errors = [line for line in said if "error" in line.lower() or line.startswith("E:")]
         reason = (errors or said or ["it said nothing"])[0]
-        raise BuildError(f"{failure} (it said: {reason[:300]})")
+        raise BuildError(f"{failure} ({reason[:300]}): {advice}.")
     return result.stdout
 
 

@@ -87,7 +87,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[FileServer]:
     with FileServer() as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+        threading.Thread(target=running.serve_forever, args=(0.05,), daemon=True).start()
         yield running
         running.shutdown()
 
