@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import urlsplit
 
 from app.building import http
 from app.building.common import DISK_FULL, BuildError, disk_full, sha256_of, write_atomically
@@ -37,7 +38,7 @@ class Source:
     pip: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return self.pypi or str(self.url)
+        return self.pypi or urlsplit(str(self.url)).netloc or str(self.url)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def make_locks() -> None:
         heading("The tool that resolves (uv)")
         run_logged([sys.executable, "-m", "venv", folder], "No virtual environment could be made")
         python = Path(folder, "Scripts" if os.name == "nt" else "bin", "python")
-        run_logged([python, "-m", "pip", "install", "--quiet", UV], "uv could not be installed: check the network")
+        run_logged([python, "-m", "pip", "install", "--quiet", UV], "uv could not be installed")
         for group, requirements in wanted.items():
             heading(f"requirements/{group}.lock")
             source = Path(folder, f"{group}.in")

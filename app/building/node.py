@@ -31,7 +31,7 @@ def ensure_node_modules(cache: Path, downloader: Downloader) -> None:
     # npm empties node_modules first, and the stamp with it: a broken run is done again from the start.
     run_logged(
         [npm, "ci", *options, *retries, "--cache", cache / "npm"],
-        "The npm packages could not be installed: check the network connection and run this command again",
+        "The npm packages could not be installed",
     )
     _STAMP.write_text(wanted)
 

@@ -12,16 +12,18 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import tomllib
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from app.building.common import ROOT, VENV, VENV_BIN, VENV_PYTHON, BuildError, heading, run_logged
+from app.building.common import ROOT, VENV, VENV_BIN, VENV_PYTHON, BuildError, NoNetwork, heading, run_logged
 from app.building.download import Download, Downloader, Source
 from app.building.http import SourceError, Unreachable
 from app.building.system import apt_install, is_debian, is_root
 
 LOCKS = ROOT / "requirements"
 _INSTALLING = VENV / ".installing"
+_MAKE_ANEW = "delete the folder .venv and run this command again"
 _PIP = ("--disable-pip-version-check", "--no-input")
 _NO_NETWORK = re.compile(r"NewConnectionError|ConnectTimeout|ReadTimeout|Temporary failure|Name or service|unreachable")
 
@@ -47,13 +49,15 @@ def ensure_venv(cache: Path, downloader: Downloader, groups: tuple[str, ...] = (
         env = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}
         run_logged(
             [*install, "--no-deps", "--require-hashes", "--find-links", wheels, "-r", lock],
-            "The Python packages could not be installed: delete .venv and run this command again",
+            "The Python packages could not be installed",
+            _MAKE_ANEW,
             env,
         )
         if group == "runtime":
             run_logged(
                 [*install, "--no-deps", "--no-build-isolation", "--editable", ROOT],
-                "Sonata itself could not be installed into .venv: delete .venv and run this command again",
+                "Sonata itself could not be installed into .venv",
+                _MAKE_ANEW,
                 env,
             )
         stamp.write_text(wanted)
@@ -62,7 +66,9 @@ def ensure_venv(cache: Path, downloader: Downloader, groups: tuple[str, ...] = (
 
 def _fingerprint(lock: Path) -> str:
     """Changes when the packages of this .venv have to be looked at again."""
-    content = lock.read_bytes() + (ROOT / "pyproject.toml").read_bytes()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    installed = [project["build-system"], project["project"], project["tool"]["setuptools"]]
+    content = lock.read_bytes() + json.dumps(installed, sort_keys=True).encode()
     return f"{ROOT}\n{hashlib.sha256(content).hexdigest()}\n"
 
 
@@ -98,7 +104,8 @@ def _make_venv() -> None:
         apt_install(f"python{version}-venv", "python3-venv")
     run_logged(
         [sys.executable, "-m", "venv", "--clear", VENV],
-        "The virtual environment .venv could not be made: delete the folder .venv and run this command again",
+        "The virtual environment .venv could not be made",
+        _MAKE_ANEW,
     )
 
 
@@ -145,8 +152,10 @@ def pypi_address(source: Source) -> str:
     """The address of a package's file, asked of pip, which knows the index that this machine uses."""
     try:
         ((_, url, _),) = _pip_report([f"{source.pypi}\n"], f"pip did not find {source.pypi}", source.pip)
+    except NoNetwork as error:
+        raise Unreachable("no connection") from error
     except BuildError as error:
-        raise (Unreachable if _NO_NETWORK.search(str(error)) else SourceError)(str(error)) from error
+        raise SourceError(str(error)) from error
     return url
 
 

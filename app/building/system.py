@@ -42,9 +42,9 @@ def apt_install(*packages: str) -> None:
     """Install Debian packages (the caller has checked that this is Debian and that we are root)."""
     heading(f"apt-get install {' '.join(packages)}")
     env = {"DEBIAN_FRONTEND": "noninteractive"}
-    failure = f"apt-get could not install {' '.join(packages)}: check the network, then run this command again"
-    run_logged(["apt-get", "update"], failure, env)
-    run_logged(["apt-get", "install", "-y", "--no-install-recommends", *packages], failure, env)
+    failure = f"apt-get could not install {' '.join(packages)}"
+    run_logged(["apt-get", "update"], failure, env=env)
+    run_logged(["apt-get", "install", "-y", "--no-install-recommends", *packages], failure, env=env)
 
 
 def find_chromium() -> Path | None:

@@ -15,6 +15,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -199,7 +200,7 @@ def test_no_network_is_a_sentence_that_names_every_source(downloader, tmp_path):
     with pytest.raises(BuildError) as error:
         downloader.ensure(download)
     sentence = str(error.value)
-    assert url in sentence
+    assert urlsplit(url).netloc in sentence
     assert "package==1.0" in sentence
     assert sentence.endswith("check the network connection and run this command again.")
     assert "\n" not in sentence
@@ -223,6 +224,7 @@ def test_a_file_put_there_by_hand_is_taken_without_network(downloader, tmp_path)
 DISK_FULL_SCRIPT = """
     import resource, sys
     from pathlib import Path
+from urllib.parse import urlsplit
     sys.path.insert(0, sys.argv[1])
     from app.building.common import BuildError
     from app.building.download import Download, Downloader, Source
