@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from app.assistant import Assistant, Delta, Done, open_assistant
+from app.assistant import MAX_TOKENS, Assistant, Delta, Done
+from py_core.backends.webgpu.host_browser import BrowserHost, BrowserSource
+from py_core.model import Model, load_model
 
 JsObject = Any
 OnEvent = Callable[[str, str], None]
@@ -32,16 +34,17 @@ class PageWorker:
         executor: JsObject | None,
         stream: JsObject,
         on_progress: Callable[[int, int], None],
-        max_tokens: int | None = None,
+        max_tokens: int = MAX_TOKENS,
     ) -> str:
         """Load the model of `stream` (web/weight_stream.js) on `executor` (web/gpu_executor.js), or numpy without one.
 
         Returns JSON: {backend, adapter, software, model, contextLength}, or {error: {kind, message, details}}.
         """
         try:
-            options = {} if max_tokens is None else {"max_tokens": max_tokens}
-            self._assistant = await open_assistant(stream, executor, on_progress, **options)
-            return info_json(self._assistant.info)
+            host = None if executor is None else BrowserHost(executor)
+            model = await load_model(BrowserSource(stream), host, on_progress)
+            self._assistant = Assistant(model, max_tokens=max_tokens)
+            return info_json(model)
         except Exception as error:
             return json.dumps({"error": describe(error)})
 
@@ -77,14 +80,15 @@ class PageWorker:
                 self._assistant.reset()
 
 
-def info_json(info: Mapping[str, Any]) -> str:
+def info_json(model: Model) -> str:
+    capabilities = model.backend.capabilities
     return json.dumps(
         {
-            "backend": info["backend"],
-            "adapter": info["adapter"],
-            "software": info["software"],
-            "model": info["model"],
-            "contextLength": info["context_length"],
+            "backend": capabilities.backend,
+            "adapter": capabilities.adapter,
+            "software": capabilities.software,
+            "model": model.config.name,
+            "contextLength": model.backend.context_length,
         }
     )
 
@@ -97,6 +101,7 @@ def done_json(done: Done) -> str:
             "newTokens": done.new_tokens,
             "prefillTokS": done.prefill_tok_s,
             "decodeTokS": done.decode_tok_s,
+            "forgottenTurns": done.forgotten_turns,
         }
     )
 

@@ -10,6 +10,8 @@ const ENDINGS = {
   failed: 'Interrupted',
 };
 
+const FORGOTTEN = 'The beginning of this chat no longer fits the model’s memory';
+
 export class ChatView {
   #scroller;
   #welcome;
@@ -94,15 +96,16 @@ class TurnView {
 
   /**
    * The answer is over.
-   * @param {{reason: string, newTokens?: number}} ending reason as in a done event, or 'failed'
+   * @param {{reason: string, newTokens?: number, forgottenTurns?: number}} ending reason as in a done event, or 'failed'
    */
-  finish({ reason, newTokens }) {
+  finish({ reason, newTokens, forgottenTurns }) {
     this.#waiting.remove();
     this.#answer.finish();
     this.answerElement.removeAttribute('aria-busy');
     const footer = element('footer', 'answer-footer');
     if (this.text) footer.append(copyButton(() => this.text));
     if (ENDINGS[reason]) footer.append(element('span', 'ending', ENDINGS[reason]));
+    if (forgottenTurns) footer.append(element('span', 'forgotten', FORGOTTEN));
     if (newTokens) footer.append(element('span', 'tokens', `${newTokens} ${newTokens === 1 ? 'token' : 'tokens'}`));
     if (footer.childElementCount) this.answerElement.append(footer);
     if (ENDINGS[reason]) this.#announcer.say(ENDINGS[reason]);

@@ -40,7 +40,7 @@ export class Engine {
   /**
    * @param {string} text
    * @returns {Promise<AsyncIterator<object>>} of {type: 'delta', text}, then one {type: 'done', reason, promptTokens,
-   *   newTokens, prefillTokS, decodeTokS} or {type: 'error', kind, message, details} (details: null
+   *   newTokens, prefillTokS, decodeTokS, forgottenTurns} or {type: 'error', kind, message, details} (details: null
    *   where the message is written for the user)
    */
   respond(text) {

@@ -108,7 +108,8 @@ function reloadEngine(backend) {
 
 function onLost(reason) {
   if (state === 'failed') return;
-  const message = reason ? `The GPU went away (${reason.replace(/\.$/, '')})` : 'The GPU went away';
+  const why = reason ? ` (${reason.replace(/\.$/, '')})` : '';
+  const message = `The connection to the graphics card was lost${why}. Load the model again to go on; your message is kept.`;
   fail({ kind: 'DeviceLostError', message, details: null });
 }
 

@@ -29,11 +29,11 @@ Comlink.expose({
         chooseBackend(backend),
       ]);
       executor = choice.executor;
-      executor?.lost.then((info) => onLost(info?.message ?? ''));
+      executor?.lost.then((message) => onLost(message));
       page = pyodide.pyimport('app.worker').PageWorker();
-      // undefined, not null: Python's None.
-      const answer = await page.start(executor ?? undefined, stream, throttled(onProgress, 'ready'), maxTokens ?? undefined);
-      const info = JSON.parse(answer);
+      const limits = maxTokens ? [maxTokens] : [];
+      // undefined is Python's None, null is not.
+      const info = JSON.parse(await page.start(executor ?? undefined, stream, throttled(onProgress, 'ready'), ...limits));
       if (info.error) throw pythonError(info.error);
       onProgress({ stage: 'ready', done: 1, total: 1 });
       return { ...info, reason: choice.reason };
