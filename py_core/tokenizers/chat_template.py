@@ -1,0 +1,236 @@
+"""A conversation to token ids, by the template that comes with the model.
+
+What people write must never become a special token: a message that holds "<|im_end|>" could otherwise end its own turn
+and speak for someone else. So `encode_chat` finds special tokens only in the template's own text. Everything between
+two of them, template text and contents alike, is encoded as one piece, because merges may cross the border between the
+two; ordinary conversations thus get exactly the ids of the rendered text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jinja2 import TemplateError, TemplateSyntaxError
+
+from py_core.tokenizers.byte_bpe import ByteBPE
+from py_core.tokenizers.template_sandbox import MAX_SOURCE_CHARS, BoundedEnvironment
+
+Message = Mapping[str, Any]
+"""At least {"role": ..., "content": ...}."""
+
+# Templates compare these fields, and print keys, so these stay as they are and may not hold a special token.
+_NAMED_FIELDS = frozenset(["role", "type"])
+_PRIVATE_USE = range(0x100000, 0x10FFFE)
+_WORD_BREAK = "\u200b"
+
+
+class ChatTemplateError(ValueError):
+    """The template cannot render these messages; the message says why."""
+
+
+class ChatTemplate:
+    """A model's chat template (jinja2), run in a sandbox."""
+
+    def __init__(self, template_source: str, bos_token: str = "", eos_token: str = "") -> None:
+        """Raises ChatTemplateError where the template does not parse."""
+        self.source = template_source
+        self._environment = BoundedEnvironment()
+        self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
+        if len(template_source) > MAX_SOURCE_CHARS:
+            raise ChatTemplateError(
+                f"the model's chat template is {len(template_source)} characters long, more than any real one; "
+                "choose another file of this model"
+            )
+        try:
+            self._template = self._environment.from_string(template_source)
+        except TemplateSyntaxError as error:
+            raise ChatTemplateError(
+                f"the model's chat template is broken in line {error.lineno}: {error.message}; "
+                "choose another file of this model"
+            ) from None
+        except Exception as error:  # jinja2 and Python's compiler fail in many ways on hostile source
+            raise ChatTemplateError(f"the model's chat template cannot be used: {_reason(error)}") from None
+
+    @classmethod
+    def from_gguf(cls, metadata: Mapping[str, Any]) -> ChatTemplate:
+        """The template of a GGUF file. Raises ChatTemplateError where it has none."""
+        source = metadata.get("tokenizer.chat_template")
+        if not isinstance(source, str):
+            raise ChatTemplateError(
+                "the model has no chat template; choose a model made for chat (an 'instruct' model)"
+            )
+        tokens = metadata.get("tokenizer.ggml.tokens", [])
+
+        def text(key: str) -> str:
+            index = metadata.get(key)
+            return tokens[index] if isinstance(index, int) and 0 <= index < len(tokens) else ""
+
+        return cls(source, text("tokenizer.ggml.bos_token_id"), text("tokenizer.ggml.eos_token_id"))
+
+    def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
+        """The conversation as the text that the model was trained on.
+
+        Raises ChatTemplateError: the template refuses these messages, fails on them, or is too costly.
+        """
+        self._environment.restart()
+        try:
+            return self._environment.concat(
+                self._template.root_render_func(
+                    self._template.new_context(
+                        {"messages": messages, "add_generation_prompt": add_generation_prompt, **self._tokens}
+                    )
+                )
+            )
+        except Exception as error:  # whatever a hostile template brings about, the user gets one kind of error
+            raise ChatTemplateError(
+                f"the model's chat template cannot render this conversation: {_reason(error)}"
+            ) from None
+
+
+def encode_chat(
+    tokenizer: ByteBPE, template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool = True
+) -> list[int]:
+    """Token ids of the conversation. Special tokens come from the template alone, never from a message.
+
+    Raises ChatTemplateError as `render` does, and where a role or a key holds a special token.
+    """
+    for value in _fields(messages, named=True):
+        if tokenizer.special_pattern.search(value):
+            raise ChatTemplateError(
+                f"a message's role or key, {value!r:.80}, holds a special token of the model; use a plain name"
+            )
+    rendered = template.render(messages, add_generation_prompt)
+    contents = sorted(set(_fields(messages, named=False)))
+    parts = _template_parts(template, messages, add_generation_prompt, rendered, contents)
+    if parts is None:
+        # The template changes the contents or decides by them, so what is its own cannot be told: disarm them instead.
+        safe = _replace_fields(messages, {content: _disarmed(tokenizer, content) for content in contents})
+        return tokenizer.encode(template.render(safe, add_generation_prompt), special=True)
+    return _encode_parts(tokenizer, parts)
+
+
+def _encode_parts(tokenizer: ByteBPE, parts: Sequence[tuple[str, bool]]) -> list[int]:
+    """Encode (text, is_template) parts; special tokens are found only inside a part of the template."""
+    out: list[int] = []
+    plain: list[str] = []
+    for text, is_template in parts:
+        if not is_template:
+            plain.append(text)
+            continue
+        at = 0
+        for match in tokenizer.special_pattern.finditer(text):
+            plain.append(text[at : match.start()])
+            out += tokenizer.encode("".join(plain))
+            out.append(tokenizer.special_tokens[match[0]])
+            plain, at = [], match.end()
+        plain.append(text[at:])
+    out += tokenizer.encode("".join(plain))
+    return out
+
+
+def _template_parts(
+    template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool, rendered: str, contents: list[str]
+) -> list[tuple[str, bool]] | None:
+    """`rendered` cut into (text, is_template), or None where it cannot be told apart.
+
+    The template is rendered once more with a private-use character for each content; then both renderings are walked
+    together. A content may appear as it is, stripped, or as JSON; anything else gives None.
+    """
+    used = set(template.source).union(*contents, *_fields(messages, named=True))
+    free = (chr(code) for code in _PRIVATE_USE if chr(code) not in used)
+    # An empty content stays empty, because templates test for it.
+    mark_of = dict(zip(filter(None, contents), free, strict=False))
+    if len(mark_of) < sum(map(bool, contents)):
+        return None
+    content_of = {mark: content for content, mark in mark_of.items()}
+    try:
+        marked = template.render(_replace_fields(messages, mark_of), add_generation_prompt)
+    except ChatTemplateError:
+        return None
+    # With no content at all there is nothing to split by.
+    pieces = re.split(f"([{''.join(mark_of.values())}])", marked) if mark_of else [marked]
+    parts: list[tuple[str, bool]] = []
+    at = 0
+    for index, piece in enumerate(pieces):
+        if index % 2 == 0:
+            if not rendered.startswith(piece, at):
+                return None
+            parts.append((piece, True))
+            at += len(piece)
+            continue
+        following = pieces[index + 1]
+        last = index + 2 == len(pieces)
+        for form in _forms(content_of[piece]):
+            end = at + len(form)
+            if rendered.startswith(form, at) and rendered.startswith(following, end):
+                if last and end + len(following) != len(rendered):
+                    continue
+                break
+        else:
+            return None
+        parts.append((form, False))
+        at = end
+    return parts if at == len(rendered) else None
+
+
+def _forms(content: str) -> list[str]:
+    """How a template may print a content, the likeliest first."""
+    as_json = json.dumps(content, ensure_ascii=False)[1:-1]
+    return list(dict.fromkeys([content, content.strip(), content.lstrip(), content.rstrip(), as_json]))
+
+
+def _begins_special(tokenizer: ByteBPE, content: str) -> bool:
+    """Whether the end of `content` is the beginning of a special token, which the text after it could complete."""
+    return any(
+        content.endswith(token[:length]) for token in tokenizer.special_tokens for length in range(1, len(token))
+    )
+
+
+def _disarmed(tokenizer: ByteBPE, content: str) -> str:
+    """`content` with a zero-width space inside whatever could be read as a special token."""
+    while match := tokenizer.special_pattern.search(content):
+        at = match.start() + 1
+        content = content[:at] + _WORD_BREAK + content[at:]
+    end = len(content.rstrip())
+    if _begins_special(tokenizer, content[:end]):
+        content = content[:end] + _WORD_BREAK + content[end:]
+    return content
+
+
+def _fields(value: Any, named: bool, name: str = "") -> Iterator[str]:
+    """The strings in messages: keys and those that templates compare (`named`), or all the others."""
+    if isinstance(value, str):
+        if (name in _NAMED_FIELDS) == named:
+            yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if named:
+                yield str(key)
+            yield from _fields(item, named, str(key))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _fields(item, named, name)
+
+
+def _replace_fields(value: Any, replacements: Mapping[str, str], name: str = "") -> Any:
+    """A copy of messages with every string but the named fields replaced."""
+    if isinstance(value, str):
+        return value if name in _NAMED_FIELDS else replacements.get(value, value)
+    if isinstance(value, Mapping):
+        return {key: _replace_fields(item, replacements, str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_fields(item, replacements, name) for item in value]
+    return value
+
+
+def _reason(error: Exception) -> str:
+    """The error in words, without the names of Python's classes where it has words of its own."""
+    if isinstance(error, RecursionError):
+        return "it nests too deep"
+    if isinstance(error, MemoryError):
+        return "it takes too much memory"
+    words = str(error).strip()[:300]
+    return words if isinstance(error, TemplateError) and words else f"{type(error).__name__}: {words}"
