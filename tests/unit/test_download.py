@@ -224,7 +224,6 @@ def test_a_file_put_there_by_hand_is_taken_without_network(downloader, tmp_path)
 DISK_FULL_SCRIPT = """
     import resource, sys
     from pathlib import Path
-from urllib.parse import urlsplit
     sys.path.insert(0, sys.argv[1])
     from app.building.common import BuildError
     from app.building.download import Download, Downloader, Source
