@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from py_core.backends.base import ContextFullError, too_long
+from py_core.engine.engine import Timings
+from py_core.engine.sampling import SamplingParams
+from py_core.model import Model
+from py_core.tokenizers.chat_template import Message
+
+# What SmolLM2's authors recommend for its instruction models.
+CHAT_SAMPLING = SamplingParams(temperature=0.2, top_p=0.9)
+
+MAX_TOKENS = 1024
+"""An answer's length, at most. Small models sometimes do not find an end."""
+
+_LEAST_ANSWER = 64
+"""Tokens kept free for the answer: older turns are left out of the prompt until there are so many."""
+
+
+class EmptyMessageError(ValueError):
+    """There is nothing to answer."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +40,7 @@ class Done:
     """The answer is complete.
 
     `reason` is "end" (the model stopped), "length" (max_tokens), "context" (no room left) or "stopped" (by the user).
+    `forgotten_turns` counts messages that no longer fit into the model's context and were left out.
     """
 
     reason: str
@@ -25,23 +48,104 @@ class Done:
     new_tokens: int
     prefill_tok_s: float
     decode_tok_s: float
+    forgotten_turns: int = 0
 
 
 Event = Delta | Done
 
 
 class Assistant:
-    """A conversation with one engine.
+    """A conversation with one model. One `respond` at a time.
 
-    `respond` streams the answer; `stop` ends the running answer after the token at hand (what was said stays in the
-    conversation); `reset` starts a new conversation.
+    `sampling` None draws with the chat defaults and a new seed for each answer.
     """
 
-    def respond(self, text: str) -> AsyncIterator[Event]:
-        raise NotImplementedError
+    def __init__(self, model: Model, sampling: SamplingParams | None = None, max_tokens: int = MAX_TOKENS) -> None:
+        self.model = model
+        self.messages: list[Message] = []
+        self._sampling, self._max_tokens = sampling, max_tokens
+        self._session = model.engine.new_session()
+        self._stopped = False
+        self._prefill: asyncio.Task[None] | None = None
+
+    async def respond(self, text: str) -> AsyncIterator[Event]:
+        """Stream the answer to a message. What was said joins the conversation, a stopped answer as far as it came.
+
+        Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError; the conversation
+        is then as it was before.
+        """
+        if not text.strip():
+            raise EmptyMessageError("The message is empty. Write something first.")
+        self._stopped = False
+        messages: list[Message] = [*self.messages, {"role": "user", "content": text}]
+        prompt, forgotten = self._fit(messages)
+        timings, answer = Timings(), ""
+        if not await self._run_prompt(prompt, timings):
+            yield Done("stopped", 0, 0, 0.0, 0.0)
+            return
+        stream = self.model.tokenizer.stream(skip_special=True)
+        sampling = self._sampling or replace(CHAT_SAMPLING, seed=secrets.randbits(32))
+        generated = self.model.engine.generate(self._session, self._max_tokens, sampling, timings)
+        try:
+            async with aclosing(generated) as batches:  # type: ignore[type-var]
+                async for ids in batches:
+                    if piece := "".join(stream.push(token) for token in ids):
+                        answer += piece
+                        yield Delta(piece)
+                    if self._stopped:
+                        timings.reason = "stopped"
+                        break
+            if rest := stream.flush():
+                answer += rest
+                yield Delta(rest)
+        finally:
+            # Also when the caller walks away or the device is lost: what was seen was said.
+            if answer or timings.reason == "end":
+                self.messages = [*messages, {"role": "assistant", "content": answer}]
+        yield Done(
+            timings.reason,
+            timings.prompt_tokens,
+            timings.new_tokens,
+            timings.prefill_tok_s,
+            timings.decode_tok_s,
+            forgotten,
+        )
 
     def stop(self) -> None:
-        raise NotImplementedError
+        """End the running answer after the tokens at hand."""
+        self._stopped = True
+        if self._prefill is not None:
+            self._prefill.cancel()
 
     def reset(self) -> None:
-        raise NotImplementedError
+        """Start a new conversation."""
+        self.messages = []
+        self.model.backend.truncate(self._session, 0)
+
+    async def _run_prompt(self, prompt: list[int], timings: Timings) -> bool:
+        """False if `stop` ended it."""
+        self._prefill = asyncio.ensure_future(self.model.engine.prefill(self._session, prompt, timings))
+        try:
+            await self._prefill
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+            return False
+        finally:
+            self._prefill = None
+        return not self._stopped
+
+    def _fit(self, messages: list[Message]) -> tuple[list[int], int]:
+        """The prompt's tokens, without as many of the oldest turns as have no room, and how many were left out.
+
+        Raises ContextFullError when the last message alone is too long.
+        """
+        limit = self.model.backend.context_length
+        first = 0
+        while True:
+            prompt = self.model.encode_chat(messages[first:])
+            if len(prompt) + min(_LEAST_ANSWER, self._max_tokens) <= limit:
+                return prompt, first
+            if first >= len(messages) - 1:
+                raise ContextFullError(too_long(len(prompt), limit))
+            first = min(first + 2, len(messages) - 1)

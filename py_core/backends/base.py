@@ -65,10 +65,14 @@ def check_prefill(session: Session, tokens: Sequence[int], vocab_size: int, cont
         raise ValueError(f"a token id is outside of 0..{vocab_size - 1}")
     total = session.length + len(tokens)
     if total > context_length:
-        raise ContextFullError(
-            f"The text is {total} tokens long, but the model reads at most {context_length}. "
-            "Shorten the message or start a new chat."
-        )
+        raise ContextFullError(too_long(total, context_length))
+
+
+def too_long(tokens: int, context_length: int) -> str:
+    return (
+        f"The text is {tokens} tokens long, but the model reads at most {context_length}. "
+        "Shorten the message or start a new chat."
+    )
 
 
 class Backend(Protocol):

@@ -1,0 +1,299 @@
+"""The command line: `sonata chat | generate | logits | tokenize | info | serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import aclosing
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress
+from rich.table import Table
+
+from app.models import default_model_path
+from app.server import DIST, ServerError
+from app.server import serve as serve_site
+from app.terminal_chat import run_chat
+from py_core.backends.base import BackendError
+from py_core.engine.engine import Timings
+from py_core.engine.sampling import SamplingParams
+from py_core.formats.gguf import GGUFError, read_header
+from py_core.formats.quantization import UnsupportedFormatError
+from py_core.formats.source import FileSource
+from py_core.model import Model, load_model
+from py_core.models.config import config_from_gguf
+from py_core.tokenizers.byte_bpe import ByteBPE, TokenizerError
+from py_core.tokenizers.chat_template import ChatTemplateError
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown",
+    help="Sonata: a chat model that lives in a web page and in your terminal.",
+)  # fmt: skip
+notes = Console(stderr=True, highlight=False)
+
+
+class BackendChoice(StrEnum):
+    auto = "auto"
+    webgpu = "webgpu"
+    numpy = "numpy"
+
+
+ModelOption = Annotated[
+    Path | None, typer.Option("--model", help="A GGUF file; the default is the model that build.py downloads.")
+]
+BackendOption = Annotated[
+    BackendChoice, typer.Option(help="auto takes WebGPU on a real GPU, and numpy where there is only the CPU.")
+]
+RawOption = Annotated[
+    bool,
+    typer.Option("--raw", help="No chat template; special tokens are parsed, and the end token does not end the text."),
+]
+PromptArgument = Annotated[str, typer.Argument(help="The text, or - to read it from standard input.")]
+MaxTokensOption = Annotated[int, typer.Option(min=1, help="New tokens, at most.")]
+TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest token.")]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1)]
+
+
+@app.command()
+def chat(
+    model: ModelOption = None,
+    backend: BackendOption = BackendChoice.auto,
+    temperature: TemperatureOption = 0.2,
+    top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.9,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Answers that can be repeated.")] = None,
+    max_tokens: MaxTokensOption = 1024,
+) -> None:
+    """Talk to the model. Ctrl-C stops an answer; /new starts over; /exit or Ctrl-D ends."""
+    sampling = None
+    if seed is not None or temperature != 0.2 or top_p != 0.9:
+        sampling = SamplingParams(temperature=temperature, top_p=top_p, seed=seed or 0)
+    with asyncio.Runner() as runner:
+        loaded = runner.run(_load(model, backend))
+        run_chat(runner, loaded, sampling, max_tokens)
+        loaded.close()
+
+
+@app.command()
+def generate(
+    prompt: PromptArgument,
+    raw: RawOption = False,
+    max_tokens: MaxTokensOption = 128,
+    temperature: TemperatureOption = 0.0,
+    top_k: Annotated[int, typer.Option(min=0, help="0 switches it off.")] = 0,
+    top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 1.0,
+    min_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.0,
+    repetition_penalty: Annotated[float, typer.Option(min=0.01)] = 1.0,
+    seed: SeedOption = 0,
+    model: ModelOption = None,
+    backend: BackendOption = BackendChoice.auto,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object with tokens and speed.")] = False,
+) -> None:
+    """Answer one prompt, or continue it with --raw."""
+    sampling = SamplingParams(
+        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty, seed=seed
+    )
+    asyncio.run(_generate(_read_prompt(prompt), raw, max_tokens, sampling, model, backend, as_json))
+
+
+@app.command()
+def logits(
+    prompt: PromptArgument,
+    out: Annotated[Path, typer.Option(help="The .npy file to write: float32 (vocab_size,).")],
+    raw: RawOption = False,
+    model: ModelOption = None,
+    backend: BackendOption = BackendChoice.auto,
+) -> None:
+    """Write the logits after a prompt's last token."""
+
+    async def run() -> None:
+        loaded = await _load(model, backend)
+        session = loaded.engine.new_session()
+        await loaded.engine.prefill(session, _encode(loaded, _read_prompt(prompt), raw), Timings())
+        values = await loaded.backend.logits(session)
+        # A file object: np.save would add .npy to a name without it.
+        with open(out, "wb") as file:
+            np.save(file, values)
+        loaded.close()
+
+    asyncio.run(run())
+
+
+@app.command()
+def tokenize(
+    decode: Annotated[bool, typer.Option("--decode", help="Lists of ids to strings.")] = False,
+    special: Annotated[bool, typer.Option("--special", help="Parse special tokens in the text.")] = False,
+    model: ModelOption = None,
+) -> None:
+    """A JSON list of strings on standard input becomes a JSON list of id lists; with --decode the other way."""
+    header = asyncio.run(read_header(FileSource(_model_path(model))))
+    tokenizer = ByteBPE.from_gguf(header.metadata)
+    try:
+        given = json.load(sys.stdin)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"Standard input is no JSON: {error}") from error
+    if decode:
+        if not _is_list_of(given, list) or not all(_is_list_of(ids, int) for ids in given):
+            raise ValueError("Standard input must be a JSON list of lists of token ids.")
+        made: list[str] | list[list[int]] = [tokenizer.decode(ids) for ids in given]
+    else:
+        if not _is_list_of(given, str):
+            raise ValueError("Standard input must be a JSON list of strings.")
+        made = [tokenizer.encode(text, special=special) for text in given]
+    print(json.dumps(made))
+
+
+@app.command()
+def info(
+    model: Annotated[Path | None, typer.Argument(help="A GGUF file; the default is the downloaded model.")] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """What a model file holds."""
+    path = _model_path(model)
+    header = asyncio.run(read_header(FileSource(path)))
+    config = config_from_gguf(header)
+    formats: dict[str, list[int]] = {}
+    parameters = 0
+    for tensor in header.tensors.values():
+        parameters += int(np.prod(tensor.shape, dtype=np.int64))
+        counts = formats.setdefault(tensor.format.name, [0, 0])
+        counts[0] += 1
+        counts[1] += tensor.nbytes
+    if as_json:
+        facts = {"file": str(path), "gguf_version": header.version, "parameters": parameters, **asdict(config)}
+        facts["tensors"] = {name: {"count": count, "bytes": size} for name, (count, size) in formats.items()}
+        print(json.dumps(facts))
+        return
+    table = Table(show_header=False, title=config.name)
+    table.add_row("file", f"{path} ({path.stat().st_size / 1e6:.1f} MB, GGUF v{header.version})")
+    table.add_row("parameters", f"{parameters / 1e6:.1f} M")
+    for name, value in asdict(config).items():
+        table.add_row(name, str(value))
+    for name, (count, size) in formats.items():
+        table.add_row(f"{name} tensors", f"{count} ({size / 1e6:.1f} MB)")
+    Console().print(table)
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option()] = "localhost",
+    port: Annotated[int, typer.Option()] = 8000,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
+    dist: Annotated[Path, typer.Option(help="The site that build.py made.")] = DIST,
+) -> None:
+    """Serve the web page. `python build.py serve` also makes it first."""
+    serve_site(dist, host, port, not no_open)
+
+
+async def _generate(
+    text: str, raw: bool, max_tokens: int, sampling: SamplingParams, path: Path | None, backend: BackendChoice,
+    as_json: bool,
+) -> None:  # fmt: skip
+    loaded = await _load(path, backend)
+    prompt = _encode(loaded, text, raw)
+    session, timings = loaded.engine.new_session(), Timings()
+    await loaded.engine.prefill(session, prompt, timings)
+    stream = loaded.tokenizer.stream(skip_special=not raw)
+    written = ""
+    generated = loaded.engine.generate(session, max_tokens, sampling, timings, ignore_end=raw)
+    async with aclosing(generated) as batches:  # type: ignore[type-var]
+        async for ids in batches:
+            piece = "".join(stream.push(token) for token in ids)
+            written += piece
+            if not as_json:
+                print(piece, end="", flush=True)
+    rest = stream.flush()
+    if not as_json:
+        print(rest)
+        speed = f"{timings.prefill_tok_s:.1f} tok/s prompt, {timings.decode_tok_s:.1f} tok/s answer"
+        notes.print(f"[dim]{loaded.backend.capabilities.adapter}: {speed}[/dim]")
+    else:
+        result = {
+            "prompt_tokens": prompt,
+            "tokens": session.tokens[len(prompt) :],
+            "text": written + rest,
+            "backend": loaded.backend.capabilities.backend,
+            "adapter": loaded.backend.capabilities.adapter,
+            "prefill_tok_s": timings.prefill_tok_s,
+            "decode_tok_s": timings.decode_tok_s,
+            "reason": timings.reason,
+        }
+        print(json.dumps(result))
+    loaded.close()
+
+
+def _encode(loaded: Model, text: str, raw: bool) -> list[int]:
+    if not raw:
+        if not text.strip():
+            raise ValueError("The prompt is empty. Write something to answer.")
+        return loaded.encode_chat([{"role": "user", "content": text}])
+    ids = loaded.tokenizer.encode(text, special=True)
+    if not ids:
+        raise ValueError("The prompt is empty. Write something to continue.")
+    return ids
+
+
+async def _load(path: Path | None, backend: BackendChoice) -> Model:
+    """Open the model with a progress bar on stderr while that is a terminal."""
+    source = FileSource(_model_path(path))
+    host = None
+    if backend is not BackendChoice.numpy:
+        # Imported late: numpy must work where wgpu's library does not load.
+        from py_core.backends.webgpu.host_wgpu import WgpuHost
+
+        try:
+            host = WgpuHost()
+        except BackendError:
+            if backend is BackendChoice.webgpu:
+                raise
+        if host is not None and host.adapter.software and backend is BackendChoice.auto:
+            host.close()
+            host = None
+    columns = ("Loading the model", BarColumn(), DownloadColumn())
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        return await load_model(source, host, lambda done, total: bar.update(task, completed=done, total=total))
+
+
+def _model_path(path: Path | None) -> Path:
+    if path is None:
+        return default_model_path()
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    return path
+
+
+def _read_prompt(prompt: str) -> str:
+    return sys.stdin.read() if prompt == "-" else prompt
+
+
+def _is_list_of(value: object, kind: type) -> bool:
+    # bool is an int in Python, but no token id
+    return isinstance(value, list) and all(isinstance(item, kind) and not isinstance(item, bool) for item in value)
+
+
+def main() -> None:
+    """Entry point: errors that the user can act on are one sentence on stderr and exit status 1."""
+    try:
+        app()
+    except (GGUFError, UnsupportedFormatError, TokenizerError, ChatTemplateError, BackendError, ServerError) as error:
+        _fail(error)
+    except (ValueError, OSError, EOFError) as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _fail(error: Exception) -> None:
+    notes.print(f"[red]Error:[/red] {error}", markup=True, soft_wrap=True)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

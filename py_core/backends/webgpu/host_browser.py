@@ -1,0 +1,131 @@
+"""The host in the page: calls web/gpu_executor.js through Pyodide. Only this file and the worker know JavaScript."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from pyodide.ffi import JsException, to_js
+
+from py_core.backends.base import BackendError, DeviceLostError, Progress
+from py_core.backends.webgpu.host import AdapterInfo, Dispatch, Segment
+from py_core.formats.gguf import GGUFError
+from py_core.formats.source import WeightSource
+
+
+class BrowserSource:
+    """A WeightStream (web/weight_stream.js). Raises GGUFError with the stream's own sentence where it breaks off."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    @property
+    def size(self) -> int | None:
+        return self.stream.size
+
+    async def prefix(self, n: int) -> bytes:
+        try:
+            return (await self.stream.prefix(n)).to_bytes()
+        except JsException as error:
+            raise GGUFError(error.message) from error
+
+    async def read(self, offset: int, nbytes: int) -> bytes:
+        try:
+            return (await self.stream.read(offset, nbytes)).to_bytes()
+        except JsException as error:
+            raise GGUFError(error.message) from error
+
+
+class BrowserHost:
+    """See `Host` for the contract of each method."""
+
+    def __init__(self, executor: Any) -> None:
+        self._executor = executor
+        info, limits = executor.adapterInfo, executor.limits
+        self.adapter = AdapterInfo(
+            name=info.name,
+            vendor=info.vendor,
+            software=info.software,
+            subgroup_size=info.subgroupSize,
+            max_binding_size=int(limits.maxStorageBufferBindingSize),
+            max_buffer_size=int(limits.maxBufferSize),
+            max_workgroup_storage=limits.maxComputeWorkgroupStorageSize,
+            max_workgroup_size=limits.maxComputeInvocationsPerWorkgroup,
+        )
+
+    def create_buffer(self, size: int, label: str) -> int:
+        return self._open().createBuffer(size, label)
+
+    def destroy_buffer(self, buffer: int) -> None:
+        self._open().destroyBuffer(buffer)
+
+    def write(self, buffer: int, offset: int, data: bytes | bytearray | memoryview) -> None:
+        self._open().write(buffer, offset, to_js(memoryview(data)))
+
+    def copy(self, source: int, target: int, nbytes: int) -> None:
+        self._open().copy(source, target, nbytes)
+
+    def pipeline(self, wgsl: str, access: str, label: str) -> int:
+        return self._open().pipeline(wgsl, access, label)
+
+    def record(self, dispatches: Sequence[Dispatch]) -> int:
+        words = array("I")
+        for dispatch in dispatches:
+            words.extend((dispatch.pipeline, *dispatch.groups, len(dispatch.bindings)))
+            for binding in dispatch.bindings:
+                words.extend((binding.buffer, binding.offset, binding.size))
+        return self._open().record(to_js(memoryview(words)))
+
+    def forget(self, recorded: int) -> None:
+        self._open().forget(recorded)
+
+    def submit(self, recorded: Sequence[int]) -> None:
+        self._open().submit(to_js(recorded))
+
+    async def read(self, buffer: int, offset: int, nbytes: int) -> bytes:
+        try:
+            return (await self._open().read(buffer, offset, nbytes)).to_bytes()
+        except JsException as error:
+            raise self._explain(error) from error
+
+    async def upload(self, source: WeightSource, segments: Sequence[Segment], progress: Progress | None) -> None:
+        """From the network into buffers, past Python. The stream itself reports progress."""
+        if not isinstance(source, BrowserSource):
+            raise TypeError("in the page, weights come from a BrowserSource")
+        words = array("d")
+        for part in sorted(segments, key=lambda segment: segment.file_offset):
+            words.extend((part.file_offset, part.nbytes, part.buffer, part.offset))
+        try:
+            await self._open().upload(source.stream, to_js(memoryview(words)))
+        except JsException as error:
+            if self._executor.lostMessage:
+                raise self._explain(error) from error
+            raise GGUFError(error.message) from error
+
+    async def check(self) -> None:
+        try:
+            refused = await self._open().check()
+        except JsException as error:
+            raise self._explain(error) from error
+        if refused:
+            raise BackendError(f"The graphics card refused the model: {refused}")
+
+    def close(self) -> None:
+        self._executor.destroy()
+
+    def _open(self) -> Any:
+        if self._executor.lostMessage:
+            raise DeviceLostError(_LOST)
+        return self._executor
+
+    def _explain(self, error: JsException) -> BackendError:
+        if self._executor.lostMessage:
+            return DeviceLostError(_LOST)
+        return BackendError(f"The graphics card reported an error: {error.message} Load the model again.")
+
+
+_LOST = (
+    "The connection to the graphics card was lost (it was reset, went to sleep, or ran out of memory). "
+    "Load the model again to go on."
+)

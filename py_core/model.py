@@ -1,0 +1,73 @@
+"""Opens a model file: header, tokenizer, chat template and a backend, ready to generate.
+
+    model = await load_model(FileSource("SmolLM2-135M-Instruct.Q4_1.gguf"), WgpuHost())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from py_core.backends.base import Backend, Progress
+from py_core.backends.numpy import NumpyBackend, load_weights
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.backends.webgpu.host import Host
+from py_core.engine.engine import Engine
+from py_core.formats.gguf import GGUFHeader, read_header
+from py_core.formats.source import WeightSource
+from py_core.models.config import ModelConfig
+from py_core.models.registry import describe_model
+from py_core.tokenizers.byte_bpe import ByteBPE
+from py_core.tokenizers.chat_template import ChatTemplate, Message, encode_chat
+
+# Base models have no template of their own; ChatML is what most instruction data of small models is written in.
+_CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@dataclass
+class Model:
+    """Everything that comes from one model file."""
+
+    config: ModelConfig
+    tokenizer: ByteBPE
+    template: ChatTemplate
+    engine: Engine
+
+    @property
+    def backend(self) -> Backend:
+        return self.engine.backend
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of a conversation, ready for the answer. Special tokens in the messages are plain text."""
+        return encode_chat(self.tokenizer, self.template, messages)
+
+    def close(self) -> None:
+        self.backend.close()
+
+
+async def load_model(
+    source: WeightSource, host: Host | None = None, progress: Progress | None = None, max_context: int = 8192
+) -> Model:
+    """Load on a GPU host, or on numpy without one. Raises GGUFError, TokenizerError or BackendError with a sentence."""
+    header = await read_header(source)
+    config, graph = describe_model(header)
+    tokenizer = ByteBPE.from_gguf(header.metadata)
+    template = chat_template(header, tokenizer)
+    backend: Backend
+    if host is None:
+        weights = await load_weights(source, header, graph, progress)
+        backend = NumpyBackend(config, graph, weights, max_context)
+    else:
+        backend = await load_webgpu(host, source, header, config, graph, progress, max_context)
+    return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids))
+
+
+def chat_template(header: GGUFHeader, tokenizer: ByteBPE) -> ChatTemplate:
+    def text(token: int | None) -> str:
+        return "" if token is None else tokenizer.tokens[token]
+
+    source = header.metadata.get("tokenizer.chat_template", _CHATML)
+    return ChatTemplate(source, text(tokenizer.bos_id), text(tokenizer.eos_id))
