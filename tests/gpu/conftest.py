@@ -1,0 +1,62 @@
+"""The GPU of this machine through wgpu-py (lavapipe where there is none), and a way to run one kernel on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from py_core.backends.webgpu.host import Binding, Dispatch
+from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.shaders import Constant, binding_access, compose
+
+Data = np.ndarray | bytes
+
+
+class KernelRunner:
+    """Runs one kernel over arrays and gives back what its writable bindings hold afterwards, as bytes."""
+
+    def __init__(self, host: WgpuHost) -> None:
+        self.host = host
+
+    def __call__(
+        self,
+        name: str,
+        data: Sequence[Data],
+        groups: tuple[int, int, int],
+        snippets: Mapping[str, str] | None = None,
+        **constants: Constant,
+    ) -> list[bytes]:
+        wgsl = compose(name, constants, snippets or {})
+        access = binding_access(wgsl)
+        assert len(access) == len(data)
+        pipeline = self.host.pipeline(wgsl, access, name)
+        bindings = []
+        for item in data:
+            raw = item if isinstance(item, bytes) else np.ascontiguousarray(item).tobytes()
+            raw += bytes(-len(raw) % 16)
+            buffer = self.host.create_buffer(len(raw), name)
+            self.host.write(buffer, 0, raw)
+            bindings.append(Binding(buffer, 0, len(raw)))
+        recorded = self.host.record([Dispatch(pipeline, tuple(bindings), groups)])
+        self.host.submit([recorded])
+        written = [binding for binding, mode in zip(bindings, access, strict=True) if mode == "w"]
+        out = [asyncio.run(self.host.read(one.buffer, 0, one.size)) for one in written]
+        self.host.forget(recorded)
+        for binding in bindings:
+            self.host.destroy_buffer(binding.buffer)
+        return out
+
+
+@pytest.fixture(scope="session")
+def host() -> Iterator[WgpuHost]:
+    host = WgpuHost()
+    yield host
+    host.close()
+
+
+@pytest.fixture(scope="session")
+def run_kernel(host: WgpuHost) -> KernelRunner:
+    return KernelRunner(host)

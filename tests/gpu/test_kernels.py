@@ -1,0 +1,159 @@
+"""Each kernel against numpy on random shapes, in every variant that an adapter may choose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from py_core.backends import numpy as reference
+from py_core.backends.webgpu.lowering import state_bytes
+from py_core.formats.quantization import FORMATS, dequantize, quantize
+
+FORMAT_NAMES = ["F32", "F16", "Q4_0", "Q4_1", "Q8_0"]
+REDUCTIONS = [("reduce_single", 1, 8), ("reduce_workgroup", 8, 32), ("reduce_workgroup", 32, 64), ("reduce_subgroup", 4, 16)]
+MAX_ROWS = 16
+
+few = settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+def state(count: int, token: int = 0) -> bytes:
+    rows = [(token, position, 0) for position in range(count)]
+    return state_bytes(rows) + bytes(16 * (MAX_ROWS - count))
+
+
+def random_matrix(rng: np.random.Generator, rows: int, columns: int, form: str) -> tuple[bytes, np.ndarray]:
+    """Quantized bytes and the values they stand for."""
+    values = rng.standard_normal((rows, columns)).astype(np.float32)
+    data = quantize(values, FORMATS[form])
+    return data, dequantize(data, FORMATS[form], (rows, columns))
+
+
+def floats(data: bytes, *shape: int) -> np.ndarray:
+    return np.frombuffer(data, np.float32)[: int(np.prod(shape))].reshape(shape)
+
+
+def expected_linear(w: np.ndarray, x: np.ndarray, before: np.ndarray, epilogue: int) -> np.ndarray:
+    out = x.astype(np.float64) @ w.astype(np.float64).T
+    if epilogue == 1:
+        out = out + before
+    if epilogue == 2:
+        out = reference.swiglu(*np.split(out, 2, axis=1))
+    return out
+
+
+@st.composite
+def linear_cases(draw: st.DrawFn, most_rows: int) -> dict:
+    return {
+        "form": draw(st.sampled_from(FORMAT_NAMES)),
+        "n": draw(st.integers(1, 75)),
+        "k": 32 * draw(st.integers(1, 9)),
+        "m": draw(st.integers(1, most_rows)),
+        "epilogue": draw(st.sampled_from([0, 1, 2])),
+        "offset": draw(st.integers(0, 5)),
+        "seed": draw(st.integers(0, 2**32 - 1)),
+    }
+
+
+def run_linear(run_kernel, kernel: str, case: dict, grid, snippets: dict[str, str], **constants) -> None:
+    rng = np.random.default_rng(case["seed"])
+    n, k, m, offset = case["n"], case["k"], case["m"], case["offset"]
+    data, w = random_matrix(rng, 2 * n if case["epilogue"] == 2 else n, k, case["form"])
+    x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
+    stride = n + offset + 3
+    y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
+    (out,) = run_kernel(
+        kernel, [state(m), data, x, y], grid,
+        {"dequantize": f"dequantize_{case['form'].lower()}", **snippets},
+        MAX_ROWS=MAX_ROWS, K=k, N=n, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=case["epilogue"], **constants,
+    )  # fmt: skip
+    expected = y.copy()
+    expected[:m, offset : offset + n] = expected_linear(w, x[:m], y[:m, offset : offset + n], case["epilogue"])
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
+@given(case=linear_cases(9), tile=st.sampled_from([1, 2, 4, 8]))
+@few
+def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, reduce, lanes, workgroup, case, tile) -> None:
+    groups = -(-case["n"] // (workgroup // lanes))
+    fold = 2 if groups > 3 else 1
+    grid = (-(-groups // fold), fold, -(-case["m"] // tile))
+    run_linear(
+        run_kernel, "matvec", case, grid, {"reduce": reduce}, M_TILE=tile, LANES=lanes, WORKGROUP=workgroup, ALL_ROWS=True
+    )
+
+
+@given(case=linear_cases(MAX_ROWS))
+@few
+def test_matmul_equals_numpy_and_leaves_the_rest_alone(run_kernel, case) -> None:
+    groups = -(-case["n"] // (32 if case["epilogue"] == 2 else 64))
+    run_linear(run_kernel, "matmul", case, (groups, 1, 1), {})
+
+
+def test_matmul_over_several_tiles_of_rows(run_kernel) -> None:
+    rng = np.random.default_rng(1)
+    m, n, k, rows = 71, 130, 96, 96
+    data, w = random_matrix(rng, n, k, "Q4_1")
+    x = rng.standard_normal((rows, k)).astype(np.float32)
+    many = state_bytes([(0, position, 0) for position in range(m)]) + bytes(16 * (rows - m))
+    (out,) = run_kernel(
+        "matmul", [many, data, x, bytes(4 * rows * n)], (2, 2, 3), {"dequantize": "dequantize_q4_1"},
+        MAX_ROWS=rows, K=k, N=n, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0,
+    )  # fmt: skip
+    expected = np.zeros((rows, n))
+    expected[:m] = x[:m] @ w.T
+    np.testing.assert_allclose(floats(out, rows, n), expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("form", FORMAT_NAMES)
+@given(rows=st.integers(1, 40), blocks=st.integers(1, 7), m=st.integers(1, 5), seed=st.integers(0, 999))
+@few
+def test_embedding_gathers_the_tokens_rows(run_kernel, form, rows, blocks, m, seed) -> None:
+    rng = np.random.default_rng(seed)
+    k, first = 32 * blocks, 7
+    data, table = random_matrix(rng, rows, k, form)
+    # Some tokens lie in another part of the table: their rows stay as they are.
+    tokens = rng.integers(0, rows + 2 * first, m)
+    rows_state = state_bytes([(int(token), 0, 0) for token in tokens]) + bytes(16 * (MAX_ROWS - m))
+    x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
+    (out,) = run_kernel(
+        "embedding", [rows_state, data, x], (-(-k // 8 // 4), m, 1), {"dequantize": f"dequantize_{form.lower()}"},
+        MAX_ROWS=MAX_ROWS, K=k, N=rows, FIRST_ROW=first, WORKGROUP=4,
+    )  # fmt: skip
+    expected = x.copy()
+    for row, token in enumerate(tokens):
+        if first <= token < first + rows:
+            expected[row] = table[token - first]
+    np.testing.assert_array_equal(floats(out, MAX_ROWS, k), expected)
+
+
+@pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
+@pytest.mark.parametrize("last", [False, True])
+@given(k=st.integers(1, 300), m=st.integers(1, 6), scale=st.sampled_from([1e-4, 1.0, 1e3]), seed=st.integers(0, 999))
+@few
+def test_rms_norm_equals_numpy(run_kernel, reduce, lanes, workgroup, last, k, m, scale, seed) -> None:
+    rng = np.random.default_rng(seed)
+    x = (rng.standard_normal((MAX_ROWS, k)) * scale).astype(np.float32)
+    weight = rng.standard_normal(k).astype(np.float32)
+    (out,) = run_kernel(
+        "rms_norm", [state(m), weight, x, bytes(x.nbytes)], (1 if last else m, 1, 1), {"reduce": reduce},
+        MAX_ROWS=MAX_ROWS, K=k, EPS=1e-5, LANES=lanes, WORKGROUP=lanes, LAST=last,
+    )  # fmt: skip
+    wanted = x[m - 1 : m] if last else x[:m]
+    expected = reference.rms_norm(wanted, weight, 1e-5)
+    np.testing.assert_allclose(floats(out, MAX_ROWS, k)[: len(wanted)], expected, rtol=2e-5, atol=1e-6)
+
+
+@given(n=st.integers(1, 200), m=st.integers(1, 5), seed=st.integers(0, 999))
+@few
+def test_swiglu_equals_numpy(run_kernel, n, m, seed) -> None:
+    pair = (np.random.default_rng(seed).standard_normal((MAX_ROWS, 2 * n)) * 4).astype(np.float32)
+    data = [state(m), pair, bytes(4 * MAX_ROWS * n)]
+    (out,) = run_kernel("swiglu", data, (-(-n // 8), m, 1), MAX_ROWS=MAX_ROWS, N=n, WORKGROUP=8)
+    expected = reference.swiglu(pair[:m, :n], pair[:m, n:])
+    np.testing.assert_allclose(floats(out, MAX_ROWS, n)[:m], expected, rtol=1e-5, atol=1e-6)
