@@ -13,6 +13,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - said in a sentence instead of fa
     sys.exit("Sonata needs Python 3.11 or later; this is Python %d.%d." % sys.version_info[:2])  # noqa: UP031
 
 import argparse
+import errno
 import os
 import shutil
 import subprocess
@@ -129,9 +130,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nStopped; run the command again to go on.", file=sys.stderr)
     except OSError as error:
-        if error.errno not in DISK_FULL:
+        place = Path(error.filename or ROOT)
+        if error.errno in DISK_FULL:
+            print(f"\n{disk_full(place, 'a file of the build')}", file=sys.stderr)
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            print(
+                f"\n{place} cannot be written: make it yours (or set SONATA_CACHE to another folder).", file=sys.stderr
+            )
+        else:
             raise
-        print(f"\n{disk_full(Path(error.filename or ROOT), 'a file of the build')}", file=sys.stderr)
     return 1
 
 

@@ -73,7 +73,7 @@ def _fingerprint(lock: Path) -> str:
 
 
 def _venv_works() -> bool:
-    if not VENV_PYTHON.exists() or _INSTALLING.exists():
+    if not VENV_PYTHON.exists() or not (VENV / "pyvenv.cfg").exists() or _INSTALLING.exists():
         return False
     stamps = list(VENV.glob(".*.stamp"))
     if stamps:  # finished once: good as long as it still lies where it was made

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 import tomllib
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -156,3 +161,64 @@ def test_a_missing_model_is_a_sentence(tmp_path, monkeypatch):
 def test_the_model_in_the_cache_is_the_one_listed(model_path):
     assert model_path.stat().st_size == models()[0].bytes
     assert sha256_of(model_path) == models()[0].sha256
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, dist: Path) -> Path:
+    """A copy of this checkout with its npm packages, and a .venv whose making was interrupted."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / "node_modules", tmp_path / "node_modules", symlinks=True)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to("/nowhere/python")
+    (tmp_path / ".venv" / ".installing").touch()
+    return tmp_path
+
+
+def test_with_everything_cached_it_works_without_network_and_starts_in_5_seconds(checkout):
+    nowhere = "http://127.0.0.1:9"  # a proxy that is not there: whoever wants the network fails
+    offline = os.environ | dict.fromkeys(("http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY"), nowhere)
+    offline |= {"no_proxy": "localhost", "NO_PROXY": "localhost"}
+    site_only = [sys.executable, "build.py", "site"]
+    made = subprocess.run(site_only, cwd=checkout, env=offline, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    assert (checkout / ".venv/bin/sonata").is_file()
+    assert not (checkout / ".venv/.installing").exists()
+
+    began = time.monotonic()
+    command = [sys.executable, "build.py", "serve", "--no-open", "--port", "0"]
+    server = subprocess.Popen(
+        command, cwd=checkout, env=offline, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    address = next((word for line in server.stdout for word in line.split() if word.startswith("http://")), None)
+    assert address, server.communicate()[1]
+    with urllib.request.urlopen(address) as page:
+        assert page.headers["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert time.monotonic() - began < 5
+    server.send_signal(signal.SIGINT)
+    _, said = server.communicate(timeout=10)
+    assert (server.returncode, said) == (0, "")
+
+
+def test_without_network_and_without_the_cache_it_says_so_in_one_sentence(checkout, tmp_path_factory):
+    cache = tmp_path_factory.mktemp("cache")
+    offline = os.environ | dict.fromkeys(
+        ("http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY"), "http://127.0.0.1:9"
+    )
+    offline |= {"SONATA_CACHE": str(cache)}
+    result = subprocess.run(
+        [sys.executable, "build.py", "site"], cwd=checkout, env=offline, capture_output=True, text=True
+    )
+    assert result.returncode == 1
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "there is no network connection" in result.stderr
+    assert not list(cache.rglob("*.part")) + list(cache.rglob("*.whl"))
