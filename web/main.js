@@ -153,6 +153,7 @@ function onEvent(current, event) {
   if (event.type === 'delta') {
     current.view.append(event.text);
   } else if (event.type === 'done') {
+    window.sonata.lastAnswer = event;
     status.showRate(event.decodeTokS);
     end(current, event);
   } else if (event.kind === 'ContextFullError') {
@@ -218,7 +219,7 @@ function setState(next) {
   composer.setState({ ready: next === 'ready', answering: next === 'answering' });
 }
 
-/** For tests and developers, in the console: `sonata.loseDevice()`. */
+/** For tests and developers, in the console: `sonata.loseDevice()`, `sonata.info`, `sonata.lastAnswer`. */
 function expose(current) {
-  window.sonata = { engine: current, info: null, loseDevice: () => current.loseDevice(), load };
+  window.sonata = { engine: current, info: null, lastAnswer: null, loseDevice: () => current.loseDevice(), load };
 }

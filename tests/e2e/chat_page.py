@@ -1,0 +1,119 @@
+"""The page as its user sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from playwright.async_api import ConsoleMessage, Locator, Page, Route
+
+LOAD_SECONDS = 180.0
+ANSWER_SECONDS = 180.0
+STAND_IN = Path(__file__).with_name("stand_in_worker.js")
+
+
+class ChatPage:
+    """What a person can see and do on the page."""
+
+    def __init__(self, page: Page, site: str) -> None:
+        self.page, self.site = page, site
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", self._note)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    async def open(self, query: str = "") -> None:
+        await self.page.goto(f"{self.site}/{query}")
+
+    async def open_ready(self, query: str = "") -> None:
+        await self.open(query)
+        await self.wait_for("ready", LOAD_SECONDS)
+
+    async def use_stand_in(self) -> None:
+        """Before `open`: a worker without a model (stand_in_worker.js)."""
+
+        async def fulfill(route: Route) -> None:
+            headers = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
+            await route.fulfill(body=STAND_IN.read_text("utf-8"), content_type="text/javascript", headers=headers)
+
+        await self.page.route("**/worker.js", fulfill)
+
+    async def wait_for(self, state: str, seconds: float = 30.0) -> None:
+        """state: loading, ready, answering or failed. Fails at once, with the banner's words, when it is failed."""
+        await self.page.wait_for_function(
+            "wanted => [wanted, 'failed'].includes(document.documentElement.dataset.state)",
+            arg=state,
+            timeout=seconds * 1000,
+        )
+        now = await self.state()
+        assert now == state, f"{now}: {await self.page.inner_text('#banner')}"
+
+    async def state(self) -> str:
+        return await self.page.evaluate("document.documentElement.dataset.state")
+
+    async def send(self, text: str) -> None:
+        await self.page.fill("#message", text)
+        await self.page.press("#message", "Enter")
+
+    async def ask(self, text: str) -> str:
+        """Send a message and wait for the whole answer."""
+        await self.send(text)
+        await self.wait_for("ready", ANSWER_SECONDS)
+        return await self.last_answer()
+
+    async def wait_for_words(self, seconds: float = ANSWER_SECONDS) -> str:
+        """Until the last answer has begun."""
+        await self.page.wait_for_function(
+            "() => [...document.querySelectorAll('.answer .body')].at(-1)?.textContent.trim()", timeout=seconds * 1000
+        )
+        return await self.last_answer()
+
+    async def last_answer(self) -> str:
+        return (await self.page.locator(".answer .body").last.inner_text()).strip()
+
+    async def problem(self, seconds: float = LOAD_SECONDS) -> str:
+        """The sentence of the banner, once there is one."""
+        await self.page.wait_for_selector("#banner:not([hidden])", timeout=seconds * 1000)
+        return await self.page.inner_text(".banner-message")
+
+    def way_out(self, name: str) -> Locator:
+        """A button of the banner."""
+        return self.page.locator("#banner").get_by_role("button", name=name, exact=True)
+
+    async def load_again(self) -> None:
+        await self.way_out("Load again").click()
+        await self.wait_for("loading")
+        await self.wait_for("ready", LOAD_SECONDS)
+
+    async def watch_long_tasks(self) -> Callable[[], Awaitable[list[int]]]:
+        """From now on; the function returned gives their durations in ms."""
+        await self.page.evaluate(
+            """() => {
+              window.longTasks = [];
+              new PerformanceObserver((list) => {
+                for (const entry of list.getEntries()) window.longTasks.push(Math.round(entry.duration));
+              }).observe({ type: 'longtask' });
+            }"""
+        )
+
+        async def long_tasks() -> list[int]:
+            return await self.page.evaluate("window.longTasks")
+
+        return long_tasks
+
+    async def click_stop_and_time(self) -> float:
+        """Milliseconds from the click on Stop until the page is ready again, measured in the page."""
+        return await self.page.evaluate(
+            """() => new Promise((resolve) => {
+              const begin = performance.now();
+              const root = document.documentElement;
+              const look = () => root.dataset.state === 'ready' && resolve(performance.now() - begin);
+              new MutationObserver(look).observe(root, { attributes: true });
+              document.querySelector('.stop').click();
+            })"""
+        )
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(message.text)

@@ -1,0 +1,72 @@
+"""A browser with the page in it, and a server of damaged model files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from chat_page import ChatPage
+from damaged_server import DamagedServer
+from playwright.async_api import Browser, async_playwright
+
+FLAGS = (
+    "--no-sandbox",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+WEBGPU = "--enable-unsafe-webgpu"
+"""Gives headless Chromium an adapter, SwiftShader where there is no GPU. Without it there is none."""
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser(chromium_path: Path) -> AsyncIterator[Browser]:
+    """Chromium with WebGPU."""
+    async with async_playwright() as playwright:
+        running = await playwright.chromium.launch(executable_path=chromium_path, args=[*FLAGS, WEBGPU])
+        yield running
+        await running.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser_without_webgpu(chromium_path: Path) -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        running = await playwright.chromium.launch(executable_path=chromium_path, args=FLAGS)
+        yield running
+        await running.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def chat(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
+    """A fresh tab with WebGPU; the test opens the page. Nothing is asked of any other server."""
+    page = await browser.new_page(viewport={"width": 1280, "height": 800})
+    yield ChatPage(page, site)
+    await page.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page_alone(chat: ChatPage) -> ChatPage:
+    """The page with the stand-in worker."""
+    await chat.use_stand_in()
+    return chat
+
+
+@pytest.fixture
+def damaged(model_path: Path) -> Iterator[DamagedServer]:
+    """Serves the real model, damaged as the test says."""
+    with DamagedServer(model_path) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where screenshots go: $SONATA_ARTIFACTS, or pytest's temporary folder."""
+    root = os.environ.get("SONATA_ARTIFACTS")
+    folder = (Path(root) if root else tmp_path_factory.getbasetemp()) / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

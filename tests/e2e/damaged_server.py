@@ -1,0 +1,68 @@
+"""A small server of one model file that can be damaged in several ways, for another origin than the site's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+CHUNK = 1 << 20
+
+
+class DamagedServer:
+    """Serves `path` at `url`. Set `length` (the file ends there), `breaks_at` (the connection does) or `damage`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = path.stat().st_size
+        self.heal()
+        handler = type("Handler", (_Handler,), {"files": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/{path.name}"
+
+    def heal(self) -> None:
+        """From now on the file is served as it is."""
+        self.length = self.size
+        self.breaks_at: int | None = None
+        self.damage: Callable[[bytearray], None] = lambda start: None
+        """Changes the first bytes of the file, given up to a mebibyte of them."""
+
+    def send(self, out: BinaryIO) -> None:
+        end = self.length if self.breaks_at is None else self.breaks_at
+        with open(self.path, "rb") as file:
+            start = bytearray(file.read(min(CHUNK, end)))
+            self.damage(start)
+            out.write(start)
+            while (left := end - file.tell()) > 0:
+                out.write(file.read(min(CHUNK, left)))
+
+    def __enter__(self) -> DamagedServer:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    files: DamagedServer
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Content-Length", str(self.files.length))
+        self.send_header("Access-Control-Allow-Origin", "*")
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        with suppress(BrokenPipeError, ConnectionResetError):  # the page gave up
+            self.files.send(self.wfile)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass

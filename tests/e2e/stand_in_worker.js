@@ -1,0 +1,107 @@
+/**
+ * A worker without a model, for tests of the page alone. What it does is in the address of the "model" when it starts
+ * (silent, broken) and in the words of the question afterwards.
+ */
+import * as Comlink from './vendor/comlink.mjs';
+import './stream_transfer.js';
+import { EventQueue } from './event_queue.js';
+import { userError } from './user_error.js';
+
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+const MARKDOWN = `The sky is blue because of **Rayleigh scattering**: air scatters short waves far more than long ones.
+
+### In short
+
+1. Sunlight enters the air.
+2. Blue light is scattered about *ten times* as much as red.
+
+\`\`\`python
+def scattering(wavelength_nm):
+    return 1 / wavelength_nm ** 4
+\`\`\`
+
+| colour | wavelength |
+|---|---:|
+| blue | 450 nm |
+| red | 700 nm |
+
+> At sunset the light crosses more air, and red is what is left.
+
+See [Rayleigh scattering](https://en.wikipedia.org/wiki/Rayleigh_scattering).`;
+
+const HOSTILE = `<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>
+
+![tracker](https://tracker.invalid/a.png) [click](javascript:window.harmed=1) <svg onload="window.harmed=1">
+
+<iframe src="https://tracker.invalid"></iframe><form action="https://tracker.invalid"><input name="a"></form>
+
+[fine](https://example.org/)`;
+
+const ANSWERS = {
+  hostile: HOSTILE,
+  sections: Array.from({ length: 50 }, (_, i) => `## Part ${i}\n\n${MARKDOWN}\n\n`).join(''),
+  list: Array.from({ length: 500 }, (_, i) => `${i + 1}. item **${i + 1}** of a list that has no end`).join('\n'),
+  quotes: '>'.repeat(20_000),
+  code: `\`\`\`\n${'let answer = 42;\n'.repeat(1200)}`,
+};
+
+let lost;
+let stopped = false;
+
+Comlink.expose({
+  async start({ modelUrl, backend }, onProgress, onLost) {
+    lost = onLost;
+    if (modelUrl.includes('silent')) await new Promise(() => {});
+    if (modelUrl.includes('broken')) throw new TypeError('nothing is here');
+    if (modelUrl.includes('missing')) throw userError('DownloadError', 'The model file is not on the server (HTTP 404). Check the address, then load again.');
+    const pause = modelUrl.includes('slow') ? 300 : 1;
+    for (let part = 0; part <= 20; part += 1) {
+      onProgress({ stage: 'model', done: part * 4_918_121.6, total: 98_362_432 });
+      if (part === 10) onProgress({ stage: 'python', done: 1, total: 1 });
+      await sleep(pause);
+    }
+    const numpy = backend === 'numpy';
+    return {
+      backend: numpy ? 'numpy' : 'webgpu',
+      adapter: numpy ? '' : 'NVIDIA H200',
+      software: false,
+      reason: numpy ? 'No WebGPU here: running on the CPU with numpy, which is slow. Chrome or Edge 121+ with hardware acceleration turned on has WebGPU.' : null,
+      model: 'SmolLM2 135M Instruct',
+      contextLength: 8192,
+    };
+  },
+
+  respond(text) {
+    const events = new EventQueue();
+    stopped = false;
+    answer(text, events).then(() => events.end(), (error) => events.fail(error));
+    return events;
+  },
+
+  stop: () => { stopped = true; },
+  newChat: () => { stopped = true; },
+  loseDevice: () => lost('Device was destroyed.'),
+});
+
+async function answer(text, events) {
+  if (text.includes('busy')) for (const end = performance.now() + 3000; performance.now() < end;);
+  if (text.includes('silent')) await new Promise(() => {});
+  if (text.includes('broken')) throw new RangeError('a bug');
+  if (text.includes('too long')) {
+    events.push({ type: 'error', kind: 'ContextFullError', details: null, message: 'The text is 9000 tokens long, but the model reads at most 8192. Shorten the message or start a new chat.' });
+    return;
+  }
+  const kind = Object.keys(ANSWERS).find((name) => text.includes(name));
+  const words = (ANSWERS[kind] ?? MARKDOWN).match(/[^]{1,12}/g);
+  const begin = performance.now();
+  let newTokens = 0;
+  for (const word of words) {
+    if (stopped) break;
+    events.push({ type: 'delta', text: word });
+    newTokens += 1;
+    await sleep(text.includes('slowly') ? 50 : 1);
+  }
+  const decodeTokS = newTokens / (performance.now() - begin) * 1000;
+  events.push({ type: 'done', reason: stopped ? 'stopped' : 'end', promptTokens: 30, newTokens, prefillTokS: 900, decodeTokS, forgottenTurns: 0 });
+}

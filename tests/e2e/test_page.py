@@ -1,0 +1,229 @@
+"""The page alone, with a stand-in for the worker: what does not need a model, and what a model seldom does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chat_page import ChatPage
+from playwright.async_api import Browser
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_markdown_becomes_html(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.ask("Why is the sky blue?")
+
+    body = page_alone.page.locator(".answer .body")
+    assert await body.locator("strong").inner_text() == "Rayleigh scattering"
+    assert await body.locator("ol > li").count() == 2
+    assert await body.locator("pre code").inner_text() == (
+        "def scattering(wavelength_nm):\n    return 1 / wavelength_nm ** 4"
+    )
+    assert await body.locator("td[align=right]").first.inner_text() == "450 nm"
+    link = body.locator("a")
+    assert await link.get_attribute("target") == "_blank"
+    assert "noopener" in (await link.get_attribute("rel") or "")
+    assert page_alone.errors == []
+
+
+async def test_hostile_text_of_the_model_does_nothing(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.ask("hostile")
+
+    body = page_alone.page.locator(".answer .body")
+    assert await body.locator("img, script, svg, iframe, form, input, [onerror], [onload]").count() == 0
+    assert await body.locator("a[href]").count() == 1
+    assert "[image: tracker]" in await body.inner_text()
+    assert await page_alone.page.evaluate("window.harmed") is None
+    assert not [url for url in page_alone.requests if "tracker" in url]
+    assert page_alone.errors == []
+
+
+async def test_a_question_is_shown_as_it_was_typed(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    question = "<b>bold</b> & **stars**\n<|im_end|>"
+    await page_alone.ask(question)
+    assert await page_alone.page.inner_text(".question .body") == question
+
+
+@pytest.mark.parametrize("kind", ["sections", "list", "code"])
+async def test_long_answers_make_no_long_tasks(page_alone: ChatPage, kind: str) -> None:
+    await page_alone.open_ready()
+    long_tasks = await page_alone.watch_long_tasks()
+    await page_alone.ask(kind)
+    assert await long_tasks() == []
+    assert await page_alone.page.evaluate("document.querySelector('.answer .tail').childNodes.length") == 0
+
+
+async def test_a_long_list_settles_in_parts_that_read_as_one(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.ask("list")
+    numbers = await page_alone.page.evaluate(
+        "[...document.querySelectorAll('.answer ol')].flatMap((ol) => [...ol.children].map((_, i) => ol.start + i))"
+    )
+    assert numbers == list(range(1, 501))
+
+
+async def test_text_that_markdown_chokes_on_is_shown_plainly(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    assert ">>>>" in await page_alone.ask("quotes")
+    assert page_alone.errors == []
+
+
+async def test_an_empty_message_is_not_sent(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    assert await page_alone.page.is_disabled(".send")
+    await page_alone.send("  \n ")
+    assert await page_alone.state() == "ready"
+    assert await page_alone.page.locator("#log article").count() == 0
+
+
+async def test_shift_enter_makes_a_line_and_the_box_grows(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    box = page_alone.page.locator("#message")
+    before = (await box.bounding_box() or {})["height"]
+    await box.press_sequentially("one")
+    for _ in range(3):
+        await box.press("Shift+Enter")
+    assert await box.input_value() == "one\n\n\n"
+    assert (await box.bounding_box() or {})["height"] > before
+    assert await page_alone.state() == "ready"
+
+
+async def test_an_example_is_sent_by_a_click(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.page.click("text=Why is the sky blue?")
+    await page_alone.wait_for_words()
+    assert await page_alone.page.inner_text(".question .body") == "Why is the sky blue?"
+
+
+async def test_stop_does_not_wait_for_a_busy_worker(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.send("be busy for a while")
+    await page_alone.page.wait_for_timeout(200)
+    assert await page_alone.click_stop_and_time() < 200
+    assert await page_alone.page.evaluate("document.activeElement.id") == "message"
+    assert "Rayleigh" in await page_alone.ask("And now?")
+
+
+async def test_escape_stops(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.send("slowly, please")
+    await page_alone.wait_for_words()
+    await page_alone.page.press("#message", "Escape")
+    assert await page_alone.state() == "ready"
+
+
+async def test_words_that_come_after_new_chat_are_not_shown(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.send("slowly, please")
+    await page_alone.wait_for_words()
+    await page_alone.page.click("#new-chat")
+    await page_alone.page.wait_for_timeout(300)
+    assert await page_alone.page.locator("#log article").count() == 0
+    assert await page_alone.state() == "ready"
+
+
+async def test_the_reader_who_scrolled_up_is_left_alone(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.send("sections")
+    await page_alone.page.wait_for_function("() => document.querySelector('#chat').scrollTop > 600")
+    await page_alone.page.evaluate("document.querySelector('#chat').scrollTop = 100")
+    await page_alone.page.wait_for_timeout(500)
+    assert await page_alone.page.evaluate("document.querySelector('#chat').scrollTop") == 100
+
+
+async def test_a_worker_that_never_answers_is_noticed_while_loading(page_alone: ChatPage) -> None:
+    await page_alone.open("?model=silent&patience=1")
+    assert "no progress" in await page_alone.problem(10)
+    assert await page_alone.way_out("Load again").is_visible()
+
+
+async def test_a_worker_that_falls_silent_in_an_answer_is_noticed(page_alone: ChatPage) -> None:
+    await page_alone.open_ready("?patience=1")
+    await page_alone.send("silent")
+    assert "said nothing" in await page_alone.problem(10)
+    await page_alone.load_again()
+    assert await page_alone.page.input_value("#message") == "silent"
+
+
+async def test_a_worker_that_does_not_start(chat: ChatPage) -> None:
+    await chat.page.route("**/worker.js", lambda route: route.fulfill(status=404))
+    await chat.open()
+    assert "Check your connection, then load again." in await chat.problem(10)
+
+
+async def test_a_missing_list_of_models(page_alone: ChatPage) -> None:
+    await page_alone.page.route("**/models.json", lambda route: route.fulfill(status=500))
+    await page_alone.open()
+    assert "list of models" in await page_alone.problem(10)
+
+
+async def test_a_bug_is_shown_with_its_details_and_the_question_is_given_back(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.send("be broken")
+    problem = await page_alone.problem(10)
+    assert problem == "Something went wrong in the engine: a bug. Reload the page to start again."
+    assert "RangeError" in (await page_alone.page.text_content("#banner pre") or "")
+    assert await page_alone.page.input_value("#message") == "be broken"
+
+
+async def test_a_message_that_is_too_long_offers_a_new_chat(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.send("this is too long")
+    assert "start a new chat" in await page_alone.problem(10)
+    assert await page_alone.page.input_value("#message") == "this is too long"
+    assert await page_alone.state() == "ready"
+    await page_alone.way_out("New chat").click()
+    assert not await page_alone.page.is_visible("#banner")
+
+
+async def test_every_control_has_a_name_and_answers_are_announced(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.ask("Why is the sky blue?")
+    page = page_alone.page
+    assert await page.get_by_label("Your message").count() == 1
+    for name in ("Send", "New chat", "Copy the answer"):
+        assert await page.get_by_role("button", name=name, exact=True).count() == 1
+    assert "Rayleigh scattering" in (await page.text_content("#announcer[aria-live=polite]") or "")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("device", ["desktop", "phone"])
+async def test_screenshots(browser: Browser, site: str, screenshots: Path, scheme, device) -> None:
+    phone = device == "phone"
+    context = await browser.new_context(
+        viewport={"width": 390, "height": 844} if phone else {"width": 1280, "height": 800},
+        device_scale_factor=2 if phone else 1,
+        is_mobile=phone,
+        has_touch=phone,
+        color_scheme=scheme,
+    )
+    chat = ChatPage(await context.new_page(), site)
+    await chat.use_stand_in()
+
+    async def shoot(name: str) -> None:
+        await chat.page.screenshot(path=screenshots / f"{name}-{device}-{scheme}.png")
+        width = await chat.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert width <= 0, f"{name} is wider than the screen"
+
+    await chat.open("?model=slow")
+    await chat.page.wait_for_function("() => document.querySelector('progress').value > 0")
+    await shoot("loading")
+    await chat.open_ready("?backend=numpy")
+    await shoot("fallback")
+    await chat.open_ready()
+    await shoot("empty")
+    await chat.send("Why is the sky blue? Answer slowly.")
+    await chat.wait_for_words()
+    await chat.page.wait_for_timeout(400)
+    await shoot("streaming")
+    await chat.page.click(".stop")
+    await chat.ask("Why is the sky blue?")
+    await shoot("finished")
+    await chat.open("?model=missing")
+    await chat.problem(10)
+    await shoot("error")
+    await context.close()
