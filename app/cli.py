@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from contextlib import aclosing
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -17,12 +16,12 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress
 from rich.table import Table
 
+from app.completion import complete, last_logits
 from app.models import default_model_path
 from app.server import DIST, ServerError
 from app.server import serve as serve_site
 from app.terminal_chat import run_chat
 from py_core.backends.base import BackendError
-from py_core.engine.engine import Timings
 from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import GGUFError, read_header
 from py_core.formats.quantization import UnsupportedFormatError
@@ -112,17 +111,16 @@ def logits(
 ) -> None:
     """Write the logits after a prompt's last token."""
 
-    async def run() -> None:
+    async def run() -> np.ndarray:
         loaded = await _load(model, backend)
-        session = loaded.engine.new_session()
-        await loaded.engine.prefill(session, _encode(loaded, _read_prompt(prompt), raw), Timings())
-        values = await loaded.backend.logits(session)
-        # A file object: np.save would add .npy to a name without it.
-        with open(out, "wb") as file:
-            np.save(file, values)
+        values = await last_logits(loaded, _read_prompt(prompt), raw=raw)
         loaded.close()
+        return values
 
-    asyncio.run(run())
+    values = asyncio.run(run())
+    # A file object: np.save would add .npy to a name without it.
+    with open(out, "wb") as file:
+        np.save(file, values)
 
 
 @app.command()
@@ -196,47 +194,16 @@ async def _generate(
     as_json: bool,
 ) -> None:  # fmt: skip
     loaded = await _load(path, backend)
-    prompt = _encode(loaded, text, raw)
-    session, timings = loaded.engine.new_session(), Timings()
-    await loaded.engine.prefill(session, prompt, timings)
-    stream = loaded.tokenizer.stream(skip_special=not raw)
-    written = ""
-    generated = loaded.engine.generate(session, max_tokens, sampling, timings, ignore_end=raw)
-    async with aclosing(generated) as batches:  # type: ignore[type-var]
-        async for ids in batches:
-            piece = "".join(stream.push(token) for token in ids)
-            written += piece
-            if not as_json:
-                print(piece, end="", flush=True)
-    rest = stream.flush()
-    if not as_json:
-        print(rest)
-        speed = f"{timings.prefill_tok_s:.1f} tok/s prompt, {timings.decode_tok_s:.1f} tok/s answer"
-        notes.print(f"[dim]{loaded.backend.capabilities.adapter}: {speed}[/dim]")
-    else:
-        result = {
-            "prompt_tokens": prompt,
-            "tokens": session.tokens[len(prompt) :],
-            "text": written + rest,
-            "backend": loaded.backend.capabilities.backend,
-            "adapter": loaded.backend.capabilities.adapter,
-            "prefill_tok_s": timings.prefill_tok_s,
-            "decode_tok_s": timings.decode_tok_s,
-            "reason": timings.reason,
-        }
-        print(json.dumps(result))
+    done = await complete(
+        loaded, text, raw=raw, max_tokens=max_tokens, sampling=sampling,
+        on_text=lambda piece: None if as_json else print(piece, end="", flush=True),
+    )  # fmt: skip
     loaded.close()
-
-
-def _encode(loaded: Model, text: str, raw: bool) -> list[int]:
-    if not raw:
-        if not text.strip():
-            raise ValueError("The prompt is empty. Write something to answer.")
-        return loaded.encode_chat([{"role": "user", "content": text}])
-    ids = loaded.tokenizer.encode(text, special=True)
-    if not ids:
-        raise ValueError("The prompt is empty. Write something to continue.")
-    return ids
+    if as_json:
+        print(json.dumps(asdict(done)))
+    else:
+        print()
+        notes.print(f"[dim]{done.adapter}: {done.prefill_tok_s:.1f} tok/s prompt, {done.decode_tok_s:.1f} answer[/dim]")
 
 
 async def _load(path: Path | None, backend: BackendChoice) -> Model:

@@ -92,9 +92,7 @@ class Backend(Protocol):
         """
         ...
 
-    def decode(
-        self, session: Session, n: int, sampling: SamplingParams
-    ) -> AsyncIterator[list[int]]:
+    def decode(self, session: Session, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
         """Sample up to `n` tokens after a prefill and yield their ids in order, a few at a time as they become known.
 
         The ids yielded are appended to `session.tokens`. Closing the iterator early drops what is in flight.

@@ -64,9 +64,9 @@ class Engine:
     async def generate(
         self, session: Session, max_tokens: int, sampling: SamplingParams, timings: Timings, *, ignore_end: bool = False
     ) -> AsyncIterator[list[int]]:
-        """Yield the ids that follow, without the end token; `timings.reason` says why it ended: "end", "length", "context".
+        """Yield the ids that follow, without the end token; `timings.reason` says why it ended: end, length or context.
 
-        The session keeps what was yielded, and the end token. Closing the iterator early loses nothing that was yielded.
+        The session keeps what was yielded, and the end token. Closing the iterator early loses nothing yielded.
         """
         begin = time.perf_counter()
         start = session.length
@@ -79,7 +79,9 @@ class Engine:
                 seen = timings.new_tokens
                 if not timings.new_tokens:
                     timings.first_token_seconds = time.perf_counter() - begin
-                end = None if ignore_end else next((i for i, token in enumerate(ids) if token in self._end_tokens), None)
+                end = (
+                    None if ignore_end else next((i for i, token in enumerate(ids) if token in self._end_tokens), None)
+                )
                 kept = ids if end is None else ids[:end]
                 timings.new_tokens = seen + len(kept) + (end is not None)
                 timings.decode_seconds = time.perf_counter() - begin

@@ -63,7 +63,8 @@ class Rope:
 
 @dataclass(frozen=True)
 class Attention:
-    """Appends k and v to the layer's cache, then out = softmax(q k^T / sqrt(head_dim)) v over all tokens up to each row's.
+    """Appends k and v to the layer's cache, then out = softmax(q k^T / sqrt(head_dim)) v over
+    the tokens up to each row's.
 
     Query head h reads key/value head h * num_key_value_heads // num_attention_heads (grouped-query attention).
     """
@@ -149,7 +150,9 @@ class Graph:
         """Raises GGUFError where the file lacks a tensor of this graph or has it in another shape."""
         for name, shape in self.weights.items():
             if name not in tensors:
-                raise GGUFError(f"The model file has no tensor {name!r}: it is not a complete model of this architecture.")
+                raise GGUFError(
+                    f"The model file has no tensor {name!r}: it is not a complete model of this architecture."
+                )
             if tensors[name].shape != shape:
                 raise GGUFError(
                     f"Tensor {name!r} has the shape {tensors[name].shape}, but the model's settings ask for {shape}: "

@@ -13,7 +13,7 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig], Graph]] = {"llama": llama.descr
 
 
 def describe_model(header: GGUFHeader) -> tuple[ModelConfig, Graph]:
-    """The sizes and the forward pass of a model file. Raises GGUFError for an unknown architecture or missing weights."""
+    """The sizes and the forward pass of a model file. Raises GGUFError where the architecture or a weight is unknown."""
     architecture = header.metadata.get("general.architecture")
     if architecture not in ARCHITECTURES:
         raise GGUFError(

@@ -12,7 +12,12 @@ from py_core.backends.webgpu.lowering import state_bytes
 from py_core.formats.quantization import FORMATS, dequantize, quantize
 
 FORMAT_NAMES = ["F32", "F16", "Q4_0", "Q4_1", "Q8_0"]
-REDUCTIONS = [("reduce_single", 1, 8), ("reduce_workgroup", 8, 32), ("reduce_workgroup", 32, 64), ("reduce_subgroup", 4, 16)]
+REDUCTIONS = [
+    ("reduce_single", 1, 8),
+    ("reduce_workgroup", 8, 32),
+    ("reduce_workgroup", 32, 64),
+    ("reduce_subgroup", 4, 16),
+]
 MAX_ROWS = 16
 
 few = settings(
@@ -84,7 +89,15 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, reduce, lanes
     fold = 2 if groups > 3 else 1
     grid = (-(-groups // fold), fold, -(-case["m"] // tile))
     run_linear(
-        run_kernel, "matvec", case, grid, {"reduce": reduce}, M_TILE=tile, LANES=lanes, WORKGROUP=workgroup, ALL_ROWS=True
+        run_kernel,
+        "matvec",
+        case,
+        grid,
+        {"reduce": reduce},
+        M_TILE=tile,
+        LANES=lanes,
+        WORKGROUP=workgroup,
+        ALL_ROWS=True,
     )
 
 

@@ -54,7 +54,9 @@ def test_argmax_takes_the_first_of_the_largest(run_kernel, size, position, count
     top_p=st.sampled_from([1.0, 0.95, 0.5, 0.05]), min_p=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
 )  # fmt: skip
 @few
-def test_sample_draws_what_the_reference_draws(run_kernel, size, position, seed, temperature, top_k, top_p, min_p) -> None:
+def test_sample_draws_what_the_reference_draws(
+    run_kernel, size, position, seed, temperature, top_k, top_p, min_p
+) -> None:
     logits = (np.random.default_rng(seed).standard_normal(size) * 3).astype(np.float32)
     rules = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
     drawn = draw_on_gpu(
@@ -66,7 +68,12 @@ def test_sample_draws_what_the_reference_draws(run_kernel, size, position, seed,
         # A random number that falls on the border of two tokens may go either way by rounding; so may a token on
         # the border of top-p or min-p. A neighbouring draw of the reference must then agree.
         near = [
-            sample(logits, [], position + 1, SamplingParams(temperature=temperature, top_k=top_k, top_p=p, min_p=m, seed=seed))
+            sample(
+                logits,
+                [],
+                position + 1,
+                SamplingParams(temperature=temperature, top_k=top_k, top_p=p, min_p=m, seed=seed),
+            )
             for p in (top_p * (1 - 1e-5), min(1.0, top_p * (1 + 1e-5)))
             for m in (min_p * (1 - 1e-5), min(1.0, min_p * (1 + 1e-5)))
         ]
@@ -90,9 +97,7 @@ def test_samples_follow_the_probabilities(run_kernel) -> None:
     frequency=st.sampled_from([0.0, 0.2, -0.1]),
 )  # fmt: skip
 @few
-def test_penalties_equal_the_reference(
-    run_kernel, size, length, window, seed, repetition, presence, frequency
-) -> None:
+def test_penalties_equal_the_reference(run_kernel, size, length, window, seed, repetition, presence, frequency) -> None:
     rng = np.random.default_rng(seed)
     logits = rng.standard_normal(size).astype(np.float32)
     tokens = rng.integers(0, size, length)

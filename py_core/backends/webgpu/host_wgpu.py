@@ -69,8 +69,8 @@ class WgpuHost:
             buffer = self._open().create_buffer(size=size, usage=usage, label=label)
         except wgpu.GPUError as error:
             raise BackendError(
-                f"The GPU has no room for {size / 2**20:.0f} MiB ({label}). Close other programs that use it, or take a "
-                "smaller model."
+                f"The GPU has no room for {size / 2**20:.0f} MiB ({label}). Close other programs that use it, or take "
+                "a smaller model."
             ) from error
         return self._keep(self._buffers, buffer)
 
