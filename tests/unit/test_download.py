@@ -227,10 +227,9 @@ DISK_FULL_SCRIPT = """
     sys.path.insert(0, sys.argv[1])
     from app.building.common import BuildError
     from app.building.download import Download, Downloader, Source
-    if sys.argv[5] == "limit":
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
     folder = Path(sys.argv[2])
-    sources = (Source(url=sys.argv[3], member=sys.argv[6] or None),)
+    sources = (Source(url=sys.argv[3], member=sys.argv[5] or None),)
     try:
         Downloader(folder, str).ensure(Download(folder / "model.bin", sys.argv[4], sources))
     except BuildError as error:
@@ -238,8 +237,8 @@ DISK_FULL_SCRIPT = """
 """
 
 
-def download_elsewhere(folder: Path, url: str, mode: str, member: str = "") -> str:
-    command = [sys.executable, "-c", textwrap.dedent(DISK_FULL_SCRIPT), str(ROOT), str(folder), url, SHA256, mode]
+def download_with_small_files_only(folder: Path, url: str, member: str) -> str:
+    command = [sys.executable, "-c", textwrap.dedent(DISK_FULL_SCRIPT), str(ROOT), str(folder), url, SHA256]
     return subprocess.run([*command, member], capture_output=True, text=True, check=True).stdout
 
 
@@ -247,7 +246,7 @@ def download_elsewhere(folder: Path, url: str, mode: str, member: str = "") -> s
 def test_a_disk_that_fills_up_is_a_sentence_and_leaves_nothing(server, tmp_path, member):
     """A limit on the size of files, so that the write itself fails in the middle (of fetching, or of unpacking)."""
     server.files["file"] = zip_with(CONTENT, zipfile.ZIP_DEFLATED) if member else CONTENT
-    said = download_elsewhere(tmp_path, server.url("file"), "limit", member)
+    said = download_with_small_files_only(tmp_path, server.url("file"), member)
     assert said.startswith("The disk is full: model.bin does not fit into")
     assert "SONATA_CACHE" in said
     assert leftovers(tmp_path) == []
@@ -263,9 +262,11 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_disk_that_is_too_small_is_noticed_before_writing(server, tiny_disk):
+def test_a_disk_that_is_too_small_is_noticed_before_writing(server, downloader, tiny_disk, monkeypatch):
     server.files["file"] = CONTENT
-    assert download_elsewhere(tiny_disk, server.url("file"), "disk").startswith("The disk is full")
+    monkeypatch.setattr("app.building.download._write_all", lambda file, chunk: pytest.fail("it wrote"))
+    with pytest.raises(BuildError, match="The disk is full"):
+        downloader.ensure(wanted(tiny_disk, server.url("file")))
     assert leftovers(tiny_disk) == []
 
 
