@@ -180,9 +180,8 @@ def checkout(tmp_path: Path, dist: Path) -> Path:
     shutil.copytree(ROOT / "node_modules", tmp_path / "node_modules", symlinks=True)
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").symlink_to(Path(sys.executable).resolve())
-    (tmp_path / ".venv" / "pyvenv.cfg").write_text(
-        f"home = {Path(sys.executable).resolve().parent}\nversion = 3.11.0\n"
-    )
+    config = f"home = {Path(sys.executable).resolve().parent}\ninclude-system-site-packages = false\nversion = 3.11.0\n"
+    (tmp_path / ".venv" / "pyvenv.cfg").write_text(config)
     (tmp_path / ".venv" / ".runtime.stamp").write_text(f"{tmp_path}\nof an older lock\n")
     (tmp_path / ".venv" / ".installing").touch()
     return tmp_path
