@@ -58,7 +58,7 @@ def config_from_gguf(header: GGUFHeader) -> ModelConfig:
         raise GGUFError(f"This model's attention heads have {head_dim} values; Sonata reads multiples of 8 only.")
     if integer("rope.dimension_count", head_dim) != head_dim:
         raise GGUFError("This model rotates only a part of each attention head, which Sonata cannot do yet.")
-    scaling = metadata.get(f"{architecture}.rope.scaling.type", "none")
+    scaling = _get(metadata, f"{architecture}.rope.scaling.type", str, "none")
     if scaling != "none":
         raise GGUFError(f"This model stretches its context by {scaling!r}, which Sonata cannot do yet.")
     return ModelConfig(

@@ -13,9 +13,9 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig], Graph]] = {"llama": llama.descr
 
 
 def describe_model(header: GGUFHeader) -> tuple[ModelConfig, Graph]:
-    """The sizes and the forward pass of a model file. Raises GGUFError where the architecture or a weight is unknown."""
+    """A model file's sizes and forward pass. Raises GGUFError for an unknown architecture or where a weight lacks."""
     architecture = header.metadata.get("general.architecture")
-    if architecture not in ARCHITECTURES:
+    if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         raise GGUFError(
             f"The model file is of the architecture {architecture!r}; Sonata runs {', '.join(sorted(ARCHITECTURES))}."
         )
