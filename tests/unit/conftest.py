@@ -1,0 +1,86 @@
+"""Tiny real models on the numpy backend, and the chat model, loaded once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from tiny_llama import TinyLlama
+
+from py_core.backends.numpy import NumpyBackend, load_weights
+from py_core.engine.engine import Engine
+from py_core.formats.gguf import read_header
+from py_core.formats.source import FileSource
+from py_core.model import Model, chat_template, load_model
+from py_core.models.registry import describe_model
+from py_core.tokenizers.byte_bpe import ByteBPE
+
+WriteModel = Callable[..., Path]
+OpenModel = Callable[..., Awaitable[Model]]
+
+# A busy machine is no failure.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
+
+
+@dataclass(frozen=True)
+class ChangedLlama(TinyLlama):
+    """A TinyLlama whose metadata says something else; None leaves a key out."""
+
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def metadata(self) -> dict[str, object]:
+        changed = {**super().metadata(), **self.changes}
+        return {key: value for key, value in changed.items() if value is not None}
+
+
+@pytest.fixture(scope="session")
+def write_model(tmp_path_factory: pytest.TempPathFactory) -> WriteModel:
+    """write_model(changes={key: value or None}, **TinyLlama's fields) -> a new file's path"""
+
+    def write(changes: Mapping[str, Any] | None = None, **options: Any) -> Path:
+        path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+        return ChangedLlama(changes=changes or {}, **options).write(path)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def tiny_path(write_model: WriteModel) -> Path:
+    """A TinyLlama with a context of 512 tokens."""
+    return write_model()
+
+
+@pytest.fixture(scope="session")
+def open_model() -> OpenModel:
+    """await open_model(path, a subclass of NumpyBackend, max_context, end_tokens) -> Model"""
+
+    async def open_on(
+        path: Path,
+        backend: type[NumpyBackend] = NumpyBackend,
+        max_context: int = 8192,
+        end_tokens: Collection[int] | None = None,
+    ) -> Model:
+        source = FileSource(path)
+        header = await read_header(source)
+        config, graph = describe_model(header)
+        tokenizer = ByteBPE.from_gguf(header.metadata)
+        weights = await load_weights(source, header, graph)
+        ends = tokenizer.eos_ids if end_tokens is None else end_tokens
+        engine = Engine(backend(config, graph, weights, max_context), ends)
+        return Model(config, tokenizer, chat_template(header, tokenizer), engine)
+
+    return open_on
+
+
+@pytest.fixture(scope="session")
+def real_model(model_path: Path) -> Iterator[Model]:
+    """SmolLM2-135M-Instruct on numpy. Tests share it; each takes a session of its own."""
+    model = asyncio.run(load_model(FileSource(model_path)))
+    yield model
+    model.close()

@@ -1,0 +1,202 @@
+"""A model file's settings are read, checked and turned into a forward pass, or refused with a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from py_core.formats.gguf import GGUFError, GGUFHeader, read_header
+from py_core.formats.source import FileSource
+from py_core.models import graph as ops
+from py_core.models import llama
+from py_core.models.config import ModelConfig, config_from_gguf, rope_table
+from py_core.models.graph import Graph
+from py_core.models.registry import describe_model
+
+
+def header_of(path: Path) -> GGUFHeader:
+    return asyncio.run(read_header(FileSource(path)))
+
+
+def changed(header: GGUFHeader, metadata: dict[str, Any]) -> GGUFHeader:
+    """The header with other settings; None leaves one out."""
+    merged = {key: value for key, value in {**header.metadata, **metadata}.items() if value is not None}
+    return replace(header, metadata=merged)
+
+
+@pytest.fixture(scope="module")
+def header(tiny_path: Path) -> GGUFHeader:
+    return header_of(tiny_path)
+
+
+def test_settings_are_read_under_their_hugging_face_names(header: GGUFHeader) -> None:
+    config = config_from_gguf(header)
+    assert replace(config, rms_norm_eps=0) == ModelConfig(
+        architecture="llama", name="tiny", vocab_size=259, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16, rms_norm_eps=0, rope_theta=10000.0,
+        max_position_embeddings=512, tie_word_embeddings=True,
+    )  # fmt: skip
+    assert config.rms_norm_eps == pytest.approx(1e-5)
+
+
+def test_settings_that_may_be_missing_have_the_usual_values(header: GGUFHeader) -> None:
+    optional = ("general.name", "llama.attention.head_count_kv", "llama.rope.freq_base", "llama.rope.dimension_count")
+    config = config_from_gguf(changed(header, dict.fromkeys(optional)))
+    assert config.num_key_value_heads == config.num_attention_heads
+    assert config.rope_theta == 10000.0
+    assert config.name == "llama"
+
+
+def test_a_key_length_of_its_own_is_the_head_dim(header: GGUFHeader) -> None:
+    lengths = {"llama.attention.key_length": 32, "llama.rope.dimension_count": 32}
+    assert config_from_gguf(changed(header, lengths)).head_dim == 32
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "llama.embedding_length", "llama.feed_forward_length", "llama.block_count", "llama.attention.head_count",
+        "llama.attention.layer_norm_rms_epsilon", "llama.context_length",
+    ],
+)  # fmt: skip
+def test_a_missing_setting_is_named(header: GGUFHeader, key: str) -> None:
+    with pytest.raises(GGUFError, match=f"does not say '{key}'"):
+        describe_model(changed(header, {key: None}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("llama.embedding_length", 0), ("llama.embedding_length", -64), ("llama.embedding_length", 2**40),
+        ("llama.embedding_length", "64"), ("llama.embedding_length", 64.0), ("llama.embedding_length", True),
+        ("llama.feed_forward_length", 2**31), ("llama.block_count", 0), ("llama.block_count", 2000),
+        ("llama.attention.head_count", 0), ("llama.attention.head_count", 2**32 - 1),
+        ("llama.attention.head_count", np.array([4, 4])), ("llama.attention.head_count_kv", 0),
+        ("llama.attention.key_length", 2**60), ("llama.rope.freq_base", math.nan), ("llama.rope.freq_base", 0.0),
+        ("llama.rope.freq_base", math.inf), ("llama.rope.freq_base", "10000"),
+        ("llama.attention.layer_norm_rms_epsilon", -1e-5), ("llama.attention.layer_norm_rms_epsilon", math.inf),
+        ("llama.context_length", 0), ("llama.context_length", 2**63), ("llama.context_length", []),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_an_absurd_setting_is_named_and_called_damage(header: GGUFHeader, key: str, value: object) -> None:
+    with pytest.raises(GGUFError, match=rf"{key}.*damaged"):
+        describe_model(changed(header, {key: value}))
+
+
+@pytest.mark.parametrize("heads", [3, 5, 7])
+def test_key_value_heads_must_divide_the_heads(header: GGUFHeader, heads: int) -> None:
+    with pytest.raises(GGUFError, match=f"4 attention heads and {heads} key/value heads"):
+        describe_model(changed(header, {"llama.attention.head_count_kv": heads}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"llama.attention.key_length": 20}, "have 20 values; Sonata reads multiples of 8"),
+        ({"llama.attention.head_count": 64, "llama.attention.head_count_kv": 64}, "have 1 values"),
+        ({"llama.rope.dimension_count": 8}, "rotates only a part of each attention head"),
+        ({"llama.rope.scaling.type": "yarn"}, "stretches its context by 'yarn'"),
+        ({"llama.rope.scaling.type": np.array([1.0, 2.0])}, "rope.scaling.type.* not of the expected kind"),
+        ({"general.architecture": "mamba"}, "architecture 'mamba'; Sonata runs llama"),
+        ({"general.architecture": None}, "architecture None; Sonata runs llama"),
+        ({"general.architecture": ["llama"]}, "Sonata runs llama"),
+        ({"general.architecture": np.array([1, 2])}, "Sonata runs llama"),
+    ],
+    ids=str,
+)
+def test_what_sonata_cannot_run_is_a_sentence(header: GGUFHeader, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(GGUFError, match=said):
+        describe_model(changed(header, settings))
+
+
+def test_scaling_by_none_is_no_scaling(header: GGUFHeader) -> None:
+    assert config_from_gguf(changed(header, {"llama.rope.scaling.type": "none"})) == config_from_gguf(header)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["token_embd.weight", "blk.0.attn_norm.weight", "blk.1.attn_q.weight", "blk.1.ffn_down.weight",
+     "output_norm.weight"],
+)  # fmt: skip
+def test_a_missing_tensor_is_named(header: GGUFHeader, name: str) -> None:
+    tensors = {key: info for key, info in header.tensors.items() if key != name}
+    with pytest.raises(GGUFError, match=f"no tensor '{name}'"):
+        describe_model(replace(header, tensors=tensors))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "wanted"),
+    [
+        ("blk.0.attn_k.weight", (64, 64), (32, 64)),
+        ("blk.1.ffn_up.weight", (64, 96), (96, 64)),
+        ("output_norm.weight", (1, 64), (64,)),
+        ("token_embd.weight", (259, 32), (259, 64)),
+        ("token_embd.weight", (259,), (259, 64)),
+        ("output.weight", (258, 64), (259, 64)),
+    ],
+)
+def test_a_tensor_of_another_shape_is_named_with_both(
+    write_model: Callable[..., Path], name: str, shape: tuple[int, ...], wanted: tuple[int, ...]
+) -> None:
+    header = header_of(write_model(tied=False))
+    tensors = {**header.tensors, name: replace(header.tensors[name], shape=shape)}
+    with pytest.raises(GGUFError) as raised:
+        describe_model(replace(header, tensors=tensors))
+    assert all(part in str(raised.value) for part in (repr(name), str(shape), str(wanted), "Download it again"))
+
+
+@pytest.mark.parametrize(("tied", "head"), [(True, "token_embd.weight"), (False, "output.weight")])
+def test_the_logits_come_from_the_output_matrix_where_the_file_has_one(
+    write_model: Callable[..., Path], tied: bool, head: str
+) -> None:
+    header = header_of(write_model(tied=tied))
+    config, graph = describe_model(header)
+    last = graph.ops[-1]
+    assert config.tie_word_embeddings is tied
+    assert isinstance(last, ops.Linear)
+    assert (last.weight, last.out.width) == (head, config.vocab_size)
+    assert set(graph.weights) == set(header.tensors)
+
+
+@given(st.integers(1, 6), st.sampled_from([(4, 4), (4, 2), (6, 1)]), st.booleans())
+def test_a_graph_is_in_an_order_that_can_be_run(layers: int, heads: tuple[int, int], tied: bool) -> None:
+    config = ModelConfig("llama", "x", 99, 48, 80, layers, *heads, 8, 1e-5, 1e4, 128, tied)
+    graph = llama.describe(config)
+    made: set[ops.Value] = set()
+    for op in graph.ops:
+        inputs = {value for key, value in vars(op).items() if isinstance(value, ops.Value) and key != "out"}
+        assert inputs <= made
+        assert op.out not in made
+        made.add(op.out)
+    assert [op.layer for op in graph.ops if isinstance(op, ops.Attention)] == list(range(layers))
+    assert len(graph.weights) == 9 * layers + (2 if tied else 3)
+    assert graph.output.width == config.vocab_size
+
+
+def test_a_weight_cannot_be_used_with_two_shapes() -> None:
+    graph = Graph()
+    x = graph.embedding("w", 100, 8)
+    with pytest.raises(ValueError, match="w is used with the shapes"):
+        graph.linear(x, "w", 50)
+
+
+@given(st.sampled_from([8, 16, 64, 128]), st.sampled_from([1e4, 1e5, 1e6]), st.integers(1, 3000))
+def test_rope_table_is_the_formula_in_float64(head_dim: int, theta: float, positions: int) -> None:
+    config = ModelConfig("llama", "x", 99, 64, 96, 1, 1, 1, head_dim, 1e-5, theta, 4096, True)
+    table = rope_table(config, positions)
+    assert table.shape == (positions, head_dim // 2, 2)
+    assert table.dtype == np.float32
+    for position in {0, positions // 2, positions - 1}:
+        angles = [position / math.pow(theta, 2 * pair / head_dim) for pair in range(head_dim // 2)]
+        expected = [(math.cos(angle), math.sin(angle)) for angle in angles]
+        np.testing.assert_allclose(table[position], expected, rtol=0, atol=2e-7)
