@@ -79,7 +79,7 @@ function onReady(info, title, again) {
   watchdog.stop();
   banner.hide();
   loading.end();
-  status.showInfo({ ...info, model: info.model || title });
+  status.showInfo({ ...info, model: title ?? info.model });
   if (again && !chat.isEmpty) chat.addNote('The model was loaded again. It does not remember what is above.');
   announcer.say('The model is ready.');
   setState('ready');

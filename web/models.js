@@ -2,11 +2,12 @@
 import { userError } from './user_error.js';
 
 /**
- * @returns {Promise<{title: string, url: string}>} the model to load: `wanted` (a URL) or the first of models.json.
+ * @returns {Promise<{title: string|null, url: string}>} the model to load: `wanted` (a URL, whose title the file itself
+ *   tells) or the first of models.json.
  * Throws a userError.
  */
 export async function chooseModel(wanted) {
-  if (wanted) return { title: fileName(wanted), url: new URL(wanted, location.href).href };
+  if (wanted) return { title: null, url: new URL(wanted, location.href).href };
   const [model] = await readModels();
   return { title: model.title, url: new URL(model.url, location.href).href };
 }
@@ -24,8 +25,4 @@ async function readModels() {
       `The list of models could not be loaded (${cause.message}). Check your connection, then load again.`,
     );
   }
-}
-
-function fileName(url) {
-  return url.split(/[?#]/)[0].split('/').pop() || url;
 }
