@@ -1,6 +1,6 @@
 """Opens a model file: header, tokenizer, chat template and a backend, ready to generate.
 
-    model = await load_model(FileSource("SmolLM2-135M-Instruct.Q4_1.gguf"), WgpuHost())
+model = await load_model(FileSource("SmolLM2-135M-Instruct.Q4_1.gguf"), WgpuHost())
 """
 
 from __future__ import annotations

@@ -18,6 +18,13 @@ export async function createExecutor({ powerPreference = 'high-performance' } = 
   return new GpuExecutor(adapter, device);
 }
 
+function wholeWords(bytes) {
+  if (bytes.length % 4 === 0) return bytes;
+  const padded = new Uint8Array(Math.ceil(bytes.length / 4) * 4);
+  padded.set(bytes);
+  return padded;
+}
+
 class GpuExecutor {
   #device;
   #objects = new Map();  // handle -> GPUBuffer | {pipeline, layout} | recorded list
@@ -134,9 +141,9 @@ class GpuExecutor {
     for (let at = 0; at < segments.length; at += 4) {
       const [fileOffset, nbytes, buffer, offset] = segments.subarray(at, at + 4);
       for (let done = 0; done < nbytes; done += UPLOAD_CHUNK) {
-        const data = await stream.read(fileOffset + done, Math.min(UPLOAD_CHUNK, nbytes - done));
+        const piece = await stream.read(fileOffset + done, Math.min(UPLOAD_CHUNK, nbytes - done));
         if (this.lostMessage) throw new Error(this.lostMessage);
-        this.#device.queue.writeBuffer(this.#objects.get(buffer), offset + done, data);
+        this.#device.queue.writeBuffer(this.#objects.get(buffer), offset + done, wholeWords(piece));
         // Data from OPFS or a cache comes faster than the GPU takes it: at most one piece waits.
         await this.#waiting;
         this.#waiting = this.#device.queue.onSubmittedWorkDone();

@@ -182,22 +182,20 @@ def _forms(content: str) -> list[str]:
     return list(dict.fromkeys([content, content.strip(), content.lstrip(), content.rstrip(), as_json]))
 
 
-def _begins_special(tokenizer: ByteBPE, content: str) -> bool:
-    """Whether the end of `content` is the beginning of a special token, which the text after it could complete."""
-    return any(
-        content.endswith(token[:length]) for token in tokenizer.special_tokens for length in range(1, len(token))
-    )
-
-
 def _disarmed(tokenizer: ByteBPE, content: str) -> str:
-    """`content` with a zero-width space inside whatever could be read as a special token."""
-    while match := tokenizer.special_pattern.search(content):
-        at = match.start() + 1
-        content = content[:at] + _WORD_BREAK + content[at:]
-    end = len(content.rstrip())
-    if _begins_special(tokenizer, content[:end]):
-        content = content[:end] + _WORD_BREAK + content[end:]
-    return content
+    """`content` with a zero-width space wherever a special token could begin, even after the template changes its case
+    or strips it, and whatever comes after it."""
+    begins = {(token[0], token[1:2]) for token in tokenizer.special_tokens}
+    if not begins:
+        return content
+    pattern = "|".join(f"{re.escape(first)}(?={re.escape(second)}|\\s*$)" for first, second in sorted(begins))
+    # A special token of one character cannot be broken, so it goes.
+    return re.sub(
+        pattern,
+        lambda match: _WORD_BREAK if match[0] in tokenizer.special_tokens else match[0] + _WORD_BREAK,
+        content,
+        flags=re.IGNORECASE,
+    )
 
 
 def _fields(value: Any, named: bool, name: str = "") -> Iterator[str]:

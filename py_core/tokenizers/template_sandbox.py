@@ -158,16 +158,14 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             self._weigh(value)
         return value
 
-    def _weigh(self, value: Any, depth: int = 0) -> None:
+    def _weigh(self, value: Any) -> None:
         self.step()
-        if depth > 50:
-            raise TemplateTooCostly("it nests lists too deep")
         if isinstance(value, dict):
             value = value.values()
         elif not isinstance(value, list | tuple):
             return
         for item in value:
-            self._weigh(item, depth + 1)
+            self._weigh(item)
 
     def _rounds(self, items: Any) -> Any:
         if isinstance(items, Undefined):

@@ -32,7 +32,7 @@ _MAX_BATCH = 32
 
 async def load_webgpu(
     host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
-    progress: Progress | None = None, max_context: int = 8192, kv_format: str = "kv_f16",
+    progress: Progress | None = None, max_context: int = 8192, kv_format: str = "kv_f32",
     shapes: KernelShapes | None = None,
 ) -> WebGPUBackend:  # fmt: skip
     """Compile the model for the host's adapter and bring its weights there. Raises BackendError, GGUFError, EOFError.

@@ -47,7 +47,10 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Segment:
-    """nbytes at `file_offset` of a model file go to `offset` of a buffer. nbytes and offset are multiples of 4."""
+    """nbytes at `file_offset` of a model file go to `offset` of a buffer, a multiple of 4.
+
+    Where nbytes is none, up to 3 bytes after them are overwritten: the buffer has room there.
+    """
 
     file_offset: int
     nbytes: int

@@ -156,7 +156,11 @@ class WgpuHost:
         for segment in sorted(segments, key=lambda segment: segment.file_offset):
             for start in range(0, segment.nbytes, _UPLOAD_CHUNK):
                 size = min(_UPLOAD_CHUNK, segment.nbytes - start)
-                self.write(segment.buffer, segment.offset + start, await source.read(segment.file_offset + start, size))
+                data = await source.read(segment.file_offset + start, size)
+                # Writes are of whole words.
+                self.write(
+                    segment.buffer, segment.offset + start, data if size % 4 == 0 else bytes(data) + bytes(-size % 4)
+                )
                 done += size
                 if progress:
                     progress(done, total)

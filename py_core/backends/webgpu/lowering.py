@@ -232,7 +232,7 @@ class Lowering:
             raise NotImplementedError("swiglu whose gate and up do not come from one value")
         place[op.out] = self._scratch_of("ffn", op.out.width)
         n = op.out.width
-        if self._arena.same_format([gate.weight, up.weight]):
+        if self._arena.can_join([gate.weight, up.weight]):
             matrix = self._arena.place([gate.weight, up.weight], whole=True)
             return self._linear(matrix, gate.x, place, place[op.out], n, 0, 2, rows)
         pair = self._scratch_of("gate and up", 2 * n)
@@ -254,7 +254,7 @@ class Lowering:
     ) -> list[Kernel]:
         """Linears of one value, side by side in one buffer: one dispatch where their formats agree."""
         names = [linear.weight for linear in linears]
-        if self._arena.same_format(names):
+        if self._arena.can_join(names):
             matrix = self._arena.place(names, whole=True)
             return self._linear(matrix, linears[0].x, place, out, stride, 0, 0, rows)
         kernels, offset = [], 0

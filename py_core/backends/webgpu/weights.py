@@ -57,8 +57,10 @@ class WeightArena:
             self._placed[key] = self._place([self._tensors[name] for name in names], whole)
         return self._placed[key]
 
-    def same_format(self, names: Sequence[str]) -> bool:
-        return len({self._tensors[name].format.name for name in names}) == 1
+    def can_join(self, names: Sequence[str]) -> bool:
+        """Whether tensors may be one matrix: of one format, each beginning at a word."""
+        infos = [self._tensors[name] for name in names]
+        return len({info.format.name for info in infos}) == 1 and all(info.nbytes % 4 == 0 for info in infos)
 
     def _place(self, infos: list[TensorInfo], whole: bool) -> Matrix:
         form, columns = infos[0].format, infos[0].shape[-1]
@@ -100,8 +102,6 @@ class WeightArena:
         return start
 
     def _fill(self, file_offset: int, nbytes: int, offset: int) -> None:
-        if nbytes % 4 or offset % 4:
-            raise BackendError(f"A weight of {nbytes} bytes does not end at a word; the GPU cannot take it.")
         self.segments.append(Segment(file_offset, nbytes, self._buffer, offset))
 
 
