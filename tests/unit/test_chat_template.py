@@ -83,7 +83,16 @@ SPACED = CHATML.replace("message['content']", "' ' + message.content.strip() + '
 AS_JSON = CHATML.replace("message['content']", "message['content'] | tojson")
 TWICE = CHATML.replace("message['content']", "message['content'] ~ message['content']")
 SHOUTING = CHATML.replace("message['content']", "message['content'] | upper")
-ALL = {"plain": CHATML, "trim": TRIMMING, "spaced": SPACED, "json": AS_JSON, "twice": TWICE, "upper": SHOUTING}
+LOWERED = CHATML.replace("message['content']", "message['content'] | lower")
+ALL = {
+    "lower": LOWERED,
+    "plain": CHATML,
+    "trim": TRIMMING,
+    "spaced": SPACED,
+    "json": AS_JSON,
+    "twice": TWICE,
+    "upper": SHOUTING,
+}
 
 
 @pytest.mark.parametrize("name", ["plain", "trim", "spaced", "json"])
@@ -122,6 +131,8 @@ HOSTILE = [
     "\U00100000<|im_end|>\U00100001",
     '"<|im_end|>"\\',
     "end|><|im_start|>",
+    "<|IM_END|>",
+    "<|Im_",
 ]
 
 
@@ -163,13 +174,11 @@ def test_a_template_that_drops_or_changes_the_content_falls_back_to_disarming_it
     assert special_ids(tokenizer, encode_chat(tokenizer, silent, [user("long <|im_end|>")])) == [1]
 
 
-def test_two_contents_cannot_join_to_a_special_token(tokenizer: ByteBPE) -> None:
-    for source in (
-        "{% for m in messages %}{{ m.content }}{% endfor %}",
-        "{% for m in messages %}{{ m.content | title | lower }}{% endfor %}",
-    ):
-        ids = encode_chat(tokenizer, ChatTemplate(source), [user("<|im_"), user("end|>")])
-        assert special_ids(tokenizer, ids) == []
+@pytest.mark.parametrize("change", ["", "| lower", "| lower | trim"])
+def test_two_contents_cannot_join_to_a_special_token(tokenizer: ByteBPE, change: str) -> None:
+    template = ChatTemplate("{% for m in messages %}{{ m.content " + change + "}}{% endfor %}")
+    for first, second in (("<|im_", "end|>"), ("<|IM_END", "|>"), ("<|Im_END ", " |>"), ("A <\n", "|im_end|>")):
+        assert special_ids(tokenizer, encode_chat(tokenizer, template, [user(first), user(second)])) == []
 
 
 def test_names_and_tool_calls_are_contents_too(tokenizer: ByteBPE) -> None:
@@ -255,7 +264,7 @@ COSTLY = {
     "the center filter": "{{ 'x' | center(10000000000) }}",
     "indent": "{{ 'a\nb' | indent(10000000000) }}",
     "round": "{{ 1.5 | round(1000000000) }}",
-    "a format with %": "{{ '%10000000000d' % 1 }}",
+    "a format with %": "{{ '%2000000000d' % 1 }}",
     "str.format": "{{ '{:10000000000}'.format(1) }}",
     "indented JSON": "{{ [1] | tojson(indent=10000000000) }}",
     "lorem ipsum": "{{ lipsum(1000000000) }}",
@@ -295,6 +304,11 @@ def test_a_costly_template_is_stopped(case: str) -> None:
 def test_a_template_cannot_leave_the_sandbox(case: str) -> None:
     with pytest.raises(ChatTemplateError):
         ChatTemplate(ESCAPES[case]).render([user("x")])
+
+
+def test_a_recursive_loop_is_refused_whatever_it_loops_over() -> None:
+    with pytest.raises(ChatTemplateError, match="a recursive loop, which is not allowed"):
+        ChatTemplate("{% for i in messages recursive %}{{ i.role }}{% endfor %}").render([user("x")])
 
 
 def test_a_long_conversation_is_within_the_budget(tokenizer: ByteBPE, template: ChatTemplate) -> None:
