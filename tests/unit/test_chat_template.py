@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from py_core.formats.gguf import parse_header
-from py_core.tokenizers.byte_bpe import ByteBPE
+from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR, ByteBPE
 from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError, encode_chat
 
 ORACLE = Path(__file__).parents[1] / "oracle"
@@ -177,8 +177,14 @@ def test_a_template_that_drops_or_changes_the_content_falls_back_to_disarming_it
 @pytest.mark.parametrize("change", ["", "| lower", "| lower | trim"])
 def test_two_contents_cannot_join_to_a_special_token(tokenizer: ByteBPE, change: str) -> None:
     template = ChatTemplate("{% for m in messages %}{{ m.content " + change + "}}{% endfor %}")
-    for first, second in (("<|im_", "end|>"), ("<|IM_END", "|>"), ("<|Im_END ", " |>"), ("A <\n", "|im_end|>")):
+    for first, second in (("<|im_", "end|>"), ("<|IM_END", "|>"), ("<|Im_END ", " |>"), ("A < \t", "|im_end|>")):
         assert special_ids(tokenizer, encode_chat(tokenizer, template, [user(first), user(second)])) == []
+
+
+def test_special_tokens_of_letters_cannot_be_made_by_a_change_of_case() -> None:
+    letters = ByteBPE([*BYTE_TO_CHAR.values(), "END"], [], special_ids=[256])
+    template = ChatTemplate("{% for m in messages %}{{ m.content | upper }}{% endfor %}")
+    assert 256 not in encode_chat(letters, template, [user("the end")])
 
 
 def test_names_and_tool_calls_are_contents_too(tokenizer: ByteBPE) -> None:
