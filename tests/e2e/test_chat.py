@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from chat_page import ChatPage
 
@@ -11,7 +13,7 @@ SHORT = "?max_tokens=8"
 LONG = "?max_tokens=200"
 
 
-async def test_an_answer_streams_and_the_header_says_what_runs(chat: ChatPage, site: str) -> None:
+async def test_an_answer_streams_and_the_header_says_what_runs(chat: ChatPage, site: str, screenshots: Path) -> None:
     await chat.open_ready(SHORT)
     status = await chat.page.inner_text(".status-line")
     assert "WebGPU" in status
@@ -25,6 +27,7 @@ async def test_an_answer_streams_and_the_header_says_what_runs(chat: ChatPage, s
     )
     answer = await chat.ask("Why is the sky blue?")
 
+    await chat.page.screenshot(path=screenshots / "real-answer.png")
     assert answer
     assert len(await chat.page.evaluate("[...window.lengths]")) >= 3, "the answer came in one piece"
     assert "tok/s" in await chat.page.inner_text(".status-rate")
@@ -94,11 +97,7 @@ async def test_a_reload_keeps_what_was_typed_and_starts_again(chat: ChatPage) ->
 
 async def test_no_task_of_the_page_takes_over_50_ms_while_tokens_stream(chat: ChatPage) -> None:
     await chat.open_ready("?max_tokens=16")
-    long_tasks = await chat.watch_long_tasks()
-
-    await chat.ask("Give me three ideas for a rainy Sunday.")
-
-    assert await long_tasks() == []
+    assert await chat.long_tasks_while_asking("Give me three ideas for a rainy Sunday.") == []
 
 
 async def prompt_tokens(chat: ChatPage) -> int:

@@ -51,9 +51,7 @@ async def test_a_question_is_shown_as_it_was_typed(page_alone: ChatPage) -> None
 @pytest.mark.parametrize("kind", ["sections", "list", "code"])
 async def test_long_answers_make_no_long_tasks(page_alone: ChatPage, kind: str) -> None:
     await page_alone.open_ready()
-    long_tasks = await page_alone.watch_long_tasks()
-    await page_alone.ask(kind)
-    assert await long_tasks() == []
+    assert await page_alone.long_tasks_while_asking(kind) == []
     assert await page_alone.page.evaluate("document.querySelector('.answer .tail').childNodes.length") == 0
 
 
