@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress
 from rich.table import Table
 
+from app.assistant import CHAT_SAMPLING, MAX_TOKENS
 from app.completion import complete, last_logits
 from app.models import default_model_path
 from app.server import DIST, ServerError
@@ -64,15 +65,13 @@ SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1)]
 def chat(
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
-    temperature: TemperatureOption = 0.2,
-    top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.9,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Answers that can be repeated.")] = None,
-    max_tokens: MaxTokensOption = 1024,
+    temperature: TemperatureOption = CHAT_SAMPLING.temperature,
+    top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = CHAT_SAMPLING.top_p,
+    seed: SeedOption = CHAT_SAMPLING.seed,
+    max_tokens: MaxTokensOption = MAX_TOKENS,
 ) -> None:
     """Talk to the model. Ctrl-C stops an answer; /new starts over; /exit or Ctrl-D ends."""
-    sampling = None
-    if seed is not None or temperature != 0.2 or top_p != 0.9:
-        sampling = SamplingParams(temperature=temperature, top_p=top_p, seed=seed or 0)
+    sampling = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
     with asyncio.Runner() as runner:
         loaded = runner.run(_load(model, backend))
         run_chat(runner, loaded, sampling, max_tokens)

@@ -19,7 +19,7 @@ with contextlib.suppress(ImportError):  # not on Windows
 HELP = "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer."
 
 
-def run_chat(runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int) -> None:
+def run_chat(runner: asyncio.Runner, model: Model, sampling: SamplingParams, max_tokens: int) -> None:
     """Until the user leaves."""
     console = Console(highlight=False)
     assistant = Assistant(model, sampling, max_tokens)

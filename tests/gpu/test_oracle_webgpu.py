@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import pytest_asyncio
 
 from py_core.backends.webgpu.backend import WebGPUBackend, load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
@@ -16,7 +17,7 @@ from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
 
 
-@pytest.fixture(scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def smollm(model_path: Path) -> AsyncIterator[WebGPUBackend]:
     source = FileSource(model_path)
     header = await read_header(source)
