@@ -88,7 +88,7 @@ class ChatPage:
     async def long_tasks_while_asking(self, text: str) -> list[int]:
         """Durations in ms of the page's tasks over 50 ms while the answer streams.
 
-        Asks once more if there are any: on shared cores a task may also have waited for its turn.
+        Asks up to twice more if there are any: on shared cores a task may also have waited for its turn.
         """
         await self.page.evaluate(
             """() => {
@@ -98,7 +98,7 @@ class ChatPage:
               }).observe({ type: 'longtask' });
             }"""
         )
-        for _ in range(2):
+        for _ in range(3):
             await self.page.evaluate("window.longTasks.length = 0")
             await self.ask(text)
             if not await self.page.evaluate("window.longTasks.length"):

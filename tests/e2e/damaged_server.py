@@ -30,7 +30,7 @@ class DamagedServer:
         self.damage: Callable[[bytearray], None] = lambda start: None
         """Changes the first bytes of the file, given up to a mebibyte of them."""
 
-    def send(self, out: IOBase) -> None:
+    def send(self, out: BufferedIOBase) -> None:
         end = self.length if self.breaks_at is None else self.breaks_at
         with open(self.path, "rb") as file:
             start = bytearray(file.read(min(CHUNK, end)))
