@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from tiny_llama import TinyLlama
@@ -16,7 +17,9 @@ from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
-from py_core.model import Model, chat_template, load_model
+from py_core.model import Model, chat_template
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.tokenizers.byte_bpe import ByteBPE
 
@@ -52,8 +55,8 @@ def write_model(tmp_path_factory: pytest.TempPathFactory) -> WriteModel:
 
 @pytest.fixture(scope="session")
 def tiny_path(write_model: WriteModel) -> Path:
-    """A TinyLlama with a context of 512 tokens."""
-    return write_model()
+    """A TinyLlama with a context of 512 tokens. With an output matrix of its own it does not just repeat itself."""
+    return write_model(tied=False)
 
 
 @pytest.fixture(scope="session")
@@ -79,8 +82,18 @@ def open_model() -> OpenModel:
 
 
 @pytest.fixture(scope="session")
-def real_model(model_path: Path) -> Iterator[Model]:
+def real_parts(model_path: Path) -> tuple[ModelConfig, Graph, dict[str, np.ndarray]]:
+    """SmolLM2-135M-Instruct: what a NumpyBackend is made of."""
+    source = FileSource(model_path)
+    header = asyncio.run(read_header(source))
+    config, graph = describe_model(header)
+    return config, graph, asyncio.run(load_weights(source, header, graph))
+
+
+@pytest.fixture(scope="session")
+def real_model(model_path: Path, real_parts: tuple) -> Model:
     """SmolLM2-135M-Instruct on numpy. Tests share it; each takes a session of its own."""
-    model = asyncio.run(load_model(FileSource(model_path)))
-    yield model
-    model.close()
+    header = asyncio.run(read_header(FileSource(model_path)))
+    tokenizer = ByteBPE.from_gguf(header.metadata)
+    engine = Engine(NumpyBackend(*real_parts), tokenizer.eos_ids)
+    return Model(real_parts[0], tokenizer, chat_template(header, tokenizer), engine)
