@@ -136,11 +136,11 @@ class Assistant:
 
         Raises ContextFullError when the last message alone is too long.
         """
-        limit = self.model.backend.context_length
+        limit = self.model.backend.context_length - min(_LEAST_ANSWER, self._max_tokens)
         first = 0
         while True:
             prompt = self.model.encode_chat(messages[first:])
-            if len(prompt) + min(_LEAST_ANSWER, self._max_tokens) <= limit:
+            if len(prompt) <= limit:
                 return prompt, first
             if first >= len(messages) - 1:
                 raise ContextFullError(too_long(len(prompt), limit))
