@@ -1,0 +1,373 @@
+"""A conversation: what was said stays, what has no room is left out, and nothing that goes wrong loses a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.assistant import Assistant, Delta, Done, EmptyMessageError, Event
+from py_core.backends.base import ContextFullError, DeviceLostError, Session
+from py_core.backends.numpy import NumpyBackend
+from py_core.engine.engine import Timings
+from py_core.engine.sampling import SamplingParams
+from py_core.model import Model
+from py_core.tokenizers.chat_template import Message
+
+GREEDY = SamplingParams()
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+NO_ENDS: tuple[int, ...] = ()
+
+OpenModel = Callable[..., Awaitable[Model]]
+
+
+class Watched(NumpyBackend):
+    """Shows its sessions, and can lose its device: in the prefill, or after so many tokens of an answer."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.sessions: list[Session] = []
+        self.lost_after: int | None = None
+        self.lost_in_prefill = False
+
+    def new_session(self) -> Session:
+        self.sessions.append(super().new_session())
+        return self.sessions[-1]
+
+    async def prefill(self, session: Session, tokens: Sequence[int]) -> None:
+        await super().prefill(session, tokens)
+        if self.lost_in_prefill:
+            raise DeviceLostError("The GPU was lost.")
+
+    async def decode(self, session: Session, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+        done = 0
+        async with aclosing(super().decode(session, n, sampling)) as steps:
+            while done != self.lost_after:
+                try:
+                    yield await anext(steps)
+                except StopAsyncIteration:
+                    return
+                done += 1
+        raise DeviceLostError("The GPU was lost.")
+
+
+@pytest.fixture
+async def model(tiny_path: Path, open_model: OpenModel) -> Model:
+    """A TinyLlama that never ends by itself; its context is 512 tokens, a byte is one."""
+    return await open_model(tiny_path, Watched, end_tokens=NO_ENDS)
+
+
+def new_assistant(model: Model, max_tokens: int = 40) -> Assistant:
+    return Assistant(model, GREEDY, max_tokens)
+
+
+async def ask(assistant: Assistant, text: str) -> tuple[str, Done]:
+    """The whole answer, and how it ended."""
+    events = [event async for event in assistant.respond(text)]
+    done = events.pop()
+    assert isinstance(done, Done)
+    return "".join(event.text for event in events if isinstance(event, Delta)), done
+
+
+async def watch(assistant: Assistant, text: str, seen: list[Delta]) -> None:
+    """Note the pieces of an answer that does not come to its end."""
+    async for event in assistant.respond(text):
+        assert isinstance(event, Delta)
+        seen.append(event)
+
+
+async def fresh_answer(model: Model, messages: Sequence[Message], max_tokens: int = 40) -> str:
+    """What the model says to these messages in a session of their own."""
+    session, ids = model.engine.new_session(), list[int]()
+    await model.engine.prefill(session, model.encode_chat(messages), Timings())
+    async for batch in model.engine.generate(session, max_tokens, GREEDY, Timings()):
+        ids += batch
+    return model.tokenizer.decode(ids, skip_special=True)
+
+
+def user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def said_by_model(text: str) -> Message:
+    return {"role": "assistant", "content": text}
+
+
+async def test_an_answer_streams_and_joins_the_conversation(model: Model) -> None:
+    assistant = new_assistant(model)
+    events: list[Event] = [event async for event in assistant.respond("Hello")]
+    text = "".join(event.text for event in events if isinstance(event, Delta))
+    assert len(events) > 10
+    assert text == await fresh_answer(model, [user("Hello")])
+    assert assistant.messages == [user("Hello"), said_by_model(text)]
+    done = events[-1]
+    assert isinstance(done, Done)
+    assert (done.reason, done.new_tokens, done.forgotten_turns) == ("length", 40, 0)
+    assert done.prompt_tokens == len(model.encode_chat([user("Hello")]))
+    assert done.prefill_tok_s > 0 < done.decode_tok_s
+
+
+async def test_a_later_answer_follows_from_the_earlier_turns(model: Model) -> None:
+    assistant = new_assistant(model, max_tokens=12)
+    history: list[Message] = []
+    for text in ("One", "Two", "Three"):
+        history.append(user(text))
+        answer, done = await ask(assistant, text)
+        assert done.prompt_tokens == len(model.encode_chat(history))
+        assert answer == await fresh_answer(model, history, 12)
+        history.append(said_by_model(answer))
+    assert assistant.messages == history
+    assert answer != await fresh_answer(model, [user("Three")], 12)
+
+
+async def test_the_model_ends_its_answer_and_the_end_token_is_not_shown(
+    tiny_path: Path, open_model: OpenModel, model: Model
+) -> None:
+    prompt = model.encode_chat([user("Hello")])
+    session = model.engine.new_session()
+    await model.engine.prefill(session, prompt, Timings())
+    said = [token async for ids in model.engine.generate(session, 9, GREEDY, Timings()) for token in ids]
+    ending = await open_model(tiny_path, end_tokens=[said[8]])
+    assistant = new_assistant(ending)
+    text, done = await ask(assistant, "Hello")
+    assert (done.reason, done.new_tokens) == ("end", 9)
+    assert text == model.tokenizer.decode(said[:8], skip_special=True)
+    assert (await ask(assistant, "And?"))[0] == await fresh_answer(ending, [*assistant.messages[:2], user("And?")])
+
+
+async def test_an_answer_may_be_nothing(tiny_path: Path, open_model: OpenModel) -> None:
+    ending = await open_model(tiny_path, end_tokens=range(259))
+    assistant = new_assistant(ending)
+    assert (await ask(assistant, "Hello"))[1].reason == "end"
+    assert assistant.messages == [user("Hello"), said_by_model("")]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t  \n", "\u2003"])
+async def test_an_empty_message_is_refused_and_changes_nothing(model: Model, text: str) -> None:
+    assistant = new_assistant(model)
+    await ask(assistant, "Hello")
+    before = list(assistant.messages)
+    with pytest.raises(EmptyMessageError, match="The message is empty"):
+        await ask(assistant, text)
+    assert assistant.messages == before
+
+
+@pytest.mark.parametrize("after", range(1, 8))
+async def test_stop_keeps_what_was_said(model: Model, after: int) -> None:
+    whole = await fresh_answer(model, [user("Hello")])
+    assistant, text, deltas, done = new_assistant(model), "", 0, None
+    async for event in assistant.respond("Hello"):
+        if isinstance(event, Delta):
+            text += event.text
+            deltas += 1
+            if deltas == after:
+                assistant.stop()
+        else:
+            done = event
+    assert done is not None
+    assert done.reason == "stopped"
+    assert 0 < done.new_tokens < 40
+    # A character that was cut in two is shown as one that cannot be read.
+    assert whole.startswith(text.removesuffix("\ufffd"))
+    assert assistant.messages == [user("Hello"), said_by_model(text)]
+    answer, _ = await ask(assistant, "Go on")
+    assert answer == await fresh_answer(model, [user("Hello"), said_by_model(text), user("Go on")])
+
+
+async def test_stop_may_come_from_another_task(model: Model) -> None:
+    assistant = new_assistant(model, max_tokens=400)
+    answering = asyncio.create_task(ask(assistant, "Hello"))
+    for _ in range(30):
+        await asyncio.sleep(0)
+    assistant.stop()
+    text, done = await answering
+    assert done.reason == "stopped"
+    assert 0 < done.new_tokens < 100
+    assert assistant.messages == [user("Hello"), said_by_model(text)]
+
+
+async def test_stop_while_the_prompt_is_read_leaves_the_conversation_as_it_was(model: Model) -> None:
+    assistant = new_assistant(model)
+    await ask(assistant, "Hello")
+    before = list(assistant.messages)
+    (session,) = model.backend.sessions  # type: ignore[attr-defined]
+    answering = asyncio.create_task(ask(assistant, "x" * 250))
+    for _ in range(6):
+        await asyncio.sleep(0)
+    assert 0 < session.stored < session.length  # in the middle of it
+    assistant.stop()
+    text, done = await answering
+    assert (text, done.reason, done.new_tokens) == ("", "stopped", 0)
+    assert assistant.messages == before
+    answer, _ = await ask(assistant, "Then this")
+    assert answer == await fresh_answer(model, [*before, user("Then this")])
+
+
+async def test_a_stop_before_the_message_does_not_stop_it(model: Model) -> None:
+    assistant = new_assistant(model)
+    assistant.stop()
+    assert (await ask(assistant, "Hello"))[1].reason == "length"
+
+
+async def test_a_caller_that_walks_away_keeps_what_it_saw(model: Model) -> None:
+    assistant, text = new_assistant(model), ""
+    async with aclosing(assistant.respond("Hello")) as events:  # type: ignore[type-var]
+        async for event in events:
+            assert isinstance(event, Delta)
+            text += event.text
+            if len(text) > 5:
+                break
+    assert assistant.messages == [user("Hello"), said_by_model(text)]
+    answer, _ = await ask(assistant, "Go on")
+    assert answer == await fresh_answer(model, [user("Hello"), said_by_model(text), user("Go on")])
+
+
+async def test_a_caller_that_is_cancelled_keeps_what_it_saw(model: Model) -> None:
+    assistant, seen = new_assistant(model, max_tokens=400), list[Delta]()
+    watching = asyncio.create_task(watch(assistant, "Hello", seen))
+    for _ in range(40):
+        await asyncio.sleep(0)
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
+    assert seen
+    assert assistant.messages == [user("Hello"), said_by_model("".join(event.text for event in seen))]
+
+
+async def test_cancelling_while_the_prompt_is_read_is_no_stop(model: Model) -> None:
+    assistant = new_assistant(model)
+    answering = asyncio.create_task(ask(assistant, "x" * 250))
+    for _ in range(6):
+        await asyncio.sleep(0)
+    answering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await answering
+    assert assistant.messages == []
+    assert (await ask(assistant, "Hello"))[0] == await fresh_answer(model, [user("Hello")])
+
+
+async def test_a_lost_device_keeps_what_was_seen(model: Model) -> None:
+    assistant, seen = new_assistant(model), list[Delta]()
+    model.backend.lost_after = 12  # type: ignore[attr-defined]
+    with pytest.raises(DeviceLostError):
+        await watch(assistant, "Hello", seen)
+    text = "".join(event.text for event in seen)
+    assert len(text) > 3
+    assert assistant.messages == [user("Hello"), said_by_model(text)]
+
+
+@pytest.mark.parametrize("lost", [{"lost_in_prefill": True}, {"lost_after": 0}], ids=str)
+async def test_a_device_lost_before_the_answer_leaves_the_conversation_as_it_was(model: Model, lost: dict) -> None:
+    assistant = new_assistant(model)
+    await ask(assistant, "Hello")
+    before = list(assistant.messages)
+    vars(model.backend).update(lost)
+    with pytest.raises(DeviceLostError):
+        await ask(assistant, "Go on")
+    assert assistant.messages == before
+
+
+async def test_turns_without_room_are_left_out_the_oldest_first_and_it_says_so(
+    tiny_path: Path, open_model: OpenModel
+) -> None:
+    model = await open_model(tiny_path, max_context=300, end_tokens=NO_ENDS)
+    assistant, forgotten = new_assistant(model, max_tokens=30), []
+    for turn in range(8):
+        messages = [*assistant.messages, user(f"This is message {turn}. " * 2)]
+        answer, done = await ask(assistant, messages[-1]["content"])
+        left = messages[done.forgotten_turns :]
+        assert left[0]["role"] == "user"
+        assert done.prompt_tokens == len(model.encode_chat(left)) <= 300 - 30
+        assert answer == await fresh_answer(model, left, 30)
+        if done.forgotten_turns:  # not one turn more than needed
+            assert len(model.encode_chat(messages[done.forgotten_turns - 2 :])) > 300 - 30
+        forgotten.append(done.forgotten_turns)
+        assert assistant.messages == [*messages, said_by_model(answer)]
+    assert forgotten == sorted(forgotten)
+    assert forgotten[0] == 0 < forgotten[-1]
+    assistant.reset()
+    assert (await ask(assistant, "Hello"))[1].forgotten_turns == 0
+
+
+async def test_a_message_longer_than_the_context_leaves_the_conversation_as_it_was(model: Model) -> None:
+    assistant = new_assistant(model)
+    await ask(assistant, "Hello")
+    before = list(assistant.messages)
+    with pytest.raises(ContextFullError, match="Shorten the message"):
+        await ask(assistant, "x" * 600)
+    assert assistant.messages == before
+    answer, done = await ask(assistant, "Short")
+    assert done.forgotten_turns == 0
+    assert answer == await fresh_answer(model, [*before, user("Short")])
+
+
+@pytest.mark.parametrize(("max_tokens", "room"), [(1024, 64), (10, 10)])
+async def test_a_message_leaves_room_for_an_answer_or_is_too_long(model: Model, max_tokens: int, room: int) -> None:
+    longest = 512 - room - len(model.encode_chat([user("")]))
+    assistant = new_assistant(model, max_tokens)
+    with pytest.raises(ContextFullError) as raised:
+        await ask(assistant, "x" * (longest + 1))
+    length, limit = map(int, re.findall(r"\d+", str(raised.value)))
+    assert length == limit + 1
+    _, done = await ask(assistant, "x" * longest)
+    assert (done.new_tokens, done.reason) == (room, "length" if max_tokens == room else "context")
+
+
+async def test_reset_starts_a_conversation_that_knows_nothing_of_the_last(model: Model) -> None:
+    assistant = new_assistant(model)
+    first, _ = await ask(assistant, "Hello")
+    await ask(assistant, "And then?")
+    assistant.reset()
+    assert assistant.messages == []
+    assert (await ask(assistant, "Hello"))[0] == first
+    assert assistant.messages == [user("Hello"), said_by_model(first)]
+
+
+async def test_two_conversations_with_one_model_do_not_mix(model: Model) -> None:
+    one, other = new_assistant(model), new_assistant(model)
+    answers = await asyncio.gather(ask(one, "Hello"), ask(other, "What?"))
+    assert [text for text, _ in answers] == [await fresh_answer(model, [user(text)]) for text in ("Hello", "What?")]
+
+
+async def test_without_a_choice_the_same_question_gets_the_same_answer(model: Model) -> None:
+    assert len({(await ask(Assistant(model, max_tokens=60), "Hello"))[0] for _ in range(3)}) == 1
+
+
+async def test_a_seed_gives_an_answer_of_its_own_that_repeats(model: Model) -> None:
+    answers = [
+        (await ask(Assistant(model, SamplingParams(temperature=1.0, seed=seed), 60), "Hello"))[0] for seed in (1, 2, 1)
+    ]
+    assert answers[0] == answers[2] != answers[1]
+
+
+hostile = st.lists(
+    st.sampled_from([*SPECIAL, "<|im_", "start|>", "end|>", "<|", "|>", "\n", "system", "user\n", "é", "a", " "]),
+    min_size=1, max_size=12,
+).map("".join)  # fmt: skip
+
+
+@given(text=hostile.filter(str.strip), later=hostile.filter(str.strip))
+@settings(max_examples=30)
+def test_special_tokens_in_a_message_are_plain_text(
+    tiny_path: Path, open_model: OpenModel, text: str, later: str
+) -> None:
+    async def converse() -> None:
+        model = await open_model(tiny_path, Watched, end_tokens=range(259))
+        backend = model.backend
+        assert isinstance(backend, Watched)
+        assistant = new_assistant(model, max_tokens=1)
+        for message in (text, later):
+            _, done = await ask(assistant, message)
+            prompt = backend.sessions[0].tokens[: done.prompt_tokens]
+            # <|im_start|> ... <|im_end|> for each message, and <|im_start|> for the answer: the template's alone.
+            assert [token for token in prompt if token < 3] == [1, 2] * len(assistant.messages[:-1]) + [1]
+            assert message in model.tokenizer.decode(prompt)
+
+    asyncio.run(converse())
