@@ -8,7 +8,7 @@ import { userError } from './user_error.js';
  *   a sentence for the user that says why it is a fallback
  */
 export async function chooseBackend(wanted) {
-  if (wanted === 'numpy') return { executor: null, reason: 'The address of this page asks for numpy on the CPU, which is slow.' };
+  if (wanted === 'numpy') return { executor: null, reason: 'Numpy on the CPU was chosen, which is slow.' };
   let missing;
   try {
     const executor = self.isSecureContext ? await createExecutor({ powerPreference: 'high-performance' }) : null;

@@ -42,6 +42,7 @@ load();
 async function load(backend = options.backend) {
   const again = engine !== null;
   engine?.dispose();
+  if (turn) interrupt(turn);
   banner.hide();
   setState('loading');
   status.show('loading', 'Loading the model');
@@ -93,12 +94,16 @@ function fail(error) {
   if (turn) interrupt(turn);
   status.show('failed', 'The model is not running');
   setState('failed');
-  const actions = [{ label: 'Load again', run: reloadEngine }];
-  if (problem.details) actions[0] = { label: 'Reload the page', run: () => location.reload() };
-  else if (window.sonata.info?.backend !== 'numpy' && ['BackendError', 'DeviceLostError', 'NoWebGPUError'].includes(problem.kind)) {
-    actions.push({ label: 'Use the CPU instead', run: () => reloadEngine('numpy') });
-  }
-  banner.show(problem, actions);
+  banner.show(problem, waysOut(problem));
+}
+
+function waysOut({ kind, details }) {
+  if (details) return [{ label: 'Reload the page', run: () => location.reload() }];
+  const actions = [{ label: 'Load again', run: () => reloadEngine() }];
+  const ofTheGpu = ['BackendError', 'DeviceLostError', 'NoWebGPUError'].includes(kind);
+  const onTheCpu = window.sonata.info?.backend === 'numpy' || options.backend === 'numpy';
+  if (ofTheGpu && !onTheCpu) actions.push({ label: 'Use the CPU instead', run: () => reloadEngine('numpy') });
+  return actions;
 }
 
 function reloadEngine(backend) {
@@ -109,20 +114,18 @@ function reloadEngine(backend) {
 function onLost(reason) {
   if (state === 'failed') return;
   const why = reason ? ` (${reason.replace(/\.$/, '')})` : '';
-  const message = `The connection to the graphics card was lost${why}. Load the model again to go on; your message is kept.`;
-  fail({ kind: 'DeviceLostError', message, details: null });
+  const what = `The connection to the graphics card was lost${why}.`;
+  fail({ kind: 'DeviceLostError', message: `${what} Load the model again to go on; your message is kept.`, details: null });
 }
 
 function onSilence() {
   const message = state === 'loading'
     ? 'Loading has made no progress for a while. Check your connection; you can wait, or load again.'
     : 'The engine has said nothing for a while. It may still be working: you can wait, stop the answer, or load again.';
-  banner.show({ message }, [{ label: 'Load again', run: giveUpAndReload }, { label: 'Wait', run: () => watchdog.feed() }]);
-}
-
-function giveUpAndReload() {
-  if (turn) interrupt(turn);
-  reloadEngine();
+  banner.show({ message }, [
+    { label: 'Load again', run: () => reloadEngine() },
+    { label: 'Wait', run: () => watchdog.feed() },
+  ]);
 }
 
 // ---- asking -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ export async function bootPython() {
     pyodide.unpackArchive(await sonata, 'zip', { extractDir });
     return pyodide;
   } catch (error) {
-    throw userError('DownloadError', `Python could not be loaded (${error.message}). Check your connection, then load again.`);
+    const what = `Python could not be loaded (${error.message}).`;
+    throw userError('DownloadError', `${what} Check your connection, then load again.`);
   }
 }
 
