@@ -18,7 +18,7 @@ from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
 from py_core.models.registry import describe_model
 from py_core.tokenizers.byte_bpe import ByteBPE
-from py_core.tokenizers.chat_template import ChatTemplate, Message, encode_chat
+from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError, Message, encode_chat
 
 # Base models have no template of their own; ChatML is what most instruction data of small models is written in.
 _CHATML = (
@@ -70,4 +70,6 @@ def chat_template(header: GGUFHeader, tokenizer: ByteBPE) -> ChatTemplate:
         return "" if token is None else tokenizer.tokens[token]
 
     source = header.metadata.get("tokenizer.chat_template", _CHATML)
+    if not isinstance(source, str):
+        raise ChatTemplateError("the model's chat template is no text; choose another file of this model")
     return ChatTemplate(source, text(tokenizer.bos_id), text(tokenizer.eos_id))
