@@ -10,10 +10,16 @@ import asyncio
 import json
 import traceback
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
+from pyodide.ffi import to_js
+
 from app.assistant import MAX_TOKENS, Assistant, Delta, Done
+from app.completion import complete, last_logits
+from py_core.backends.base import BackendError
 from py_core.backends.webgpu.host_browser import BrowserHost, BrowserSource
+from py_core.engine.sampling import SamplingParams
 from py_core.model import Model, load_model
 
 JsObject = Any
@@ -78,6 +84,23 @@ class PageWorker:
         async with self._turn:
             if self._assistant is not None:
                 self._assistant.reset()
+
+    async def generate(self, prompt: str, raw: bool, max_tokens: int, temperature: float, seed: int) -> str:
+        """For developers: one prompt beside the conversation. Returns app.completion.Completion as JSON."""
+        async with self._turn:
+            sampling = SamplingParams(temperature=temperature, seed=seed)
+            done = await complete(self._model(), prompt, raw=raw, max_tokens=max_tokens, sampling=sampling)
+        return json.dumps(asdict(done))
+
+    async def logits(self, prompt: str, raw: bool) -> JsObject:
+        """For developers: the logits after a prompt's last token, a Float32Array (vocab_size)."""
+        async with self._turn:
+            return to_js(await last_logits(self._model(), prompt, raw=raw))
+
+    def _model(self) -> Model:
+        if self._assistant is None:
+            raise BackendError("The model is not loaded yet. Wait for `sonata.info`.")
+        return self._assistant.model
 
 
 def info_json(model: Model) -> str:

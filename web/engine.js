@@ -57,6 +57,26 @@ export class Engine {
     return this.#alive(this.#remote.newChat());
   }
 
+  /**
+   * One prompt beside the conversation, as `sonata generate` does on the command line. `raw`: no chat template, special
+   * tokens parsed.
+   * @returns {Promise<{prompt_tokens: number[], tokens: number[], text: string, backend: string, adapter: string,
+   *   prefill_tok_s: number, decode_tok_s: number, reason: string}>}
+   */
+  generate(prompt, { raw = false, maxTokens = 128, temperature = 0, seed = 0 } = {}) {
+    return this.#alive(this.#remote.generate(prompt, { raw, maxTokens, temperature, seed }));
+  }
+
+  /** The logits after a prompt's last token. @returns {Promise<Float32Array>} */
+  logits(prompt, { raw = false } = {}) {
+    return this.#alive(this.#remote.logits(prompt, raw));
+  }
+
+  /** Python's memory, which never shrinks. @returns {Promise<number>} */
+  pythonHeapBytes() {
+    return this.#alive(this.#remote.pythonHeapBytes());
+  }
+
   /** Make the GPU go away, as a driver reset would. */
   loseDevice() {
     return this.#alive(this.#remote.loseDevice());

@@ -15,6 +15,7 @@ const PROGRESS_EVERY_MS = 50;
 
 let page = null; // app.worker.PageWorker
 let executor = null;
+let python = null; // Pyodide
 
 Comlink.expose({
   async start({ modelUrl, backend, maxTokens }, onProgress, onLost) {
@@ -29,6 +30,7 @@ Comlink.expose({
         chooseBackend(backend),
       ]);
       executor = choice.executor;
+      python = pyodide;
       executor?.lost.then((message) => onLost(message));
       page = pyodide.pyimport('app.worker').PageWorker();
       const limits = maxTokens ? [maxTokens] : [];
@@ -57,6 +59,18 @@ Comlink.expose({
 
   newChat() {
     return page.new_chat();
+  },
+
+  async generate(prompt, { raw, maxTokens, temperature, seed }) {
+    return JSON.parse(await page.generate(prompt, raw, maxTokens, temperature, seed));
+  },
+
+  logits(prompt, raw) {
+    return page.logits(prompt, raw);
+  },
+
+  pythonHeapBytes() {
+    return python._module.HEAPU8.length;
   },
 
   loseDevice() {

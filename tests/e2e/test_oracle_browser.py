@@ -1,0 +1,97 @@
+"""SmolLM2 in Chromium against llama.cpp in float32 (tests/oracle), and what the page costs beside the GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from chat_page import ChatPage
+
+from py_core.backends.webgpu.shaders import binding_access, compose
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+STEPS = 16
+
+GENERATE = "([prompt, maxTokens]) => sonata.engine.generate(prompt, { raw: true, maxTokens })"
+LOGITS = "async (prompt) => Array.from(await sonata.engine.logits(prompt, { raw: true }))"
+
+
+async def test_logits_and_greedy_tokens_equal_llama_cpp(chat: ChatPage, oracle) -> None:
+    await chat.open_ready("?backend=webgpu")
+    for name in ("p0", "p1", "p3"):
+        expected = oracle(name)
+        got = np.array(await chat.page.evaluate(LOGITS, expected.prompt), np.float32)
+        reference = expected.logits.ravel()
+        assert got @ reference / (np.linalg.norm(got) * np.linalg.norm(reference)) > 0.99999
+        assert np.abs(got - reference).max() < 0.02
+        answer = await chat.page.evaluate(GENERATE, [expected.prompt, STEPS])
+        assert answer["backend"] == "webgpu"
+        assert answer["prompt_tokens"] == expected.prompt_ids
+        assert len(answer["tokens"]) == STEPS
+        certain = expected.certain_ids()[:STEPS]
+        assert answer["tokens"][: len(certain)] == certain
+    # p1 and p3 begin with a step that rounding may decide: after the oracle's first word the rest is certain again.
+    for name in ("p1", "p3"):
+        expected = oracle(name)
+        begun = dataclasses.replace(expected, top2_margin=expected.top2_margin[1:], greedy_ids=expected.greedy_ids[1:])
+        first = expected.text[: {"p1": 3, "p3": 1}[name]]
+        assert first in ("The", "A")
+        answer = await chat.page.evaluate(GENERATE, [expected.prompt + first, 4])
+        certain = begun.certain_ids()[:4]
+        assert certain
+        assert answer["tokens"][: len(certain)] == certain
+    assert chat.errors == []
+    # The weights went past Python: its heap holds the interpreter, numpy and the tokenizer.
+    assert await chat.page.evaluate("sonata.engine.pythonHeapBytes()") < 150e6
+
+
+async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage) -> None:
+    """Chromium is stricter than wgpu-py, and its adapter here never chooses the shapes of a real GPU."""
+    sizes = {"HEADS": 9, "KV_HEADS": 3, "HEAD_DIM": 64, "PAGE": 64, "MAX_PAGES": 128}
+    vocabulary = {"VOCAB": 49152, "RING": 1024, "WORKGROUP": 256}
+    reductions = [("reduce_single", 1), ("reduce_workgroup", 32), ("reduce_subgroup", 4)]
+    variants = []
+
+    def add(name: str, snippets: dict[str, str], **constants) -> None:
+        wgsl = compose(name, {"MAX_ROWS": 256, **constants}, snippets)
+        variants.append([f"{name} {snippets}", wgsl, binding_access(wgsl)])
+
+    for form in ("f32", "f16", "q4_0", "q4_1", "q8_0"):
+        dequantize = {"dequantize": f"dequantize_{form}"}
+        add("embedding", dequantize, K=576, N=100, FIRST_ROW=0, WORKGROUP=64)
+        for epilogue in (0, 1, 2):
+            linear = {"K": 576, "N": 100, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
+            add("matmul", dequantize, **linear)
+            for reduce, lanes in reductions:
+                shape = {"M_TILE": 4, "LANES": lanes, "WORKGROUP": 64, "ALL_ROWS": True}
+                add("matvec", {**dequantize, "reduce": reduce}, **linear, **shape)
+    for kv in ("kv_f32", "kv_f16"):
+        add("rope_append", {"kv": kv}, **sizes, WORKGROUP=64, INTERLEAVED=True)
+        add("attention", {"kv": kv, "merge_lanes": "merge_workgroup"}, **sizes, LANES=32, WORKGROUP=32)
+        add("attention", {"kv": kv, "merge_lanes": "merge_single"}, **sizes, LANES=1, WORKGROUP=4)
+    for reduce, lanes in reductions:
+        add("rms_norm", {"reduce": reduce}, K=576, EPS=1e-5, LANES=lanes, WORKGROUP=lanes, LAST=True)
+    for name in ("argmax", "penalties", "sample"):
+        add(name, {}, **vocabulary)
+    add("swiglu", {}, N=100, WORKGROUP=64)
+
+    await chat.open("?backend=numpy")
+    refused = await chat.page.evaluate(
+        """async (variants) => {
+          const { createExecutor } = await import('./gpu_executor.js');
+          const executor = await createExecutor();
+          const refused = [];
+          for (const [name, wgsl, access] of [...variants, ['broken', 'fn main() { nonsense }', '']]) {
+            executor.pipeline(wgsl, access, name);
+            const message = await executor.check();
+            if (message) refused.push(name + ': ' + message);
+          }
+          return refused;
+        }""",
+        variants,
+    )
+    # The last one shows that a refusal would be noticed.
+    assert len(refused) == 1, refused
+    assert refused[0].startswith("broken")
