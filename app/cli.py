@@ -13,6 +13,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress
 from rich.table import Table
 
@@ -133,7 +134,7 @@ def tokenize(
     tokenizer = ByteBPE.from_gguf(header.metadata)
     try:
         given = json.load(sys.stdin)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"Standard input is no JSON: {error}") from error
     if decode:
         if not _is_list_of(given, list) or not all(_is_list_of(ids, int) for ids in given):
@@ -167,11 +168,11 @@ def info(
         facts["tensors"] = {name: {"count": count, "bytes": size} for name, (count, size) in formats.items()}
         print(json.dumps(facts))
         return
-    table = Table(show_header=False, title=config.name)
-    table.add_row("file", f"{path} ({path.stat().st_size / 1e6:.1f} MB, GGUF v{header.version})")
+    table = Table(show_header=False, title=escape(config.name))
+    table.add_row("file", f"{escape(str(path))} ({path.stat().st_size / 1e6:.1f} MB, GGUF v{header.version})")
     table.add_row("parameters", f"{parameters / 1e6:.1f} M")
     for name, value in asdict(config).items():
-        table.add_row(name, str(value))
+        table.add_row(name, escape(str(value)))
     for name, (count, size) in formats.items():
         table.add_row(f"{name} tensors", f"{count} ({size / 1e6:.1f} MB)")
     Console().print(table)
@@ -202,7 +203,8 @@ async def _generate(
         print(json.dumps(asdict(done)))
     else:
         print()
-        notes.print(f"[dim]{done.adapter}: {done.prefill_tok_s:.1f} tok/s prompt, {done.decode_tok_s:.1f} answer[/dim]")
+        speed = f"{done.prefill_tok_s:.1f} tok/s prompt, {done.decode_tok_s:.1f} answer"
+        notes.print(f"[dim]{escape(done.adapter)}: {speed}[/dim]")
 
 
 async def _load(path: Path | None, backend: BackendChoice) -> Model:
@@ -232,6 +234,8 @@ def _model_path(path: Path | None) -> Path:
         return default_model_path()
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
+    if path.stat().st_size == 0:
+        raise ValueError(f"The file {path} is empty. Download it again.")
     return path
 
 
@@ -257,7 +261,8 @@ def main() -> None:
 
 
 def _fail(error: Exception) -> None:
-    notes.print(f"[red]Error:[/red] {error}", markup=True, soft_wrap=True)
+    words = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) and error.filename else str(error)
+    notes.print(f"[red]Error:[/red] {escape(words)}", soft_wrap=True)
     sys.exit(1)
 
 

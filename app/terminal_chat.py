@@ -7,6 +7,7 @@ import contextlib
 import signal
 
 from rich.console import Console
+from rich.markup import escape
 
 from app.assistant import Assistant, Delta, Done
 from py_core.backends.base import BackendError
@@ -24,7 +25,8 @@ def run_chat(runner: asyncio.Runner, model: Model, sampling: SamplingParams, max
     console = Console(highlight=False)
     assistant = Assistant(model, sampling, max_tokens)
     capabilities = model.backend.capabilities
-    console.print(f"[bold]{model.config.name}[/bold] on {capabilities.backend} ({capabilities.adapter})")
+    runs_on = escape(f"{capabilities.backend} ({capabilities.adapter})")
+    console.print(f"[bold]{escape(model.config.name)}[/bold] on {runs_on}")
     console.print(f"[dim]{HELP}[/dim]")
     while True:
         try:
@@ -47,7 +49,7 @@ def run_chat(runner: asyncio.Runner, model: Model, sampling: SamplingParams, max
             try:
                 runner.run(_answer(assistant, text, console))
             except (BackendError, ValueError) as error:
-                console.print(f"[red]{error}[/red]", soft_wrap=True)
+                console.print(f"[red]{escape(str(error))}[/red]", soft_wrap=True)
 
 
 async def _answer(assistant: Assistant, text: str, console: Console) -> None:
