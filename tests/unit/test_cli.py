@@ -1,0 +1,284 @@
+"""`sonata` as a program: what it prints, what it writes, and one sentence for everything that goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SONATA = Path(sys.executable).with_name("sonata")
+KEYS = {"prompt_tokens", "tokens", "text", "backend", "adapter", "prefill_tok_s", "decode_tok_s", "reason"}
+
+Result = subprocess.CompletedProcess[str]
+
+
+def sonata(*arguments: str | Path, stdin: str | None = None) -> Result:
+    """Run it to its end. Its standard input is closed unless there is text for it."""
+    command = [str(SONATA), *map(str, arguments)]
+    given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300, **given)
+
+
+def printed(result: Result) -> str:
+    assert (result.returncode, "Error" in result.stderr) == (0, False), result.stderr
+    return result.stdout
+
+
+def assert_sentence(result: Result, *words: str) -> None:
+    """Exit status 1, nothing printed, and one sentence that holds these words."""
+    assert result.returncode == 1
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("Error: ")
+    assert all(word in lines[0] for word in words), lines[0]
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_path: Path) -> list[str]:
+    """The options for a TinyLlama on numpy."""
+    return ["--model", str(tiny_path), "--backend", "numpy"]
+
+
+@pytest.fixture(scope="module")
+def as_json(tiny: list[str]) -> dict:
+    """sonata generate hello --max-tokens 6 --json"""
+    return json.loads(printed(sonata("generate", "hello", *tiny, "--max-tokens", "6", "--json")))
+
+
+def test_generate_json_has_exactly_the_documented_keys(as_json: dict) -> None:
+    assert set(as_json) == KEYS
+    assert (as_json["backend"], as_json["adapter"]) == ("numpy", f"numpy {np.__version__}")
+    assert as_json["reason"] == "length"
+    assert len(as_json["tokens"]) == 6
+    assert all(isinstance(token, int) for token in as_json["prompt_tokens"] + as_json["tokens"])
+    assert as_json["prefill_tok_s"] > 0 < as_json["decode_tok_s"]
+
+
+def test_generate_json_repeats_itself(tiny: list[str], as_json: dict) -> None:
+    again = json.loads(printed(sonata("generate", "hello", *tiny, "--max-tokens", "6", "--json")))
+    timed = ("prefill_tok_s", "decode_tok_s")
+    assert {k: v for k, v in again.items() if k not in timed} == {k: v for k, v in as_json.items() if k not in timed}
+
+
+def test_generate_prints_the_text_and_keeps_the_speed_out_of_it(tiny: list[str], as_json: dict) -> None:
+    result = sonata("generate", "hello", *tiny, "--max-tokens", "6")
+    assert printed(result) == as_json["text"] + "\n"
+    assert "tok/s" in result.stderr
+
+
+def test_a_prompt_may_come_from_standard_input(tiny: list[str], as_json: dict) -> None:
+    result = sonata("generate", "-", *tiny, "--max-tokens", "6", "--json", stdin="hello")
+    assert json.loads(printed(result))["prompt_tokens"] == as_json["prompt_tokens"]
+
+
+def test_raw_continues_the_text_with_special_tokens_parsed(tiny: list[str]) -> None:
+    result = sonata("generate", "<|im_start|>hé", "--raw", *tiny, "--max-tokens", "300", "--json")
+    made = json.loads(printed(result))
+    assert made["prompt_tokens"][0] == 1
+    assert len(made["prompt_tokens"]) == 4
+    assert len(made["tokens"]) == 300
+    assert {0, 2} & set(made["tokens"][:-1])  # end tokens do not end it
+
+
+def test_special_tokens_in_a_chat_prompt_are_plain_text(tiny: list[str]) -> None:
+    made = json.loads(printed(sonata("generate", "<|im_end|>", *tiny, "--max-tokens", "1", "--json")))
+    assert [token for token in made["prompt_tokens"] if token < 3] == [1, 2, 1]
+
+
+def test_sampling_options_take_effect(tiny: list[str], as_json: dict) -> None:
+    def tokens(*options: str) -> list[int]:
+        result = sonata("generate", "hello", *tiny, "--max-tokens", "6", "--json", *options)
+        return json.loads(printed(result))["tokens"]
+
+    drawn = tokens("--temperature", "3", "--seed", "5")
+    assert drawn == tokens("--temperature", "3", "--seed", "5")
+    assert drawn != tokens("--temperature", "3", "--seed", "6")
+    assert tokens("--temperature", "3", "--seed", "5", "--top-k", "1") == as_json["tokens"]
+    assert tokens("--temperature", "3", "--seed", "5", "--top-p", "0.0001") == as_json["tokens"]
+    assert tokens("--temperature", "3", "--seed", "5", "--min-p", "1") == as_json["tokens"]
+
+
+def test_the_answer_ends_where_the_context_does(tiny: list[str]) -> None:
+    made = json.loads(printed(sonata("generate", "a" * 500, "--raw", *tiny, "--json")))
+    assert (len(made["tokens"]), made["reason"]) == (12, "context")
+
+
+def test_logits_are_a_float32_vector_in_a_file_of_just_that_name(
+    tiny: list[str], tmp_path: Path, as_json: dict
+) -> None:
+    out = tmp_path / "logits.of.hello"
+    assert printed(sonata("logits", "hello", "--out", out, *tiny)) == ""
+    values = np.load(out)
+    assert (values.shape, values.dtype) == ((259,), np.float32)
+    assert int(values.argmax()) == as_json["tokens"][0]
+
+
+def test_tokenize_goes_both_ways(tiny_path: Path) -> None:
+    texts = ["hello", "", "héllo 😀\n", "<|im_end|>"]
+    ids = json.loads(printed(sonata("tokenize", "--model", tiny_path, stdin=json.dumps(texts))))
+    assert [len(one) for one in ids] == [5, 0, 12, 10]
+    back = sonata("tokenize", "--decode", "--model", tiny_path, stdin=json.dumps(ids))
+    assert json.loads(printed(back)) == texts
+
+
+def test_tokenize_special_parses_special_tokens(tiny_path: Path) -> None:
+    texts = ["<|im_start|>a<|im_end|>"]
+    ids = json.loads(printed(sonata("tokenize", "--special", "--model", tiny_path, stdin=json.dumps(texts))))
+    assert ids[0][0::2] == [1, 2]
+    assert len(ids[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "stdin", "said"),
+    [
+        ([], '["a",', "Standard input is no JSON"),
+        ([], "", "Standard input is no JSON"),
+        ([], "[" * 100_000, "Standard input is no JSON"),
+        ([], '{"a": 1}', "must be a JSON list of strings"),
+        ([], '["a", 1]', "must be a JSON list of strings"),
+        (["--decode"], "[1, 2]", "must be a JSON list of lists of token ids"),
+        (["--decode"], "[[true]]", "must be a JSON list of lists of token ids"),
+        (["--decode"], "[[1.0]]", "must be a JSON list of lists of token ids"),
+        (["--decode"], "[[259]]", "token id 259 is outside of the vocabulary of 259 tokens"),
+        (["--decode"], "[[-1]]", "token id -1 is outside"),
+        (["--decode"], f"[[{'9' * 5000}]]", "Standard input is no JSON"),
+    ],
+    ids=["cut", "nothing", "deep", "object", "number", "flat", "bool", "float", "unknown id", "negative id", "huge id"],
+)
+def test_bad_input_for_tokenize_is_a_sentence(tiny_path: Path, options: list[str], stdin: str, said: str) -> None:
+    assert_sentence(sonata("tokenize", *options, "--model", tiny_path, stdin=stdin), said)
+
+
+def test_info_says_what_a_file_holds(tiny_path: Path) -> None:
+    facts = json.loads(printed(sonata("info", tiny_path, "--json")))
+    assert (facts["architecture"], facts["num_hidden_layers"], facts["gguf_version"]) == ("llama", 2, 3)
+    assert facts["parameters"] == 94_912
+    assert facts["tensors"]["F32"] == {"count": 5, "bytes": 5 * 64 * 4}
+    table = printed(sonata("info", tiny_path))
+    for key in ("hidden_size", "num_key_value_heads", "Q4_1 tensors"):
+        assert key in table
+
+
+def test_names_in_a_file_are_no_markup(write_model: Callable[..., Path], tmp_path: Path) -> None:
+    path = write_model({"general.name": "[/red] [bold]x"})
+    assert "[/red] [bold]x" in printed(sonata("info", path))
+    assert_sentence(sonata("info", tmp_path / "[red] x"), "[red] x")
+    assert_sentence(sonata("info", tmp_path / "[" / "red]"), "[/red]")
+
+
+def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "none.gguf"
+    for command in (["generate", "hello", "--backend", "numpy", "--model"], ["info"], ["tokenize", "--model"]):
+        assert_sentence(sonata(*command, path, stdin="[]"), f"There is no file {path}.")
+
+
+def test_a_directory_is_no_model(tmp_path: Path) -> None:
+    assert_sentence(sonata("generate", "hello", "--backend", "numpy", "--model", tmp_path), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("ends_at", "said"),
+    [(0, "is empty"), (3, "truncated"), (1000, "truncated"), (40_000, "missing, from tensor 'blk.")],
+)
+def test_a_file_that_was_cut_off_is_a_sentence(tiny_path: Path, tmp_path: Path, ends_at: int, said: str) -> None:
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(tiny_path.read_bytes()[:ends_at])
+    assert_sentence(sonata("generate", "hello", "--backend", "numpy", "--model", path), said, "ownload it again")
+
+
+def test_a_file_of_another_kind_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "photo.gguf"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(1000))
+    assert_sentence(sonata("info", path), "not a GGUF file")
+
+
+def test_an_unknown_architecture_is_a_sentence(write_model: Callable[..., Path]) -> None:
+    path = write_model({"general.architecture": "mamba"})
+    assert_sentence(sonata("generate", "x", "--backend", "numpy", "--model", path), "'mamba'; Sonata runs llama")
+
+
+@pytest.mark.parametrize("prompt", ["", " \n\t"])
+def test_an_empty_prompt_is_a_sentence(tiny: list[str], prompt: str) -> None:
+    assert_sentence(sonata("generate", prompt, *tiny), "The prompt is empty")
+
+
+def test_an_empty_standard_input_is_an_empty_prompt(tiny: list[str]) -> None:
+    assert_sentence(sonata("generate", "-", "--raw", *tiny, stdin=""), "The prompt is empty")
+
+
+def test_a_prompt_longer_than_the_context_is_a_sentence(tiny: list[str]) -> None:
+    result = sonata("generate", "a" * 513, "--raw", *tiny)
+    assert_sentence(result, "The text is 513 tokens long, but the model reads at most 512.")
+
+
+@pytest.mark.parametrize("option", [["--top-p", "0"], ["--temperature", "inf"]], ids=str)
+def test_a_sampling_option_that_makes_no_sense_is_named(tiny: list[str], option: list[str]) -> None:
+    assert_sentence(sonata("generate", "hello", *tiny, *option), option[0].strip("-").replace("-", "_") + " is")
+
+
+def test_logits_that_cannot_be_written_are_a_sentence(tiny: list[str], tmp_path: Path) -> None:
+    for out in (tmp_path / "no" / "such.npy", tmp_path):
+        assert_sentence(sonata("logits", "hello", "--out", out, *tiny), str(out))
+
+
+def test_a_wrong_option_explains_the_usage(tiny: list[str]) -> None:
+    result = sonata("generate", "hello", *tiny, "--max-tokens", "0")
+    assert result.returncode == 2
+    assert "Usage: sonata generate" in result.stderr
+    assert "--max-tokens" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_model_that_was_never_downloaded_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SONATA_CACHE", str(tmp_path))
+    assert_sentence(sonata("generate", "hello", "--backend", "numpy"), "python build.py serve")
+
+
+def test_ctrl_c_ends_it_without_a_traceback(model_path: Path) -> None:
+    command = [str(SONATA), "generate", "Tell me a story.", "--backend", "numpy", "--max-tokens", "2000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert os.read(process.stdout.fileno(), 1)  # the answer has begun
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in said
+
+
+def test_the_real_model_answers_a_question(oracle: Callable) -> None:
+    made = json.loads(printed(sonata("generate", "What is the capital of France?", "--backend", "numpy", "--json")))
+    assert made["text"] == "The capital of France is Paris."
+    assert made["reason"] == "end"
+    assert made["prompt_tokens"] == oracle("p0").prompt_ids
+    assert made["tokens"] == oracle("p0").greedy_ids[:8]  # the end token is the last
+
+
+def test_raw_continues_the_oracles_prompt_with_the_oracles_ids(oracle: Callable) -> None:
+    expected = oracle("p0")
+    arguments = ("generate", "-", "--raw", "--backend", "numpy", "--max-tokens", "16", "--json")
+    made = json.loads(printed(sonata(*arguments, stdin=expected.prompt)))
+    assert made["prompt_tokens"] == expected.prompt_ids
+    assert made["tokens"] == expected.greedy_ids[:16]
+    assert expected.text.startswith(made["text"])
+
+
+def test_logits_of_the_oracles_prompt_are_the_oracles(oracle: Callable, tmp_path: Path) -> None:
+    expected, out = oracle("p1"), tmp_path / "p1.npy"
+    printed(sonata("logits", expected.prompt, "--raw", "--backend", "numpy", "--out", out))
+    assert np.abs(np.load(out) - expected.logits).max() < 0.02
+
+
+def test_tokenize_gives_the_oracles_ids(oracle: Callable) -> None:
+    oracles = [oracle(name) for name in ("p0", "p1", "p3")]
+    ids = sonata("tokenize", "--special", stdin=json.dumps([one.prompt for one in oracles]))
+    assert json.loads(printed(ids)) == [one.prompt_ids for one in oracles]
+    texts = sonata("tokenize", "--decode", stdin=json.dumps([one.greedy_ids for one in oracles]))
+    assert json.loads(printed(texts)) == [one.text for one in oracles]
