@@ -27,7 +27,7 @@ export class Engine {
 
   /**
    * Load Python, the model and the GPU.
-   * @param {{modelUrl: string, backend: 'auto'|'webgpu'|'numpy', maxTokens: number|null}} options
+   * @param {{modelUrl: string, pieces: object|null, backend: 'auto'|'webgpu'|'numpy', maxTokens: number|null}} options
    * @param {(progress: {stage: 'python'|'model'|'ready', done: number, total: number|null}) => void} onProgress
    * @param {(reason: string) => void} onLost called when the GPU goes away, also while nothing is asked of it
    * @returns {Promise<{backend: string, adapter: string, software: boolean, reason: string|null, model: string,

@@ -54,7 +54,7 @@ async function load(backend = options.backend) {
   try {
     const model = await chooseModel(options.modelUrl);
     const info = await current.start(
-      { modelUrl: model.url, backend, maxTokens: options.maxTokens },
+      { modelUrl: model.url, pieces: model.pieces, backend, maxTokens: options.maxTokens },
       (progress) => {
         if (current === engine && state === 'loading') onProgress(progress);
       },

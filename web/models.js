@@ -2,14 +2,14 @@
 import { userError } from './user_error.js';
 
 /**
- * @returns {Promise<{title: string|null, url: string}>} the model to load: `wanted` (a URL, whose title the file itself
- *   tells) or the first of models.json.
+ * @returns {Promise<{title: string|null, url: string, pieces: object|null}>} the model to load: `wanted` (a URL, whose title the file itself
+ *   tells) or the first of models.json, with the checksums of its pieces.
  * Throws a userError.
  */
 export async function chooseModel(wanted) {
-  if (wanted) return { title: null, url: new URL(wanted, location.href).href };
+  if (wanted) return { title: null, url: new URL(wanted, location.href).href, pieces: null };
   const [model] = await readModels();
-  return { title: model.title, url: new URL(model.url, location.href).href };
+  return { title: model.title, url: new URL(model.url, location.href).href, pieces: model.pieces };
 }
 
 async function readModels() {

@@ -18,7 +18,7 @@ let executor = null;
 let python = null; // Pyodide
 
 Comlink.expose({
-  async start({ modelUrl, backend, maxTokens }, onProgress, onLost) {
+  async start({ modelUrl, pieces, backend, maxTokens }, onProgress, onLost) {
     const downloads = new AbortController();
     try {
       const [pyodide, stream, choice] = await Promise.all([
@@ -26,7 +26,7 @@ Comlink.expose({
           onProgress({ stage: 'python', done: 1, total: 1 });
           return booted;
         }),
-        openWeights(modelUrl, downloads.signal, onProgress),
+        openWeights(modelUrl, pieces, downloads.signal, onProgress),
         chooseBackend(backend),
       ]);
       executor = choice.executor;
@@ -78,9 +78,9 @@ Comlink.expose({
   },
 });
 
-async function openWeights(url, signal, onProgress) {
+async function openWeights(url, pieces, signal, onProgress) {
   try {
-    return await WeightStream.open(url, { signal, onProgress: throttled(onProgress, 'model') });
+    return await WeightStream.open(url, { signal, pieces, onProgress: throttled(onProgress, 'model') });
   } catch (error) {
     throw userError('DownloadError', error.message);
   }

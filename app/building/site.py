@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import io
 import json
@@ -16,7 +17,7 @@ from app.building import notices
 from app.building.common import ROOT, BuildError, write_atomically
 from app.building.download import Download, Downloader, Source
 from app.building.node import NODE_MODULES
-from app.models import downloads, models
+from app.models import Model, downloads, models
 
 DIST = ROOT / "dist"
 
@@ -26,6 +27,7 @@ VENDOR = {
     "purify.es.mjs": "dompurify/dist/purify.es.mjs",
 }
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
+PIECE_BYTES = 4 << 20
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = ("app/building/", "app/cli", "app/server", "app/models.py", "app/downloads.toml")
 """Parts of the sources that the page never runs."""
@@ -205,11 +207,30 @@ def _models_json() -> bytes:
             "url": f"models/{model.file}",
             "bytes": model.bytes,
             "sha256": model.sha256,
+            "pieces": {"bytes": PIECE_BYTES, "sha256": piece_checksums(model)},
             "licence": model.licence,
         }
         for model in models()
     ]
     return json.dumps(listing, indent=1).encode()
+
+
+def piece_checksums(model: Model) -> list[str]:
+    """sha256 of each piece of a model file, which the page checks as it comes in. Kept beside the file once made."""
+    kept = model.path.with_name(f"{model.path.name}.pieces.json")
+    of = {"sha256": model.sha256, "piece_bytes": PIECE_BYTES}
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(kept.read_text(encoding="utf-8"))
+        if found["of"] == of:
+            return found["pieces"]
+    pieces = []
+    with open(model.path, "rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            pieces.append(hashlib.sha256(piece).hexdigest())
+    partial = kept.with_suffix(".part")
+    partial.write_text(json.dumps({"of": of, "pieces": pieces}), encoding="utf-8")
+    os.replace(partial, kept)
+    return pieces
 
 
 def total_bytes(dist: Path, leave_out: Callable[[Path], bool] = lambda path: path.suffix == ".gguf") -> int:

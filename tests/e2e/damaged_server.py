@@ -14,7 +14,8 @@ CHUNK = 1 << 20
 
 
 class DamagedServer:
-    """Serves `path` at `url`. Set `length` (the file ends there), `breaks_at` (the connection does) or `damage`."""
+    """Serves `path` at `url`. Set `length` (the file ends there), `breaks_at` (the connection does),
+    `flip_byte_at` or `damage`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -28,6 +29,7 @@ class DamagedServer:
         """From now on the file is served as it is."""
         self.length = self.size
         self.breaks_at: int | None = None
+        self.flip_byte_at: int | None = None
         self.damage: Callable[[bytearray], None] = lambda start: None
         """Changes the first bytes of the file, given up to a mebibyte of them."""
 
@@ -38,7 +40,10 @@ class DamagedServer:
             self.damage(start)
             out.write(start)
             while (left := end - file.tell()) > 0:
-                out.write(file.read(min(CHUNK, left)))
+                at, piece = file.tell(), bytearray(file.read(min(CHUNK, left)))
+                if self.flip_byte_at is not None and at <= self.flip_byte_at < at + len(piece):
+                    piece[self.flip_byte_at - at] ^= 0x10
+                out.write(piece)
 
     def __enter__(self) -> DamagedServer:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

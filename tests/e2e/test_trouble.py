@@ -7,7 +7,7 @@ import struct
 import pytest
 from chat_page import ChatPage
 from damaged_server import DamagedServer
-from playwright.async_api import Browser
+from playwright.async_api import Browser, Route
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
@@ -84,6 +84,23 @@ async def test_a_corrupted_model_file(chat: ChatPage, damaged: DamagedServer, da
     assert "GGUF" in problem or "model file" in problem
     assert "Something went wrong" not in problem
     assert any(word in problem.lower() for word in ("load it again", "download it again", "load again", "choose"))
+    await typed_text_is_kept(chat)
+
+
+async def test_a_byte_changed_in_the_middle_of_the_weights(chat: ChatPage, damaged: DamagedServer) -> None:
+    """The header is whole; only the checksums that models.json has can tell."""
+    damaged.flip_byte_at = damaged.size // 2
+
+    async def fulfill(route: Route) -> None:
+        # The model comes from the damaged server, under the site's own address.
+        await route.fulfill(status=307, headers={"Location": damaged.url})
+
+    await chat.page.route("**/models/*.gguf", fulfill)
+    await chat.open()
+
+    problem = await chat.problem()
+
+    assert "checksum" in problem
     await typed_text_is_kept(chat)
 
 
