@@ -1,0 +1,188 @@
+"""`sonata chat` under a real terminal: keys go in, and what a person would see comes out."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+SONATA = Path(sys.executable).with_name("sonata")
+CTRL_C, CTRL_D = b"\x03", b"\x04"
+PROMPT = "\n> "
+STUCK_AFTER = 120
+
+
+class Terminal:
+    """A pseudo-terminal with `sonata chat` in it."""
+
+    def __init__(self, *options: str) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [str(SONATA), "chat", "--backend", "numpy", *options],
+            stdin=slave, stdout=slave, stderr=slave, start_new_session=True, close_fds=True,
+            # Its controlling terminal: Ctrl-C typed there becomes SIGINT.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            env={**os.environ, "TERM": "dumb", "COLUMNS": "200"},
+        )  # fmt: skip
+        os.close(slave)
+        self.seen = ""
+        self._raw = b""
+
+    def type(self, keys: str | bytes) -> None:
+        os.write(self._master, keys.encode() if isinstance(keys, str) else keys)
+
+    def wait_for(self, pattern: str) -> str:
+        """What came on the screen up to and with `pattern`; the rest is left for the next call."""
+        until = time.monotonic() + STUCK_AFTER
+        while not (found := re.search(pattern, self.seen)):
+            if time.monotonic() > until or not self._read_more():
+                pytest.fail(f"{pattern!r} did not come; there is {self.seen!r}")
+        shown, self.seen = self.seen[: found.end()], self.seen[found.end() :]
+        return shown
+
+    def say(self, text: str) -> str:
+        """Type a line at the prompt; what came on the screen up to the next prompt, without the line itself."""
+        self.type(text + "\n")
+        self.wait_for(re.escape(text) + "\n")
+        return self.wait_for(PROMPT).removesuffix(PROMPT)
+
+    def end(self) -> int:
+        """Exit status, once everything was read."""
+        while self._read_more():
+            pass
+        return self.process.wait(STUCK_AFTER)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        os.close(self._master)
+
+    def _read_more(self) -> bool:
+        if not select.select([self._master], [], [], STUCK_AFTER)[0]:
+            return False
+        try:
+            self._raw += os.read(self._master, 4096)
+        except OSError:  # Linux: the program has ended
+            return False
+        whole = self._raw.decode("utf-8", "ignore")
+        self._raw = self._raw[len(whole.encode()) :]
+        self.seen += re.sub(r"\x1b\[\?2004[hl]", "", whole).replace("\r\n", "\n").replace("\r", "")
+        return True
+
+
+@pytest.fixture
+def open_terminal() -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def start(*options: str) -> Terminal:
+        terminal = Terminal(*options)
+        opened.append(terminal)
+        terminal.wait_for(PROMPT)
+        return terminal
+
+    yield start
+    for terminal in opened:
+        terminal.close()
+
+
+@pytest.fixture
+def tiny_chat(open_terminal: Callable[..., Terminal], tiny_path: Path) -> Terminal:
+    """A chat with a TinyLlama, whose answers are 20 tokens at most."""
+    return open_terminal("--model", str(tiny_path), "--max-tokens", "20")
+
+
+def test_a_real_conversation(open_terminal: Callable[..., Terminal], model_path: Path) -> None:
+    """One program from start to end: an answer, one that is stopped, the next, a new conversation, the end."""
+    chat = open_terminal()
+    assert "The capital of France is Paris." in chat.say("What is the capital of France?")
+
+    chat.type("Write a very long story about a ship, with many chapters.\n")
+    chat.wait_for(r"chapters\.\n")
+    begun = chat.wait_for(r"\w+ \w+ ")
+    chat.type(CTRL_C)
+    rest = chat.wait_for(PROMPT)
+    assert re.search(r"\n\d+ tokens, [\d.]+ tok/s; stopped\n", rest)
+    assert "Traceback" not in begun + rest
+
+    assert "A new conversation." in chat.say("/new")
+    answer = chat.say("What is the capital of France?")
+    assert "The capital of France is Paris." in answer
+    assert "stopped" not in answer
+    chat.type(CTRL_D)
+    assert chat.end() == 0
+
+
+def test_it_opens_with_the_model_and_what_can_be_done(tiny_path: Path) -> None:
+    terminal = Terminal("--model", str(tiny_path))
+    try:
+        opening = terminal.wait_for(PROMPT)
+    finally:
+        terminal.close()
+    assert "tiny on numpy (numpy " in opening
+    assert "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer." in opening
+
+
+def test_an_answer_ends_with_what_it_took(tiny_chat: Terminal) -> None:
+    assert re.search(r"\n\d+ tokens, [\d.]+ tok/s", tiny_chat.say("Hello"))
+
+
+def test_new_starts_a_conversation_that_knows_nothing_of_the_last(tiny_chat: Terminal) -> None:
+    def answer(text: str) -> str:
+        return re.sub(r"[\d.]+ tok/s", "", tiny_chat.say(text))
+
+    first = answer("Hello")
+    assert answer("Hello") != first
+    assert "A new conversation." in tiny_chat.say("/NEW ")
+    assert answer("Hello") == first
+
+
+def test_ctrl_c_at_the_prompt_says_how_to_leave_and_goes_on(tiny_chat: Terminal) -> None:
+    tiny_chat.type("half a mess")
+    tiny_chat.wait_for("half a mess")
+    tiny_chat.type(CTRL_C)
+    assert "Ctrl-D ends" in tiny_chat.wait_for(PROMPT)
+    assert "tokens" in tiny_chat.say("Hello")
+
+
+def test_an_empty_line_asks_again_and_help_helps(tiny_chat: Terminal) -> None:
+    tiny_chat.type("   \n")
+    assert "tokens" not in tiny_chat.wait_for(PROMPT)
+    assert "/new starts over" in tiny_chat.say("/help")
+
+
+def test_a_message_that_is_too_long_is_a_sentence_and_it_goes_on(tiny_chat: Terminal) -> None:
+    tiny_chat.type("x" * 600 + "\n")
+    shown = tiny_chat.wait_for("Shorten the message or start a new chat") + tiny_chat.wait_for(PROMPT)
+    assert "Traceback" not in shown
+    assert "tokens," in tiny_chat.say("Hello")
+
+
+def test_turns_that_were_left_out_are_told(tiny_chat: Terminal) -> None:
+    answers = [tiny_chat.say("Again: " + "abc " * 30) for _ in range(4)]
+    assert "left out" not in answers[0]
+    words = " ".join(answers[-1].split())  # the line may be broken to fit the terminal
+    assert re.search(r"the first \d+ messages no longer fit and were left out", words)
+
+
+@pytest.mark.parametrize("command", ["/exit", "/quit", " /EXIT "])
+def test_a_command_ends_it(tiny_chat: Terminal, command: str) -> None:
+    tiny_chat.type(command + "\n")
+    assert tiny_chat.end() == 0
+
+
+def test_ctrl_d_ends_it(tiny_chat: Terminal) -> None:
+    tiny_chat.type(CTRL_D)
+    assert tiny_chat.end() == 0
+    assert "Traceback" not in tiny_chat.seen
