@@ -18,8 +18,8 @@ def third_party_text(root: Path, node_modules: Path, files: Mapping[str, Path]) 
         "DOMPurify": "dompurify/LICENSE",
     }
     texts = {title: _read(node_modules / name) for title, name in npm.items()}
-    texts["CPython (Python Software Foundation License)"] = _read(root / "licenses" / "PSF-2.0.txt")
-    texts["Libraries in Pyodide"] = _read(root / "licenses" / "pyodide-parts.txt")
+    texts["CPython (Python Software Foundation License)"] = _read(root / "docs" / "licenses" / "PSF-2.0.txt")
+    texts["Libraries in Pyodide"] = _read(root / "docs" / "licenses" / "pyodide-parts.txt")
     for name, path in sorted(files.items()):
         if name.endswith(".whl"):
             texts.update(_wheel_licences(path))
