@@ -1,0 +1,60 @@
+"""What README shows works: each console line gives the output beside it, and the Python example runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def console_lines() -> list[tuple[str, str]]:
+    """(command, the output shown for it) of the terminal's section."""
+    found: list[tuple[str, str]] = []
+    for line in "".join(blocks("console")).splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], ""))
+        else:
+            found[-1] = (found[-1][0], found[-1][1] + line + "\n")
+    return found
+
+
+@pytest.mark.parametrize(("command", "shown"), console_lines())
+def test_a_command_gives_what_is_shown(model_path: Path, tmp_path: Path, command: str, shown: str) -> None:
+    command = command.replace(".venv/bin/sonata", str(Path(sys.executable).with_name("sonata")))
+    # `chat` reads its lines from a terminal, here from a pipe that ends.
+    ran = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, input="", capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert shown in ran.stdout
+
+
+def test_the_python_example_answers(model_path: Path) -> None:
+    (example,) = blocks("python")
+    # The same on numpy, and a shorter answer: lavapipe takes a quarter of a minute for this one.
+    example = example.replace(", WgpuHost())", ")").replace("Assistant(model)", "Assistant(model, max_tokens=24)")
+    ran = subprocess.run(
+        [sys.executable, "-c", example], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "light" in ran.stdout
+
+
+def test_the_first_two_commands_are_those_of_build_py() -> None:
+    first = blocks("sh")[0].splitlines()
+    assert [line.split("#")[0].strip() for line in first] == ["python build.py serve", "python build.py test"]
+    helped = subprocess.run(
+        [sys.executable, "build.py", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "serve" in helped.stdout
+    assert "test" in helped.stdout
