@@ -45,12 +45,12 @@ class Terminal:
     def wait_for(self, pattern: str, again: bytes = b"") -> str:
         """What came on the screen up to and with `pattern`; the rest is left for the next call.
 
-        The keys `again` are typed every few seconds until then.
+        The keys `again` are typed every second until then.
         """
         until = time.monotonic() + STUCK_AFTER
         while not (found := re.search(pattern, self.seen)):
-            came = self._read_more(5 if again else STUCK_AFTER)
-            if time.monotonic() > until or self.process.poll() is not None and not came:
+            came = self._read_more(1 if again else STUCK_AFTER)
+            if time.monotonic() > until or (self.process.poll() is not None and not came):
                 pytest.fail(f"{pattern!r} did not come; there is {self.seen!r}")
             if not came:
                 self.type(again)
