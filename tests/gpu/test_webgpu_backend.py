@@ -213,12 +213,11 @@ async def test_ids_outside_of_the_vocabulary_are_refused(tiny: Pair) -> None:
 
 async def test_every_slot_can_be_used_again_after_free(tiny: Pair) -> None:
     for _ in range(3):
-        sessions = []
+        sessions = [tiny.gpu.new_session() for _ in range(4)]
+        for session in sessions:
+            await tiny.gpu.prefill(session, prompt(70))
         with pytest.raises(BackendError, match="conversations open"):
-            while True:
-                sessions.append(tiny.gpu.new_session())
-                await tiny.gpu.prefill(sessions[-1], prompt(70))
-        assert len(sessions) == 4
+            tiny.gpu.new_session()
         for session in sessions:
             tiny.gpu.free(session)
 
