@@ -1,0 +1,68 @@
+"""What the WASM backend asks of a host: natively wasmtime, in the page `web/kernel_pool.js` and its workers.
+
+All calls reach the first kernel worker in the order they were made, so a write is seen by the runs after it and not by
+those before. Addresses are byte offsets into the kernels' memory; the backend gives out its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from py_core.backends.base import Progress
+from py_core.formats.source import WeightSource
+
+HEAP_BASE = 2 << 20
+"""Below lie the control block (at 1024) and the workers' stacks (web/kernels/control.h)."""
+
+MAX_WORKERS = 16
+
+
+@dataclass(frozen=True)
+class RepackJob:
+    """Rows first_row .. first_row + rows of a matrix, `nbytes` at `file_offset`, go through the repack kernel to `target`.
+
+    `target` is where row 0 of the whole matrix lies. Kernel: repack(format, source, target, first_row, rows, columns),
+    with `format` the number of web/kernels/formats.h.
+    """
+
+    file_offset: int
+    nbytes: int
+    format: int
+    target: int
+    first_row: int
+    rows: int
+    columns: int
+
+
+class KernelHost(Protocol):
+    """Runs web/kernels on one or several threads over one memory."""
+
+    workers: int
+    relaxed: bool
+    """Whether the build with relaxed SIMD runs."""
+    shared: bool
+    """Whether the memory outlives a worker that dies."""
+
+    async def reserve(self, nbytes: int) -> None:
+        """Make the memory at least so large. Raises BackendError when the machine does not give it."""
+        ...
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None: ...
+
+    async def upload(self, source: WeightSource, jobs: Sequence[RepackJob], progress: Progress | None) -> None:
+        """Bring weights from a file, in its order, through the repack kernel into the memory."""
+        ...
+
+    def run(self, program: int, steps: int) -> Awaitable[list[int]]:
+        """Run a program `steps` times; what each returned. Queued at once, in order; raises WorkersRestartedError."""
+        ...
+
+    async def read(self, address: int, nbytes: int) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class WorkersRestartedError(Exception):
+    """A worker died or never answered, and the pool was made anew over the same memory. What was under way is lost."""
