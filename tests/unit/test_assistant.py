@@ -36,6 +36,7 @@ class Watched(NumpyBackend):
         self.sessions: list[Session] = []
         self.lost_after: int | None = None
         self.lost_in_prefill = False
+        self.after_prefill: Callable[[], None] | None = None
 
     def new_session(self) -> Session:
         self.sessions.append(super().new_session())
@@ -45,6 +46,8 @@ class Watched(NumpyBackend):
         await super().prefill(session, tokens)
         if self.lost_in_prefill:
             raise DeviceLostError("The GPU was lost.")
+        if self.after_prefill:
+            asyncio.get_running_loop().call_soon(self.after_prefill)
 
     async def decode(self, session: Session, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
         done = 0
@@ -205,9 +208,18 @@ async def test_stop_while_the_prompt_is_read_leaves_the_conversation_as_it_was(m
     assistant.stop()
     text, done = await answering
     assert (text, done.reason, done.new_tokens) == ("", "stopped", 0)
+    assert session.stored < session.length  # the rest was not read
     assert assistant.messages == before
     answer, _ = await ask(assistant, "Then this")
     assert answer == await fresh_answer(model, [*before, user("Then this")])
+
+
+async def test_stop_between_the_prompt_and_the_answer_leaves_the_conversation_as_it_was(model: Model) -> None:
+    assistant = new_assistant(model)
+    model.backend.after_prefill = assistant.stop  # type: ignore[attr-defined]
+    text, done = await ask(assistant, "Hello")
+    assert (text, done.reason, done.new_tokens) == ("", "stopped", 0)
+    assert assistant.messages == []
 
 
 async def test_a_stop_before_the_message_does_not_stop_it(model: Model) -> None:

@@ -166,6 +166,13 @@ def test_what_is_impossible_is_never_drawn() -> None:
     assert set(draws(logits, SamplingParams(temperature=50.0), 500)) == {0, 2}
 
 
+@pytest.mark.parametrize(("position", "number", "token"), [(12469586, 0.0, 1), (16187505, 0.25, 2)])
+def test_a_number_on_a_border_goes_to_the_token_above_it(position: int, number: float, token: int) -> None:
+    assert uniform(0, position) == number
+    # Shares of 0, 1/4, 1/4, 1/4, 1/4: a share of 0 is not drawn even at the border.
+    assert sample(row([-math.inf, 0, 0, 0, 0]), [], position, SamplingParams(temperature=1.0)) == token
+
+
 def test_a_temperature_near_0_is_greedy() -> None:
     assert set(draws([1.0, 1.01, 0.99], SamplingParams(temperature=1e-4), 300)) == {1}
 

@@ -140,6 +140,15 @@ def test_it_opens_with_the_model_and_what_can_be_done(tiny_path: Path) -> None:
     assert "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer." in opening
 
 
+def test_names_and_errors_are_no_markup(
+    open_terminal: Callable[..., Terminal], write_model: Callable[..., Path]
+) -> None:
+    path = write_model({"tokenizer.chat_template": "{{ raise_exception('[/red] is [bold]') }}"})
+    chat = open_terminal("--model", str(path))
+    for _ in range(2):
+        assert "[/red] is [bold]" in chat.say("Hello")
+
+
 def test_an_answer_ends_with_what_it_took(tiny_chat: Terminal) -> None:
     assert re.search(r"\n\d+ tokens, [\d.]+ tok/s", tiny_chat.say("Hello"))
 
@@ -165,7 +174,7 @@ def test_ctrl_c_at_the_prompt_says_how_to_leave_and_goes_on(tiny_chat: Terminal)
 
 def test_an_empty_line_asks_again_and_help_helps(tiny_chat: Terminal) -> None:
     tiny_chat.type("   \n")
-    assert "tokens" not in tiny_chat.wait_for(PROMPT)
+    assert tiny_chat.wait_for(PROMPT).split() == [">"]
     assert "/new starts over" in tiny_chat.say("/help")
 
 
