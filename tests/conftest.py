@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.building import python_env, site
+from app.building import kernels, python_env, site
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
@@ -70,10 +70,24 @@ def dist() -> Path:
     cache = cache_dir()
     try:
         with one_build_at_a_time(cache):
-            site.build_site(site.fetch_files(cache, Downloader(cache, python_env.pypi_address)))
+            downloader = Downloader(cache, python_env.pypi_address)
+            site.build_site(site.fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader))
     except BuildError as error:
         pytest.fail(str(error))
     return site.DIST
+
+
+@pytest.fixture(scope="session")
+def kernel_wasm() -> Callable[[bool], Path]:
+    """kernel_wasm(relaxed) -> web/kernels compiled with or without relaxed SIMD"""
+
+    def compiled(relaxed: bool) -> Path:
+        try:
+            return kernels.kernel_path(relaxed)
+        except BuildError as error:
+            pytest.fail(str(error))
+
+    return compiled
 
 
 StartServer = Callable[[Path], tuple[subprocess.Popen[str], str]]

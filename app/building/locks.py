@@ -30,6 +30,7 @@ def make_locks() -> None:
         "runtime": build_requires + project["project"]["dependencies"],
         "dev": project["project"]["dependencies"] + extras["dev"],
         "node": extras["node"],
+        "build": extras["build"],
     }
     with tempfile.TemporaryDirectory() as folder:
         heading("The tool that resolves (uv)")

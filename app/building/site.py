@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from app.building import notices
+from app.building import kernels, notices
 from app.building.common import ROOT, BuildError, write_atomically
 from app.building.download import Download, Downloader, Source
 from app.building.node import NODE_MODULES
@@ -29,7 +29,7 @@ VENDOR = {
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
 PIECE_BYTES = 4 << 20
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
-NATIVE_ONLY = ("app/building/", "app/cli", "app/server", "app/models.py", "app/downloads.toml")
+NATIVE_ONLY = ("app/building/", "app/cli", "app/kernels.py", "app/models.py", "app/server", "app/downloads.toml")
 """Parts of the sources that the page never runs."""
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt"}
 
@@ -51,11 +51,16 @@ def fetch_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
 
 
 def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) -> int:
-    """Bring dist/ up to date: write what changed, remove what no longer belongs. Returns how many files changed."""
+    """Bring dist/ up to date: write what changed, remove what no longer belongs. Returns how many files changed.
+
+    `files`: the downloads and the compiled kernels, file name -> path.
+    """
     site: dict[str, Content] = {}
     for path in sorted((root / "web").rglob("*")):
         relative = path.relative_to(root / "web")
-        if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in relative.parts):
+        if path.suffix in (".c", ".h") or any(part.startswith((".", "__pycache__")) for part in relative.parts):
+            continue
+        if path.is_file():
             site[relative.as_posix()] = path
     for name, source in VENDOR.items():
         site[f"vendor/{name}"] = NODE_MODULES / source
@@ -66,6 +71,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
     site["pyodide/wheels.json"] = json.dumps(list(wheels)).encode()  # what the worker unpacks
     site["pyodide/pyodide-lock.json"] = _pyodide_lock(wheels)
     site["sonata.zip"] = zip_bytes(_python_sources(root))
+    site.update({f"kernels/{name}": files[name] for name in kernels.BUILDS})
     for model in models():
         site[f"models/{model.file}"] = files[model.file]
     site["models.json"] = _models_json()

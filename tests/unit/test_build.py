@@ -146,6 +146,7 @@ def test_the_locks_pin_what_pyproject_asks_for():
         "runtime": project["project"]["dependencies"] + project["build-system"]["requires"],
         "dev": project["project"]["dependencies"] + project["project"]["optional-dependencies"]["dev"],
         "node": project["project"]["optional-dependencies"]["node"],
+        "build": project["project"]["optional-dependencies"]["build"],
     }.items():
         lock = (ROOT / "requirements" / f"{group}.lock").read_text()
         missing = [requirement for requirement in requirements if f"{requirement} \\\n" not in lock]
