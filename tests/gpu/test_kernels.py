@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
-from py_core.backends.webgpu.lowering import state_bytes
+from py_core.backends.sampling_state import state_bytes
 from py_core.formats.quantization import FORMATS, dequantize, quantize
 
 FORMAT_NAMES = ["F32", "F16", "Q4_0", "Q4_1", "Q8_0"]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from py_core.backends.webgpu.lowering import STATE_HEADER, state_bytes
+from py_core.backends.sampling_state import STATE_HEADER, state_bytes
 from py_core.engine.sampling import SamplingParams, apply_penalties, sample
 
 MAX_ROWS, RING = 4, 512
@@ -18,7 +18,7 @@ few = settings(
 
 def start_state(position: int, count: int = 1, slot: int = 0, **rules) -> bytes:
     rows = [(9, position - count + 1 + row, slot) for row in range(count)]
-    return state_bytes(rows, **rules) + bytes(16 * (MAX_ROWS - count))
+    return state_bytes(rows, SamplingParams(**rules)) + bytes(16 * (MAX_ROWS - count))
 
 
 def draw_on_gpu(run_kernel, kernel: str, logits: np.ndarray, position: int, count: int = 1, **rules) -> int:

@@ -1,0 +1,159 @@
+"""What backends share whose kernels advance a state block by themselves: sessions, prefill in passes, decode in flight.
+
+A decode step reads and advances the state where the kernels run, so the host only says "again": batches of steps are
+queued ahead and their ids are read late. Waiting for each token before the next would cap a fast device.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+
+import numpy as np
+
+from py_core.backends.base import BackendError, Capabilities, Session, check_prefill
+from py_core.backends.sampling_state import RING, ring_of, state_bytes
+from py_core.engine.sampling import SamplingParams
+
+SLOTS = 4
+_BATCH_SECONDS = 0.025
+_MAX_BATCH = 32
+
+
+class PipelinedBackend(ABC):
+    """See `Backend` for the contract of each public method."""
+
+    def __init__(self, capabilities: Capabilities, context_length: int, vocab_size: int, max_rows: int) -> None:
+        self.capabilities = capabilities
+        self.context_length = context_length
+        self._vocab_size, self._max_rows = vocab_size, max_rows
+        self._free_slots = list(range(SLOTS))[::-1]
+        self._logits_of: Session | None = None
+        self._lock = asyncio.Lock()
+        self._step_seconds = 1.0
+
+    @abstractmethod
+    async def _reserve(self, slot: int, length: int) -> None:
+        """Make sure that a sequence has pages for `length` tokens."""
+
+    @abstractmethod
+    def _release(self, slot: int, length: int) -> None:
+        """Give back the pages that only positions from `length` on use."""
+
+    @abstractmethod
+    def _write_state(self, data: bytes) -> None: ...
+
+    @abstractmethod
+    def _write_history(self, slot: int, ring: np.ndarray) -> None: ...
+
+    @abstractmethod
+    async def _run_rows(self, m: int, last: bool) -> None:
+        """Run the state's m rows; with `last`, up to the logits of the last one."""
+
+    @abstractmethod
+    def _start_steps(
+        self, session: Session, position: int, count: int, forward_first: bool, sampling: SamplingParams
+    ) -> asyncio.Future[list[int]]:
+        """Queue `count` steps that sample the tokens from `position` on; the ids, later.
+
+        The first step samples the logits at hand, or runs the state's row before with `forward_first`.
+        """
+
+    @abstractmethod
+    async def _read_logits(self) -> np.ndarray: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def new_session(self) -> Session:
+        if not self._free_slots:
+            raise BackendError(f"There are {SLOTS} conversations open already. Close one first.")
+        return Session(self._free_slots.pop())
+
+    async def prefill(self, session: Session, tokens: Sequence[int]) -> None:
+        check_prefill(session, tokens, self._vocab_size, self.context_length)
+        async with self._lock:
+            session.tokens.extend(tokens)
+            await self._run_pending(session)
+
+    async def decode(self, session: Session, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+        n = min(n, self.context_length - session.length)
+        if n <= 0 or not session.tokens:
+            return
+        async with self._lock:
+            await self._prepare(session, sampling)
+            in_flight: deque[tuple[int, asyncio.Future[list[int]]]] = deque()
+            start, submitted = session.length, 0
+            # Sampled first: the logits at hand, or those of the token still pending.
+            forward_first = session.stored < session.length
+            self._logits_of = None
+            arrived = time.perf_counter()
+            try:
+                while in_flight or submitted < n:
+                    while submitted < n and len(in_flight) < 2:
+                        position = start + submitted
+                        count = min(self._batch(), n - submitted, RING - position % RING)
+                        await self._reserve(session.slot, position + count)
+                        future = self._start_steps(session, position, count, forward_first or submitted > 0, sampling)
+                        in_flight.append((count, future))
+                        submitted += count
+                    count, future = in_flight.popleft()
+                    ids = await future
+                    now = time.perf_counter()
+                    self._step_seconds, arrived = (now - arrived) / count, now
+                    session.tokens.extend(ids)
+                    session.stored = session.length - 1
+                    yield ids
+            finally:
+                # Steps past the end wrote keys that nothing points at; their ids are not waited for.
+                for _, future in in_flight:
+                    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def logits(self, session: Session) -> np.ndarray:
+        async with self._lock:
+            if self._logits_of is not session:
+                session.stored = min(session.stored, session.length - 1)
+            await self._run_pending(session)
+            return await self._read_logits()
+
+    def truncate(self, session: Session, length: int) -> None:
+        del session.tokens[length:]
+        # The last token runs again: its logits are gone.
+        session.stored = min(session.stored, max(length - 1, 0))
+        self._release(session.slot, session.stored)
+        if self._logits_of is session:
+            self._logits_of = None
+
+    def free(self, session: Session) -> None:
+        self.truncate(session, 0)
+        self._free_slots.append(session.slot)
+
+    async def _prepare(self, session: Session, sampling: SamplingParams) -> None:
+        """Bring all but the last token into the pages, and write the state that decoding starts from."""
+        if self._logits_of is not session or session.stored < session.length - 1:
+            session.stored = min(session.stored, session.length - 1)
+            await self._run_pending(session)
+        last = session.length - 1
+        self._write_state(state_bytes([(session.tokens[last], last, session.slot)], sampling))
+        if sampling.penalizes:
+            self._write_history(session.slot, ring_of(session.tokens))
+
+    async def _run_pending(self, session: Session) -> None:
+        """Run the tokens whose keys and values are not stored yet; the logits are then those of the last one."""
+        while session.stored < session.length:
+            start, stop = session.stored, min(session.stored + self._max_rows, session.length)
+            rows = [(session.tokens[at], at, session.slot) for at in range(start, stop)]
+            await self._reserve(session.slot, stop)
+            self._logits_of = None
+            self._write_state(state_bytes(rows))
+            # Waits for each pass, so that the queue stays short and whoever wants to stop is heard.
+            await self._run_rows(len(rows), stop == session.length)
+            session.stored = stop
+        self._logits_of = session
+
+    def _batch(self) -> int:
+        """Steps in one submission: some 25 ms of work, so that Stop and the first token are prompt."""
+        return max(1, min(_MAX_BATCH, int(_BATCH_SECONDS / self._step_seconds)))

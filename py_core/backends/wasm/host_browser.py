@@ -1,0 +1,110 @@
+"""The host in the page: calls web/kernel_pool.js through Pyodide."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Awaitable, Generator, Sequence
+from typing import Any
+
+from pyodide.ffi import JsException, to_js
+
+from py_core.backends.base import BackendError, Progress
+from py_core.backends.wasm.host import RepackJob, WorkersRestartedError
+from py_core.backends.webgpu.host_browser import BrowserSource
+from py_core.formats.gguf import GGUFError
+from py_core.formats.source import WeightSource
+
+_STAGING_ALIGNMENT = 64
+_POOL_ERRORS = ("WorkersRestarted", "WorkersLost", "WorkersFailed")
+
+
+class BrowserKernelHost:
+    """See `KernelHost` for the contract of each method.
+
+    After WorkersRestartedError the memory holds what it held, but for writes since the last answer: they are lost.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._reserved = 0
+        self.relaxed = bool(pool.relaxed)
+        self.shared = bool(pool.shared)
+
+    @property
+    def workers(self) -> int:
+        """Changes when the user changes it."""
+        return self._pool.workers
+
+    async def reserve(self, nbytes: int) -> None:
+        try:
+            await self._pool.reserve(nbytes)
+        except JsException as error:
+            raise _explain(error) from error
+        self._reserved = max(self._reserved, nbytes)
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        self._pool.write(address, to_js(memoryview(data).cast("B")))
+
+    async def upload(self, source: WeightSource, jobs: Sequence[RepackJob], progress: Progress | None) -> None:
+        """From the network into the kernels' memory, past Python. The stream itself reports progress.
+
+        Each worker has a staging area as large as the largest job, behind what is reserved: what is reserved later lies
+        over it. Cut large matrices into jobs of a few MiB.
+        """
+        if not isinstance(source, BrowserSource):
+            raise TypeError("in the page, weights come from a BrowserSource")
+        if not jobs:
+            return
+        words = array("d")
+        for job in sorted(jobs, key=lambda job: job.file_offset):
+            words.extend((job.file_offset, job.nbytes, job.format, job.target, job.first_row, job.rows, job.columns))
+        staging = _aligned(self._reserved)
+        room = self._pool.workers * _aligned(max(job.nbytes for job in jobs))
+        try:
+            await self._pool.reserve(staging + room)
+        except JsException as error:
+            raise _explain(error) from error
+        try:
+            await self._pool.upload(source.stream, to_js(memoryview(words)), staging)
+        except JsException as error:
+            if error.name in _POOL_ERRORS:
+                raise BackendError(f"{error.message} Load the model again.") from error
+            raise GGUFError(error.message) from error
+
+    def run(self, program: int, steps: int) -> Awaitable[list[int]]:
+        return _Answer(self._pool.run(program, steps))
+
+    async def read(self, address: int, nbytes: int) -> bytes:
+        try:
+            return (await self._pool.read(address, nbytes)).to_bytes()
+        except JsException as error:
+            raise _explain(error) from error
+
+    def close(self) -> None:
+        self._pool.destroy()
+
+
+class _Answer:
+    """What a run's promise brings. May be left alone, as a coroutine may not."""
+
+    def __init__(self, promise: Any) -> None:
+        self._promise = promise
+
+    def __await__(self) -> Generator[Any, None, list[int]]:
+        return self._get().__await__()
+
+    async def _get(self) -> list[int]:
+        try:
+            return (await self._promise).to_py().tolist()
+        except JsException as error:
+            raise _explain(error) from error
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _STAGING_ALIGNMENT) * _STAGING_ALIGNMENT
+
+
+def _explain(error: JsException) -> Exception:
+    if error.name == "WorkersRestarted":
+        return WorkersRestartedError(error.message)
+    return BackendError(error.message)
