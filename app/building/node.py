@@ -21,19 +21,24 @@ def ensure_node_modules(cache: Path, downloader: Downloader) -> None:
     wanted = hashlib.sha256(lock.read_bytes() + (ROOT / "package.json").read_bytes()).hexdigest()
     if _STAMP.is_file() and _STAMP.read_text() == wanted:
         return
+    heading("npm packages (the Pyodide runtime and the page's libraries, 5 MB)")
+    # npm empties node_modules first, and the stamp with it: a broken run is done again from the start.
+    npm_ci(ROOT, cache, downloader)
+    _STAMP.write_text(wanted)
+
+
+def npm_ci(folder: Path, cache: Path, downloader: Downloader) -> None:
+    """Make node_modules/ in a folder that has package.json and package-lock.json."""
     npm = _system_npm()
     if npm is None:
         ensure_venv(cache, downloader, ("runtime", "node"))
         npm = str(venv_script("npm"))
-    heading("npm packages (the Pyodide runtime and the page's libraries, 5 MB)")
     options = ["--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"]
     retries = ["--fetch-retries=2", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=2000"]
-    # npm empties node_modules first, and the stamp with it: a broken run is done again from the start.
     run_logged(
-        [npm, "ci", *options, *retries, "--cache", cache / "npm"],
+        [npm, "ci", "--prefix", folder, *options, *retries, "--cache", cache / "npm"],
         "The npm packages could not be installed",
     )
-    _STAMP.write_text(wanted)
 
 
 def _system_npm() -> str | None:

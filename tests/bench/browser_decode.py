@@ -1,0 +1,180 @@
+"""Sonata's WASM backend against its peers, in headless Chromium on the CPU.
+
+    python tests/bench/browser_decode.py [--rounds 3] [--tokens 128] [--only 'wllama-*'] [--json FILE]
+
+Each round opens one page after the other, so that all of them see the same noise of the machine: Sonata with 1 and 2
+workers, precise and fast, and wllama with 1 and 2 threads, on the same GGUF file, the same prompt of 94 tokens and as
+many new ones, greedy, the end token ignored. A page's first round of tokens warms it up and is not counted. Figures
+are medians over the rounds; ratios are medians of each round's ratio. On a busy machine wllama with as many threads as
+there are cores collapses (7 tok/s instead of 25): trust only what was measured on a quiet one; `load_average` tells.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from fnmatch import fnmatch
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from in_browser import SonataTab, chromium, evaluate, local_server, machine, oracle_prompt
+from playwright.sync_api import Browser
+from rich.console import Console
+from rich.table import Table
+
+from app.models import models
+
+PEERS = ["wllama-1", "wllama-2"]
+SONATA = ["sonata-precise-1", "sonata-precise-2", "sonata-fast-1", "sonata-fast-2"]
+METRICS = {  # heading -> figure
+    "decode": "decode_tok_s",
+    "prefill": "prefill_tok_s",
+    "first": "first_token_ms",
+    "load": "load_ms",
+    "load*": "load_after_python_ms",
+    "busy": "load_average",
+}
+LEGEND = (
+    "decode, prefill: tok/s; first: ms from the prompt's 94 tokens to the first new one; load: ms from bytes that are "
+    "here to a first token (load*: without Python's start); busy: load average. Wanted: decode 3x (precise) and 6x "
+    "(fast) of wllama, prefill 10x (fast), first under 300 on one worker, load under 1500."
+)
+NOT_MEASURED = {"transformers.js": "its model, in ONNX, comes only from a hub that this project does not depend on"}
+
+Figures = dict[str, float]
+
+
+def main() -> None:
+    assert __doc__
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=128, help="new tokens of each answer")
+    parser.add_argument("--only", action="append", metavar="NAME", help=f"of {', '.join(PEERS + SONATA)}; * is allowed")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    options = parser.parse_args()
+    patterns = options.only or ["*"]
+    engines = [name for name in PEERS + SONATA if any(fnmatch(name, pattern) for pattern in patterns)]
+    if not engines:
+        parser.error(f"--only: there are {', '.join(PEERS + SONATA)}")
+    with local_server(with_peers=True) as address, chromium() as browser:
+        result = measure(browser, address, engines, options.rounds, options.tokens)
+    print(json.dumps(result))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    show(result)
+
+
+def measure(browser: Browser, address: str, engines: list[str], rounds: int, tokens: int) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "machine": machine(browser),
+        "tokens": tokens,
+        "rounds": [],
+        "not_measured": dict(NOT_MEASURED),
+    }
+    for number in range(rounds):
+        figures: dict[str, Figures] = {}
+        for name in engines:
+            if name in result["not_measured"]:
+                continue
+            engine, threads = name.rsplit("-", 1)
+            visit: Callable[..., Figures] = visit_wllama if engine == "wllama" else visit_sonata
+            try:
+                figures[name] = visit(browser, address, engine, int(threads), tokens)
+            except Exception as error:  # of a page: the others are measured all the same
+                result["not_measured"][name] = str(error).strip().splitlines()[0]
+            said = {key: round(value) for key, value in figures.get(name, {}).items()}
+            print(f"round {number + 1}, {name}: {said or result['failed'][name]}", file=sys.stderr)
+        result["rounds"].append(figures)
+    return result | summary(result["rounds"])
+
+
+def visit_wllama(browser: Browser, address: str, engine: str, threads: int, tokens: int) -> Figures:
+    prompt = oracle_prompt()
+    page = browser.new_page()
+    try:
+        page.goto(f"{address}/peers/wllama.html?threads={threads}&model=/models/{models()[0].file}")
+        page.wait_for_function("() => globalThis.peer")
+        load_ms = evaluate(page, "() => peer.load()")
+        assert page.evaluate("peer.threads()") == threads
+        generate = """async ([prompt, tokens]) => {
+            const start = performance.now();
+            const made = await peer.generate(prompt, tokens);
+            return { ...made, wall_ms: performance.now() - start };
+        }"""
+        evaluate(page, generate, [prompt, 8])
+        first = evaluate(page, generate, [prompt, 1])
+        answer = evaluate(page, generate, [prompt, tokens])
+    finally:
+        page.close()
+    assert (answer["prompt_tokens"], answer["new_tokens"]) == (94, tokens), answer
+    return {
+        "decode_tok_s": answer["decode_tok_s"],
+        "prefill_tok_s": answer["prefill_tok_s"],
+        "first_token_ms": first["wall_ms"],
+        "load_ms": load_ms,
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def visit_sonata(browser: Browser, address: str, engine: str, threads: int, tokens: int) -> Figures:
+    prompt = oracle_prompt()
+    tab = SonataTab(browser, address, threads, engine.removeprefix("sonata-"))
+    try:
+        load = tab.load_again()
+        tab.generate(prompt, 8)
+        first = tab.generate(prompt, 1)
+        answer = tab.generate(prompt, tokens)
+    finally:
+        tab.close()
+    assert (len(answer["prompt_tokens"]), len(answer["tokens"])) == (94, tokens), answer
+    return {
+        "decode_tok_s": answer["decode_tok_s"],
+        "prefill_tok_s": answer["prefill_tok_s"],
+        "first_token_ms": first["wall_ms"],
+        **load,
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def summary(rounds: list[dict[str, Figures]]) -> dict[str, Any]:
+    """Medians over the rounds, and how many times faster than wllama with as many threads."""
+    medians: dict[str, Figures] = {}
+    ratios: dict[str, Figures] = {}
+    for name in dict.fromkeys(name for figures in rounds for name in figures):
+        of_name = [figures[name] for figures in rounds if name in figures]
+        medians[name] = {key: median(figures[key] for figures in of_name) for key in of_name[0]}
+        peer = f"wllama-{name[-1]}"
+        both = [figures for figures in rounds if name in figures and peer in figures]
+        if both and name != peer:
+            ratios[name] = {
+                key: median(figures[name][key] / figures[peer][key] for figures in both)
+                for key in ("decode_tok_s", "prefill_tok_s")
+            }
+    return {"medians": medians, "times_wllama": ratios}
+
+
+def show(result: dict[str, Any]) -> None:
+    on = result["machine"]
+    title = f"{on['cpu']}, {on['cores']} cores, Chromium {on['chromium']}; medians of {len(result['rounds'])} rounds"
+    table = Table(title=title, caption=LEGEND)
+    table.add_column("engine-threads", no_wrap=True)
+    for heading in METRICS:
+        table.add_column(heading, justify="right")
+    table.add_column("x wllama: decode", justify="right")
+    table.add_column("prefill", justify="right")
+    for name, figures in result["medians"].items():
+        ratios = result["times_wllama"].get(name, {})
+        cells = [f"{figures[key]:.0f}" if key in figures else "" for key in METRICS.values()]
+        times = [f"{ratios[key]:.2f}" if key in ratios else "" for key in ("decode_tok_s", "prefill_tok_s")]
+        table.add_row(name, *cells, *times)
+    Console().print(table)
+    for name, why in result["not_measured"].items():
+        Console().print(f"{name} was not measured: {why}", markup=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""What the browser benchmarks share: the site and its peers on a local server, Chromium, and Sonata's page in a tab."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from playwright.sync_api import Browser, Page, sync_playwright
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+
+from app.building.common import ROOT, one_build_at_a_time, sha256_of
+from app.building.download import Downloader
+from app.building.node import npm_ci
+from app.building.python_env import pypi_address
+from app.building.site import DIST
+from app.building.system import find_chromium
+from app.models import cache_dir
+from app.server import create_app, listen
+
+PEERS = Path(__file__).parent / "peers"
+FLAGS = [
+    "--no-sandbox", "--enable-unsafe-webgpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+LIMIT_MS = 300_000
+"""How long one measurement may take."""
+
+
+def oracle_prompt() -> str:
+    """94 tokens: a system message and a question, in the model's chat template."""
+    recorded = json.loads((ROOT / "tests" / "oracle" / "f32_p3.json").read_text(encoding="utf-8"))
+    return str(recorded["prompt"])
+
+
+def install_peers() -> Path:
+    """node_modules of tests/bench/peers, in the cache."""
+    cache = cache_dir()
+    folder = cache / "bench" / f"peers-{sha256_of(PEERS / 'package-lock.json')[:12]}"
+    done = folder / "installed"
+    with one_build_at_a_time(cache):
+        if not done.is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in ("package.json", "package-lock.json"):
+                shutil.copyfile(PEERS / name, folder / name)
+            npm_ci(folder, cache, Downloader(cache, pypi_address))
+            done.touch()
+    return folder / "node_modules"
+
+
+@contextlib.contextmanager
+def local_server(with_peers: bool = False) -> Iterator[str]:
+    """The site as it is in this checkout now, cross-origin isolated; /peers/ and /npm/ beside it. Gives its address."""
+    subprocess.run([sys.executable, "build.py", "site"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    routes = []
+    if with_peers:
+        routes = [
+            Mount("/peers", StaticFiles(directory=PEERS)),
+            Mount("/npm", StaticFiles(directory=install_peers())),
+        ]
+    listener = listen("127.0.0.1", 0)
+    config = uvicorn.Config(create_app(DIST, routes), log_level="warning", access_log=False, lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://localhost:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=5)
+        listener.close()
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def evaluate(page: Page, expression: str, argument: Any = None) -> Any:
+    """`expression`: an async JavaScript function of one argument. TimeoutError instead of waiting for ever."""
+    limited = f"""(argument) => Promise.race([
+        ({expression})(argument),
+        new Promise((_, reject) => setTimeout(() => reject(new Error('no answer in time')), {LIMIT_MS})),
+    ])"""
+    return page.evaluate(limited, argument)
+
+
+class SonataTab:
+    """Sonata's page on the WASM backend. Raises RuntimeError when the page says that another backend runs."""
+
+    def __init__(self, browser: Browser, address: str, workers: int, precision: str) -> None:
+        self.page = browser.new_page()
+        self.page.goto(f"{address}/?backend=wasm&workers={workers}&precision={precision}")
+        self._ready()
+        self.info: dict[str, Any] = self.page.evaluate("sonata.info")
+        if self.info["backend"] != "wasm":
+            self.close()
+            raise RuntimeError(f"the page runs {self.info['backend']}, not wasm")
+
+    def _ready(self) -> None:
+        state = "document.documentElement.dataset.state"
+        self.page.wait_for_function(f"() => ['ready', 'failed'].includes({state})", timeout=LIMIT_MS)
+        if self.page.evaluate(state) == "failed":
+            said = self.page.inner_text("#banner")
+            self.close()
+            raise RuntimeError(f"the page did not start: {said}")
+
+    def load_again(self) -> dict[str, float]:
+        """A second engine in place of the first, its files in the browser's cache. ms from its start.
+
+        `load_ms`: Python's start included, as far as a first token. `load_after_python_ms`: from when Python was there.
+        """
+        self.page.evaluate("""async () => {
+            const { Engine } = await import('/engine.js');
+            const start = Engine.prototype.start;
+            Engine.prototype.start = function (options, onProgress, ...rest) {
+                Engine.prototype.start = start;
+                globalThis.loadTimes = { start: performance.now() };
+                const noted = (progress) => {
+                    if (progress.stage === 'python') globalThis.loadTimes.python = performance.now();
+                    onProgress(progress);
+                };
+                return start.call(this, options, noted, ...rest);
+            };
+            sonata.load();
+        }""")
+        self._ready()
+        times = evaluate(
+            self.page,
+            "async () => { await sonata.engine.generate('Hello', { raw: true, maxTokens: 1 });"
+            " return { ...globalThis.loadTimes, end: performance.now() }; }",
+        )
+        return {"load_ms": times["end"] - times["start"], "load_after_python_ms": times["end"] - times["python"]}
+
+    def generate(self, prompt: str, tokens: int) -> dict[str, Any]:
+        """What `sonata.engine.generate` returns, and `wall_ms`."""
+        return evaluate(
+            self.page,
+            """async ({ prompt, tokens }) => {
+                const start = performance.now();
+                const made = await sonata.engine.generate(prompt, { raw: true, maxTokens: tokens });
+                return { ...made, wall_ms: performance.now() - start };
+            }""",
+            {"prompt": prompt, "tokens": tokens},
+        )
+
+    def close(self) -> None:
+        self.page.close()
+
+
+def machine(browser: Browser) -> dict[str, Any]:
+    """What the figures were measured on."""
+    cpu = platform.processor()
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "chromium": browser.version, "load": os.getloadavg()[0]}

@@ -1,0 +1,152 @@
+"""How the WASM backend scales in headless Chromium: with workers, with a core taken away, with the context's length.
+
+    python tests/bench/wasm_scaling.py [--rounds 3] [--tokens 64] [--precision fast] [--json FILE]
+
+Decode tok/s, the end token ignored. One page for each number of workers and precision, all open at the same time; each
+round asks one after the other, so that all of them see the same noise of the machine. "busy": a process of this
+benchmark spins on the last core meanwhile. Figures are medians over the rounds; ratios medians of each round's ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from in_browser import SonataTab, chromium, local_server, machine, oracle_prompt
+from playwright.sync_api import Browser
+from rich.console import Console
+from rich.table import Table
+
+WORKERS = (1, 2)
+LONG = 4000
+BUSY_SECONDS = 120
+"""The spinning process ends itself after so long, whatever happens to this one."""
+
+SPIN = f"""
+import os, time
+os.sched_setaffinity(0, {{max(os.sched_getaffinity(0))}})
+print("spinning", flush=True)
+end = time.monotonic() + {BUSY_SECONDS}
+while time.monotonic() < end:
+    pass
+"""
+
+Figures = dict[str, float]
+
+
+def main() -> None:
+    assert __doc__
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=64, help="new tokens of each answer")
+    parser.add_argument("--precision", action="append", choices=["precise", "fast"], help="default: both")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    options = parser.parse_args()
+    precisions = options.precision or ["precise", "fast"]
+    with local_server() as address, chromium() as browser:
+        result = measure(browser, address, precisions, options.rounds, options.tokens)
+    print(json.dumps(result))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    show(result)
+
+
+@contextlib.contextmanager
+def one_core_taken() -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        yield
+        assert process.poll() is None, f"the answers took longer than the {BUSY_SECONDS} s that a core was taken for"
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def measure(browser: Browser, address: str, precisions: list[str], rounds: int, tokens: int) -> dict[str, Any]:
+    tabs = {
+        f"{precision}-{workers}": SonataTab(browser, address, workers, precision)
+        for precision in precisions
+        for workers in WORKERS
+    }
+    prompt = oracle_prompt()
+    long_prompt = " the" * LONG  # what it says does not matter to attention
+    for tab in tabs.values():
+        tab.generate(prompt, 8)
+    result: dict[str, Any] = {"machine": machine(browser), "tokens": tokens, "rounds": []}
+    for number in range(rounds):
+        figures: dict[str, Figures] = {name: {} for name in tabs}
+        for name, tab in tabs.items():
+            figures[name]["idle"] = tab.generate(prompt, tokens)["decode_tok_s"]
+        with one_core_taken():
+            for name, tab in tabs.items():
+                figures[name]["busy"] = tab.generate(prompt, tokens)["decode_tok_s"]
+        for name, tab in tabs.items():
+            figures[name]["idle again"] = tab.generate(prompt, tokens)["decode_tok_s"]
+            answer = tab.generate(long_prompt, tokens)
+            assert len(answer["prompt_tokens"]) == LONG
+            figures[name]["at 4000"] = answer["decode_tok_s"]
+            figures[name]["prefill of 4000"] = answer["prefill_tok_s"]
+            figures[name]["load average"] = os.getloadavg()[0]
+            said = {key: round(value) for key, value in figures[name].items()}
+            print(f"round {number + 1}, {name}: {said}", file=sys.stderr)
+        result["rounds"].append(figures)
+    return result | summary(result["rounds"], precisions)
+
+
+def summary(rounds: list[dict[str, Figures]], precisions: list[str]) -> dict[str, Any]:
+    """Medians, and for each precision the ratios that the issue asks for."""
+    medians = {
+        name: {key: median(figures[name][key] for figures in rounds) for key in of_name}
+        for name, of_name in rounds[0].items()
+    }
+    ratios: dict[str, Figures] = {}
+    for precision in precisions:
+        one, two = f"{precision}-1", f"{precision}-2"
+        # name -> (numerator, denominator): engine and figure
+        pairs = {
+            "2 workers / 1, idle (wanted 1.5)": ((two, "idle"), (one, "idle")),
+            "2 workers busy / 1 idle (wanted 0.8)": ((two, "busy"), (one, "idle")),
+            "2 workers busy / 1 busy": ((two, "busy"), (one, "busy")),
+            "2 workers idle again / idle": ((two, "idle again"), (two, "idle")),
+            "at 4000 / at 100, 1 worker (wanted 0.5)": ((one, "at 4000"), (one, "idle again")),
+            "at 4000 / at 100, 2 workers (wanted 0.5)": ((two, "at 4000"), (two, "idle again")),
+        }
+        ratios[precision] = {
+            label: median(figures[a][key_a] / figures[b][key_b] for figures in rounds)
+            for label, ((a, key_a), (b, key_b)) in pairs.items()
+        }
+    return {"medians": medians, "ratios": ratios}
+
+
+def show(result: dict[str, Any]) -> None:
+    on = result["machine"]
+    title = f"{on['cpu']}, {on['cores']} cores, Chromium {on['chromium']}; medians of {len(result['rounds'])} rounds"
+    table = Table(title=f"tok/s; {title}")
+    table.add_column("precision-workers", no_wrap=True)
+    columns = list(next(iter(result["medians"].values())))
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name, figures in result["medians"].items():
+        table.add_row(name, *(f"{figures[column]:.0f}" for column in columns))
+    Console().print(table)
+    ratios = Table(title="ratios")
+    ratios.add_column("of", no_wrap=True)
+    for precision in result["ratios"]:
+        ratios.add_column(precision, justify="right")
+    for label in next(iter(result["ratios"].values())):
+        ratios.add_row(label, *(f"{figures[label]:.2f}" for figures in result["ratios"].values()))
+    Console().print(ratios)
+
+
+if __name__ == "__main__":
+    main()
