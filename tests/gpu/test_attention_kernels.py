@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
 from py_core.backends.sampling_state import state_bytes
-from py_core.backends.webgpu.kv_pages import PAGE
+from py_core.backends.page_table import PAGE
 
 MAX_ROWS = 8
 SLOTS, MAX_PAGES, POOL = 3, 4, 13

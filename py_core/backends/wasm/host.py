@@ -21,10 +21,10 @@ MAX_WORKERS = 16
 
 @dataclass(frozen=True)
 class RepackJob:
-    """Rows first_row .. first_row + rows of a matrix, `nbytes` at `file_offset`, go through the repack kernel to `target`.
+    """Rows first_row .. first_row + rows of a matrix, `nbytes` at `file_offset`, are repacked to `target`.
 
     `target` is where row 0 of the whole matrix lies. Kernel: repack(format, source, target, first_row, rows, columns),
-    with `format` the number of web/kernels/formats.h.
+    with `format` ggml's number of the type.
     """
 
     file_offset: int
@@ -40,6 +40,8 @@ class KernelHost(Protocol):
     """Runs web/kernels on one or several threads over one memory."""
 
     workers: int
+    most_workers: int
+    """The most there can be later: each has memory of its own."""
     relaxed: bool
     """Whether the build with relaxed SIMD runs."""
     shared: bool

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from py_core.backends.fusion import GatedLinear, Head, QKVAttention, ResidualLinear, fuse
+from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import RING
 from py_core.backends.webgpu.host import Binding, Dispatch, Host
-from py_core.backends.webgpu.kv_pages import PAGE, KVPages
+from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.shaders import Constant, binding_access, compose
 from py_core.backends.webgpu.tuning import KernelShapes
 from py_core.backends.webgpu.weights import Matrix, MatrixPart, WeightArena

@@ -1,0 +1,116 @@
+"""The WASM backend: a model's graph as programs of SIMD kernels, on a pool of workers in the page or in wasmtime.
+
+Two precisions: "precise" quantizes activations to 15 bits and gives the tokens of float32; "fast" quantizes them to 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+
+from py_core.backends.base import BackendError, Capabilities, Progress, Session
+from py_core.backends.page_table import PageTable
+from py_core.backends.pipelined import SLOTS, PipelinedBackend
+from py_core.backends.sampling_state import RING
+from py_core.backends.wasm.host import KernelHost
+from py_core.backends.wasm.layout import Mode
+from py_core.backends.wasm.lowering import Lowering
+from py_core.engine.sampling import SamplingParams
+from py_core.formats.gguf import GGUFHeader
+from py_core.formats.source import WeightSource
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+
+PRECISIONS = {"precise": Mode.PRECISE, "fast": Mode.FAST}
+
+MAX_ROWS = 64
+"""Rows in a pass of a prefill: some 150 ms of work on one core, so that Stop is heard."""
+
+_FIRST_PAGES = 16
+
+
+async def load_wasm(
+    host: KernelHost, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
+    progress: Progress | None = None, max_context: int = 8192, precision: str = "precise",
+) -> WasmBackend:  # fmt: skip
+    """Lay the model out in the kernels' memory and bring its weights there.
+
+    Raises BackendError, GGUFError, EOFError.
+    """
+    backend = WasmBackend(host, header, config, graph, max_context, precision)
+    await backend.load(source, progress)
+    return backend
+
+
+class WasmBackend(PipelinedBackend):
+    """See `Backend` for the contract of each method. Made by `load_wasm`."""
+
+    def __init__(
+        self, host: KernelHost, header: GGUFHeader, config: ModelConfig, graph: Graph, max_context: int, precision: str
+    ) -> None:
+        if precision not in PRECISIONS:
+            raise BackendError(f"There is no precision {precision!r}; choose {' or '.join(PRECISIONS)}.")
+        simd = "relaxed SIMD" if host.relaxed else "SIMD"
+        workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
+        capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
+        context_length = min(config.max_position_embeddings, max_context)
+        super().__init__(capabilities, context_length, config.vocab_size, MAX_ROWS)
+        self._host = host
+        self._lowering = Lowering(
+            config, graph, header.tensors, PRECISIONS[precision], host.most_workers, MAX_ROWS, context_length, SLOTS
+        )
+        self._pages = PageTable(SLOTS, context_length, _FIRST_PAGES)
+
+    async def load(self, source: WeightSource, progress: Progress | None) -> None:
+        await self._host.reserve(self._memory_for(self._pages.capacity))
+        for address, data in self._lowering.arena.writes:
+            self._host.write(address, data)
+        await self._host.upload(source, self._lowering.jobs, progress)
+
+    def close(self) -> None:
+        self._host.close()
+
+    def _memory_for(self, pages: int) -> int:
+        return self._lowering.pages + pages * self._lowering.page_bytes
+
+    async def _reserve(self, slot: int, length: int) -> None:
+        while self._pages.lacks(slot, length):
+            capacity = min(2 * self._pages.capacity, self._pages.most)
+            await self._host.reserve(self._memory_for(capacity))
+            self._pages.add_capacity(capacity)
+        if self._pages.take(slot, length):
+            row = self._pages.rows[slot]
+            self._host.write(self._lowering.page_table + slot * row.nbytes, row.tobytes())
+
+    def _release(self, slot: int, length: int) -> None:
+        self._pages.release(slot, length)
+
+    def _write_state(self, data: bytes) -> None:
+        self._host.write(self._lowering.state, data)
+
+    def _write_history(self, slot: int, ring: np.ndarray) -> None:
+        self._host.write(self._lowering.history + slot * RING * 4, ring.tobytes())
+
+    async def _run_rows(self, m: int, last: bool) -> None:
+        await self._host.run(self._lowering.programs["body head" if last else "body"], 1)
+
+    def _start_steps(
+        self, session: Session, position: int, count: int, forward_first: bool, sampling: SamplingParams
+    ) -> asyncio.Future[list[int]]:
+        sampler = "penalties " if sampling.penalizes else ""
+        sampler += "argmax" if sampling.temperature == 0 else "sample"
+        step = self._lowering.programs[f"step {sampler}"]
+        if forward_first:
+            return asyncio.ensure_future(self._host.run(step, count))
+        first = self._host.run(self._lowering.programs[sampler], 1)
+        rest = self._host.run(step, count - 1) if count > 1 else None
+        return asyncio.ensure_future(_joined(first, rest))
+
+    async def _read_logits(self) -> np.ndarray:
+        data = await self._host.read(self._lowering.logits, self._vocab_size * 4)
+        return np.frombuffer(data, np.float32).copy()
+
+
+async def _joined(first, rest) -> list[int]:  # type: ignore[no-untyped-def]
+    return await first + (await rest if rest is not None else [])

@@ -1,0 +1,112 @@
+"""The numbers that web/kernels/kernels.h and Python share, and an allocator for the kernels' memory."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from py_core.backends.wasm.host import HEAP_BASE
+from py_core.formats.quantization import BlockFormat
+
+ABI = 1
+
+
+class OpKind(IntEnum):
+    EMBED = 1
+    QUANTIZE = 2
+    LINEAR = 3
+    ROPE_APPEND = 4
+    ATTENTION = 5
+    ARGMAX = 6
+    SAMPLE = 7
+    PENALTIES = 8
+    LAST_ROW = 9
+    SWIGLU = 10
+
+
+class Barrier(IntEnum):
+    NEVER = 0
+    ALWAYS = 1
+    MANY_ROWS = 2
+    """With one row each worker has a copy of its own."""
+
+
+class MatrixKind(IntEnum):
+    """How repacked weights lie in memory; the first two are the number of 4-bit planes."""
+
+    NIBBLES = 1
+    NIBBLES2 = 2
+    FLOAT32 = 3
+    FLOAT16 = 4
+
+
+class Mode(IntEnum):
+    """How activations are prepared for a linear: the first two are bytes a value."""
+
+    FAST = 1
+    PRECISE = 2
+    FLOAT = 3
+
+
+MATRIX_KINDS = {
+    "Q4_0": MatrixKind.NIBBLES,
+    "Q4_1": MatrixKind.NIBBLES,
+    "Q8_0": MatrixKind.NIBBLES2,
+    "F32": MatrixKind.FLOAT32,
+    "F16": MatrixKind.FLOAT16,
+}
+
+_HEADER_BYTES = OP_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation of a program, and whether the workers wait for each other after it."""
+
+    kind: OpKind
+    arguments: tuple[int, ...] = ()
+    barrier: Barrier = Barrier.ALWAYS
+
+
+def program_bytes(ops: list[Op], state: int) -> bytes:
+    """A program over the state block at `state`."""
+    out = bytearray(struct.pack("<II", len(ops), state).ljust(_HEADER_BYTES, b"\0"))
+    for op in ops:
+        words = list(op.arguments) + [0] * (14 - len(op.arguments))
+        out += struct.pack("<16I", op.kind, *words, op.barrier)
+    return bytes(out)
+
+
+def matrix_bytes(form: BlockFormat, rows: int, columns: int) -> int:
+    """Memory of a repacked matrix: rows in groups of 4, blocks of 32 columns with two float32 scales a row."""
+    padded = -(-rows // 4) * 4
+    kind = MATRIX_KINDS[form.name]
+    if kind in (MatrixKind.FLOAT32, MatrixKind.FLOAT16):
+        return padded * columns * form.block_bytes
+    return padded * (columns // 32) * (16 * kind + 8)
+
+
+def activation_bytes(columns: int, rows: int) -> int:
+    """Room for prepared activations in any mode."""
+    return rows * columns * 4
+
+
+@dataclass
+class Arena:
+    """Gives out the kernels' memory from HEAP_BASE on; nothing is given back."""
+
+    end: int = HEAP_BASE
+    writes: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def take(self, nbytes: int) -> int:
+        """The address of `nbytes`, a multiple of 64 so that workers share no cache line by accident."""
+        address = self.end
+        self.end += -(-nbytes // 64) * 64
+        return address
+
+    def put(self, data: bytes) -> int:
+        """The address of `data`, written once the memory is there."""
+        address = self.take(len(data))
+        self.writes.append((address, data))
+        return address

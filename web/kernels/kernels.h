@@ -1,0 +1,133 @@
+// What the kernels share: the memory's layout, the program's operations, and SIMD in two builds.
+// py_core/backends/wasm/layout.py has the same numbers for Python.
+#pragma once
+#include <stdint.h>
+#include <wasm_simd128.h>
+
+typedef uint32_t u32;
+typedef int32_t i32;
+typedef float f32;
+#define EXPORT(name) __attribute__((export_name(#name), visibility("default"))) name
+#define INLINE static inline __attribute__((always_inline))
+
+// ---- memory: the control block at 1024, stacks above it, then what Python gives out ----
+typedef struct {
+  u32 arrived;     // workers at the barrier
+  u32 generation;  // barriers passed
+  u32 chunk;       // next piece of the running operation's work
+  u32 spin;        // how long a worker spins before it sleeps; adapts
+  u32 abort;       // set by the host: leave every barrier, run returns -2
+  u32 sleepers;    // workers asleep at the barrier
+} Control;
+#define CONTROL ((volatile Control *)1024)
+
+// ---- what changes from pass to pass: py_core/backends/sampling_state.py ----
+typedef struct { u32 token, position, slot, unused; } Row;
+typedef struct {
+  u32 count, seed;
+  f32 temperature;
+  u32 top_k;
+  f32 top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+  u32 penalty_window, unused[2];
+  Row rows[];
+} State;
+
+// ---- weights, repacked: groups of 4 rows, so that a vector's lane is a row ----
+// PLANES 1 (Q4_0, Q4_1) or 2 (Q8_0): a block of 32 columns of a group is PLANES * 64 bytes of nibbles, then d[4] and m[4]:
+// value = d * q + m. Vector v of a plane holds columns 4v .. 4v+3 (low nibbles) and 16 + 4v .. (high) of its 4 rows.
+// FLOAT32, FLOAT16: [group][column][4 rows].
+enum { NIBBLES = 1, NIBBLES2 = 2, FLOAT32 = 3, FLOAT16 = 4 };
+typedef struct { u32 kind, rows, columns, data; } Matrix;
+
+// ---- activations of a linear: quantized in blocks of 32 columns, or as they are ----
+enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // 8 bits, 15 bits as two bytes, float32
+
+// ---- a program: header, then operations of 16 words; addresses are byte offsets ----
+enum { EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LAST_ROW, SWIGLU };
+typedef struct { u32 kind, a[15]; } Op;
+typedef struct { u32 count, state, unused[14]; Op ops[]; } Program;
+enum { NEVER = 0, ALWAYS = 1, MANY_ROWS = 2 };  // a[14]: whether the workers wait for each other after it
+// What an operation runs on: m rows, those of the state or the last one.
+typedef struct { const State *state; u32 worker, workers, m; } Context;
+
+void embed(const Op *op, const Context *c);
+void quantize(const Op *op, const Context *c);
+void linear(const Op *op, const Context *c);
+void swiglu(const Op *op, const Context *c);
+void rope_append(const Op *op, const Context *c);
+void attention(const Op *op, const Context *c);
+i32 argmax(const Op *op, State *state);
+i32 sample(const Op *op, State *state);
+void penalties(const Op *op, State *state);
+
+int barrier(u32 workers);
+
+INLINE void *at(u32 address) { return (void *)address; }
+INLINE u32 min_u(u32 a, u32 b) { return a < b ? a : b; }
+INLINE u32 max_u(u32 a, u32 b) { return a > b ? a : b; }
+
+// The next piece of `size` out of `total` for this worker, first come, first served: a worker whose core is taken by
+// another program does less. Returns where it begins, total or more when nothing is left.
+INLINE u32 next_chunk(u32 workers, u32 size, u32 *private_at) {
+  if (workers == 1) { u32 begin = *private_at; *private_at += size; return begin; }
+  return __atomic_fetch_add((u32 *)&CONTROL->chunk, size, __ATOMIC_RELAXED);
+}
+
+// ---- SIMD ----
+INLINE v128_t load(const void *p) { return wasm_v128_load(p); }
+INLINE v128_t splat4(const void *p) { return wasm_v128_load32_splat(p); }
+INLINE f32 sum4(v128_t v) {
+  return (wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1)) +
+         (wasm_f32x4_extract_lane(v, 2) + wasm_f32x4_extract_lane(v, 3));
+}
+
+#ifdef PLAIN_SIMD
+INLINE v128_t madd(v128_t a, v128_t b, v128_t c) { return wasm_f32x4_add(wasm_f32x4_mul(a, b), c); }
+// Two accumulators: the products of rows 0, 1 and of rows 2, 3, pairs not yet added.
+typedef struct { v128_t lo, hi; } Acc;
+INLINE Acc acc_zero(void) { return (Acc){wasm_i32x4_const(0, 0, 0, 0), wasm_i32x4_const(0, 0, 0, 0)}; }
+INLINE Acc acc_dot(v128_t x, v128_t w, Acc acc) {
+  acc.lo = wasm_i32x4_add(acc.lo, wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(x), wasm_i16x8_extend_low_i8x16(w)));
+  acc.hi = wasm_i32x4_add(acc.hi, wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(x), wasm_i16x8_extend_high_i8x16(w)));
+  return acc;
+}
+INLINE v128_t acc_rows(Acc acc) {
+  return wasm_i32x4_add(wasm_i32x4_shuffle(acc.lo, acc.hi, 0, 2, 4, 6), wasm_i32x4_shuffle(acc.lo, acc.hi, 1, 3, 5, 7));
+}
+#else
+INLINE v128_t madd(v128_t a, v128_t b, v128_t c) { return wasm_f32x4_relaxed_madd(a, b, c); }
+// Lane r: the sum over 4 columns of row r, x times w; w is 0 .. 15 and so within the 7 bits that are exact everywhere.
+typedef v128_t Acc;
+INLINE Acc acc_zero(void) { return wasm_i32x4_const(0, 0, 0, 0); }
+INLINE Acc acc_dot(v128_t x, v128_t w, Acc acc) { return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, acc); }
+INLINE v128_t acc_rows(Acc acc) { return acc; }
+#endif
+
+// e^x, relative error under 2e-7 for -87 < x < 88 (Cephes' polynomial); 0 below.
+INLINE v128_t exp4(v128_t x) {
+  const v128_t low = wasm_f32x4_const_splat(-87.0f);
+  const v128_t zero_where = wasm_f32x4_lt(x, low);
+  x = wasm_f32x4_pmin(wasm_f32x4_const_splat(88.0f), wasm_f32x4_pmax(low, x));
+  const v128_t n = wasm_f32x4_nearest(wasm_f32x4_mul(x, wasm_f32x4_const_splat(1.44269504088896341f)));
+  v128_t r = wasm_f32x4_sub(x, wasm_f32x4_mul(n, wasm_f32x4_const_splat(0.693359375f)));
+  r = wasm_f32x4_sub(r, wasm_f32x4_mul(n, wasm_f32x4_const_splat(-2.12194440e-4f)));
+  v128_t p = wasm_f32x4_const_splat(1.9875691500e-4f);
+  p = madd(p, r, wasm_f32x4_const_splat(1.3981999507e-3f));
+  p = madd(p, r, wasm_f32x4_const_splat(8.3334519073e-3f));
+  p = madd(p, r, wasm_f32x4_const_splat(4.1665795894e-2f));
+  p = madd(p, r, wasm_f32x4_const_splat(1.6666665459e-1f));
+  p = madd(p, r, wasm_f32x4_const_splat(5.0000001201e-1f));
+  p = madd(p, wasm_f32x4_mul(r, r), wasm_f32x4_add(r, wasm_f32x4_const_splat(1.0f)));
+  const v128_t power = wasm_i32x4_shl(wasm_i32x4_add(wasm_i32x4_trunc_sat_f32x4(n), wasm_i32x4_const_splat(127)), 23);
+  return wasm_v128_andnot(wasm_f32x4_mul(p, power), zero_where);
+}
+INLINE f32 exp1(f32 x) { return wasm_f32x4_extract_lane(exp4(wasm_f32x4_splat(x)), 0); }
+
+// 4 halves in the low 8 bytes to float32, subnormals included.
+INLINE v128_t halves4(v128_t halves) {
+  const v128_t wide = wasm_u32x4_extend_low_u16x8(halves);
+  const v128_t sign = wasm_i32x4_shl(wasm_v128_and(wide, wasm_i32x4_const_splat(0x8000)), 16);
+  const v128_t body = wasm_i32x4_shl(wasm_v128_and(wide, wasm_i32x4_const_splat(0x7fff)), 13);
+  // The exponents' biases differ by 112: multiplying by 2^112 sets that right, for subnormals too.
+  return wasm_v128_or(sign, wasm_f32x4_mul(body, wasm_f32x4_const_splat(5.192296858534828e33f)));
+}

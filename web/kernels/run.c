@@ -1,0 +1,67 @@
+// Runs a program: all workers walk over its operations together and meet at barriers between them.
+#include "kernels.h"
+
+enum { LEAST_SPIN = 1000, MOST_SPIN = 2000000 };
+
+// Waits until all workers have come. Spinning is faster than sleeping by far, but a spinning worker may hold the very
+// core that the late one needs: whoever had to sleep spins less the next time. Returns 0 when the host aborts.
+int barrier(u32 workers) {
+  u32 *arrived = (u32 *)&CONTROL->arrived, *generation = (u32 *)&CONTROL->generation, *sleepers = (u32 *)&CONTROL->sleepers;
+  if (workers == 1) return 1;
+  const u32 before = __atomic_load_n(generation, __ATOMIC_SEQ_CST);
+  if (__atomic_add_fetch(arrived, 1, __ATOMIC_SEQ_CST) == workers) {
+    __atomic_store_n(arrived, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n((u32 *)&CONTROL->chunk, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(generation, before + 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(sleepers, __ATOMIC_SEQ_CST)) __builtin_wasm_memory_atomic_notify((int *)generation, workers);
+    return !CONTROL->abort;
+  }
+  u32 limit = CONTROL->spin;
+  if (limit < LEAST_SPIN) limit = MOST_SPIN;  // not set yet
+  for (u32 i = 0; i < limit; i++) {
+    if (__atomic_load_n(generation, __ATOMIC_SEQ_CST) != before) {
+      if (i > limit / 2) CONTROL->spin = min_u(MOST_SPIN, limit * 2);
+      else if (limit < MOST_SPIN) CONTROL->spin = limit + limit / 64 + 1;
+      return !CONTROL->abort;
+    }
+  }
+  CONTROL->spin = max_u(LEAST_SPIN, limit / 4);
+  while (__atomic_load_n(generation, __ATOMIC_SEQ_CST) == before && !CONTROL->abort) {
+    __atomic_add_fetch(sleepers, 1, __ATOMIC_SEQ_CST);
+    __builtin_wasm_memory_atomic_wait32((int *)generation, (int)before, 50000000);
+    __atomic_sub_fetch(sleepers, 1, __ATOMIC_SEQ_CST);
+  }
+  return !CONTROL->abort;
+}
+
+// Returns what the program's sampler drew (worker 0; others 0), or -2 when the host aborted.
+i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
+  const Program *program = at(program_address);
+  State *state = at(program->state);
+  i32 result = 0;
+  // What worker 0 wrote between the runs is seen from here on.
+  if (!barrier(workers)) return -2;
+  Context c = {state, worker, workers, state->count};
+  for (u32 i = 0; i < program->count; i++) {
+    const Op *op = &program->ops[i];
+    switch (op->kind) {
+      case EMBED: embed(op, &c); break;
+      case LAST_ROW: c.m = 1; continue;  // from here on there is one row: the last
+      case QUANTIZE: quantize(op, &c); break;
+      case LINEAR: linear(op, &c); break;
+      case SWIGLU: swiglu(op, &c); break;
+      case ROPE_APPEND: rope_append(op, &c); break;
+      case ATTENTION: attention(op, &c); break;
+      case PENALTIES: if (worker == 0) penalties(op, state); break;
+      case ARGMAX: if (worker == 0) result = argmax(op, state); break;
+      case SAMPLE: if (worker == 0) result = sample(op, state); break;
+      default: __builtin_trap();
+    }
+    const u32 wait = op->a[14];
+    if ((wait == ALWAYS || (wait == MANY_ROWS && c.m > 1)) && !barrier(workers)) return -2;
+    if (workers == 1) CONTROL->chunk = 0;
+  }
+  return result;
+}
+
+u32 EXPORT(abi)(void) { return 1; }
