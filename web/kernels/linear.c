@@ -1,6 +1,7 @@
 // y[m, offset + n] = sum_k W[n, k] x[m, k], on activations that `quantize` has prepared.
 #include "kernels.h"
 
+enum { PANEL_BYTES = 16 << 10 };
 enum { EPILOGUE_NONE = 0, EPILOGUE_RESIDUAL = 1, EPILOGUE_SWIGLU = 2 };
 
 // Activations of rows m, blocks b: bytes [m][b][32 * planes], then scale s and s * sum(q) for each (m, b).
@@ -31,43 +32,42 @@ INLINE void tile(const u32 wp, const u32 xp, const u32 GROUPS, const u32 TOKENS,
     v128_t sums[4][4];
 #pragma unroll
     for (u32 p = 0; p < wp; p++) {
-      Acc acc[4][4][2];
+      // The bytes of x one after the other: unpacking the nibbles again costs less than accumulators in memory.
 #pragma unroll
-      for (u32 g = 0; g < GROUPS; g++)
+      for (u32 half = 0; half < xp; half++) {
+        Acc acc[4][4];
 #pragma unroll
-        for (u32 t = 0; t < TOKENS; t++) acc[g][t][0] = acc[g][t][1] = acc_zero();
+        for (u32 g = 0; g < GROUPS; g++)
 #pragma unroll
-      for (u32 v = 0; v < 4; v++) {
-        v128_t low[4], high[4];
+          for (u32 t = 0; t < TOKENS; t++) acc[g][t] = acc_zero();
 #pragma unroll
-        for (u32 g = 0; g < GROUPS; g++) {
-          const v128_t packed = load(w + g * group_bytes + p * 64 + v * 16);
-          low[g] = wasm_v128_and(packed, mask);
-          high[g] = wasm_u8x16_shr(packed, 4);
-        }
+        for (u32 v = 0; v < 4; v++) {
+          v128_t low[4], high[4];
 #pragma unroll
-        for (u32 t = 0; t < TOKENS; t++) {
-          const uint8_t *q = x->q + ((m0 + t) * blocks + b) * 32 * xp + 4 * v;
+          for (u32 g = 0; g < GROUPS; g++) {
+            const v128_t packed = load(w + g * group_bytes + p * 64 + v * 16);
+            low[g] = wasm_v128_and(packed, mask);
+            high[g] = wasm_u8x16_shr(packed, 4);
+          }
 #pragma unroll
-          for (u32 half = 0; half < xp; half++) {
-            const v128_t first = splat4(q + 32 * half), second = splat4(q + 32 * half + 16);
+          for (u32 t = 0; t < TOKENS; t++) {
+            const uint8_t *q = x->q + ((m0 + t) * blocks + b) * 32 * xp + 32 * half + 4 * v;
+            const v128_t first = splat4(q), second = splat4(q + 16);
 #pragma unroll
-            for (u32 g = 0; g < GROUPS; g++) {
-              acc[g][t][half] = acc_dot(first, low[g], acc[g][t][half]);
-              acc[g][t][half] = acc_dot(second, high[g], acc[g][t][half]);
-            }
+            for (u32 g = 0; g < GROUPS; g++) acc[g][t] = acc_dot(second, high[g], acc_dot(first, low[g], acc[g][t]));
           }
         }
+#pragma unroll
+        for (u32 g = 0; g < GROUPS; g++)
+#pragma unroll
+          for (u32 t = 0; t < TOKENS; t++) {
+            v128_t sum = acc_rows(acc[g][t]);
+            // x = 128 * first byte + second byte; q = low plane + 16 * high plane
+            const u32 shift = (xp == 2 && half == 0 ? 7 : 0) + (p == 1 ? 4 : 0);
+            if (shift) sum = wasm_i32x4_shl(sum, shift);
+            sums[g][t] = p == 0 && half == 0 ? sum : wasm_i32x4_add(sums[g][t], sum);
+          }
       }
-#pragma unroll
-      for (u32 g = 0; g < GROUPS; g++)
-#pragma unroll
-        for (u32 t = 0; t < TOKENS; t++) {
-          v128_t sum = acc_rows(acc[g][t][0]);
-          // x = 128 * first byte + second byte
-          if (xp == 2) sum = wasm_i32x4_add(wasm_i32x4_shl(sum, 7), acc_rows(acc[g][t][1]));
-          sums[g][t] = p == 0 ? sum : wasm_i32x4_add(sums[g][t], wasm_i32x4_shl(sum, 4));
-        }
     }
 #pragma unroll
     for (u32 g = 0; g < GROUPS; g++) {
@@ -105,21 +105,19 @@ static void float_tile(const Matrix *w, u32 group, u32 groups, u32 tokens, const
     }
 }
 
-#define TILE(wp, xp, G, T) tile(wp, xp, G, T, data, x, m0, out)
-#define TILE_OF_SHAPE(G, T)                                                            \
-  do {                                                                                 \
-    if (w->kind == NIBBLES) { if (x->planes == FAST) TILE(1, 1, G, T); else TILE(1, 2, G, T); } \
-    else { if (x->planes == FAST) TILE(2, 1, G, T); else TILE(2, 2, G, T); }           \
-  } while (0)
-
-// One of the shapes 4 x 1 (a single row of x), 2 x 4 (many) and 1 x 1 (what is left over).
+// A tile of groups x tokens. Which shapes are worth code of their own was measured (docs/decisions.md): for one row of x
+// 4 x 1; for many 2 x 4 in fast mode and 4 x 2 in precise mode, whose x is twice as long; singles for what is left over.
 static void any_tile(const Matrix *w, u32 group, u32 groups, u32 tokens, const Activations *x, u32 m0, v128_t *out) {
   if (w->kind >= FLOAT32) { float_tile(w, group, groups, tokens, x, m0, out); return; }
   const uint8_t *data = (uint8_t *)at(w->data) + group * (w->columns / 32) * (w->kind * 64 + 32);
-  if (groups == 4) TILE_OF_SHAPE(4, 1);
-  else if (groups == 2 && tokens == 4) TILE_OF_SHAPE(2, 4);
-  else if (groups == 1 && tokens == 4) TILE_OF_SHAPE(1, 4);
-  else TILE_OF_SHAPE(1, 1);
+  const u32 fast = x->planes == FAST, one_plane = w->kind == NIBBLES;
+#define TILE(G, T, xp) \
+  if (one_plane) tile(1, xp, G, T, data, x, m0, out); else tile(2, xp, G, T, data, x, m0, out)
+  if (tokens == 4) { if (groups == 2) { TILE(2, 4, 1); } else { TILE(1, 4, 1); } }
+  else if (tokens == 2) { if (groups == 4) { TILE(4, 2, 2); } else { TILE(1, 2, 2); } }
+  else if (groups == 4) { if (fast) { TILE(4, 1, 1); } else { TILE(4, 1, 2); } }
+  else { if (fast) { TILE(1, 1, 1); } else { TILE(1, 1, 2); } }
+#undef TILE
 }
 
 INLINE v128_t silu(v128_t x) {
@@ -137,24 +135,27 @@ void linear(const Op *op, const Context *c) {
   const Activations x = activations(address, w->columns, c->m == 1 ? 1 : op->a[8], mode);
   // SwiGLU: gates are the first half of W's rows, ups the second.
   const u32 n = epilogue == EPILOGUE_SWIGLU ? w->rows / 2 : w->rows, groups = (n + 3) / 4;
-  const u32 step = c->m == 1 ? 4 : 2;
+  const u32 batch = c->m == 1 ? 1 : mode == FAST ? 4 : 2;  // rows of x in a tile
+  const u32 step = batch == 4 ? 2 : 4;                     // groups in a tile
   // Some eight pieces a worker, in whole tiles
   const u32 chunk = max_u(step, groups / (c->workers * 8) / step * step);
+  // A panel of W's rows stays in the first-level cache while the rows of x pass by.
+  const u32 panel = max_u(step, PANEL_BYTES / (w->columns * 4) / step * step);
   u32 mine = 0;
   for (u32 begin; (begin = next_chunk(c->workers, chunk, &mine)) < groups;) {
     const u32 end = min_u(groups, begin + chunk);
-    for (u32 g = begin, many; g < end; g += many) {
-      many = g + step <= end ? step : 1;
+    for (u32 first = begin; first < end; first += panel) {
+      const u32 last = min_u(end, first + panel);
       for (u32 m = 0, tokens; m < c->m; m += tokens) {
-        tokens = c->m - m >= 4 ? 4 : 1;
-        // A tile of 4 groups is for one row of x; a row left over among many takes its groups singly.
-        const u32 at_once = (tokens == 4 || step == 4) ? many : 1;
-        for (u32 inner = 0; inner < many; inner += at_once) {
-          v128_t out[8], ups[8];
-          any_tile(w, g + inner, at_once, tokens, &x, m, out);
-          if (epilogue == EPILOGUE_SWIGLU) any_tile(w, g + inner + groups, at_once, tokens, &x, m, ups);
-          for (u32 i = 0; i < at_once * tokens; i++) {
-            const u32 row = (g + inner + i / tokens) * 4;
+        tokens = c->m - m >= batch ? batch : 1;
+        for (u32 g = first, many; g < last; g += many) {
+          // There is no tile of 2 groups for a row of x that is left over.
+          many = g + step <= last && (tokens == batch || step == 4) ? step : 1;
+          v128_t out[16], ups[16];
+          any_tile(w, g, many, tokens, &x, m, out);
+          if (epilogue == EPILOGUE_SWIGLU) any_tile(w, g + groups, many, tokens, &x, m, ups);
+          for (u32 i = 0; i < many * tokens; i++) {
+            const u32 row = (g + i / tokens) * 4;
             f32 *to = y + (m + i % tokens) * stride + offset + row;
             v128_t sum = out[i];
             if (epilogue == EPILOGUE_SWIGLU) sum = wasm_f32x4_mul(silu(sum), ups[i]);
