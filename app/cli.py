@@ -24,6 +24,8 @@ from app.server import DIST, ServerError
 from app.server import serve as serve_site
 from app.terminal_chat import run_chat
 from py_core.backends.base import BackendError
+from py_core.backends.wasm.host import KernelHost
+from py_core.backends.webgpu.host import Host
 from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import GGUFError, read_header
 from py_core.formats.quantization import UnsupportedFormatError
@@ -40,9 +42,15 @@ app = typer.Typer(
 notes = Console(stderr=True, highlight=False)
 
 
+class Precision(StrEnum):
+    precise = "precise"
+    fast = "fast"
+
+
 class BackendChoice(StrEnum):
     auto = "auto"
     webgpu = "webgpu"
+    wasm = "wasm"
     numpy = "numpy"
 
 
@@ -50,7 +58,10 @@ ModelOption = Annotated[
     Path | None, typer.Option("--model", help="A GGUF file; the default is the model that build.py downloads.")
 ]
 BackendOption = Annotated[
-    BackendChoice, typer.Option(help="auto takes WebGPU on a real GPU, and numpy where there is only the CPU.")
+    BackendChoice, typer.Option(help="auto takes webgpu on a real GPU, and wasm where there is only the CPU.")
+]
+PrecisionOption = Annotated[
+    Precision, typer.Option(help="Of the activations on wasm: precise gives the tokens of float32, fast is faster.")
 ]
 RawOption = Annotated[
     bool,
@@ -66,6 +77,7 @@ SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1)]
 def chat(
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
+    precision: PrecisionOption = Precision.precise,
     temperature: TemperatureOption = CHAT_SAMPLING.temperature,
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = CHAT_SAMPLING.top_p,
     seed: SeedOption = CHAT_SAMPLING.seed,
@@ -74,7 +86,7 @@ def chat(
     """Talk to the model. Ctrl-C stops an answer; /new starts over; /exit or Ctrl-D ends."""
     sampling = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
     with asyncio.Runner() as runner:
-        loaded = runner.run(_load(model, backend))
+        loaded = runner.run(_load(model, backend, precision))
         run_chat(runner, loaded, sampling, max_tokens)
         loaded.close()
 
@@ -92,13 +104,14 @@ def generate(
     seed: SeedOption = 0,
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
+    precision: PrecisionOption = Precision.precise,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object with tokens and speed.")] = False,
 ) -> None:
     """Answer one prompt, or continue it with --raw."""
     sampling = SamplingParams(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty, seed=seed
     )
-    asyncio.run(_generate(_read_prompt(prompt), raw, max_tokens, sampling, model, backend, as_json))
+    asyncio.run(_generate(_read_prompt(prompt), raw, max_tokens, sampling, model, backend, precision, as_json))
 
 
 @app.command()
@@ -108,11 +121,12 @@ def logits(
     raw: RawOption = False,
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
+    precision: PrecisionOption = Precision.precise,
 ) -> None:
     """Write the logits after a prompt's last token."""
 
     async def run() -> np.ndarray:
-        loaded = await _load(model, backend)
+        loaded = await _load(model, backend, precision)
         values = await last_logits(loaded, _read_prompt(prompt), raw=raw)
         loaded.close()
         return values
@@ -191,9 +205,9 @@ def serve(
 
 async def _generate(
     text: str, raw: bool, max_tokens: int, sampling: SamplingParams, path: Path | None, backend: BackendChoice,
-    as_json: bool,
+    precision: Precision, as_json: bool,
 ) -> None:  # fmt: skip
-    loaded = await _load(path, backend)
+    loaded = await _load(path, backend, precision)
     done = await complete(
         loaded, text, raw=raw, max_tokens=max_tokens, sampling=sampling,
         on_text=lambda piece: None if as_json else print(piece, end="", flush=True),
@@ -207,26 +221,48 @@ async def _generate(
         notes.print(f"[dim]{escape(done.adapter)}: {speed}[/dim]")
 
 
-async def _load(path: Path | None, backend: BackendChoice) -> Model:
+async def _load(path: Path | None, backend: BackendChoice, precision: Precision) -> Model:
     """Open the model with a progress bar on stderr while that is a terminal."""
     source = FileSource(_model_path(path))
-    host = None
-    if backend is not BackendChoice.numpy:
-        # Imported late: numpy must work where wgpu's library does not load.
-        from py_core.backends.webgpu.host_wgpu import WgpuHost
-
-        try:
-            host = WgpuHost()
-        except BackendError:
-            if backend is BackendChoice.webgpu:
-                raise
-        if host is not None and host.adapter.software and backend is BackendChoice.auto:
-            host.close()
-            host = None
+    host = _gpu(backend) or _kernels(backend)
     columns = ("Loading the model", BarColumn(), DownloadColumn())
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
         task = bar.add_task("", total=None)
-        return await load_model(source, host, lambda done, total: bar.update(task, completed=done, total=total))
+        return await load_model(
+            source, host, lambda done, total: bar.update(task, completed=done, total=total), precision=precision
+        )
+
+
+def _gpu(backend: BackendChoice) -> Host | None:
+    if backend not in (BackendChoice.webgpu, BackendChoice.auto):
+        return None
+    # Imported late: the CPU's backends must work where wgpu's library does not load.
+    from py_core.backends.webgpu.host_wgpu import WgpuHost
+
+    try:
+        host = WgpuHost()
+    except BackendError:
+        if backend is BackendChoice.webgpu:
+            raise
+        return None
+    if backend is BackendChoice.auto and host.adapter.software:
+        host.close()
+        return None
+    return host
+
+
+def _kernels(backend: BackendChoice) -> KernelHost | None:
+    if backend not in (BackendChoice.wasm, BackendChoice.auto):
+        return None
+    from app.kernels import kernel_path
+    from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+
+    try:
+        return WasmtimeHost(kernel_path())
+    except FileNotFoundError:
+        if backend is BackendChoice.wasm:
+            raise
+        return None  # never compiled here: numpy needs nothing
 
 
 def _model_path(path: Path | None) -> Path:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from py_core.backends.base import Backend, Progress
 from py_core.backends.numpy import NumpyBackend, load_weights
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host import KernelHost
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host import Host
 from py_core.engine.engine import Engine
@@ -49,9 +51,17 @@ class Model:
 
 
 async def load_model(
-    source: WeightSource, host: Host | None = None, progress: Progress | None = None, max_context: int = 8192
+    source: WeightSource,
+    host: Host | KernelHost | None = None,
+    progress: Progress | None = None,
+    max_context: int = 8192,
+    precision: str = "precise",
 ) -> Model:
-    """Load on a GPU host, or on numpy without one. Raises GGUFError, TokenizerError or BackendError with a sentence."""
+    """Load on a GPU's host or on that of the WASM kernels, or on numpy without one.
+
+    `precision`, "precise" or "fast", is that of activations in the WASM kernels. Raises GGUFError, TokenizerError,
+    ChatTemplateError or BackendError with a sentence.
+    """
     header = await read_header(source)
     config, graph = describe_model(header)
     tokenizer = ByteBPE.from_gguf(header.metadata)
@@ -60,6 +70,8 @@ async def load_model(
     if host is None:
         weights = await load_weights(source, header, graph, progress)
         backend = NumpyBackend(config, graph, weights, max_context)
+    elif isinstance(host, KernelHost):
+        backend = await load_wasm(host, source, header, config, graph, progress, max_context, precision)
     else:
         backend = await load_webgpu(host, source, header, config, graph, progress, max_context)
     return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids))

@@ -26,6 +26,9 @@ _MAX_BATCH = 32
 class PipelinedBackend(ABC):
     """See `Backend` for the contract of each public method."""
 
+    RESTARTS: tuple[type[Exception], ...] = ()
+    """Raised by what is awaited when the device was made anew: what was submitted is lost, weights and pages are not."""
+
     def __init__(self, capabilities: Capabilities, context_length: int, vocab_size: int, max_rows: int) -> None:
         self.capabilities = capabilities
         self.context_length = context_length
@@ -65,6 +68,10 @@ class PipelinedBackend(ABC):
     @abstractmethod
     async def _read_logits(self) -> np.ndarray: ...
 
+    async def _recover(self, session: Session) -> None:
+        """After a restart: write again what may have been lost on its way."""
+        self._logits_of = None
+
     @abstractmethod
     def close(self) -> None: ...
 
@@ -101,7 +108,16 @@ class PipelinedBackend(ABC):
                         in_flight.append((count, future))
                         submitted += count
                     count, future = in_flight.popleft()
-                    ids = await future
+                    try:
+                        ids = await future
+                    except self.RESTARTS:
+                        # What was in flight is lost; what was yielded is not.
+                        await asyncio.gather(*(late for _, late in in_flight), return_exceptions=True)
+                        in_flight.clear()
+                        await self._recover(session)
+                        await self._prepare(session, sampling)
+                        submitted, forward_first = session.length - start, True
+                        continue
                     now = time.perf_counter()
                     self._step_seconds, arrived = (now - arrived) / count, now
                     session.tokens.extend(ids)
@@ -133,8 +149,9 @@ class PipelinedBackend(ABC):
 
     async def _prepare(self, session: Session, sampling: SamplingParams) -> None:
         """Bring all but the last token into the pages, and write the state that decoding starts from."""
-        if self._logits_of is not session or session.stored < session.length - 1:
-            session.stored = min(session.stored, session.length - 1)
+        if session.stored == session.length and self._logits_of is not session:
+            session.stored -= 1
+        if session.stored < session.length - 1:
             await self._run_pending(session)
         last = session.length - 1
         self._write_state(state_bytes([(session.tokens[last], last, session.slot)], sampling))
@@ -150,7 +167,11 @@ class PipelinedBackend(ABC):
             self._logits_of = None
             self._write_state(state_bytes(rows))
             # Waits for each pass, so that the queue stays short and whoever wants to stop is heard.
-            await self._run_rows(len(rows), stop == session.length)
+            try:
+                await self._run_rows(len(rows), stop == session.length)
+            except self.RESTARTS:
+                await self._recover(session)
+                continue
             session.stored = stop
         self._logits_of = session
 

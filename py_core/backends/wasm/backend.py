@@ -13,7 +13,7 @@ from py_core.backends.base import BackendError, Capabilities, Progress, Session
 from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import RING
-from py_core.backends.wasm.host import KernelHost
+from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
 from py_core.backends.wasm.layout import Mode
 from py_core.backends.wasm.lowering import Lowering
 from py_core.engine.sampling import SamplingParams
@@ -46,6 +46,8 @@ async def load_wasm(
 class WasmBackend(PipelinedBackend):
     """See `Backend` for the contract of each method. Made by `load_wasm`."""
 
+    RESTARTS = (WorkersRestartedError,)
+
     def __init__(
         self, host: KernelHost, header: GGUFHeader, config: ModelConfig, graph: Graph, max_context: int, precision: str
     ) -> None:
@@ -67,6 +69,10 @@ class WasmBackend(PipelinedBackend):
         for address, data in self._lowering.arena.writes:
             self._host.write(address, data)
         await self._host.upload(source, self._lowering.jobs, progress)
+
+    async def _recover(self, session: Session) -> None:
+        await super()._recover(session)
+        self._host.write(self._lowering.page_table, self._pages.rows.tobytes())
 
     def close(self) -> None:
         self._host.close()

@@ -9,7 +9,7 @@ from typing import Any
 from pyodide.ffi import JsException, to_js
 
 from py_core.backends.base import BackendError, Progress
-from py_core.backends.wasm.host import RepackJob, WorkersRestartedError
+from py_core.backends.wasm.host import MAX_WORKERS, RepackJob, WorkersRestartedError
 from py_core.backends.webgpu.host_browser import BrowserSource
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import WeightSource
@@ -23,6 +23,8 @@ class BrowserKernelHost:
 
     After WorkersRestartedError the memory holds what it held, but for writes since the last answer: they are lost.
     """
+
+    most_workers = MAX_WORKERS
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
