@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
-from py_core.backends.sampling_state import state_bytes
 from py_core.backends.page_table import PAGE
+from py_core.backends.sampling_state import state_bytes
 
 MAX_ROWS = 8
 SLOTS, MAX_PAGES, POOL = 3, 4, 13

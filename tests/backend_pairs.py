@@ -1,0 +1,70 @@
+"""The same model on numpy, the reference, and on another backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from py_core.backends.base import Backend, Session
+from py_core.backends.numpy import NumpyBackend, load_weights
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host import KernelHost
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.engine.sampling import SamplingParams
+from py_core.formats.gguf import read_header
+from py_core.formats.source import FileSource
+from py_core.models.registry import describe_model
+from tests.tiny_llama import TinyLlama
+
+GREEDY = SamplingParams()
+
+# Every format alone, and a mixture in which no two neighbours have the same.
+MODELS = {
+    "q4_1": TinyLlama(),
+    "q4_0 untied": TinyLlama(formats=("Q4_0",), tied=False, embedding_format="Q4_0"),
+    "q8_0 odd heads": TinyLlama(hidden=96, heads=6, kv_heads=3, ffn=160, formats=("Q8_0",)),
+    "f16": TinyLlama(formats=("F16",), embedding_format="F16", kv_heads=4),
+    "f32": TinyLlama(formats=("F32",), embedding_format="F32", kv_heads=1),
+    "mixed": TinyLlama(formats=("Q4_0", "Q4_1", "Q8_0", "F16", "Q4_0", "Q8_0", "F32")),
+}
+
+
+@dataclass
+class Pair:
+    numpy: NumpyBackend
+    other: Backend
+
+    @property
+    def both(self) -> tuple[Backend, Backend]:
+        return self.other, self.numpy
+
+    async def prefilled(self, tokens: list[int]) -> tuple[Session, Session]:
+        """A session on the other backend and one on numpy that hold the same tokens."""
+        ours, reference = self.other.new_session(), self.numpy.new_session()
+        await self.other.prefill(ours, tokens)
+        await self.numpy.prefill(reference, tokens)
+        return ours, reference
+
+
+async def open_pair(path: Path, host, **options) -> Pair:
+    """On a GPU's host or on that of the WASM kernels; options as in load_webgpu and load_wasm."""
+    source = FileSource(path)
+    header = await read_header(source)
+    config, graph = describe_model(header)
+    load = load_wasm if isinstance(host, KernelHost) else load_webgpu
+    other = await load(host, source, header, config, graph, **options)
+    return Pair(NumpyBackend(config, graph, await load_weights(source, header, graph)), other)
+
+
+async def collect(backend: Backend, session: Session, n: int, sampling: SamplingParams = GREEDY) -> list[int]:
+    return [token async for ids in backend.decode(session, n, sampling) for token in ids]
+
+
+def prompt(length: int, seed: int = 0) -> list[int]:
+    return np.random.default_rng(seed).integers(0, 256, length).tolist()
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))

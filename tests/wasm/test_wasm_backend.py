@@ -1,0 +1,113 @@
+"""The WASM backend in wasmtime against the numpy reference, in both builds and both precisions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from py_core.backends.base import BackendError
+from py_core.backends.wasm.host import WorkersRestartedError
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.wasm.module import unshared
+from tests.backend_pairs import MODELS, collect, cosine, open_pair, prompt
+from tests.tiny_llama import TinyLlama
+
+BUILDS = pytest.mark.parametrize("relaxed", [True, False], ids=["relaxed", "plain"])
+
+
+@BUILDS
+@pytest.mark.parametrize("precision", ["precise", "fast"])
+@pytest.mark.parametrize("model", MODELS)
+async def test_logits_equal_numpy_for_passes_of_every_size(
+    tmp_path: Path, kernel_wasm, model: str, precision: str, relaxed: bool
+) -> None:
+    path = MODELS[model].write(tmp_path / "tiny.gguf")
+    pair = await open_pair(path, WasmtimeHost(kernel_wasm(relaxed)), precision=precision)
+    ours, reference = pair.other.new_session(), pair.numpy.new_session()
+    for length in (1, 2, 5, 70, 3, 131):
+        for backend, session in ((pair.other, ours), (pair.numpy, reference)):
+            await backend.prefill(session, prompt(length, seed=length))
+        expected, got = await pair.numpy.logits(reference), await pair.other.logits(ours)
+        if precision == "precise":
+            np.testing.assert_allclose(got, expected, rtol=1e-3, atol=2e-3 * np.abs(expected).max())
+            assert cosine(got, expected) > 0.99999
+        else:
+            assert cosine(got, expected) > 0.99
+
+
+async def test_fast_is_coarser_than_precise(tmp_path: Path, kernel_wasm) -> None:
+    path = TinyLlama().write(tmp_path / "tiny.gguf")
+    errors = {}
+    for precision in ("precise", "fast"):
+        pair = await open_pair(path, WasmtimeHost(kernel_wasm(True)), precision=precision)
+        ours, reference = await pair.prefilled(prompt(40))
+        errors[precision] = np.abs(await pair.other.logits(ours) - await pair.numpy.logits(reference)).max()
+    assert 0 < errors["precise"] < errors["fast"] / 20
+
+
+async def test_the_pool_of_pages_grows_and_keeps_what_it_held(tmp_path: Path, kernel_wasm) -> None:
+    path = TinyLlama(context=2048, layers=1, formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
+    pair = await open_pair(path, WasmtimeHost(kernel_wasm(True)))
+    ours, reference = await pair.prefilled(prompt(900))  # the pool starts with room for 1024 tokens
+    for backend, session in ((pair.other, ours), (pair.numpy, reference)):
+        await backend.prefill(session, prompt(600, seed=1))
+    expected = await pair.numpy.logits(reference)
+    np.testing.assert_allclose(await pair.other.logits(ours), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+    assert await collect(pair.other, ours, 8) == await collect(pair.numpy, reference, 8)
+
+
+class RestartingHost(WasmtimeHost):
+    """Loses every third run, and the writes since the last answer, as a pool does whose worker died."""
+
+    runs = 0
+    restarts = 0
+
+    def run(self, program: int, steps: int) -> Awaitable[list[int]]:
+        self.runs += 1
+        if self.runs % 3:
+            return super().run(program, steps)
+
+        async def lost() -> list[int]:
+            raise WorkersRestartedError
+
+        self.restarts += 1
+        return lost()
+
+
+async def test_an_answer_goes_on_after_workers_were_restarted(tmp_path: Path, kernel_wasm) -> None:
+    path = TinyLlama(tied=False, formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
+    host = RestartingHost(kernel_wasm(True))
+    pair = await open_pair(path, host)
+    ours, reference = await pair.prefilled(prompt(200))
+    assert await collect(pair.other, ours, 50) == await collect(pair.numpy, reference, 50)
+    assert host.restarts >= 3
+
+
+async def test_memory_stays_near_the_files_size(model_path: Path, kernel_wasm) -> None:
+    host = WasmtimeHost(kernel_wasm(True))
+    pair = await open_pair(model_path, host)
+    without_pages = pair.other._lowering.pages  # type: ignore[attr-defined]
+    assert without_pages < 1.3 * 98_362_432
+    host.close()
+
+
+async def test_an_unknown_precision_is_refused(tmp_path: Path, kernel_wasm) -> None:
+    path = TinyLlama().write(tmp_path / "tiny.gguf")
+    with pytest.raises(BackendError, match="choose precise or fast"):
+        await open_pair(path, WasmtimeHost(kernel_wasm(True)), precision="exact")
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        (b"\0asm\2\0\0\0", "no WebAssembly"),
+        (b"\0asm\1\0\0\0", "import no memory"),
+        (b"\0asm\1\0\0\0\2\x07\1\1a\1b\0\0", "more than a memory"),
+    ],
+)
+def test_a_foreign_module_is_refused(module: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        unshared(module)

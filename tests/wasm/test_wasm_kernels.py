@@ -1,0 +1,189 @@
+"""Single WASM kernels against numpy on random shapes, in both builds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from py_core.backends import numpy as reference
+from py_core.backends.sampling_state import RING, STATE_HEADER, state_bytes
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.wasm.layout import (
+    MATRIX_KINDS,
+    Arena,
+    Barrier,
+    Mode,
+    Op,
+    OpKind,
+    activation_bytes,
+    matrix_bytes,
+    program_bytes,
+)  # fmt: skip
+from py_core.engine.sampling import SamplingParams, apply_penalties, sample
+from py_core.formats.quantization import FORMATS, dequantize, quantize
+
+ROOM = 12
+"""Rows the activations have room for."""
+
+few = settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["relaxed", "plain"])
+def host(request: pytest.FixtureRequest, kernel_wasm) -> WasmtimeHost:
+    host = WasmtimeHost(kernel_wasm(request.param))
+    asyncio.run(host.reserve(64 << 20))
+    return host
+
+
+def put(host: WasmtimeHost, arena: Arena, data: bytes | np.ndarray) -> int:
+    raw = data if isinstance(data, bytes) else np.ascontiguousarray(data).tobytes()
+    address = arena.take(len(raw) + 16)
+    host.write(address, raw)
+    return address
+
+
+def run(host: WasmtimeHost, arena: Arena, ops: list[Op], state: bytes) -> int:
+    program = put(host, arena, program_bytes(ops, put(host, arena, state + bytes(16 * ROOM))))
+
+    async def once() -> list[int]:
+        return await host.run(program, 1)
+
+    return asyncio.run(once())[0]
+
+
+def read(host: WasmtimeHost, address: int, *shape: int) -> np.ndarray:
+    raw = asyncio.run(host.read(address, int(np.prod(shape)) * 4))
+    return np.frombuffer(raw, np.float32).reshape(shape)
+
+
+def matrix(host: WasmtimeHost, arena: Arena, w: bytes, form: str, rows: int, columns: int) -> int:
+    """A repacked matrix, in two jobs where it has rows for two."""
+    data = put(host, arena, bytes(matrix_bytes(FORMATS[form], rows, columns)))
+    row_bytes = len(w) // rows
+    cut = rows // 8 * 4
+    for first, last in ((0, cut), (cut, rows)):
+        if last > first:
+            source = put(host, arena, w[first * row_bytes : last * row_bytes])
+            host._call("repack", FORMATS[form].ggml_type, source, data, first, last - first, columns)
+    return put(host, arena, np.array([MATRIX_KINDS[form], rows, columns, data], np.uint32))
+
+
+@given(
+    form=st.sampled_from(["F32", "F16", "Q4_0", "Q4_1", "Q8_0"]), mode=st.sampled_from([Mode.PRECISE, Mode.FAST]),
+    n=st.integers(1, 90), blocks=st.integers(1, 7), m=st.integers(1, ROOM), epilogue=st.sampled_from([0, 1, 2]),
+    offset=st.integers(0, 2), norm=st.booleans(), seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+@few
+def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogue, offset, norm, seed) -> None:
+    rng = np.random.default_rng(seed)
+    k, offset = 32 * blocks, 4 * offset
+    if epilogue == 2:
+        n = -(-n // 4) * 4  # gates and ups are joined in whole groups of rows
+    rows = 2 * n if epilogue == 2 else n
+    w = quantize(rng.standard_normal((rows, k)).astype(np.float32), FORMATS[form])
+    values = dequantize(w, FORMATS[form], (rows, k))
+    x = rng.standard_normal((ROOM, k)).astype(np.float32)
+    weight = rng.standard_normal(k).astype(np.float32)
+    stride = -(-n // 4) * 4 + offset + 4
+    y = rng.standard_normal((ROOM, stride)).astype(np.float32)
+    used = Mode.FLOAT if form in ("F32", "F16") else mode
+    arena = Arena()
+    address, out = put(host, arena, x), put(host, arena, y)
+    one, many = arena.take(activation_bytes(k, 1) + 64), arena.take(activation_bytes(k, ROOM))
+    norm_address = put(host, arena, weight) if norm else 0
+    eps = int(np.float32(1e-5).view(np.uint32))
+    ops = [
+        Op(OpKind.QUANTIZE, (address, k, norm_address, eps, one, 0, many, ROOM, used, arena.take(k * 4), 0),
+           Barrier.MANY_ROWS),
+        Op(OpKind.LINEAR,
+           (matrix(host, arena, w, form, rows, k), out, stride, offset, epilogue, one, 0, many, ROOM, used)),
+    ]  # fmt: skip
+    run(host, arena, ops, state_bytes([(0, row, 0) for row in range(m)]))
+    prepared = reference.rms_norm(x, weight, 1e-5) if norm else x
+    product = prepared[:m].astype(np.float64) @ values.T.astype(np.float64)
+    expected = y.astype(np.float64)
+    if epilogue == 2:
+        product = reference.swiglu(*np.split(product, 2, axis=1))
+    expected[:m, offset : offset + n] = product + (expected[:m, offset : offset + n] if epilogue == 1 else 0)
+    # An activation's error is at most half a step of its block; errors of a row add up like a random walk.
+    step = {Mode.FAST: 1 / 127, Mode.PRECISE: 1 / 16256, Mode.FLOAT: 1e-6}[used]
+    bound = 4 * step * np.abs(prepared).max() * np.abs(values).max() * np.sqrt(k) * (20 if epilogue == 2 else 1)
+    np.testing.assert_allclose(read(host, out, ROOM, stride), expected, rtol=1e-4, atol=bound + 1e-5)
+    untouched = np.ones(y.shape, bool)
+    untouched[:m, offset : offset + n] = False
+    np.testing.assert_array_equal(read(host, out, ROOM, stride)[untouched], y[untouched])
+
+
+@given(
+    size=st.integers(2, 900), position=st.integers(0, 5000), seed=st.integers(0, 2**32 - 1),
+    temperature=st.sampled_from([0.0, 0.1, 0.7, 3.0]), top_k=st.sampled_from([0, 1, 2, 7, 40, 10**6]),
+    top_p=st.sampled_from([1.0, 0.95, 0.5, 0.05]), min_p=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+)  # fmt: skip
+@few
+def test_samplers_draw_what_the_reference_draws(host, size, position, seed, temperature, top_k, top_p, min_p) -> None:
+    logits = (np.random.default_rng(seed).standard_normal(size) * 3).astype(np.float32)
+    rules = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
+    arena = Arena()
+    history = put(host, arena, bytes(2 * RING * 4))
+    arguments = (put(host, arena, logits), history, size, RING, arena.take(size * 4 + 16))
+    state = put(host, arena, state_bytes([(9, position, 1)], rules))
+    kind = OpKind.SAMPLE if temperature else OpKind.ARGMAX
+    program = put(host, arena, program_bytes([Op(kind, arguments, Barrier.NEVER)], state))
+
+    async def once() -> int:
+        return (await host.run(program, 1))[0]
+
+    drawn = asyncio.run(once())
+    near = {
+        sample(logits, [], position + 1, SamplingParams(
+            temperature=temperature, top_k=top_k, top_p=p, min_p=floor, seed=seed))
+        for p in (top_p, top_p * (1 - 1e-5), min(1.0, top_p * (1 + 1e-5)))
+        for floor in (min_p, min_p * (1 - 1e-5), min(1.0, min_p * (1 + 1e-5)))
+    }  # fmt: skip
+    assert drawn in near
+    row = np.frombuffer(asyncio.run(host.read(state + STATE_HEADER, 16)), np.uint32)
+    assert row.tolist()[:3] == [drawn, position + 1, 1]
+    ring = np.frombuffer(asyncio.run(host.read(history, 2 * RING * 4)), np.uint32).reshape(2, RING)
+    assert ring[1, (position + 1) % RING] == drawn
+
+
+@given(
+    size=st.integers(5, 60), length=st.integers(1, 300), window=st.integers(0, 256), seed=st.integers(0, 9999),
+    repetition=st.sampled_from([1.0, 1.3, 0.7]), presence=st.sampled_from([0.0, 0.5]),
+    frequency=st.sampled_from([0.0, 0.2, -0.1]),
+)  # fmt: skip
+@few
+def test_penalties_equal_the_reference(host, size, length, window, seed, repetition, presence, frequency) -> None:
+    rng = np.random.default_rng(seed)
+    logits = rng.standard_normal(size).astype(np.float32)
+    tokens = rng.integers(0, size, length)
+    ring = np.zeros(RING, np.uint32)
+    ring[np.arange(length) % RING] = tokens
+    rules = SamplingParams(
+        repetition_penalty=repetition, presence_penalty=presence, frequency_penalty=frequency, penalty_window=window
+    )
+    arena = Arena()
+    address = put(host, arena, logits)
+    op = Op(OpKind.PENALTIES, (address, put(host, arena, ring), size, RING), Barrier.NEVER)
+    run(host, arena, [op], state_bytes([(9, length - 1, 0)], rules))
+    expected = apply_penalties(logits, tokens[-window:].tolist() if window else [], rules)
+    np.testing.assert_allclose(read(host, address, size), expected, rtol=1e-5, atol=1e-6)
+
+
+@given(count=st.integers(1, 20), size=st.integers(1, 70), metric=st.sampled_from([0, 1]), seed=st.integers(0, 999))
+@few
+def test_distances_equal_numpy(host, count, size, metric, seed) -> None:
+    rng = np.random.default_rng(seed)
+    query = rng.standard_normal(size).astype(np.float32)
+    vectors = rng.standard_normal((count, size)).astype(np.float32)
+    arena = Arena()
+    out = arena.take(count * 4)
+    host.distances(put(host, arena, query), put(host, arena, vectors), count, size, metric, out)
+    expected = ((vectors - query) ** 2).sum(axis=1) if metric else vectors @ query
+    np.testing.assert_allclose(read(host, out, count), expected, rtol=1e-4, atol=1e-4)
