@@ -27,7 +27,7 @@ class PipelinedBackend(ABC):
     """See `Backend` for the contract of each public method."""
 
     RESTARTS: tuple[type[Exception], ...] = ()
-    """Raised by what is awaited when the device was made anew: what was submitted is lost, weights and pages are not."""
+    """Raised by what is awaited when the device was made anew: what was submitted is lost, the memory is not."""
 
     def __init__(self, capabilities: Capabilities, context_length: int, vocab_size: int, max_rows: int) -> None:
         self.capabilities = capabilities
