@@ -9,7 +9,8 @@ from typing import Any
 from pyodide.ffi import JsException, to_js
 
 from py_core.backends.base import BackendError, Progress
-from py_core.backends.wasm.host import MAX_WORKERS, RepackJob, WorkersRestartedError
+from py_core.backends.wasm.host import RepackJob, WorkersRestartedError
+from py_core.backends.wasm.layout import ABI
 from py_core.backends.webgpu.host_browser import BrowserSource
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import WeightSource
@@ -24,18 +25,16 @@ class BrowserKernelHost:
     After WorkersRestartedError the memory holds what it held, but for writes since the last answer: they are lost.
     """
 
-    most_workers = MAX_WORKERS
-
     def __init__(self, pool: Any) -> None:
+        """Raises BackendError where the site's kernels are of another version than this code."""
+        if pool.abi != ABI:
+            raise BackendError(f"The kernels of this site are of version {pool.abi}, not {ABI}. Reload the page.")
         self._pool = pool
         self._reserved = 0
+        self.workers = int(pool.workers)
+        self.most_workers = int(pool.mostWorkers)
         self.relaxed = bool(pool.relaxed)
         self.shared = bool(pool.shared)
-
-    @property
-    def workers(self) -> int:
-        """Changes when the user changes it."""
-        return self._pool.workers
 
     async def reserve(self, nbytes: int) -> None:
         try:
@@ -50,8 +49,7 @@ class BrowserKernelHost:
     async def upload(self, source: WeightSource, jobs: Sequence[RepackJob], progress: Progress | None) -> None:
         """From the network into the kernels' memory, past Python. The stream itself reports progress.
 
-        Each worker has a staging area as large as the largest job, behind what is reserved: what is reserved later lies
-        over it. Cut large matrices into jobs of a few MiB.
+        Two pieces are staged at a time, behind what is reserved: what is reserved later lies over them.
         """
         if not isinstance(source, BrowserSource):
             raise TypeError("in the page, weights come from a BrowserSource")
@@ -61,7 +59,7 @@ class BrowserKernelHost:
         for job in sorted(jobs, key=lambda job: job.file_offset):
             words.extend((job.file_offset, job.nbytes, job.format, job.target, job.first_row, job.rows, job.columns))
         staging = _aligned(self._reserved)
-        room = self._pool.workers * _aligned(max(job.nbytes for job in jobs))
+        room = 2 * _aligned(max(job.nbytes for job in jobs))
         try:
             await self._pool.reserve(staging + room)
         except JsException as error:

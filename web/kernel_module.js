@@ -1,0 +1,93 @@
+/**
+ * The kernels' .wasm (web/kernels, compiled by build.py): which build this browser runs, compiled once for all workers.
+ *
+ * The files import a shared memory. Where there is none, one byte is changed: the limits of an imported memory begin
+ * with flags, 0x03 = shared with a maximum, 0x01 = with a maximum. Atomics work on either (threads proposal).
+ */
+import { userError } from './user_error.js';
+
+// (func (result v128) (i8x16.swizzle ...)) and the same with i8x16.relaxed_swizzle: valid where the feature is there.
+const PREFIX = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x60, 0, 1, 0x7b, 3, 2, 1, 0, 10];
+const SPLATS = [0, 0x41, 0, 0xfd, 0x0f, 0x41, 0, 0xfd, 0x0f];
+const SIMD = [...PREFIX, 14, 1, 12, ...SPLATS, 0xfd, 0x0e, 0x0b];
+const RELAXED_SIMD = [...PREFIX, 15, 1, 13, ...SPLATS, 0xfd, 0x80, 0x02, 0x0b];
+
+/**
+ * @param {string} folder URL of the folder with the .wasm files, ending in /
+ * @param {boolean} shared whether the memory will be shared between workers
+ * @returns {Promise<{module: WebAssembly.Module, relaxed: boolean, minimum: number, maximum: number}>} with the limits
+ *   of its memory, in pages
+ */
+export async function loadKernels(folder, shared) {
+  if (!validates(SIMD)) {
+    throw userError('NoSIMDError', 'This browser cannot run the model on the CPU: it has no WebAssembly SIMD. Use a newer one (Chrome or Edge 91, Firefox 89, Safari 16.4), then load again.');
+  }
+  const relaxed = validates(RELAXED_SIMD);
+  const bytes = await fetchBytes(`${folder}kernels-${relaxed ? 'relaxed' : 'simd'}.wasm`);
+  const memory = findMemoryImport(bytes);
+  if (!shared) bytes[memory.flagsAt] &= ~0x02;
+  return { module: await WebAssembly.compile(bytes), relaxed, minimum: memory.minimum, maximum: memory.maximum };
+}
+
+function validates(bytes) {
+  return WebAssembly.validate(new Uint8Array(bytes));
+}
+
+async function fetchBytes(url) {
+  let why = 'there is no connection to the server';
+  try {
+    const response = await fetch(url);
+    if (response.ok) return new Uint8Array(await response.arrayBuffer());
+    why = `HTTP ${response.status}`;
+  } catch { /* said below */ }
+  throw userError('DownloadError', `The CPU's kernels could not be loaded (${why}). Check your connection, then load again.`);
+}
+
+/** The imported memory of a .wasm file: where the flags of its limits are, and the limits in pages. */
+function findMemoryImport(bytes) {
+  let at = 8; // after the magic number and the version
+  const number = () => { // LEB128, unsigned
+    let value = 0;
+    for (let shift = 0; ; shift += 7) {
+      const byte = bytes[at++];
+      value += (byte & 0x7f) * 2 ** shift;
+      if (byte < 0x80) return value;
+    }
+  };
+  const skipName = () => {
+    const length = number(); // moves `at` itself
+    at += length;
+  };
+  const skipLimits = () => {
+    const flags = bytes[at++];
+    number();
+    if (flags & 1) number();
+  };
+  const skip = [ // the description of an import, by its kind
+    () => number(), // function: its type
+    () => { at += 1; skipLimits(); }, // table
+    null, // memory: what is looked for
+    () => { at += 2; }, // global
+    () => { at += 1; number(); }, // tag
+  ];
+  while (at < bytes.length) {
+    const section = bytes[at++];
+    const size = number();
+    if (section !== 2) {
+      at += size;
+      continue;
+    }
+    for (let left = number(); left > 0; left--) {
+      skipName(); // of the module
+      skipName(); // of the field
+      const kind = bytes[at++];
+      if (kind === 2) {
+        const flagsAt = at++;
+        return { flagsAt, minimum: number(), maximum: bytes[flagsAt] & 1 ? number() : 65536 };
+      }
+      skip[kind]();
+    }
+    break;
+  }
+  throw new Error('the kernels import no memory');
+}

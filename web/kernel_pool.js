@@ -1,0 +1,341 @@
+/**
+ * The CPU as a device: the kernels (web/kernels) on several workers over one shared memory, or on one worker with a
+ * memory of its own where the page may share none. py_core/backends/wasm/host.py says what each method promises.
+ *
+ * A worker that traps or falls silent takes the others down with it, and new ones begin over the same memory. What was
+ * under way then fails with an Error named WorkersRestarted; WorkersLost where the memory is gone too.
+ */
+import { loadKernels } from './kernel_module.js';
+import { userError } from './user_error.js';
+
+const PAGE = 65536;
+const LARGEST = [65536, 32768, 16384]; // pages: a browser may refuse to set so many addresses aside for a shared one
+const HEAP_BASE = 2 << 20;
+const MAX_WORKERS = 16; // there are so many stacks
+const CONTROL = 1024, WORDS = 64; // web/kernels/kernels.h; the words from STEPS on are of kernel_worker.js
+const GENERATION = 1, ABORT = 4, STEPS = 31, BUSY = 32;
+const LANES = 2; // workers that repack an upload: more of them only want more memory
+const WAITING_PIECES = 2; // at each of them
+const RESTARTS = 3; // in a row, without an answer between them
+const TICKS = 8; // looks of the watchdog while patience lasts
+// A worker that is terminated in the middle of a task ends it first; Chromium forbids it after two seconds.
+const LEAVING_MS = 250, GONE_MS = 2500;
+
+export class KernelPool {
+  relaxed; // whether the build with relaxed SIMD runs
+  shared;
+  abi; // the kernels' version
+  #kernels;
+  #script; // blob URL of kernel_worker.js: a restart needs no network
+  #memory = null; // the shared one
+  #patience; // ms without a sign of life
+  #workers = [];
+  #wanted;
+  #asked = new Map(); // id -> {resolve, reject, steps}, in the order they were asked
+  #next = 1;
+  #held = null; // calls made while the number of workers changes
+  #state = 'starting'; // then running, restarting, ended
+  #end = null; // the Error that every call gets from then on
+  #restarts = 0;
+  #timer = null;
+  #quiet = 0; // ticks since the last sign of life
+  #lastSign = '';
+
+  /**
+   * @param {{folder: string, workers?: number, sharedWanted?: boolean, patience?: number}} options `folder`: URL of the
+   *   .wasm files, ending in /; `patience`: ms after which a worker that gives no sign of life counts as dead
+   * Throws a userError.
+   */
+  static async create({ folder, workers = defaultWorkers(), sharedWanted = true, patience = 10_000 }) {
+    const shared = sharedWanted && self.crossOriginIsolated === true && typeof SharedArrayBuffer === 'function';
+    const [kernels, script] = await Promise.all([loadKernels(folder, shared), fetchScript()]);
+    const pool = new KernelPool(kernels, script, shared, shared ? within(workers) : 1, patience);
+    try {
+      [pool.abi] = await pool.#spawn();
+      pool.#state = 'running';
+      return pool;
+    } catch (error) {
+      pool.destroy();
+      throw userError('BackendError', `The workers on the CPU could not be started (${error.message.replace(/\.$/, '')}). Close other tabs, then load again.`);
+    }
+  }
+
+  constructor(kernels, script, shared, workers, patience) {
+    this.#kernels = kernels;
+    this.#script = script;
+    this.#wanted = workers;
+    this.#patience = patience;
+    this.relaxed = kernels.relaxed;
+    this.shared = shared;
+    if (shared) this.#memory = sharedMemory(this.#leastPages, kernels.maximum);
+  }
+
+  get workers() { return this.#wanted; }
+  get mostWorkers() { return this.shared ? MAX_WORKERS : 1; }
+
+  /** Make the memory at least so large. */
+  async reserve(nbytes) {
+    const pages = Math.ceil(nbytes / PAGE);
+    let granted = true;
+    if (!this.shared) {
+      granted = await this.#inTurn(() => this.#ask(0, { kind: 'grow', pages }));
+    } else {
+      if (this.#end) throw this.#end;
+      const missing = pages - this.#memory.buffer.byteLength / PAGE;
+      try {
+        if (missing > 0) this.#memory.grow(missing);
+      } catch {
+        granted = false;
+      }
+    }
+    if (!granted) {
+      const gigabytes = (nbytes / 1e9).toFixed(1);
+      throw new Error(`The model and its context need ${gigabytes} GB of memory, which this browser does not give. Close other tabs and load again, or choose a smaller model.`);
+    }
+  }
+
+  /** data: a Uint8Array, which is gone afterwards. */
+  write(address, data) {
+    const whole = data.byteLength === data.buffer.byteLength ? data : data.slice();
+    this.#inTurn(() => this.#tell(0, { kind: 'write', address, data: whole }, [whole.buffer]));
+  }
+
+  /**
+   * stream: a WeightStream; jobs: (file offset, bytes, format, target, first row, rows, columns) of each piece, in the
+   * file's order; staging: the address of an area twice as large as the largest piece rounded up to 64 bytes.
+   */
+  async upload(stream, jobs, staging) {
+    const lanes = Array.from({ length: Math.min(this.workers, LANES) }, () => []);
+    let room = 0;
+    for (let at = 1; at < jobs.length; at += 7) room = Math.max(room, Math.ceil(jobs[at] / 64) * 64);
+    for (let at = 0, turn = 0; at < jobs.length; at += 7, turn = (turn + 1) % lanes.length) {
+      const [offset, nbytes, ...job] = jobs.subarray(at, at + 7);
+      const data = await stream.read(offset, nbytes);
+      const lane = lanes[turn];
+      if (lane.length === WAITING_PIECES) await lane.shift();
+      lane.push(quietly(this.#inTurn(() => {
+        const worker = turn % this.workers;
+        return this.#ask(worker, { kind: 'repack', data, staging: staging + worker * room, job }, [data.buffer]);
+      })));
+    }
+    await Promise.all(lanes.flat());
+  }
+
+  /** @returns {Promise<Int32Array>} what each step returned */
+  run(program, steps) {
+    return quietly(this.#inTurn(() => {
+      const message = { kind: 'run', program, steps, workers: this.workers };
+      for (let worker = 1; worker < this.workers; worker++) this.#tell(worker, message);
+      return this.#ask(0, message, [], steps);
+    }));
+  }
+
+  /** @returns {Promise<Uint8Array>} a copy */
+  read(address, nbytes) {
+    return quietly(this.#inTurn(() => this.#ask(0, { kind: 'read', address, nbytes })));
+  }
+
+  /** Change the number of workers after what is under way. One without shared memory stays one. */
+  async setWorkers(count) {
+    if (!this.shared) return;
+    this.#held ??= [];
+    await new Promise((resolve, reject) => {
+      const resize = () => {
+        this.#wanted = within(count);
+        if (this.#state === 'running') this.#spawn().then(resolve, reject);
+        else resolve(); // a restart makes as many as are wanted
+      };
+      this.#held.push(Object.assign(resize, { alone: true }));
+      this.#release();
+    });
+  }
+
+  destroy() {
+    this.#finish(new Error('The model was unloaded. Load it again.'));
+  }
+
+  /** For tests: a worker goes away without a word, or never answers again. */
+  kill(worker) { this.#workers[worker].terminate(); }
+  hang(worker) { this.#tell(worker, { kind: 'hang' }); }
+
+  // ---- messages -------------------------------------------------------------------------------------------------
+
+  #tell(worker, message, transfer = []) {
+    if (this.#state !== 'restarting' && !this.#end) this.#workers[worker].postMessage(message, transfer);
+  }
+
+  #ask(worker, message, transfer, steps = 0) {
+    if (this.#end) return Promise.reject(this.#end);
+    return new Promise((resolve, reject) => {
+      const id = this.#next++;
+      this.#asked.set(id, { resolve, reject, steps });
+      this.#tell(worker, { ...message, id }, transfer);
+      this.#timer ??= setInterval(() => this.#tick(), this.#patience / TICKS);
+    });
+  }
+
+  /** Now, or once the number of workers has changed. */
+  #inTurn(act) {
+    if (!this.#held) return act();
+    return new Promise((resolve, reject) => {
+      this.#held.push(() => Promise.resolve(act()).then(resolve, reject));
+    });
+  }
+
+  #answered(id, value) {
+    const asked = this.#asked.get(id);
+    if (!asked || this.#state === 'restarting') return; // a run that was broken off answers too
+    this.#asked.delete(id);
+    this.#quiet = 0;
+    if (asked.steps) this.#restarts = 0;
+    asked.resolve(value);
+    this.#release();
+    if (this.#asked.size === 0) this.#rest();
+  }
+
+  /** Go on with what was held. A run over more workers would meet an older run at its barriers: it must be over. */
+  #release() {
+    while (this.#held?.length) {
+      if (this.#held[0].alone && this.#asked.size > 0) return;
+      this.#held.shift()();
+    }
+    this.#held = null;
+  }
+
+  #rest() {
+    clearInterval(this.#timer);
+    this.#timer = null;
+    this.#quiet = 0;
+  }
+
+  // ---- workers --------------------------------------------------------------------------------------------------
+
+  /** As many workers as are wanted. Resolves once the new ones are ready; they may be told things before. */
+  async #spawn() {
+    for (const worker of this.#workers.splice(this.#wanted)) worker.terminate();
+    const ready = [];
+    while (this.#workers.length < this.#wanted) {
+      const index = this.#workers.length;
+      const worker = new Worker(this.#script, { name: `sonata-kernels-${index}` });
+      const ifCurrent = (act) => (event) => {
+        if (this.#workers[index] === worker) act(event);
+      };
+      worker.onmessage = ifCurrent(({ data }) => {
+        if (data.died) this.#died(data.died);
+        else this.#answered(data.id, data.value);
+      });
+      worker.onmessageerror = ifCurrent(() => this.#died('a message could not be read'));
+      worker.onerror = ifCurrent((event) => {
+        event.preventDefault();
+        this.#died(event.message || 'the script could not be started');
+      });
+      this.#workers.push(worker);
+      ready.push(quietly(this.#ask(index, {
+        kind: 'start', module: this.#kernels.module, memory: this.#memory, worker: index,
+        pages: this.#leastPages, maximum: this.#kernels.maximum,
+      })));
+    }
+    return Promise.all(ready);
+  }
+
+  get #leastPages() { return Math.max(this.#kernels.minimum, HEAP_BASE / PAGE); }
+
+  /** Ticks, not time, are counted: while the machine sleeps nobody is late. */
+  #tick() {
+    const control = this.#memory && new Int32Array(this.#memory.buffer, CONTROL, WORDS);
+    const sign = control ? `${Atomics.load(control, GENERATION)} ${Atomics.load(control, STEPS)}` : '';
+    if (sign !== this.#lastSign) this.#quiet = 0;
+    this.#lastSign = sign;
+    // Into a memory of its own nobody sees: its steps may take a tenth of the patience each.
+    const [oldest] = this.#asked.values();
+    const patience = control ? 1 : 1 + (oldest?.steps ?? 0) / 10;
+    if (++this.#quiet > TICKS * patience) this.#died('a worker fell silent');
+  }
+
+  #died(why) {
+    if (this.#end || this.#state === 'restarting') return;
+    console.info(`Sonata: the workers on the CPU stopped: ${why}`);
+    if (this.#state === 'starting') return this.#finish(new Error(why));
+    if (!this.shared) {
+      return this.#finish(userError('WorkersLost', `The worker that runs the model on the CPU stopped (${why}), and the model is gone with it. Load it again to go on; your message is kept.`));
+    }
+    if (++this.#restarts > RESTARTS) {
+      return this.#finish(userError('WorkersFailed', `The workers that run the model on the CPU stopped ${RESTARTS + 1} times in a row (${why}). Close other tabs or programs, then load the model again.`));
+    }
+    this.#restart(why);
+  }
+
+  async #restart(why) {
+    this.#rest();
+    this.#state = 'restarting';
+    for (const act of this.#held?.splice(0) ?? []) act(); // they fail with the others
+    this.#held = null;
+    const control = new Int32Array(this.#memory.buffer, CONTROL, WORDS);
+    const busy = () => control.subarray(BUSY, BUSY + MAX_WORKERS).some((_, i) => Atomics.load(control, BUSY + i));
+    Atomics.store(control, ABORT, 1);
+    const left = () => {
+      Atomics.notify(control, GENERATION); // each time: one may just have been about to sleep
+      return !busy();
+    };
+    await until(left, LEAVING_MS);
+    for (const worker of this.#workers.splice(0)) worker.terminate();
+    await until(left, GONE_MS);
+    if (this.#end) return;
+    control.forEach((_, word) => Atomics.store(control, word, 0));
+    this.#state = 'running';
+    const failed = [...this.#asked.values()];
+    this.#asked.clear();
+    quietly(this.#spawn());
+    for (const { reject } of failed) reject(userError('WorkersRestarted', `The workers on the CPU were started again (${why}).`));
+  }
+
+  #finish(error) {
+    if (this.#end) return;
+    this.#end = error;
+    this.#state = 'ended';
+    this.#rest();
+    for (const worker of this.#workers.splice(0)) worker.terminate();
+    URL.revokeObjectURL(this.#script);
+    for (const act of this.#held?.splice(0) ?? []) act();
+    this.#held = null;
+    for (const { reject } of this.#asked.values()) reject(error);
+    this.#asked.clear();
+    this.#memory = null;
+  }
+}
+
+/** As many as the machine has cores; more than eight wait for each other more than they help. */
+export function defaultWorkers() {
+  return within(Math.min(navigator.hardwareConcurrency || 1, 8));
+}
+
+function within(count) {
+  return Math.min(Math.max(Math.floor(count) || 1, 1), MAX_WORKERS);
+}
+
+function sharedMemory(initial, most) {
+  for (const maximum of LARGEST) {
+    try {
+      return new WebAssembly.Memory({ initial, maximum: Math.min(maximum, most), shared: true });
+    } catch { /* the next one */ }
+  }
+  throw userError('BackendError', 'This browser gives the page no memory for the model. Close other tabs, then load again.');
+}
+
+async function fetchScript() {
+  const response = await fetch(new URL('./kernel_worker.js', import.meta.url)).catch(() => null);
+  if (!response?.ok) throw userError('DownloadError', 'A part of the page could not be loaded. Check your connection, then load again.');
+  return URL.createObjectURL(new Blob([await response.text()], { type: 'text/javascript' }));
+}
+
+/** Not reported as unhandled: whoever waits for it still gets the error. */
+function quietly(promise) {
+  promise.catch(() => {});
+  return promise;
+}
+
+async function until(holds, ms) {
+  for (const end = performance.now() + ms; !holds() && performance.now() < end;) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

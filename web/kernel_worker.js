@@ -1,0 +1,83 @@
+/**
+ * One worker of the pool (kernel_pool.js): does what its messages say, in their order, and never waits for one but in a
+ * kernel's barrier. A classic script without imports, so that the pool can start it again without a network.
+ */
+const CONTROL = 1024; // u32[64]; web/kernels/kernels.h has the first of them
+const STEPS = 31; // the word that counts worker 0's steps, so that the pool sees it live
+const BUSY = 32; // the word of worker 0 that says that it is in `run`; worker i has BUSY + i
+const STACKS = 4096, STACK_BYTES = 65536;
+const ABORTED = -2;
+
+let memory, kernels, index, dead = false;
+
+const actions = {
+  /** memory: the pool's, or null to make one of its own of `pages` to `maximum` pages. */
+  start({ module, memory: shared, pages, maximum, worker }) {
+    memory = shared ?? new WebAssembly.Memory({ initial: pages, maximum });
+    index = worker;
+    kernels = new WebAssembly.Instance(module, { env: { memory } }).exports;
+    kernels.__stack_pointer.value = STACKS + (index + 1) * STACK_BYTES;
+    return kernels.abi();
+  },
+
+  /** The memory of its own has at least so many pages from now on; false where the browser refuses. */
+  grow({ pages }) {
+    try {
+      const missing = pages - memory.buffer.byteLength / 65536;
+      if (missing > 0) memory.grow(missing);
+      return true;
+    } catch {
+      return false;
+    }
+  },
+
+  write({ address, data }) {
+    bytes(address, data.length).set(data);
+  },
+
+  read({ address, nbytes }) {
+    return bytes(address, nbytes).slice();
+  },
+
+  repack({ data, staging, job: [format, target, firstRow, rows, columns] }) {
+    bytes(staging, data.length).set(data);
+    kernels.repack(format, staging, target, firstRow, rows, columns);
+  },
+
+  run({ program, steps, workers }) {
+    const returned = new Int32Array(steps);
+    const control = new Int32Array(memory.buffer, CONTROL, 64);
+    Atomics.store(control, BUSY + index, 1);
+    try {
+      for (let step = 0; step < steps; step++) {
+        returned[step] = kernels.run(program, index, workers);
+        if (returned[step] === ABORTED) break;
+        if (index === 0) Atomics.add(control, STEPS, 1);
+      }
+    } finally {
+      Atomics.store(control, BUSY + index, 0);
+    }
+    return returned;
+  },
+
+  /** For tests: never answer again. */
+  hang() {
+    for (;;);
+  },
+};
+
+/** Looked up each time: the memory may have grown. */
+function bytes(address, length) {
+  return new Uint8Array(memory.buffer, address, length);
+}
+
+self.onmessage = ({ data }) => {
+  if (dead) return; // what a trap left behind is not to be trusted
+  try {
+    const value = actions[data.kind](data);
+    if (data.id) self.postMessage({ id: data.id, value }, value?.buffer ? [value.buffer] : []);
+  } catch (error) {
+    dead = true;
+    self.postMessage({ died: `${error.name}: ${error.message}` });
+  }
+};
