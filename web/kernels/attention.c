@@ -80,6 +80,58 @@ typedef struct { f32 largest, total; } Softmax;
 INLINE v128_t low4(v128_t v) { return wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(v)); }
 INLINE v128_t high4(v128_t v) { return wasm_f32x4_convert_i32x4(wasm_i32x4_extend_high_i16x8(v)); }
 
+// scores[g][t] = q[g] . keys[t] for G heads that share the keys, two positions at a time: each is widened once.
+INLINE void score(const u32 G, const f32 *q, const int16_t *keys, const f32 *scales, u32 size, u32 count,
+                  f32 (*scores)[PAGE]) {
+  for (u32 t = 0; t < count; t += 2, keys += 2 * size) {
+    v128_t sums[4][2];
+#pragma unroll
+    for (u32 g = 0; g < G; g++) sums[g][0] = sums[g][1] = wasm_f32x4_const_splat(0);
+    for (u32 i = 0; i < size; i += 8) {
+      // With an odd count the last one is beside the point: a place in the same page.
+      const v128_t one = load(keys + i), two = load(keys + size + i);
+      const v128_t a = low4(one), b = high4(one), c = low4(two), d = high4(two);
+#pragma unroll
+      for (u32 g = 0; g < G; g++) {
+        const v128_t low = load(q + g * size + i), high = load(q + g * size + i + 4);
+        sums[g][0] = madd(a, low, madd(b, high, sums[g][0]));
+        sums[g][1] = madd(c, low, madd(d, high, sums[g][1]));
+      }
+    }
+#pragma unroll
+    for (u32 g = 0; g < G; g++) {
+      scores[g][t] = sum4(sums[g][0]) * scales[t];
+      scores[g][t + 1] = sum4(sums[g][1]) * scales[t + 1];
+    }
+  }
+}
+
+// values[g] += sum_t weights[g][t] * vs[t], eight dimensions at a time: the sums stay in registers.
+INLINE void weigh(const u32 G, f32 (*weights)[PAGE], const int16_t *vs, u32 size, u32 count, f32 *values) {
+  for (u32 i = 0; i < size; i += 8) {
+    v128_t low[4], high[4];
+#pragma unroll
+    for (u32 g = 0; g < G; g++) {
+      low[g] = load(values + g * size + i);
+      high[g] = load(values + g * size + i + 4);
+    }
+    for (u32 t = 0; t < count; t++) {
+      const v128_t packed = load(vs + t * size + i), a = low4(packed), b = high4(packed);
+#pragma unroll
+      for (u32 g = 0; g < G; g++) {
+        const v128_t weight = splat4(&weights[g][t]);
+        low[g] = madd(a, weight, low[g]);
+        high[g] = madd(b, weight, high[g]);
+      }
+    }
+#pragma unroll
+    for (u32 g = 0; g < G; g++) {
+      wasm_v128_store(values + g * size + i, low[g]);
+      wasm_v128_store(values + g * size + i + 4, high[g]);
+    }
+  }
+}
+
 // Positions begin .. end - 1 for the query heads of one kv head. q and values: [group][head_dim].
 static void attend(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, f32 *values, Softmax *softmax) {
   const u32 group = k->heads / k->kv_heads, size = k->head_dim;
@@ -92,20 +144,13 @@ static void attend(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begi
     const f32 *scales = (f32 *)(keys + 2 * PAGE * size) + t0;
     const int16_t *vs = keys + (PAGE + t0) * size;
     keys += t0 * size;
-    for (u32 t = 0; t < count; t++, keys += size) {
-      for (u32 g0 = 0; g0 < group; g0 += 4) {
-        const u32 some = min_u(4, group - g0);
-        v128_t sums[4] = {wasm_f32x4_const_splat(0), wasm_f32x4_const_splat(0), wasm_f32x4_const_splat(0),
-                          wasm_f32x4_const_splat(0)};
-        const f32 *query = q + g0 * size;
-        for (u32 i = 0; i < size; i += 8) {
-          const v128_t packed = load(keys + i), a = low4(packed), z = high4(packed);
-          sums[0] = madd(a, load(query + i), madd(z, load(query + i + 4), sums[0]));
-          if (some > 1) sums[1] = madd(a, load(query + size + i), madd(z, load(query + size + i + 4), sums[1]));
-          if (some > 2) sums[2] = madd(a, load(query + 2 * size + i), madd(z, load(query + 2 * size + i + 4), sums[2]));
-          if (some > 3) sums[3] = madd(a, load(query + 3 * size + i), madd(z, load(query + 3 * size + i + 4), sums[3]));
-        }
-        for (u32 g = 0; g < some; g++) scores[g0 + g][t] = sum4(sums[g]) * scales[t];
+    for (u32 g = 0, some; g < group; g += some) {
+      some = min_u(4, group - g);
+      switch (some) {
+        case 1: score(1, q + g * size, keys, scales, size, count, &scores[g]); break;
+        case 2: score(2, q + g * size, keys, scales, size, count, &scores[g]); break;
+        case 3: score(3, q + g * size, keys, scales, size, count, &scores[g]); break;
+        default: score(4, q + g * size, keys, scales, size, count, &scores[g]);
       }
     }
     const u32 padded = (count + 3) / 4 * 4;
@@ -127,39 +172,15 @@ static void attend(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begi
         for (u32 i = 0; i < size; i += 4)
           wasm_v128_store(values + g * size + i, wasm_f32x4_mul(load(values + g * size + i), wasm_f32x4_splat(shrink)));
     }
-    // Four values at a time: they are widened once for all heads, and the sums are touched once for the four.
-    u32 t = 0;
-    for (; t + 4 <= count; t += 4) {
-      for (u32 i = 0; i < size; i += 8) {
-        v128_t a[4], z[4];
-        for (u32 j = 0; j < 4; j++) {
-          const v128_t packed = load(vs + (t + j) * size + i);
-          a[j] = low4(packed);
-          z[j] = high4(packed);
-        }
-        for (u32 g = 0; g < group; g++) {
-          f32 *out = values + g * size + i;
-          v128_t low = load(out), high = load(out + 4);
-          for (u32 j = 0; j < 4; j++) {
-            const v128_t weight = splat4(&scores[g][t + j]);
-            low = madd(a[j], weight, low);
-            high = madd(z[j], weight, high);
-          }
-          wasm_v128_store(out, low);
-          wasm_v128_store(out + 4, high);
-        }
+    for (u32 g = 0, some; g < group; g += some) {
+      some = min_u(4, group - g);
+      switch (some) {
+        case 1: weigh(1, &scores[g], vs, size, count, values + g * size); break;
+        case 2: weigh(2, &scores[g], vs, size, count, values + g * size); break;
+        case 3: weigh(3, &scores[g], vs, size, count, values + g * size); break;
+        default: weigh(4, &scores[g], vs, size, count, values + g * size);
       }
     }
-    for (; t < count; t++)
-      for (u32 g = 0; g < group; g++) {
-        const v128_t weight = wasm_f32x4_splat(scores[g][t]);
-        for (u32 i = 0; i < size; i += 8) {
-          const v128_t packed = load(vs + t * size + i);
-          f32 *out = values + g * size + i;
-          wasm_v128_store(out, madd(low4(packed), weight, load(out)));
-          wasm_v128_store(out + 4, madd(high4(packed), weight, load(out + 4)));
-        }
-      }
     first += count;
   }
 }

@@ -77,8 +77,8 @@ INLINE u32 next_chunk(u32 workers, u32 size, u32 *private_at) {
 INLINE v128_t load(const void *p) { return wasm_v128_load(p); }
 INLINE v128_t splat4(const void *p) { return wasm_v128_load32_splat(p); }
 INLINE f32 sum4(v128_t v) {
-  return (wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1)) +
-         (wasm_f32x4_extract_lane(v, 2) + wasm_f32x4_extract_lane(v, 3));
+  v = wasm_f32x4_add(v, wasm_i32x4_shuffle(v, v, 2, 3, 0, 1));
+  return wasm_f32x4_extract_lane(wasm_f32x4_add(v, wasm_i32x4_shuffle(v, v, 1, 0, 3, 2)), 0);
 }
 
 #ifdef PLAIN_SIMD
