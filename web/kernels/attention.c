@@ -106,8 +106,18 @@ INLINE void score(const u32 G, const f32 *q, const int16_t *keys, const f32 *sca
   }
 }
 
-// values[g] += sum_t weights[g][t] * vs[t], eight dimensions at a time: the sums stay in registers.
-INLINE void weigh(const u32 G, f32 (*weights)[PAGE], const int16_t *vs, u32 size, u32 count, f32 *values) {
+// values[g] += sum_t weights[g][t] * vs[t], eight dimensions at a time: the sums stay in registers. Positions whose weights
+// are too small to show beside the largest, which is 1, are left out: in a long text those are most.
+INLINE void weigh(const u32 G, f32 (*weights)[PAGE], const int16_t *vs, const f32 *scales, u32 size, u32 count, f32 *values) {
+  u32 places[PAGE], kept = 0;
+  for (u32 t = 0; t < count; t++) {
+    f32 most = weights[0][t];
+    for (u32 g = 1; g < G; g++) most = weights[g][t] > most ? weights[g][t] : most;
+    places[kept] = t;
+    kept += most > 1e-9f;
+    for (u32 g = 0; g < G; g++) weights[g][t] *= scales[t];
+  }
+  if (!kept) return;
   for (u32 i = 0; i < size; i += 8) {
     v128_t low[4], high[4];
 #pragma unroll
@@ -115,7 +125,8 @@ INLINE void weigh(const u32 G, f32 (*weights)[PAGE], const int16_t *vs, u32 size
       low[g] = load(values + g * size + i);
       high[g] = load(values + g * size + i + 4);
     }
-    for (u32 t = 0; t < count; t++) {
+    for (u32 k = 0; k < kept; k++) {
+      const u32 t = places[k];
       const v128_t packed = load(vs + t * size + i), a = low4(packed), b = high4(packed);
 #pragma unroll
       for (u32 g = 0; g < G; g++) {
@@ -166,8 +177,6 @@ static void attend(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begi
         wasm_v128_store(&scores[g][t], weight);
       }
       softmax[g] = (Softmax){largest, softmax[g].total * shrink + sum4(total)};
-      // The values' scales go into the weights.
-      for (u32 t = 0; t < count; t++) scores[g][t] *= scales[PAGE + t];
       if (shrink != 1)
         for (u32 i = 0; i < size; i += 4)
           wasm_v128_store(values + g * size + i, wasm_f32x4_mul(load(values + g * size + i), wasm_f32x4_splat(shrink)));
@@ -175,10 +184,10 @@ static void attend(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begi
     for (u32 g = 0, some; g < group; g += some) {
       some = min_u(4, group - g);
       switch (some) {
-        case 1: weigh(1, &scores[g], vs, size, count, values + g * size); break;
-        case 2: weigh(2, &scores[g], vs, size, count, values + g * size); break;
-        case 3: weigh(3, &scores[g], vs, size, count, values + g * size); break;
-        default: weigh(4, &scores[g], vs, size, count, values + g * size);
+        case 1: weigh(1, &scores[g], vs, scales + PAGE, size, count, values + g * size); break;
+        case 2: weigh(2, &scores[g], vs, scales + PAGE, size, count, values + g * size); break;
+        case 3: weigh(3, &scores[g], vs, scales + PAGE, size, count, values + g * size); break;
+        default: weigh(4, &scores[g], vs, scales + PAGE, size, count, values + g * size);
       }
     }
     first += count;

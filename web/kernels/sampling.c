@@ -26,7 +26,8 @@ i32 argmax(const Op *op, State *state) {
   const f32 *logits = at(op->a[0]);
   const f32 largest = largest_of(logits, op->a[2]);
   u32 token = 0;
-  while (logits[token] != largest) token++;
+  // Where there is no number among them, none equals the largest.
+  while (token + 1 < op->a[2] && logits[token] != largest) token++;
   return advance(state, at(op->a[1]), op->a[3], token);
 }
 
