@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from in_browser import SonataTab, chromium, evaluate, local_server, machine, oracle_prompt
+from in_browser import SonataTab, chromium, evaluate, local_server, machine, oracle_prompt, wait_for_quiet
 from playwright.sync_api import Browser
 from rich.console import Console
 from rich.table import Table
@@ -40,8 +40,8 @@ METRICS = {  # heading -> figure
 }
 LEGEND = (
     "decode, prefill: tok/s; first: ms from the prompt's 94 tokens to the first new one; load: ms from bytes that are "
-    "here to a first token (load*: without Python's start); busy: load average. Wanted: decode 3x (precise) and 6x "
-    "(fast) of wllama, prefill 10x (fast), first under 300 on one worker, load under 1500."
+    "here to a first token (load*: without Python's start); busy: load average; x: times wllama. Wanted: decode 3x "
+    "(precise) and 6x (fast) of wllama, prefill 10x (fast), first under 300 on one worker, load under 1500."
 )
 NOT_MEASURED = {"transformers.js": "its model, in ONNX, comes only from a hub that this project does not depend on"}
 
@@ -54,6 +54,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=128, help="new tokens of each answer")
     parser.add_argument("--only", action="append", metavar="NAME", help=f"of {', '.join(PEERS + SONATA)}; * is allowed")
+    parser.add_argument(
+        "--wait", type=float, default=0, metavar="S", help="wait so long for other programs to be quiet"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     patterns = options.only or ["*"]
@@ -61,14 +64,16 @@ def main() -> None:
     if not engines:
         parser.error(f"--only: there are {', '.join(PEERS + SONATA)}")
     with local_server(with_peers=True) as address, chromium() as browser:
-        result = measure(browser, address, engines, options.rounds, options.tokens)
+        result = measure(browser, address, engines, options.rounds, options.tokens, options.wait)
     print(json.dumps(result))
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
     show(result)
 
 
-def measure(browser: Browser, address: str, engines: list[str], rounds: int, tokens: int) -> dict[str, Any]:
+def measure(
+    browser: Browser, address: str, engines: list[str], rounds: int, tokens: int, wait: float
+) -> dict[str, Any]:
     result: dict[str, Any] = {
         "machine": machine(browser),
         "tokens": tokens,
@@ -80,6 +85,7 @@ def measure(browser: Browser, address: str, engines: list[str], rounds: int, tok
         for name in engines:
             if name in result["not_measured"]:
                 continue
+            wait_for_quiet(wait)
             engine, threads = name.rsplit("-", 1)
             visit: Callable[..., Figures] = visit_wllama if engine == "wllama" else visit_sonata
             try:
@@ -164,16 +170,17 @@ def show(result: dict[str, Any]) -> None:
     table.add_column("engine-threads", no_wrap=True)
     for heading in METRICS:
         table.add_column(heading, justify="right")
-    table.add_column("x wllama: decode", justify="right")
-    table.add_column("prefill", justify="right")
+    table.add_column("x decode", justify="right")
+    table.add_column("x prefill", justify="right")
     for name, figures in result["medians"].items():
         ratios = result["times_wllama"].get(name, {})
         cells = [f"{figures[key]:.0f}" if key in figures else "" for key in METRICS.values()]
         times = [f"{ratios[key]:.2f}" if key in ratios else "" for key in ("decode_tok_s", "prefill_tok_s")]
         table.add_row(name, *cells, *times)
-    Console().print(table)
+    console = Console(width=100)
+    console.print(table)
     for name, why in result["not_measured"].items():
-        Console().print(f"{name} was not measured: {why}", markup=False)
+        console.print(f"{name} was not measured: {why}", markup=False)
 
 
 if __name__ == "__main__":

@@ -166,6 +166,22 @@ class SonataTab:
         self.page.close()
 
 
+def wait_for_quiet(seconds: float) -> None:
+    """Wait until other programs leave the processor alone, `seconds` at most. Linux; elsewhere not at all."""
+
+    def ticks() -> tuple[int, int]:
+        values = [int(value) for value in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+        return sum(values), values[3] + values[4]  # all, idle
+
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and Path("/proc/stat").exists():
+        total, idle = ticks()
+        time.sleep(2)
+        total_after, idle_after = ticks()
+        if idle_after - idle > 0.9 * (total_after - total):
+            return
+
+
 def machine(browser: Browser) -> dict[str, Any]:
     """What the figures were measured on."""
     cpu = platform.processor()

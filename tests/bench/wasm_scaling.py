@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from in_browser import SonataTab, chromium, local_server, machine, oracle_prompt
+from in_browser import SonataTab, chromium, local_server, machine, oracle_prompt, wait_for_quiet
 from playwright.sync_api import Browser
 from rich.console import Console
 from rich.table import Table
@@ -48,11 +48,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=64, help="new tokens of each answer")
     parser.add_argument("--precision", action="append", choices=["precise", "fast"], help="default: both")
+    parser.add_argument(
+        "--wait", type=float, default=0, metavar="S", help="wait so long for other programs to be quiet"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     precisions = options.precision or ["precise", "fast"]
     with local_server() as address, chromium() as browser:
-        result = measure(browser, address, precisions, options.rounds, options.tokens)
+        result = measure(browser, address, precisions, options.rounds, options.tokens, options.wait)
     print(json.dumps(result))
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
@@ -72,7 +75,9 @@ def one_core_taken() -> Iterator[None]:
         process.communicate()
 
 
-def measure(browser: Browser, address: str, precisions: list[str], rounds: int, tokens: int) -> dict[str, Any]:
+def measure(
+    browser: Browser, address: str, precisions: list[str], rounds: int, tokens: int, wait: float
+) -> dict[str, Any]:
     tabs = {
         f"{precision}-{workers}": SonataTab(browser, address, workers, precision)
         for precision in precisions
@@ -85,11 +90,13 @@ def measure(browser: Browser, address: str, precisions: list[str], rounds: int, 
     result: dict[str, Any] = {"machine": machine(browser), "tokens": tokens, "rounds": []}
     for number in range(rounds):
         figures: dict[str, Figures] = {name: {} for name in tabs}
+        wait_for_quiet(wait)
         for name, tab in tabs.items():
             figures[name]["idle"] = tab.generate(prompt, tokens)["decode_tok_s"]
         with one_core_taken():
             for name, tab in tabs.items():
                 figures[name]["busy"] = tab.generate(prompt, tokens)["decode_tok_s"]
+        wait_for_quiet(wait)
         for name, tab in tabs.items():
             figures[name]["idle again"] = tab.generate(prompt, tokens)["decode_tok_s"]
             answer = tab.generate(long_prompt, tokens)
@@ -138,14 +145,15 @@ def show(result: dict[str, Any]) -> None:
         table.add_column(column, justify="right")
     for name, figures in result["medians"].items():
         table.add_row(name, *(f"{figures[column]:.0f}" for column in columns))
-    Console().print(table)
+    console = Console(width=110)
+    console.print(table)
     ratios = Table(title="ratios")
     ratios.add_column("of", no_wrap=True)
     for precision in result["ratios"]:
         ratios.add_column(precision, justify="right")
     for label in next(iter(result["ratios"].values())):
         ratios.add_row(label, *(f"{figures[label]:.2f}" for figures in result["ratios"].values()))
-    Console().print(ratios)
+    console.print(ratios)
 
 
 if __name__ == "__main__":
