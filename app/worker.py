@@ -18,6 +18,7 @@ from pyodide.ffi import to_js
 from app.assistant import MAX_TOKENS, Assistant, Delta, Done
 from app.completion import complete, last_logits
 from py_core.backends.base import BackendError
+from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.backends.webgpu.host_browser import BrowserHost, BrowserSource
 from py_core.engine.sampling import SamplingParams
 from py_core.model import Model, load_model
@@ -37,18 +38,19 @@ class PageWorker:
 
     async def start(
         self,
-        executor: JsObject | None,
+        device: JsObject | None,
         stream: JsObject,
         on_progress: Callable[[int, int], None],
+        precision: str = "precise",
         max_tokens: int = MAX_TOKENS,
     ) -> str:
-        """Load the model of `stream` (web/weight_stream.js) on `executor` (web/gpu_executor.js), or numpy without one.
+        """Load the model of `stream` (web/weight_stream.js) on a GPU (web/gpu_executor.js) or on the CPU's workers
+        (web/kernel_pool.js, in this precision), or on numpy without a device.
 
-        Returns JSON: {backend, adapter, software, model, contextLength}, or {error: {kind, message, details}}.
+        Returns JSON: {backend, adapter, software, features, model, contextLength} or {error: {kind, message, details}}.
         """
         try:
-            host = None if executor is None else BrowserHost(executor)
-            model = await load_model(BrowserSource(stream), host, on_progress)
+            model = await load_model(BrowserSource(stream), host_of(device), on_progress, precision=precision)
             self._assistant = Assistant(model, max_tokens=max_tokens)
             return info_json(model)
         except Exception as error:
@@ -103,6 +105,12 @@ class PageWorker:
         return self._assistant.model
 
 
+def host_of(device: JsObject | None) -> BrowserHost | BrowserKernelHost | None:
+    if device is None:
+        return None
+    return BrowserKernelHost(device) if hasattr(device, "setWorkers") else BrowserHost(device)
+
+
 def info_json(model: Model) -> str:
     capabilities = model.backend.capabilities
     return json.dumps(
@@ -110,6 +118,7 @@ def info_json(model: Model) -> str:
             "backend": capabilities.backend,
             "adapter": capabilities.adapter,
             "software": capabilities.software,
+            "features": capabilities.features,
             "model": model.config.name,
             "contextLength": model.backend.context_length,
         }

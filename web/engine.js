@@ -26,11 +26,13 @@ export class Engine {
   }
 
   /**
-   * Load Python, the model and the GPU.
-   * @param {{modelUrl: string, pieces: object|null, backend: 'auto'|'webgpu'|'numpy', maxTokens: number|null}} options
+   * Load Python, the model and what runs it.
+   * @param {{modelUrl: string, pieces: object|null, backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null,
+   *   precision: 'precise'|'fast', patience: number, maxTokens: number|null}} options `workers`, `precision` and
+   *   `patience` (ms of silence after which a worker counts as dead) are those of wasm
    * @param {(progress: {stage: 'python'|'model'|'ready', done: number, total: number|null}) => void} onProgress
    * @param {(reason: string) => void} onLost called when the GPU goes away, also while nothing is asked of it
-   * @returns {Promise<{backend: string, adapter: string, software: boolean, reason: string|null, model: string,
+   * @returns {Promise<{backend: string, adapter: string, software: boolean, features: string[], reason: string|null, model: string,
    *   contextLength: number}>}
    */
   start(options, onProgress, onLost) {
@@ -77,9 +79,24 @@ export class Engine {
     return this.#alive(this.#remote.pythonHeapBytes());
   }
 
+  /** Change the number of workers on the CPU, also in the middle of an answer. @returns {Promise<number>} there are now */
+  setWorkers(count) {
+    return this.#alive(this.#remote.setWorkers(count));
+  }
+
   /** Make the GPU go away, as a driver reset would. */
   loseDevice() {
     return this.#alive(this.#remote.loseDevice());
+  }
+
+  /** Make a worker on the CPU go away without a word. */
+  killWorker(index) {
+    return this.#alive(this.#remote.killWorker(index));
+  }
+
+  /** Make a worker on the CPU never answer again. */
+  hangWorker(index) {
+    return this.#alive(this.#remote.hangWorker(index));
   }
 
   dispose() {

@@ -7,15 +7,29 @@ const LIMITS = ['maxStorageBufferBindingSize', 'maxBufferSize', 'maxComputeWorkg
                 'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupSizeX'];
 const UPLOAD_CHUNK = 4 << 20;
 
-/** The page's GPU, or null where there is no WebGPU or no adapter. */
-export async function createExecutor({ powerPreference = 'high-performance' } = {}) {
-  const adapter = await navigator.gpu?.requestAdapter({ powerPreference });
+/** The page's graphics adapter, or null where there is no WebGPU or none. */
+export async function findAdapter() {
+  return await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' }) ?? null;
+}
+
+/** Whether an adapter is a program on the CPU. */
+export function isSoftware({ info }) {
+  return Boolean(info.isFallbackAdapter) || SOFTWARE.test(wordsOf(info).join(' '));
+}
+
+/** An adapter's device, or null without an adapter. */
+export async function createExecutor(adapter) {
+  adapter ??= await findAdapter();
   if (!adapter) return null;
   const device = await adapter.requestDevice({
     requiredFeatures: ['subgroups', 'timestamp-query'].filter((name) => adapter.features.has(name)),
     requiredLimits: Object.fromEntries(LIMITS.map((name) => [name, adapter.limits[name]])),
   });
   return new GpuExecutor(adapter, device);
+}
+
+function wordsOf(info) {
+  return [info.vendor, info.architecture, info.device, info.description].filter(Boolean);
 }
 
 function wholeWords(bytes) {
@@ -34,12 +48,11 @@ class GpuExecutor {
 
   constructor(adapter, device) {
     const { info } = adapter;
-    const words = [info.vendor, info.architecture, info.device, info.description].filter(Boolean);
     this.#device = device;
     this.adapterInfo = {
       vendor: info.vendor, architecture: info.architecture, device: info.device, description: info.description,
-      name: info.description || words.join(' ') || 'unnamed GPU',
-      software: Boolean(info.isFallbackAdapter) || SOFTWARE.test(words.join(' ')),
+      name: info.description || wordsOf(info).join(' ') || 'unnamed GPU',
+      software: isSoftware(adapter),
       subgroupSize: device.features.has('subgroups') ? info.subgroupMinSize : 0,
     };
     this.limits = device.limits;

@@ -5,6 +5,7 @@
  * typed in, and every problem is a banner with a way out.
  */
 import { Announcer } from './announcer.js';
+import { BackendMenu } from './backend_menu.js';
 import { Banner } from './banner.js';
 import { ChatView } from './chat_view.js';
 import { Composer } from './composer.js';
@@ -15,6 +16,9 @@ import { describe, fromError } from './problems.js';
 import { LoadingView, StatusView } from './status_view.js';
 import { Watchdog } from './watchdog.js';
 
+// Milliseconds of a worker's for a second of the page's: a sixth, so that the engine has helped itself before.
+const WORKERS_PATIENCE = 1000 / 6;
+
 const byId = (id) => document.getElementById(id);
 const options = readOptions();
 const announcer = new Announcer(byId('announcer'));
@@ -23,6 +27,7 @@ const composer = new Composer(byId('composer'), { onSend: ask, onStop: stop });
 const banner = new Banner(byId('banner'));
 const status = new StatusView(byId('status'));
 const loading = new LoadingView(byId('loading'));
+const menu = new BackendMenu(byId('backend'), options, () => reloadEngine());
 const watchdog = new Watchdog(options.patience, onSilence);
 
 let state = 'loading';
@@ -39,7 +44,7 @@ load();
 // ---- loading ----------------------------------------------------------------------------------------------------
 
 /** Start an engine, in place of the one there is. */
-async function load(backend = options.backend) {
+async function load() {
   const again = engine !== null;
   engine?.dispose();
   if (turn) interrupt(turn);
@@ -54,7 +59,10 @@ async function load(backend = options.backend) {
   try {
     const model = await chooseModel(options.modelUrl);
     const info = await current.start(
-      { modelUrl: model.url, pieces: model.pieces, backend, maxTokens: options.maxTokens },
+      {
+        modelUrl: model.url, pieces: model.pieces, maxTokens: options.maxTokens, ...menu.choice, workers: options.workers,
+        patience: options.patience * WORKERS_PATIENCE,
+      },
       (progress) => {
         if (current === engine && state === 'loading') onProgress(progress);
       },
@@ -101,14 +109,19 @@ function waysOut({ kind, details }) {
   if (details) return [{ label: 'Reload the page', run: () => location.reload() }];
   const actions = [{ label: 'Load again', run: () => reloadEngine() }];
   const ofTheGpu = ['BackendError', 'DeviceLostError', 'NoWebGPUError'].includes(kind);
-  const onTheCpu = window.sonata.info?.backend === 'numpy' || options.backend === 'numpy';
-  if (ofTheGpu && !onTheCpu) actions.push({ label: 'Use the CPU instead', run: () => reloadEngine('numpy') });
+  const onTheCpu = ['wasm', 'numpy'].includes(window.sonata.info?.backend ?? menu.choice.backend);
+  if (ofTheGpu && !onTheCpu) actions.push({ label: 'Use the CPU instead', run: useCpu });
   return actions;
 }
 
-function reloadEngine(backend) {
+function useCpu() {
+  menu.useCpu();
+  reloadEngine();
+}
+
+function reloadEngine() {
   composer.focus();
-  load(backend);
+  load();
 }
 
 function onLost(reason) {

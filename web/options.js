@@ -1,19 +1,26 @@
 /**
  * What the address of the page can set, for tests and developers:
  *   ?model=URL          a GGUF file instead of the first one in models.json
- *   ?backend=NAME       auto (default), webgpu or numpy
+ *   ?backend=NAME       webgpu, wasm or numpy, in place of what the menu says (backend_menu.js)
+ *   ?precision=NAME     precise or fast, of wasm; likewise
+ *   ?workers=N          how many workers wasm has (default: as many as the machine has cores, at most 8)
  *   ?max_tokens=N       the most tokens of one answer
  *   ?patience=SECONDS   how long the engine may be silent before the page says so (default 60)
  */
 export function readOptions(search = location.search) {
   const query = new URLSearchParams(search);
-  const backend = query.get('backend');
   return {
     modelUrl: query.get('model'),
-    backend: ['webgpu', 'numpy'].includes(backend) ? backend : 'auto',
+    backend: oneOf(['auto', 'webgpu', 'wasm', 'numpy'], query.get('backend')),
+    precision: oneOf(['precise', 'fast'], query.get('precision')),
+    workers: positive(query.get('workers')),
     maxTokens: positive(query.get('max_tokens')),
     patience: positive(query.get('patience')) ?? 60,
   };
+}
+
+function oneOf(names, text) {
+  return names.includes(text) ? text : null;
 }
 
 function positive(text) {

@@ -25,10 +25,12 @@ export class StatusView {
   }
 
   /** What `Engine.start` told. */
-  showInfo({ backend, adapter, software, reason, model }) {
-    this.show('ready', `${model} on ${backendName(backend)}${adapter ? `, ${adapter}` : ''}`);
-    this.#root.dataset.slow = String(Boolean(software || reason));
-    const note = reason || (software && 'This is a software adapter, which is slow. A real GPU answers much faster.');
+  showInfo({ backend, adapter, software, features, reason, model }) {
+    const name = { webgpu: `WebGPU, ${adapter}`, numpy: `the CPU, ${adapter}`, wasm: `the CPU, ${features}` }[backend];
+    this.show('ready', `${model} on ${name}`);
+    const slowly = backend === 'numpy' || (backend === 'webgpu' && software);
+    this.#root.dataset.slow = String(slowly);
+    const note = reason || (slowly && 'This is a software adapter, which is slow. The CPU answers faster.');
     this.#reason.textContent = note || '';
     this.#reason.hidden = !note;
   }
@@ -75,8 +77,4 @@ export class LoadingView {
   end() {
     this.#root.hidden = true;
   }
-}
-
-function backendName(backend) {
-  return { webgpu: 'WebGPU', numpy: 'the CPU', wasm: 'the CPU' }[backend] ?? backend;
 }

@@ -1,7 +1,7 @@
 /**
  * The engine's side of the page: Python in this worker, behind Comlink. engine.js says what each call does.
  *
- * Python, the model's bytes and the GPU are asked for at the same time; app/worker.py joins them.
+ * Python, the model's bytes and the GPU or the CPU's workers are asked for at the same time; app/worker.py joins them.
  */
 import * as Comlink from './vendor/comlink.mjs';
 import './stream_transfer.js';
@@ -15,10 +15,11 @@ const PROGRESS_EVERY_MS = 50;
 
 let page = null; // app.worker.PageWorker
 let executor = null;
+let pool = null; // KernelPool
 let python = null; // Pyodide
 
 Comlink.expose({
-  async start({ modelUrl, pieces, backend, maxTokens }, onProgress, onLost) {
+  async start({ modelUrl, pieces, backend, workers, precision, patience, maxTokens }, onProgress, onLost) {
     const downloads = new AbortController();
     try {
       const [pyodide, stream, choice] = await Promise.all([
@@ -27,15 +28,16 @@ Comlink.expose({
           return booted;
         }),
         openWeights(modelUrl, pieces, downloads.signal, onProgress),
-        chooseBackend(backend),
+        chooseBackend({ backend, workers, patience }),
       ]);
-      executor = choice.executor;
+      ({ executor, pool } = choice);
       python = pyodide;
       executor?.lost.then((message) => onLost(message));
       page = pyodide.pyimport('app.worker').PageWorker();
       const limits = maxTokens ? [maxTokens] : [];
       // undefined is Python's None, null is not.
-      const info = JSON.parse(await page.start(executor ?? undefined, stream, throttled(onProgress, 'ready'), ...limits));
+      const device = executor ?? pool ?? undefined;
+      const info = JSON.parse(await page.start(device, stream, throttled(onProgress, 'ready'), precision, ...limits));
       if (info.error) throw pythonError(info.error);
       onProgress({ stage: 'ready', done: 1, total: 1 });
       return { ...info, reason: choice.reason };
@@ -73,8 +75,21 @@ Comlink.expose({
     return python._module.HEAPU8.length;
   },
 
+  async setWorkers(count) {
+    await pool?.setWorkers(count);
+    return pool?.workers ?? 0;
+  },
+
   loseDevice() {
     executor?.destroy();
+  },
+
+  killWorker(index) {
+    pool?.kill(index);
+  },
+
+  hangWorker(index) {
+    pool?.hang(index);
   },
 });
 

@@ -50,7 +50,7 @@ let lost;
 let stopped = false;
 
 Comlink.expose({
-  async start({ modelUrl, backend }, onProgress, onLost) {
+  async start({ modelUrl, backend, precision }, onProgress, onLost) {
     lost = onLost;
     if (modelUrl.includes('silent')) await new Promise(() => {});
     if (modelUrl.includes('broken')) throw new TypeError('nothing is here');
@@ -61,12 +61,13 @@ Comlink.expose({
       if (part === 10) onProgress({ stage: 'python', done: 1, total: 1 });
       await sleep(pause);
     }
-    const numpy = backend === 'numpy';
+    const onTheCpu = backend === 'wasm';
     return {
-      backend: numpy ? 'numpy' : 'webgpu',
-      adapter: numpy ? 'numpy 2.4.3' : 'NVIDIA H200',
-      software: false,
-      reason: numpy ? 'No WebGPU here: running on the CPU with numpy, which is slow. Chrome or Edge 121+ with hardware acceleration turned on has WebGPU.' : null,
+      backend: onTheCpu ? 'wasm' : 'webgpu',
+      adapter: onTheCpu ? 'CPU, 2 workers, relaxed SIMD' : 'NVIDIA H200',
+      software: onTheCpu,
+      features: onTheCpu ? [precision] : [],
+      reason: onTheCpu ? 'Runs on the CPU, 2 workers: there is no WebGPU here. Chrome or Edge 121+ with hardware acceleration turned on has WebGPU.' : null,
       model: 'SmolLM2 135M Instruct',
       contextLength: 8192,
     };

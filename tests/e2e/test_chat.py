@@ -1,4 +1,4 @@
-"""The whole product in a browser: Python in Pyodide, the model on WebGPU (SwiftShader where there is no GPU)."""
+"""The whole product in a browser: Python in Pyodide, the model on the CPU's workers where there is no GPU."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ SHORT = "?max_tokens=8"
 LONG = "?max_tokens=200"
 
 
-async def test_an_answer_streams_and_the_header_says_what_runs(chat: ChatPage, site: str, screenshots: Path) -> None:
-    await chat.open_ready(SHORT)
-    status = await chat.page.inner_text(".status-line")
-    assert "WebGPU" in status
+@pytest.mark.parametrize(
+    ("backend", "name"), [("auto", "on "), ("wasm", "on the CPU, precise"), ("webgpu", "on WebGPU"), ("numpy", "numpy")]
+)
+async def test_an_answer_streams_and_the_header_says_what_runs(
+    chat: ChatPage, site: str, screenshots: Path, backend: str, name: str
+) -> None:
+    await chat.open_ready(f"{SHORT}&backend={backend}")
+    assert name in await chat.page.inner_text(".status-line")
 
     await chat.page.evaluate(
         """() => {
@@ -27,7 +31,7 @@ async def test_an_answer_streams_and_the_header_says_what_runs(chat: ChatPage, s
     )
     answer = await chat.ask("Why is the sky blue?")
 
-    await chat.page.screenshot(path=screenshots / "real-answer.png")
+    await chat.page.screenshot(path=screenshots / f"real-answer-{backend}.png")
     assert answer
     assert len(await chat.page.evaluate("[...window.lengths]")) >= 3, "the answer came in one piece"
     assert "tok/s" in await chat.page.inner_text(".status-rate")
@@ -54,8 +58,9 @@ async def test_the_second_question_continues_the_conversation_and_new_chat_forge
     assert chat.errors == []
 
 
-async def test_stop_takes_effect_at_once_and_the_chat_goes_on(chat: ChatPage) -> None:
-    await chat.open_ready(LONG)
+@pytest.mark.parametrize("backend", ["auto", "webgpu"])
+async def test_stop_takes_effect_at_once_and_the_chat_goes_on(chat: ChatPage, backend: str) -> None:
+    await chat.open_ready(f"{LONG}&backend={backend}")
     await chat.send("Tell me a very long story about a lighthouse.")
     await chat.wait_for_words()
 

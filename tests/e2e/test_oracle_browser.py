@@ -1,4 +1,4 @@
-"""SmolLM2 in Chromium against llama.cpp in float32 (tests/oracle), and what the page costs beside the GPU."""
+"""SmolLM2 in Chromium against llama.cpp in float32 (tests/oracle), and how much memory Python takes beside it."""
 
 from __future__ import annotations
 
@@ -44,6 +44,22 @@ async def test_logits_and_greedy_tokens_equal_llama_cpp(chat: ChatPage, oracle) 
         assert answer["tokens"][: len(certain)] == certain
     assert chat.errors == []
     # The weights went past Python: its heap holds the interpreter, numpy and the tokenizer.
+    assert await chat.page.evaluate("sonata.engine.pythonHeapBytes()") < 150e6
+
+
+async def test_the_cpu_agrees_with_llama_cpp_where_the_next_token_is_certain(chat: ChatPage, oracle) -> None:
+    await chat.open_ready("?backend=wasm&precision=precise")
+    for name in ("p0", "p1", "p3"):
+        expected = oracle(name)
+        got = np.array(await chat.page.evaluate(LOGITS, expected.prompt), np.float32)
+        reference = expected.logits.ravel()
+        assert got @ reference / (np.linalg.norm(got) * np.linalg.norm(reference)) > 0.9999
+        answer = await chat.page.evaluate(GENERATE, [expected.prompt, 128])
+        assert answer["backend"] == "wasm"
+        assert answer["prompt_tokens"] == expected.prompt_ids
+        certain = expected.certain_ids(margin=0.1)
+        assert answer["tokens"][: len(certain)] == certain
+    assert chat.errors == []
     assert await chat.page.evaluate("sonata.engine.pythonHeapBytes()") < 150e6
 
 

@@ -183,9 +183,30 @@ async def test_every_control_has_a_name_and_answers_are_announced(page_alone: Ch
     await page_alone.ask("Why is the sky blue?")
     page = page_alone.page
     assert await page.get_by_label("Your message").count() == 1
+    assert await page.get_by_label("Run the model on").count() == 1
     for name in ("Send", "New chat", "Copy the answer"):
         assert await page.get_by_role("button", name=name, exact=True).count() == 1
     assert "Rayleigh scattering" in (await page.text_content("#announcer[aria-live=polite]") or "")
+
+
+async def test_the_menu_offers_numpy_only_to_those_who_asked_for_it(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    names = "[...document.querySelectorAll('#backend option')].map((option) => option.textContent)"
+    offered = ["Automatic", "GPU (WebGPU)", "CPU, precise", "CPU, fast"]
+    assert await page_alone.page.evaluate(names) == offered
+    await page_alone.open_ready("?backend=numpy")
+    assert await page_alone.page.evaluate(names) == [*offered, "CPU (numpy)"]
+    assert await page_alone.page.input_value("#backend") == "numpy"
+
+
+async def test_the_page_works_where_nothing_can_be_stored(page_alone: ChatPage) -> None:
+    await page_alone.page.add_init_script(
+        "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('denied', 'SecurityError') } })"
+    )
+    await page_alone.open_ready()
+    await page_alone.page.select_option("#backend", "wasm")
+    await page_alone.wait_for("ready")
+    assert page_alone.errors == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -210,8 +231,8 @@ async def test_screenshots(browser: Browser, site: str, screenshots: Path, schem
     await chat.open("?model=slow")
     await chat.page.wait_for_function("() => document.querySelector('progress').value > 0")
     await shoot("loading")
-    await chat.open_ready("?backend=numpy")
-    await shoot("fallback")
+    await chat.open_ready("?backend=wasm")
+    await shoot("cpu")
     await chat.open_ready()
     await shoot("empty")
     await chat.send("Why is the sky blue? Answer slowly.")

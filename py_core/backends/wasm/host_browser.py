@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pyodide.ffi import JsException, to_js
@@ -71,8 +72,20 @@ class BrowserKernelHost:
                 raise BackendError(f"{error.message} Load the model again.") from error
             raise GGUFError(error.message) from error
 
-    def run(self, program: int, steps: int) -> Awaitable[list[int]]:
-        return _Answer(self._pool.run(program, steps))
+    def run(self, program: int, steps: int) -> asyncio.Future[list[int]]:
+        # Not a task: Pyodide reports one that fails before anybody waits for it.
+        answer: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+
+        def succeed(returned: Any) -> None:
+            if not answer.done():
+                answer.set_result(returned.to_py().tolist())
+
+        def fail(error: JsException) -> None:
+            if not answer.done():
+                answer.set_exception(_explain(error))
+
+        self._pool.run(program, steps).then(succeed, fail)
+        return answer
 
     async def read(self, address: int, nbytes: int) -> bytes:
         try:
@@ -82,22 +95,6 @@ class BrowserKernelHost:
 
     def close(self) -> None:
         self._pool.destroy()
-
-
-class _Answer:
-    """What a run's promise brings. May be left alone, as a coroutine may not."""
-
-    def __init__(self, promise: Any) -> None:
-        self._promise = promise
-
-    def __await__(self) -> Generator[Any, None, list[int]]:
-        return self._get().__await__()
-
-    async def _get(self) -> list[int]:
-        try:
-            return (await self._promise).to_py().tolist()
-        except JsException as error:
-            raise _explain(error) from error
 
 
 def _aligned(nbytes: int) -> int:

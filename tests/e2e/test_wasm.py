@@ -1,0 +1,200 @@
+"""The model on the CPU's workers: what happens to them, and which backend the page takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from chat_page import ChatPage
+from plain_server import PlainServer
+from playwright.async_api import Browser
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
+
+WASM = "?backend=wasm&max_tokens=400"
+PATIENCE = "&patience=12"
+"""The workers' is a sixth of it: two seconds."""
+Trouble = tuple[str, int]
+STORY = "Tell me a very long story about a lighthouse."
+GENERATE = """async ([prompt, maxTokens, trouble]) => {
+  const answer = sonata.engine.generate(prompt, { raw: true, maxTokens });
+  if (trouble.length) await new Promise((resolve) => setTimeout(resolve, 300));
+  for (const [what, number] of trouble) await sonata.engine[what](number);
+  return (await answer).tokens;
+}"""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def chat_without_isolation(browser: Browser, dist: Path) -> AsyncIterator[ChatPage]:
+    with PlainServer(dist) as server:
+        page = await browser.new_page()
+        yield ChatPage(page, server.url)
+        await page.close()
+
+
+async def tokens(chat: ChatPage, *trouble: Trouble, count: int = 200) -> list[int]:
+    """The likeliest tokens after a prompt. While they are made, methods of the engine are called with a number."""
+    return await chat.page.evaluate(GENERATE, ["Once upon a time there was a lighthouse", count, list(trouble)])
+
+
+async def reason(chat: ChatPage) -> str:
+    return await chat.page.inner_text(".status-reason")
+
+
+async def test_one_worker_and_two_say_the_same(chat: ChatPage) -> None:
+    await chat.open_ready(f"{WASM}&workers=2")
+    assert "2 workers" in await reason(chat)
+    of_two = await tokens(chat)
+    await chat.open_ready(f"{WASM}&workers=1")
+    assert "1 worker:" in await reason(chat)
+    of_one = await tokens(chat)
+
+    assert len(of_one) == 200
+    assert of_one == of_two
+    assert chat.errors == []
+
+
+async def test_fast_answers_with_less_precision(chat: ChatPage) -> None:
+    await chat.open_ready("?backend=wasm&precision=fast&max_tokens=16")
+    assert "on the CPU, fast" in await chat.page.inner_text(".status-line")
+    assert await chat.page.input_value("#backend") == "wasm-fast"
+    assert await chat.ask("What is the capital of France?")
+    assert chat.errors == []
+
+
+async def test_without_isolation_one_worker_answers(chat_without_isolation: ChatPage) -> None:
+    chat = chat_without_isolation
+    await chat.open_ready("?max_tokens=16")
+
+    assert await chat.page.evaluate("crossOriginIsolated") is False
+    assert "1 worker:" in await reason(chat)
+    assert "More workers need a server that isolates the page" in await reason(chat)
+    assert "Paris" in await chat.ask("What is the capital of France?")
+    assert "Paris" in await chat.ask("What is the capital of France?")
+    assert chat.errors == []
+
+
+@pytest.mark.parametrize("trouble", [("killWorker", 0), ("killWorker", 1), ("hangWorker", 1)])
+async def test_an_answer_goes_on_when_a_worker_stops(chat: ChatPage, trouble: Trouble) -> None:
+    await chat.open_ready(f"{WASM}{PATIENCE}&workers=2")
+    undisturbed = await tokens(chat)
+
+    assert await tokens(chat, trouble) == undisturbed
+    # Idle, between two questions:
+    await chat.page.evaluate("([what, number]) => sonata.engine[what](number)", list(trouble))
+    assert await tokens(chat) == undisturbed
+    assert await chat.ask("What is the capital of France?") == "The capital of France is Paris."
+    assert chat.errors == []
+
+
+async def test_the_reader_sees_nothing_of_a_worker_that_is_replaced(chat: ChatPage) -> None:
+    await chat.open_ready(f"{WASM}{PATIENCE}&workers=2")
+    await chat.send(STORY)
+    said = await chat.wait_for_words()
+    await chat.page.evaluate("sonata.engine.killWorker(1)")
+
+    await chat.wait_for("ready", 120)
+    assert (await chat.last_answer()).startswith(said)
+    assert not await chat.page.is_visible("#banner")
+    assert (await chat.page.evaluate("sonata.lastAnswer.reason")) in ("end", "length")
+    assert chat.errors == []
+
+
+async def test_without_isolation_a_worker_that_stops_is_told_and_loaded_again(chat_without_isolation: ChatPage) -> None:
+    chat = chat_without_isolation
+    await chat.open_ready(f"{WASM}{PATIENCE}")
+    await chat.send(STORY)
+    await chat.wait_for_words()
+    await chat.page.evaluate("sonata.engine.killWorker(0)")
+
+    assert "Load it again" in await chat.problem(60)
+    assert await chat.page.input_value("#message") == STORY
+    await chat.load_again()
+    assert await chat.ask("Hello.")
+
+
+async def test_the_number_of_workers_changes_in_the_middle_of_an_answer(chat: ChatPage) -> None:
+    await chat.open_ready(f"{WASM}&workers=1")
+    undisturbed = await tokens(chat)
+
+    assert await tokens(chat, *(("setWorkers", count) for count in (2, 3, 1, 2))) == undisturbed
+    assert await chat.page.evaluate("sonata.engine.setWorkers(3)") == 3
+    assert await tokens(chat) == undisturbed
+    assert chat.errors == []
+
+
+async def test_no_task_of_the_page_takes_over_50_ms_while_tokens_stream(chat: ChatPage) -> None:
+    await chat.open_ready("?backend=wasm&max_tokens=100")
+    assert await chat.long_tasks_while_asking("Give me three ideas for a rainy Sunday.") == []
+
+
+async def test_stop_is_heard_and_the_conversation_goes_on(chat: ChatPage) -> None:
+    await chat.open_ready(WASM)
+    await chat.send(STORY)
+    await chat.wait_for_words()
+    assert await chat.click_stop_and_time() < 200
+
+    assert "Paris" in await chat.ask("What is the capital of France?")
+    assert chat.errors == []
+
+
+async def test_a_software_adapter_is_passed_over_for_the_cpu(chat: ChatPage) -> None:
+    await chat.open_ready()
+    assert "on the CPU" in await chat.page.inner_text(".status-line")
+    assert (await reason(chat)).endswith("this machine's graphics adapter is a software one.")
+    assert await chat.page.input_value("#backend") == "auto"
+
+
+async def test_the_choice_of_the_menu_loads_again_and_is_remembered(chat: ChatPage) -> None:
+    await chat.open_ready("?backend=webgpu&max_tokens=8")
+    assert await chat.page.input_value("#backend") == "webgpu"
+    question = "What is the capital of France?"
+    await chat.page.fill("#message", "half a thought")
+
+    await chat.page.get_by_label("Run the model on").select_option("CPU, fast")
+    await chat.wait_for("loading")
+    await chat.wait_for("ready", 180)
+
+    assert await chat.page.input_value("#message") == "half a thought"
+    assert "on the CPU, fast" in await chat.page.inner_text(".status-line")
+    assert await chat.ask(question)
+    await chat.page.reload()
+    await chat.wait_for("ready", 180)
+    assert "on the CPU, fast" in await chat.page.inner_text(".status-line")
+    assert await chat.page.input_value("#backend") == "wasm-fast"
+    await chat.open_ready("?backend=wasm")  # the address comes before what is remembered
+    assert "on the CPU, precise" in await chat.page.inner_text(".status-line")
+
+
+async def test_changing_the_backend_keeps_what_was_said(chat: ChatPage) -> None:
+    await chat.open_ready(WASM)
+    await chat.send(STORY)
+    said = await chat.wait_for_words()
+
+    await chat.page.get_by_label("Run the model on").select_option("CPU, fast")
+    await chat.wait_for("loading")
+    await chat.wait_for("ready", 180)
+
+    assert (await chat.last_answer()).startswith(said)
+    assert "Interrupted" in await chat.page.inner_text(".answer-footer")
+    assert "does not remember" in await chat.page.inner_text("#log")
+    assert await chat.page.input_value("#message") == STORY
+    assert await chat.ask("Hello.")
+
+
+async def test_kernels_that_cannot_be_had_are_a_sentence(chat: ChatPage) -> None:
+    await chat.page.route("**/kernels/*.wasm", lambda route: route.fulfill(status=404))
+    await chat.open(WASM)
+    assert "kernels could not be loaded (HTTP 404)" in await chat.problem()
+    await chat.page.unroute("**/kernels/*.wasm")
+    await chat.load_again()
+
+
+async def test_ten_questions_at_once_are_answered_in_turn(chat: ChatPage) -> None:
+    await chat.open_ready(f"{WASM}&workers=2")
+    expected = await tokens(chat, count=20)
+    answers = await asyncio.gather(*(tokens(chat, count=20) for _ in range(10)))
+    assert answers == [expected] * 10
