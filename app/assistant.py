@@ -68,8 +68,8 @@ class Assistant:
     async def respond(self, text: str) -> AsyncIterator[Event]:
         """Stream the answer to a message. What was said joins the conversation, a stopped answer as far as it came.
 
-        Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError; the conversation
-        is then as it was before.
+        Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError. What
+        was seen of an answer by then stays in the conversation; without an answer it is as it was before.
         """
         if not text.strip():
             raise EmptyMessageError("The message is empty. Write something first.")

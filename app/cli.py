@@ -270,8 +270,6 @@ def _model_path(path: Path | None) -> Path:
         return default_model_path()
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
-    if path.stat().st_size == 0:
-        raise ValueError(f"The file {path} is empty. Download it again.")
     return path
 
 

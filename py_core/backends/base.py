@@ -68,6 +68,12 @@ def check_prefill(session: Session, tokens: Sequence[int], vocab_size: int, cont
         raise ContextFullError(too_long(total, context_length))
 
 
+def check_not_empty(session: Session) -> None:
+    """There is nothing to predict from before a prefill."""
+    if not session.tokens:
+        raise ValueError("the session holds no tokens: prefill comes first")
+
+
 def too_long(tokens: int, context_length: int) -> str:
     return (
         f"The text is {tokens} tokens long, but the model reads at most {context_length}. "
@@ -101,7 +107,7 @@ class Backend(Protocol):
         ...
 
     async def logits(self, session: Session) -> np.ndarray:
-        """Logits after the session's last token: float32 (vocab_size,)."""
+        """Logits after the session's last token: float32 (vocab_size,). Raises ValueError when it has none."""
         ...
 
     def truncate(self, session: Session, length: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
-from py_core.backends.base import BackendError, Capabilities, Progress, Session, check_prefill
+from py_core.backends.base import BackendError, Capabilities, Progress, Session, check_not_empty, check_prefill
 from py_core.engine.sampling import SamplingParams, sample
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
@@ -61,6 +61,7 @@ class NumpyBackend:
         await self._run_pending(session)
 
     async def decode(self, session: Session, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+        check_not_empty(session)
         for _ in range(min(n, self.context_length - session.length)):
             await self._run_pending(session)
             logits = self._state(session).logits
@@ -69,6 +70,7 @@ class NumpyBackend:
             yield [token]
 
     async def logits(self, session: Session) -> np.ndarray:
+        check_not_empty(session)
         await self._run_pending(session)
         return self._state(session).logits.copy()
 

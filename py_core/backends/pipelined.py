@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
-from py_core.backends.base import BackendError, Capabilities, Session, check_prefill
+from py_core.backends.base import BackendError, Capabilities, Session, check_not_empty, check_prefill
 from py_core.backends.sampling_state import RING, ring_of, state_bytes
 from py_core.engine.sampling import SamplingParams
 
@@ -87,8 +87,9 @@ class PipelinedBackend(ABC):
             await self._run_pending(session)
 
     async def decode(self, session: Session, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+        check_not_empty(session)
         n = min(n, self.context_length - session.length)
-        if n <= 0 or not session.tokens:
+        if n <= 0:
             return
         async with self._lock:
             await self._prepare(session, sampling)
@@ -129,6 +130,7 @@ class PipelinedBackend(ABC):
                     future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def logits(self, session: Session) -> np.ndarray:
+        check_not_empty(session)
         async with self._lock:
             if self._logits_of is not session:
                 session.stored = min(session.stored, session.length - 1)

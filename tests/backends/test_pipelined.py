@@ -108,6 +108,19 @@ async def test_ids_outside_of_the_vocabulary_are_refused(tiny: Pair) -> None:
     assert session.tokens == []
 
 
+async def test_before_a_prefill_there_is_nothing_to_predict_from(tiny: Pair) -> None:
+    for backend in tiny.both:
+        session = backend.new_session()
+        with pytest.raises(ValueError, match="prefill comes first"):
+            await backend.logits(session)
+        with pytest.raises(ValueError, match="prefill comes first"):
+            await collect(backend, session, 1)
+        await backend.prefill(session, prompt(3))
+        backend.truncate(session, 0)
+        with pytest.raises(ValueError, match="prefill comes first"):
+            await backend.logits(session)
+
+
 async def test_every_slot_can_be_used_again_after_free(tiny: Pair) -> None:
     for _ in range(3):
         sessions = [tiny.other.new_session() for _ in range(4)]
