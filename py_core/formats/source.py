@@ -31,9 +31,9 @@ class FileSource:
     """A file on disk, mapped into memory."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises OSError as open() does, EOFError when the file is empty."""
+        """Raises OSError as open() does, ValueError when the file is empty."""
         if os.path.getsize(path) == 0:
-            raise EOFError(f"The file {os.fspath(path)} is empty. Download it again.")
+            raise ValueError(f"The file {os.fspath(path)} is empty. Download it again.")
         with open(path, "rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.size = len(self._map)
