@@ -13,7 +13,7 @@ const LARGEST = [65536, 32768, 16384]; // pages: a browser may refuse to set so 
 const HEAP_BASE = 2 << 20;
 const MAX_WORKERS = 16; // there are so many stacks
 const CONTROL = 1024, WORDS = 64; // web/kernels/kernels.h; the words from STEPS on are of kernel_worker.js
-const GENERATION = 1, ABORT = 4, STEPS = 31, BUSY = 32;
+const GENERATION = 1, ABORT = 4, EPOCH = 30, STEPS = 31, BUSY = 32;
 const LANES = 2; // workers that repack an upload: more of them only want more memory
 const WAITING_PIECES = 2; // at each of them
 const RESTARTS = 3; // in a row, without an answer between them
@@ -37,6 +37,7 @@ export class KernelPool {
   #state = 'starting'; // then running, restarting, ended
   #end = null; // the Error that every call gets from then on
   #restarts = 0;
+  #epoch = 0; // restarts in all: each message carries it
   #timer = null;
   #quiet = 0; // ticks since the last sign of life
   #lastSign = '';
@@ -161,7 +162,7 @@ export class KernelPool {
   // ---- messages -------------------------------------------------------------------------------------------------
 
   #tell(worker, message, transfer = []) {
-    if (this.#state !== 'restarting' && !this.#end) this.#workers[worker].postMessage(message, transfer);
+    if (this.#state !== 'restarting' && !this.#end) this.#workers[worker].postMessage({ ...message, epoch: this.#epoch }, transfer);
   }
 
   #ask(worker, message, transfer, steps = 0) {
@@ -272,6 +273,8 @@ export class KernelPool {
     this.#held = null;
     const control = new Int32Array(this.#memory.buffer, CONTROL, WORDS);
     const busy = () => control.subarray(BUSY, BUSY + MAX_WORKERS).some((_, i) => Atomics.load(control, BUSY + i));
+    // What an old worker still has in its queue is of another epoch: it must not touch the memory of the new ones.
+    Atomics.store(control, EPOCH, ++this.#epoch);
     Atomics.store(control, ABORT, 1);
     const left = () => {
       Atomics.notify(control, GENERATION); // each time: one may just have been about to sleep
@@ -281,7 +284,7 @@ export class KernelPool {
     for (const worker of this.#workers.splice(0)) worker.terminate();
     await until(left, GONE_MS);
     if (this.#end) return;
-    control.forEach((_, word) => Atomics.store(control, word, 0));
+    control.forEach((_, word) => word === EPOCH || Atomics.store(control, word, 0));
     this.#state = 'running';
     const failed = [...this.#asked.values()];
     this.#asked.clear();

@@ -7,6 +7,7 @@ const STEPS = 31; // the word that counts worker 0's steps, so that the pool see
 const BUSY = 32; // the word of worker 0 that says that it is in `run`; worker i has BUSY + i
 const STACKS = 4096, STACK_BYTES = 65536;
 const ABORTED = -2;
+const EPOCH = 30; // the word that counts the pool's restarts
 
 let memory, kernels, index, dead = false;
 
@@ -31,7 +32,8 @@ const actions = {
     }
   },
 
-  write({ address, data }) {
+  write({ address, data, epoch }) {
+    if (stale(epoch)) return;
     bytes(address, data.length).set(data);
   },
 
@@ -44,11 +46,12 @@ const actions = {
     kernels.repack(format, staging, target, firstRow, rows, columns);
   },
 
-  run({ program, steps, workers }) {
+  run({ program, steps, workers, epoch }) {
     const returned = new Int32Array(steps);
     const control = new Int32Array(memory.buffer, CONTROL, 64);
     Atomics.store(control, BUSY + index, 1);
     try {
+      if (stale(epoch)) return returned.fill(ABORTED);
       for (let step = 0; step < steps; step++) {
         returned[step] = kernels.run(program, index, workers);
         if (returned[step] === ABORTED) break;
@@ -65,6 +68,11 @@ const actions = {
     for (;;);
   },
 };
+
+/** Whether the pool was restarted after a message was sent: this worker is about to end. */
+function stale(epoch) {
+  return Atomics.load(new Int32Array(memory.buffer, CONTROL, 64), EPOCH) !== epoch;
+}
 
 /** Looked up each time: the memory may have grown. */
 function bytes(address, length) {
