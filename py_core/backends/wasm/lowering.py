@@ -76,7 +76,6 @@ class Lowering:
         self.layer_bytes = config.num_key_value_heads * PAGE * (config.head_dim * 4 + 8)
         self.page_bytes = self.layer_bytes * config.num_hidden_layers
         body, head = self._lower()
-        self._pages_ops = [op for op in (*body, *head) if op.kind in (OpKind.ROPE_APPEND, OpKind.ATTENTION)]
         self.programs: dict[str, int] = {}
         samplers = {
             "argmax": [self._sampler(OpKind.ARGMAX)],
