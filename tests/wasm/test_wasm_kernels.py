@@ -13,6 +13,7 @@ from py_core.backends import numpy as reference
 from py_core.backends.sampling_state import RING, STATE_HEADER, state_bytes
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import (
+    BAND_ROWS,
     MATRIX_KINDS,
     Arena,
     Barrier,
@@ -84,7 +85,7 @@ def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogu
     rng = np.random.default_rng(seed)
     k, offset = 32 * blocks, 4 * offset
     if epilogue == 2:
-        n = -(-n // 4) * 4  # gates and ups are joined in whole groups of rows
+        n = -(-n // BAND_ROWS) * BAND_ROWS  # gates and ups are joined in whole bands of rows
     rows = 2 * n if epilogue == 2 else n
     w = quantize(rng.standard_normal((rows, k)).astype(np.float32), FORMATS[form])
     values = dequantize(w, FORMATS[form], (rows, k))

@@ -32,9 +32,10 @@ typedef struct {
   Row rows[];
 } State;
 
-// ---- weights, repacked: groups of 4 rows, so that a vector's lane is a row ----
-// PLANES 1 (Q4_0, Q4_1) or 2 (Q8_0): a block of 32 columns of a group is PLANES * 64 bytes of nibbles, then d[4] and m[4]:
-// value = d * q + m. Vector v of a plane holds columns 4v .. 4v+3 (low nibbles) and 16 + 4v .. (high) of its 4 rows.
+// ---- weights, repacked: groups of 4 rows, so that a vector's lane is a row, and bands of 4 groups ----
+// PLANES 1 (Q4_0, Q4_1) or 2 (Q8_0): a block of 32 columns of a band is, for each group, PLANES * 64 bytes of nibbles; then
+// d[16] and m[16]: value = d * q + m. Vector v of a plane holds columns 4v .. 4v+3 (low nibbles) and 16 + 4v .. (high) of
+// its 4 rows. A band is read in one go: a core gets twice the bandwidth from one stream as from four.
 // FLOAT32, FLOAT16: [group][column][4 rows].
 enum { NIBBLES = 1, NIBBLES2 = 2, FLOAT32 = 3, FLOAT16 = 4 };
 typedef struct { u32 kind, rows, columns, data; } Matrix;
@@ -82,6 +83,7 @@ INLINE f32 sum4(v128_t v) {
 }
 
 #ifdef PLAIN_SIMD
+#define KEEP(acc) __asm__ volatile("" : "+r"((acc).lo), "+r"((acc).hi))
 INLINE v128_t madd(v128_t a, v128_t b, v128_t c) { return wasm_f32x4_add(wasm_f32x4_mul(a, b), c); }
 // Two accumulators: the products of rows 0, 1 and of rows 2, 3, pairs not yet added.
 typedef struct { v128_t lo, hi; } Acc;
@@ -97,6 +99,7 @@ INLINE v128_t acc_rows(Acc acc) {
 #else
 INLINE v128_t madd(v128_t a, v128_t b, v128_t c) { return wasm_f32x4_relaxed_madd(a, b, c); }
 // Lane r: the sum over 4 columns of row r, x times w; w is 0 .. 15 and so within the 7 bits that are exact everywhere.
+#define KEEP(acc) __asm__ volatile("" : "+r"(acc))
 typedef v128_t Acc;
 INLINE Acc acc_zero(void) { return wasm_i32x4_const(0, 0, 0, 0); }
 INLINE Acc acc_dot(v128_t x, v128_t w, Acc acc) { return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, acc); }

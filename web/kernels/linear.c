@@ -4,95 +4,115 @@
 enum { PANEL_BYTES = 16 << 10 };
 enum { EPILOGUE_NONE = 0, EPILOGUE_RESIDUAL = 1, EPILOGUE_SWIGLU = 2 };
 
-// Activations of rows m, blocks b: bytes [m][b][32 * planes], then scale s and s * sum(q) for each (m, b).
-typedef struct { const uint8_t *q; const f32 *s, *t, *x; u32 columns, planes; } Activations;
+// Quantized activations lie in tiles: one row alone, or four rows together (LANES rows). For each block of 32 columns a tile
+// has for each row 32 * planes bytes; then, after all tiles' bytes, come the scales s, and s * sum(q), likewise.
+typedef struct { uint8_t *q; f32 *s, *t, *x; u32 columns, planes, lanes; } Activations;
 
 static Activations activations(u32 address, u32 columns, u32 rows, u32 mode) {
   Activations a = {0};
   a.columns = columns;
   if (mode == FLOAT) { a.x = at(address); return a; }
   a.planes = mode;
+  a.lanes = rows == 1 ? 1 : 4;
+  rows = (rows + a.lanes - 1) / a.lanes * a.lanes;
   a.q = at(address);
   a.s = (f32 *)(a.q + rows * columns * mode);
   a.t = a.s + rows * (columns / 32);
   return a;
 }
 
-// Sums for GROUPS groups of 4 rows and TOKENS rows of x, all blocks. wp: nibble planes of W, xp: byte planes of x.
-INLINE void tile(const u32 wp, const u32 xp, const u32 GROUPS, const u32 TOKENS, const uint8_t *w, const Activations *x,
-                 u32 m0, v128_t *out) {
-  const u32 blocks = x->columns / 32, block_bytes = wp * 64 + 32, group_bytes = blocks * block_bytes;
+// Sums for GROUPS groups of 4 rows, from group `first` of a band on, and the LANES rows of a tile of x, all blocks.
+// wp: nibble planes of W, xp: byte planes of x. KEEP holds the compiler to the order that needs the fewest registers: left
+// alone it computes one sum after the other, and spills what they share.
+INLINE void tile(const u32 wp, const u32 xp, const u32 GROUPS, const u32 LANES, const uint8_t *w, u32 first, u32 blocks,
+                 const uint8_t *q, const f32 *s, const f32 *t, v128_t *out) {
   const v128_t mask = wasm_i8x16_const_splat(15);
+  const uint8_t *scales = w + wp * 256 + first * 16;
+  const u32 HALVES = LANES == 1 ? xp : 1;
+  w += first * wp * 64;
   v128_t total[4][4];
 #pragma unroll
   for (u32 g = 0; g < GROUPS; g++)
 #pragma unroll
-    for (u32 t = 0; t < TOKENS; t++) total[g][t] = wasm_f32x4_const_splat(0);
-  for (u32 b = 0; b < blocks; b++, w += block_bytes) {
+    for (u32 i = 0; i < LANES; i++) total[g][i] = wasm_f32x4_const_splat(0);
+  for (u32 b = 0; b < blocks; b++) {
     v128_t sums[4][4];
 #pragma unroll
     for (u32 p = 0; p < wp; p++) {
-      // The bytes of x one after the other: unpacking the nibbles again costs less than accumulators in memory.
+      // Many rows take the bytes of x one after the other: unpacking nibbles again costs less than sums in memory.
 #pragma unroll
-      for (u32 half = 0; half < xp; half++) {
-        Acc acc[4][4];
+      for (u32 half = 0; half < xp; half += HALVES) {
+        Acc acc[2][4][4];
 #pragma unroll
-        for (u32 g = 0; g < GROUPS; g++)
+        for (u32 h = 0; h < HALVES; h++)
 #pragma unroll
-          for (u32 t = 0; t < TOKENS; t++) acc[g][t] = acc_zero();
+          for (u32 g = 0; g < GROUPS; g++)
+#pragma unroll
+            for (u32 i = 0; i < LANES; i++) acc[h][g][i] = acc_zero();
 #pragma unroll
         for (u32 v = 0; v < 4; v++) {
           v128_t low[4], high[4];
 #pragma unroll
           for (u32 g = 0; g < GROUPS; g++) {
-            const v128_t packed = load(w + g * group_bytes + p * 64 + v * 16);
+            const v128_t packed = load(w + g * wp * 64 + p * 64 + v * 16);
             low[g] = wasm_v128_and(packed, mask);
-            high[g] = wasm_u8x16_shr(packed, 4);
+            high[g] = wasm_v128_and(wasm_u16x8_shr(packed, 4), mask);  // V8 has no cheap shift of bytes
           }
 #pragma unroll
-          for (u32 t = 0; t < TOKENS; t++) {
-            const uint8_t *q = x->q + ((m0 + t) * blocks + b) * 32 * xp + 32 * half + 4 * v;
-            const v128_t first = splat4(q), second = splat4(q + 16);
+          for (u32 i = 0; i < LANES; i++) {
+            v128_t one[2], two[2];
 #pragma unroll
-            for (u32 g = 0; g < GROUPS; g++) acc[g][t] = acc_dot(second, high[g], acc_dot(first, low[g], acc[g][t]));
+            for (u32 h = 0; h < HALVES; h++) {
+              one[h] = splat4(q + i * 32 * xp + 32 * (half + h) + 4 * v);
+              two[h] = splat4(q + i * 32 * xp + 32 * (half + h) + 4 * v + 16);
+            }
+#pragma unroll
+            for (u32 g = 0; g < GROUPS; g++)
+#pragma unroll
+              for (u32 h = 0; h < HALVES; h++) {
+                acc[h][g][i] = acc_dot(two[h], high[g], acc_dot(one[h], low[g], acc[h][g][i]));
+                KEEP(acc[h][g][i]);
+              }
           }
         }
 #pragma unroll
-        for (u32 g = 0; g < GROUPS; g++)
+        for (u32 h = 0; h < HALVES; h++)
 #pragma unroll
-          for (u32 t = 0; t < TOKENS; t++) {
-            v128_t sum = acc_rows(acc[g][t]);
-            // x = 128 * first byte + second byte; q = low plane + 16 * high plane
-            const u32 shift = (xp == 2 && half == 0 ? 7 : 0) + (p == 1 ? 4 : 0);
-            if (shift) sum = wasm_i32x4_shl(sum, shift);
-            sums[g][t] = p == 0 && half == 0 ? sum : wasm_i32x4_add(sums[g][t], sum);
-          }
+          for (u32 g = 0; g < GROUPS; g++)
+#pragma unroll
+            for (u32 i = 0; i < LANES; i++) {
+              v128_t sum = acc_rows(acc[h][g][i]);
+              // x = 128 * first byte + second byte; q = low plane + 16 * high plane
+              const u32 shift = (xp == 2 && half + h == 0 ? 7 : 0) + (p == 1 ? 4 : 0);
+              if (shift) sum = wasm_i32x4_shl(sum, shift);
+              sums[g][i] = p == 0 && half + h == 0 ? sum : wasm_i32x4_add(sums[g][i], sum);
+            }
       }
     }
 #pragma unroll
     for (u32 g = 0; g < GROUPS; g++) {
-      const v128_t d = load(w + g * group_bytes + wp * 64), m = load(w + g * group_bytes + wp * 64 + 16);
+      const v128_t d = load(scales + g * 16), m = load(scales + 64 + g * 16);
 #pragma unroll
-      for (u32 t = 0; t < TOKENS; t++) {
-        const u32 i = (m0 + t) * blocks + b;
-        const v128_t scaled = wasm_f32x4_mul(d, splat4(x->s + i));
-        total[g][t] = madd(wasm_f32x4_convert_i32x4(sums[g][t]), scaled, total[g][t]);
-        total[g][t] = madd(m, splat4(x->t + i), total[g][t]);
+      for (u32 i = 0; i < LANES; i++) {
+        const v128_t scaled = wasm_f32x4_mul(d, splat4(s + i));
+        total[g][i] = madd(wasm_f32x4_convert_i32x4(sums[g][i]), scaled, total[g][i]);
+        total[g][i] = madd(m, splat4(t + i), total[g][i]);
       }
     }
+    w += wp * 256 + 128, scales += wp * 256 + 128, q += LANES * 32 * xp, s += LANES, t += LANES;
   }
 #pragma unroll
   for (u32 g = 0; g < GROUPS; g++)
 #pragma unroll
-    for (u32 t = 0; t < TOKENS; t++) out[g * TOKENS + t] = total[g][t];
+    for (u32 i = 0; i < LANES; i++) out[g * LANES + i] = total[g][i];
 }
 
 // The same for weights that are floats.
-static void float_tile(const Matrix *w, u32 group, u32 groups, u32 tokens, const Activations *x, u32 m0, v128_t *out) {
+static void float_tile(const Matrix *w, u32 group, u32 groups, u32 lanes, const f32 *x, v128_t *out) {
   const u32 k = w->columns;
   for (u32 g = 0; g < groups; g++)
-    for (u32 t = 0; t < tokens; t++) {
-      const f32 *in = x->x + (m0 + t) * k;
+    for (u32 i = 0; i < lanes; i++) {
+      const f32 *in = x + i * k;
       v128_t sum = wasm_f32x4_const_splat(0);
       if (w->kind == FLOAT32) {
         const f32 *values = (f32 *)at(w->data) + (group + g) * 4 * k;
@@ -101,23 +121,35 @@ static void float_tile(const Matrix *w, u32 group, u32 groups, u32 tokens, const
         const uint16_t *values = (uint16_t *)at(w->data) + (group + g) * 4 * k;
         for (u32 c = 0; c < k; c++) sum = madd(halves4(wasm_v128_load64_zero(values + 4 * c)), splat4(in + c), sum);
       }
-      out[g * tokens + t] = sum;
+      out[g * lanes + i] = sum;
     }
 }
 
-// A tile of groups x tokens. Which shapes are worth code of their own was measured (docs/decisions.md): for one row of x
-// 4 x 1; for many 2 x 4 in fast mode and 4 x 2 in precise mode, whose x is twice as long; singles for what is left over.
-static void any_tile(const Matrix *w, u32 group, u32 groups, u32 tokens, const Activations *x, u32 m0, v128_t *out) {
-  if (w->kind >= FLOAT32) { float_tile(w, group, groups, tokens, x, m0, out); return; }
-  const uint8_t *data = (uint8_t *)at(w->data) + group * (w->columns / 32) * (w->kind * 64 + 32);
-  const u32 fast = x->planes == FAST, one_plane = w->kind == NIBBLES;
-#define TILE(G, T, xp) \
-  if (one_plane) tile(1, xp, G, T, data, x, m0, out); else tile(2, xp, G, T, data, x, m0, out)
-  if (tokens == 4) { if (groups == 2) { TILE(2, 4, 1); } else { TILE(1, 4, 1); } }
-  else if (tokens == 2) { if (groups == 4) { TILE(4, 2, 2); } else { TILE(1, 2, 2); } }
-  else if (groups == 4) { if (fast) { TILE(4, 1, 1); } else { TILE(4, 1, 2); } }
-  else { if (fast) { TILE(1, 1, 1); } else { TILE(1, 1, 2); } }
+// Each shape a function of its own, so that none takes the others' registers. Which shapes was measured
+// (docs/decisions.md): four groups for one row of x, two for four rows.
+#define TILES \
+  TILE(0, 1, 1, 4, 1) TILE(1, 2, 1, 4, 1) TILE(2, 1, 2, 4, 1) TILE(3, 2, 2, 4, 1) \
+  TILE(4, 1, 1, 2, 4) TILE(5, 2, 1, 2, 4) TILE(6, 1, 2, 2, 4) TILE(7, 2, 2, 2, 4)
+#define TILE(number, wp, xp, G, L) \
+  static __attribute__((noinline)) void tile_##number(const uint8_t *w, u32 first, u32 blocks, const uint8_t *q, const f32 *s, \
+                                                      const f32 *t, v128_t *out) { \
+    tile(wp, xp, G, L, w, first, blocks, q, s, t, out); \
+  }
+TILES
 #undef TILE
+
+// Some groups from `group` on times the tile of x that begins with row m, `lanes` rows; they are what is left, for floats.
+static void any_tile(const Matrix *w, u32 group, u32 groups, const Activations *x, u32 m, u32 lanes, v128_t *out) {
+  if (w->kind >= FLOAT32) { float_tile(w, group, groups, lanes, x->x + m * w->columns, out); return; }
+  const u32 blocks = w->columns / 32;
+  const uint8_t *data = (uint8_t *)at(w->data) + group / 4 * blocks * (w->kind * 256 + 128);
+  const uint8_t *q = x->q + m * w->columns * x->planes;
+  const f32 *s = x->s + m * blocks, *t = x->t + m * blocks;
+  switch ((x->lanes > 1) * 4 + (x->planes == PRECISE) * 2 + (w->kind == NIBBLES2)) {
+#define TILE(number, wp, xp, G, L) case number: tile_##number(data, group % 4, blocks, q, s, t, out); break;
+    TILES
+#undef TILE
+  }
 }
 
 INLINE v128_t silu(v128_t x) {
@@ -133,39 +165,37 @@ void linear(const Op *op, const Context *c) {
   const u32 stride = op->a[2], offset = op->a[3], epilogue = op->a[4], mode = op->a[9];
   const u32 address = c->m == 1 ? op->a[5] + c->worker * op->a[6] : op->a[7];
   const Activations x = activations(address, w->columns, c->m == 1 ? 1 : op->a[8], mode);
-  // SwiGLU: gates are the first half of W's rows, ups the second.
-  const u32 n = epilogue == EPILOGUE_SWIGLU ? w->rows / 2 : w->rows, groups = (n + 3) / 4;
-  const u32 batch = c->m == 1 ? 1 : mode == FAST ? 4 : 2;  // rows of x in a tile
-  const u32 step = batch == 4 ? 2 : 4;                     // groups in a tile
-  // Some eight pieces a worker, in whole tiles
-  const u32 chunk = max_u(step, groups / (c->workers * 8) / step * step);
+  // SwiGLU: gates are the first half of W's rows, whole bands of them, ups the second.
+  const u32 n = epilogue == EPILOGUE_SWIGLU ? w->rows / 2 : w->rows, bands = (n + 15) / 16;
+  const u32 lanes = c->m == 1 ? 1 : 4, groups = c->m == 1 ? 4 : 2;
+  // Some eight pieces a worker
+  const u32 chunk = max_u(1, bands / (c->workers * 8));
   // A panel of W's rows stays in the first-level cache while the rows of x pass by.
-  const u32 panel = max_u(step, PANEL_BYTES / (w->columns * 4) / step * step);
+  const u32 panel = max_u(1, PANEL_BYTES / (w->columns * 16));
   u32 mine = 0;
-  for (u32 begin; (begin = next_chunk(c->workers, chunk, &mine)) < groups;) {
-    const u32 end = min_u(groups, begin + chunk);
+  for (u32 begin; (begin = next_chunk(c->workers, chunk, &mine)) < bands;) {
+    const u32 end = min_u(bands, begin + chunk);
     for (u32 first = begin; first < end; first += panel) {
       const u32 last = min_u(end, first + panel);
-      for (u32 m = 0, tokens; m < c->m; m += tokens) {
-        tokens = c->m - m >= batch ? batch : 1;
-        for (u32 g = first, many; g < last; g += many) {
-          // There is no tile of 2 groups for a row of x that is left over.
-          many = g + step <= last && (tokens == batch || step == 4) ? step : 1;
-          v128_t out[16], ups[16];
-          any_tile(w, g, many, tokens, &x, m, out);
-          if (epilogue == EPILOGUE_SWIGLU) any_tile(w, g + groups, many, tokens, &x, m, ups);
-          for (u32 i = 0; i < many * tokens; i++) {
-            const u32 row = (g + i / tokens) * 4;
-            f32 *to = y + (m + i % tokens) * stride + offset + row;
+      for (u32 m = 0; m < c->m; m += lanes) {
+        const u32 some = min_u(lanes, c->m - m), wide = mode == FLOAT ? some : lanes;
+        for (u32 g = first * 4; g < last * 4; g += groups) {
+          v128_t out[8], ups[8];
+          any_tile(w, g, groups, &x, m, some, out);
+          if (epilogue == EPILOGUE_SWIGLU) any_tile(w, g + bands * 4, groups, &x, m, some, ups);
+          for (u32 i = 0; i < groups * wide; i++) {
+            if (i % wide >= some) continue;  // rows that only fill the tile
+            const u32 row = (g + i / wide) * 4;
+            f32 *to = y + (m + i % wide) * stride + offset + row;
             v128_t sum = out[i];
             if (epilogue == EPILOGUE_SWIGLU) sum = wasm_f32x4_mul(silu(sum), ups[i]);
             if (row + 4 <= n) {
               if (epilogue == EPILOGUE_RESIDUAL) sum = wasm_f32x4_add(sum, load(to));
               wasm_v128_store(to, sum);
             } else {
-              f32 lanes[4];
-              wasm_v128_store(lanes, sum);
-              for (u32 r = 0; row + r < n; r++) to[r] = epilogue == EPILOGUE_RESIDUAL ? to[r] + lanes[r] : lanes[r];
+              f32 lanes_of[4];
+              wasm_v128_store(lanes_of, sum);
+              for (u32 r = 0; row + r < n; r++) to[r] = epilogue == EPILOGUE_RESIDUAL ? to[r] + lanes_of[r] : lanes_of[r];
             }
           }
         }
@@ -186,8 +216,12 @@ void swiglu(const Op *op, const Context *c) {
 
 INLINE v128_t abs_max(v128_t a, v128_t b) { return wasm_f32x4_pmax(a, wasm_f32x4_abs(b)); }
 
-static void quantize_row(const f32 *x, u32 columns, u32 mode, uint8_t *q, f32 *s, f32 *t) {
-  for (u32 b = 0; b < columns / 32; b++, x += 32, q += 32 * mode) {
+// Row m of x to its place among the activations.
+static void quantize_row(const f32 *x, const Activations *to, u32 m) {
+  const u32 mode = to->planes, lanes = to->lanes, blocks = to->columns / 32, tile = m / lanes * lanes, lane = m % lanes;
+  uint8_t *q = to->q + tile * to->columns * mode + lane * 32 * mode;
+  f32 *s = to->s + tile * blocks + lane, *t = to->t + tile * blocks + lane;
+  for (u32 b = 0; b < blocks; b++, x += 32, q += 32 * mode * lanes, s += lanes, t += lanes) {
     v128_t most = wasm_f32x4_abs(load(x));
     for (u32 i = 4; i < 32; i += 4) most = abs_max(most, load(x + i));
     most = wasm_f32x4_pmax(most, wasm_i32x4_shuffle(most, most, 2, 3, 0, 1));
@@ -213,8 +247,8 @@ static void quantize_row(const f32 *x, u32 columns, u32 mode, uint8_t *q, f32 *s
                                                             wasm_i16x8_sub(z, wasm_i16x8_shl(zh, 7))));
       }
     }
-    s[b] = scale;
-    t[b] = scale * (f32)(wasm_i32x4_extract_lane(sum, 0) + wasm_i32x4_extract_lane(sum, 1) +
+    *s = scale;
+    *t = scale * (f32)(wasm_i32x4_extract_lane(sum, 0) + wasm_i32x4_extract_lane(sum, 1) +
                          wasm_i32x4_extract_lane(sum, 2) + wasm_i32x4_extract_lane(sum, 3));
   }
 }
@@ -225,16 +259,14 @@ static void quantize_row(const f32 *x, u32 columns, u32 mode, uint8_t *q, f32 *s
 //    activations of many rows, rows these have room for, mode, a row of floats for each worker, last row only
 void quantize(const Op *op, const Context *c) {
   const u32 columns = op->a[1], mode = op->a[8], single = c->m == 1;
-  const u32 room = single ? 1 : op->a[7];
   const u32 address = single ? op->a[4] + c->worker * op->a[5] : op->a[6];
+  const Activations to = activations(address, columns, single ? 1 : op->a[7], mode);
   const f32 *weight = at(op->a[2]);
   f32 eps;
   __builtin_memcpy(&eps, &op->a[3], 4);
-  uint8_t *q = at(address);
-  f32 *s = (f32 *)(q + room * columns * mode), *t = s + room * (columns / 32);
   for (u32 m = single ? 0 : c->worker; m < c->m; m += single ? 1 : c->workers) {
     const f32 *x = (f32 *)at(op->a[0]) + (op->a[10] ? c->state->count - 1 : m) * columns;
-    f32 *row = mode == FLOAT ? (f32 *)at(address) + m * columns : (f32 *)at(op->a[9] + c->worker * columns * 4);
+    f32 *row = mode == FLOAT ? to.x + m * columns : (f32 *)at(op->a[9] + c->worker * columns * 4);
     if (op->a[2]) {
       v128_t squares = wasm_f32x4_const_splat(0);
       for (u32 i = 0; i < columns; i += 4) squares = madd(load(x + i), load(x + i), squares);
@@ -245,6 +277,6 @@ void quantize(const Op *op, const Context *c) {
     } else if (mode == FLOAT) {
       for (u32 i = 0; i < columns; i += 4) wasm_v128_store(row + i, load(x + i));
     }
-    if (mode != FLOAT) quantize_row(x, columns, mode, q + m * columns * mode, s + m * (columns / 32), t + m * (columns / 32));
+    if (mode != FLOAT) quantize_row(x, &to, m);
   }
 }

@@ -23,11 +23,11 @@ void EXPORT(repack)(u32 format, u32 source, u32 target, u32 first_row, u32 rows,
       for (u32 c = 0; c < columns; c++, in += bytes, out += 4 * bytes) __builtin_memcpy(out, in, bytes);
       continue;
     }
-    const u32 planes = format == GGML_Q8_0 ? 2 : 1, block_bytes = planes * 64 + 32;
-    uint8_t *group = (uint8_t *)at(target) + row / 4 * blocks * block_bytes;
-    for (u32 b = 0; b < blocks; b++, group += block_bytes) {
-      u32 *nibbles = (u32 *)group;
-      f32 *scale = (f32 *)(group + planes * 64);
+    const u32 planes = format == GGML_Q8_0 ? 2 : 1, block_bytes = planes * 256 + 128, group = row % 16 / 4;
+    uint8_t *band = (uint8_t *)at(target) + row / 16 * blocks * block_bytes;
+    for (u32 b = 0; b < blocks; b++, band += block_bytes) {
+      u32 *nibbles = (u32 *)(band + group * planes * 64);
+      f32 *scale = (f32 *)(band + planes * 256) + group * 4;
       f32 d = half(in), m;
       in += 2;
       if (format == GGML_Q8_0) {
@@ -50,7 +50,7 @@ void EXPORT(repack)(u32 format, u32 source, u32 target, u32 first_row, u32 rows,
         for (u32 v = 0; v < 4; v++, in += 4) nibbles[4 * v + lane] = word(in);
       }
       scale[lane] = d;
-      scale[4 + lane] = m;
+      scale[16 + lane] = m;
     }
   }
 }
@@ -59,15 +59,16 @@ static f32 value(const Matrix *w, u32 row, u32 column) {
   const u32 lane = row % 4, b = column / 32, c = column % 32;
   if (w->kind == FLOAT32) return ((f32 *)at(w->data))[(row - lane) * w->columns + column * 4 + lane];
   if (w->kind == FLOAT16) return half((uint8_t *)at(w->data) + ((row - lane) * w->columns + column * 4 + lane) * 2);
-  const u32 block_bytes = w->kind * 64 + 32;
-  const uint8_t *group = (uint8_t *)at(w->data) + (row / 4 * (w->columns / 32) + b) * block_bytes;
-  const f32 *scale = (f32 *)(group + w->kind * 64);
+  const u32 block_bytes = w->kind * 256 + 128;
+  const uint8_t *band = (uint8_t *)at(w->data) + (row / 16 * (w->columns / 32) + b) * block_bytes;
+  const uint8_t *group = band + row % 16 / 4 * w->kind * 64;
+  const f32 *scale = (f32 *)(band + w->kind * 256) + row % 16 / 4 * 4;
   u32 q = 0;
   for (u32 plane = 0; plane < w->kind; plane++) {
     const uint8_t byte = group[plane * 64 + c % 16 / 4 * 16 + lane * 4 + c % 4];
     q |= (u32)(c < 16 ? byte & 15 : byte >> 4) << (4 * plane);
   }
-  return scale[lane] * (f32)q + scale[4 + lane];
+  return scale[lane] * (f32)q + scale[16 + lane];
 }
 
 // x[m, :] = table[token[m], :].  a: matrix, x

@@ -9,7 +9,10 @@ from enum import IntEnum
 from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
 
-ABI = 1
+ABI = 2
+
+GROUP_ROWS, BAND_ROWS = 4, 16
+"""Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
 
 
 class OpKind(IntEnum):
@@ -79,8 +82,8 @@ def program_bytes(ops: list[Op], state: int) -> bytes:
 
 
 def matrix_bytes(form: BlockFormat, rows: int, columns: int) -> int:
-    """Memory of a repacked matrix: rows in groups of 4, blocks of 32 columns with two float32 scales a row."""
-    padded = -(-rows // 4) * 4
+    """Memory of a repacked matrix: rows in bands of 16, blocks of 32 columns with two float32 scales a row."""
+    padded = -(-rows // BAND_ROWS) * BAND_ROWS
     kind = MATRIX_KINDS[form.name]
     if kind in (MatrixKind.FLOAT32, MatrixKind.FLOAT16):
         return padded * columns * form.block_bytes
@@ -88,8 +91,8 @@ def matrix_bytes(form: BlockFormat, rows: int, columns: int) -> int:
 
 
 def activation_bytes(columns: int, rows: int) -> int:
-    """Room for prepared activations in any mode."""
-    return rows * columns * 4
+    """Room for prepared activations in any mode; more rows than one lie in tiles of four."""
+    return (1 if rows == 1 else -(-rows // 4) * 4) * columns * 4
 
 
 @dataclass

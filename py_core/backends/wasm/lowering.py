@@ -16,6 +16,8 @@ from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.host import RepackJob
 from py_core.backends.wasm.layout import (
+    BAND_ROWS,
+    GROUP_ROWS,
     MATRIX_KINDS,
     Arena,
     Barrier,
@@ -152,7 +154,7 @@ class Lowering:
         n = op.out.width
         place[op.out] = self._buffer("ffn", n)
         names = [op.gate.weight, op.up.weight]
-        if self._can_join(names):
+        if n % BAND_ROWS == 0 and self._can_join(names):
             matrix = self._matrix(names)
             return self._linears([(matrix, 0)], op.x, place, norms, place[op.out], n, epilogue=2)
         pair = self._buffer("gate and up", 2 * n)
@@ -221,7 +223,7 @@ class Lowering:
     def _can_join(self, names: Sequence[str]) -> bool:
         infos = [self._tensors[name] for name in names]
         same = len({MATRIX_KINDS[info.format.name] for info in infos}) == 1
-        return same and all(info.shape[0] % 4 == 0 for info in infos)
+        return same and all(info.shape[0] % GROUP_ROWS == 0 for info in infos)
 
     def _matrix(self, names: Sequence[str]) -> Matrix:
         """The named tensors as one matrix, to be repacked."""
@@ -243,7 +245,7 @@ class Lowering:
     def _repack(self, info: TensorInfo, target: int, first: int) -> None:
         rows, columns = info.shape
         row_bytes = info.nbytes // rows
-        step = max(4, PIECE // row_bytes // 4 * 4)
+        step = max(GROUP_ROWS, PIECE // row_bytes // GROUP_ROWS * GROUP_ROWS)
         for row in range(0, rows, step):
             count = min(step, rows - row)
             self.jobs.append(
