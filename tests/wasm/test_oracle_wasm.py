@@ -21,7 +21,7 @@ async def test_precise_gives_the_tokens_of_float32(model_path: Path, kernel_wasm
     await model.backend.prefill(session, expected.prompt_ids)
     logits = await model.backend.logits(session)
     assert cosine(logits, expected.logits.ravel()) > 0.99999
-    assert np.abs(logits - expected.logits.ravel()).max() < 0.02
+    assert np.abs(logits - expected.logits.ravel()).max() < 0.05
     tokens = await collect(model.backend, session, 128)
     certain = expected.certain_ids()
     assert tokens[: len(certain)] == certain

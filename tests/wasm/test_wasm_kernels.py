@@ -10,17 +10,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
+from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import RING, STATE_HEADER, state_bytes
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import (
     BAND_ROWS,
+    EXTENT,
     MATRIX_KINDS,
+    PART,
     Arena,
     Barrier,
     Mode,
     Op,
     OpKind,
     activation_bytes,
+    head_page_bytes,
     matrix_bytes,
     program_bytes,
 )  # fmt: skip
@@ -119,6 +123,59 @@ def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogu
     untouched = np.ones(y.shape, bool)
     untouched[:m, offset : offset + n] = False
     np.testing.assert_array_equal(read(host, out, ROOM, stride)[untouched], y[untouched])
+
+
+@given(
+    mode=st.sampled_from([Mode.PRECISE, Mode.FAST]), heads=st.sampled_from([(1, 1), (3, 1), (6, 3), (4, 1), (7, 1), (16, 1)]),
+    head_dim=st.sampled_from([8, 24, 64, 256]), length=st.integers(1, 700), m=st.integers(1, 5), interleaved=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+@few
+def test_attention_over_shuffled_pages_equals_numpy(host, mode, heads, head_dim, length, m, interleaved, seed) -> None:
+    rng = np.random.default_rng(seed)
+    (heads, kv_heads), m = heads, min(m, length)
+    width = (heads + 2 * kv_heads) * head_dim
+    qkv = rng.standard_normal((length, width)).astype(np.float32) * rng.uniform(0.1, 3, width).astype(np.float32)
+    turn = rng.uniform(0, 2 * np.pi, (length, head_dim // 2))
+    table = np.stack([np.cos(turn), np.sin(turn)], axis=-1).astype(np.float32)
+    arena = Arena()
+    pages = -(-length // PAGE)
+    layer_bytes = EXTENT * kv_heads * head_page_bytes(head_dim, mode)
+    # Two layers, of which this is the second; pages of slot 1 come as they like. What others left there must not matter.
+    order = rng.permutation(pages).astype(np.uint32)
+    left = rng.standard_normal(-(-pages // EXTENT) * 2 * layer_bytes // 4).astype(np.float32) * 1e20
+    left[rng.random(len(left)) < 0.01] = np.nan
+    base = put(host, arena, left) + layer_bytes
+    page_table = put(host, arena, np.stack([np.zeros(pages, np.uint32), order]))
+    q, out = arena.take(length * heads * head_dim * 4), put(host, arena, np.full((m, heads * head_dim), 7, np.float32))
+    parts = arena.take(-(-length // PART) * heads * (head_dim + 2) * 4)
+    cache = (heads, kv_heads, head_dim, pages, page_table, base, 2 * layer_bytes, int(mode))
+    angles = put(host, arena, table.reshape(length, head_dim))
+
+    def append(first: int, rows: int) -> Op:
+        return Op(
+            OpKind.ROPE_APPEND, (put(host, arena, qkv[first : first + rows]), angles, q, int(interleaved), *cache)
+        )
+
+    # The room that `run` gives a state is for ROOM rows.
+    first = 0
+    while first < length - m:
+        rows = min(ROOM, length - m - first)
+        run(host, arena, [append(first, rows)], state_bytes([(0, first + row, 1) for row in range(rows)]))
+        first += rows
+    state = state_bytes([(0, length - m + row, 1) for row in range(m)])
+    run(host, arena, [append(length - m, m), Op(OpKind.ATTENTION, (q, out, parts, 0, *cache))], state)
+
+    positions = np.arange(length)
+    parts_of = np.split(qkv, [heads * head_dim, (heads + kv_heads) * head_dim], axis=1)
+    turned = [
+        reference.rope(x, table[positions], count, interleaved)
+        for x, count in zip(parts_of[:2], (heads, kv_heads), strict=True)
+    ]
+    k, v = turned[1].reshape(length, kv_heads, head_dim), parts_of[2].reshape(length, kv_heads, head_dim)
+    expected = reference.attention(turned[0][-m:], k, v, positions[-m:], heads)
+    close = {Mode.PRECISE: 4e-3, Mode.FAST: 0.25}[mode]
+    np.testing.assert_allclose(read(host, out, m, heads * head_dim), expected, rtol=0, atol=close)
 
 
 @given(

@@ -1,40 +1,61 @@
 // RoPE, the pages of keys and values, and attention with an online softmax, a page at a time.
 #include "kernels.h"
 
-enum { PAGE = 64, MOST_GROUP = 16, MOST_HEAD_DIM = 256 };
+enum { PAGE = 64, EXTENT = 8, PART = 128, MOST_GROUP = 16, MOST_HEAD_DIM = 256, TOGETHER = 3, QUERY_OFFSET = 8192 };
 
-// Pages: [page][layer][kv head] of keys int16 [PAGE][head_dim], values likewise, then a scale for each key and each
-// value. 16 bits with a scale a vector are as good as float32 for the result and half as much to read.
+// Keys and values are whole numbers with a scale a vector, of one byte (fast) or two (precise: 128 * first + second; as good
+// as float32 for the result), so that scores and sums are dot products of bytes.
+// Pages lie in extents of EXTENT, [extent][layer][kv head][page], so that a head's keys and values are read in long runs: of
+// each page keys [positions][4 dims][2][16 bytes] and values [dims][4 positions][2][16 bytes]. A vector's lanes are 4 positions
+// for keys, 4 dims for values, and a lane's bytes 4 of the others; two vectors together are 8 positions or dims (one plane), or
+// both planes of 4: a page is read from its first byte to its last. Then for each position: scale and offset of its key, scale
+// of its value.
 typedef struct {
-  u32 heads, kv_heads, head_dim, max_pages;
-  u32 page_bytes, head_bytes;
+  u32 heads, kv_heads, head_dim, max_pages, planes;
+  u32 extent_bytes, head_bytes;
   const u32 *table;
   u32 base;
 } Cache;
 
 static Cache cache_of(const Op *op, u32 first) {
   const u32 *a = op->a + first;
-  return (Cache){a[0], a[1], a[2], a[3], a[6], PAGE * (a[2] * 4 + 8), at(a[4]), a[5]};
+  return (Cache){a[0], a[1], a[2], a[3], a[7], a[6], PAGE * (2 * a[7] * a[2] + 12), at(a[4]), a[5]};
 }
 
 INLINE uint8_t *head_page(const Cache *k, u32 slot, u32 position, u32 kv_head) {
-  return (uint8_t *)at(k->base + k->table[slot * k->max_pages + position / PAGE] * k->page_bytes + kv_head * k->head_bytes);
+  const u32 page = k->table[slot * k->max_pages + position / PAGE];
+  return (uint8_t *)at(k->base + page / EXTENT * k->extent_bytes + (kv_head * EXTENT + page % EXTENT) * k->head_bytes);
 }
 
-static void store_vector(const f32 *x, u32 size, int16_t *out, f32 *scale) {
+INLINE f32 max4(v128_t v) {
+  v = wasm_f32x4_pmax(v, wasm_i32x4_shuffle(v, v, 2, 3, 0, 1));
+  return wasm_f32x4_extract_lane(wasm_f32x4_pmax(v, wasm_i32x4_shuffle(v, v, 1, 0, 3, 2)), 0);
+}
+
+INLINE f32 largest_of(const f32 *x, u32 size) {
   v128_t most = wasm_f32x4_const_splat(0);
   for (u32 i = 0; i < size; i += 4) most = wasm_f32x4_pmax(most, wasm_f32x4_abs(load(x + i)));
-  f32 largest = 0;
-  f32 lanes[4];
-  wasm_v128_store(lanes, most);
-  for (u32 i = 0; i < 4; i++) largest = lanes[i] > largest ? lanes[i] : largest;
-  *scale = largest / 32767;
-  const v128_t inverse = wasm_f32x4_splat(largest > 0 ? 32767 / largest : 0);
-  for (u32 i = 0; i < size; i += 8) {
-    const v128_t a = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(wasm_f32x4_mul(load(x + i), inverse)));
-    const v128_t z = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(wasm_f32x4_mul(load(x + i + 4), inverse)));
-    wasm_v128_store(out + i, wasm_i16x8_narrow_i32x4(a, z));
+  return max4(most);
+}
+
+// x as whole numbers of one or two bytes; returns the scale. Four numbers lie `lane` bytes apart, the next four at `second`,
+// and so on in steps of `pair`.
+static f32 store_vector(const f32 *x, u32 size, u32 planes, int8_t *out, u32 lane, u32 second, u32 pair, i32 *sum) {
+  const f32 largest = largest_of(x, size), limit = planes == 1 ? 127 : 127 * 128;
+  const v128_t inverse = wasm_f32x4_splat(largest > 0 ? limit / largest : 0);
+  *sum = 0;
+  for (u32 i = 0; i < size; i += 4) {
+    int8_t *to = out + i / 8 * pair + i % 8 / 4 * second;
+    i32 whole[4];
+    wasm_v128_store(whole, whole4(load(x + i), inverse));
+    for (u32 j = 0; j < 4; j++) {
+      const i32 first = planes == 1 ? whole[j] : (whole[j] + 64) >> 7;
+      to[j * lane] = (int8_t)first;
+      if (planes == 2) to[16 + j * lane] = (int8_t)(whole[j] - 128 * first);
+      *sum += whole[j];
+    }
   }
+  return largest / limit;
 }
 
 static void rotate(const f32 *x, const f32 *angles, u32 head_dim, u32 interleaved, f32 *out) {
@@ -48,8 +69,8 @@ static void rotate(const f32 *x, const f32 *angles, u32 head_dim, u32 interleave
 }
 
 // q_out = rope(q) / sqrt(head_dim); the pages get rope(k) and v.
-// a: qkv, angles, q_out, interleaved, then heads, kv heads, head_dim, max pages, page table, the layer's part of page 0,
-//    bytes from page to page
+// a: qkv, angles, q_out, interleaved, then heads, kv heads, head_dim, max pages, page table, the layer's part of extent 0,
+//    bytes from extent to extent, planes
 void rope_append(const Op *op, const Context *c) {
   const Cache k = cache_of(op, 4);
   const u32 width = (k.heads + 2 * k.kv_heads) * k.head_dim;
@@ -65,11 +86,15 @@ void rope_append(const Op *op, const Context *c) {
     }
     const u32 t = row.position % PAGE;
     for (u32 h = 0; h < k.kv_heads; h++) {
-      int16_t *keys = (int16_t *)head_page(&k, row.slot, row.position, h), *values = keys + PAGE * k.head_dim;
-      f32 *scales = (f32 *)(values + PAGE * k.head_dim);
+      int8_t *keys = (int8_t *)head_page(&k, row.slot, row.position, h), *values = keys + k.planes * PAGE * k.head_dim;
+      f32 *scales = (f32 *)(values + k.planes * PAGE * k.head_dim);
+      i32 sum;
       rotate(in + h * k.head_dim, angles, k.head_dim, op->a[3], rotated);
-      store_vector(rotated, k.head_dim, keys + t * k.head_dim, scales + t);
-      store_vector(in + (k.kv_heads + h) * k.head_dim, k.head_dim, values + t * k.head_dim, scales + PAGE + t);
+      const u32 quad = t / 4, key = k.planes == 1 ? quad / 2 * 8 * k.head_dim + quad % 2 * 16 : quad * 8 * k.head_dim;
+      scales[t] = store_vector(rotated, k.head_dim, k.planes, keys + key + t % 4 * 4, 1, 32, 64, &sum);
+      scales[PAGE + t] = scales[t] * (f32)sum * QUERY_OFFSET;
+      scales[2 * PAGE + t] = store_vector(in + (k.kv_heads + h) * k.head_dim, k.head_dim, k.planes, values + quad * 32 + t % 4, 4,
+                                          k.planes == 1 ? 16 : 8 * PAGE, k.planes == 1 ? 8 * PAGE : 16 * PAGE, &sum);
     }
   }
 }
@@ -77,120 +102,156 @@ void rope_append(const Op *op, const Context *c) {
 // What one pass over some positions knows of a head: out = values / total.
 typedef struct { f32 largest, total; } Softmax;
 
-INLINE v128_t low4(v128_t v) { return wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(v)); }
-INLINE v128_t high4(v128_t v) { return wasm_f32x4_convert_i32x4(wasm_i32x4_extend_high_i16x8(v)); }
+// Lanes whose position t + lane is before `count`.
+INLINE v128_t before(u32 t, u32 count) {
+  return wasm_i32x4_lt(wasm_i32x4_make(0, 1, 2, 3), wasm_i32x4_splat((i32)(count - t)));
+}
 
-// scores[g][t] = q[g] . keys[t] for G heads that share the keys, two positions at a time: each is widened once.
-INLINE void score(const u32 G, const f32 *q, const int16_t *keys, const f32 *scales, u32 size, u32 count,
-                  f32 (*scores)[PAGE]) {
-  for (u32 t = 0; t < count; t += 2, keys += 2 * size) {
-    v128_t sums[4][2];
+// Four numbers of 14 bits, as bytes of 7 bits: the high ones, then the low ones.
+INLINE void pack4(v128_t numbers, uint8_t *to) {
+  const v128_t both = wasm_i16x8_narrow_i32x4(wasm_u32x4_shr(numbers, 7), wasm_v128_and(numbers, wasm_i32x4_const_splat(127)));
+  wasm_v128_store64_lane(to, wasm_u8x16_narrow_i16x8(both, both), 0);
+}
+
+// out[g][o] = sum_i data[o][i] * numbers[g][i], four o in a vector's lanes and four i in a lane's bytes.
+// data: [o][room / 4][2][16 bytes], numbers: [i / 4][g] packed by pack4.
+INLINE void products(const u32 G, const u32 P, const uint8_t *data, u32 outer, u32 inner, u32 room, const uint8_t *numbers,
+                     f32 *out, u32 stride) {
+  const u32 WIDE = P == 1 ? 2 : 1;  // as many sums as fit the registers
+  for (u32 o = 0; o < outer; o += 4 * WIDE, data += room * 8) {
+    const uint8_t *from = data, *number = numbers;
+    Acc acc[TOGETHER][2][4];
 #pragma unroll
-    for (u32 g = 0; g < G; g++) sums[g][0] = sums[g][1] = wasm_f32x4_const_splat(0);
-    for (u32 i = 0; i < size; i += 8) {
-      // With an odd count the last one is beside the point: a place in the same page.
-      const v128_t one = load(keys + i), two = load(keys + size + i);
-      const v128_t a = low4(one), b = high4(one), c = low4(two), d = high4(two);
+    for (u32 g = 0; g < G; g++)
 #pragma unroll
-      for (u32 g = 0; g < G; g++) {
-        const v128_t low = load(q + g * size + i), high = load(q + g * size + i + 4);
-        sums[g][0] = madd(a, low, madd(b, high, sums[g][0]));
-        sums[g][1] = madd(c, low, madd(d, high, sums[g][1]));
+      for (u32 w = 0; w < WIDE; w++)
+#pragma unroll
+        for (u32 j = 0; j < 2 * P; j++) acc[g][w][j] = acc_zero();
+    for (u32 i = 0; i < inner; i += 4, from += 32, number += G * 8) {
+      v128_t x[2][2];
+#pragma unroll
+      for (u32 w = 0; w < WIDE; w++)
+#pragma unroll
+        for (u32 p = 0; p < P; p++) x[w][p] = load(from + (w + p) * 16);
+#pragma unroll
+      for (u32 g = 0; g < G; g++)
+#pragma unroll
+        for (u32 b = 0; b < 2; b++) {
+          const v128_t n = splat4(number + g * 8 + b * 4);
+#pragma unroll
+          for (u32 w = 0; w < WIDE; w++)
+#pragma unroll
+            for (u32 p = 0; p < P; p++) {
+              acc[g][w][2 * p + b] = acc_dot(x[w][p], n, acc[g][w][2 * p + b]);
+              KEEP(acc[g][w][2 * p + b]);
+            }
+        }
+    }
+#pragma unroll
+    for (u32 g = 0; g < G; g++)
+#pragma unroll
+      for (u32 w = 0; w < WIDE; w++) {
+        v128_t sum[2];
+#pragma unroll
+        for (u32 p = 0; p < P; p++)
+          sum[p] = madd(wasm_f32x4_convert_i32x4(acc_rows(acc[g][w][2 * p])), wasm_f32x4_const_splat(128),
+                        wasm_f32x4_convert_i32x4(acc_rows(acc[g][w][2 * p + 1])));
+        if (P == 2) sum[0] = madd(sum[0], wasm_f32x4_const_splat(128), sum[1]);
+        wasm_v128_store(out + g * stride + o + 4 * w, sum[0]);
       }
-    }
-#pragma unroll
-    for (u32 g = 0; g < G; g++) {
-      scores[g][t] = sum4(sums[g][0]) * scales[t];
-      scores[g][t + 1] = sum4(sums[g][1]) * scales[t + 1];
-    }
   }
 }
 
-// values[g] += sum_t weights[g][t] * vs[t], eight dimensions at a time: the sums stay in registers. Positions whose weights
-// are too small to show beside the largest, which is 1, are left out: in a long text those are most.
-INLINE void weigh(const u32 G, f32 (*weights)[PAGE], const int16_t *vs, const f32 *scales, u32 size, u32 count, f32 *values) {
-  u32 places[PAGE], kept = 0;
-  for (u32 t = 0; t < count; t++) {
-    f32 most = weights[0][t];
-    for (u32 g = 1; g < G; g++) most = weights[g][t] > most ? weights[g][t] : most;
-    places[kept] = t;
-    kept += most > 1e-9f;
-    for (u32 g = 0; g < G; g++) weights[g][t] *= scales[t];
-  }
-  if (!kept) return;
-  for (u32 i = 0; i < size; i += 8) {
-    v128_t low[4], high[4];
-#pragma unroll
-    for (u32 g = 0; g < G; g++) {
-      low[g] = load(values + g * size + i);
-      high[g] = load(values + g * size + i + 4);
-    }
-    for (u32 k = 0; k < kept; k++) {
-      const u32 t = places[k];
-      const v128_t packed = load(vs + t * size + i), a = low4(packed), b = high4(packed);
-#pragma unroll
-      for (u32 g = 0; g < G; g++) {
-        const v128_t weight = splat4(&weights[g][t]);
-        low[g] = madd(a, weight, low[g]);
-        high[g] = madd(b, weight, high[g]);
-      }
-    }
-#pragma unroll
-    for (u32 g = 0; g < G; g++) {
-      wasm_v128_store(values + g * size + i, low[g]);
-      wasm_v128_store(values + g * size + i + 4, high[g]);
-    }
-  }
+// Reads a word of each cache line of a page before it is computed with: loads that wait for nothing get the memory's whole
+// bandwidth, where the loops below alone got half of it. `bytes` is a multiple of 256.
+static __attribute__((noinline)) void touch(const uint8_t *from, u32 bytes) {
+  v128_t any = wasm_i32x4_const_splat(0);
+  for (u32 i = 0; i < bytes; i += 256)
+    for (u32 line = 0; line < 256; line += 64) any = wasm_v128_or(any, load(from + i + line));
+  volatile i32 used = wasm_i32x4_extract_lane(any, 0);
+  (void)used;
 }
 
-// Positions begin .. end - 1 for the query heads of one kv head. q and values: [group][head_dim].
-static void attend(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, f32 *values, Softmax *softmax) {
-  const u32 group = k->heads / k->kv_heads, size = k->head_dim;
-  f32 scores[MOST_GROUP][PAGE];
-  for (u32 g = 0; g < group; g++) softmax[g] = (Softmax){-1e30f, 0};
-  for (u32 i = 0; i < group * size; i += 4) wasm_v128_store(values + i, wasm_f32x4_const_splat(0));
-  for (u32 first = begin; first < end;) {
-    const u32 t0 = first % PAGE, count = min_u(end - first, PAGE - t0);
-    const int16_t *keys = (int16_t *)head_page(k, slot, first, kv_head);
-    const f32 *scales = (f32 *)(keys + 2 * PAGE * size) + t0;
-    const int16_t *vs = keys + (PAGE + t0) * size;
-    keys += t0 * size;
-    for (u32 g = 0, some; g < group; g += some) {
-      some = min_u(4, group - g);
-      switch (some) {
-        case 1: score(1, q + g * size, keys, scales, size, count, &scores[g]); break;
-        case 2: score(2, q + g * size, keys, scales, size, count, &scores[g]); break;
-        case 3: score(3, q + g * size, keys, scales, size, count, &scores[g]); break;
-        default: score(4, q + g * size, keys, scales, size, count, &scores[g]);
-      }
-    }
-    const u32 padded = (count + 3) / 4 * 4;
-    for (u32 g = 0; g < group; g++) {
-      f32 largest = softmax[g].largest;
-      for (u32 t = 0; t < count; t++) largest = scores[g][t] > largest ? scores[g][t] : largest;
-      for (u32 t = count; t < padded; t++) scores[g][t] = -1e30f;
-      const f32 shrink = exp1(softmax[g].largest - largest);
-      v128_t total = wasm_f32x4_const_splat(0);
+// Positions begin .. end - 1 for G query heads of one kv head. q and values: [G][head_dim]. begin is a page's first.
+INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end,
+                   f32 *values, Softmax *softmax) {
+  const u32 size = k->head_dim;
+  f32 query_scale[TOGETHER], scores[TOGETHER][PAGE], sums[TOGETHER][MOST_HEAD_DIM], share[TOGETHER], shrink[TOGETHER];
+  uint8_t query[TOGETHER * MOST_HEAD_DIM * 2], weights[TOGETHER * PAGE * 2];
+  for (u32 g = 0; g < G; g++) {
+    const f32 largest = largest_of(q + g * size, size);
+    query_scale[g] = largest / (QUERY_OFFSET - 1);
+    const v128_t inverse = wasm_f32x4_splat(largest > 0 ? (QUERY_OFFSET - 1) / largest : 0);
+    for (u32 i = 0; i < size; i += 4)
+      pack4(wasm_i32x4_add(whole4(load(q + g * size + i), inverse), wasm_i32x4_const_splat(QUERY_OFFSET)),
+            query + (i / 4 * G + g) * 8);
+    softmax[g] = (Softmax){-1e30f, 0};
+  }
+  for (u32 i = 0; i < G * size; i += 4) wasm_v128_store(values + i, wasm_f32x4_const_splat(0));
+  for (u32 first = begin; first < end; first += PAGE) {
+    const u32 count = min_u(end - first, PAGE), padded = (count + 7) / 8 * 8;
+    const uint8_t *keys = head_page(k, slot, first, kv_head), *vs = keys + P * PAGE * size;
+    const f32 *scales = (f32 *)(vs + P * PAGE * size);
+    touch(keys, k->head_bytes);
+    products(G, P, keys, padded, size, size, query, scores[0], PAGE);
+    for (u32 g = 0; g < G; g++) {
+      f32 *score = scores[g];
+      const v128_t scale = wasm_f32x4_splat(query_scale[g]), nothing = wasm_f32x4_const_splat(-1e30f);
+      v128_t most = wasm_f32x4_splat(softmax[g].largest), total = wasm_f32x4_const_splat(0), heaviest = total;
       for (u32 t = 0; t < padded; t += 4) {
-        const v128_t weight = exp4(wasm_f32x4_sub(load(&scores[g][t]), wasm_f32x4_splat(largest)));
+        v128_t s = wasm_f32x4_sub(wasm_f32x4_mul(load(score + t), load(scales + t)), load(scales + PAGE + t));
+        s = wasm_f32x4_mul(s, scale);
+        // What lies in the page after the last position does not matter.
+        if (t + 4 > count) s = wasm_v128_bitselect(s, nothing, before(t, count));
+        most = wasm_f32x4_pmax(most, s);
+        wasm_v128_store(score + t, s);
+      }
+      const f32 largest = max4(most);
+      for (u32 t = 0; t < padded; t += 4) {
+        v128_t weight = exp4(wasm_f32x4_sub(load(score + t), wasm_f32x4_splat(largest)));
         total = wasm_f32x4_add(total, weight);
-        wasm_v128_store(&scores[g][t], weight);
+        weight = wasm_f32x4_mul(weight, load(scales + 2 * PAGE + t));
+        if (t + 4 > count) weight = wasm_v128_and(weight, before(t, count));
+        heaviest = wasm_f32x4_pmax(heaviest, weight);
+        wasm_v128_store(score + t, weight);
       }
-      softmax[g] = (Softmax){largest, softmax[g].total * shrink + sum4(total)};
-      if (shrink != 1)
-        for (u32 i = 0; i < size; i += 4)
-          wasm_v128_store(values + g * size + i, wasm_f32x4_mul(load(values + g * size + i), wasm_f32x4_splat(shrink)));
+      shrink[g] = exp1(softmax[g].largest - largest);
+      softmax[g] = (Softmax){largest, softmax[g].total * shrink[g] + sum4(total)};
+      const f32 whole = max4(heaviest);
+      share[g] = whole / 16383;
+      const v128_t inverse = wasm_f32x4_splat(whole > 0 ? 16383 / whole : 0);
+      for (u32 t = 0; t < padded; t += 4) pack4(whole4(load(score + t), inverse), weights + (t / 4 * G + g) * 8);
     }
-    for (u32 g = 0, some; g < group; g += some) {
-      some = min_u(4, group - g);
-      switch (some) {
-        case 1: weigh(1, &scores[g], vs, scales + PAGE, size, count, values + g * size); break;
-        case 2: weigh(2, &scores[g], vs, scales + PAGE, size, count, values + g * size); break;
-        case 3: weigh(3, &scores[g], vs, scales + PAGE, size, count, values + g * size); break;
-        default: weigh(4, &scores[g], vs, scales + PAGE, size, count, values + g * size);
+    products(G, P, vs, size, padded, PAGE, weights, sums[0], MOST_HEAD_DIM);
+    for (u32 g = 0; g < G; g++) {
+      const v128_t old = wasm_f32x4_splat(shrink[g]), scale = wasm_f32x4_splat(share[g]);
+      for (u32 i = 0; i < size; i += 4) {
+        f32 *value = values + g * size + i;
+        wasm_v128_store(value, madd(load(sums[g] + i), scale, wasm_f32x4_mul(load(value), old)));
       }
     }
-    first += count;
+  }
+}
+
+// Each number of heads and of planes a function of its own.
+#define ATTENDS ATTEND(1, 1) ATTEND(2, 1) ATTEND(3, 1) ATTEND(1, 2) ATTEND(2, 2) ATTEND(3, 2)
+#define ATTEND(G, P) \
+  static __attribute__((noinline)) void attend_##G##_##P(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, \
+                                                         f32 *values, Softmax *softmax) { \
+    attend(G, P, k, q, slot, kv_head, begin, end, values, softmax); \
+  }
+ATTENDS
+#undef ATTEND
+
+static void attend_group(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, f32 *values, Softmax *softmax) {
+  const u32 group = k->heads / k->kv_heads;
+  for (u32 g = 0, some; g < group; g += some, q += some * k->head_dim, values += some * k->head_dim, softmax += some) {
+    some = min_u(TOGETHER, group - g);
+    switch (some + 4 * k->planes) {
+#define ATTEND(G, P) case G + 4 * P: attend_##G##_##P(k, q, slot, kv_head, begin, end, values, softmax); break;
+      ATTENDS
+#undef ATTEND
+    }
   }
 }
 
@@ -199,46 +260,48 @@ INLINE void divide(f32 *values, u32 size, f32 total) {
 }
 
 // out[m, h] = softmax(q[m, h] . k / sqrt(head_dim)) v over positions 0 .. position[m]
-// One row: each worker takes some of the positions, then the parts are merged. Many: each takes some (row, kv head).
-// a: q, out, parts (for each worker heads * (head_dim + 2) floats), unused, then as rope_append's
+// Many rows, or few positions: the workers take (row, kv head) as they come. One row and many positions: they take parts of
+// the positions, and these are merged: always the same ones, so that the result does not depend on the number of workers.
+// a: q, out, parts (for each PART positions heads * (head_dim + 2) floats), unused, then as rope_append's
 void attention(const Op *op, const Context *c) {
   const Cache k = cache_of(op, 4);
   const u32 group = k.heads / k.kv_heads, size = k.head_dim, width = k.heads * size;
   const f32 *q = at(op->a[0]);
   f32 *out = at(op->a[1]);
   Softmax softmax[MOST_GROUP];
-  if (c->m > 1 || c->workers == 1) {
-    u32 mine = 0;
+  u32 mine = 0;
+  const u32 length = c->state->rows[c->m - 1].position + 1, count = (length + PART - 1) / PART;
+  if (c->m > 1 || count == 1) {
     for (u32 item; (item = next_chunk(c->workers, 1, &mine)) < c->m * k.kv_heads;) {
       const u32 m = item / k.kv_heads, h = item % k.kv_heads, first = m * width + h * group * size;
       const Row row = c->state->rows[m];
-      attend(&k, q + first, row.slot, h, 0, row.position + 1, out + first, softmax);
+      attend_group(&k, q + first, row.slot, h, 0, row.position + 1, out + first, softmax);
       for (u32 g = 0; g < group; g++) divide(out + first + g * size, size, softmax[g].total);
     }
     return;
   }
-  const Row row = c->state->rows[0];
-  const u32 length = row.position + 1, part_floats = k.heads * (size + 2);
-  f32 *parts = at(op->a[2]), *mine = parts + c->worker * part_floats;
-  for (u32 h = 0; h < k.kv_heads; h++) {
-    const u32 begin = (u32)((uint64_t)length * c->worker / c->workers), end = (u32)((uint64_t)length * (c->worker + 1) / c->workers);
-    attend(&k, q + h * group * size, row.slot, h, begin, end, mine + h * group * size, softmax);
+  const u32 slot = c->state->rows[0].slot, part_floats = k.heads * (size + 2);
+  f32 *parts = at(op->a[2]);
+  for (u32 item; (item = next_chunk(c->workers, 1, &mine)) < count * k.kv_heads;) {
+    const u32 h = item / count, begin = item % count * PART;
+    f32 *part = parts + item % count * part_floats;
+    attend_group(&k, q + h * group * size, slot, h, begin, min_u(length, begin + PART), part + h * group * size, softmax);
     for (u32 g = 0; g < group; g++) {
-      mine[width + 2 * (h * group + g)] = softmax[g].largest;
-      mine[width + 2 * (h * group + g) + 1] = softmax[g].total;
+      part[width + 2 * (h * group + g)] = softmax[g].largest;
+      part[width + 2 * (h * group + g) + 1] = softmax[g].total;
     }
   }
   if (!barrier(c->workers)) return;
   for (u32 h = c->worker; h < k.heads; h += c->workers) {
     f32 largest = -1e30f, total = 0;
-    for (u32 w = 0; w < c->workers; w++) {
-      const f32 other = parts[w * part_floats + width + 2 * h];
+    for (u32 p = 0; p < count; p++) {
+      const f32 other = parts[p * part_floats + width + 2 * h];
       largest = other > largest ? other : largest;
     }
     f32 *to = out + h * size;
     for (u32 i = 0; i < size; i++) to[i] = 0;
-    for (u32 w = 0; w < c->workers; w++) {
-      const f32 *part = parts + w * part_floats;
+    for (u32 p = 0; p < count; p++) {
+      const f32 *part = parts + p * part_floats;
       const f32 share = exp1(part[width + 2 * h] - largest);
       total += part[width + 2 * h + 1] * share;
       for (u32 i = 0; i < size; i++) to[i] += part[h * size + i] * share;

@@ -106,14 +106,22 @@ INLINE Acc acc_dot(v128_t x, v128_t w, Acc acc) { return wasm_i32x4_relaxed_dot_
 INLINE v128_t acc_rows(Acc acc) { return acc; }
 #endif
 
+// Adding 1.5 * 2^23 leaves a number of up to 22 bits, rounded to the nearest whole one (even on a tie), in the low bits of the
+// sum: cheaper than wasm's conversions, which have more cases to care for.
+#define ROUNDING 12582912.0f
+INLINE v128_t whole4(v128_t x, v128_t factor) {
+  const v128_t magic = wasm_f32x4_const_splat(ROUNDING);
+  return wasm_i32x4_sub(madd(x, factor, magic), magic);
+}
+
 // e^x, relative error under 2e-7 for -87 < x < 88 (Cephes' polynomial); 0 below.
 INLINE v128_t exp4(v128_t x) {
-  const v128_t low = wasm_f32x4_const_splat(-87.0f);
+  const v128_t low = wasm_f32x4_const_splat(-87.0f), magic = wasm_f32x4_const_splat(ROUNDING);
   const v128_t zero_where = wasm_f32x4_lt(x, low);
   x = wasm_f32x4_pmin(wasm_f32x4_const_splat(88.0f), wasm_f32x4_pmax(low, x));
-  const v128_t n = wasm_f32x4_nearest(wasm_f32x4_mul(x, wasm_f32x4_const_splat(1.44269504088896341f)));
-  v128_t r = wasm_f32x4_sub(x, wasm_f32x4_mul(n, wasm_f32x4_const_splat(0.693359375f)));
-  r = wasm_f32x4_sub(r, wasm_f32x4_mul(n, wasm_f32x4_const_splat(-2.12194440e-4f)));
+  const v128_t shifted = madd(x, wasm_f32x4_const_splat(1.44269504088896341f), magic), n = wasm_f32x4_sub(shifted, magic);
+  v128_t r = madd(n, wasm_f32x4_const_splat(-0.693359375f), x);
+  r = madd(n, wasm_f32x4_const_splat(2.12194440e-4f), r);
   v128_t p = wasm_f32x4_const_splat(1.9875691500e-4f);
   p = madd(p, r, wasm_f32x4_const_splat(1.3981999507e-3f));
   p = madd(p, r, wasm_f32x4_const_splat(8.3334519073e-3f));
@@ -121,8 +129,8 @@ INLINE v128_t exp4(v128_t x) {
   p = madd(p, r, wasm_f32x4_const_splat(1.6666665459e-1f));
   p = madd(p, r, wasm_f32x4_const_splat(5.0000001201e-1f));
   p = madd(p, wasm_f32x4_mul(r, r), wasm_f32x4_add(r, wasm_f32x4_const_splat(1.0f)));
-  const v128_t power = wasm_i32x4_shl(wasm_i32x4_add(wasm_i32x4_trunc_sat_f32x4(n), wasm_i32x4_const_splat(127)), 23);
-  return wasm_v128_andnot(wasm_f32x4_mul(p, power), zero_where);
+  // p lies near 1: adding n to its exponent multiplies it by 2^n.
+  return wasm_v128_andnot(wasm_i32x4_add(p, wasm_i32x4_shl(shifted, 23)), zero_where);
 }
 INLINE f32 exp1(f32 x) { return wasm_f32x4_extract_lane(exp4(wasm_f32x4_splat(x)), 0); }
 

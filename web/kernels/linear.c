@@ -233,7 +233,7 @@ static void quantize_row(const f32 *x, const Activations *to, u32 m) {
     for (u32 i = 0; i < 32; i += 16) {
       v128_t whole[4];
       for (u32 j = 0; j < 4; j++) {
-        whole[j] = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(wasm_f32x4_mul(load(x + i + 4 * j), inverse)));
+        whole[j] = whole4(load(x + i + 4 * j), inverse);
         sum = wasm_i32x4_add(sum, whole[j]);
       }
       const v128_t a = wasm_i16x8_narrow_i32x4(whole[0], whole[1]), z = wasm_i16x8_narrow_i32x4(whole[2], whole[3]);

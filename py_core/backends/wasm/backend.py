@@ -14,7 +14,7 @@ from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import RING
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
-from py_core.backends.wasm.layout import Mode
+from py_core.backends.wasm.layout import EXTENT, Mode
 from py_core.backends.wasm.lowering import Lowering
 from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import GGUFHeader
@@ -78,7 +78,7 @@ class WasmBackend(PipelinedBackend):
         self._host.close()
 
     def _memory_for(self, pages: int) -> int:
-        return self._lowering.pages + pages * self._lowering.page_bytes
+        return self._lowering.pages + -(-pages // EXTENT) * self._lowering.extent_bytes
 
     async def _reserve(self, slot: int, length: int) -> None:
         while self._pages.lacks(slot, length):

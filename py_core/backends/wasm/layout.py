@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from py_core.backends.page_table import PAGE
 from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
 
@@ -13,6 +14,15 @@ ABI = 2
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
+
+EXTENT = 8
+"""Pages that lie together, so that a head's are read in one run: [extent][layer][kv head][page]."""
+
+PART = 128
+"""Positions that a row's attention takes as one part; the parts are merged."""
+
+MOST_GROUP, MOST_HEAD_DIM = 16, 256
+"""Query heads of one head of keys and values, and their dimensions, that the kernels have room for."""
 
 
 class OpKind(IntEnum):
@@ -93,6 +103,11 @@ def matrix_bytes(form: BlockFormat, rows: int, columns: int) -> int:
 def activation_bytes(columns: int, rows: int) -> int:
     """Room for prepared activations in any mode; more rows than one lie in tiles of four."""
     return (1 if rows == 1 else -(-rows // 4) * 4) * columns * 4
+
+
+def head_page_bytes(head_dim: int, planes: int) -> int:
+    """Memory of a page's keys and values of one head, as bytes of one or two planes, with three float32 a position."""
+    return PAGE * (2 * planes * head_dim + 12)
 
 
 @dataclass

@@ -17,8 +17,12 @@ from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.host import RepackJob
 from py_core.backends.wasm.layout import (
     BAND_ROWS,
+    EXTENT,
     GROUP_ROWS,
     MATRIX_KINDS,
+    MOST_GROUP,
+    MOST_HEAD_DIM,
+    PART,
     Arena,
     Barrier,
     MatrixKind,
@@ -26,6 +30,7 @@ from py_core.backends.wasm.layout import (
     Op,
     OpKind,
     activation_bytes,
+    head_page_bytes,
     matrix_bytes,
     program_bytes,
 )  # fmt: skip
@@ -55,6 +60,12 @@ class Lowering:
         self, config: ModelConfig, graph: Graph, tensors: Mapping[str, TensorInfo], mode: Mode, workers: int,
         max_rows: int, context_length: int, slots: int,
     ) -> None:  # fmt: skip
+        group = config.num_attention_heads // config.num_key_value_heads
+        if config.head_dim % 8 or config.head_dim > MOST_HEAD_DIM or group > MOST_GROUP:
+            raise BackendError(
+                f"This model has {group} heads of {config.head_dim} for each of keys and values; the WASM kernels take up to "
+                f"{MOST_GROUP}, of a multiple of 8 up to {MOST_HEAD_DIM}. Choose another backend or model."
+            )
         self._config, self._tensors, self._mode = config, tensors, mode
         self._operations = list(fuse(graph))
         self.arena = Arena()
@@ -73,10 +84,11 @@ class Lowering:
         self._one = take(self._one_bytes * workers)
         self._many = take(activation_bytes(widest, max_rows))
         self._rows = take(widest * 4 * workers)
-        self._parts = take(workers * config.num_attention_heads * (config.head_dim + 2) * 4)
+        parts = -(-context_length // PART)
+        self._parts = take(parts * config.num_attention_heads * (config.head_dim + 2) * 4)
         self._buffers: dict[str, int] = {}
-        self.layer_bytes = config.num_key_value_heads * PAGE * (config.head_dim * 4 + 8)
-        self.page_bytes = self.layer_bytes * config.num_hidden_layers
+        self.layer_bytes = EXTENT * config.num_key_value_heads * head_page_bytes(config.head_dim, self._mode)
+        self.extent_bytes = self.layer_bytes * config.num_hidden_layers
         body, head = self._lower()
         self.programs: dict[str, int] = {}
         samplers = {
@@ -141,7 +153,7 @@ class Lowering:
         # The layer's number stands for its part of a page until it is known where the pages lie.
         cache = (
             c.num_attention_heads, c.num_key_value_heads, c.head_dim, self.pages_per_slot, self.page_table,
-            op.attention.layer, self.page_bytes,
+            op.attention.layer, self.extent_bytes, int(self._mode),
         )  # fmt: skip
         rope = (qkv, self._angles, q, int(op.rope.interleaved))
         return [
@@ -213,7 +225,7 @@ class Lowering:
         return Op(kind, arguments, Barrier.NEVER)
 
     def _with_pages(self, op: Op) -> Op:
-        """Puts the address of a layer's part of page 0 in the place of its number."""
+        """Puts the address of a layer's part of extent 0 in the place of its number."""
         if op.kind not in (OpKind.ROPE_APPEND, OpKind.ATTENTION):
             return op
         arguments = list(op.arguments)
