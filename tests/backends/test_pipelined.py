@@ -27,7 +27,8 @@ async def tiny(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> A
 
 
 async def test_greedy_decode_equals_numpy_over_page_borders(tiny: Pair) -> None:
-    ours, reference = await tiny.prefilled(prompt(50))
+    # After this prompt the second best token is never nearer than 0.017; the WASM kernels err by 0.005.
+    ours, reference = await tiny.prefilled(prompt(50, seed=1))
     expected = await collect(tiny.numpy, reference, 100)
     assert len(set(expected)) > 3
     assert await collect(tiny.other, ours, 100) == expected

@@ -94,6 +94,15 @@ async def test_memory_stays_near_the_files_size(model_path: Path, kernel_wasm) -
     host.close()
 
 
+@pytest.mark.parametrize(
+    "shape", [{"hidden": 34 * 8, "heads": 34, "kv_heads": 2}, {"hidden": 320, "heads": 1, "kv_heads": 1}]
+)
+async def test_heads_that_the_kernels_have_no_room_for_are_refused(tmp_path: Path, kernel_wasm, shape) -> None:
+    path = TinyLlama(**shape, formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
+    with pytest.raises(BackendError, match="the WASM kernels take up to 16"):
+        await open_pair(path, WasmtimeHost(kernel_wasm(True)))
+
+
 async def test_an_unknown_precision_is_refused(tmp_path: Path, kernel_wasm) -> None:
     path = TinyLlama().write(tmp_path / "tiny.gguf")
     with pytest.raises(BackendError, match="choose precise or fast"):

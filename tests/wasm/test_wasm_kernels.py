@@ -126,9 +126,10 @@ def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogu
 
 
 @given(
-    mode=st.sampled_from([Mode.PRECISE, Mode.FAST]), heads=st.sampled_from([(1, 1), (3, 1), (6, 3), (4, 1), (7, 1), (16, 1)]),
-    head_dim=st.sampled_from([8, 24, 64, 256]), length=st.integers(1, 700), m=st.integers(1, 5), interleaved=st.booleans(),
-    seed=st.integers(0, 2**32 - 1),
+    mode=st.sampled_from([Mode.PRECISE, Mode.FAST]),
+    heads=st.sampled_from([(1, 1), (3, 1), (6, 3), (4, 1), (7, 1), (16, 1)]),
+    head_dim=st.sampled_from([8, 24, 64, 256]), length=st.integers(1, 700), m=st.integers(1, 5),
+    interleaved=st.booleans(), seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 @few
 def test_attention_over_shuffled_pages_equals_numpy(host, mode, heads, head_dim, length, m, interleaved, seed) -> None:
@@ -141,10 +142,10 @@ def test_attention_over_shuffled_pages_equals_numpy(host, mode, heads, head_dim,
     arena = Arena()
     pages = -(-length // PAGE)
     layer_bytes = EXTENT * kv_heads * head_page_bytes(head_dim, mode)
-    # Two layers, of which this is the second; pages of slot 1 come as they like. What others left there must not matter.
+    # The second of two layers; pages of slot 1 come as they like; what others left there must not matter.
     order = rng.permutation(pages).astype(np.uint32)
     left = rng.standard_normal(-(-pages // EXTENT) * 2 * layer_bytes // 4).astype(np.float32) * 1e20
-    left[rng.random(len(left)) < 0.01] = np.nan
+    left[rng.random(len(left)) < 0.3] = np.nan
     base = put(host, arena, left) + layer_bytes
     page_table = put(host, arena, np.stack([np.zeros(pages, np.uint32), order]))
     q, out = arena.take(length * heads * head_dim * 4), put(host, arena, np.full((m, heads * head_dim), 7, np.float32))
@@ -174,7 +175,7 @@ def test_attention_over_shuffled_pages_equals_numpy(host, mode, heads, head_dim,
     ]
     k, v = turned[1].reshape(length, kv_heads, head_dim), parts_of[2].reshape(length, kv_heads, head_dim)
     expected = reference.attention(turned[0][-m:], k, v, positions[-m:], heads)
-    close = {Mode.PRECISE: 4e-3, Mode.FAST: 0.25}[mode]
+    close = {Mode.PRECISE: 1e-2, Mode.FAST: 0.25}[mode]
     np.testing.assert_allclose(read(host, out, m, heads * head_dim), expected, rtol=0, atol=close)
 
 

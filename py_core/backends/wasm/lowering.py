@@ -61,10 +61,10 @@ class Lowering:
         max_rows: int, context_length: int, slots: int,
     ) -> None:  # fmt: skip
         group = config.num_attention_heads // config.num_key_value_heads
-        if config.head_dim % 8 or config.head_dim > MOST_HEAD_DIM or group > MOST_GROUP:
+        if config.head_dim > MOST_HEAD_DIM or group > MOST_GROUP:
             raise BackendError(
-                f"This model has {group} heads of {config.head_dim} for each of keys and values; the WASM kernels take up to "
-                f"{MOST_GROUP}, of a multiple of 8 up to {MOST_HEAD_DIM}. Choose another backend or model."
+                f"This model has {group} heads of {config.head_dim} for each of keys and values; the WASM kernels take "
+                f"up to {MOST_GROUP}, of up to {MOST_HEAD_DIM}. Choose another backend or model."
             )
         self._config, self._tensors, self._mode = config, tensors, mode
         self._operations = list(fuse(graph))
