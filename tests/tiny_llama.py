@@ -31,6 +31,7 @@ class TinyLlama:
     context: int = 512
     formats: tuple[str, ...] = ("Q4_1",)
     embedding_format: str = "Q8_0"
+    norm_format: str = "F32"
     tied: bool = True
     seed: int = 0
 
@@ -61,8 +62,8 @@ class TinyLlama:
             for (name, shape), form in zip(shapes.items(), formats, strict=True):
                 tensors[f"blk.{layer}.{name}.weight"] = (matrix(shape), FORMATS[form])
             for name in ("attn_norm", "ffn_norm"):
-                tensors[f"blk.{layer}.{name}.weight"] = (norm(), FORMATS["F32"])
-        tensors["output_norm.weight"] = (norm(), FORMATS["F32"])
+                tensors[f"blk.{layer}.{name}.weight"] = (norm(), FORMATS[self.norm_format])
+        tensors["output_norm.weight"] = (norm(), FORMATS[self.norm_format])
         if not self.tied:
             tensors["output.weight"] = (matrix((vocab, self.hidden)), FORMATS[self.embedding_format])
         write_gguf(path, self.metadata(), tensors)

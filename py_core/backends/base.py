@@ -6,13 +6,14 @@ and sessions, so the same engine drives numpy, WebGPU (natively and in the page)
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from py_core.engine.sampling import SamplingParams
+from py_core.formats.gguf import TensorInfo
 
 Progress = Callable[[int, int], None]
 """Called as progress(bytes_done, bytes_total) while weights load."""
@@ -55,6 +56,19 @@ class Session:
     @property
     def length(self) -> int:
         return len(self.tokens)
+
+
+def check_formats(
+    tensors: Mapping[str, TensorInfo], weights: Iterable[str], readable: Collection[str], kernels: str
+) -> None:
+    """Raises BackendError for the first of the weights in a format that these kernels do not read."""
+    for name in weights:
+        form = tensors[name].format.name
+        if form not in readable:
+            raise BackendError(
+                f"{name} is in {form}; the {kernels} kernels read {', '.join(readable)} only. "
+                "Use a file in one of these, or the numpy backend, which is slow."
+            )
 
 
 def check_prefill(session: Session, tokens: Sequence[int], vocab_size: int, context_length: int) -> None:

@@ -85,6 +85,19 @@ async def test_a_weight_that_cannot_be_bound_is_named(tmp_path: Path) -> None:
     host.close()
 
 
+@pytest.mark.parametrize("form", ["BF16", "Q6_K"])
+async def test_a_format_without_a_kernel_is_named(host, tmp_path: Path, form: str) -> None:
+    model = TinyLlama(hidden=256, formats=("F32", "F32", form, "F32", "F32", "F32", "F32"))
+    with pytest.raises(BackendError, match=rf"blk\.0\.attn_v\.weight is in {form}; the GPU kernels read .* Q8_0 only"):
+        await open_pair(model.write(tmp_path / "tiny.gguf"), host)
+
+
+async def test_norms_in_another_format_are_named(host, tmp_path: Path) -> None:
+    path = TinyLlama(norm_format="F16").write(tmp_path / "tiny.gguf")
+    with pytest.raises(BackendError, match=r"blk\.0\.attn_norm\.weight is in F16; the GPU kernels read norms in F32"):
+        await open_pair(path, host)
+
+
 async def test_a_closed_device_says_what_to_do(tmp_path: Path) -> None:
     host = WgpuHost()
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)

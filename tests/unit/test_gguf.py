@@ -84,7 +84,7 @@ def small_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         "eps": 1e-5,
         "bytes": np.arange(9, dtype=np.uint8),
     }
-    tensors = {name: (rng.normal(size=(3, 64)).astype(np.float32), fmt) for name, fmt in FORMATS.items()}
+    tensors = {name: (rng.normal(size=(1, 256)).astype(np.float32), fmt) for name, fmt in FORMATS.items()}
     write_gguf(path, metadata, tensors)
     return path.read_bytes()
 
@@ -107,7 +107,7 @@ lists = st.one_of(
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).filter(
     lambda name: name != "general.alignment"
 )
-shapes = st.tuples(*[st.integers(1, 4)] * 2, st.sampled_from([32, 64])).flatmap(
+shapes = st.tuples(*[st.integers(1, 4)] * 2, st.sampled_from([256, 512])).flatmap(
     lambda dims: st.integers(0, 2).map(lambda skip: dims[skip:])
 )
 
@@ -308,6 +308,10 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
     "dimension zero": (gguf(tensors=(tensor("w", (4, 0)),)), r"'w' has the impossible shape \(0, 4\)"),
     "product overflow": (gguf(tensors=(tensor("w", (1 << 32, 1 << 32)),)), "'w' has the impossible shape"),
     "row not whole blocks": (gguf(tensors=(tensor("w", (33,), 2),)), "'w': a row of 33 elements .* Q4_0"),
+    "row not whole K blocks": (
+        gguf(tensors=(tensor("w", (576,), 12),)),
+        "'w': a row of 576 elements .* Q4_K, .* by 256",
+    ),
     "offset not aligned": (gguf(tensors=(tensor("w", (8,), offset=8),), data=bytes(64)), "not a multiple of 32"),
     "offset beyond the file": (
         gguf(tensors=(tensor("w", (8,), offset=1 << 40),), data=bytes(32)),
@@ -338,9 +342,9 @@ def test_malformed_field_is_named(case: str) -> None:
 
 def test_unsupported_format_is_named() -> None:
     with pytest.raises(
-        UnsupportedFormatError, match=r"tensor blk\.0\.attn_q\.weight uses Q6_K, which Sonata cannot read"
+        UnsupportedFormatError, match=r"tensor blk\.0\.attn_q\.weight uses Q3_K, which Sonata cannot read"
     ):
-        parse_header(gguf(tensors=(tensor("blk.0.attn_q.weight", (256,), 14),)))
+        parse_header(gguf(tensors=(tensor("blk.0.attn_q.weight", (256,), 11),)))
 
 
 # --- fuzz -----------------------------------------------------------------------------------------------------------

@@ -99,6 +99,8 @@ def llama_in_float64(config: ModelConfig, weights: dict[str, np.ndarray], tokens
     [
         {}, {"tied": False}, {"heads": 8, "kv_heads": 1}, {"heads": 4, "kv_heads": 4, "layers": 3},
         {"hidden": 96, "heads": 6, "kv_heads": 3, "ffn": 160, "formats": ("F32",), "embedding_format": "F16"},
+        {"hidden": 256, "ffn": 256, "formats": ("Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "BF16", "Q4_K"),
+         "embedding_format": "Q6_K"},
         {"changes": {"llama.rope.freq_base": 500.0, "llama.attention.layer_norm_rms_epsilon": 0.1}},
     ],
     ids=str,

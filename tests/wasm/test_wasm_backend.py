@@ -11,6 +11,7 @@ import pytest
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.wasm.layout import MATRIX_KINDS
 from py_core.backends.wasm.module import unshared
 from tests.backend_pairs import MODELS, collect, cosine, open_pair, prompt
 from tests.tiny_llama import TinyLlama
@@ -107,6 +108,19 @@ async def test_an_unknown_precision_is_refused(tmp_path: Path, kernel_wasm) -> N
     path = TinyLlama().write(tmp_path / "tiny.gguf")
     with pytest.raises(BackendError, match="choose precise or fast"):
         await open_pair(path, WasmtimeHost(kernel_wasm(True)), precision="exact")
+
+
+async def test_a_format_without_a_kernel_is_named(tmp_path: Path, kernel_wasm, monkeypatch) -> None:
+    monkeypatch.delitem(MATRIX_KINDS, "Q4_1")
+    path = TinyLlama().write(tmp_path / "tiny.gguf")
+    with pytest.raises(BackendError, match=r"blk\.0\.attn_q\.weight is in Q4_1; the WASM kernels read .* only"):
+        await open_pair(path, WasmtimeHost(kernel_wasm(True)))
+
+
+async def test_norms_in_another_format_are_named(tmp_path: Path, kernel_wasm) -> None:
+    path = TinyLlama(norm_format="F16").write(tmp_path / "tiny.gguf")
+    with pytest.raises(BackendError, match=r"blk\.0\.attn_norm\.weight is in F16; the WASM kernels read norms in F32"):
+        await open_pair(path, WasmtimeHost(kernel_wasm(True)))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import asyncio
 
 import numpy as np
 
-from py_core.backends.base import BackendError, Capabilities, Progress, Session
+from py_core.backends.base import BackendError, Capabilities, Progress, Session, check_formats
 from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import RING
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
-from py_core.backends.wasm.layout import EXTENT, Mode
+from py_core.backends.wasm.layout import EXTENT, MATRIX_KINDS, Mode
 from py_core.backends.wasm.lowering import Lowering
 from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import GGUFHeader
@@ -53,6 +53,7 @@ class WasmBackend(PipelinedBackend):
     ) -> None:
         if precision not in PRECISIONS:
             raise BackendError(f"There is no precision {precision!r}; choose {' or '.join(PRECISIONS)}.")
+        check_formats(header.tensors, graph.weights, MATRIX_KINDS, "WASM")
         simd = "relaxed SIMD" if host.relaxed else "SIMD"
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
         capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))

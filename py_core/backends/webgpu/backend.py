@@ -6,12 +6,13 @@ import asyncio
 
 import numpy as np
 
-from py_core.backends.base import Capabilities, Progress, Session
+from py_core.backends.base import Capabilities, Progress, Session, check_formats
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.lowering import Buffers, KernelBuilder, Lowering, Plan
+from py_core.backends.webgpu.shaders import readable_formats
 from py_core.backends.webgpu.tuning import KernelShapes, choose_shapes
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.engine.sampling import SamplingParams
@@ -43,6 +44,7 @@ class WebGPUBackend(PipelinedBackend):
         self, host: Host, header: GGUFHeader, config: ModelConfig, graph: Graph, max_context: int, kv_format: str,
         shapes: KernelShapes | None,
     ) -> None:  # fmt: skip
+        check_formats(header.tensors, graph.weights, readable_formats(), "GPU")
         adapter = host.adapter
         self._shapes = shapes or choose_shapes(adapter, config.head_dim)
         context_length = min(config.max_position_embeddings, max_context)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from py_core.backends.base import BackendError
 from py_core.backends.fusion import GatedLinear, Head, QKVAttention, ResidualLinear, fuse
 from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import RING
@@ -169,7 +170,7 @@ class Lowering:
     def _rms_norm(self, op: ops.RMSNorm, place: dict[Value, Binding], last: bool) -> Kernel:
         weight = self._arena.place([op.weight], whole=True)
         if weight.format.name != "F32":
-            raise NotImplementedError(f"rms_norm with {weight.format.name} weights ({op.weight})")
+            raise BackendError(f"{op.weight} is in {weight.format.name}; the GPU kernels read norms in F32 only.")
         shapes = self._builder.shapes
         pipeline = self._builder.pipeline(
             "rms_norm", {"reduce": shapes.reduce},
