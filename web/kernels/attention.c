@@ -269,11 +269,10 @@ void attention(const Op *op, const Context *c) {
   const f32 *q = at(op->a[0]);
   f32 *out = at(op->a[1]);
   Softmax softmax[MOST_GROUP];
-  u32 mine = 0;
   const u32 length = c->state->rows[c->m - 1].position + 1, count = (length + PART - 1) / PART;
   if (c->m > 1 || count == 1) {
-    for (u32 item; (item = next_chunk(c->workers, 1, &mine)) < c->m * k.kv_heads;) {
-      const u32 m = item / k.kv_heads, h = item % k.kv_heads, first = m * width + h * group * size;
+    for (Work work = work_of(c, c->m * k.kv_heads, 1); next_piece(&work);) {
+      const u32 item = work.begin, m = item / k.kv_heads, h = item % k.kv_heads, first = m * width + h * group * size;
       const Row row = c->state->rows[m];
       attend_group(&k, q + first, row.slot, h, 0, row.position + 1, out + first, softmax);
       for (u32 g = 0; g < group; g++) divide(out + first + g * size, size, softmax[g].total);
@@ -282,8 +281,8 @@ void attention(const Op *op, const Context *c) {
   }
   const u32 slot = c->state->rows[0].slot, part_floats = k.heads * (size + 2);
   f32 *parts = at(op->a[2]);
-  for (u32 item; (item = next_chunk(c->workers, 1, &mine)) < count * k.kv_heads;) {
-    const u32 h = item / count, begin = item % count * PART;
+  for (Work work = work_of(c, count * k.kv_heads, 1); next_piece(&work);) {
+    const u32 item = work.begin, h = item / count, begin = item % count * PART;
     f32 *part = parts + item % count * part_floats;
     attend_group(&k, q + h * group * size, slot, h, begin, min_u(length, begin + PART), part + h * group * size, softmax);
     for (u32 g = 0; g < group; g++) {

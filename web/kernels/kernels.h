@@ -14,12 +14,15 @@ typedef float f32;
 typedef struct {
   u32 arrived;     // workers at the barrier
   u32 generation;  // barriers passed
-  u32 chunk;       // next piece of the running operation's work
+  u32 unused;
   u32 spin;        // how long a worker spins before it sleeps; adapts
   u32 abort;       // set by the host: leave every barrier, run returns -2
   u32 sleepers;    // workers asleep at the barrier
 } Control;
 #define CONTROL ((volatile Control *)1024)
+// How much of its share of the running operation each worker has begun; a cache line each, from 2048 on.
+enum { MOST_WORKERS = 16 };
+#define BEGUN(worker) ((u32 *)(2048 + 64 * (worker)))
 
 // ---- what changes from pass to pass: py_core/backends/sampling_state.py ----
 typedef struct { u32 token, position, slot, unused; } Row;
@@ -67,11 +70,28 @@ INLINE void *at(u32 address) { return (void *)address; }
 INLINE u32 min_u(u32 a, u32 b) { return a < b ? a : b; }
 INLINE u32 max_u(u32 a, u32 b) { return a > b ? a : b; }
 
-// The next piece of `size` out of `total` for this worker, first come, first served: a worker whose core is taken by
-// another program does less. Returns where it begins, total or more when nothing is left.
-INLINE u32 next_chunk(u32 workers, u32 size, u32 *private_at) {
-  if (workers == 1) { u32 begin = *private_at; *private_at += size; return begin; }
-  return __atomic_fetch_add((u32 *)&CONTROL->chunk, size, __ATOMIC_RELAXED);
+// An operation's work in pieces of `size` out of `total`. Each worker has a share of its own, next to each other in memory, and
+// goes through it in order, for memory is fast where it is read in order; when it is done it helps the others, so that a worker
+// whose core is taken by another program does less.
+typedef struct { u32 total, size, worker, workers, helped, begin, end; } Work;
+INLINE Work work_of(const Context *c, u32 total, u32 size) { return (Work){total, size, c->worker, c->workers, 0, 0, 0}; }
+INLINE u32 share_begin(const Work *w, u32 worker) { return (u32)((uint64_t)w->total * worker / w->workers); }
+
+// The next piece, begin .. end - 1, for this worker; 0 when nothing is left.
+INLINE int next_piece(Work *w) {
+  if (w->workers == 1) {
+    w->begin = w->end;
+    w->end = min_u(w->total, w->end + w->size);
+    return w->begin < w->total;
+  }
+  for (; w->helped < w->workers; w->helped++) {
+    const u32 other = (w->worker + w->helped) % w->workers, first = share_begin(w, other), last = share_begin(w, other + 1);
+    if (__atomic_load_n(BEGUN(other), __ATOMIC_RELAXED) >= last - first) continue;
+    w->begin = first + __atomic_fetch_add(BEGUN(other), w->size, __ATOMIC_RELAXED);
+    w->end = min_u(last, w->begin + w->size);
+    if (w->begin < last) return 1;
+  }
+  return 0;
 }
 
 // ---- SIMD ----

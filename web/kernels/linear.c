@@ -168,15 +168,12 @@ void linear(const Op *op, const Context *c) {
   // SwiGLU: gates are the first half of W's rows, whole bands of them, ups the second.
   const u32 n = epilogue == EPILOGUE_SWIGLU ? w->rows / 2 : w->rows, bands = (n + 15) / 16;
   const u32 lanes = c->m == 1 ? 1 : 4, groups = c->m == 1 ? 4 : 2;
-  // Some eight pieces a worker
-  const u32 chunk = max_u(1, bands / (c->workers * 8));
   // A panel of W's rows stays in the first-level cache while the rows of x pass by.
   const u32 panel = max_u(1, PANEL_BYTES / (w->columns * 16));
-  u32 mine = 0;
-  for (u32 begin; (begin = next_chunk(c->workers, chunk, &mine)) < bands;) {
-    const u32 end = min_u(bands, begin + chunk);
-    for (u32 first = begin; first < end; first += panel) {
-      const u32 last = min_u(end, first + panel);
+  // Some eight pieces a worker
+  for (Work work = work_of(c, bands, max_u(1, bands / (c->workers * 8))); next_piece(&work);) {
+    for (u32 first = work.begin; first < work.end; first += panel) {
+      const u32 last = min_u(work.end, first + panel);
       for (u32 m = 0; m < c->m; m += lanes) {
         const u32 some = min_u(lanes, c->m - m), wide = mode == FLOAT ? some : lanes;
         for (u32 g = first * 4; g < last * 4; g += groups) {

@@ -11,7 +11,7 @@ int barrier(u32 workers) {
   const u32 before = __atomic_load_n(generation, __ATOMIC_SEQ_CST);
   if (__atomic_add_fetch(arrived, 1, __ATOMIC_SEQ_CST) == workers) {
     __atomic_store_n(arrived, 0, __ATOMIC_SEQ_CST);
-    __atomic_store_n((u32 *)&CONTROL->chunk, 0, __ATOMIC_SEQ_CST);
+    for (u32 w = 0; w < workers; w++) __atomic_store_n(BEGUN(w), 0, __ATOMIC_RELAXED);
     __atomic_store_n(generation, before + 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(sleepers, __ATOMIC_SEQ_CST)) __builtin_wasm_memory_atomic_notify((int *)generation, workers);
     return !CONTROL->abort;
@@ -59,7 +59,6 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
     }
     const u32 wait = op->a[14];
     if ((wait == ALWAYS || (wait == MANY_ROWS && c.m > 1)) && !barrier(workers)) return -2;
-    if (workers == 1) CONTROL->chunk = 0;
   }
   return result;
 }
