@@ -44,11 +44,12 @@ async def reason(chat: ChatPage) -> str:
     return await chat.page.inner_text(".status-reason")
 
 
-async def test_one_worker_and_two_say_the_same(chat: ChatPage) -> None:
-    await chat.open_ready(f"{WASM}&workers=2")
+@pytest.mark.parametrize("precision", ["precise", "fast"])
+async def test_one_worker_and_two_say_the_same(chat: ChatPage, precision: str) -> None:
+    await chat.open_ready(f"{WASM}&precision={precision}&workers=2")
     assert "2 workers" in await reason(chat)
     of_two = await tokens(chat)
-    await chat.open_ready(f"{WASM}&workers=1")
+    await chat.open_ready(f"{WASM}&precision={precision}&workers=1")
     assert "1 worker:" in await reason(chat)
     of_one = await tokens(chat)
 
