@@ -4,7 +4,7 @@
 
 Each round opens one page after the other, so that all of them see the same noise of the machine: Sonata with 1 and 2
 workers, precise and fast, and wllama with 1 and 2 threads, on the same GGUF file, the same prompt of 94 tokens and as
-many new ones, greedy, the end token ignored. A page's first round of tokens warms it up and is not counted. Figures
+many new ones, greedy, the end token ignored. A page's first two prompts warm it up and are not counted. Figures
 are medians over the rounds; ratios are medians of each round's ratio. On a busy machine wllama with as many threads as
 there are cores collapses (7 tok/s instead of 25): trust only what was measured on a quiet one; `load_average` tells.
 """
@@ -30,6 +30,7 @@ from app.models import models
 
 PEERS = ["wllama-1", "wllama-2"]
 SONATA = ["sonata-precise-1", "sonata-precise-2", "sonata-fast-1", "sonata-fast-2"]
+WARMUPS = 2  # so that the browser has compiled what runs often
 METRICS = {  # heading -> figure
     "decode": "decode_tok_s",
     "prefill": "prefill_tok_s",
@@ -111,7 +112,8 @@ def visit_wllama(browser: Browser, address: str, engine: str, threads: int, toke
             const made = await peer.generate(prompt, tokens);
             return { ...made, wall_ms: performance.now() - start };
         }"""
-        evaluate(page, generate, [prompt, 8])
+        for _ in range(WARMUPS):
+            evaluate(page, generate, [prompt, 8])
         first = evaluate(page, generate, [prompt, 1])
         answer = evaluate(page, generate, [prompt, tokens])
     finally:
@@ -131,7 +133,8 @@ def visit_sonata(browser: Browser, address: str, engine: str, threads: int, toke
     tab = SonataTab(browser, address, threads, engine.removeprefix("sonata-"))
     try:
         load = tab.load_again()
-        tab.generate(prompt, 8)
+        for _ in range(WARMUPS):
+            tab.generate(prompt, 8)
         first = tab.generate(prompt, 1)
         answer = tab.generate(prompt, tokens)
     finally:
