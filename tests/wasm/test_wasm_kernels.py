@@ -20,6 +20,7 @@ from py_core.backends.wasm.layout import (
     PART,
     Arena,
     Barrier,
+    MatrixKind,
     Mode,
     Op,
     OpKind,
@@ -80,14 +81,14 @@ def matrix(host: WasmtimeHost, arena: Arena, w: bytes, form: str, rows: int, col
 
 
 @given(
-    form=st.sampled_from(["F32", "F16", "Q4_0", "Q4_1", "Q8_0"]), mode=st.sampled_from([Mode.PRECISE, Mode.FAST]),
+    form=st.sampled_from(sorted(MATRIX_KINDS)), mode=st.sampled_from([Mode.PRECISE, Mode.FAST]),
     n=st.integers(1, 90), blocks=st.integers(1, 7), m=st.integers(1, ROOM), epilogue=st.sampled_from([0, 1, 2]),
     offset=st.integers(0, 2), norm=st.booleans(), seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 @few
 def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogue, offset, norm, seed) -> None:
     rng = np.random.default_rng(seed)
-    k, offset = 32 * blocks, 4 * offset
+    k, offset = max(32, FORMATS[form].block_size) * blocks, 4 * offset
     if epilogue == 2:
         n = -(-n // BAND_ROWS) * BAND_ROWS  # gates and ups are joined in whole bands of rows
     rows = 2 * n if epilogue == 2 else n
@@ -97,7 +98,7 @@ def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogu
     weight = rng.standard_normal(k).astype(np.float32)
     stride = -(-n // 4) * 4 + offset + 4
     y = rng.standard_normal((ROOM, stride)).astype(np.float32)
-    used = Mode.FLOAT if form in ("F32", "F16") else mode
+    used = Mode.FLOAT if MATRIX_KINDS[form] >= MatrixKind.FLOAT32 else mode
     arena = Arena()
     address, out = put(host, arena, x), put(host, arena, y)
     one, many = arena.take(activation_bytes(k, 1) + 64), arena.take(activation_bytes(k, ROOM))
@@ -123,6 +124,24 @@ def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogu
     untouched = np.ones(y.shape, bool)
     untouched[:m, offset : offset + n] = False
     np.testing.assert_array_equal(read(host, out, ROOM, stride)[untouched], y[untouched])
+
+
+@given(
+    form=st.sampled_from(sorted(MATRIX_KINDS)), rows=st.integers(1, 40), blocks=st.integers(1, 3),
+    m=st.integers(1, ROOM), seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+@few
+def test_embedding_gives_the_rows_of_tokens(host, form, rows, blocks, m, seed) -> None:
+    rng = np.random.default_rng(seed)
+    k = max(32, FORMATS[form].block_size) * blocks
+    w = quantize(rng.standard_normal((rows, k)).astype(np.float32), FORMATS[form])
+    tokens = rng.integers(0, rows, m)
+    arena = Arena()
+    out = put(host, arena, np.zeros((ROOM, k), np.float32))
+    op = Op(OpKind.EMBED, (matrix(host, arena, w, form, rows, k), out))
+    run(host, arena, [op], state_bytes([(int(token), at, 0) for at, token in enumerate(tokens)]))
+    expected = dequantize(w, FORMATS[form], (rows, k))[tokens]
+    np.testing.assert_allclose(read(host, out, ROOM, k)[:m], expected, rtol=1e-6, atol=1e-6)
 
 
 @given(

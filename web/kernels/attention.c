@@ -1,7 +1,15 @@
 // RoPE, the pages of keys and values, and attention with an online softmax, a page at a time.
 #include "kernels.h"
 
-enum { PAGE = 64, EXTENT = 8, PART = 128, MOST_GROUP = 16, MOST_HEAD_DIM = 256, TOGETHER = 3, QUERY_OFFSET = 8192 };
+enum { PAGE = 64, EXTENT = 8, PART = 128, MOST_GROUP = 16, MOST_HEAD_DIM = 256, QUERY_OFFSET = 8192 };
+// Query heads that share what they read: as many as the registers have room for.
+#ifdef PLAIN_SIMD
+enum { TOGETHER = 2 };
+#define ATTENDS ATTEND(1, 1) ATTEND(2, 1) ATTEND(1, 2) ATTEND(2, 2)
+#else
+enum { TOGETHER = 3 };
+#define ATTENDS ATTEND(1, 1) ATTEND(2, 1) ATTEND(3, 1) ATTEND(1, 2) ATTEND(2, 2) ATTEND(3, 2)
+#endif
 
 // Keys and values are whole numbers with a scale a vector, of one byte (fast) or two (precise: 128 * first + second; as good
 // as float32 for the result), so that scores and sums are dot products of bytes.
@@ -234,7 +242,6 @@ INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 s
 }
 
 // Each number of heads and of planes a function of its own.
-#define ATTENDS ATTEND(1, 1) ATTEND(2, 1) ATTEND(3, 1) ATTEND(1, 2) ATTEND(2, 2) ATTEND(3, 2)
 #define ATTEND(G, P) \
   static __attribute__((noinline)) void attend_##G##_##P(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, \
                                                          f32 *values, Softmax *softmax) { \

@@ -36,12 +36,15 @@ typedef struct {
 } State;
 
 // ---- weights, repacked: groups of 4 rows, so that a vector's lane is a row, and bands of 4 groups ----
-// PLANES 1 (Q4_0, Q4_1) or 2 (Q8_0): a block of 32 columns of a band is, for each group, PLANES * 64 bytes of nibbles; then
-// d[16] and m[16]: value = d * q + m. Vector v of a plane holds columns 4v .. 4v+3 (low nibbles) and 16 + 4v .. (high) of
-// its 4 rows. A band is read in one go: a core gets twice the bandwidth from one stream as from four.
-// FLOAT32, FLOAT16: [group][column][4 rows].
-enum { NIBBLES = 1, NIBBLES2 = 2, FLOAT32 = 3, FLOAT16 = 4 };
+// NIBBLES (4 bits), NIBBLES2 (up to 8), SPLIT (likewise): a block of 32 columns of a band is, for each group, one or two planes
+// of 64 bytes of nibbles; then d[16] and m[16]: value = d * q + m. Vector v of a plane holds columns 4v .. 4v+3 (low nibbles)
+// and 16 + 4v .. (high) of its 4 rows. SPLIT has scales for 16 columns: d of the first ones, d and m of the others, and what
+// the first ones' m is more. A band is read in one go: a core gets twice the bandwidth from one stream as from four.
+// FLOAT32, FLOAT16, BFLOAT16: [group][column][4 rows].
+enum { NIBBLES = 1, NIBBLES2 = 2, SPLIT = 3, FLOAT32 = 4, FLOAT16 = 5, BFLOAT16 = 6 };
 typedef struct { u32 kind, rows, columns, data; } Matrix;
+static inline u32 planes_of(u32 kind) { return kind == NIBBLES ? 1 : 2; }
+static inline u32 block_bytes_of(u32 kind) { return planes_of(kind) * 256 + (kind == SPLIT ? 256 : 128); }
 
 // ---- activations of a linear: quantized in blocks of 32 columns, or as they are ----
 enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // 8 bits, 15 bits as two bytes, float32

@@ -5,8 +5,9 @@ enum { PANEL_BYTES = 16 << 10 };
 enum { EPILOGUE_NONE = 0, EPILOGUE_RESIDUAL = 1, EPILOGUE_SWIGLU = 2 };
 
 // Quantized activations lie in tiles: one row alone, or four rows together (LANES rows). For each block of 32 columns a tile
-// has for each row 32 * planes bytes; then, after all tiles' bytes, come the scales s, and s * sum(q), likewise.
-typedef struct { uint8_t *q; f32 *s, *t, *x; u32 columns, planes, lanes; } Activations;
+// has for each row 32 * planes bytes; then, after all tiles' bytes, come the scales s, t = s * sum(q), and u, the part of t that
+// is the first 16 columns', likewise.
+typedef struct { uint8_t *q; f32 *s, *t, *u, *x; u32 columns, planes, lanes; } Activations;
 
 static Activations activations(u32 address, u32 columns, u32 rows, u32 mode) {
   Activations a = {0};
@@ -18,17 +19,94 @@ static Activations activations(u32 address, u32 columns, u32 rows, u32 mode) {
   a.q = at(address);
   a.s = (f32 *)(a.q + rows * columns * mode);
   a.t = a.s + rows * (columns / 32);
+  a.u = a.t + rows * (columns / 32);
   return a;
 }
 
-// Sums for GROUPS groups of 4 rows, from group `first` of a band on, and the LANES rows of a tile of x, all blocks.
-// wp: nibble planes of W, xp: byte planes of x. KEEP holds the compiler to the order that needs the fewest registers: left
-// alone it computes one sum after the other, and spills what they share.
-INLINE void tile(const u32 wp, const u32 xp, const u32 GROUPS, const u32 LANES, const uint8_t *w, u32 first, u32 blocks,
-                 const uint8_t *q, const f32 *s, const f32 *t, v128_t *out) {
+// Adds a block of 32 columns, or of a SPLIT one half (`part`), to the sums of GROUPS groups of 4 rows of W and LANES rows of x.
+// wp: nibble planes of W, parts: 2 for SPLIT, xp: byte planes of x; t: what m is multiplied by. KEEP holds the compiler to the
+// order that needs the fewest registers: left alone it computes one sum after the other, and spills what they share.
+INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 xp, const u32 GROUPS, const u32 LANES,
+                      const uint8_t *w, const uint8_t *scales, const uint8_t *q, const f32 *s, const f32 *t,
+                      v128_t (*total)[4]) {
   const v128_t mask = wasm_i8x16_const_splat(15);
-  const uint8_t *scales = w + wp * 256 + first * 16;
-  const u32 HALVES = LANES == 1 ? xp : 1;
+  const u32 HALVES = LANES == 1 && parts == 1 ? xp : 1;
+  v128_t sums[4][4];
+#pragma unroll
+  for (u32 g = 0; g < GROUPS; g++)
+#pragma unroll
+    for (u32 i = 0; i < LANES; i++) sums[g][i] = wasm_i32x4_const_splat(0);
+  // The planes stay a loop, for the code's size.
+#pragma clang loop unroll(disable)
+  for (u32 p = 0; p < wp; p++) {
+    // Many rows take the bytes of x one after the other: unpacking nibbles again costs less than sums in memory.
+#pragma unroll
+    for (u32 half = 0; half < xp; half += HALVES) {
+      Acc acc[2][4][4];
+#pragma unroll
+      for (u32 h = 0; h < HALVES; h++)
+#pragma unroll
+        for (u32 g = 0; g < GROUPS; g++)
+#pragma unroll
+          for (u32 i = 0; i < LANES; i++) acc[h][g][i] = acc_zero();
+#pragma unroll
+      for (u32 v = 0; v < 4; v++) {
+        v128_t low[4], high[4];
+#pragma unroll
+        for (u32 g = 0; g < GROUPS; g++) {
+          const v128_t packed = load(w + g * wp * 64 + p * 64 + v * 16);
+          low[g] = wasm_v128_and(packed, mask);
+          high[g] = wasm_v128_and(wasm_u16x8_shr(packed, 4), mask);  // V8 has no cheap shift of bytes
+        }
+#pragma unroll
+        for (u32 i = 0; i < LANES; i++) {
+          v128_t one[2], two[2];
+#pragma unroll
+          for (u32 h = 0; h < HALVES; h++) {
+            one[h] = splat4(q + i * 32 * xp + 32 * (half + h) + 4 * v);
+            two[h] = splat4(q + i * 32 * xp + 32 * (half + h) + 4 * v + 16);
+          }
+#pragma unroll
+          for (u32 g = 0; g < GROUPS; g++)
+#pragma unroll
+            for (u32 h = 0; h < HALVES; h++) {
+              if (parts == 1 || part == 0) acc[h][g][i] = acc_dot(one[h], low[g], acc[h][g][i]);
+              if (parts == 1 || part == 1) acc[h][g][i] = acc_dot(two[h], high[g], acc[h][g][i]);
+              KEEP(acc[h][g][i]);
+            }
+        }
+      }
+#pragma unroll
+      for (u32 h = 0; h < HALVES; h++)
+#pragma unroll
+        for (u32 g = 0; g < GROUPS; g++)
+#pragma unroll
+          for (u32 i = 0; i < LANES; i++) {
+            v128_t sum = acc_rows(acc[h][g][i]);
+            // x = 128 * first byte + second byte; q = low plane + 16 * high plane
+            const u32 shift = (xp == 2 && half + h == 0 ? 7 : 0) + 4 * p;
+            sums[g][i] = wasm_i32x4_add(sums[g][i], wasm_i32x4_shl(sum, shift));
+          }
+    }
+  }
+#pragma unroll
+  for (u32 g = 0; g < GROUPS; g++) {
+    const v128_t d = load(scales + part * 64 + g * 16), m = load(scales + (parts == 1 ? 1 : 3 - part) * 64 + g * 16);
+#pragma unroll
+    for (u32 i = 0; i < LANES; i++) {
+      const v128_t scaled = wasm_f32x4_mul(d, splat4(s + i));
+      total[g][i] = madd(wasm_f32x4_convert_i32x4(sums[g][i]), scaled, total[g][i]);
+      total[g][i] = madd(m, splat4(t + i), total[g][i]);
+    }
+  }
+}
+
+// Sums for GROUPS groups of 4 rows, from group `first` of a band on, and the LANES rows of x of a tile from row m on.
+INLINE void tile(const u32 wp, const u32 parts, const u32 xp, const u32 GROUPS, const u32 LANES, const uint8_t *w, u32 first,
+                 u32 blocks, const Activations *x, u32 m, v128_t *out) {
+  const u32 block_bytes = wp * 256 + parts * 128;
+  const uint8_t *scales = w + wp * 256 + first * 16, *q = x->q + m * blocks * 32 * xp;
+  const f32 *s = x->s + m * blocks, *t = x->t + m * blocks, *u = x->u + m * blocks;
   w += first * wp * 64;
   v128_t total[4][4];
 #pragma unroll
@@ -36,70 +114,9 @@ INLINE void tile(const u32 wp, const u32 xp, const u32 GROUPS, const u32 LANES, 
 #pragma unroll
     for (u32 i = 0; i < LANES; i++) total[g][i] = wasm_f32x4_const_splat(0);
   for (u32 b = 0; b < blocks; b++) {
-    v128_t sums[4][4];
-#pragma unroll
-    for (u32 p = 0; p < wp; p++) {
-      // Many rows take the bytes of x one after the other: unpacking nibbles again costs less than sums in memory.
-#pragma unroll
-      for (u32 half = 0; half < xp; half += HALVES) {
-        Acc acc[2][4][4];
-#pragma unroll
-        for (u32 h = 0; h < HALVES; h++)
-#pragma unroll
-          for (u32 g = 0; g < GROUPS; g++)
-#pragma unroll
-            for (u32 i = 0; i < LANES; i++) acc[h][g][i] = acc_zero();
-#pragma unroll
-        for (u32 v = 0; v < 4; v++) {
-          v128_t low[4], high[4];
-#pragma unroll
-          for (u32 g = 0; g < GROUPS; g++) {
-            const v128_t packed = load(w + g * wp * 64 + p * 64 + v * 16);
-            low[g] = wasm_v128_and(packed, mask);
-            high[g] = wasm_v128_and(wasm_u16x8_shr(packed, 4), mask);  // V8 has no cheap shift of bytes
-          }
-#pragma unroll
-          for (u32 i = 0; i < LANES; i++) {
-            v128_t one[2], two[2];
-#pragma unroll
-            for (u32 h = 0; h < HALVES; h++) {
-              one[h] = splat4(q + i * 32 * xp + 32 * (half + h) + 4 * v);
-              two[h] = splat4(q + i * 32 * xp + 32 * (half + h) + 4 * v + 16);
-            }
-#pragma unroll
-            for (u32 g = 0; g < GROUPS; g++)
-#pragma unroll
-              for (u32 h = 0; h < HALVES; h++) {
-                acc[h][g][i] = acc_dot(two[h], high[g], acc_dot(one[h], low[g], acc[h][g][i]));
-                KEEP(acc[h][g][i]);
-              }
-          }
-        }
-#pragma unroll
-        for (u32 h = 0; h < HALVES; h++)
-#pragma unroll
-          for (u32 g = 0; g < GROUPS; g++)
-#pragma unroll
-            for (u32 i = 0; i < LANES; i++) {
-              v128_t sum = acc_rows(acc[h][g][i]);
-              // x = 128 * first byte + second byte; q = low plane + 16 * high plane
-              const u32 shift = (xp == 2 && half + h == 0 ? 7 : 0) + (p == 1 ? 4 : 0);
-              if (shift) sum = wasm_i32x4_shl(sum, shift);
-              sums[g][i] = p == 0 && half + h == 0 ? sum : wasm_i32x4_add(sums[g][i], sum);
-            }
-      }
-    }
-#pragma unroll
-    for (u32 g = 0; g < GROUPS; g++) {
-      const v128_t d = load(scales + g * 16), m = load(scales + 64 + g * 16);
-#pragma unroll
-      for (u32 i = 0; i < LANES; i++) {
-        const v128_t scaled = wasm_f32x4_mul(d, splat4(s + i));
-        total[g][i] = madd(wasm_f32x4_convert_i32x4(sums[g][i]), scaled, total[g][i]);
-        total[g][i] = madd(m, splat4(t + i), total[g][i]);
-      }
-    }
-    w += wp * 256 + 128, scales += wp * 256 + 128, q += LANES * 32 * xp, s += LANES, t += LANES;
+    add_block(wp, parts, 0, xp, GROUPS, LANES, w, scales, q, s, parts == 1 ? t : u, total);
+    if (parts == 2) add_block(wp, parts, 1, xp, GROUPS, LANES, w, scales, q, s, t, total);
+    w += block_bytes, scales += block_bytes, q += LANES * 32 * xp, s += LANES, t += LANES, u += LANES;
   }
 #pragma unroll
   for (u32 g = 0; g < GROUPS; g++)
@@ -119,7 +136,11 @@ static void float_tile(const Matrix *w, u32 group, u32 groups, u32 lanes, const 
         for (u32 c = 0; c < k; c++) sum = madd(load(values + 4 * c), splat4(in + c), sum);
       } else {
         const uint16_t *values = (uint16_t *)at(w->data) + (group + g) * 4 * k;
-        for (u32 c = 0; c < k; c++) sum = madd(halves4(wasm_v128_load64_zero(values + 4 * c)), splat4(in + c), sum);
+        for (u32 c = 0; c < k; c++) {
+          const v128_t halves = wasm_v128_load64_zero(values + 4 * c);
+          const v128_t wide = w->kind == FLOAT16 ? halves4(halves) : wasm_i32x4_shl(wasm_u32x4_extend_low_u16x8(halves), 16);
+          sum = madd(wide, splat4(in + c), sum);
+        }
       }
       out[g * lanes + i] = sum;
     }
@@ -128,12 +149,14 @@ static void float_tile(const Matrix *w, u32 group, u32 groups, u32 lanes, const 
 // Each shape a function of its own, so that none takes the others' registers. Which shapes was measured
 // (docs/decisions.md): four groups for one row of x, two for four rows.
 #define TILES \
-  TILE(0, 1, 1, 4, 1) TILE(1, 2, 1, 4, 1) TILE(2, 1, 2, 4, 1) TILE(3, 2, 2, 4, 1) \
-  TILE(4, 1, 1, 2, 4) TILE(5, 2, 1, 2, 4) TILE(6, 1, 2, 2, 4) TILE(7, 2, 2, 2, 4)
-#define TILE(number, wp, xp, G, L) \
-  static __attribute__((noinline)) void tile_##number(const uint8_t *w, u32 first, u32 blocks, const uint8_t *q, const f32 *s, \
-                                                      const f32 *t, v128_t *out) { \
-    tile(wp, xp, G, L, w, first, blocks, q, s, t, out); \
+  TILE(0, NIBBLES, 1, 4, 1) TILE(1, NIBBLES2, 1, 4, 1) TILE(2, SPLIT, 1, 1, 1) \
+  TILE(3, NIBBLES, 2, 4, 1) TILE(4, NIBBLES2, 2, 4, 1) TILE(5, SPLIT, 2, 1, 1) \
+  TILE(6, NIBBLES, 1, 2, 4) TILE(7, NIBBLES2, 1, 2, 4) TILE(8, SPLIT, 1, 1, 4) \
+  TILE(9, NIBBLES, 2, 2, 4) TILE(10, NIBBLES2, 2, 2, 4) TILE(11, SPLIT, 2, 1, 4)
+#define TILE(number, kind, xp, G, L) \
+  static __attribute__((noinline)) void tile_##number(const uint8_t *w, u32 first, u32 blocks, const Activations *x, u32 m, \
+                                                      v128_t *out) { \
+    tile(kind == NIBBLES ? 1 : 2, kind == SPLIT ? 2 : 1, xp, G, L, w, first, blocks, x, m, out); \
   }
 TILES
 #undef TILE
@@ -142,11 +165,9 @@ TILES
 static void any_tile(const Matrix *w, u32 group, u32 groups, const Activations *x, u32 m, u32 lanes, v128_t *out) {
   if (w->kind >= FLOAT32) { float_tile(w, group, groups, lanes, x->x + m * w->columns, out); return; }
   const u32 blocks = w->columns / 32;
-  const uint8_t *data = (uint8_t *)at(w->data) + group / 4 * blocks * (w->kind * 256 + 128);
-  const uint8_t *q = x->q + m * w->columns * x->planes;
-  const f32 *s = x->s + m * blocks, *t = x->t + m * blocks;
-  switch ((x->lanes > 1) * 4 + (x->planes == PRECISE) * 2 + (w->kind == NIBBLES2)) {
-#define TILE(number, wp, xp, G, L) case number: tile_##number(data, group % 4, blocks, q, s, t, out); break;
+  const uint8_t *data = (uint8_t *)at(w->data) + group / 4 * blocks * block_bytes_of(w->kind);
+  switch ((x->lanes > 1) * 6 + (x->planes == PRECISE) * 3 + w->kind - NIBBLES) {
+#define TILE(number, kind, xp, G, L) case number: tile_##number(data, group % 4, blocks, x, m, out); break;
     TILES
 #undef TILE
   }
@@ -167,7 +188,7 @@ void linear(const Op *op, const Context *c) {
   const Activations x = activations(address, w->columns, c->m == 1 ? 1 : op->a[8], mode);
   // SwiGLU: gates are the first half of W's rows, whole bands of them, ups the second.
   const u32 n = epilogue == EPILOGUE_SWIGLU ? w->rows / 2 : w->rows, bands = (n + 15) / 16;
-  const u32 lanes = c->m == 1 ? 1 : 4, groups = c->m == 1 ? 4 : 2;
+  const u32 lanes = c->m == 1 ? 1 : 4, groups = w->kind == SPLIT ? 1 : c->m == 1 ? 4 : 2;
   // A panel of W's rows stays in the first-level cache while the rows of x pass by.
   const u32 panel = max_u(1, PANEL_BYTES / (w->columns * 16));
   // Some eight pieces a worker
@@ -217,8 +238,8 @@ INLINE v128_t abs_max(v128_t a, v128_t b) { return wasm_f32x4_pmax(a, wasm_f32x4
 static void quantize_row(const f32 *x, const Activations *to, u32 m) {
   const u32 mode = to->planes, lanes = to->lanes, blocks = to->columns / 32, tile = m / lanes * lanes, lane = m % lanes;
   uint8_t *q = to->q + tile * to->columns * mode + lane * 32 * mode;
-  f32 *s = to->s + tile * blocks + lane, *t = to->t + tile * blocks + lane;
-  for (u32 b = 0; b < blocks; b++, x += 32, q += 32 * mode * lanes, s += lanes, t += lanes) {
+  f32 *s = to->s + tile * blocks + lane, *t = to->t + tile * blocks + lane, *u = to->u + tile * blocks + lane;
+  for (u32 b = 0; b < blocks; b++, x += 32, q += 32 * mode * lanes, s += lanes, t += lanes, u += lanes) {
     v128_t most = wasm_f32x4_abs(load(x));
     for (u32 i = 4; i < 32; i += 4) most = abs_max(most, load(x + i));
     most = wasm_f32x4_pmax(most, wasm_i32x4_shuffle(most, most, 2, 3, 0, 1));
@@ -226,13 +247,13 @@ static void quantize_row(const f32 *x, const Activations *to, u32 m) {
     const f32 largest = wasm_f32x4_extract_lane(wasm_f32x4_pmax(most, wasm_i32x4_shuffle(most, most, 1, 0, 3, 2)), 0);
     const f32 scale = largest / limit;
     const v128_t inverse = wasm_f32x4_splat(scale > 0 ? 1 / scale : 0);
-    v128_t sum = wasm_i32x4_const_splat(0);
+    i32 sum[2];
     for (u32 i = 0; i < 32; i += 16) {
       v128_t whole[4];
-      for (u32 j = 0; j < 4; j++) {
-        whole[j] = whole4(load(x + i + 4 * j), inverse);
-        sum = wasm_i32x4_add(sum, whole[j]);
-      }
+      for (u32 j = 0; j < 4; j++) whole[j] = whole4(load(x + i + 4 * j), inverse);
+      const v128_t four = wasm_i32x4_add(wasm_i32x4_add(whole[0], whole[1]), wasm_i32x4_add(whole[2], whole[3]));
+      sum[i / 16] = wasm_i32x4_extract_lane(four, 0) + wasm_i32x4_extract_lane(four, 1) + wasm_i32x4_extract_lane(four, 2) +
+                    wasm_i32x4_extract_lane(four, 3);
       const v128_t a = wasm_i16x8_narrow_i32x4(whole[0], whole[1]), z = wasm_i16x8_narrow_i32x4(whole[2], whole[3]);
       if (mode == FAST) {
         wasm_v128_store(q + i, wasm_i8x16_narrow_i16x8(a, z));
@@ -245,8 +266,8 @@ static void quantize_row(const f32 *x, const Activations *to, u32 m) {
       }
     }
     *s = scale;
-    *t = scale * (f32)(wasm_i32x4_extract_lane(sum, 0) + wasm_i32x4_extract_lane(sum, 1) +
-                         wasm_i32x4_extract_lane(sum, 2) + wasm_i32x4_extract_lane(sum, 3));
+    *t = scale * (f32)(sum[0] + sum[1]);
+    *u = scale * (f32)sum[0];
   }
 }
 

@@ -2,7 +2,10 @@
 #include "kernels.h"
 
 // The numbers of ggml's types.
-enum { GGML_F32 = 0, GGML_F16 = 1, GGML_Q4_0 = 2, GGML_Q4_1 = 3, GGML_Q8_0 = 8 };
+enum {
+  GGML_F32 = 0, GGML_F16 = 1, GGML_Q4_0 = 2, GGML_Q4_1 = 3, GGML_Q5_0 = 6, GGML_Q5_1 = 7, GGML_Q8_0 = 8, GGML_Q4_K = 12,
+  GGML_Q5_K = 13, GGML_Q6_K = 14, GGML_BF16 = 30
+};
 
 INLINE f32 half(const uint8_t *p) {
   return wasm_f32x4_extract_lane(halves4(wasm_v128_load16_splat(p)), 0);
@@ -10,65 +13,139 @@ INLINE f32 half(const uint8_t *p) {
 
 INLINE u32 word(const uint8_t *p) { return (u32)p[0] | (u32)p[1] << 8 | (u32)p[2] << 16 | (u32)p[3] << 24; }
 
+static u32 kind_of(u32 format) {
+  switch (format) {
+    case GGML_F32: return FLOAT32;
+    case GGML_F16: return FLOAT16;
+    case GGML_BF16: return BFLOAT16;
+    case GGML_Q4_0: case GGML_Q4_1: case GGML_Q4_K: return NIBBLES;
+    case GGML_Q6_K: return SPLIT;
+    default: return NIBBLES2;
+  }
+}
+
+static u32 row_bytes_of(u32 format, u32 columns) {
+  switch (format) {
+    case GGML_F32: return columns * 4;
+    case GGML_F16: case GGML_BF16: return columns * 2;
+    case GGML_Q4_0: return columns / 32 * 18;
+    case GGML_Q4_1: return columns / 32 * 20;
+    case GGML_Q5_0: return columns / 32 * 22;
+    case GGML_Q5_1: return columns / 32 * 24;
+    case GGML_Q8_0: return columns / 32 * 34;
+    case GGML_Q4_K: return columns / 256 * 144;
+    case GGML_Q5_K: return columns / 256 * 176;
+    default: return columns / 256 * 210;
+  }
+}
+
+// A block of 32 values as in kernels.h: value = d[i / 16] * q + m[i / 16].
+typedef struct { uint8_t q[32]; f32 d[2], m[2]; } Block;
+
+static void both(Block *out, f32 d, f32 m) {
+  out->d[0] = out->d[1] = d;
+  out->m[0] = out->m[1] = m;
+}
+
+// Low nibbles are the first values, high ones the others; bit i of `fifth` belongs to value i.
+static void nibbles(Block *out, const uint8_t *in, u32 fifth) {
+  for (u32 i = 0; i < 16; i++) {
+    out->q[i] = (uint8_t)((in[i] & 15) | (fifth >> i & 1) << 4);
+    out->q[i + 16] = (uint8_t)(in[i] >> 4 | (fifth >> (i + 16) & 1) << 4);
+  }
+}
+
+// Block b of a row, as py_core/formats/quantization.py describes the formats.
+static void unpack(u32 format, const uint8_t *row, u32 b, Block *out) {
+  const uint8_t *in;
+  switch (format) {
+    case GGML_Q4_0: in = row + b * 18; nibbles(out, in + 2, 0); both(out, half(in), -8 * half(in)); break;
+    case GGML_Q4_1: in = row + b * 20; nibbles(out, in + 4, 0); both(out, half(in), half(in + 2)); break;
+    case GGML_Q5_0: in = row + b * 22; nibbles(out, in + 6, word(in + 2)); both(out, half(in), -16 * half(in)); break;
+    case GGML_Q5_1: in = row + b * 24; nibbles(out, in + 8, word(in + 4)); both(out, half(in), half(in + 2)); break;
+    case GGML_Q8_0:
+      in = row + b * 34;
+      for (u32 i = 0; i < 32; i++) out->q[i] = in[2 + i] ^ 128;
+      both(out, half(in), -128 * half(in));
+      break;
+    case GGML_Q4_K: case GGML_Q5_K: {
+      const u32 i = b % 8, fifth = format == GGML_Q5_K;
+      in = row + b / 8 * (fifth ? 176 : 144);
+      const uint8_t *scales = in + 4, *codes = in + (fifth ? 48 : 16) + i / 2 * 32;
+      const u32 s = i < 4 ? scales[i] & 63 : (scales[i + 4] & 15) | scales[i - 4] >> 6 << 4;
+      const u32 t = i < 4 ? scales[i + 4] & 63 : scales[i + 4] >> 4 | scales[i] >> 6 << 4;
+      for (u32 j = 0; j < 32; j++) {
+        const u32 upper = fifth ? in[16 + j] >> i & 1 : 0;
+        out->q[j] = (uint8_t)((i % 2 ? codes[j] >> 4 : codes[j] & 15) | upper << 4);
+      }
+      both(out, half(in) * (f32)s, -half(in + 2) * (f32)t);
+      break;
+    }
+    default: {  // Q6_K
+      in = row + b / 8 * 210;
+      const u32 side = b % 8 / 4, first = b % 4 * 32;  // of two times 128 values; where in these
+      for (u32 j = 0; j < 32; j++) {
+        const uint8_t code = in[side * 64 + (first + j) % 64], upper = in[128 + side * 32 + j] >> (first / 32 * 2) & 3;
+        out->q[j] = (uint8_t)((first < 64 ? code & 15 : code >> 4) | upper << 4);
+      }
+      for (u32 part = 0; part < 2; part++) {
+        out->d[part] = half(in + 208) * (f32)(int8_t)in[192 + b % 8 * 2 + part];
+        out->m[part] = -32 * out->d[part];
+      }
+    }
+  }
+}
+
 // Rows first_row .. first_row + rows of a matrix whose row 0 lies at target. first_row is a multiple of 4; rows that fill
 // up the last group are left as they are (zero).
 void EXPORT(repack)(u32 format, u32 source, u32 target, u32 first_row, u32 rows, u32 columns) {
   const uint8_t *in = at(source);
-  const u32 blocks = columns / 32;
-  for (u32 r = 0; r < rows; r++) {
+  const u32 blocks = columns / 32, kind = kind_of(format), planes = planes_of(kind), block_bytes = block_bytes_of(kind);
+  const u32 row_bytes = row_bytes_of(format, columns);
+  for (u32 r = 0; r < rows; r++, in += row_bytes) {
     const u32 row = first_row + r, lane = row % 4;
-    if (format == GGML_F32 || format == GGML_F16) {
-      const u32 bytes = format == GGML_F32 ? 4 : 2;
+    if (kind >= FLOAT32) {
+      const u32 bytes = kind == FLOAT32 ? 4 : 2;
       uint8_t *out = (uint8_t *)at(target) + (row - lane) * columns * bytes + lane * bytes;
-      for (u32 c = 0; c < columns; c++, in += bytes, out += 4 * bytes) __builtin_memcpy(out, in, bytes);
+      for (u32 c = 0; c < columns; c++, out += 4 * bytes) __builtin_memcpy(out, in + c * bytes, bytes);
       continue;
     }
-    const u32 planes = format == GGML_Q8_0 ? 2 : 1, block_bytes = planes * 256 + 128, group = row % 16 / 4;
     uint8_t *band = (uint8_t *)at(target) + row / 16 * blocks * block_bytes;
     for (u32 b = 0; b < blocks; b++, band += block_bytes) {
-      u32 *nibbles = (u32 *)(band + group * planes * 64);
-      f32 *scale = (f32 *)(band + planes * 256) + group * 4;
-      f32 d = half(in), m;
-      in += 2;
-      if (format == GGML_Q8_0) {
-        // q + 128 as two nibbles, each plane in Q4's order of columns
-        for (u32 v = 0; v < 4; v++) {
-          u32 low = 0, high = 0;
-          for (u32 i = 0; i < 4; i++) {
-            const u32 a = in[4 * v + i] ^ 128, z = in[16 + 4 * v + i] ^ 128;
-            low |= ((a & 15) | (z & 15) << 4) << (8 * i);
-            high |= ((a >> 4) | (z >> 4) << 4) << (8 * i);
-          }
-          nibbles[4 * v + lane] = low;
-          nibbles[16 + 4 * v + lane] = high;
-        }
-        in += 32;
-        m = -128 * d;
-      } else {
-        m = -8 * d;
-        if (format == GGML_Q4_1) { m = half(in); in += 2; }
-        for (u32 v = 0; v < 4; v++, in += 4) nibbles[4 * v + lane] = word(in);
+      uint8_t *group = band + row % 16 / 4 * planes * 64 + lane * 4;
+      f32 *scale = (f32 *)(band + planes * 256) + row % 16;
+      Block block;
+      unpack(format, in, b, &block);
+      for (u32 i = 0; i < 16; i++)
+        for (u32 plane = 0; plane < planes; plane++)
+          group[plane * 64 + i / 4 * 16 + i % 4] =
+              (uint8_t)((block.q[i] >> (4 * plane) & 15) | (block.q[i + 16] >> (4 * plane) & 15) << 4);
+      scale[0] = block.d[0];
+      scale[16] = kind == SPLIT ? block.d[1] : block.m[0];
+      if (kind == SPLIT) {
+        scale[32] = block.m[1];
+        scale[48] = block.m[0] - block.m[1];
       }
-      scale[lane] = d;
-      scale[16 + lane] = m;
     }
   }
 }
 
 static f32 value(const Matrix *w, u32 row, u32 column) {
-  const u32 lane = row % 4, b = column / 32, c = column % 32;
-  if (w->kind == FLOAT32) return ((f32 *)at(w->data))[(row - lane) * w->columns + column * 4 + lane];
-  if (w->kind == FLOAT16) return half((uint8_t *)at(w->data) + ((row - lane) * w->columns + column * 4 + lane) * 2);
-  const u32 block_bytes = w->kind * 256 + 128;
-  const uint8_t *band = (uint8_t *)at(w->data) + (row / 16 * (w->columns / 32) + b) * block_bytes;
-  const uint8_t *group = band + row % 16 / 4 * w->kind * 64;
-  const f32 *scale = (f32 *)(band + w->kind * 256) + row % 16 / 4 * 4;
+  const u32 lane = row % 4, b = column / 32, c = column % 32, planes = planes_of(w->kind);
+  const u32 element = (row - lane) * w->columns + column * 4 + lane;
+  if (w->kind == FLOAT32) return ((f32 *)at(w->data))[element];
+  if (w->kind == FLOAT16) return half((uint8_t *)at(w->data) + element * 2);
+  if (w->kind == BFLOAT16) return __builtin_bit_cast(f32, (u32)((uint16_t *)at(w->data))[element] << 16);
+  const uint8_t *band = (uint8_t *)at(w->data) + (row / 16 * (w->columns / 32) + b) * block_bytes_of(w->kind);
+  const uint8_t *group = band + row % 16 / 4 * planes * 64;
+  const f32 *scale = (f32 *)(band + planes * 256) + row % 16;
   u32 q = 0;
-  for (u32 plane = 0; plane < w->kind; plane++) {
+  for (u32 plane = 0; plane < planes; plane++) {
     const uint8_t byte = group[plane * 64 + c % 16 / 4 * 16 + lane * 4 + c % 4];
     q |= (u32)(c < 16 ? byte & 15 : byte >> 4) << (4 * plane);
   }
-  return scale[lane] * (f32)q + scale[16 + lane];
+  if (w->kind != SPLIT) return scale[0] * (f32)q + scale[16];
+  return c < 16 ? scale[0] * (f32)q + (scale[32] + scale[48]) : scale[16] * (f32)q + scale[32];
 }
 
 // x[m, :] = table[token[m], :].  a: matrix, x

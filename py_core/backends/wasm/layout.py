@@ -46,12 +46,14 @@ class Barrier(IntEnum):
 
 
 class MatrixKind(IntEnum):
-    """How repacked weights lie in memory; the first two are the number of 4-bit planes."""
+    """How repacked weights lie in memory: one or two planes of 4 bits, SPLIT with scales for 16 columns; or floats."""
 
     NIBBLES = 1
     NIBBLES2 = 2
-    FLOAT32 = 3
-    FLOAT16 = 4
+    SPLIT = 3
+    FLOAT32 = 4
+    FLOAT16 = 5
+    BFLOAT16 = 6
 
 
 class Mode(IntEnum):
@@ -65,9 +67,15 @@ class Mode(IntEnum):
 MATRIX_KINDS = {
     "Q4_0": MatrixKind.NIBBLES,
     "Q4_1": MatrixKind.NIBBLES,
+    "Q4_K": MatrixKind.NIBBLES,
+    "Q5_0": MatrixKind.NIBBLES2,
+    "Q5_1": MatrixKind.NIBBLES2,
+    "Q5_K": MatrixKind.NIBBLES2,
     "Q8_0": MatrixKind.NIBBLES2,
+    "Q6_K": MatrixKind.SPLIT,
     "F32": MatrixKind.FLOAT32,
     "F16": MatrixKind.FLOAT16,
+    "BF16": MatrixKind.BFLOAT16,
 }
 
 _HEADER_BYTES = OP_BYTES = 64
@@ -92,12 +100,13 @@ def program_bytes(ops: list[Op], state: int) -> bytes:
 
 
 def matrix_bytes(form: BlockFormat, rows: int, columns: int) -> int:
-    """Memory of a repacked matrix: rows in bands of 16, blocks of 32 columns with two float32 scales a row."""
+    """Memory of a repacked matrix: rows in bands of 16, blocks of 32 columns with float32 scales a row."""
     padded = -(-rows // BAND_ROWS) * BAND_ROWS
     kind = MATRIX_KINDS[form.name]
-    if kind in (MatrixKind.FLOAT32, MatrixKind.FLOAT16):
+    if kind >= MatrixKind.FLOAT32:
         return padded * columns * form.block_bytes
-    return padded * (columns // 32) * (16 * kind + 8)
+    planes, scales = (1, 2) if kind == MatrixKind.NIBBLES else (2, 4 if kind == MatrixKind.SPLIT else 2)
+    return padded * (columns // 32) * (16 * planes + 4 * scales)
 
 
 def activation_bytes(columns: int, rows: int) -> int:

@@ -50,7 +50,7 @@ class Matrix:
 
     @property
     def is_float(self) -> bool:
-        return self.kind in (MatrixKind.FLOAT32, MatrixKind.FLOAT16)
+        return self.kind >= MatrixKind.FLOAT32
 
 
 class Lowering:
