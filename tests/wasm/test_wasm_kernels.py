@@ -155,7 +155,7 @@ def test_attention_over_shuffled_pages_equals_numpy(host, mode, heads, head_dim,
     rng = np.random.default_rng(seed)
     (heads, kv_heads), m = heads, min(m, length)
     width = (heads + 2 * kv_heads) * head_dim
-    qkv = rng.standard_normal((length, width)).astype(np.float32) * rng.uniform(0.1, 3, width).astype(np.float32)
+    qkv = rng.standard_normal((length, width)).astype(np.float32) * rng.uniform(0.1, 1.5, width).astype(np.float32)
     turn = rng.uniform(0, 2 * np.pi, (length, head_dim // 2))
     table = np.stack([np.cos(turn), np.sin(turn)], axis=-1).astype(np.float32)
     arena = Arena()
@@ -194,7 +194,7 @@ def test_attention_over_shuffled_pages_equals_numpy(host, mode, heads, head_dim,
     ]
     k, v = turned[1].reshape(length, kv_heads, head_dim), parts_of[2].reshape(length, kv_heads, head_dim)
     expected = reference.attention(turned[0][-m:], k, v, positions[-m:], heads)
-    close = {Mode.PRECISE: 1e-2, Mode.FAST: 0.25}[mode]
+    close = {Mode.PRECISE: 5e-3, Mode.FAST: 0.25}[mode]
     np.testing.assert_allclose(read(host, out, m, heads * head_dim), expected, rtol=0, atol=close)
 
 
