@@ -149,14 +149,15 @@ class GpuExecutor {
     return data;
   }
 
-  /** segments: (file offset, bytes, buffer, offset) of each, in the file's order; stream: a WeightStream. */
+  /** segments: (file offset, bytes, buffer, offset, then) of each, in the file's order; stream: a WeightStream. */
   async upload(stream, segments) {
-    for (let at = 0; at < segments.length; at += 4) {
-      const [fileOffset, nbytes, buffer, offset] = segments.subarray(at, at + 4);
+    for (let at = 0; at < segments.length; at += 5) {
+      const [fileOffset, nbytes, buffer, offset, then] = segments.subarray(at, at + 5);
       for (let done = 0; done < nbytes; done += UPLOAD_CHUNK) {
         const piece = await stream.read(fileOffset + done, Math.min(UPLOAD_CHUNK, nbytes - done));
         if (this.lostMessage) throw new Error(this.lostMessage);
         this.#device.queue.writeBuffer(this.#objects.get(buffer), offset + done, wholeWords(piece));
+        if (then) this.submit([then]);
         // Data from OPFS or a cache comes faster than the GPU takes it: at most one piece waits.
         await this.#waiting;
         this.#waiting = this.#device.queue.onSubmittedWorkDone();

@@ -1,12 +1,13 @@
 // x[m, :] = W[token[m], :]
-// Bindings: 0 state; 1 weights: rows FIRST_ROW .. FIRST_ROW + N of the table, K values each, in blocks of 32;
-//           2 x: (MAX_ROWS, K / 4) vec4f.
-// Constants: K, N, FIRST_ROW (a table larger than one binding comes in several parts, one dispatch each), WORKGROUP.
+// Bindings: 0 state; 1 quants and 2 scales: rows FIRST_ROW .. FIRST_ROW + N of the table, K values each, in blocks of 32;
+//           3 x: (MAX_ROWS, K / 4) vec4f.
+// Constants: K, N, BLOCKS (of these rows), FIRST_ROW (a table larger than one binding comes in several parts, one dispatch each), WORKGROUP.
 // One invocation makes 8 values; dispatch (ceil(K / 8 / WORKGROUP), count).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
-@group(0) @binding(1) var<storage, read> weights: array<u32>;
-@group(0) @binding(2) var<storage, read_write> x: array<vec4f>;
+@group(0) @binding(1) var<storage, read> quants: array<vec4u>;
+@group(0) @binding(2) var<storage, read> scales: array<u32>;
+@group(0) @binding(3) var<storage, read_write> x: array<vec4f>;
 #import dequantize
 
 @compute @workgroup_size(WORKGROUP)

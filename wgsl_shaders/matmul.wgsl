@@ -1,14 +1,16 @@
 // y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k], for many rows m: tiles of 32 rows of x by 64 rows of W go through workgroup
 // memory a block of 32 columns at a time; each of 128 invocations holds 4 x 4 sums.
 // EPILOGUE 0: as it is; 1: added to what y holds; 2: silu(row n) * row (N + n), with W of 2 N rows (tiles of 32 + 32).
-// Bindings: 0 state; 1 weights: rows of K values in blocks of 32; 2 x: (MAX_ROWS, K / 4) vec4f; 3 y: (MAX_ROWS, Y_STRIDE).
-// Constants: K, N, Y_STRIDE, Y_OFFSET, EPILOGUE.
+// Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
+//           4 y: (MAX_ROWS, Y_STRIDE).
+// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE.
 // Dispatch (g, h, ceil(count / 32)) with g * h >= ceil(N / 64), or ceil(N / 32) for EPILOGUE 2.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
-@group(0) @binding(1) var<storage, read> weights: array<u32>;
-@group(0) @binding(2) var<storage, read> x: array<vec4f>;
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(1) var<storage, read> quants: array<vec4u>;
+@group(0) @binding(2) var<storage, read> scales: array<u32>;
+@group(0) @binding(3) var<storage, read> x: array<vec4f>;
+@group(0) @binding(4) var<storage, read_write> y: array<f32>;
 #import dequantize
 
 const TILE_N = select(64u, 32u, EPILOGUE == 2u);

@@ -1,15 +1,17 @@
 // y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k], for few rows m.
 // EPILOGUE 0: as it is; 1: added to what y holds (the residual); 2: silu(row n) * row (N + n), with W of 2 N rows.
-// Bindings: 0 state; 1 weights: rows of K values in blocks of 32; 2 x: (MAX_ROWS, K / 4) vec4f; 3 y: (MAX_ROWS, Y_STRIDE).
-// Constants: K, N, Y_STRIDE, Y_OFFSET, EPILOGUE; M_TILE rows of x an invocation, LANES invocations a row of W
+// Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
+//           4 y: (MAX_ROWS, Y_STRIDE).
+// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE; M_TILE rows of x an invocation, LANES invocations a row of W
 // (a power of two; they share the work by blocks), WORKGROUP = LANES * rows of W a workgroup; ALL_ROWS: the y of all of
 // the state's rows is wanted, otherwise of one.
 // Dispatch (g, h, ceil(count / M_TILE)) with g * h >= ceil(N / (WORKGROUP / LANES)).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
-@group(0) @binding(1) var<storage, read> weights: array<u32>;
-@group(0) @binding(2) var<storage, read> x: array<vec4f>;
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(1) var<storage, read> quants: array<vec4u>;
+@group(0) @binding(2) var<storage, read> scales: array<u32>;
+@group(0) @binding(3) var<storage, read> x: array<vec4f>;
+@group(0) @binding(4) var<storage, read_write> y: array<f32>;
 #import dequantize
 #import reduce
 

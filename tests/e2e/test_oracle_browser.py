@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from chat_page import ChatPage
 
+from py_core.backends.webgpu.layout import LAYOUTS
+from py_core.backends.webgpu.repack import repack_shader
 from py_core.backends.webgpu.shaders import binding_access, compose
+from py_core.formats.quantization import FORMATS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -74,11 +77,14 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
         wgsl = compose(name, {"MAX_ROWS": 256, **constants}, snippets)
         variants.append([f"{name} {snippets}", wgsl, binding_access(wgsl)])
 
-    for form in ("f32", "f16", "q4_0", "q4_1", "q8_0"):
-        dequantize = {"dequantize": f"dequantize_{form}"}
-        add("embedding", dequantize, K=576, N=100, FIRST_ROW=0, WORKGROUP=64)
+    for form in FORMATS.values():
+        if LAYOUTS[form.name].repack:
+            wgsl = repack_shader(form)
+            variants.append([f"repack {form.name}", wgsl, binding_access(wgsl)])
+        dequantize = {"dequantize": f"dequantize_{form.name.lower()}"}
+        add("embedding", dequantize, K=768, N=100, BLOCKS=2400, FIRST_ROW=0, WORKGROUP=64)
         for epilogue in (0, 1, 2):
-            linear = {"K": 576, "N": 100, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
+            linear = {"K": 768, "N": 100, "BLOCKS": 4800, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
             add("matmul", dequantize, **linear)
             for reduce, lanes in reductions:
                 shape = {"M_TILE": 4, "LANES": lanes, "WORKGROUP": 64, "ALL_ROWS": True}

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
 from py_core.backends.sampling_state import state_bytes
+from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.formats.quantization import FORMATS, dequantize, quantize
+from tests.gpu_layout import to_gpu_layout
 
-FORMAT_NAMES = ["F32", "F16", "Q4_0", "Q4_1", "Q8_0"]
+FORMAT_NAMES = list(FORMATS)
 REDUCTIONS = [
     ("reduce_single", 1, 8),
     ("reduce_workgroup", 8, 32),
@@ -30,11 +32,13 @@ def state(count: int, token: int = 0) -> bytes:
     return state_bytes(rows) + bytes(16 * (MAX_ROWS - count))
 
 
-def random_matrix(rng: np.random.Generator, rows: int, columns: int, form: str) -> tuple[bytes, np.ndarray]:
-    """Quantized bytes and the values they stand for."""
+def random_matrix(
+    host: WgpuHost, rng: np.random.Generator, rows: int, columns: int, form: str
+) -> tuple[tuple[bytes, bytes], np.ndarray]:
+    """Quants and scales of a random matrix, and the values they stand for."""
     values = rng.standard_normal((rows, columns)).astype(np.float32)
     data = quantize(values, FORMATS[form])
-    return data, dequantize(data, FORMATS[form], (rows, columns))
+    return to_gpu_layout(host, [data], form, columns), dequantize(data, FORMATS[form], (rows, columns))
 
 
 def floats(data: bytes, *shape: int) -> np.ndarray:
@@ -50,12 +54,19 @@ def expected_linear(w: np.ndarray, x: np.ndarray, before: np.ndarray, epilogue: 
     return out
 
 
+def width(form: str, blocks: int) -> int:
+    """Columns of so many blocks of 32, or of fewer superblocks."""
+    size = FORMATS[form].block_size
+    return 32 * blocks if size <= 32 else size * -(-blocks // 4)
+
+
 @st.composite
 def linear_cases(draw: st.DrawFn, most_rows: int) -> dict:
+    form = draw(st.sampled_from(FORMAT_NAMES))
     return {
-        "form": draw(st.sampled_from(FORMAT_NAMES)),
+        "form": form,
         "n": draw(st.integers(1, 75)),
-        "k": 32 * draw(st.integers(1, 9)),
+        "k": width(form, draw(st.integers(1, 9))),
         "m": draw(st.integers(1, most_rows)),
         "epilogue": draw(st.sampled_from([0, 1, 2])),
         "offset": draw(st.integers(0, 5)),
@@ -66,14 +77,16 @@ def linear_cases(draw: st.DrawFn, most_rows: int) -> dict:
 def run_linear(run_kernel, kernel: str, case: dict, grid, snippets: dict[str, str], **constants) -> None:
     rng = np.random.default_rng(case["seed"])
     n, k, m, offset = case["n"], case["k"], case["m"], case["offset"]
-    data, w = random_matrix(rng, 2 * n if case["epilogue"] == 2 else n, k, case["form"])
+    rows = 2 * n if case["epilogue"] == 2 else n
+    data, w = random_matrix(run_kernel.host, rng, rows, k, case["form"])
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
     stride = n + offset + 3
     y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
     (out,) = run_kernel(
-        kernel, [state(m), data, x, y], grid,
+        kernel, [state(m), *data, x, y], grid,
         {"dequantize": f"dequantize_{case['form'].lower()}", **snippets},
-        MAX_ROWS=MAX_ROWS, K=k, N=n, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=case["epilogue"], **constants,
+        MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=case["epilogue"],
+        **constants,
     )  # fmt: skip
     expected = y.copy()
     expected[:m, offset : offset + n] = expected_linear(w, x[:m], y[:m, offset : offset + n], case["epilogue"])
@@ -111,12 +124,12 @@ def test_matmul_equals_numpy_and_leaves_the_rest_alone(run_kernel, case) -> None
 def test_matmul_over_several_tiles_of_rows(run_kernel) -> None:
     rng = np.random.default_rng(1)
     m, n, k, rows = 71, 130, 96, 96
-    data, w = random_matrix(rng, n, k, "Q4_1")
+    data, w = random_matrix(run_kernel.host, rng, n, k, "Q4_1")
     x = rng.standard_normal((rows, k)).astype(np.float32)
     many = state_bytes([(0, position, 0) for position in range(m)]) + bytes(16 * (rows - m))
     (out,) = run_kernel(
-        "matmul", [many, data, x, bytes(4 * rows * n)], (2, 2, 3), {"dequantize": "dequantize_q4_1"},
-        MAX_ROWS=rows, K=k, N=n, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0,
+        "matmul", [many, *data, x, bytes(4 * rows * n)], (2, 2, 3), {"dequantize": "dequantize_q4_1"},
+        MAX_ROWS=rows, K=k, N=n, BLOCKS=n * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0,
     )  # fmt: skip
     expected = np.zeros((rows, n))
     expected[:m] = x[:m] @ w.T
@@ -128,15 +141,15 @@ def test_matmul_over_several_tiles_of_rows(run_kernel) -> None:
 @few
 def test_embedding_gathers_the_tokens_rows(run_kernel, form, rows, blocks, m, seed) -> None:
     rng = np.random.default_rng(seed)
-    k, first = 32 * blocks, 7
-    data, table = random_matrix(rng, rows, k, form)
+    k, first = width(form, blocks), 7
+    data, table = random_matrix(run_kernel.host, rng, rows, k, form)
     # Some tokens lie in another part of the table: their rows stay as they are.
     tokens = rng.integers(0, rows + 2 * first, m)
     rows_state = state_bytes([(int(token), 0, 0) for token in tokens]) + bytes(16 * (MAX_ROWS - m))
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
     (out,) = run_kernel(
-        "embedding", [rows_state, data, x], (-(-k // 8 // 4), m, 1), {"dequantize": f"dequantize_{form.lower()}"},
-        MAX_ROWS=MAX_ROWS, K=k, N=rows, FIRST_ROW=first, WORKGROUP=4,
+        "embedding", [rows_state, *data, x], (-(-k // 8 // 4), m, 1), {"dequantize": f"dequantize_{form.lower()}"},
+        MAX_ROWS=MAX_ROWS, K=k, N=rows, BLOCKS=rows * k // 32, FIRST_ROW=first, WORKGROUP=4,
     )  # fmt: skip
     expected = x.copy()
     for row, token in enumerate(tokens):

@@ -11,8 +11,8 @@ from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
+from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.lowering import Buffers, KernelBuilder, Lowering, Plan
-from py_core.backends.webgpu.shaders import readable_formats
 from py_core.backends.webgpu.tuning import KernelShapes, choose_shapes
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.engine.sampling import SamplingParams
@@ -32,7 +32,7 @@ async def load_webgpu(
     `shapes` overrides the choice by adapter, for tests.
     """
     backend = WebGPUBackend(host, header, config, graph, max_context, kv_format, shapes)
-    await host.upload(source, backend.arena.segments, progress)
+    await backend.arena.upload(source, progress)
     await host.check()
     return backend
 
@@ -44,7 +44,7 @@ class WebGPUBackend(PipelinedBackend):
         self, host: Host, header: GGUFHeader, config: ModelConfig, graph: Graph, max_context: int, kv_format: str,
         shapes: KernelShapes | None,
     ) -> None:  # fmt: skip
-        check_formats(header.tensors, graph.weights, readable_formats(), "GPU")
+        check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
         adapter = host.adapter
         self._shapes = shapes or choose_shapes(adapter, config.head_dim)
         context_length = min(config.max_position_embeddings, max_context)

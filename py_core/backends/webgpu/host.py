@@ -13,6 +13,9 @@ from typing import Protocol
 from py_core.backends.base import Progress
 from py_core.formats.source import WeightSource
 
+UPLOAD_PIECE = 4 << 20
+"""Bytes of a file that are brought at a time, at most. web/gpu_executor.js has the same number."""
+
 
 @dataclass(frozen=True)
 class AdapterInfo:
@@ -49,13 +52,15 @@ class Dispatch:
 class Segment:
     """nbytes at `file_offset` of a model file go to `offset` of a buffer, a multiple of 4.
 
-    Where nbytes is none, up to 3 bytes after them are overwritten: the buffer has room there.
+    Where nbytes is none, up to 3 bytes after them are overwritten: the buffer has room there. `then` is a recorded list
+    to submit once they are written, 0 for none; a segment that has one is at most UPLOAD_PIECE bytes long.
     """
 
     file_offset: int
     nbytes: int
     buffer: int
     offset: int
+    then: int = 0
 
 
 class Host(Protocol):
@@ -82,7 +87,7 @@ class Host(Protocol):
         ...
 
     def record(self, dispatches: Sequence[Dispatch]) -> int:
-        """Keep a list of dispatches for `submit`."""
+        """Keep a list of dispatches for `submit`. Its id is never 0."""
         ...
 
     def forget(self, recorded: int) -> None:
@@ -98,7 +103,7 @@ class Host(Protocol):
         ...
 
     async def upload(self, source: WeightSource, segments: Sequence[Segment], progress: Progress | None) -> None:
-        """Bring ranges of a file, in its order, into buffers."""
+        """Bring ranges of a file, in its order, into buffers, and run what is to follow each."""
         ...
 
     async def check(self) -> None:

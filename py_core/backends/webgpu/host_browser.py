@@ -95,7 +95,7 @@ class BrowserHost:
             raise TypeError("in the page, weights come from a BrowserSource")
         words = array("d")
         for part in sorted(segments, key=lambda segment: segment.file_offset):
-            words.extend((part.file_offset, part.nbytes, part.buffer, part.offset))
+            words.extend((part.file_offset, part.nbytes, part.buffer, part.offset, part.then))
         try:
             await self._open().upload(source.stream, to_js(memoryview(words)))
         except JsException as error:

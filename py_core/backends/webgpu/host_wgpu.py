@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from py_core.backends.base import BackendError, DeviceLostError, Progress
-from py_core.backends.webgpu.host import AdapterInfo, Dispatch, Segment
+from py_core.backends.webgpu.host import UPLOAD_PIECE, AdapterInfo, Dispatch, Segment
 from py_core.formats.source import WeightSource
 
 # wgpu's GL backend complains on stderr where this is not set, as in a container.
@@ -30,7 +30,6 @@ _LIMITS = (
     "max-compute-invocations-per-workgroup",
     "max-compute-workgroup-size-x",
 )
-_UPLOAD_CHUNK = 16 << 20
 
 
 class WgpuHost:
@@ -154,13 +153,15 @@ class WgpuHost:
         total = sum(segment.nbytes for segment in segments)
         done = 0
         for segment in sorted(segments, key=lambda segment: segment.file_offset):
-            for start in range(0, segment.nbytes, _UPLOAD_CHUNK):
-                size = min(_UPLOAD_CHUNK, segment.nbytes - start)
+            for start in range(0, segment.nbytes, UPLOAD_PIECE):
+                size = min(UPLOAD_PIECE, segment.nbytes - start)
                 data = await source.read(segment.file_offset + start, size)
                 # Writes are of whole words.
                 self.write(
                     segment.buffer, segment.offset + start, data if size % 4 == 0 else bytes(data) + bytes(-size % 4)
                 )
+                if segment.then:
+                    self.submit([segment.then])
                 done += size
                 if progress:
                     progress(done, total)

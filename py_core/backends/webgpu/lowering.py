@@ -79,7 +79,10 @@ class KernelBuilder:
         dequantize = {"dequantize": f"dequantize_{matrix.format.name.lower()}"}
         for part in matrix.parts:
             n = part.rows // 2 if epilogue == 2 else part.rows
-            common = {"K": k, "N": n, "Y_STRIDE": out_stride, "Y_OFFSET": offset + part.first_row, "EPILOGUE": epilogue}
+            common = {
+                "K": k, "N": n, "BLOCKS": part.blocks, "Y_STRIDE": out_stride, "Y_OFFSET": offset + part.first_row,
+                "EPILOGUE": epilogue,
+            }  # fmt: skip
             if rows == "many" and shapes.tiled_matmul:
                 pipeline = self.pipeline("matmul", dequantize, **common)
                 found.append((pipeline, part, _grid(n, 32 if epilogue == 2 else 64, 32)))
@@ -161,9 +164,9 @@ class Lowering:
             pipeline = self._builder.pipeline(
                 "embedding",
                 {"dequantize": f"dequantize_{matrix.format.name.lower()}"},
-                K=k, N=part.rows, FIRST_ROW=part.first_row, WORKGROUP=64,
+                K=k, N=part.rows, BLOCKS=part.blocks, FIRST_ROW=part.first_row, WORKGROUP=64,
             )  # fmt: skip
-            bindings = (self._buffers.state, part.binding, out)
+            bindings = (self._buffers.state, part.quants, part.scales, out)
             found.append(Kernel("embedding", pipeline, _fixed(bindings), _per_row(k // 8, 64)))
         return found
 
@@ -176,7 +179,7 @@ class Lowering:
             "rms_norm", {"reduce": shapes.reduce},
             K=op.x.width, EPS=op.eps, LANES=shapes.lanes, WORKGROUP=shapes.lanes, LAST=last,
         )  # fmt: skip
-        bindings = (self._buffers.state, weight.parts[0].binding, place[op.x], place[op.out])
+        bindings = (self._buffers.state, weight.parts[0].quants, place[op.x], place[op.out])
         return Kernel("rms_norm", pipeline, _fixed(bindings), lambda m: (1 if last else m, 1, 1))
 
     def _attention(self, op: QKVAttention, place: dict[Value, Binding], rows: str) -> list[Kernel]:
@@ -246,7 +249,7 @@ class Lowering:
     ) -> list[Kernel]:  # fmt: skip
         found = []
         for pipeline, part, groups in self._builder.matrix_kernels(matrix, x.width, stride, offset, epilogue, rows):
-            bindings = (self._buffers.state, part.binding, place[x], out)
+            bindings = (self._buffers.state, part.quants, part.scales, place[x], out)
             found.append(Kernel("linear", pipeline, _fixed(bindings), groups))
         return found
 

@@ -11,8 +11,6 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
-from py_core.formats.quantization import FORMATS
-
 Constant = bool | int | float
 
 _IMPORT = re.compile(r"^#import (\w+)$", re.MULTILINE)
@@ -36,12 +34,6 @@ def compose(name: str, constants: Mapping[str, Constant], snippets: Mapping[str,
         return _IMPORT.sub(include, _source(f"snippets/{snippet}.wgsl"))
 
     return "\n".join(header) + "\n" + _IMPORT.sub(include, _source(f"{name}.wgsl"))
-
-
-def readable_formats() -> list[str]:
-    """The block formats that have a snippet to read them."""
-    snippets = files("wgsl_shaders").joinpath("snippets")
-    return [name for name in FORMATS if snippets.joinpath(f"dequantize_{name.lower()}.wgsl").is_file()]
 
 
 def binding_access(wgsl: str) -> str:

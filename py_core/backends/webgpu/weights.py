@@ -1,18 +1,22 @@
 """Where each weight lies on the GPU: a few large buffers, filled from the file without passing through Python.
 
 Weights that one kernel reads together (q, k, v; gate, up) are placed one after the other, so that they are one matrix.
-A matrix larger than one binding is cut into parts by rows.
+A matrix larger than one binding is cut into parts by rows. layout.py says how a part looks, repack.py how it comes to.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from py_core.backends.base import BackendError
-from py_core.backends.webgpu.host import Binding, Host, Segment
+from py_core.backends.base import BackendError, Progress
+from py_core.backends.webgpu.host import UPLOAD_PIECE, Binding, Host, Segment
+from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
+from py_core.backends.webgpu.repack import Piece, Repacking
 from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import BlockFormat
+from py_core.formats.source import WeightSource
 
 _ALIGNMENT = 256
 _ARENA = 512 << 20
@@ -20,9 +24,14 @@ _ARENA = 512 << 20
 
 @dataclass(frozen=True)
 class MatrixPart:
-    """Rows first_row .. first_row + rows of a matrix."""
+    """Rows first_row .. first_row + rows of a matrix: so many blocks of 32 values.
 
-    binding: Binding
+    A format without scales has its quants in their place, since a kernel binds both.
+    """
+
+    quants: Binding
+    scales: Binding
+    blocks: int
     first_row: int
     rows: int
 
@@ -38,14 +47,25 @@ class Matrix:
 
 
 class WeightArena:
-    """Gives weights their places; `segments` says what to upload where."""
+    """Gives weights their places; `upload` fills them, `piece` bytes of a file at a time."""
 
-    def __init__(self, host: Host, tensors: Mapping[str, TensorInfo]) -> None:
-        self._host, self._tensors = host, tensors
+    def __init__(self, host: Host, tensors: Mapping[str, TensorInfo], piece: int = UPLOAD_PIECE) -> None:
+        self._host, self._tensors, self._piece = host, tensors, piece
         self._buffer, self._used, self._size = 0, 0, 0
-        self._left = sum(_padded(info.nbytes) + _ALIGNMENT for info in tensors.values())
+        self._left = sum(
+            _aligned(size) for info in tensors.values() for size in _sizes(info.format, math.prod(info.shape))
+        )
         self._placed: dict[tuple[str, ...], Matrix] = {}
-        self.segments: list[Segment] = []
+        self._segments: list[Segment] = []
+        self._pieces: list[Piece] = []
+
+    async def upload(self, source: WeightSource, progress: Progress | None) -> None:
+        """Bring all that was placed from the file. Raises as Host.upload does."""
+        repacking = Repacking(self._host, self._pieces)
+        try:
+            await self._host.upload(source, [*self._segments, *repacking.segments], progress)
+        finally:
+            repacking.release()
 
     def place(self, names: Sequence[str], whole: bool = False) -> Matrix:
         """The named tensors, all of one format and width, as one matrix. A 1-D tensor is a single row.
@@ -58,52 +78,76 @@ class WeightArena:
         return self._placed[key]
 
     def can_join(self, names: Sequence[str]) -> bool:
-        """Whether tensors may be one matrix: of one format, each beginning at a word."""
+        """Whether tensors may be one matrix: of one format, and no word of the scales would belong to two of them."""
         infos = [self._tensors[name] for name in names]
-        return len({info.format.name for info in infos}) == 1 and all(info.nbytes % 4 == 0 for info in infos)
+        unit = LAYOUTS[infos[0].format.name].unit
+        whole = all(math.prod(info.shape) // BLOCK % unit == 0 for info in infos[:-1])
+        return len({info.format.name for info in infos}) == 1 and whole
 
     def _place(self, infos: list[TensorInfo], whole: bool) -> Matrix:
         form, columns = infos[0].format, infos[0].shape[-1]
-        if columns % 32 and len(infos[0].shape) > 1:
-            raise BackendError(f"{infos[0].name} is {columns} wide; the GPU kernels read multiples of 32 only.")
-        row_bytes = infos[0].nbytes // (infos[0].shape[0] if len(infos[0].shape) > 1 else 1)
-        rows = sum(info.nbytes for info in infos) // row_bytes
-        total = rows * row_bytes
+        if columns % BLOCK and len(infos[0].shape) > 1:
+            raise BackendError(f"{infos[0].name} is {columns} wide; the GPU kernels read multiples of {BLOCK} only.")
+        rows = sum(math.prod(info.shape) for info in infos) // columns
         limit = self._host.adapter.max_binding_size
-        if _padded(total) <= limit:
-            offset = self._take(total)
-            for info in infos:
-                self._fill(info.offset, info.nbytes, offset)
-                offset += info.nbytes
-            start = offset - total
-            return Matrix(form, rows, columns, (MatrixPart(Binding(self._buffer, start, _padded(total)), 0, rows),))
-        if whole or len(infos) > 1:
+        step = min(rows, limit // _sizes(form, columns)[0])
+        if step < rows and (whole or len(infos) > 1 or step == 0):
             raise BackendError(f"{infos[0].name} is larger than this GPU can bind ({limit >> 20} MiB).")
-        parts = []
-        # A part's bytes are a multiple of 4 whatever the format: rows go in fours.
-        step = limit // row_bytes // 4 * 4
-        for first in range(0, rows, step):
-            count = min(step, rows - first)
-            offset = self._take(count * row_bytes)
-            self._fill(infos[0].offset + first * row_bytes, count * row_bytes, offset)
-            parts.append(MatrixPart(Binding(self._buffer, offset, _padded(count * row_bytes)), first, count))
+        parts = [self._part(form, columns, first, min(step, rows - first)) for first in range(0, rows, step)]
+        done = 0
+        for info in infos:  # several only where there is one part
+            values = math.prod(info.shape)
+            for part in parts:
+                start = info.offset + _file_bytes(form, part.first_row * columns)
+                self._fill(form, start, part, done, min(values, part.rows * columns))
+            done += values
         return Matrix(form, rows, columns, tuple(parts))
 
-    def _take(self, nbytes: int) -> int:
+    def _part(self, form: BlockFormat, columns: int, first_row: int, rows: int) -> MatrixPart:
+        quant_bytes, scale_bytes = _sizes(form, rows * columns)
+        quants = self._take(quant_bytes)
+        scales = self._take(scale_bytes) if scale_bytes else quants
+        return MatrixPart(quants, scales, rows * columns // BLOCK, first_row, rows)
+
+    def _fill(self, form: BlockFormat, file_offset: int, part: MatrixPart, first: int, values: int) -> None:
+        """Values from `first` on of a part come from the file."""
+        layout = LAYOUTS[form.name]
+        if not layout.repack:
+            offset = part.quants.offset + _file_bytes(form, first)
+            self._segments.append(Segment(file_offset, _file_bytes(form, values), part.quants.buffer, offset))
+            return
+        unit = layout.unit * BLOCK
+        step = self._piece // _file_bytes(form, unit) * unit
+        for at in range(0, values, step):
+            count = min(step, values - at)
+            start = file_offset + _file_bytes(form, at)
+            run = ((first + at) // BLOCK, count // BLOCK)
+            self._pieces.append(
+                Piece(form, start, _file_bytes(form, count), part.quants, part.scales, part.blocks, *run)
+            )
+
+    def _take(self, nbytes: int) -> Binding:
         """Room for nbytes at an aligned offset of the current buffer, or of a new one."""
-        start = -(-self._used // _ALIGNMENT) * _ALIGNMENT
-        if not self._buffer or start + _padded(nbytes) > self._size:
+        start = _aligned(self._used)
+        if not self._buffer or start + nbytes > self._size:
             most = min(self._host.adapter.max_buffer_size, _ARENA)
-            self._size = max(_padded(nbytes), min(self._left, most // 4 * 4))
+            self._size = max(nbytes, min(self._left, most // 4 * 4))
             self._buffer = self._host.create_buffer(self._size, "weights")
             start = 0
-        self._used = start + _padded(nbytes)
-        self._left -= _padded(nbytes)
-        return start
-
-    def _fill(self, file_offset: int, nbytes: int, offset: int) -> None:
-        self.segments.append(Segment(file_offset, nbytes, self._buffer, offset))
+        self._used = start + nbytes
+        self._left -= _aligned(nbytes)
+        return Binding(self._buffer, start, nbytes)
 
 
-def _padded(nbytes: int) -> int:
-    return -(-nbytes // 4) * 4
+def _sizes(form: BlockFormat, values: int) -> tuple[int, int]:
+    """Bytes of the quants and of the scales of so many values, whole words."""
+    layout = LAYOUTS[form.name]
+    return -(-values * layout.quant_words // BLOCK) * 4, layout.sections(values // BLOCK)[2] * 4
+
+
+def _file_bytes(form: BlockFormat, values: int) -> int:
+    return values // form.block_size * form.block_bytes
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT

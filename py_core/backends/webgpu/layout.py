@@ -1,0 +1,64 @@
+"""How a matrix lies on the GPU: `quants` and `scales` of blocks of 32 values, in the order of the rows.
+
+The kernels read one layout whatever a file's blocks look like, in whole words and aligned (words are of 32 bits):
+
+    quants  Q4 to Q6     4 words a block: byte j has the low 4 bits of value j (low nibble) and of value j + 16
+            Q8_0         8 words: 32 int8 in order
+            F16, BF16    16 words, F32 32: values in order
+    scales  S  Q4_0, Q5_0, Q8_0  half d: 2 blocks a word
+               Q4_1, Q5_1        halves d and m: a word a block
+               Q4_K, Q5_K        bytes s and t: 2 blocks a word
+               Q6_K              int8 s of values 0..15 and of 16..31: 2 blocks a word
+            D  Q4_K, Q5_K, Q6_K  halves d and m (0 in Q6_K): a word for 8 blocks
+            H  Q5_0, Q5_1, Q5_K  bit j is the fifth bit of value j: a word a block
+               Q6_K              bits 2j and 2j + 1 are the upper bits of value j, in a second word of value j + 16
+
+S, D and H follow each other, each for all blocks. formats/quantization.py has the formulas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BLOCK = 32
+"""Values in a block, in every format."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A format's numbers a block of 32 values. `repack` names the snippet that writes it; "" where a file has it so."""
+
+    quant_words: int
+    repack: str = ""
+    scale_halves: int = 0
+    """16-bit numbers of a block in S."""
+    superblocks: bool = False
+    """Whether there is D."""
+    high_words: int = 0
+    """Words of a block in H."""
+
+    @property
+    def unit(self) -> int:
+        """Blocks that share no word with others: what one invocation of repack.wgsl writes."""
+        return 8 if self.superblocks else 2 if self.scale_halves == 1 else 1
+
+    def sections(self, blocks: int) -> tuple[int, int, int]:
+        """The first word of D, the first of H, and the number of words, in the scales of so many blocks."""
+        supers = -(-blocks * self.scale_halves // 2)
+        highs = supers + (blocks // 8 if self.superblocks else 0)
+        return supers, highs, highs + blocks * self.high_words
+
+
+LAYOUTS: dict[str, Layout] = {
+    "F32": Layout(32),
+    "F16": Layout(16),
+    "BF16": Layout(16),
+    "Q4_0": Layout(4, "repack_blocks", scale_halves=1),
+    "Q4_1": Layout(4, "repack_blocks", scale_halves=2),
+    "Q5_0": Layout(4, "repack_blocks", scale_halves=1, high_words=1),
+    "Q5_1": Layout(4, "repack_blocks", scale_halves=2, high_words=1),
+    "Q8_0": Layout(8, "repack_blocks", scale_halves=1),
+    "Q4_K": Layout(4, "repack_q4_k", scale_halves=1, superblocks=True),
+    "Q5_K": Layout(4, "repack_q5_k", scale_halves=1, superblocks=True, high_words=1),
+    "Q6_K": Layout(4, "repack_q6_k", scale_halves=1, superblocks=True, high_words=2),
+}

@@ -1,0 +1,23 @@
+// Blocks as they lie in a file -> the layout that the kernels read (py_core/backends/webgpu/layout.py).
+// Bindings: 0 run: which blocks; 1 raw: their bytes, the first at 0; 2 quants and 3 scales: those of a whole part.
+// Constants: BLOCK_BYTES in the file, WORKGROUP; UNIT: blocks of 32 an invocation takes (no other writes to their words);
+// QUANT_WORDS, SCALE_HALVES, HIGH_WORDS: see layout.py.
+// Dispatch (ceil(run.count / UNIT / WORKGROUP)).
+struct Run {
+  first: u32,   // of the part's blocks, a multiple of UNIT
+  count: u32,
+  supers: u32,  // where D begins in scales
+  highs: u32,   // where H begins
+}
+@group(0) @binding(0) var<storage, read> run: Run;
+@group(0) @binding(1) var<storage, read> raw: array<u32>;
+@group(0) @binding(2) var<storage, read_write> quants: array<vec4u>;
+@group(0) @binding(3) var<storage, read_write> scales: array<u32>;
+#import load_raw
+#import repack
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  let block = id.x * UNIT;
+  if (block < run.count) { repack(block, run.first + block, min(UNIT, run.count - block)); }
+}

@@ -1,0 +1,8 @@
+// Q4_K: the first 16 bytes, then 128 of codes.
+#import repack_six_bits
+#import repack_nibbles
+fn repack(source: u32, block: u32, count: u32) {
+  let byte = source / 8u * BLOCK_BYTES;
+  repack_six_bits(byte, block);
+  repack_nibbles(byte + 16u, block);
+}

@@ -1,0 +1,16 @@
+// Q5_K: the first 16 bytes, 32 of fifth bits (bit i of byte j belongs to value j of block i), 128 of codes.
+#import repack_six_bits
+#import repack_nibbles
+fn repack(source: u32, block: u32, count: u32) {
+  let byte = source / 8u * BLOCK_BYTES;
+  repack_six_bits(byte, block);
+  for (var i = 0u; i < 8u; i++) {
+    var fifths = 0u;
+    for (var j = 0u; j < 32u; j += 4u) {
+      let four = (load_u32(byte + 16u + j) >> i) & 0x01010101u;
+      fifths |= ((four | (four >> 7u) | (four >> 14u) | (four >> 21u)) & 15u) << j;
+    }
+    scales[run.highs + block + i] = fifths;
+  }
+  repack_nibbles(byte + 48u, block);
+}
