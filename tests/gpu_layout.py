@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from py_core.backends.webgpu.host import UPLOAD_PIECE, Host
-from py_core.backends.webgpu.weights import WeightArena
+from py_core.backends.webgpu.weights import MatrixPart, WeightArena
 from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import FORMATS, nbytes
 
@@ -21,23 +21,42 @@ class MemorySource:
         return self.data[:n]
 
     async def read(self, offset: int, nbytes: int) -> bytes:
+        if offset + nbytes > self.size:
+            raise EOFError(f"the file ends at byte {self.size}, {offset + nbytes} wanted")
         return self.data[offset : offset + nbytes]
 
 
-def to_gpu_layout(
-    host: Host, tensors: Sequence[bytes], form: str, columns: int, piece: int = UPLOAD_PIECE
-) -> tuple[bytes, bytes]:
-    """Quants and scales of matrices joined to one, as the backend makes them: by a WeightArena, in pieces."""
-    rows = [len(data) // nbytes(FORMATS[form], (columns,)) for data in tensors]
+def describe_tensors(tensors: Sequence[bytes], form: str, columns: int) -> dict[str, TensorInfo]:
+    """Tensors "0", "1" ... that follow each other in a file, each of as many rows as its bytes are."""
     infos, offset = {}, 0
-    for index, (data, count) in enumerate(zip(tensors, rows, strict=True)):
-        infos[str(index)] = TensorInfo(str(index), (count, columns), FORMATS[form], offset, len(data))
+    for index, data in enumerate(tensors):
+        rows = len(data) // nbytes(FORMATS[form], (columns,))
+        infos[str(index)] = TensorInfo(str(index), (rows, columns), FORMATS[form], offset, len(data))
         offset += len(data)
+    return infos
+
+
+def gpu_parts(
+    host: Host, tensors: Sequence[bytes], form: str, columns: int, piece: int = UPLOAD_PIECE
+) -> list[tuple[MatrixPart, bytes, bytes]]:
+    """The parts of matrices joined to one, with their quants and scales: placed and uploaded as the backend does it."""
+    infos = describe_tensors(tensors, form, columns)
     arena = WeightArena(host, infos, piece)
     assert arena.can_join(list(infos))
-    (part,) = arena.place(list(infos)).parts
+    parts = arena.place(list(infos)).parts
     asyncio.run(arena.upload(MemorySource(b"".join(tensors)), None))
-    found = [asyncio.run(host.read(one.buffer, one.offset, one.size)) for one in (part.quants, part.scales)]
-    for buffer in {part.quants.buffer, part.scales.buffer}:
+    found = []
+    for part in parts:
+        quants, scales = (
+            asyncio.run(host.read(one.buffer, one.offset, one.size)) for one in (part.quants, part.scales)
+        )
+        found.append((part, quants, scales))
+    for buffer in {one.buffer for part in parts for one in (part.quants, part.scales)}:
         host.destroy_buffer(buffer)
-    return found[0], found[1]
+    return found
+
+
+def to_gpu_layout(host: Host, data: bytes, form: str, columns: int) -> tuple[bytes, bytes]:
+    """Quants and scales of a matrix."""
+    ((_, quants, scales),) = gpu_parts(host, [data], form, columns)
+    return quants, scales

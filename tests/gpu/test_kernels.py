@@ -38,7 +38,7 @@ def random_matrix(
     """Quants and scales of a random matrix, and the values they stand for."""
     values = rng.standard_normal((rows, columns)).astype(np.float32)
     data = quantize(values, FORMATS[form])
-    return to_gpu_layout(host, [data], form, columns), dequantize(data, FORMATS[form], (rows, columns))
+    return to_gpu_layout(host, data, form, columns), dequantize(data, FORMATS[form], (rows, columns))
 
 
 def floats(data: bytes, *shape: int) -> np.ndarray:

@@ -27,6 +27,15 @@ async def smollm(model_path: Path) -> AsyncIterator[WebGPUBackend]:
     backend.close()
 
 
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_weights_take_little_more_than_the_file(smollm: WebGPUBackend, model_path: Path) -> None:
+    sizes: dict[str, int] = {}
+    for buffer in smollm._host._buffers.values():
+        sizes[buffer.label] = sizes.get(buffer.label, 0) + buffer.size
+    assert 0.9 < sizes["weights"] / model_path.stat().st_size < 1.05
+    assert not {"bytes of the file", "runs of blocks"} & sizes.keys()
+
+
 @pytest.mark.parametrize("name", ["p0", "p1", "p3"])
 @pytest.mark.asyncio(loop_scope="module")
 async def test_logits_and_greedy_tokens_equal_llama_cpp(smollm: WebGPUBackend, oracle, name: str) -> None:
