@@ -20,7 +20,7 @@ from tests.tiny_llama import TinyLlama
 
 GREEDY = SamplingParams()
 
-# Every format of the kernels alone, and mixtures in which no two neighbours have the same.
+# Every format alone, and mixtures in which no two neighbours have the same.
 MODELS = {
     "q4_1": TinyLlama(),
     "q4_0 untied": TinyLlama(formats=("Q4_0",), tied=False, embedding_format="Q4_0"),
@@ -28,10 +28,6 @@ MODELS = {
     "f16": TinyLlama(formats=("F16",), embedding_format="F16", kv_heads=4),
     "f32": TinyLlama(formats=("F32",), embedding_format="F32", kv_heads=1),
     "mixed": TinyLlama(formats=("Q4_0", "Q4_1", "Q8_0", "F16", "Q4_0", "Q8_0", "F32")),
-}
-
-# Those that the WASM kernels do not read.
-GPU_MODELS = {
     "q5_0": TinyLlama(formats=("Q5_0",), embedding_format="Q5_0"),
     "q5_1": TinyLlama(formats=("Q5_1",), embedding_format="Q5_1"),
     "bf16": TinyLlama(formats=("BF16",), embedding_format="BF16"),

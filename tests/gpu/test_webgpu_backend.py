@@ -12,20 +12,19 @@ from py_core.backends.base import BackendError
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.tuning import KernelShapes, choose_shapes
-from tests.backend_pairs import GPU_MODELS, MODELS, collect, open_pair, prompt
+from tests.backend_pairs import MODELS, collect, open_pair, prompt
 from tests.tiny_llama import TinyLlama
 
 # As on a GPU, with and without subgroups (those of lavapipe are 4 wide), in passes small enough to need several.
 HARDWARE = KernelShapes(32, 64, "reduce_workgroup", 4, True, 64, 32, 32)
 SUBGROUPS = KernelShapes(4, 16, "reduce_subgroup", 4, True, 64, 16, 16)
-ALL_MODELS = MODELS | GPU_MODELS
 SHAPES = {"software": None, "hardware": HARDWARE, "subgroups": SUBGROUPS}
 
 
 @pytest.mark.parametrize("shapes", SHAPES)
-@pytest.mark.parametrize("model", ALL_MODELS)
+@pytest.mark.parametrize("model", MODELS)
 async def test_logits_equal_numpy_for_passes_of_every_size(tmp_path: Path, host: WgpuHost, model, shapes) -> None:
-    pair = await open_pair(ALL_MODELS[model].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
+    pair = await open_pair(MODELS[model].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
     ours, reference = pair.other.new_session(), pair.numpy.new_session()
     for length in (1, 5, 70, 9, 33):
         for backend, session in ((pair.other, ours), (pair.numpy, reference)):
