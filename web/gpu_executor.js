@@ -4,7 +4,7 @@
 
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render|software/i;
 const LIMITS = ['maxStorageBufferBindingSize', 'maxBufferSize', 'maxComputeWorkgroupStorageSize',
-                'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupSizeX'];
+                'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupSizeX', 'maxStorageBuffersPerShaderStage'];
 const UPLOAD_CHUNK = 4 << 20;
 
 /** The page's graphics adapter, or null where there is no WebGPU or none. */

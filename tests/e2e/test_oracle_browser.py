@@ -87,8 +87,11 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
             linear = {"K": 768, "N": 100, "BLOCKS": 4800, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
             add("matmul", dequantize, **linear)
             for reduce, lanes in reductions:
-                shape = {"M_TILE": 4, "LANES": lanes, "WORKGROUP": 64, "ALL_ROWS": True}
-                add("matvec", {**dequantize, "reduce": reduce}, **linear, **shape)
+                shape = {"NORM": True, "EPS": 1e-5, "ROWS": 2, "M_TILE": 4, "LANES": lanes, "WORKGROUP": 64}
+                add("matvec", {**dequantize, "reduce": reduce}, **linear, **shape, LAST=False)
+                heads = {"FIRST_HEAD": 0, "INTERLEAVED": False, **sizes}
+                matrix = {"K": 768, "N": 100, "BLOCKS": 4800}
+                add("qkv", {**dequantize, "reduce": reduce}, **matrix, **shape, **heads)
     for kv in ("kv_f32", "kv_f16"):
         add("rope_append", {"kv": kv}, **sizes, WORKGROUP=64, INTERLEAVED=True)
         add("attention", {"kv": kv, "merge_lanes": "merge_workgroup"}, **sizes, LANES=32, WORKGROUP=32)

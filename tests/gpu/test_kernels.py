@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
+from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.formats.quantization import FORMATS, dequantize, quantize
@@ -95,23 +96,89 @@ def run_linear(run_kernel, kernel: str, case: dict, grid, snippets: dict[str, st
 
 
 @pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
-@given(case=linear_cases(9), tile=st.sampled_from([1, 2, 4, 8]))
+@given(
+    case=linear_cases(9), tile=st.sampled_from([1, 2, 4, 8]), together=st.integers(1, 3), norm=st.booleans(),
+    last=st.booleans(),
+)  # fmt: skip
 @few
-def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, reduce, lanes, workgroup, case, tile) -> None:
-    groups = -(-case["n"] // (workgroup // lanes))
+def test_matvec_equals_numpy_and_leaves_the_rest_alone(
+    run_kernel, reduce, lanes, workgroup, case, tile, together, norm, last
+) -> None:
+    rng = np.random.default_rng(case["seed"])
+    n, k, m, offset, epilogue = case["n"], case["k"], case["m"], case["offset"], case["epilogue"]
+    rows = 2 * n if epilogue == 2 else n
+    together, tile = 2 if epilogue == 2 else together, 1 if last else tile
+    data, w = random_matrix(run_kernel.host, rng, rows, k, case["form"])
+    x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
+    weight = rng.standard_normal(k).astype(np.float32)
+    stride = n + offset + 3
+    y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
+    items = n if epilogue == 2 else -(-n // together)
+    groups = -(-items // (workgroup // lanes))
     fold = 2 if groups > 3 else 1
-    grid = (-(-groups // fold), fold, -(-case["m"] // tile))
-    run_linear(
-        run_kernel,
-        "matvec",
-        case,
-        grid,
-        {"reduce": reduce},
-        M_TILE=tile,
-        LANES=lanes,
-        WORKGROUP=workgroup,
-        ALL_ROWS=True,
-    )
+    (out,) = run_kernel(
+        "matvec", [state(m), *data, x, weight, y], (-(-groups // fold), fold, 1 if last else -(-m // tile)),
+        {"dequantize": f"dequantize_{case['form'].lower()}", "reduce": reduce},
+        MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=epilogue,
+        NORM=norm, EPS=1e-5, ROWS=together, M_TILE=tile, LANES=lanes, WORKGROUP=workgroup, LAST=last,
+    )  # fmt: skip
+    used = x[m - 1 : m] if last else x[:m]
+    used = reference.rms_norm(used, weight, 1e-5) if norm else used
+    expected, count = y.copy(), len(used)
+    expected[:count, offset : offset + n] = expected_linear(w, used, y[:count, offset : offset + n], epilogue)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
+@given(
+    form=st.sampled_from(FORMAT_NAMES), heads=st.sampled_from([(1, 1), (3, 1), (4, 2)]), first=st.integers(0, 2),
+    head_dim=st.sampled_from([8, 24, 64]), blocks=st.integers(1, 5), m=st.integers(1, 5), tile=st.sampled_from([1, 2, 4]),
+    norm=st.booleans(), interleaved=st.booleans(), seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+@few
+def test_qkv_rotates_and_appends_as_numpy_does(
+    run_kernel, reduce, lanes, workgroup, form, heads, first, head_dim, blocks, m, tile, norm, interleaved, seed
+) -> None:
+    rng = np.random.default_rng(seed)
+    k, (heads, kv_heads) = width(form, blocks), heads
+    # The kernel may be given some of the heads only, when their formats differ.
+    count = heads + 2 * kv_heads - first
+    data, w = random_matrix(run_kernel.host, rng, count * head_dim, k, form)
+    x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
+    weight = rng.standard_normal(k).astype(np.float32)
+    positions = rng.choice(3 * PAGE, m, replace=False)
+    turn = rng.uniform(0, 2 * np.pi, (3 * PAGE, head_dim // 2))
+    table = np.stack([np.cos(turn), np.sin(turn)], axis=-1).astype(np.float32)
+    pages = np.stack([np.zeros(3, np.uint32), rng.permutation(3).astype(np.uint32)])
+    rows = state_bytes([(0, int(position), 1) for position in positions]) + bytes(16 * (MAX_ROWS - m))
+    q = rng.standard_normal((MAX_ROWS, heads, head_dim)).astype(np.float32)
+    kv = rng.standard_normal((3, 2, kv_heads, PAGE, head_dim)).astype(np.float32)
+    groups = -(-count * head_dim // 2 // (workgroup // lanes))
+    out_q, out_kv = run_kernel(
+        "qkv", [rows, *data, x, weight, table, pages, q, kv], (groups, 1, -(-m // tile)),
+        {"dequantize": f"dequantize_{form.lower()}", "reduce": reduce},
+        MAX_ROWS=MAX_ROWS, K=k, N=count * head_dim, BLOCKS=count * head_dim * k // 32, FIRST_HEAD=first, HEADS=heads,
+        KV_HEADS=kv_heads, HEAD_DIM=head_dim, PAGE=PAGE, MAX_PAGES=3, INTERLEAVED=interleaved, NORM=norm, EPS=1e-5,
+        ROWS=2, M_TILE=tile, LANES=lanes, WORKGROUP=workgroup,
+    )  # fmt: skip
+    used = reference.rms_norm(x[:m], weight, 1e-5) if norm else x[:m]
+    product = (used.astype(np.float64) @ w.T.astype(np.float64)).astype(np.float32).reshape(m, count, head_dim)
+    turned = reference.rope(product.reshape(m, -1), table[positions], count, interleaved).reshape(product.shape)
+    expected_q, expected_kv = q.copy(), kv.copy()
+    for at in range(count):
+        head = first + at
+        if head < heads:
+            expected_q[:m, head] = turned[:, at]
+            continue
+        is_value = head >= heads + kv_heads
+        for row, position in enumerate(positions):
+            page = pages[1, position // PAGE]
+            value = (product if is_value else turned)[row, at]
+            expected_kv[page, int(is_value), (head - heads) % kv_heads, position % PAGE] = value
+    scale = np.abs(product).max()
+    np.testing.assert_allclose(floats(out_q, *q.shape), expected_q, rtol=1e-4, atol=1e-5 * scale)
+    np.testing.assert_allclose(floats(out_kv, *kv.shape), expected_kv, rtol=1e-4, atol=1e-5 * scale)
 
 
 @given(case=linear_cases(MAX_ROWS))

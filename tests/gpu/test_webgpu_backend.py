@@ -16,8 +16,8 @@ from tests.backend_pairs import MODELS, collect, open_pair, prompt
 from tests.tiny_llama import TinyLlama
 
 # As on a GPU, with and without subgroups (those of lavapipe are 4 wide), in passes small enough to need several.
-HARDWARE = KernelShapes(32, 64, "reduce_workgroup", 4, True, 64, 32, 32)
-SUBGROUPS = KernelShapes(4, 16, "reduce_subgroup", 4, True, 64, 16, 16)
+HARDWARE = KernelShapes(32, 64, "reduce_workgroup", 4, 1, True, True, 64, 32, 32)
+SUBGROUPS = KernelShapes(4, 16, "reduce_subgroup", 4, 2, True, True, 64, 16, 16)
 SHAPES = {"software": None, "hardware": HARDWARE, "subgroups": SUBGROUPS}
 
 

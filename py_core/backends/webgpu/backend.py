@@ -60,9 +60,7 @@ class WebGPUBackend(PipelinedBackend):
         kv_bytes = 2 if kv_format == "kv_f16" else 4
         self._pages = KVPages(host, config, SLOTS, context_length, kv_bytes)
         builder = KernelBuilder(host, self._shapes)
-        lowering = Lowering(
-            host, config, graph, self.arena, builder, self._buffers, self._pages, kv_format, context_length
-        )
+        lowering = Lowering(host, config, graph, self.arena, builder, self._buffers, self._pages, context_length)
         self._plans = {rows: lowering.plan(rows) for rows in ("one", "few", "many")}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
         self._recorded: dict[tuple[str, int], int] = {}

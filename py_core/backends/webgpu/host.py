@@ -30,6 +30,8 @@ class AdapterInfo:
     max_buffer_size: int
     max_workgroup_storage: int
     max_workgroup_size: int
+    max_storage_buffers: int
+    """That one kernel can bind."""
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ class BrowserHost:
             max_buffer_size=int(limits.maxBufferSize),
             max_workgroup_storage=limits.maxComputeWorkgroupStorageSize,
             max_workgroup_size=limits.maxComputeInvocationsPerWorkgroup,
+            max_storage_buffers=limits.maxStorageBuffersPerShaderStage,
         )
 
     def create_buffer(self, size: int, label: str) -> int:

@@ -29,6 +29,7 @@ _LIMITS = (
     "max-compute-workgroup-storage-size",
     "max-compute-invocations-per-workgroup",
     "max-compute-workgroup-size-x",
+    "max-storage-buffers-per-shader-stage",
 )
 
 
@@ -55,6 +56,7 @@ class WgpuHost:
             max_buffer_size=limits["max-buffer-size"],
             max_workgroup_storage=limits["max-compute-workgroup-storage-size"],
             max_workgroup_size=limits["max-compute-invocations-per-workgroup"],
+            max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],
         )
         self._buffers: dict[int, wgpu.GPUBuffer] = {}
         self._pipelines: dict[int, tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = {}

@@ -7,7 +7,7 @@ weights; gate, up and SwiGLU another; a linear whose result is added to the resi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from py_core.backends.base import BackendError
 from py_core.backends.fusion import GatedLinear, Head, QKVAttention, ResidualLinear, fuse
@@ -18,11 +18,16 @@ from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.shaders import Constant, binding_access, compose
 from py_core.backends.webgpu.tuning import KernelShapes
 from py_core.backends.webgpu.weights import Matrix, MatrixPart, WeightArena
+from py_core.formats.quantization import BlockFormat
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig, rope_table
 from py_core.models.graph import Graph, Value
 
 _GRID = 65535
+QKV_BINDINGS = 9
+"""Storage buffers of the kernel that makes queries, keys and values; WebGPU promises 8 only."""
+
+Grid = Callable[[int], tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Kernel:
     name: str
     pipeline: int
     bindings: Callable[[], tuple[Binding, ...]]
-    groups: Callable[[int], tuple[int, int, int]]
+    groups: Grid
 
 
 @dataclass
@@ -55,6 +60,18 @@ class Buffers:
     logits: Binding
 
 
+@dataclass
+class Pass:
+    """How rows go through the model: "one", "few" or "many" at a time, these `tiled` where the adapter likes that."""
+
+    rows: str
+    tiled: bool
+    place: dict[Value, Binding] = field(default_factory=dict)
+    norms: dict[Value, ops.RMSNorm] = field(default_factory=dict)
+    """Values that are not there: whoever reads one normalizes what lies in its place."""
+    last: Value | None = None
+
+
 class KernelBuilder:
     """Composes and compiles kernels, each shader once."""
 
@@ -68,37 +85,32 @@ class KernelBuilder:
             self._pipelines[wgsl] = self._host.pipeline(wgsl, binding_access(wgsl), name)
         return self._pipelines[wgsl]
 
-    def matrix_kernels(
-        self, matrix: Matrix, k: int, out_stride: int, offset: int, epilogue: int, rows: str
-    ) -> list[tuple[int, MatrixPart, Callable[[int], tuple[int, int, int]]]]:
-        """Pipelines and grids that multiply by a matrix, one for each of its parts.
+    def lanes(self, k: int) -> int:
+        """Invocations that share a row of k columns: each takes whole blocks of 32."""
+        lanes = self.shapes.lanes
+        while lanes > 1 and lanes > k // 32:
+            lanes //= 2
+        return lanes
 
-        `rows` says how many rows of x there are: "one", "few" or "many".
-        """
-        shapes, found = self.shapes, []
-        dequantize = {"dequantize": f"dequantize_{matrix.format.name.lower()}"}
-        for part in matrix.parts:
-            n = part.rows // 2 if epilogue == 2 else part.rows
-            common = {
-                "K": k, "N": n, "BLOCKS": part.blocks, "Y_STRIDE": out_stride, "Y_OFFSET": offset + part.first_row,
-                "EPILOGUE": epilogue,
-            }  # fmt: skip
-            if rows == "many" and shapes.tiled_matmul:
-                pipeline = self.pipeline("matmul", dequantize, **common)
-                found.append((pipeline, part, _grid(n, 32 if epilogue == 2 else 64, 32)))
-                continue
-            tile = 1 if rows == "one" else shapes.batch_tile
-            pipeline = self.pipeline(
-                "matvec",
-                {**dequantize, "reduce": shapes.reduce},
-                **common,
-                M_TILE=tile,
-                LANES=shapes.lanes,
-                WORKGROUP=shapes.workgroup,
-                ALL_ROWS=rows != "one",
-            )
-            found.append((pipeline, part, _grid(n, shapes.workgroup // shapes.lanes, tile)))
-        return found
+    def matvec(
+        self, name: str, matrix: Matrix, part: MatrixPart, items: int, rows: str, norm: ops.RMSNorm | None,
+        **constants: Constant,
+    ) -> tuple[int, Grid]:  # fmt: skip
+        """A kernel whose lanes share the rows of an item, and its grid; `rows`: how many of x, "one" or "few"."""
+        shapes, lanes = self.shapes, self.lanes(matrix.columns)
+        tile = 1 if rows == "one" else shapes.batch_tile
+        pipeline = self.pipeline(
+            name,
+            {"dequantize": dequantizer(matrix.format), "reduce": shapes.reduce if lanes > 1 else "reduce_single"},
+            K=matrix.columns, BLOCKS=part.blocks, NORM=norm is not None, EPS=norm.eps if norm else 0.0, LANES=lanes,
+            M_TILE=tile, WORKGROUP=shapes.workgroup, **constants,
+        )  # fmt: skip
+        return pipeline, _grid(items, shapes.workgroup // lanes, tile)
+
+
+def dequantizer(form: BlockFormat) -> str:
+    """The snippet that reads a format."""
+    return f"dequantize_{form.name.lower()}"
 
 
 class Lowering:
@@ -106,10 +118,10 @@ class Lowering:
 
     def __init__(
         self, host: Host, config: ModelConfig, graph: Graph, arena: WeightArena, builder: KernelBuilder,
-        buffers: Buffers, pages: KVPages, kv_format: str, context_length: int,
+        buffers: Buffers, pages: KVPages, context_length: int,
     ) -> None:  # fmt: skip
         self._host, self._config, self._arena = host, config, arena
-        self._builder, self._buffers, self._pages, self._kv_format = builder, buffers, pages, kv_format
+        self._builder, self._buffers, self._pages = builder, buffers, pages
         self._operations = list(fuse(graph))
         self._scratch: dict[str, Binding] = {}
         table = rope_table(config, context_length)
@@ -117,37 +129,34 @@ class Lowering:
         host.write(self._angles.buffer, 0, table.tobytes())
 
     def plan(self, rows: str) -> Plan:
-        body: list[Kernel] = []
-        head: list[Kernel] = []
-        place: dict[Value, Binding] = {}
-        last: Value | None = None
-        kernels = body
+        plan = Plan([], [])
+        step = Pass(rows, tiled=rows == "many" and self._builder.shapes.tiled_matmul)
+        kernels, place = plan.body, step.place
         for op in self._operations:
             match op:
                 case ops.Embedding():
                     place[op.out] = self._scratch_of("residual", op.out.width)
                     kernels += self._embedding(op, place[op.out])
                 case ops.LastToken():
-                    last, kernels = op.out, head
-                    place[op.out] = place[op.x]
+                    # From here on it is one row, whatever the pass.
+                    kernels, place[op.out] = plan.head, place[op.x]
+                    step = Pass("one", False, place, last=op.out)
                 case ops.RMSNorm():
-                    place[op.out] = self._scratch_of("normed", op.out.width)
-                    kernels.append(self._rms_norm(op, place, op.x == last))
+                    kernels += self._rms_norm(op, step)
                 case QKVAttention():
                     place[op.out] = self._scratch_of("attention", op.out.width)
-                    kernels += self._attention(op, place, rows)
+                    kernels += self._attention(op, step)
                 case GatedLinear():
                     place[op.out] = self._scratch_of("ffn", op.out.width)
-                    kernels += self._gated(op, place, rows)
+                    kernels += self._gated(op, step)
                 case ResidualLinear():
                     place[op.out] = place[op.residual]
                     weight = self._arena.place([op.linear.weight])
-                    kernels += self._linear(weight, op.linear.x, place, place[op.out], op.out.width, 0, 1, rows)
+                    kernels += self._linear(weight, op.linear.x, step, place[op.out], op.out.width, epilogue=1)
                 case Head():
                     weight = self._arena.place([op.linear.weight])
-                    logits = self._buffers.logits
-                    kernels += self._linear(weight, op.linear.x, place, logits, op.out.width, 0, 0, "one")
-        return Plan(body, head)
+                    kernels += self._linear(weight, op.linear.x, step, self._buffers.logits, op.out.width)
+        return plan
 
     def sampler(self, name: str) -> Kernel:
         """argmax, sample or penalties over the logits."""
@@ -163,95 +172,150 @@ class Lowering:
         for part in matrix.parts:
             pipeline = self._builder.pipeline(
                 "embedding",
-                {"dequantize": f"dequantize_{matrix.format.name.lower()}"},
+                {"dequantize": dequantizer(matrix.format)},
                 K=k, N=part.rows, BLOCKS=part.blocks, FIRST_ROW=part.first_row, WORKGROUP=64,
             )  # fmt: skip
             bindings = (self._buffers.state, part.quants, part.scales, out)
             found.append(Kernel("embedding", pipeline, _fixed(bindings), _per_row(k // 8, 64)))
         return found
 
-    def _rms_norm(self, op: ops.RMSNorm, place: dict[Value, Binding], last: bool) -> Kernel:
+    def _rms_norm(self, op: ops.RMSNorm, step: Pass) -> list[Kernel]:
+        """A kernel of its own, or none where the linears that read the norm can make it."""
         weight = self._arena.place([op.weight], whole=True)
         if weight.format.name != "F32":
             raise BackendError(f"{op.weight} is in {weight.format.name}; the GPU kernels read norms in F32 only.")
-        shapes = self._builder.shapes
+        shapes, last = self._builder.shapes, op.x == step.last
+        if shapes.fuse_norm and not step.tiled:
+            step.norms[op.out] = op
+            step.place[op.out] = step.place[op.x]
+            return []
+        step.place[op.out] = self._scratch_of("normed", op.out.width)
         pipeline = self._builder.pipeline(
             "rms_norm", {"reduce": shapes.reduce},
             K=op.x.width, EPS=op.eps, LANES=shapes.lanes, WORKGROUP=shapes.lanes, LAST=last,
         )  # fmt: skip
-        bindings = (self._buffers.state, weight.parts[0].quants, place[op.x], place[op.out])
-        return Kernel("rms_norm", pipeline, _fixed(bindings), lambda m: (1 if last else m, 1, 1))
+        bindings = (self._buffers.state, weight.parts[0].quants, step.place[op.x], step.place[op.out])
+        return [Kernel("rms_norm", pipeline, _fixed(bindings), lambda m: (1 if last else m, 1, 1))]
 
-    def _attention(self, op: QKVAttention, place: dict[Value, Binding], rows: str) -> list[Kernel]:
-        c, shapes, state = self._config, self._builder.shapes, self._buffers.state
-        q, k, v = op.q, op.k, op.v
-        width = q.out.width + k.out.width + v.out.width
+    def _attention(self, op: QKVAttention, step: Pass) -> list[Kernel]:
+        q = self._scratch_of("q", op.q.out.width)
+        qkv = self._qkv_apart if step.tiled or self._host.adapter.max_storage_buffers < QKV_BINDINGS else self._qkv
+        return [*qkv(op, step, q), *self._attend(op, step, q)]
+
+    def _qkv(self, op: QKVAttention, step: Pass, q: Binding) -> list[Kernel]:
+        """The linears, the rotation and the pages in one kernel, or one for each run of neighbours of one format."""
+        c, pages, layer = self._config, self._pages, op.attention.layer
+        names = [op.q.weight, op.k.weight, op.v.weight]
+        groups = next(
+            groups
+            for groups in ([names], [names[:2], names[2:]], [[name] for name in names])
+            if all(len(group) == 1 or self._arena.can_join(group) for group in groups)
+        )
+        norm, x, weight = self._input(op.x, step)
+        kernels, first_head = [], 0
+        for group in groups:
+            matrix = self._arena.place(group, whole=True)
+            (part,) = matrix.parts
+            pipeline, grid = self._builder.matvec(
+                "qkv", matrix, part, matrix.rows // 2, step.rows, norm,
+                N=matrix.rows, FIRST_HEAD=first_head, ROWS=2, INTERLEAVED=op.rope.interleaved, **self._sizes,
+            )  # fmt: skip
+            before = (self._buffers.state, part.quants, part.scales, x, weight, self._angles, pages.table_binding, q)
+            kernels.append(Kernel("qkv", pipeline, lambda before=before: (*before, pages.binding(layer)), grid))
+            first_head += matrix.rows // c.head_dim
+        return kernels
+
+    def _qkv_apart(self, op: QKVAttention, step: Pass, q: Binding) -> list[Kernel]:
+        width = op.q.out.width + op.k.out.width + op.v.out.width
         qkv = self._scratch_of("qkv", width)
-        kernels = self._joint([q, k, v], qkv, width, place, rows)
-        q_rotated = self._scratch_of("q", q.out.width)
-        sizes = {
+        pages, layer = self._pages, op.attention.layer
+        append = self._builder.pipeline(
+            "rope_append", {"kv": "kv_f32"}, **self._sizes, WORKGROUP=64, INTERLEAVED=op.rope.interleaved
+        )
+        before = (self._buffers.state, qkv, self._angles, pages.table_binding, q)
+        return [
+            *self._joint([op.q, op.k, op.v], qkv, width, step),
+            Kernel("rope_append", append, lambda: (*before, pages.binding(layer)), _per_row(width // 4, 64)),
+        ]
+
+    @property
+    def _sizes(self) -> dict[str, Constant]:
+        c = self._config
+        return {
             "HEADS": c.num_attention_heads, "KV_HEADS": c.num_key_value_heads, "HEAD_DIM": c.head_dim,
             "PAGE": PAGE, "MAX_PAGES": self._pages.pages_per_slot,
         }  # fmt: skip
-        append = self._builder.pipeline(
-            "rope_append", {"kv": self._kv_format}, **sizes, WORKGROUP=64, INTERLEAVED=op.rope.interleaved
-        )
+
+    def _attend(self, op: QKVAttention, step: Pass, q: Binding) -> list[Kernel]:
+        shapes, state, pages, layer = self._builder.shapes, self._buffers.state, self._pages, op.attention.layer
         lanes, workgroup = shapes.attention_lanes, shapes.attention_workgroup
         merge = "merge_single" if lanes == 1 else "merge_workgroup"
         attend = self._builder.pipeline(
-            "attention", {"kv": self._kv_format, "merge_lanes": merge}, **sizes, LANES=lanes, WORKGROUP=workgroup
+            "attention", {"kv": "kv_f32", "merge_lanes": merge}, **self._sizes, LANES=lanes, WORKGROUP=workgroup
         )
-        table, pages, layer, out = self._pages.table_binding, self._pages, op.attention.layer, place[op.out]
-        kernels.append(
+        out = step.place[op.out]
+        return [
             Kernel(
-                "rope_append", append,
-                lambda: (state, qkv, self._angles, table, q_rotated, pages.binding(layer)), _per_row(width // 4, 64),
+                "attention", attend, lambda: (state, q, pages.table_binding, pages.binding(layer), out),
+                _per_row(self._config.num_attention_heads, workgroup // lanes),
             )
-        )  # fmt: skip
-        kernels.append(
-            Kernel(
-                "attention", attend, lambda: (state, q_rotated, table, pages.binding(layer), out),
-                _per_row(c.num_attention_heads, workgroup // lanes),
-            )
-        )  # fmt: skip
-        return kernels
+        ]  # fmt: skip
 
-    def _gated(self, op: GatedLinear, place: dict[Value, Binding], rows: str) -> list[Kernel]:
+    def _gated(self, op: GatedLinear, step: Pass) -> list[Kernel]:
         gate, up = op.gate, op.up
-        n = op.out.width
+        n, out = op.out.width, step.place[op.out]
         if self._arena.can_join([gate.weight, up.weight]):
             matrix = self._arena.place([gate.weight, up.weight], whole=True)
-            return self._linear(matrix, gate.x, place, place[op.out], n, 0, 2, rows)
+            return self._linear(matrix, gate.x, step, out, n, epilogue=2)
         pair = self._scratch_of("gate and up", 2 * n)
-        kernels = self._joint([gate, up], pair, 2 * n, place, rows)
+        kernels = self._joint([gate, up], pair, 2 * n, step)
         pipeline = self._builder.pipeline("swiglu", {}, N=n, WORKGROUP=64)
-        bindings = (self._buffers.state, pair, place[op.out])
+        bindings = (self._buffers.state, pair, out)
         return [*kernels, Kernel("swiglu", pipeline, _fixed(bindings), _per_row(n, 64))]
 
-    def _joint(
-        self, linears: list[ops.Linear], out: Binding, stride: int, place: dict[Value, Binding], rows: str
-    ) -> list[Kernel]:
+    def _joint(self, linears: list[ops.Linear], out: Binding, stride: int, step: Pass) -> list[Kernel]:
         """Linears of one value, side by side in one buffer: one dispatch where their formats agree."""
         names = [linear.weight for linear in linears]
         if self._arena.can_join(names):
-            matrix = self._arena.place(names, whole=True)
-            return self._linear(matrix, linears[0].x, place, out, stride, 0, 0, rows)
+            return self._linear(self._arena.place(names, whole=True), linears[0].x, step, out, stride)
         kernels, offset = [], 0
         for linear in linears:
-            matrix = self._arena.place([linear.weight])
-            kernels += self._linear(matrix, linear.x, place, out, stride, offset, 0, rows)
+            kernels += self._linear(self._arena.place([linear.weight]), linear.x, step, out, stride, offset)
             offset += linear.out.width
         return kernels
 
     def _linear(
-        self, matrix: Matrix, x: Value, place: dict[Value, Binding], out: Binding,
-        stride: int, offset: int, epilogue: int, rows: str,
+        self, matrix: Matrix, x: Value, step: Pass, out: Binding, stride: int, offset: int = 0, epilogue: int = 0,
     ) -> list[Kernel]:  # fmt: skip
+        """A matrix's parts, each a kernel. epilogue: as in matvec.wgsl."""
+        norm, place, weight = self._input(x, step)
+        last = step.last is not None and step.last in (x, norm.x if norm else x)
         found = []
-        for pipeline, part, groups in self._builder.matrix_kernels(matrix, x.width, stride, offset, epilogue, rows):
-            bindings = (self._buffers.state, part.quants, part.scales, place[x], out)
-            found.append(Kernel("linear", pipeline, _fixed(bindings), groups))
+        for part in matrix.parts:
+            n = part.rows // 2 if epilogue == 2 else part.rows
+            common = {"N": n, "Y_STRIDE": stride, "Y_OFFSET": offset + part.first_row, "EPILOGUE": epilogue}
+            name = f"{matrix.format.name} {n} x {matrix.columns}"
+            before = (self._buffers.state, part.quants, part.scales, place)
+            if step.tiled:
+                dequantize = {"dequantize": dequantizer(matrix.format)}
+                pipeline = self._builder.pipeline("matmul", dequantize, K=x.width, BLOCKS=part.blocks, **common)
+                grid = _grid(n, 32 if epilogue == 2 else 64, 32)
+                found.append(Kernel(name, pipeline, _fixed((*before, out)), grid))
+                continue
+            rows = 2 if epilogue == 2 else self._builder.shapes.rows_together
+            pipeline, grid = self._builder.matvec(
+                "matvec", matrix, part, n if epilogue == 2 else -(-n // rows), step.rows, norm,
+                ROWS=rows, LAST=last, **common,
+            )  # fmt: skip
+            found.append(Kernel(name, pipeline, _fixed((*before, weight, out)), grid))
         return found
+
+    def _input(self, x: Value, step: Pass) -> tuple[ops.RMSNorm | None, Binding, Binding]:
+        """The norm that a linear makes of its input, if any; where the input lies; the norm's weights, or any binding."""
+        norm, place = step.norms.get(x), step.place[x]
+        if norm is None:
+            return None, place, place
+        return norm, place, self._arena.place([norm.weight], whole=True).parts[0].quants
 
     def _scratch_of(self, role: str, width: int) -> Binding:
         """The buffer (max_rows, width) of a role: blocks run one after the other, so all of them share it."""
@@ -266,11 +330,11 @@ def _fixed(bindings: tuple[Binding, ...]) -> Callable[[], tuple[Binding, ...]]:
     return lambda: bindings
 
 
-def _per_row(work: int, workgroup: int) -> Callable[[int], tuple[int, int, int]]:
+def _per_row(work: int, workgroup: int) -> Grid:
     return lambda m: (-(-work // workgroup), m, 1)
 
 
-def _grid(n: int, rows_each: int, m_each: int) -> Callable[[int], tuple[int, int, int]]:
+def _grid(n: int, rows_each: int, m_each: int) -> Grid:
     groups = -(-n // rows_each)
     fold = -(-groups // _GRID)
     return lambda m: (-(-groups // fold), fold, -(-m // m_each))
