@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,13 +26,27 @@ from py_core.formats.gguf_types import (
 from py_core.formats.quantization import BlockFormat, quantize
 
 
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor of `shape` (numpy order) whose bytes are there already, in pieces: for what does not fit into memory."""
+
+    shape: tuple[int, ...]
+    format: BlockFormat
+    pieces: Callable[[], Iterable[bytes]]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) // self.format.block_size * self.format.block_bytes
+
+
 def write_gguf(
     path: str | os.PathLike[str],
     metadata: Mapping[str, Any],
-    tensors: Mapping[str, tuple[np.ndarray, BlockFormat]],
+    tensors: Mapping[str, tuple[np.ndarray, BlockFormat] | StoredTensor],
     alignment: int = DEFAULT_ALIGNMENT,
 ) -> None:
-    """Write a GGUF file of version 3: `tensors` maps a name to float values (numpy order) and the format to store.
+    """Write a GGUF file of version 3: `tensors` maps a name to float values (numpy order) and the format to store,
+    or to what is stored already.
 
     Types are inferred: bool, int (uint32, or the first of int32, uint64, int64 that holds it), float (float32), str,
     and lists of one of these (lists of ints prefer int32, as llama.cpp's token types are). numpy scalars and arrays
@@ -43,19 +59,24 @@ def write_gguf(
     for key, value in metadata.items():
         value_type, encoded = _encode_value(value)
         header += _encode_string(key) + U32.pack(value_type) + encoded
-    payloads: list[bytes] = []
+    stored = [tensor if isinstance(tensor, StoredTensor) else _stored(*tensor) for tensor in tensors.values()]
     offset = 0
-    for name, (values, fmt) in tensors.items():
-        payload = quantize(values, fmt)
-        dims = values.shape[::-1]
-        header += _encode_string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, fmt.ggml_type, offset)
-        payload += bytes(-len(payload) % alignment)
-        offset += len(payload)
-        payloads.append(payload)
+    for name, tensor in zip(tensors, stored, strict=True):
+        dims = tensor.shape[::-1]
+        place = (len(dims), *dims, tensor.format.ggml_type, offset)
+        header += _encode_string(name) + struct.pack(f"<I{len(dims)}QIQ", *place)
+        offset += tensor.nbytes + -tensor.nbytes % alignment
     header += bytes(-len(header) % alignment)
     with open(path, "wb") as file:
         file.write(header)
-        file.writelines(payloads)
+        for tensor in stored:
+            file.writelines(tensor.pieces())
+            file.write(bytes(-tensor.nbytes % alignment))
+
+
+def _stored(values: np.ndarray, form: BlockFormat) -> StoredTensor:
+    payload = quantize(values, form)
+    return StoredTensor(values.shape, form, lambda: [payload])
 
 
 def _encode_string(text: str) -> bytes:

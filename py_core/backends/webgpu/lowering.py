@@ -221,22 +221,25 @@ class Lowering:
                 N=matrix.rows, FIRST_HEAD=first_head, ROWS=2, INTERLEAVED=op.rope.interleaved, **self._sizes,
             )  # fmt: skip
             before = (self._buffers.state, part.quants, part.scales, x, weight, self._angles, pages.table_binding, q)
-            kernels.append(Kernel("qkv", pipeline, lambda before=before: (*before, pages.binding(layer)), grid))
+            kernels.append(Kernel("qkv", pipeline, self._with_pages(before, layer), grid))
             first_head += matrix.rows // c.head_dim
         return kernels
 
     def _qkv_apart(self, op: QKVAttention, step: Pass, q: Binding) -> list[Kernel]:
         width = op.q.out.width + op.k.out.width + op.v.out.width
         qkv = self._scratch_of("qkv", width)
-        pages, layer = self._pages, op.attention.layer
         append = self._builder.pipeline(
             "rope_append", {"kv": "kv_f32"}, **self._sizes, WORKGROUP=64, INTERLEAVED=op.rope.interleaved
         )
-        before = (self._buffers.state, qkv, self._angles, pages.table_binding, q)
+        before = (self._buffers.state, qkv, self._angles, self._pages.table_binding, q)
         return [
             *self._joint([op.q, op.k, op.v], qkv, width, step),
-            Kernel("rope_append", append, lambda: (*before, pages.binding(layer)), _per_row(width // 4, 64)),
+            Kernel("rope_append", append, self._with_pages(before, op.attention.layer), _per_row(width // 4, 64)),
         ]
+
+    def _with_pages(self, before: tuple[Binding, ...], layer: int) -> Callable[[], tuple[Binding, ...]]:
+        """Bindings, and then a layer's pages, which move when their pool grows."""
+        return lambda: (*before, self._pages.binding(layer))
 
     @property
     def _sizes(self) -> dict[str, Constant]:
@@ -311,7 +314,7 @@ class Lowering:
         return found
 
     def _input(self, x: Value, step: Pass) -> tuple[ops.RMSNorm | None, Binding, Binding]:
-        """The norm that a linear makes of its input, if any; where the input lies; the norm's weights, or any binding."""
+        """The norm that a linear makes of its input, if any; where that lies; the norm's weights, or any binding."""
         norm, place = step.norms.get(x), step.place[x]
         if norm is None:
             return None, place, place

@@ -1,0 +1,99 @@
+"""Sonata's page on WebGPU beside wllama's, on the same file and prompts, in turns: JSON and a table.
+
+python tests/bench/gpu_browser.py site OUT           the site with the page and its peer, for a machine with a GPU
+python tests/bench/gpu_browser.py here [--query Q]   in this machine's Chromium (SwiftShader without a GPU: slow)
+python tests/bench/gpu_browser.py table RESULT.json  the table of what the page sent to /result
+
+Q is the page's (tests/bench/gpu_page/bench.html), "rounds=1&peer=0&prompts=20&tokens=8" for instance. On an NVIDIA GPU
+llama.cpp needs Chromium's flag --enable-dawn-features=vulkan_enable_f16_on_nvidia,allow_unsafe_apis; Sonata does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from in_browser import chromium, evaluate, install_peers, local_server
+from rich.console import Console
+from rich.table import Table
+
+from app.building.common import ROOT
+from app.building.site import DIST
+from app.models import models
+
+WAIT = """async () => {
+    while (!globalThis.result) await new Promise((resolve) => setTimeout(resolve, 200));
+    return globalThis.result;
+}"""
+PAGE = Path(__file__).parent / "gpu_page" / "bench.html"
+
+
+def lay_out(folder: Path) -> None:
+    """The built site, the page, and the peer's modules, without models."""
+    subprocess.run([sys.executable, "build.py", "site"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    shutil.copytree(DIST, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.gguf"))
+    shutil.copyfile(PAGE, folder / PAGE.name)
+    shutil.copytree(install_peers() / "@wllama" / "wllama" / "esm", folder / "wllama", dirs_exist_ok=True)
+
+
+def run_here(query: str) -> dict[str, Any]:
+    with local_server() as address, chromium() as browser:
+        page = browser.new_page()
+        html = PAGE.read_text(encoding="utf-8").replace("'./engine.js'", f"'{address}/engine.js'")
+        page.route(f"{address}/bench.html*", lambda route: route.fulfill(
+            body=html, content_type="text/html",
+            headers={"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"},
+        ))  # fmt: skip
+        page.route(f"{address}/result", lambda route: route.fulfill(status=204))
+        page.goto(f"{address}/bench.html?model=/models/{models()[0].file}&{query}")
+        return dict(evaluate(page, WAIT))
+
+
+def table_of(result: dict[str, Any]) -> Table:
+    """Medians over the rounds, a row a prompt."""
+    table = Table(title="tok/s; medians of rounds; first: ms to the first token")
+    names = ["prompt", "prefill", "decode", "first", "wllama prefill", "wllama decode", "x prefill", "x decode"]
+    for name in names:
+        table.add_column(name, justify="right")
+    for at, run in enumerate(result["rounds"][0]["sonata"]["runs"]):
+        ours = {key: median(one["sonata"]["runs"][at][key] for one in result["rounds"])
+                for key in ("prefill_tok_s", "decode_tok_s", "first_token_ms")}  # fmt: skip
+        peers = [
+            one["wllama"]["runs"][at] for one in result["rounds"] if len(one.get("wllama", {}).get("runs", [])) > at
+        ]
+        row = [run["prompt_tokens"], *(f"{value:.0f}" for value in ours.values())]
+        for key in ("prefill_tok_s", "decode_tok_s"):
+            row.append(f"{median(peer[key] for peer in peers):.0f}" if peers else "")
+        for key in ("prefill_tok_s", "decode_tok_s"):
+            row.append(f"{ours[key] / median(peer[key] for peer in peers):.1f}" if peers else "")
+        table.add_row(*map(str, row))
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("site").add_argument("out", type=Path)
+    commands.add_parser("here").add_argument("--query", default="rounds=1&peer=0&prompts=20&tokens=8&profile=0")
+    commands.add_parser("table").add_argument("result", type=Path)
+    options = parser.parse_args()
+    if options.command == "site":
+        lay_out(options.out)
+        return
+    result = run_here(options.query) if options.command == "here" else json.loads(options.result.read_text())
+    print(json.dumps(result))
+    if "error" in result:
+        raise SystemExit(result["error"])
+    Console(width=120).print(table_of(result))
+
+
+if __name__ == "__main__":
+    main()
