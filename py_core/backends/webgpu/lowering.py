@@ -13,6 +13,7 @@ from py_core.backends.base import BackendError
 from py_core.backends.fusion import GatedLinear, Head, QKVAttention, ResidualLinear, fuse
 from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import RING
+from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding, Dispatch, Host
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.shaders import Constant, binding_access, compose
@@ -27,12 +28,19 @@ _GRID = 65535
 
 @dataclass(frozen=True)
 class Kernel:
-    """One dispatch of a plan. `groups(m)` is the grid for a pass over m rows; bindings are asked for when recording."""
+    """One dispatch of a plan. `groups(m)` is the grid for a pass over m rows; bindings are asked for when recording.
+
+    Kernels of one name are profiled together.
+    """
 
     name: str
     pipeline: int
     bindings: Callable[[], tuple[Binding, ...]]
     groups: Callable[[int], tuple[int, int, int]]
+    cost: Cost
+
+    def dispatch(self, m: int) -> Dispatch:
+        return Dispatch(self.pipeline, self.bindings(), self.groups(m))
 
 
 @dataclass
@@ -41,9 +49,6 @@ class Plan:
 
     body: list[Kernel]
     head: list[Kernel]
-
-    def dispatches(self, kernels: list[Kernel], m: int) -> list[Dispatch]:
-        return [Dispatch(kernel.pipeline, kernel.bindings(), kernel.groups(m)) for kernel in kernels]
 
 
 @dataclass
@@ -152,7 +157,8 @@ class Lowering:
         workgroup = 256
         pipeline = self._builder.pipeline(name, {}, VOCAB=vocab, RING=RING, WORKGROUP=workgroup)
         b = self._buffers
-        return Kernel(name, pipeline, lambda: (b.state, b.logits, b.history), lambda m: (1, 1, 1))
+        cost = Cost(fixed_bytes=b.logits.size)
+        return Kernel(name, pipeline, lambda: (b.state, b.logits, b.history), lambda m: (1, 1, 1), cost)
 
     def _embedding(self, op: ops.Embedding, out: Binding) -> list[Kernel]:
         matrix, k = self._arena.place([op.weight]), op.out.width
@@ -164,7 +170,8 @@ class Lowering:
                 K=k, N=part.rows, FIRST_ROW=part.first_row, WORKGROUP=64,
             )  # fmt: skip
             bindings = (self._buffers.state, part.binding, out)
-            found.append(Kernel("embedding", pipeline, _fixed(bindings), _per_row(k // 8, 64)))
+            cost = Cost(row_bytes=k // matrix.format.block_size * matrix.format.block_bytes + 4 * k)
+            found.append(Kernel("embedding", pipeline, _fixed(bindings), _per_row(k // 8, 64), cost))
         return found
 
     def _rms_norm(self, op: ops.RMSNorm, place: dict[Value, Binding], last: bool) -> Kernel:
@@ -177,7 +184,8 @@ class Lowering:
             K=op.x.width, EPS=op.eps, LANES=shapes.lanes, WORKGROUP=shapes.lanes, LAST=last,
         )  # fmt: skip
         bindings = (self._buffers.state, weight.parts[0].binding, place[op.x], place[op.out])
-        return Kernel("rms_norm", pipeline, _fixed(bindings), lambda m: (1 if last else m, 1, 1))
+        cost = Cost(fixed_bytes=4 * op.x.width, row_bytes=8 * op.x.width, row_flops=4 * op.x.width)
+        return Kernel("rms_norm", pipeline, _fixed(bindings), lambda m: (1 if last else m, 1, 1), cost)
 
     def _attention(self, op: QKVAttention, place: dict[Value, Binding], rows: str) -> list[Kernel]:
         c, shapes, state = self._config, self._builder.shapes, self._buffers.state
@@ -199,16 +207,19 @@ class Lowering:
             "attention", {"kv": self._kv_format, "merge_lanes": merge}, **sizes, LANES=lanes, WORKGROUP=workgroup
         )
         table, pages, layer, out = self._pages.table_binding, self._pages, op.attention.layer, place[op.out]
+        token_bytes = pages.page_bytes // PAGE
         kernels.append(
             Kernel(
                 "rope_append", append,
                 lambda: (state, qkv, self._angles, table, q_rotated, pages.binding(layer)), _per_row(width // 4, 64),
+                Cost(row_bytes=4 * (width + q.out.width) + token_bytes, row_flops=3 * (q.out.width + k.out.width)),
             )
         )  # fmt: skip
         kernels.append(
             Kernel(
                 "attention", attend, lambda: (state, q_rotated, table, pages.binding(layer), out),
                 _per_row(c.num_attention_heads, workgroup // lanes),
+                Cost(row_bytes=8 * q.out.width, token_bytes=token_bytes, token_flops=4 * q.out.width),
             )
         )  # fmt: skip
         return kernels
@@ -223,7 +234,8 @@ class Lowering:
         kernels = self._joint([gate, up], pair, 2 * n, place, rows)
         pipeline = self._builder.pipeline("swiglu", {}, N=n, WORKGROUP=64)
         bindings = (self._buffers.state, pair, place[op.out])
-        return [*kernels, Kernel("swiglu", pipeline, _fixed(bindings), _per_row(n, 64))]
+        cost = Cost(row_bytes=12 * n, row_flops=4 * n)
+        return [*kernels, Kernel("swiglu", pipeline, _fixed(bindings), _per_row(n, 64), cost)]
 
     def _joint(
         self, linears: list[ops.Linear], out: Binding, stride: int, place: dict[Value, Binding], rows: str
@@ -245,9 +257,12 @@ class Lowering:
         stride: int, offset: int, epilogue: int, rows: str,
     ) -> list[Kernel]:  # fmt: skip
         found = []
+        name = f"linear {matrix.columns}x{matrix.rows} {matrix.format.name}{('', ' + residual', ' + SwiGLU')[epilogue]}"
         for pipeline, part, groups in self._builder.matrix_kernels(matrix, x.width, stride, offset, epilogue, rows):
             bindings = (self._buffers.state, part.binding, place[x], out)
-            found.append(Kernel("linear", pipeline, _fixed(bindings), groups))
+            outputs = part.rows // 2 if epilogue == 2 else part.rows
+            cost = linear_cost(matrix, part.rows, outputs if epilogue == 1 else 0, outputs)
+            found.append(Kernel(name, pipeline, _fixed(bindings), groups, cost))
         return found
 
     def _scratch_of(self, role: str, width: int) -> Binding:
