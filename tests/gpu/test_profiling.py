@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -158,6 +161,34 @@ async def test_the_adapters_limits_are_plausible(host: WgpuHost) -> None:
     assert 1e8 < await measure_bandwidth(host, lambda: rounds.append(1)) < 1e13
     assert 1e8 < await measure_flops(host) < 1e15
     assert rounds
+
+
+def test_bench_gives_the_same_figures_as_a_table_and_as_json(tmp_path: Path) -> None:
+    path = TinyLlama().write(tmp_path / "tiny.gguf")
+    command = [Path(sys.executable).with_name("sonata"), "bench", "--backend", "webgpu", "--profile", "--model", path]
+    small = ["--prompt-tokens", "12", "--tokens", "4", "--rounds", "1"]
+
+    def run(*options: str) -> str:
+        return subprocess.run(
+            [*command, *small, *options], capture_output=True, text=True, check=True, timeout=300
+        ).stdout
+
+    report = json.loads(run("--json"))["profile"]
+    step, prefill = report["passes"]
+    assert (step["position"], step["rows"], prefill["position"], prefill["rows"]) == (12, 1, 0, 12)
+    assert report["limits"]["gb_s"] > 0 < report["limits"]["gflop_s"]
+    for one in (step, prefill):
+        kernels = one["kernels"]
+        assert sum(kernel["us"] for kernel in kernels) + one["launch_us"] == pytest.approx(one["us"])
+        assert sum(kernel["share"] for kernel in kernels) + one["launch_us"] / one["us"] == pytest.approx(1)
+        for kernel in kernels:
+            assert kernel["us"] == pytest.approx(kernel["count"] * kernel["us_each"])
+            speed = {"memory": "gb_s", "compute": "gflop_s"}[kernel["limit"]]
+            assert kernel["limit_share"] == pytest.approx(kernel[speed] / report["limits"][speed])
+    words = run()
+    assert all(kernel["kernel"].split(" +")[0] in words for kernel in step["kernels"])
+    assert "A token at position 12" in words
+    assert "launch and wait" in words
 
 
 def test_the_limit_that_applies_is_the_one_that_takes_longer() -> None:

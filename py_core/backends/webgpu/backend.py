@@ -95,8 +95,8 @@ class WebGPUBackend(PipelinedBackend):
         It runs in a session of its own, over keys and values that nobody wrote; the others are as before afterwards.
         Raises ValueError where the context or a pass has no room for it, BackendError where the GPU has no timestamps.
         """
-        if not 1 <= rows <= self._max_rows:
-            raise ValueError(f"One pass has 1 to {self._max_rows} rows on this GPU, not {rows}.")
+        if not 1 <= rows <= self.max_rows:
+            raise ValueError(f"One pass has 1 to {self.max_rows} rows on this GPU, not {rows}.")
         most = self.context_length - rows - _LEAST_STEPS
         if not 0 <= position <= most:
             raise ValueError(f"There is no room to measure at position {position}: it must be 0 to {most}.")

@@ -55,7 +55,7 @@ class KernelCost:
 class Profile:
     """One pass over `rows` rows, the first at `position`: a decode step (1 row) or a pass of a prefill.
 
-    `wall_seconds` is what the pass takes as the engine runs it; what the kernels' sum lacks of it is launch and wait.
+    `wall_seconds` is what the pass takes as the engine runs it.
     """
 
     position: int
@@ -66,6 +66,15 @@ class Profile:
     @property
     def kernel_seconds(self) -> float:
         return sum(kernel.seconds for kernel in self.kernels)
+
+    @property
+    def launch_seconds(self) -> float:
+        """What is in no kernel: launching them and waiting for the last. 0 where they took longer by themselves."""
+        return max(0.0, self.wall_seconds - self.kernel_seconds)
+
+    @property
+    def seconds(self) -> float:
+        return self.kernel_seconds + self.launch_seconds
 
 
 async def measure_kernels(
