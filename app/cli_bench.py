@@ -30,7 +30,7 @@ def profile_tables(report: dict[str, Any]) -> Group:
 
 
 def _pass_table(one: dict[str, Any]) -> Table:
-    table = Table(title=f"{_pass_name(one)}: {one['us'] / 1000:.2f} ms, {one['tok_s']:.1f} tok/s")
+    table = Table(title=f"{_pass_name(one)}: {one['wall_us'] / 1000:.2f} ms, {one['tok_s']:.1f} tok/s")
     table.add_column("kernel")
     for heading in ("count", "us each", "time", "GB/s", "GFLOP/s", "of limit"):
         table.add_column(heading, justify="right")

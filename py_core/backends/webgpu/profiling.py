@@ -28,7 +28,7 @@ MeasuringKernel = tuple[str, dict[str, Constant], int]
 
 @dataclass(frozen=True)
 class Limits:
-    """What was measured of an adapter: reading memory, and fused multiply-adds of float32."""
+    """What was measured of an adapter: reading memory, and multiplying and adding float32."""
 
     bytes_per_second: float
     flops_per_second: float
@@ -162,11 +162,11 @@ async def measure_bandwidth(host: Host, on_round: OnRound = lambda: None) -> flo
 
 
 async def measure_flops(host: Host, on_round: OnRound = lambda: None) -> float:
-    """FLOPs a second of fused multiply-adds (two each) of float32: the best of several kernels."""
+    """FLOPs a second of multiplications and additions of float32: the best of several kernels."""
     groups, steps, workgroup = 16 if host.adapter.software else 4096, 256, 64
     chains = (2, 4, 8)
     kernels: list[MeasuringKernel] = [
-        ("fma_rate", {"CHAINS": count, "STEPS": steps, "WORKGROUP": workgroup}, groups) for count in chains
+        ("multiply_add", {"CHAINS": count, "STEPS": steps, "WORKGROUP": workgroup}, groups) for count in chains
     ]
     seconds = await _seconds_of(host, kernels, 2 * _VEC4, on_round)
     flops = 8 * steps * workgroup * groups
