@@ -1,4 +1,4 @@
-"""The command line: `sonata chat | generate | logits | tokenize | info | serve`."""
+"""The command line: `sonata chat | generate | logits | tokenize | info | bench | serve`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -18,6 +18,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress
 from rich.table import Table
 
 from app.assistant import CHAT_SAMPLING, MAX_TOKENS
+from app.bench import Speed, measure_speed, profile_report, profiled
+from app.cli_bench import profile_tables, speed_table
 from app.completion import complete, last_logits
 from app.models import default_model_path
 from app.server import DIST, ServerError
@@ -190,6 +192,45 @@ def info(
     for name, (count, size) in formats.items():
         table.add_row(f"{name} tensors", f"{count} ({size / 1e6:.1f} MB)")
     Console().print(table)
+
+
+@app.command()
+def bench(
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of the prompt.")] = 121,
+    tokens: Annotated[int, typer.Option(min=1, help="New tokens.")] = 128,
+    position: Annotated[
+        int | None, typer.Option(min=1, help="Where they begin; the default is after the prompt.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Each figure is the median of so many.")] = 3,
+    profile: Annotated[bool, typer.Option("--profile", help="What each kernel takes, too. Of webgpu only.")] = False,
+    model: ModelOption = None,
+    backend: BackendOption = BackendChoice.auto,
+    precision: PrecisionOption = Precision.precise,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """How fast the model runs here."""
+
+    async def run() -> tuple[Speed, dict[str, Any] | None]:
+        loaded = await _load(model, backend, precision)
+        at = position or prompt_tokens
+        with notes.status("Measuring"):
+            if profile:
+                profiled(loaded)
+            speed = await measure_speed(loaded, prompt_tokens, tokens, at, rounds)
+            report = None
+            if profile:
+                rows = min(prompt_tokens, profiled(loaded).max_rows)
+                report = await profile_report(loaded, [(at, 1), (0, rows)] if rows > 1 else [(at, 1)])
+        loaded.close()
+        return speed, report
+
+    speed, report = asyncio.run(run())
+    if as_json:
+        print(json.dumps(asdict(speed) | ({"profile": report} if report else {})))
+        return
+    Console().print(speed_table(speed))
+    if report:
+        Console().print(profile_tables(report))
 
 
 @app.command()

@@ -16,6 +16,7 @@ from typing import Any
 from pyodide.ffi import to_js
 
 from app.assistant import MAX_TOKENS, Assistant, Delta, Done
+from app.bench import profile_report
 from app.completion import complete, last_logits
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host_browser import BrowserKernelHost
@@ -26,6 +27,8 @@ from py_core.model import Model, load_model
 JsObject = Any
 OnEvent = Callable[[str, str], None]
 
+PROFILE_POSITION = 512  # of the token whose kernels are measured: some way into a conversation
+
 
 class PageWorker:
     """One assistant for one page."""
@@ -35,6 +38,7 @@ class PageWorker:
         self._turns = 0
         self._stopped_turns = 0
         self._turn = asyncio.Lock()
+        self._profiling: asyncio.Task[dict[str, Any]] | None = None
 
     async def start(
         self,
@@ -93,6 +97,32 @@ class PageWorker:
             sampling = SamplingParams(temperature=temperature, seed=seed)
             done = await complete(self._model(), prompt, raw=raw, max_tokens=max_tokens, sampling=sampling)
         return json.dumps(asdict(done))
+
+    async def profile(self, on_progress: Callable[[float], None]) -> str:
+        """Measure each kernel of a token, after the running answer: app.bench.profile_report as JSON, or {error}.
+
+        on_progress gets what is done, from 0, when its turn has come, to 1.
+        """
+        self.stop_profile()
+        self._profiling = asyncio.ensure_future(self._profile(on_progress))
+        try:
+            return json.dumps(await self._profiling)
+        except asyncio.CancelledError:
+            return json.dumps({"error": describe(BackendError("The measurement was stopped."))})
+        except Exception as error:
+            return json.dumps({"error": describe(error)})
+
+    def stop_profile(self) -> None:
+        """End the measurement that is running, if any."""
+        if self._profiling is not None:
+            self._profiling.cancel()
+
+    async def _profile(self, on_progress: Callable[[float], None]) -> dict[str, Any]:
+        async with self._turn:
+            on_progress(0.0)
+            model = self._model()
+            position = min(PROFILE_POSITION, model.backend.context_length // 2)
+            return await profile_report(model, [(position, 1)], on_progress)
 
     async def logits(self, prompt: str, raw: bool) -> JsObject:
         """For developers: the logits after a prompt's last token, a Float32Array (vocab_size)."""

@@ -74,6 +74,20 @@ export class Engine {
     return this.#alive(this.#remote.logits(prompt, raw));
   }
 
+  /**
+   * Measure each kernel of a token on the GPU, after the running answer.
+   * @param {(done: number) => void} onProgress from 0, when its turn has come, to 1
+   * @returns {Promise<object>} app.bench.profile_report's
+   */
+  profile(onProgress) {
+    return this.#alive(this.#remote.profile(Comlink.proxy(onProgress)));
+  }
+
+  /** End the measurement that is running, if any. */
+  stopProfile() {
+    return this.#alive(this.#remote.stopProfile());
+  }
+
   /** Python's memory, which never shrinks. @returns {Promise<number>} */
   pythonHeapBytes() {
     return this.#alive(this.#remote.pythonHeapBytes());

@@ -1,6 +1,8 @@
-// The only JavaScript on the way of a token: a GPU device behind integer handles. Python compiles a model into lists of
-// dispatches once; after that a step is submit([ids]), which replays them. py_core/backends/webgpu/host.py says what each
-// method promises.
+// The only JavaScript on the way of a token, with dispatch_lists.js: a GPU device behind integer handles. Python compiles a
+// model into lists of dispatches once; after that a step is submit([ids]), which replays them.
+// py_core/backends/webgpu/host.py says what each method promises.
+
+import { encodeLists, profileLists } from './dispatch_lists.js';
 
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render|software/i;
 const LIMITS = ['maxStorageBufferBindingSize', 'maxBufferSize', 'maxComputeWorkgroupStorageSize',
@@ -120,16 +122,14 @@ class GpuExecutor {
   submit(handles) {
     const encoder = this.#device.createCommandEncoder();
     const pass = encoder.beginComputePass();
-    let current = null;
-    for (const handle of handles) {
-      for (const { pipeline, group, x, y, z } of this.#objects.get(handle)) {
-        if (pipeline !== current) pass.setPipeline(current = pipeline);
-        pass.setBindGroup(0, group);
-        pass.dispatchWorkgroups(x, y, z);
-      }
-    }
+    encodeLists(pass, handles.map((handle) => this.#objects.get(handle)));
     pass.end();
     this.#device.queue.submit([encoder.finish()]);
+  }
+
+  /** Seconds of each list, run times[i] times over in a pass of its own; undefined where the GPU has no timestamps. */
+  profile(handles, times) {
+    return profileLists(this.#device, handles.map((handle) => this.#objects.get(handle)), times);
   }
 
   /** A Uint8Array of its own. Several reads may be under way. */

@@ -10,6 +10,7 @@ import { Banner } from './banner.js';
 import { ChatView } from './chat_view.js';
 import { Composer } from './composer.js';
 import { Engine } from './engine.js';
+import { GpuDialog } from './gpu_dialog.js';
 import { chooseModel } from './models.js';
 import { readOptions } from './options.js';
 import { describe, fromError } from './problems.js';
@@ -28,6 +29,7 @@ const banner = new Banner(byId('banner'));
 const status = new StatusView(byId('status'));
 const loading = new LoadingView(byId('loading'));
 const menu = new BackendMenu(byId('backend'), options, () => reloadEngine());
+const gpuDialog = new GpuDialog(byId('gpu-dialog'), byId('gpu-speed'));
 const watchdog = new Watchdog(options.patience, onSilence);
 
 let state = 'loading';
@@ -49,6 +51,7 @@ async function load() {
   engine?.dispose();
   if (turn) interrupt(turn);
   banner.hide();
+  gpuDialog.withdraw();
   setState('loading');
   status.show('loading', 'Loading the model');
   loading.begin();
@@ -88,6 +91,7 @@ function onReady(info, title, again) {
   watchdog.stop();
   banner.hide();
   loading.end();
+  if (info.backend === 'webgpu') gpuDialog.offer(engine);
   status.showInfo({ ...info, model: title ?? info.model });
   if (again && !chat.isEmpty) chat.addNote('The model was loaded again. It does not remember what is above.');
   announcer.say('The model is ready.');
@@ -99,6 +103,7 @@ function fail(error) {
   const problem = describe(error);
   watchdog.stop();
   loading.end();
+  gpuDialog.withdraw();
   if (turn) interrupt(turn);
   status.show('failed', 'The model is not running');
   setState('failed');

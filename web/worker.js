@@ -71,6 +71,16 @@ Comlink.expose({
     return page.logits(prompt, raw);
   },
 
+  async profile(onProgress) {
+    const report = JSON.parse(await page.profile((done) => void onProgress(done)));
+    if (report.error) throw pythonError(report.error);
+    return report;
+  },
+
+  stopProfile() {
+    page.stop_profile();
+  },
+
   pythonHeapBytes() {
     return python._module.HEAPU8.length;
   },

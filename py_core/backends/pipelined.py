@@ -32,7 +32,7 @@ class PipelinedBackend(ABC):
     def __init__(self, capabilities: Capabilities, context_length: int, vocab_size: int, max_rows: int) -> None:
         self.capabilities = capabilities
         self.context_length = context_length
-        self._vocab_size, self._max_rows = vocab_size, max_rows
+        self._vocab_size, self.max_rows = vocab_size, max_rows
         self._free_slots = list(range(SLOTS))[::-1]
         self._logits_of: Session | None = None
         self._lock = asyncio.Lock()
@@ -163,7 +163,7 @@ class PipelinedBackend(ABC):
     async def _run_pending(self, session: Session) -> None:
         """Run the tokens whose keys and values are not stored yet; the logits are then those of the last one."""
         while session.stored < session.length:
-            start, stop = session.stored, min(session.stored + self._max_rows, session.length)
+            start, stop = session.stored, min(session.stored + self.max_rows, session.length)
             rows = [(session.tokens[at], at, session.slot) for at in range(start, stop)]
             await self._reserve(session.slot, stop)
             self._logits_of = None

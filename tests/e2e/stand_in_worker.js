@@ -46,6 +46,24 @@ const ANSWERS = {
   code: `\`\`\`\n${'let answer = 42;\n'.repeat(1200)}`,
 };
 
+const kernel = (name, count, usEach, gb, gflop, limit, share) => ({
+  kernel: name, count, us_each: usEach, us: count * usEach, share: (count * usEach) / 1120, gb_s: gb, gflop_s: gflop, limit,
+  limit_share: share,
+});
+const PROFILE = {
+  adapter: 'NVIDIA H200', model: 'SmolLM2 135M Instruct', limits: { gb_s: 2650, gflop_s: 51_200 },
+  passes: [{
+    position: 512, rows: 1, wall_us: 1120, tok_s: 893, us: 1120, launch_us: 130,
+    kernels: [
+      kernel('embedding', 1, 4.1, 0.7, 0, 'memory', 0.0003),
+      kernel('rms_norm', 61, 1.9, 3.6, 1.2, 'memory', 0.0014),
+      kernel('linear 576x3072 Q4_1 + SwiGLU', 30, 7.2, 154, 491, 'memory', 0.058),
+      kernel('attention', 30, 11.6, 68, 101, 'compute', 0.026),
+      kernel('linear 576x49152 Q8_0', 1, 22.7, 1334, 2494, 'memory', 0.503),
+    ],
+  }],
+};
+
 let lost;
 let stopped = false;
 
@@ -82,6 +100,14 @@ Comlink.expose({
 
   stop: () => { stopped = true; },
   newChat: () => { stopped = true; },
+  async profile(onProgress) {
+    for (let done = 0; done < 1; done += 0.1) {
+      onProgress(done);
+      await sleep(30);
+    }
+    return PROFILE;
+  },
+  stopProfile: () => {},
   loseDevice: () => lost('Device was destroyed.'),
 });
 

@@ -101,6 +101,8 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
     for name in ("argmax", "penalties", "sample"):
         add(name, {}, **vocabulary)
     add("swiglu", {}, N=100, WORKGROUP=64)
+    add("read_bandwidth", {}, LOADS=8, WORKGROUP=256)
+    add("multiply_add", {}, CHAINS=8, STEPS=256, WORKGROUP=64)
 
     await chat.open("?backend=numpy")
     refused = await chat.page.evaluate(

@@ -174,6 +174,26 @@ def test_names_in_a_file_are_no_markup(write_model: Callable[..., Path], tmp_pat
     assert_sentence(sonata("info", tmp_path / "[" / "red]"), "[/red]")
 
 
+def test_bench_json_has_exactly_the_documented_keys(tiny: list[str]) -> None:
+    options = ["--prompt-tokens", "20", "--tokens", "6", "--position", "30", "--rounds", "2", "--json"]
+    speed = json.loads(printed(sonata("bench", *tiny, *options)))
+    asked = {"prompt_tokens": 20, "tokens": 6, "position": 30, "rounds": 2, "backend": "numpy", "model": "tiny"}
+    assert {key: speed[key] for key in asked} == asked
+    assert set(speed) - set(asked) == {"adapter", "prefill_tok_s", "first_token_ms", "decode_tok_s"}
+    assert min(speed["prefill_tok_s"], speed["decode_tok_s"]) > 10
+    assert speed["first_token_ms"] >= 1000 * 20 / speed["prefill_tok_s"] > 0
+
+
+def test_bench_prints_a_table(tiny: list[str]) -> None:
+    words = printed(sonata("bench", *tiny, "--prompt-tokens", "9", "--tokens", "3", "--rounds", "1"))
+    assert all(said in words for said in ("tiny on numpy", "prefill", "9 tokens", "3 tokens from position 9 on"))
+
+
+def test_bench_says_what_it_cannot_measure(tiny: list[str]) -> None:
+    assert_sentence(sonata("bench", *tiny, "--profile"), "webgpu backend", "runs on numpy")
+    assert_sentence(sonata("bench", *tiny, "--position", "500"), "room for 512 tokens")
+
+
 def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "none.gguf"
     for command in (["generate", "hello", "--backend", "numpy", "--model"], ["info"], ["tokenize", "--model"]):

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from statistics import median
 
 import numpy as np
 
 from py_core.backends.base import Capabilities, Progress, Session, check_formats
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
-from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
+from py_core.backends.sampling_state import GREEDY, RING, ROW_BYTES, STATE_HEADER, state_bytes
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.lowering import Buffers, KernelBuilder, Lowering, Plan
+from py_core.backends.webgpu.lowering import Buffers, Kernel, KernelBuilder, Lowering
+from py_core.backends.webgpu.profiling import (
+    Limits,
+    OnRound,
+    Profile,
+    measure_bandwidth,
+    measure_flops,
+    measure_kernels,
+)
 from py_core.backends.webgpu.tuning import KernelShapes, choose_shapes
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.engine.sampling import SamplingParams
@@ -20,6 +30,9 @@ from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+
+_MOST_STEPS = 128
+_LEAST_STEPS = 4
 
 
 async def load_webgpu(
@@ -69,6 +82,59 @@ class WebGPUBackend(PipelinedBackend):
     def close(self) -> None:
         self._host.close()
 
+    async def limits(self, on_round: OnRound = lambda: None) -> Limits:
+        """What the adapter does at most, measured now. Raises BackendError where the GPU has no timestamps."""
+        async with self._lock:
+            return Limits(await measure_bandwidth(self._host, on_round), await measure_flops(self._host, on_round))
+
+    async def profile(self, position: int, rows: int = 1, on_round: OnRound = lambda: None) -> Profile:
+        """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there.
+
+        It runs in a session of its own, over keys and values that nobody wrote; the others are as before afterwards.
+        Raises ValueError where the context or a pass has no room for it, BackendError where the GPU has no timestamps.
+        """
+        if not 1 <= rows <= self.max_rows:
+            raise ValueError(f"One pass has 1 to {self.max_rows} rows on this GPU, not {rows}.")
+        most = self.context_length - rows - _LEAST_STEPS
+        if not 0 <= position <= most:
+            raise ValueError(f"There is no room to measure at position {position}: it must be 0 to {most}.")
+        session = self.new_session()
+        try:
+            state = state_bytes([(0, position + row, session.slot) for row in range(rows)])
+            async with self._lock:
+                self._logits_of = None
+                await self._reserve(session.slot, position + rows)
+                first, then = ("step", "argmax") if rows == 1 else ("body", "head")
+                kernels = self._kernels(first, rows) + self._kernels(then, 1)
+                costs = await measure_kernels(
+                    self._host, kernels, position, rows, lambda: self._write_state(state), on_round
+                )
+                wall = await self._time_pass(state, rows) if rows > 1 else 0.0
+            if rows == 1:
+                wall = await self._time_steps(session, position, sum(cost.seconds for cost in costs))
+            return Profile(position, rows, costs, wall)
+        finally:
+            self.free(session)
+
+    async def _time_pass(self, state: bytes, rows: int) -> float:
+        """Seconds of a pass of a prefill, which is waited for."""
+        taken = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            self._write_state(state)
+            await self._run_rows(rows, True)
+            taken.append(time.perf_counter() - begin)
+        return median(taken)
+
+    async def _time_steps(self, session: Session, position: int, expected: float) -> float:
+        """Seconds of a step as decoding runs them, in batches queued ahead."""
+        session.tokens, session.stored = [0] * (position + 1), position
+        self._step_seconds = expected
+        steps = max(_LEAST_STEPS, min(_MOST_STEPS, int(1 / expected)))
+        begin = time.perf_counter()
+        made = sum([len(ids) async for ids in self.decode(session, steps, GREEDY)])
+        return (time.perf_counter() - begin) / made
+
     async def _reserve(self, slot: int, length: int) -> None:
         self._pages.reserve(slot, length)
 
@@ -110,17 +176,17 @@ class WebGPUBackend(PipelinedBackend):
                 self._host.forget(recorded)
             self._recorded.clear()
             self._generation = self._pages.generation
-        rows, m = self._size_class(m)
-        key = (name, m)
+        key = (name, self._size_class(m)[1])
         if key not in self._recorded:
-            plan: Plan = self._plans[rows]
-            kernels = {
-                "body": plan.body,
-                "head": plan.head,
-                "step": [*plan.body, *plan.head],
-            }.get(name) or [self._samplers[name]]
-            self._recorded[key] = self._host.record(plan.dispatches(kernels, m))
+            self._recorded[key] = self._host.record([kernel.dispatch(m) for kernel, m in self._kernels(name, m)])
         return self._recorded[key]
+
+    def _kernels(self, name: str, m: int) -> list[tuple[Kernel, int]]:
+        """The kernels of a list, each with the rows that it is recorded for."""
+        rows, m = self._size_class(m)
+        plan = self._plans[rows]
+        lists = {"body": plan.body, "head": plan.head, "step": [*plan.body, *plan.head]}
+        return [(kernel, m) for kernel in lists.get(name) or [self._samplers[name]]]
 
     def _size_class(self, m: int) -> tuple[str, int]:
         """Which plan serves m rows, and m rounded up so that few lists are recorded."""

@@ -65,6 +65,11 @@ class Segment:
     then: int = 0
 
 
+NO_TIMESTAMPS = (
+    "This GPU has no timestamp-query, so the time of a kernel cannot be measured. Try another browser or driver."
+)
+
+
 class Host(Protocol):
     """A GPU device. Methods raise DeviceLostError once the device is gone; BackendError for what it refuses."""
 
@@ -102,6 +107,13 @@ class Host(Protocol):
 
     async def read(self, buffer: int, offset: int, nbytes: int) -> bytes:
         """Bytes of a buffer after all that was submitted before. Several reads may be under way at once."""
+        ...
+
+    async def profile(self, recorded: Sequence[int], times: Sequence[int]) -> list[float]:
+        """Seconds of each recorded list, run times[i] times over in a compute pass of its own; at most 2048 lists.
+
+        By the GPU's own clock, which a browser may round to 100 us. Raises BackendError where it has none.
+        """
         ...
 
     async def upload(self, source: WeightSource, segments: Sequence[Segment], progress: Progress | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from pyodide.ffi import JsException, to_js
 
 from py_core.backends.base import BackendError, DeviceLostError, Progress
-from py_core.backends.webgpu.host import AdapterInfo, Dispatch, Segment
+from py_core.backends.webgpu.host import NO_TIMESTAMPS, AdapterInfo, Dispatch, Segment
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import WeightSource
 
@@ -89,6 +89,15 @@ class BrowserHost:
             return (await self._open().read(buffer, offset, nbytes)).to_bytes()
         except JsException as error:
             raise self._explain(error) from error
+
+    async def profile(self, recorded: Sequence[int], times: Sequence[int]) -> list[float]:
+        try:
+            seconds = await self._open().profile(to_js(recorded), to_js(times))
+        except JsException as error:
+            raise self._explain(error) from error
+        if seconds is None:
+            raise BackendError(NO_TIMESTAMPS)
+        return seconds.to_py()
 
     async def upload(self, source: WeightSource, segments: Sequence[Segment], progress: Progress | None) -> None:
         """From the network into buffers, past Python. The stream itself reports progress."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import struct
 import tempfile
 from collections.abc import Sequence
 from typing import TypeVar
 
 from py_core.backends.base import BackendError, DeviceLostError, Progress
-from py_core.backends.webgpu.host import UPLOAD_PIECE, AdapterInfo, Dispatch, Segment
+from py_core.backends.webgpu.host import NO_TIMESTAMPS, UPLOAD_PIECE, AdapterInfo, Dispatch, Segment
 from py_core.formats.source import WeightSource
 
 # wgpu's GL backend complains on stderr where this is not set, as in a container.
 os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 import wgpu
+from wgpu.backends.wgpu_native import lib
 from wgpu.backends.wgpu_native.extras import set_instance_extras
 
 NO_ADAPTER = (
@@ -131,18 +133,49 @@ class WgpuHost:
         encoder = self._open().create_command_encoder()
         compute = encoder.begin_compute_pass()
         for one in recorded:
-            for pipeline, group, counts in self._recorded[one]:
-                compute.set_pipeline(pipeline)
-                compute.set_bind_group(0, group)
-                compute.dispatch_workgroups(*counts)
+            self._encode(compute, one)
         compute.end()
         self._device.queue.submit([encoder.finish()])
 
+    async def profile(self, recorded: Sequence[int], times: Sequence[int]) -> list[float]:
+        device = self._open()
+        if "timestamp-query" not in device.features:
+            raise BackendError(NO_TIMESTAMPS)
+        count = 2 * len(recorded)
+        queries = device.create_query_set(type="timestamp", count=count)
+        resolved = device.create_buffer(
+            size=8 * count, usage=wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
+        )
+        encoder = device.create_command_encoder()
+        for index, (one, repeats) in enumerate(zip(recorded, times, strict=True)):
+            stamps = {"beginning_of_pass_write_index": 2 * index, "end_of_pass_write_index": 2 * index + 1}
+            compute = encoder.begin_compute_pass(timestamp_writes={"query_set": queries, **stamps})
+            for _ in range(repeats):
+                self._encode(compute, one)
+            compute.end()
+        encoder.resolve_query_set(queries, 0, count, resolved, 0)
+        device.queue.submit([encoder.finish()])
+        ticks = struct.unpack(f"<{count}Q", await self._read_from(resolved, 0, 8 * count))
+        resolved.destroy()
+        queries.destroy()
+        # wgpu gives the GPU's own ticks, which are a nanosecond only on some.
+        tick = lib.wgpuQueueGetTimestampPeriod(device.queue._internal) * 1e-9
+        return [tick * max(0, end - begin) for begin, end in zip(ticks[::2], ticks[1::2], strict=True)]
+
     async def read(self, buffer: int, offset: int, nbytes: int) -> bytes:
+        return await self._read_from(self._buffers[buffer], offset, nbytes)
+
+    def _encode(self, compute: wgpu.GPUComputePassEncoder, recorded: int) -> None:
+        for pipeline, group, counts in self._recorded[recorded]:
+            compute.set_pipeline(pipeline)
+            compute.set_bind_group(0, group)
+            compute.dispatch_workgroups(*counts)
+
+    async def _read_from(self, buffer: wgpu.GPUBuffer, offset: int, nbytes: int) -> bytes:
         device = self._open()
         staging = device.create_buffer(size=nbytes, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
         encoder = device.create_command_encoder()
-        encoder.copy_buffer_to_buffer(self._buffers[buffer], offset, staging, 0, nbytes)
+        encoder.copy_buffer_to_buffer(buffer, offset, staging, 0, nbytes)
         device.queue.submit([encoder.finish()])
         # "READ_NOSYNC" would leave the copy out: the plain mode flushes the queue first.
         await staging.map_async(wgpu.MapMode.READ)

@@ -13,6 +13,7 @@ from py_core.backends.base import BackendError
 from py_core.backends.fusion import GatedLinear, Head, QKVAttention, ResidualLinear, fuse
 from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import RING
+from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding, Dispatch, Host
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.shaders import Constant, binding_access, compose
@@ -32,12 +33,19 @@ Grid = Callable[[int], tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Kernel:
-    """One dispatch of a plan. `groups(m)` is the grid for a pass over m rows; bindings are asked for when recording."""
+    """One dispatch of a plan. `groups(m)` is the grid for a pass over m rows; bindings are asked for when recording.
+
+    Kernels of one name are profiled together.
+    """
 
     name: str
     pipeline: int
     bindings: Callable[[], tuple[Binding, ...]]
     groups: Grid
+    cost: Cost
+
+    def dispatch(self, m: int) -> Dispatch:
+        return Dispatch(self.pipeline, self.bindings(), self.groups(m))
 
 
 @dataclass
@@ -46,9 +54,6 @@ class Plan:
 
     body: list[Kernel]
     head: list[Kernel]
-
-    def dispatches(self, kernels: list[Kernel], m: int) -> list[Dispatch]:
-        return [Dispatch(kernel.pipeline, kernel.bindings(), kernel.groups(m)) for kernel in kernels]
 
 
 @dataclass
@@ -164,7 +169,8 @@ class Lowering:
         workgroup = 256
         pipeline = self._builder.pipeline(name, {}, VOCAB=vocab, RING=RING, WORKGROUP=workgroup)
         b = self._buffers
-        return Kernel(name, pipeline, lambda: (b.state, b.logits, b.history), lambda m: (1, 1, 1))
+        cost = Cost(fixed_bytes=b.logits.size)
+        return Kernel(name, pipeline, lambda: (b.state, b.logits, b.history), lambda m: (1, 1, 1), cost)
 
     def _embedding(self, op: ops.Embedding, out: Binding) -> list[Kernel]:
         matrix, k = self._arena.place([op.weight]), op.out.width
@@ -176,7 +182,8 @@ class Lowering:
                 K=k, N=part.rows, BLOCKS=part.blocks, FIRST_ROW=part.first_row, WORKGROUP=64,
             )  # fmt: skip
             bindings = (self._buffers.state, part.quants, part.scales, out)
-            found.append(Kernel("embedding", pipeline, _fixed(bindings), _per_row(k // 8, 64)))
+            cost = Cost(row_bytes=k // matrix.format.block_size * matrix.format.block_bytes + 4 * k)
+            found.append(Kernel("embedding", pipeline, _fixed(bindings), _per_row(k // 8, 64), cost))
         return found
 
     def _rms_norm(self, op: ops.RMSNorm, step: Pass) -> list[Kernel]:
@@ -195,7 +202,8 @@ class Lowering:
             K=op.x.width, EPS=op.eps, LANES=shapes.lanes, WORKGROUP=shapes.lanes, LAST=last,
         )  # fmt: skip
         bindings = (self._buffers.state, weight.parts[0].quants, step.place[op.x], step.place[op.out])
-        return [Kernel("rms_norm", pipeline, _fixed(bindings), lambda m: (1 if last else m, 1, 1))]
+        cost = Cost(fixed_bytes=4 * op.x.width, row_bytes=8 * op.x.width, row_flops=4 * op.x.width)
+        return [Kernel("rms_norm", pipeline, _fixed(bindings), lambda m: (1 if last else m, 1, 1), cost)]
 
     def _attention(self, op: QKVAttention, step: Pass) -> list[Kernel]:
         q = self._scratch_of("q", op.q.out.width)
@@ -221,7 +229,9 @@ class Lowering:
                 N=matrix.rows, FIRST_HEAD=first_head, ROWS=2, INTERLEAVED=op.rope.interleaved, **self._sizes,
             )  # fmt: skip
             before = (self._buffers.state, part.quants, part.scales, x, weight, self._angles, pages.table_binding, q)
-            kernels.append(Kernel("qkv", pipeline, self._with_pages(before, layer), grid))
+            cost = linear_cost(matrix, matrix.rows, 0, matrix.rows)
+            name = f"qkv {matrix.columns}x{matrix.rows} {matrix.format.name}"
+            kernels.append(Kernel(name, pipeline, self._with_pages(before, layer), grid, cost))
             first_head += matrix.rows // c.head_dim
         return kernels
 
@@ -232,9 +242,13 @@ class Lowering:
             "rope_append", {"kv": "kv_f32"}, **self._sizes, WORKGROUP=64, INTERLEAVED=op.rope.interleaved
         )
         before = (self._buffers.state, qkv, self._angles, self._pages.table_binding, q)
+        cost = Cost(
+            row_bytes=4 * (width + op.q.out.width) + self._pages.page_bytes // PAGE,
+            row_flops=3 * (op.q.out.width + op.k.out.width),
+        )
         return [
             *self._joint([op.q, op.k, op.v], qkv, width, step),
-            Kernel("rope_append", append, self._with_pages(before, op.attention.layer), _per_row(width // 4, 64)),
+            Kernel("rope_append", append, self._with_pages(before, op.attention.layer), _per_row(width // 4, 64), cost),
         ]
 
     def _with_pages(self, before: tuple[Binding, ...], layer: int) -> Callable[[], tuple[Binding, ...]]:
@@ -261,6 +275,10 @@ class Lowering:
             Kernel(
                 "attention", attend, lambda: (state, q, pages.table_binding, pages.binding(layer), out),
                 _per_row(self._config.num_attention_heads, workgroup // lanes),
+                Cost(
+                    row_bytes=8 * op.q.out.width, token_bytes=pages.page_bytes // PAGE,
+                    token_flops=4 * op.q.out.width,
+                ),
             )
         ]  # fmt: skip
 
@@ -274,7 +292,8 @@ class Lowering:
         kernels = self._joint([gate, up], pair, 2 * n, step)
         pipeline = self._builder.pipeline("swiglu", {}, N=n, WORKGROUP=64)
         bindings = (self._buffers.state, pair, out)
-        return [*kernels, Kernel("swiglu", pipeline, _fixed(bindings), _per_row(n, 64))]
+        cost = Cost(row_bytes=12 * n, row_flops=4 * n)
+        return [*kernels, Kernel("swiglu", pipeline, _fixed(bindings), _per_row(n, 64), cost)]
 
     def _joint(self, linears: list[ops.Linear], out: Binding, stride: int, step: Pass) -> list[Kernel]:
         """Linears of one value, side by side in one buffer: one dispatch where their formats agree."""
@@ -293,24 +312,25 @@ class Lowering:
         """A matrix's parts, each a kernel. epilogue: as in matvec.wgsl."""
         norm, place, weight = self._input(x, step)
         last = step.last is not None and step.last in (x, norm.x if norm else x)
+        name = f"linear {matrix.columns}x{matrix.rows} {matrix.format.name}{('', ' + residual', ' + SwiGLU')[epilogue]}"
         found = []
         for part in matrix.parts:
             n = part.rows // 2 if epilogue == 2 else part.rows
             common = {"N": n, "Y_STRIDE": stride, "Y_OFFSET": offset + part.first_row, "EPILOGUE": epilogue}
-            name = f"{matrix.format.name} {n} x {matrix.columns}"
+            cost = linear_cost(matrix, part.rows, n if epilogue == 1 else 0, n)
             before = (self._buffers.state, part.quants, part.scales, place)
             if step.tiled:
                 dequantize = {"dequantize": dequantizer(matrix.format)}
                 pipeline = self._builder.pipeline("matmul", dequantize, K=x.width, BLOCKS=part.blocks, **common)
                 grid = _grid(n, 32 if epilogue == 2 else 64, 32)
-                found.append(Kernel(name, pipeline, _fixed((*before, out)), grid))
+                found.append(Kernel(name, pipeline, _fixed((*before, out)), grid, cost))
                 continue
             rows = 2 if epilogue == 2 else self._builder.shapes.rows_together
             pipeline, grid = self._builder.matvec(
                 "matvec", matrix, part, n if epilogue == 2 else -(-n // rows), step.rows, norm,
                 ROWS=rows, LAST=last, **common,
             )  # fmt: skip
-            found.append(Kernel(name, pipeline, _fixed((*before, weight, out)), grid))
+            found.append(Kernel(name, pipeline, _fixed((*before, weight, out)), grid, cost))
         return found
 
     def _input(self, x: Value, step: Pass) -> tuple[ops.RMSNorm | None, Binding, Binding]:

@@ -1,0 +1,156 @@
+"""How fast a model runs here: tokens a second, and what each kernel of a step takes. For the terminal and the page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from py_core.backends.base import BackendError, Session
+from py_core.backends.webgpu.backend import WebGPUBackend
+from py_core.backends.webgpu.profiling import Limits, Profile
+from py_core.engine.engine import Timings
+from py_core.engine.sampling import SamplingParams
+from py_core.model import Model
+
+_WARM_UP_TOKENS = 8
+_USUAL_ROUNDS = 24  # of the measurements of one report
+_GREEDY = SamplingParams(temperature=0.0)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Medians of rounds. `first_token_ms` is from the prompt to the first token that is shown."""
+
+    backend: str
+    adapter: str
+    model: str
+    prompt_tokens: int
+    tokens: int
+    position: int
+    rounds: int
+    prefill_tok_s: float
+    first_token_ms: float
+    decode_tok_s: float
+
+
+async def measure_speed(model: Model, prompt_tokens: int, tokens: int, position: int, rounds: int) -> Speed:
+    """A prompt of so many tokens, and so many new ones from `position` on. Raises ValueError when they do not fit."""
+    if max(prompt_tokens, position + tokens) > model.backend.context_length:
+        raise ValueError(
+            f"The model has room for {model.backend.context_length} tokens: take fewer, or lower positions."
+        )
+    async with _session(model) as deep:
+        await _decode(model, deep, position, min(tokens, _WARM_UP_TOKENS))
+        await _prefill(model, prompt_tokens)
+        prefills = [await _prefill(model, prompt_tokens) for _ in range(rounds)]
+        decodes = [await _decode(model, deep, position, tokens) for _ in range(rounds)]
+    capabilities = model.backend.capabilities
+    return Speed(
+        capabilities.backend, capabilities.adapter, model.config.name, prompt_tokens, tokens, position, rounds,
+        prefill_tok_s=prompt_tokens / median(prefill for prefill, _ in prefills),
+        first_token_ms=1000 * median(first for _, first in prefills),
+        decode_tok_s=tokens / median(decodes),
+    )  # fmt: skip
+
+
+def profiled(model: Model) -> WebGPUBackend:
+    """The model's backend, if its kernels can be measured. Raises BackendError when it is another one."""
+    if isinstance(model.backend, WebGPUBackend):
+        return model.backend
+    name = model.backend.capabilities.backend
+    raise BackendError(f"Only the kernels of the webgpu backend can be measured one by one; this model runs on {name}.")
+
+
+async def profile_report(
+    model: Model, passes: list[tuple[int, int]], on_progress: Callable[[float], None] = lambda done: None
+) -> dict[str, Any]:
+    """Each kernel of passes (position, rows): a decode step has 1 row, more are a pass of a prefill. Fit for JSON.
+
+    {adapter, model, limits: {gb_s, gflop_s}, passes: [{position, rows, wall_us, tok_s, us, launch_us, kernels:
+    [{kernel, count, us_each, us, share, gb_s, gflop_s, limit, limit_share}]}]}. wall_us is what a pass takes as the
+    engine runs it; us is the sum of its kernels and of what is in none of them (launch_us). A kernel's us is that of
+    all `count`, share its part of the sum, limit ("memory" or "compute") what bounds it, limit_share how much of that
+    it reached. on_progress gets what is done, from 0 to 1. Raises as WebGPUBackend.profile does.
+    """
+    backend = profiled(model)
+    rounds = 0
+
+    def on_round() -> None:
+        nonlocal rounds
+        rounds += 1
+        on_progress(min(0.95, rounds / (_USUAL_ROUNDS * len(passes))))
+
+    limits = await backend.limits(on_round)
+    profiles = [await backend.profile(position, rows, on_round) for position, rows in passes]
+    on_progress(1.0)
+    return {
+        "adapter": backend.capabilities.adapter,
+        "model": model.config.name,
+        "limits": {"gb_s": limits.bytes_per_second / 1e9, "gflop_s": limits.flops_per_second / 1e9},
+        "passes": [_pass_row(profile, limits) for profile in profiles],
+    }
+
+
+def _pass_row(profile: Profile, limits: Limits) -> dict[str, Any]:
+    kernels = []
+    for kernel in profile.kernels:
+        limit, reached = kernel.bound(limits)
+        kernels.append(
+            {
+                "kernel": kernel.name,
+                "count": kernel.count,
+                "us_each": 1e6 * kernel.seconds / kernel.count,
+                "us": 1e6 * kernel.seconds,
+                "share": kernel.seconds / profile.seconds,
+                "gb_s": kernel.bytes / kernel.seconds / 1e9,
+                "gflop_s": kernel.flops / kernel.seconds / 1e9,
+                "limit": limit,
+                "limit_share": reached,
+            }
+        )
+    return {
+        "position": profile.position,
+        "rows": profile.rows,
+        "wall_us": 1e6 * profile.wall_seconds,
+        "tok_s": profile.rows / profile.wall_seconds,
+        "us": 1e6 * profile.seconds,
+        "launch_us": 1e6 * profile.launch_seconds,
+        "kernels": kernels,
+    }
+
+
+async def _prefill(model: Model, prompt_tokens: int) -> tuple[float, float]:
+    """Seconds until the prompt is read, and until the first tokens are there."""
+    timings = Timings()
+    async with _session(model) as session:
+        await model.engine.prefill(session, _tokens(model, prompt_tokens), timings)
+        async for _ in model.engine.generate(session, 1, _GREEDY, timings, ignore_end=True):
+            pass
+    return timings.prefill_seconds, timings.prefill_seconds + timings.first_token_seconds
+
+
+async def _decode(model: Model, session: Session, position: int, tokens: int) -> float:
+    """Seconds of the tokens from `position` on, whose keys and values the session keeps for the next round."""
+    await model.engine.prefill(session, _tokens(model, position), Timings())
+    begin = time.perf_counter()
+    async for _ in model.engine.generate(session, tokens, _GREEDY, Timings(), ignore_end=True):
+        pass
+    return time.perf_counter() - begin
+
+
+def _tokens(model: Model, count: int) -> list[int]:
+    """Tokens that mean nothing: what they are makes no difference to the time."""
+    return [7919 * index % model.config.vocab_size for index in range(count)]
+
+
+@asynccontextmanager
+async def _session(model: Model) -> AsyncIterator[Session]:
+    session = model.engine.new_session()
+    try:
+        yield session
+    finally:
+        model.backend.free(session)

@@ -1,0 +1,40 @@
+"""What a kernel must at least move and compute: what its time is compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_core.backends.webgpu.weights import Matrix
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one dispatch over m rows of one sequence, of which the first is at `position` and sees position + 1 tokens.
+
+    Each byte is counted once, read or written: weights, activations, keys and values.
+    """
+
+    fixed_bytes: int = 0
+    row_bytes: int = 0
+    token_bytes: int = 0
+    """For each token that attention sees."""
+    row_flops: int = 0
+    token_flops: int = 0
+    """For each token that a row sees."""
+
+    def bytes(self, m: int, position: int) -> int:
+        return self.fixed_bytes + m * self.row_bytes + (position + m) * self.token_bytes
+
+    def flops(self, m: int, position: int) -> int:
+        seen = m * position + m * (m + 1) // 2
+        return m * self.row_flops + seen * self.token_flops
+
+
+def linear_cost(matrix: Matrix, part_rows: int, inputs: int, outputs: int) -> Cost:
+    """Of `part_rows` rows of a matrix: each row of x reads `inputs` float32 besides x itself and writes `outputs`."""
+    form, columns = matrix.format, matrix.columns
+    return Cost(
+        fixed_bytes=part_rows * columns // form.block_size * form.block_bytes,
+        row_bytes=4 * (columns + inputs + outputs),
+        row_flops=2 * part_rows * columns,
+    )

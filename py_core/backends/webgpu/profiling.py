@@ -1,0 +1,192 @@
+"""Measures kernels by the GPU's own clock, and the limits of the adapter that they are compared with."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from py_core.backends.base import BackendError
+from py_core.backends.webgpu.host import Binding, Dispatch, Host
+from py_core.backends.webgpu.lowering import Kernel
+from py_core.backends.webgpu.shaders import Constant, binding_access, compose
+
+OnRound = Callable[[], None]
+"""Called after each round of a measurement."""
+
+_BROWSER_QUANTUM = 1e-4  # to which Chromium rounds timestamps
+_SHORTEST = 5e-5  # of a pass, in seconds: what begins and ends it is small beside that
+_BUDGET = 2.0  # seconds of one measurement, after which no round is added
+_ROUNDS = 5
+_MOST_REPEATS = 4096
+_VEC4 = 16
+MeasuringKernel = tuple[str, dict[str, Constant], int]
+"""A shader, its constants, and how many workgroups."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What was measured of an adapter: reading memory, and multiplying and adding float32."""
+
+    bytes_per_second: float
+    flops_per_second: float
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """All dispatches of one name in a pass: what they took, and what they must at least move and compute."""
+
+    name: str
+    count: int
+    seconds: float
+    bytes: int
+    flops: int
+
+    def bound(self, limits: Limits) -> tuple[str, float]:
+        """The limit that applies, "memory" or "compute", and the share of it that was reached (1 is all of it)."""
+        memory, compute = self.bytes / limits.bytes_per_second, self.flops / limits.flops_per_second
+        name = "memory" if memory >= compute else "compute"
+        return name, max(memory, compute) / self.seconds
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One pass over `rows` rows, the first at `position`: a decode step (1 row) or a pass of a prefill.
+
+    `wall_seconds` is what the pass takes as the engine runs it.
+    """
+
+    position: int
+    rows: int
+    kernels: list[KernelCost]
+    wall_seconds: float
+
+    @property
+    def kernel_seconds(self) -> float:
+        return sum(kernel.seconds for kernel in self.kernels)
+
+    @property
+    def launch_seconds(self) -> float:
+        """What is in no kernel: launching them and waiting for the last. 0 where they took longer by themselves."""
+        return max(0.0, self.wall_seconds - self.kernel_seconds)
+
+    @property
+    def seconds(self) -> float:
+        return self.kernel_seconds + self.launch_seconds
+
+
+async def measure_kernels(
+    host: Host, kernels: Sequence[tuple[Kernel, int]], position: int, rows: int, prepare: Callable[[], None],
+    on_round: OnRound,
+) -> list[KernelCost]:  # fmt: skip
+    """What the kernels of a pass take, each dispatched for its m (which may be rounded up) rows, added up by name.
+
+    Those of one name run together in a compute pass: one alone is too short for the clock, and each reads weights of
+    its own as it does in the model. Their order is therefore not the model's, and what they compute is of no use.
+    """
+    groups: dict[str, list[tuple[Kernel, int]]] = {}
+    for kernel, m in kernels:
+        groups.setdefault(kernel.name, []).append((kernel, m))
+    recorded = [host.record([kernel.dispatch(m) for kernel, m in group]) for group in groups.values()]
+    try:
+        seconds = await measure_lists(host, recorded, prepare, on_round)
+    finally:
+        for one in recorded:
+            host.forget(one)
+    return [
+        KernelCost(
+            name, len(group), of_group,
+            bytes=sum(kernel.cost.bytes(min(m, rows), position) for kernel, m in group),
+            flops=sum(kernel.cost.flops(min(m, rows), position) for kernel, m in group),
+        )
+        for (name, group), of_group in zip(groups.items(), seconds, strict=True)
+    ]  # fmt: skip
+
+
+async def measure_lists(
+    host: Host, recorded: Sequence[int], prepare: Callable[[], None] = lambda: None, on_round: OnRound = lambda: None
+) -> list[float]:
+    """Seconds of each recorded list: medians of rounds, of which `prepare` begins each.
+
+    A list too short for the clock is run several times in a row. Raises BackendError where the GPU has no clock.
+    """
+    begin = time.perf_counter()
+    times = [1] * len(recorded)
+    rounds: list[list[float]] = []
+    while len(rounds) < _ROUNDS and (not rounds or time.perf_counter() - begin < _BUDGET):
+        prepare()
+        seconds = await host.profile(recorded, times)
+        on_round()
+        wanted = [_repeats(of_pass, count, _shortest(seconds)) for of_pass, count in zip(seconds, times, strict=True)]
+        if wanted != times:
+            times, rounds = wanted, []
+            continue
+        rounds.append([of_pass / count for of_pass, count in zip(seconds, times, strict=True)])
+    return [median(of_list) for of_list in zip(*rounds, strict=True)]
+
+
+def _shortest(seconds: Sequence[float]) -> float:
+    """What a pass must take for the clock that measured these."""
+    rounded = all(abs(value / _BROWSER_QUANTUM - round(value / _BROWSER_QUANTUM)) < 1e-3 for value in seconds)
+    return 40 * _BROWSER_QUANTUM if rounded else _SHORTEST
+
+
+def _repeats(seconds: float, times: int, shortest: float) -> int:
+    """How often a list is to run in its pass, when `times` took `seconds`."""
+    if seconds >= shortest / 2:
+        return times
+    if times >= _MOST_REPEATS:
+        if seconds == 0:
+            raise BackendError("This GPU's timestamps stand still, so the time of a kernel cannot be measured.")
+        return times
+    growth = min(16, math.ceil(shortest / seconds)) if seconds else 16
+    return min(times * growth, _MOST_REPEATS)
+
+
+async def measure_bandwidth(host: Host, on_round: OnRound = lambda: None) -> float:
+    """Bytes a second that the adapter reads from a buffer larger than its caches: the best of several kernels.
+
+    A software adapter reads a smaller one, which takes it long enough.
+    """
+    most = min(host.adapter.max_binding_size, (16 if host.adapter.software else 256) << 20)
+    size = 1 << (most.bit_length() - 1)
+    shapes = [(loads, workgroup) for loads in (8, 32, 128) for workgroup in (64, 256)]
+    kernels: list[MeasuringKernel] = [
+        ("read_bandwidth", {"LOADS": loads, "WORKGROUP": workgroup}, size // _VEC4 // loads // workgroup)
+        for loads, workgroup in shapes
+        if workgroup <= host.adapter.max_workgroup_size
+    ]
+    return size / min(await _seconds_of(host, kernels, size, on_round))
+
+
+async def measure_flops(host: Host, on_round: OnRound = lambda: None) -> float:
+    """FLOPs a second of multiplications and additions of float32: the best of several kernels."""
+    groups, steps, workgroup = 16 if host.adapter.software else 4096, 256, 64
+    chains = (2, 4, 8)
+    kernels: list[MeasuringKernel] = [
+        ("multiply_add", {"CHAINS": count, "STEPS": steps, "WORKGROUP": workgroup}, groups) for count in chains
+    ]
+    seconds = await _seconds_of(host, kernels, 2 * _VEC4, on_round)
+    flops = 8 * steps * workgroup * groups
+    return max(flops * count / of_kernel for count, of_kernel in zip(chains, seconds, strict=True))
+
+
+async def _seconds_of(host: Host, kernels: list[MeasuringKernel], size: int, on_round: OnRound) -> list[float]:
+    """Of kernels over `size` zeroed bytes."""
+    data, out = host.create_buffer(size, "data to measure with"), host.create_buffer(_VEC4, "out")
+    recorded = []
+    try:
+        await host.check()
+        for name, constants, groups in kernels:
+            wgsl = compose(name, constants, {})
+            pipeline = host.pipeline(wgsl, binding_access(wgsl), name)
+            bindings = (Binding(data, 0, size), Binding(out, 0, _VEC4))
+            recorded.append(host.record([Dispatch(pipeline, bindings, (groups, 1, 1))]))
+        return await measure_lists(host, recorded, on_round=on_round)
+    finally:
+        for one in recorded:
+            host.forget(one)
+        host.destroy_buffer(data)
+        host.destroy_buffer(out)

@@ -1,0 +1,133 @@
+"""The dialog that asks how fast the GPU is: on the page alone, and with the real measurement in Chromium."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from chat_page import ChatPage
+from playwright.async_api import Browser, Locator, Page
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+QUESTION = "How fast is my GPU?"
+
+
+def dialog(page: Page) -> Locator:
+    return page.get_by_role("dialog", name=QUESTION)
+
+
+async def open_dialog(chat: ChatPage) -> Locator:
+    await chat.page.get_by_role("button", name=QUESTION).click()
+    return dialog(chat.page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844), (320, 568), (844, 390)])
+async def test_the_table_fits_the_screen(
+    browser: Browser, site: str, screenshots: Path, scheme: str, width: int, height: int
+) -> None:
+    page = await browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    chat = ChatPage(page, site)
+    await chat.use_stand_in()
+    await chat.open_ready()
+    await chat.ask("Why is the sky blue?")
+    await page.screenshot(path=screenshots / f"gpu-header-{width}-{scheme}.png")
+    shown = await open_dialog(chat)
+    await shown.get_by_role("row", name="attention").wait_for()
+    await page.screenshot(path=screenshots / f"gpu-{width}-{scheme}.png")
+    for locator in (shown, shown.locator(".gpu-result")):
+        assert await locator.evaluate("(node) => node.scrollWidth <= node.clientWidth")
+    for name in ("Measure again", "Close"):
+        box = await shown.get_by_role("button", name=name).bounding_box() or {}
+        assert min(box["x"], box["y"]) >= 0
+        assert box["x"] + box["width"] <= width
+        assert box["y"] + box["height"] <= height
+    assert chat.errors == []
+    await page.close()
+
+
+async def test_rows_say_what_was_measured(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    shown = await open_dialog(page_alone)
+    assert await shown.get_by_role("progressbar").is_visible()
+    row = shown.get_by_role("row", name="linear 576x49152 Q8_0")
+    said = " ".join((await row.inner_text()).split())
+    assert said == "linear 576x49152 Q8_0 1 \N{MULTIPLICATION SIGN} 22.7 µs 22.7 µs 2% 1.3 TB/s 50% of memory"
+    assert await shown.get_by_role("row").count() == 7
+    assert "Launch and wait" in await shown.get_by_role("row").last.inner_text()
+    figures = await shown.locator("dl").inner_text()
+    assert all(
+        words in figures for words in ("NVIDIA H200", "1.1 ms, 893 tok/s (position 512)", "2.6 TB/s", "51.2 TFLOP/s")
+    )
+
+
+async def test_it_is_closed_by_escape_and_gives_the_focus_back(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    shown = await open_dialog(page_alone)
+    await page_alone.page.keyboard.press("Escape")
+    assert not await shown.is_visible()
+    assert await page_alone.page.evaluate("document.activeElement.id") == "gpu-speed"
+
+
+async def test_it_is_offered_only_while_a_gpu_runs_the_model(page_alone: ChatPage) -> None:
+    button = page_alone.page.locator("#gpu-speed")
+    await page_alone.open_ready("?backend=wasm")
+    assert not await button.is_visible()
+    await page_alone.open_ready()
+    shown = await open_dialog(page_alone)
+    await page_alone.page.evaluate("sonata.loseDevice()")
+    await page_alone.problem()
+    assert not await shown.is_visible()
+    assert not await button.is_visible()
+
+
+@pytest.mark.timeout(600)
+async def test_the_real_gpu_is_measured_between_two_answers(chat: ChatPage, screenshots: Path) -> None:
+    await chat.open_ready("?backend=webgpu&max_tokens=6")
+    await chat.send("What is the capital of France?")
+    await chat.wait_for_words()
+    shown = await open_dialog(chat)
+    assert "Waiting for its turn" in await shown.inner_text()
+    await shown.get_by_role("row", name="attention").wait_for(timeout=180_000)
+    assert await chat.state() == "ready"  # the answer came first, and whole
+    assert await chat.page.evaluate("sonata.lastAnswer.newTokens") == 6
+
+    kernels = await shown.locator("tbody tr").evaluate_all(
+        "(rows) => rows.map((row) => [row.cells[0].firstChild.data, row.cells[1].firstChild.data])"
+    )
+    times = dict(kernels)
+    assert times.keys() >= {"embedding", "attention", "argmax", "Launch and wait"}
+    assert sum(name.startswith("linear") for name in times) >= 3
+    assert all(float(time.split()[0]) > 0 for name, time in kernels if name != "Launch and wait")
+    await chat.page.screenshot(path=screenshots / "gpu-real.png")
+
+    begin = time.monotonic()
+    await shown.get_by_role("button", name="Measure again").click()
+    await shown.get_by_role("row", name="attention").wait_for(timeout=180_000)
+    whole = time.monotonic() - begin
+    await shown.get_by_role("button", name="Measure again").click()
+    await chat.page.wait_for_function("() => document.querySelector('dialog progress').value > 0", timeout=180_000)
+    begin = time.monotonic()
+    await shown.get_by_role("button", name="Close").click()
+    await chat.page.evaluate("sonata.engine.newChat()")  # waits its turn, but not for a measurement nobody looks at
+    assert time.monotonic() - begin < whole / 2
+    assert await chat.ask("And of Italy?")
+    assert chat.errors == []
+
+
+async def test_a_gpu_without_timestamps_measures_nothing(chat: ChatPage) -> None:
+    await chat.open("?backend=numpy")
+    measured = await chat.page.evaluate(
+        """async () => {
+          const { createExecutor, findAdapter } = await import('./gpu_executor.js');
+          const adapter = await findAdapter();
+          const requestDevice = (wanted) => adapter.requestDevice(wanted);
+          const executor = await createExecutor({
+            limits: adapter.limits, info: adapter.info, features: new Set(), requestDevice,
+          });
+          return executor.profile([executor.record(new Uint32Array())], [1]);
+        }"""
+    )
+    assert measured is None

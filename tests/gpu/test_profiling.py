@@ -1,0 +1,207 @@
+"""Profiling on the real device: what is measured, what it is compared with, and that nobody else notices."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from py_core.backends.base import BackendError
+from py_core.backends.webgpu import host_wgpu
+from py_core.backends.webgpu.cost import Cost
+from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.profiling import KernelCost, Limits, Profile, measure_bandwidth, measure_flops
+from py_core.engine.sampling import SamplingParams
+from py_core.formats.gguf import read_header
+from py_core.formats.source import FileSource
+from tests.backend_pairs import MODELS, collect, open_pair, prompt
+from tests.tiny_llama import TinyLlama
+
+COUNTS = st.integers(0, 1 << 20)
+DRAWN = SamplingParams(temperature=1.0, seed=3, repetition_penalty=1.3)
+
+
+def total(profile: Profile, what: str) -> float:
+    return sum(getattr(kernel, what) for kernel in profile.kernels)
+
+
+async def test_each_kernel_of_a_step_is_measured_once(tmp_path: Path, host: WgpuHost) -> None:
+    backend = (await open_pair(TinyLlama(layers=3).write(tmp_path / "tiny.gguf"), host)).other
+    profile = await backend.profile(40)
+    # What a token runs, list by list as `decode` submits them.
+    expected = Counter(kernel.name for name in ("step", "argmax") for kernel, _ in backend._kernels(name, 1))
+    assert {kernel.name: kernel.count for kernel in profile.kernels} == expected
+    assert expected["attention"] == 3
+    assert all(kernel.seconds > 0 < kernel.bytes for kernel in profile.kernels)
+    assert profile.kernel_seconds == pytest.approx(total(profile, "seconds"))
+    assert profile.wall_seconds > 0
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_bytes_and_flops_are_those_of_the_models_sizes(tmp_path: Path, host: WgpuHost, model: str) -> None:
+    tiny = MODELS[model]
+    path = tiny.write(tmp_path / "tiny.gguf")
+    backend = (await open_pair(path, host)).other
+    near, far = await backend.profile(10), await backend.profile(110)
+    width = 4 * tiny.hidden // tiny.heads * tiny.kv_heads
+    assert total(far, "bytes") - total(near, "bytes") == 100 * tiny.layers * 2 * width
+    assert total(far, "flops") - total(near, "flops") == 100 * tiny.layers * 4 * tiny.hidden
+
+    tensors = (await read_header(FileSource(path))).tensors
+    head = "output.weight" if "output.weight" in tensors else "token_embd.weight"
+    read = {name: info for name, info in tensors.items() if name == head or name != "token_embd.weight"}
+    weights = sum(info.nbytes for info in read.values())
+    # Besides: keys and values, the token's embedding, and per layer some twelve activations as wide as the widest.
+    widest = 4 * max(2 * tiny.ffn, tiny.hidden, len(tiny.tokens))
+    besides = total(near, "bytes") - weights - 11 * tiny.layers * 2 * width
+    assert 0 < besides < (12 * tiny.layers + 6) * widest
+    multiplied = 2 * sum(info.shape[0] * info.shape[1] for info in read.values() if len(info.shape) == 2)
+    assert 0 < total(near, "flops") - multiplied - 11 * tiny.layers * 4 * tiny.hidden < 0.2 * multiplied
+
+
+async def test_a_pass_of_a_prefill_counts_each_row_and_the_weights_once(tmp_path: Path, host: WgpuHost) -> None:
+    backend = (await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)).other
+    one, five, ten = [await backend.profile(0, rows) for rows in (1, 5, 10)]
+    linears = [sum(k.flops for k in p.kernels if k.name.startswith("linear 64x128")) for p in (one, five, ten)]
+    assert linears == [linears[0], 5 * linears[0], 10 * linears[0]]
+    assert linears[0] > 0
+    assert total(ten, "bytes") < 3 * total(five, "bytes") < 9 * total(one, "bytes")
+    assert "argmax" not in {kernel.name for kernel in ten.kernels}
+    assert all(kernel.seconds > 0 for kernel in ten.kernels)
+
+
+@pytest.mark.parametrize("sampling", [SamplingParams(), DRAWN], ids=["greedy", "drawn"])
+async def test_conversations_go_on_as_if_nothing_had_been_measured(tmp_path: Path, host: WgpuHost, sampling) -> None:
+    backend = (await open_pair(TinyLlama(tied=False, context=2048).write(tmp_path / "tiny.gguf"), host)).other
+
+    async def tokens(measure: bool) -> list[int]:
+        session, other = backend.new_session(), backend.new_session()
+        await backend.prefill(session, prompt(70))
+        await backend.prefill(other, prompt(9, seed=1))
+        if measure:
+            await backend.profile(3, rows=12)
+        made = await collect(backend, other, 6, sampling) + await collect(backend, session, 6, sampling)
+        if measure:
+            await backend.profile(1500)  # where the pool of pages has to grow
+        made += await collect(backend, session, 6, sampling) + await collect(backend, other, 6, sampling)
+        for one in (session, other):
+            backend.free(one)
+        return made
+
+    assert await tokens(measure=True) == await tokens(measure=False)
+    assert len(backend._free_slots) == 4
+
+
+async def test_where_there_is_no_room_a_sentence_says_where_there_is(tmp_path: Path, host: WgpuHost) -> None:
+    backend = (await open_pair(TinyLlama(context=128).write(tmp_path / "tiny.gguf"), host)).other
+    await backend.profile(123)
+    with pytest.raises(ValueError, match=r"position 124: it must be 0 to 123\.$"):
+        await backend.profile(124)
+    with pytest.raises(ValueError, match=r"1 to 16 rows on this GPU, not 17\.$"):
+        await backend.profile(0, rows=17)
+    assert len(backend._free_slots) == 4
+
+
+async def test_a_gpu_without_timestamps_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = host_wgpu._request_adapter()
+    monkeypatch.setattr(type(adapter), "features", property(lambda self: {"subgroup"}))
+    host = WgpuHost()
+    backend = (await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)).other
+    with pytest.raises(BackendError, match="no timestamp-query"):
+        await backend.profile(1)
+    with pytest.raises(BackendError, match="no timestamp-query"):
+        await backend.limits()
+    assert len(backend._free_slots) == 4
+    host.close()
+
+
+class CoarseClock(WgpuHost):
+    """Timestamps as Chromium gives them: in steps of 100 us."""
+
+    async def profile(self, recorded: Sequence[int], times: Sequence[int]) -> list[float]:
+        return [seconds * 1e4 // 1 * 1e-4 for seconds in await super().profile(recorded, times)]
+
+
+class StoppedClock(WgpuHost):
+    async def profile(self, recorded: Sequence[int], times: Sequence[int]) -> list[float]:
+        return [0.0] * len(recorded)
+
+
+async def test_a_coarse_clock_is_made_up_for_by_repeating(tmp_path: Path, host: WgpuHost) -> None:
+    path = TinyLlama().write(tmp_path / "tiny.gguf")
+    fine = await (await open_pair(path, host)).other.profile(20)
+    coarse_host = CoarseClock()
+    coarse = await (await open_pair(path, coarse_host)).other.profile(20)
+    coarse_host.close()
+    assert [kernel.name for kernel in coarse.kernels] == [kernel.name for kernel in fine.kernels]
+    short = [kernel for kernel in coarse.kernels if 0 < kernel.seconds < 1e-4]
+    assert short
+    assert all(kernel.seconds % 1e-4 for kernel in short)
+    for a, b in zip(coarse.kernels, fine.kernels, strict=True):
+        assert 0.2 < a.seconds / b.seconds < 5, (a, b)
+
+
+async def test_a_clock_that_stands_still_is_a_sentence(tmp_path: Path) -> None:
+    host = StoppedClock()
+    backend = (await open_pair(TinyLlama(layers=1).write(tmp_path / "tiny.gguf"), host)).other
+    with pytest.raises(BackendError, match="stand still"):
+        await backend.profile(1)
+    host.close()
+
+
+async def test_the_adapters_limits_are_plausible(host: WgpuHost) -> None:
+    rounds = []
+    assert 1e8 < await measure_bandwidth(host, lambda: rounds.append(1)) < 1e13
+    assert 1e8 < await measure_flops(host) < 1e15
+    assert rounds
+
+
+def test_bench_gives_the_same_figures_as_a_table_and_as_json(tmp_path: Path) -> None:
+    path = TinyLlama().write(tmp_path / "tiny.gguf")
+    command = [Path(sys.executable).with_name("sonata"), "bench", "--backend", "webgpu", "--profile", "--model", path]
+    small = ["--prompt-tokens", "12", "--tokens", "4", "--rounds", "1"]
+
+    def run(*options: str) -> str:
+        return subprocess.run(
+            [*command, *small, *options], capture_output=True, text=True, check=True, timeout=300
+        ).stdout
+
+    report = json.loads(run("--json"))["profile"]
+    step, prefill = report["passes"]
+    assert (step["position"], step["rows"], prefill["position"], prefill["rows"]) == (12, 1, 0, 12)
+    assert report["limits"]["gb_s"] > 0 < report["limits"]["gflop_s"]
+    for one in (step, prefill):
+        kernels = one["kernels"]
+        assert sum(kernel["us"] for kernel in kernels) + one["launch_us"] == pytest.approx(one["us"])
+        assert sum(kernel["share"] for kernel in kernels) + one["launch_us"] / one["us"] == pytest.approx(1)
+        for kernel in kernels:
+            assert kernel["us"] == pytest.approx(kernel["count"] * kernel["us_each"])
+            speed = {"memory": "gb_s", "compute": "gflop_s"}[kernel["limit"]]
+            assert kernel["limit_share"] == pytest.approx(kernel[speed] / report["limits"][speed])
+    words = run()
+    assert all(kernel["kernel"].split(" +")[0] in words for kernel in step["kernels"])
+    assert "A token at position 12" in words
+    assert "launch and wait" in words
+
+
+def test_the_limit_that_applies_is_the_one_that_takes_longer() -> None:
+    limits = Limits(bytes_per_second=100.0, flops_per_second=1000.0)
+    assert KernelCost("read", 1, 4.0, bytes=200, flops=500).bound(limits) == ("memory", 0.5)
+    assert KernelCost("multiply", 1, 4.0, bytes=200, flops=4000).bound(limits) == ("compute", 1.0)
+
+
+@given(COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, st.integers(1, 40), st.integers(0, 10_000))
+def test_a_pass_costs_what_its_rows_cost_one_after_the_other(fixed, row, token, row_flops, token_flops, m, position):
+    cost = Cost(fixed, row, token, row_flops, token_flops)
+    rows = range(position, position + m)
+    assert cost.flops(m, position) == sum(cost.flops(1, at) for at in rows)
+    # Weights, keys and values are read once for all rows.
+    assert cost.bytes(m, position) == fixed + m * row + (position + m) * token
+    assert cost.bytes(m, position) <= sum(cost.bytes(1, at) for at in rows)

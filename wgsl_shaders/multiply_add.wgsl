@@ -1,0 +1,21 @@
+// Chains of multiplications and additions, 8 * CHAINS * STEPS FLOPs an invocation: how fast float32 can be computed.
+// Not fma(): a software adapter makes that exact, which is slow, and a GPU's compiler fuses the two as it does in kernels.
+// Bindings: 0 data: (2,) vec4f; 1 out: (1,).
+// Constants: CHAINS that do not wait for each other, STEPS, WORKGROUP. Dispatch (g).
+@group(0) @binding(0) var<storage, read> data: array<vec4f>;
+@group(0) @binding(1) var<storage, read_write> out: array<f32>;
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  let factor = data[0];
+  let term = data[1] + f32(id.x);
+  var chains: array<vec4f, CHAINS>;
+  for (var c = 0u; c < CHAINS; c++) { chains[c] = term + f32(c); }
+  for (var i = 0u; i < STEPS; i++) {
+    for (var c = 0u; c < CHAINS; c++) { chains[c] = chains[c] * factor + term; }
+  }
+  var sum = vec4f(0.0);
+  for (var c = 0u; c < CHAINS; c++) { sum += chains[c]; }
+  // Never true of terms from 0 on, but the compiler cannot know.
+  if (sum.x + sum.y + sum.z + sum.w < 0.0) { out[0] = sum.x; }
+}
