@@ -9,11 +9,13 @@ import numpy as np
 from py_core.backends.base import Capabilities, Progress, Session, check_formats
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
+from py_core.backends.webgpu.attention import NEAR, reach_of
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.lowering import Buffers, KernelBuilder, Lowering, Plan
-from py_core.backends.webgpu.tuning import KernelShapes, choose_shapes
+from py_core.backends.webgpu.lowering import Buffers, KernelBuilder, Lowering
+from py_core.backends.webgpu.plan import Plan
+from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, choose_shapes
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import GGUFHeader
@@ -24,14 +26,14 @@ from py_core.models.graph import Graph
 
 async def load_webgpu(
     host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
-    progress: Progress | None = None, max_context: int = 8192, kv_format: str = "kv_f32",
+    progress: Progress | None = None, max_context: int = 8192,
     shapes: KernelShapes | None = None,
 ) -> WebGPUBackend:  # fmt: skip
     """Compile the model for the host's adapter and bring its weights there. Raises BackendError, GGUFError, EOFError.
 
     `shapes` overrides the choice by adapter, for tests.
     """
-    backend = WebGPUBackend(host, header, config, graph, max_context, kv_format, shapes)
+    backend = WebGPUBackend(host, header, config, graph, max_context, shapes)
     await backend.arena.upload(source, progress)
     await host.check()
     return backend
@@ -41,12 +43,12 @@ class WebGPUBackend(PipelinedBackend):
     """See `Backend` for the contract of each method. Made by `load_webgpu`."""
 
     def __init__(
-        self, host: Host, header: GGUFHeader, config: ModelConfig, graph: Graph, max_context: int, kv_format: str,
+        self, host: Host, header: GGUFHeader, config: ModelConfig, graph: Graph, max_context: int,
         shapes: KernelShapes | None,
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
         adapter = host.adapter
-        self._shapes = shapes or choose_shapes(adapter, config.head_dim)
+        self._shapes = shapes or choose_shapes(adapter)
         context_length = min(config.max_position_embeddings, max_context)
         capabilities = Capabilities("webgpu", adapter.name, adapter.software)
         super().__init__(capabilities, context_length, config.vocab_size, self._shapes.max_rows)
@@ -57,13 +59,12 @@ class WebGPUBackend(PipelinedBackend):
             history=self._buffer(SLOTS * RING * 4, "history"),
             logits=self._buffer(config.vocab_size * 4, "logits"),
         )
-        kv_bytes = 2 if kv_format == "kv_f16" else 4
-        self._pages = KVPages(host, config, SLOTS, context_length, kv_bytes)
+        self._pages = KVPages(host, config, SLOTS, context_length)
         builder = KernelBuilder(host, self._shapes)
         lowering = Lowering(host, config, graph, self.arena, builder, self._buffers, self._pages, context_length)
         self._plans = {rows: lowering.plan(rows) for rows in ("one", "few", "many")}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
-        self._recorded: dict[tuple[str, int], int] = {}
+        self._recorded: dict[tuple[str, int, int], int] = {}
         self._generation = self._pages.generation
 
     def close(self) -> None:
@@ -81,8 +82,8 @@ class WebGPUBackend(PipelinedBackend):
     def _write_history(self, slot: int, ring: np.ndarray) -> None:
         self._host.write(self._buffers.history.buffer, slot * RING * 4, ring.tobytes())
 
-    async def _run_rows(self, m: int, last: bool) -> None:
-        self._host.submit([self._record("body", m), *([self._record("head", 1)] if last else [])])
+    async def _run_rows(self, m: int, length: int, last: bool) -> None:
+        self._host.submit([self._record("body", m, length), *([self._record("head", 1, length)] if last else [])])
         await self._host.read(self._buffers.state.buffer, 0, 4)
 
     def _start_steps(
@@ -91,7 +92,7 @@ class WebGPUBackend(PipelinedBackend):
         sampler = ["penalties"] if sampling.penalizes else []
         sampler.append("argmax" if sampling.temperature == 0 else "sample")
         names = (["step"] if forward_first else []) + sampler + ["step", *sampler] * (count - 1)
-        self._host.submit([self._record(name, 1) for name in names])
+        self._host.submit([self._record(name, 1, position + count) for name in names])
         return asyncio.ensure_future(self._read_ids(session, position, count))
 
     async def _read_ids(self, session: Session, position: int, count: int) -> list[int]:
@@ -103,15 +104,20 @@ class WebGPUBackend(PipelinedBackend):
         data = await self._host.read(self._buffers.logits.buffer, 0, self._buffers.logits.size)
         return np.frombuffer(data, np.float32).copy()
 
-    def _record(self, name: str, m: int) -> int:
-        """The id of a recorded list, made on first use and again when the pages have moved."""
+    def _record(self, name: str, m: int, length: int) -> int:
+        """The id of a recorded list for m rows of sequences of up to `length` tokens.
+
+        Made on first use and again when the pages have moved.
+        """
         if self._generation != self._pages.generation:
             for recorded in self._recorded.values():
                 self._host.forget(recorded)
             self._recorded.clear()
             self._generation = self._pages.generation
         rows, m = self._size_class(m)
-        key = (name, m)
+        # Other attention kernels do not split sequences.
+        reach = reach_of(length) if self._shapes.flash_attention and rows != "many" else NEAR
+        key = (name, m, reach)
         if key not in self._recorded:
             plan: Plan = self._plans[rows]
             kernels = {
@@ -119,14 +125,14 @@ class WebGPUBackend(PipelinedBackend):
                 "head": plan.head,
                 "step": [*plan.body, *plan.head],
             }.get(name) or [self._samplers[name]]
-            self._recorded[key] = self._host.record(plan.dispatches(kernels, m))
+            self._recorded[key] = self._host.record(plan.dispatches(kernels, m, reach))
         return self._recorded[key]
 
     def _size_class(self, m: int) -> tuple[str, int]:
         """Which plan serves m rows, and m rounded up so that few lists are recorded."""
         if m == 1:
             return "one", 1
-        if m <= 8:
+        if m <= FEW_ROWS:
             return "few", -(-m // self._shapes.batch_tile) * self._shapes.batch_tile
         return "many", min(-(-m // 32) * 32, self._shapes.max_rows)
 
