@@ -1,7 +1,7 @@
 // Attention for few rows (flash decoding): a workgroup takes SPLIT positions of one kv head for HEADS_EACH query heads.
-// DIRECT: they are all positions, and out[m, h, :] = softmax_t(q[m, h] . k[t, g] / sqrt(HEAD_DIM)) v[t, g], g its kv head.
-// Otherwise out[m, h, split] = sum_t exp(score[t] - largest) v[t], and then a vec4f (largest, sum_t exp(score[t] - largest)),
-// which attention_merge combines.
+// DIRECT: they are all there are, and out[m, h, :] = softmax_t(q[m, h] . k[t, g] / sqrt(HEAD_DIM)) v[t, g], g the kv head.
+// Otherwise out[m, h, split] = sum_t exp(score[t] - largest) v[t], then a vec4f (largest, sum_t exp(score[t] - largest)):
+// attention_merge combines them.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f, or (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f.
 // Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, HEADS_EACH (at most WORKGROUP / 32), DIRECT,

@@ -1,7 +1,7 @@
 // out[m, h, :] = softmax_t(q[m, h] . k[t, g] / sqrt(HEAD_DIM)) v[t, g], t = 0 .. position[m], g = h * KV_HEADS / HEADS
-// For many rows, all of one sequence and at consecutive positions (flash attention, arXiv 2205.14135): 32 rows of a head walk
-// over tiles of 32 keys in workgroup memory with an online softmax. Each of 128 invocations has four rows: their scores for
-// two keys, and their outputs for every 16th quad. A vec4f of rows is of rows r, r + 8, r + 16, r + 24.
+// For many rows, all of one sequence and at consecutive positions (flash attention, arXiv 2205.14135): 32 rows of a head
+// walk over tiles of 32 keys in workgroup memory with an online softmax. Each of 128 invocations has four rows: their
+// scores for two keys, and their outputs for every 16th quad. A vec4f of rows is of rows r, r + 8, r + 16, r + 24.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
 // Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES. Dispatch (HEADS, ceil(count / 32)).
@@ -47,7 +47,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
         var query = vec4f();
         var key = vec4f();
         if (quad < QUADS) {
-          if (row < rows) { query = q[((m0 + row) * HEADS + head) * QUADS + quad] * inverseSqrt(f32(HEAD_DIM)); }
+          // Rows past the last are whatever was there: each only spoils itself, and is not written.
+          query = q[((m0 + row) * HEADS + head) * QUADS + quad] * inverseSqrt(f32(HEAD_DIM));
           if (t0 + row <= last) { key = kv[kv_index(first.slot, t0 + row, kv_head, 0u) + quad]; }
         }
         tile[row * STRIDE + i % 8u] = query;
