@@ -1,8 +1,10 @@
 // out[m, h, :] = softmax_t(q[m, h] . k[t, g] / sqrt(HEAD_DIM)) v[t, g], t = 0 .. position[m], g = h * KV_HEADS / HEADS
 // For software adapters: one invocation walks all tokens, with an online softmax (arXiv 1805.02867) and no barriers.
+// lavapipe ends all loops of an invocation, without a word, after 65,535 rounds: those over a head's quads must be so short
+// that its compiler unrolls them. They are up to HEAD_DIM = 128 (tests/gpu/test_attention_kernels.py).
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
-// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, WORKGROUP. Dispatch (ceil(HEADS / WORKGROUP), count).
+// Constants: HEADS, KV_HEADS, HEAD_DIM (a multiple of 8), PAGE, MAX_PAGES, WORKGROUP. Dispatch (ceil(HEADS / WORKGROUP), count).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> q: array<vec4f>;
@@ -30,13 +32,16 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     let key = kv_index(row.slot, t, kv_head, 0u);
     let value = kv_index(row.slot, t, kv_head, 1u);
     var score = 0.0;
-    for (var i = 0u; i < QUADS; i++) { score += dot(query[i], kv[key + i]); }
+    for (var i = 0u; i < QUADS; i += 2u) { score += dot(query[i], kv[key + i]) + dot(query[i + 1u], kv[key + i + 1u]); }
     let before = largest;
     largest = max(largest, score);
     let shrink = exp(before - largest);
     let weight = exp(score - largest);
     total = total * shrink + weight;
-    for (var i = 0u; i < QUADS; i++) { values[i] = values[i] * shrink + weight * kv[value + i]; }
+    for (var i = 0u; i < QUADS; i += 2u) {
+      values[i] = values[i] * shrink + weight * kv[value + i];
+      values[i + 1u] = values[i + 1u] * shrink + weight * kv[value + i + 1u];
+    }
   }
   for (var i = 0u; i < QUADS; i++) { out[q_at + i] = values[i] / total; }
 }

@@ -110,20 +110,22 @@ class Sequences:
     seed: int
     spread: float
     """Of the scores: large ones test the softmax's range."""
+    pages: int = 9
+    """Of each sequence."""
 
-    SLOTS, PAGES = 2, 9
+    SLOTS = 2
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.seed)
-        shape = (self.SLOTS, 2, self.kv_heads, self.PAGES * PAGE, self.head_dim)
+        shape = (self.SLOTS, 2, self.kv_heads, self.pages * PAGE, self.head_dim)
         self.kv = rng.standard_normal(shape).astype(np.float32)
         for slot in range(self.SLOTS):
             length = max((position + 1 for position, of in self.rows if of == slot), default=0)
             self.kv[slot, :, :, length:] = np.nan
-        places = rng.permutation(self.SLOTS * self.PAGES + 1)[1:]
-        self.table = places.reshape(self.SLOTS, self.PAGES).astype(np.uint32)
+        places = rng.permutation(self.SLOTS * self.pages + 1)[1:]
+        self.table = places.reshape(self.SLOTS, self.pages).astype(np.uint32)
         self.pool = np.full((len(places) + 1, 2, self.kv_heads, PAGE, self.head_dim), np.nan, np.float32)
-        paged = self.kv.reshape(*shape[:3], self.PAGES, PAGE, self.head_dim)
+        paged = self.kv.reshape(*shape[:3], self.pages, PAGE, self.head_dim)
         self.pool[self.table] = paged.transpose(0, 3, 1, 2, 4, 5)
         self.q = np.full((self.max_rows, self.heads * self.head_dim), np.nan, np.float32)
         self.q[: len(self.rows)] = rng.standard_normal((len(self.rows), self.q.shape[1])) * self.spread
@@ -140,7 +142,7 @@ class Sequences:
     def sizes(self) -> dict[str, int]:
         return {
             "MAX_ROWS": self.max_rows, "HEADS": self.heads, "HEAD_DIM": self.head_dim, "PAGE": PAGE,
-            "MAX_PAGES": self.PAGES,
+            "MAX_PAGES": self.pages,
         }  # fmt: skip
 
     def run(self, run_kernel, name: str, out: np.ndarray, groups: tuple[int, int, int], **constants) -> np.ndarray:
@@ -169,7 +171,9 @@ BORDERS = [1, PAGE - 1, PAGE, PAGE + 1, SPLIT - 1, SPLIT, SPLIT + 1, NEAR - 1, N
 
 
 @st.composite
-def sequences(draw: st.DrawFn, longest: int = Sequences.PAGES * PAGE, consecutive: int = 0) -> Sequences:
+def sequences(
+    draw: st.DrawFn, longest: int = Sequences.pages * PAGE, consecutive: int = 0, largest: int = 256
+) -> Sequences:
     """Up to 8 rows of any sequences and lengths, or up to `consecutive` rows of one sequence."""
     kv_heads = draw(st.integers(1, 3))
     group = draw(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 16])) if kv_heads == 1 else draw(st.integers(1, 4))
@@ -183,7 +187,8 @@ def sequences(draw: st.DrawFn, longest: int = Sequences.PAGES * PAGE, consecutiv
         rows = [
             (length - 1, slot) for length, slot in draw(st.lists(st.tuples(lengths, slots), min_size=1, max_size=8))
         ]
-    head_dim = draw(st.sampled_from([64, 80, 96, 128, 256]) | st.integers(1, 12).map(lambda eighth: 8 * eighth))
+    common = [head_dim for head_dim in (64, 80, 96, 128, 256) if head_dim <= largest]
+    head_dim = draw(st.sampled_from(common) | st.integers(1, 12).map(lambda eighth: 8 * eighth))
     return Sequences(
         group * kv_heads, kv_heads, head_dim, rows, consecutive + 8, draw(st.integers(0, 2**32 - 1)),
         draw(st.sampled_from([0.0, 1.0, 12.0])),
@@ -194,7 +199,7 @@ def untouched(case: Sequences) -> np.ndarray:
     return np.full_like(case.q, BEFORE)
 
 
-@given(case=sequences())
+@given(case=sequences(largest=128))
 @few
 def test_attention_of_one_invocation_a_row_equals_numpy(run_kernel, case: Sequences) -> None:
     grid = (-(-case.heads // 4), case.m, 1)
@@ -221,7 +226,7 @@ def test_splits_merged_equal_numpy(run_kernel, workgroup, case: Sequences, most:
     grid = (splits, case.kv_heads * -(-case.heads // case.kv_heads // each), case.m)
     sizes = {"SPLIT": SPLIT, "HEADS_EACH": each, "DIRECT": False, "WORKGROUP": workgroup}
     width = case.head_dim + 4
-    partials = np.full((case.max_rows, case.heads, -(-case.PAGES * PAGE // SPLIT), width), np.nan, np.float32)
+    partials = np.full((case.max_rows, case.heads, -(-case.pages * PAGE // SPLIT), width), np.nan, np.float32)
     partials = case.run(run_kernel, "attention_split", partials, grid, **sizes)
     (out,) = run_kernel(
         "attention_merge", [case.state, partials, untouched(case)], (case.heads, case.m, 1),
@@ -235,6 +240,14 @@ def test_splits_merged_equal_numpy(run_kernel, workgroup, case: Sequences, most:
 def test_attention_over_tiles_equals_numpy(run_kernel, case: Sequences) -> None:
     grid = (case.heads, -(-case.m // 32), 1)
     case.check(case.run(run_kernel, "attention_tiles", untouched(case), grid))
+
+
+@pytest.mark.parametrize(
+    ("name", "constants", "head_dim"), [("attention", {"WORKGROUP": 1}, 128), ("attention_tiles", {}, 256)]
+)
+def test_a_full_context_equals_numpy(run_kernel, name, constants, head_dim) -> None:
+    case = Sequences(1, 1, head_dim, [(8191, 0)], 1, 0, 1.0, pages=128)
+    case.check(case.run(run_kernel, name, untouched(case), (1, 1, 1), **constants))
 
 
 def test_a_class_of_lengths_reaches_to_a_power_of_two() -> None:

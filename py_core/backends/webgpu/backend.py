@@ -48,7 +48,7 @@ class WebGPUBackend(PipelinedBackend):
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
         adapter = host.adapter
-        self._shapes = shapes or choose_shapes(adapter)
+        self._shapes = shapes or choose_shapes(adapter, config.head_dim)
         context_length = min(config.max_position_embeddings, max_context)
         capabilities = Capabilities("webgpu", adapter.name, adapter.software)
         super().__init__(capabilities, context_length, config.vocab_size, self._shapes.max_rows)

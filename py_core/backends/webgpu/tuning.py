@@ -37,9 +37,10 @@ class KernelShapes:
     """Whether attention shares work in workgroup memory."""
 
 
-def choose_shapes(adapter: AdapterInfo) -> KernelShapes:
+def choose_shapes(adapter: AdapterInfo, head_dim: int) -> KernelShapes:
     if adapter.software:
-        return KernelShapes(1, 32, "reduce_single", 8, 1, False, False, 16, False)
+        # One invocation's loops over larger heads and long sequences would exceed what lavapipe runs of them.
+        return KernelShapes(1, 32, "reduce_single", 8, 1, False, False, 16, flash_attention=head_dim > 128)
     lanes = min(adapter.subgroup_size, 32) if adapter.subgroup_size >= 8 else 32
     reduce = "reduce_subgroup" if adapter.subgroup_size >= 8 else "reduce_workgroup"
     return KernelShapes(lanes, 128, reduce, 4, 1, True, True, 256, True)
