@@ -5,13 +5,12 @@
 // INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + HEAD_DIM / 2).
 // One invocation makes 4 values; dispatch (ceil(width / 4 / WORKGROUP), count), width that of qkv.
 #import state
-#import kv
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> qkv: array<vec4f>;
 @group(0) @binding(2) var<storage, read> angles: array<vec2f>;
 @group(0) @binding(3) var<storage, read> page_table: array<u32>;
 @group(0) @binding(4) var<storage, read_write> q_out: array<vec4f>;
-@group(0) @binding(5) var<storage, read_write> kv: array<KV>;
+@group(0) @binding(5) var<storage, read_write> kv: array<vec4f>;
 #import kv_pages
 
 const QUADS = HEAD_DIM / 4u;
@@ -48,8 +47,8 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   if (head < HEADS) {
     q_out[m * HEADS * QUADS + id.x] = rotate(at, quad, row.position);
   } else if (head < HEADS + KV_HEADS) {
-    kv[kv_index(row.slot, row.position, head - HEADS, 0u) + quad] = kv_pack(rotate(at, quad, row.position));
+    kv[kv_index(row.slot, row.position, head - HEADS, 0u) + quad] = rotate(at, quad, row.position);
   } else {
-    kv[kv_index(row.slot, row.position, head - HEADS - KV_HEADS, 1u) + quad] = kv_pack(qkv[at]);
+    kv[kv_index(row.slot, row.position, head - HEADS - KV_HEADS, 1u) + quad] = qkv[at];
   }
 }

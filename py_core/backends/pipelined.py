@@ -53,8 +53,8 @@ class PipelinedBackend(ABC):
     def _write_history(self, slot: int, ring: np.ndarray) -> None: ...
 
     @abstractmethod
-    async def _run_rows(self, m: int, last: bool) -> None:
-        """Run the state's m rows; with `last`, up to the logits of the last one."""
+    async def _run_rows(self, m: int, length: int, last: bool) -> None:
+        """Run the state's m rows, which bring a sequence to `length` tokens; with `last`, up to the last's logits."""
 
     @abstractmethod
     def _start_steps(
@@ -170,7 +170,7 @@ class PipelinedBackend(ABC):
             self._write_state(state_bytes(rows))
             # Waits for each pass, so that the queue stays short and whoever wants to stop is heard.
             try:
-                await self._run_rows(len(rows), stop == session.length)
+                await self._run_rows(len(rows), stop, stop == session.length)
             except self.RESTARTS:
                 await self._recover(session)
                 continue

@@ -92,10 +92,14 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
                 heads = {"FIRST_HEAD": 0, "INTERLEAVED": False, **sizes}
                 matrix = {"K": 768, "N": 100, "BLOCKS": 4800}
                 add("qkv", {**dequantize, "reduce": reduce}, **matrix, **shape, **heads)
-    for kv in ("kv_f32", "kv_f16"):
-        add("rope_append", {"kv": kv}, **sizes, WORKGROUP=64, INTERLEAVED=True)
-        add("attention", {"kv": kv, "merge_lanes": "merge_workgroup"}, **sizes, LANES=32, WORKGROUP=32)
-        add("attention", {"kv": kv, "merge_lanes": "merge_single"}, **sizes, LANES=1, WORKGROUP=4)
+    add("rope_append", {}, **sizes, WORKGROUP=64, INTERLEAVED=True)
+    add("attention", {}, **sizes, WORKGROUP=4)
+    for head_dim in (64, 72, 80, 256):
+        shape = {**sizes, "HEAD_DIM": head_dim}
+        add("attention_split", {}, **shape, SPLIT=256, HEADS_EACH=1, DIRECT=True, WORKGROUP=256)
+        add("attention_split", {}, **shape, SPLIT=128, HEADS_EACH=2, DIRECT=False, WORKGROUP=256)
+        add("attention_merge", {}, **shape, SPLIT=128, WORKGROUP=256)
+        add("attention_tiles", {}, **shape)
     for reduce, lanes in reductions:
         add("rms_norm", {"reduce": reduce}, K=576, EPS=1e-5, LANES=lanes, WORKGROUP=lanes, LAST=True)
     for name in ("argmax", "penalties", "sample"):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
+from py_core.backends.base import BackendError
 from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import state_bytes
+from py_core.backends.webgpu.attention import NEAR, SPLIT, heads_each, reach_of
 
 MAX_ROWS = 8
 SLOTS, MAX_PAGES, POOL = 3, 4, 13
@@ -37,16 +41,16 @@ def cases(draw: st.DrawFn) -> dict:
 class Pages:
     """A pool of pages and a table with random places, as arrays."""
 
-    def __init__(self, rng: np.random.Generator, case: dict, kind: str) -> None:
-        self.case, self.dtype = case, np.float16 if kind == "kv_f16" else np.float32
+    def __init__(self, rng: np.random.Generator, case: dict) -> None:
+        self.case = case
         shape = (POOL, 2, case["kv_heads"], PAGE, case["head_dim"])
-        self.pool = rng.standard_normal(shape).astype(self.dtype)
+        self.pool = rng.standard_normal(shape).astype(np.float32)
         self.table = rng.permutation(POOL)[: SLOTS * MAX_PAGES].reshape(SLOTS, MAX_PAGES).astype(np.uint32)
 
     def sequence(self, pool: np.ndarray, which: int) -> np.ndarray:
         """All positions of the case's slot: (MAX_PAGES * PAGE, kv_heads, head_dim)"""
         pages = pool[self.table[self.case["slot"]], which]  # (pages, kv_heads, PAGE, head_dim)
-        return pages.transpose(0, 2, 1, 3).reshape(-1, *pages.shape[1::2]).astype(np.float32)
+        return pages.transpose(0, 2, 1, 3).reshape(-1, *pages.shape[1::2])
 
 
 def rows_of(case: dict) -> bytes:
@@ -61,14 +65,13 @@ def sizes(case: dict) -> dict:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["kv_f32", "kv_f16"])
 @pytest.mark.parametrize("interleaved", [True, False])
 @given(case=cases())
 @few
-def test_rope_append_rotates_q_and_k_and_stores_k_and_v(run_kernel, kind, interleaved, case) -> None:
+def test_rope_append_rotates_q_and_k_and_stores_k_and_v(run_kernel, interleaved, case) -> None:
     rng = np.random.default_rng(case["seed"])
     heads, kv_heads, head_dim, m = case["heads"], case["kv_heads"], case["head_dim"], case["m"]
-    pages = Pages(rng, case, kind)
+    pages = Pages(rng, case)
     width = (heads + 2 * kv_heads) * head_dim
     qkv = rng.standard_normal((MAX_ROWS, width)).astype(np.float32)
     angles = rng.uniform(0, 7, (MAX_PAGES * PAGE, head_dim // 2))
@@ -76,7 +79,7 @@ def test_rope_append_rotates_q_and_k_and_stores_k_and_v(run_kernel, kind, interl
     q_out, pool = run_kernel(
         "rope_append",
         [rows_of(case), qkv, table, pages.table, bytes(4 * MAX_ROWS * heads * head_dim), pages.pool],
-        (-(-width // 4 // 8), m, 1), {"kv": kind}, **sizes(case), WORKGROUP=8, INTERLEAVED=interleaved,
+        (-(-width // 4 // 8), m, 1), **sizes(case), WORKGROUP=8, INTERLEAVED=interleaved,
     )  # fmt: skip
     positions = slice(case["start"], case["start"] + m)
     q, k, v = np.split(qkv[:m], [heads * head_dim, (heads + kv_heads) * head_dim], axis=1)
@@ -87,31 +90,173 @@ def test_rope_append_rotates_q_and_k_and_stores_k_and_v(run_kernel, kind, interl
     expected_k, expected_v = pages.sequence(pages.pool, 0), pages.sequence(pages.pool, 1)
     expected_k[positions] = reference.rope(k, table[positions], kv_heads, interleaved).reshape(m, kv_heads, head_dim)
     expected_v[positions] = v.reshape(m, kv_heads, head_dim)
-    after = np.frombuffer(pool, pages.dtype)[: pages.pool.size].reshape(pages.pool.shape)
-    tolerance = {"rtol": 2e-3, "atol": 1e-3} if kind == "kv_f16" else {"rtol": 1e-5, "atol": 1e-6}
-    np.testing.assert_allclose(pages.sequence(after, 0), expected_k, **tolerance)
-    np.testing.assert_allclose(pages.sequence(after, 1), expected_v, **tolerance)
+    after = np.frombuffer(pool, np.float32)[: pages.pool.size].reshape(pages.pool.shape)
+    np.testing.assert_allclose(pages.sequence(after, 0), expected_k, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(pages.sequence(after, 1), expected_v, rtol=1e-5, atol=1e-6)
     others = np.setdiff1d(np.arange(POOL), pages.table[case["slot"]])
     np.testing.assert_array_equal(after[others], pages.pool[others])
 
 
-@pytest.mark.parametrize("kind", ["kv_f32", "kv_f16"])
-@pytest.mark.parametrize(("lanes", "workgroup"), [(1, 4), (16, 16), (32, 32)])
-@given(case=cases(), spread=st.sampled_from([0.0, 1.0, 12.0]))
-@few
-def test_attention_equals_numpy(run_kernel, kind, lanes, workgroup, case, spread) -> None:
-    rng = np.random.default_rng(case["seed"])
-    heads, head_dim, m = case["heads"], case["head_dim"], case["m"]
-    pages = Pages(rng, case, kind)
-    q = (rng.standard_normal((MAX_ROWS, heads * head_dim)) * spread).astype(np.float32)
-    merge = "merge_single" if lanes == 1 else "merge_workgroup"
-    (out,) = run_kernel(
-        "attention", [rows_of(case), q, pages.table, pages.pool, bytes(q.nbytes)],
-        (-(-heads // (workgroup // lanes)), m, 1), {"kv": kind, "merge_lanes": merge},
-        **sizes(case), LANES=lanes, WORKGROUP=workgroup,
+@dataclass
+class Sequences:
+    """Rows of sequences in shuffled pages. What no row may read is NaN: later positions, queries past the last."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rows: list[tuple[int, int]]
+    """(position, slot) of each"""
+    max_rows: int
+    seed: int
+    spread: float
+    """Of the scores: large ones test the softmax's range."""
+    pages: int = 9
+    """Of each sequence."""
+
+    SLOTS = 2
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng(self.seed)
+        shape = (self.SLOTS, 2, self.kv_heads, self.pages * PAGE, self.head_dim)
+        self.kv = rng.standard_normal(shape).astype(np.float32)
+        for slot in range(self.SLOTS):
+            length = max((position + 1 for position, of in self.rows if of == slot), default=0)
+            self.kv[slot, :, :, length:] = np.nan
+        places = rng.permutation(self.SLOTS * self.pages + 1)[1:]
+        self.table = places.reshape(self.SLOTS, self.pages).astype(np.uint32)
+        self.pool = np.full((len(places) + 1, 2, self.kv_heads, PAGE, self.head_dim), np.nan, np.float32)
+        paged = self.kv.reshape(*shape[:3], self.pages, PAGE, self.head_dim)
+        self.pool[self.table] = paged.transpose(0, 3, 1, 2, 4, 5)
+        self.q = np.full((self.max_rows, self.heads * self.head_dim), np.nan, np.float32)
+        self.q[: len(self.rows)] = rng.standard_normal((len(self.rows), self.q.shape[1])) * self.spread
+
+    @property
+    def m(self) -> int:
+        return len(self.rows)
+
+    @property
+    def state(self) -> bytes:
+        return state_bytes([(0, *row) for row in self.rows]) + bytes(16 * (self.max_rows - self.m))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {
+            "MAX_ROWS": self.max_rows, "HEADS": self.heads, "HEAD_DIM": self.head_dim, "PAGE": PAGE,
+            "MAX_PAGES": self.pages,
+        }  # fmt: skip
+
+    def run(self, run_kernel, name: str, out: np.ndarray, groups: tuple[int, int, int], **constants) -> np.ndarray:
+        """What a kernel over the pages makes of `out`."""
+        (written,) = run_kernel(
+            name,
+            [self.state, self.q, self.table, self.pool, out],
+            groups,
+            **self.sizes,
+            KV_HEADS=self.kv_heads,
+            **constants,
+        )
+        return np.frombuffer(written, np.float32)[: out.size].reshape(out.shape)
+
+    def check(self, out: np.ndarray) -> None:
+        """Each row's attention is numpy's, and what belongs to no row is as before."""
+        for m, (position, slot) in enumerate(self.rows):
+            keys, values = self.kv[slot, :, :, : position + 1].swapaxes(1, 2)
+            expected = reference.attention(self.q[m : m + 1], keys, values, np.array([position]), self.heads)[0]
+            np.testing.assert_allclose(out[m], expected, rtol=2e-4, atol=2e-4)
+        np.testing.assert_array_equal(out[self.m :], BEFORE)
+
+
+BEFORE = 7.0
+BORDERS = [1, PAGE - 1, PAGE, PAGE + 1, SPLIT - 1, SPLIT, SPLIT + 1, NEAR - 1, NEAR, NEAR + 1, 4 * SPLIT, 4 * SPLIT + 1]
+
+
+@st.composite
+def sequences(
+    draw: st.DrawFn, longest: int = Sequences.pages * PAGE, consecutive: int = 0, largest: int = 256
+) -> Sequences:
+    """Up to 8 rows of any sequences and lengths, or up to `consecutive` rows of one sequence."""
+    kv_heads = draw(st.integers(1, 3))
+    group = draw(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 16])) if kv_heads == 1 else draw(st.integers(1, 4))
+    lengths = st.sampled_from([length for length in BORDERS if length <= longest]) | st.integers(1, longest)
+    slots = st.integers(0, Sequences.SLOTS - 1)
+    if consecutive:
+        slot, count = draw(slots), draw(st.sampled_from([1, 31, 32, 33, consecutive]) | st.integers(1, consecutive))
+        start = max(0, draw(lengths) - count)
+        rows = [(start + row, slot) for row in range(count)]
+    else:
+        rows = [
+            (length - 1, slot) for length, slot in draw(st.lists(st.tuples(lengths, slots), min_size=1, max_size=8))
+        ]
+    common = [head_dim for head_dim in (64, 80, 96, 128, 256) if head_dim <= largest]
+    head_dim = draw(st.sampled_from(common) | st.integers(1, 12).map(lambda eighth: 8 * eighth))
+    return Sequences(
+        group * kv_heads, kv_heads, head_dim, rows, consecutive + 8, draw(st.integers(0, 2**32 - 1)),
+        draw(st.sampled_from([0.0, 1.0, 12.0])),
     )  # fmt: skip
-    positions = np.arange(case["start"], case["start"] + m)
-    keys, values = pages.sequence(pages.pool, 0), pages.sequence(pages.pool, 1)
-    expected = reference.attention(q[:m], keys, values, positions, heads)
-    got = np.frombuffer(out, np.float32).reshape(MAX_ROWS, -1)[:m]
-    np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-4)
+
+
+def untouched(case: Sequences) -> np.ndarray:
+    return np.full_like(case.q, BEFORE)
+
+
+@given(case=sequences(largest=128))
+@few
+def test_attention_of_one_invocation_a_row_equals_numpy(run_kernel, case: Sequences) -> None:
+    grid = (-(-case.heads // 4), case.m, 1)
+    case.check(case.run(run_kernel, "attention", untouched(case), grid, WORKGROUP=4))
+
+
+@pytest.mark.parametrize("workgroup", [64, 256])
+@given(case=sequences(longest=NEAR), most=st.integers(1, 4))
+@few
+def test_attention_of_one_split_equals_numpy(run_kernel, workgroup, case: Sequences, most: int) -> None:
+    each = min(most, case.heads // case.kv_heads, workgroup // 32)
+    grid = (1, case.kv_heads * -(-case.heads // case.kv_heads // each), case.m)
+    sizes = {"SPLIT": NEAR, "HEADS_EACH": each, "DIRECT": True, "WORKGROUP": workgroup}
+    case.check(case.run(run_kernel, "attention_split", untouched(case), grid, **sizes))
+
+
+@pytest.mark.parametrize("workgroup", [64, 256])
+@given(case=sequences(), most=st.integers(1, 4), more=st.integers(0, 2))
+@few
+def test_splits_merged_equal_numpy(run_kernel, workgroup, case: Sequences, most: int, more: int) -> None:
+    each = min(most, case.heads // case.kv_heads, workgroup // 32)
+    # The recorded grid is for any length of its class: splits past the position must do nothing.
+    splits = -(-max(position + 1 for position, _ in case.rows) // SPLIT) + more
+    grid = (splits, case.kv_heads * -(-case.heads // case.kv_heads // each), case.m)
+    sizes = {"SPLIT": SPLIT, "HEADS_EACH": each, "DIRECT": False, "WORKGROUP": workgroup}
+    width = case.head_dim + 4
+    partials = np.full((case.max_rows, case.heads, -(-case.pages * PAGE // SPLIT), width), np.nan, np.float32)
+    partials = case.run(run_kernel, "attention_split", partials, grid, **sizes)
+    (out,) = run_kernel(
+        "attention_merge", [case.state, partials, untouched(case)], (case.heads, case.m, 1),
+        **case.sizes, SPLIT=SPLIT, WORKGROUP=workgroup,
+    )  # fmt: skip
+    case.check(np.frombuffer(out, np.float32).reshape(case.q.shape))
+
+
+@given(case=sequences(consecutive=70))
+@few
+def test_attention_over_tiles_equals_numpy(run_kernel, case: Sequences) -> None:
+    grid = (case.heads, -(-case.m // 32), 1)
+    case.check(case.run(run_kernel, "attention_tiles", untouched(case), grid))
+
+
+@pytest.mark.parametrize(
+    ("name", "constants", "head_dim"), [("attention", {"WORKGROUP": 1}, 128), ("attention_tiles", {}, 256)]
+)
+def test_a_full_context_equals_numpy(run_kernel, name, constants, head_dim) -> None:
+    case = Sequences(1, 1, head_dim, [(8191, 0)], 1, 0, 1.0, pages=128)
+    case.check(case.run(run_kernel, name, untouched(case), (1, 1, 1), **constants))
+
+
+def test_a_class_of_lengths_reaches_to_a_power_of_two() -> None:
+    assert [reach_of(n) for n in (1, NEAR, NEAR + 1, 2 * NEAR, 2 * NEAR + 1, 8192)] == [256, 256, 512, 512, 1024, 8192]
+
+
+def test_heads_share_a_workgroup_as_far_as_its_memory_goes() -> None:
+    assert [heads_each(group, 64, SPLIT, 4, 48 << 10) for group in (1, 3, 4, 5, 9, 16)] == [1, 3, 4, 3, 3, 4]
+    assert [heads_each(3, dim, SPLIT, 4, 16 << 10) for dim in (64, 80, 96, 128, 256)] == [2, 2, 2, 2, 2]
+    assert all(heads_each(1, dim, NEAR, 1, 16 << 10) == 1 for dim in range(8, 257, 8))
+    with pytest.raises(BackendError, match="too little workgroup memory for attention heads of 256"):
+        heads_each(1, 256, NEAR, 1, 4 << 10)

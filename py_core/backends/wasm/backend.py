@@ -99,7 +99,7 @@ class WasmBackend(PipelinedBackend):
     def _write_history(self, slot: int, ring: np.ndarray) -> None:
         self._host.write(self._lowering.history + slot * RING * 4, ring.tobytes())
 
-    async def _run_rows(self, m: int, last: bool) -> None:
+    async def _run_rows(self, m: int, length: int, last: bool) -> None:
         await self._host.run(self._lowering.programs["body head" if last else "body"], 1)
 
     def _start_steps(

@@ -11,10 +11,12 @@ import numpy as np
 from py_core.backends.base import Capabilities, Progress, Session, check_formats
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import GREEDY, RING, ROW_BYTES, STATE_HEADER, state_bytes
+from py_core.backends.webgpu.attention import NEAR, reach_of
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.lowering import Buffers, Kernel, KernelBuilder, Lowering
+from py_core.backends.webgpu.lowering import Buffers, KernelBuilder, Lowering
+from py_core.backends.webgpu.plan import Launch
 from py_core.backends.webgpu.profiling import (
     Limits,
     OnRound,
@@ -23,7 +25,7 @@ from py_core.backends.webgpu.profiling import (
     measure_flops,
     measure_kernels,
 )
-from py_core.backends.webgpu.tuning import KernelShapes, choose_shapes
+from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, choose_shapes
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import GGUFHeader
@@ -37,14 +39,14 @@ _LEAST_STEPS = 4
 
 async def load_webgpu(
     host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
-    progress: Progress | None = None, max_context: int = 8192, kv_format: str = "kv_f32",
+    progress: Progress | None = None, max_context: int = 8192,
     shapes: KernelShapes | None = None,
 ) -> WebGPUBackend:  # fmt: skip
     """Compile the model for the host's adapter and bring its weights there. Raises BackendError, GGUFError, EOFError.
 
     `shapes` overrides the choice by adapter, for tests.
     """
-    backend = WebGPUBackend(host, header, config, graph, max_context, kv_format, shapes)
+    backend = WebGPUBackend(host, header, config, graph, max_context, shapes)
     await backend.arena.upload(source, progress)
     await host.check()
     return backend
@@ -54,7 +56,7 @@ class WebGPUBackend(PipelinedBackend):
     """See `Backend` for the contract of each method. Made by `load_webgpu`."""
 
     def __init__(
-        self, host: Host, header: GGUFHeader, config: ModelConfig, graph: Graph, max_context: int, kv_format: str,
+        self, host: Host, header: GGUFHeader, config: ModelConfig, graph: Graph, max_context: int,
         shapes: KernelShapes | None,
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
@@ -70,13 +72,12 @@ class WebGPUBackend(PipelinedBackend):
             history=self._buffer(SLOTS * RING * 4, "history"),
             logits=self._buffer(config.vocab_size * 4, "logits"),
         )
-        kv_bytes = 2 if kv_format == "kv_f16" else 4
-        self._pages = KVPages(host, config, SLOTS, context_length, kv_bytes)
+        self._pages = KVPages(host, config, SLOTS, context_length)
         builder = KernelBuilder(host, self._shapes)
         lowering = Lowering(host, config, graph, self.arena, builder, self._buffers, self._pages, context_length)
         self._plans = {rows: lowering.plan(rows) for rows in ("one", "few", "many")}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
-        self._recorded: dict[tuple[str, int], int] = {}
+        self._recorded: dict[tuple[str, int, int], int] = {}
         self._generation = self._pages.generation
 
     def close(self) -> None:
@@ -105,24 +106,25 @@ class WebGPUBackend(PipelinedBackend):
                 self._logits_of = None
                 await self._reserve(session.slot, position + rows)
                 first, then = ("step", "argmax") if rows == 1 else ("body", "head")
-                kernels = self._kernels(first, rows) + self._kernels(then, 1)
+                length = position + rows
+                launches = self._launches(first, rows, length) + self._launches(then, 1, length)
                 costs = await measure_kernels(
-                    self._host, kernels, position, rows, lambda: self._write_state(state), on_round
+                    self._host, launches, position, rows, lambda: self._write_state(state), on_round
                 )
-                wall = await self._time_pass(state, rows) if rows > 1 else 0.0
+                wall = await self._time_pass(state, position, rows) if rows > 1 else 0.0
             if rows == 1:
                 wall = await self._time_steps(session, position, sum(cost.seconds for cost in costs))
             return Profile(position, rows, costs, wall)
         finally:
             self.free(session)
 
-    async def _time_pass(self, state: bytes, rows: int) -> float:
+    async def _time_pass(self, state: bytes, position: int, rows: int) -> float:
         """Seconds of a pass of a prefill, which is waited for."""
         taken = []
         for _ in range(3):
             begin = time.perf_counter()
             self._write_state(state)
-            await self._run_rows(rows, True)
+            await self._run_rows(rows, position + rows, True)
             taken.append(time.perf_counter() - begin)
         return median(taken)
 
@@ -147,8 +149,8 @@ class WebGPUBackend(PipelinedBackend):
     def _write_history(self, slot: int, ring: np.ndarray) -> None:
         self._host.write(self._buffers.history.buffer, slot * RING * 4, ring.tobytes())
 
-    async def _run_rows(self, m: int, last: bool) -> None:
-        self._host.submit([self._record("body", m), *([self._record("head", 1)] if last else [])])
+    async def _run_rows(self, m: int, length: int, last: bool) -> None:
+        self._host.submit([self._record("body", m, length), *([self._record("head", 1, length)] if last else [])])
         await self._host.read(self._buffers.state.buffer, 0, 4)
 
     def _start_steps(
@@ -157,7 +159,7 @@ class WebGPUBackend(PipelinedBackend):
         sampler = ["penalties"] if sampling.penalizes else []
         sampler.append("argmax" if sampling.temperature == 0 else "sample")
         names = (["step"] if forward_first else []) + sampler + ["step", *sampler] * (count - 1)
-        self._host.submit([self._record(name, 1) for name in names])
+        self._host.submit([self._record(name, 1, position + count) for name in names])
         return asyncio.ensure_future(self._read_ids(session, position, count))
 
     async def _read_ids(self, session: Session, position: int, count: int) -> list[int]:
@@ -169,30 +171,40 @@ class WebGPUBackend(PipelinedBackend):
         data = await self._host.read(self._buffers.logits.buffer, 0, self._buffers.logits.size)
         return np.frombuffer(data, np.float32).copy()
 
-    def _record(self, name: str, m: int) -> int:
-        """The id of a recorded list, made on first use and again when the pages have moved."""
+    def _record(self, name: str, m: int, length: int) -> int:
+        """The id of a recorded list for m rows of sequences of up to `length` tokens.
+
+        Made on first use and again when the pages have moved.
+        """
         if self._generation != self._pages.generation:
             for recorded in self._recorded.values():
                 self._host.forget(recorded)
             self._recorded.clear()
             self._generation = self._pages.generation
-        key = (name, self._size_class(m)[1])
+        rows, m = self._size_class(m)
+        key = (name, m, self._reach(rows, length))
         if key not in self._recorded:
-            self._recorded[key] = self._host.record([kernel.dispatch(m) for kernel, m in self._kernels(name, m)])
+            launches = self._launches(name, m, length)
+            self._recorded[key] = self._host.record([launch.dispatch() for launch in launches])
         return self._recorded[key]
 
-    def _kernels(self, name: str, m: int) -> list[tuple[Kernel, int]]:
-        """The kernels of a list, each with the rows that it is recorded for."""
+    def _launches(self, name: str, m: int, length: int) -> list[Launch]:
+        """The kernels of a list, as they are recorded for m rows."""
         rows, m = self._size_class(m)
-        plan = self._plans[rows]
+        plan, reach = self._plans[rows], self._reach(rows, length)
         lists = {"body": plan.body, "head": plan.head, "step": [*plan.body, *plan.head]}
-        return [(kernel, m) for kernel in lists.get(name) or [self._samplers[name]]]
+        kernels = lists.get(name) or [self._samplers[name]]
+        return [Launch(kernel, m, reach) for kernel in kernels if kernel.splits(reach)]
+
+    def _reach(self, rows: str, length: int) -> int:
+        """Only the attention of few rows is split over the sequence."""
+        return reach_of(length) if self._shapes.flash_attention and rows != "many" else NEAR
 
     def _size_class(self, m: int) -> tuple[str, int]:
         """Which plan serves m rows, and m rounded up so that few lists are recorded."""
         if m == 1:
             return "one", 1
-        if m <= 8:
+        if m <= FEW_ROWS:
             return "few", -(-m // self._shapes.batch_tile) * self._shapes.batch_tile
         return "many", min(-(-m // 32) * 32, self._shapes.max_rows)
 

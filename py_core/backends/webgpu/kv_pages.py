@@ -1,4 +1,4 @@
-"""The pages of keys and values on the GPU: one buffer a layer, [page][key | value][kv head][64 tokens][head_dim].
+"""Pages of keys and values on the GPU: float32, one buffer a layer, [page][key | value][kv head][64 tokens][head_dim].
 
 The pool starts small and doubles when it runs out; what it held is copied on the GPU.
 """
@@ -14,11 +14,11 @@ from py_core.models.config import ModelConfig
 class KVPages:
     """`generation` changes when the buffers do: whoever recorded bindings must do so again."""
 
-    def __init__(self, host: Host, config: ModelConfig, slots: int, context_length: int, bytes_each: int) -> None:
+    def __init__(self, host: Host, config: ModelConfig, slots: int, context_length: int) -> None:
         self._host = host
         self._pages = PageTable(slots, context_length, capacity=16)
         self.pages_per_slot = self._pages.pages_per_slot
-        self.page_bytes = 2 * config.num_key_value_heads * PAGE * config.head_dim * bytes_each
+        self.page_bytes = 2 * config.num_key_value_heads * PAGE * config.head_dim * 4
         self.table = host.create_buffer(self._pages.rows.nbytes, "page table")
         self.table_binding = Binding(self.table, 0, self._pages.rows.nbytes)
         self._buffers = [self._new_buffer() for _ in range(config.num_hidden_layers)]

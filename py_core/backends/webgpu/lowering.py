@@ -13,9 +13,11 @@ from py_core.backends.base import BackendError
 from py_core.backends.fusion import GatedLinear, Head, QKVAttention, ResidualLinear, fuse
 from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import RING
+from py_core.backends.webgpu.attention import AttentionKernels
 from py_core.backends.webgpu.cost import Cost, linear_cost
-from py_core.backends.webgpu.host import Binding, Dispatch, Host
+from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
+from py_core.backends.webgpu.plan import Grid, Kernel, Plan
 from py_core.backends.webgpu.shaders import Constant, binding_access, compose
 from py_core.backends.webgpu.tuning import KernelShapes
 from py_core.backends.webgpu.weights import Matrix, MatrixPart, WeightArena
@@ -27,33 +29,6 @@ from py_core.models.graph import Graph, Value
 _GRID = 65535
 QKV_BINDINGS = 9
 """Storage buffers of the kernel that makes queries, keys and values; WebGPU promises 8 only."""
-
-Grid = Callable[[int], tuple[int, int, int]]
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One dispatch of a plan. `groups(m)` is the grid for a pass over m rows; bindings are asked for when recording.
-
-    Kernels of one name are profiled together.
-    """
-
-    name: str
-    pipeline: int
-    bindings: Callable[[], tuple[Binding, ...]]
-    groups: Grid
-    cost: Cost
-
-    def dispatch(self, m: int) -> Dispatch:
-        return Dispatch(self.pipeline, self.bindings(), self.groups(m))
-
-
-@dataclass
-class Plan:
-    """`body` runs M rows through the blocks, `head` turns the last row into logits."""
-
-    body: list[Kernel]
-    head: list[Kernel]
 
 
 @dataclass
@@ -127,6 +102,7 @@ class Lowering:
     ) -> None:  # fmt: skip
         self._host, self._config, self._arena = host, config, arena
         self._builder, self._buffers, self._pages = builder, buffers, pages
+        self._attention_kernels = AttentionKernels(host, config, builder.shapes, builder.pipeline, buffers.state, pages)
         self._operations = list(fuse(graph))
         self._scratch: dict[str, Binding] = {}
         table = rope_table(config, context_length)
@@ -208,7 +184,8 @@ class Lowering:
     def _attention(self, op: QKVAttention, step: Pass) -> list[Kernel]:
         q = self._scratch_of("q", op.q.out.width)
         qkv = self._qkv_apart if step.tiled or self._host.adapter.max_storage_buffers < QKV_BINDINGS else self._qkv
-        return [*qkv(op, step, q), *self._attend(op, step, q)]
+        attend = self._attention_kernels.kernels(q, step.place[op.out], op.attention.layer, step.rows)
+        return [*qkv(op, step, q), *attend]
 
     def _qkv(self, op: QKVAttention, step: Pass, q: Binding) -> list[Kernel]:
         """The linears, the rotation and the pages in one kernel, or one for each run of neighbours of one format."""
@@ -238,9 +215,7 @@ class Lowering:
     def _qkv_apart(self, op: QKVAttention, step: Pass, q: Binding) -> list[Kernel]:
         width = op.q.out.width + op.k.out.width + op.v.out.width
         qkv = self._scratch_of("qkv", width)
-        append = self._builder.pipeline(
-            "rope_append", {"kv": "kv_f32"}, **self._sizes, WORKGROUP=64, INTERLEAVED=op.rope.interleaved
-        )
+        append = self._builder.pipeline("rope_append", {}, **self._sizes, WORKGROUP=64, INTERLEAVED=op.rope.interleaved)
         before = (self._buffers.state, qkv, self._angles, self._pages.table_binding, q)
         cost = Cost(
             row_bytes=4 * (width + op.q.out.width) + self._pages.page_bytes // PAGE,
@@ -262,25 +237,6 @@ class Lowering:
             "HEADS": c.num_attention_heads, "KV_HEADS": c.num_key_value_heads, "HEAD_DIM": c.head_dim,
             "PAGE": PAGE, "MAX_PAGES": self._pages.pages_per_slot,
         }  # fmt: skip
-
-    def _attend(self, op: QKVAttention, step: Pass, q: Binding) -> list[Kernel]:
-        shapes, state, pages, layer = self._builder.shapes, self._buffers.state, self._pages, op.attention.layer
-        lanes, workgroup = shapes.attention_lanes, shapes.attention_workgroup
-        merge = "merge_single" if lanes == 1 else "merge_workgroup"
-        attend = self._builder.pipeline(
-            "attention", {"kv": "kv_f32", "merge_lanes": merge}, **self._sizes, LANES=lanes, WORKGROUP=workgroup
-        )
-        out = step.place[op.out]
-        return [
-            Kernel(
-                "attention", attend, lambda: (state, q, pages.table_binding, pages.binding(layer), out),
-                _per_row(self._config.num_attention_heads, workgroup // lanes),
-                Cost(
-                    row_bytes=8 * op.q.out.width, token_bytes=pages.page_bytes // PAGE,
-                    token_flops=4 * op.q.out.width,
-                ),
-            )
-        ]  # fmt: skip
 
     def _gated(self, op: GatedLinear, step: Pass) -> list[Kernel]:
         gate, up = op.gate, op.up

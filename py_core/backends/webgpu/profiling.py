@@ -10,7 +10,7 @@ from statistics import median
 
 from py_core.backends.base import BackendError
 from py_core.backends.webgpu.host import Binding, Dispatch, Host
-from py_core.backends.webgpu.lowering import Kernel
+from py_core.backends.webgpu.plan import Launch
 from py_core.backends.webgpu.shaders import Constant, binding_access, compose
 
 OnRound = Callable[[], None]
@@ -78,18 +78,18 @@ class Profile:
 
 
 async def measure_kernels(
-    host: Host, kernels: Sequence[tuple[Kernel, int]], position: int, rows: int, prepare: Callable[[], None],
+    host: Host, launches: Sequence[Launch], position: int, rows: int, prepare: Callable[[], None],
     on_round: OnRound,
 ) -> list[KernelCost]:  # fmt: skip
-    """What the kernels of a pass take, each dispatched for its m (which may be rounded up) rows, added up by name.
+    """What the kernels of a pass take, added up by name.
 
     Those of one name run together in a compute pass: one alone is too short for the clock, and each reads weights of
     its own as it does in the model. Their order is therefore not the model's, and what they compute is of no use.
     """
-    groups: dict[str, list[tuple[Kernel, int]]] = {}
-    for kernel, m in kernels:
-        groups.setdefault(kernel.name, []).append((kernel, m))
-    recorded = [host.record([kernel.dispatch(m) for kernel, m in group]) for group in groups.values()]
+    groups: dict[str, list[Launch]] = {}
+    for launch in launches:
+        groups.setdefault(launch.kernel.name, []).append(launch)
+    recorded = [host.record([launch.dispatch() for launch in group]) for group in groups.values()]
     try:
         seconds = await measure_lists(host, recorded, prepare, on_round)
     finally:
@@ -98,8 +98,8 @@ async def measure_kernels(
     return [
         KernelCost(
             name, len(group), of_group,
-            bytes=sum(kernel.cost.bytes(min(m, rows), position) for kernel, m in group),
-            flops=sum(kernel.cost.flops(min(m, rows), position) for kernel, m in group),
+            bytes=sum(launch.kernel.cost.bytes(min(launch.m, rows), position) for launch in group),
+            flops=sum(launch.kernel.cost.flops(min(launch.m, rows), position) for launch in group),
         )
         for (name, group), of_group in zip(groups.items(), seconds, strict=True)
     ]  # fmt: skip

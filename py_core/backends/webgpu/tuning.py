@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from py_core.backends.webgpu.host import AdapterInfo
 
+FEW_ROWS = 8
+"""Rows of a pass (a draft, several conversations) that is not yet a prefill of many."""
+
 
 @dataclass(frozen=True)
 class KernelShapes:
@@ -30,16 +33,14 @@ class KernelShapes:
     """Whether passes over many rows use tiles in workgroup memory."""
     max_rows: int
     """Rows in one pass of a prefill."""
-    attention_lanes: int
-    attention_workgroup: int
+    flash_attention: bool
+    """Whether attention shares work in workgroup memory."""
 
 
 def choose_shapes(adapter: AdapterInfo, head_dim: int) -> KernelShapes:
     if adapter.software:
-        return KernelShapes(1, 32, "reduce_single", 8, 1, False, False, 16, 1, 4)
+        # One invocation's loops over larger heads and long sequences would exceed what lavapipe runs of them.
+        return KernelShapes(1, 32, "reduce_single", 8, 1, False, False, 16, flash_attention=head_dim > 128)
     lanes = min(adapter.subgroup_size, 32) if adapter.subgroup_size >= 8 else 32
     reduce = "reduce_subgroup" if adapter.subgroup_size >= 8 else "reduce_workgroup"
-    attention_lanes = 64
-    while attention_lanes // 2 * (head_dim + 4) * 4 > adapter.max_workgroup_storage:
-        attention_lanes //= 2
-    return KernelShapes(lanes, 128, reduce, 4, 1, True, True, 256, attention_lanes, attention_lanes)
+    return KernelShapes(lanes, 128, reduce, 4, 1, True, True, 256, True)
