@@ -102,38 +102,35 @@ class PipelinedBackend(ABC):
             self._losses = 0
             in_flight: deque[tuple[int, asyncio.Future[list[int]]]] = deque()
             start, submitted, prepared = session.length, 0, False
-            try:
-                while in_flight or submitted < n:
-                    try:
-                        if not prepared:
-                            forward_first = await self._prepare(session, sampling)
-                            arrived, prepared = time.perf_counter(), True
-                        while submitted < n and len(in_flight) < 2:
-                            position = start + submitted
-                            count = min(self._batch(), n - submitted, RING - position % RING)
-                            await self._reserve(session.slot, position + count)
-                            future = self._start_steps(session, position, count, forward_first, sampling)
-                            in_flight.append((count, future))
-                            submitted, forward_first = submitted + count, True
-                        count, future = in_flight.popleft()
-                        ids = await future
-                    except self.RESTARTS as error:
-                        # What was in flight is lost; what was yielded is not.
-                        await asyncio.gather(*(late for _, late in in_flight), return_exceptions=True)
-                        in_flight.clear()
-                        self._lose(error)
-                        submitted, prepared = session.length - start, False
-                        continue
-                    now = time.perf_counter()
-                    self._step_seconds, arrived = (now - arrived) / count, now
-                    self._losses = 0
-                    session.tokens.extend(ids)
-                    session.stored = session.length - 1
-                    yield ids
-            finally:
-                # Steps past the end wrote keys that nothing points at; their ids are not waited for.
-                for _, future in in_flight:
-                    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+            while in_flight or submitted < n:
+                try:
+                    if not prepared:
+                        forward_first = await self._prepare(session, sampling)
+                        arrived, prepared = time.perf_counter(), True
+                    while submitted < n and len(in_flight) < 2:
+                        position = start + submitted
+                        count = min(self._batch(), n - submitted, RING - position % RING)
+                        await self._reserve(session.slot, position + count)
+                        future = self._start_steps(session, position, count, forward_first, sampling)
+                        # Steps past the end wrote keys that nothing points at: nobody waits for how they went.
+                        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+                        in_flight.append((count, future))
+                        submitted, forward_first = submitted + count, True
+                    count, future = in_flight.popleft()
+                    ids = await future
+                except self.RESTARTS as error:
+                    # What was in flight is lost; what was yielded is not.
+                    await asyncio.gather(*(late for _, late in in_flight), return_exceptions=True)
+                    in_flight.clear()
+                    self._lose(error)
+                    submitted, prepared = session.length - start, False
+                    continue
+                now = time.perf_counter()
+                self._step_seconds, arrived = (now - arrived) / count, now
+                self._losses = 0
+                session.tokens.extend(ids)
+                session.stored = session.length - 1
+                yield ids
 
     async def logits(self, session: Session) -> np.ndarray:
         check_not_empty(session)
