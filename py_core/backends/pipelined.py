@@ -114,9 +114,9 @@ class PipelinedBackend(ABC):
                         future = self._start_steps(session, position, count, forward_first, sampling)
                         # Steps past the end wrote keys that nothing points at: nobody waits for how they went.
                         future.add_done_callback(lambda done: done.cancelled() or done.exception())
-                        in_flight.append((count, future))
+                        in_flight.append((count if forward_first else count - 1, future))
                         submitted, forward_first = submitted + count, True
-                    count, future = in_flight.popleft()
+                    passes, future = in_flight.popleft()
                     ids = await future
                 except self.RESTARTS as error:
                     # What was in flight is lost; what was yielded is not.
@@ -126,7 +126,10 @@ class PipelinedBackend(ABC):
                     submitted, prepared = session.length - start, False
                     continue
                 now = time.perf_counter()
-                self._step_seconds, arrived = (now - arrived) / count, now
+                # Where only logits at hand were sampled, it took next to nothing, which says nothing about a step.
+                if passes:
+                    self._step_seconds = (now - arrived) / passes
+                arrived = now
                 self._losses = 0
                 session.tokens.extend(ids)
                 session.stored = session.length - 1
