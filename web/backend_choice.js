@@ -1,5 +1,6 @@
 /** Which backend runs the model on this machine, and why. Runs in the worker. */
-import { createExecutor, findAdapter, isSoftware } from './gpu_executor.js';
+import { findAdapter, isSoftware } from './gpu_device.js';
+import { createExecutor } from './gpu_executor.js';
 import { KernelPool } from './kernel_pool.js';
 import { userError } from './user_error.js';
 

@@ -30,13 +30,13 @@ export class Engine {
    * @param {{modelUrl: string, pieces: object|null, backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null,
    *   precision: 'precise'|'fast', patience: number, maxTokens: number|null}} options `workers`, `precision` and
    *   `patience` (ms of silence after which a worker counts as dead) are those of wasm
-   * @param {(progress: {stage: 'python'|'model'|'ready', done: number, total: number|null}) => void} onProgress
-   * @param {(reason: string) => void} onLost called when the GPU goes away, also while nothing is asked of it
+   * @param {(progress: {stage: 'python'|'model'|'ready'|'device', done: number, total: number|null}) => void} onProgress
+   *   also later, where the GPU was lost: a new device is opened ('device') and the model brought there ('model')
    * @returns {Promise<{backend: string, adapter: string, software: boolean, features: string[], reason: string|null, model: string,
    *   contextLength: number}>}
    */
-  start(options, onProgress, onLost) {
-    return this.#alive(this.#remote.start(options, Comlink.proxy(onProgress), Comlink.proxy(onLost)));
+  start(options, onProgress) {
+    return this.#alive(this.#remote.start(options, Comlink.proxy(onProgress)));
   }
 
   /**

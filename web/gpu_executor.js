@@ -3,35 +3,16 @@
 // py_core/backends/webgpu/host.py says what each method promises.
 
 import { encodeLists, profileLists } from './dispatch_lists.js';
+import { describeAdapter, findAdapter, openDevice } from './gpu_device.js';
 
-const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render|software/i;
-const LIMITS = ['maxStorageBufferBindingSize', 'maxBufferSize', 'maxComputeWorkgroupStorageSize',
-                'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupSizeX', 'maxStorageBuffersPerShaderStage'];
 const UPLOAD_CHUNK = 4 << 20;
-
-/** The page's graphics adapter, or null where there is no WebGPU or none. */
-export async function findAdapter() {
-  return await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' }) ?? null;
-}
-
-/** Whether an adapter is a program on the CPU. */
-export function isSoftware({ info }) {
-  return Boolean(info.isFallbackAdapter) || SOFTWARE.test(wordsOf(info).join(' '));
-}
+const NEWS_MS = 500;
 
 /** An adapter's device, or null without an adapter. */
 export async function createExecutor(adapter) {
   adapter ??= await findAdapter();
   if (!adapter) return null;
-  const device = await adapter.requestDevice({
-    requiredFeatures: ['subgroups', 'timestamp-query'].filter((name) => adapter.features.has(name)),
-    requiredLimits: Object.fromEntries(LIMITS.map((name) => [name, adapter.limits[name]])),
-  });
-  return new GpuExecutor(adapter, device);
-}
-
-function wordsOf(info) {
-  return [info.vendor, info.architecture, info.device, info.description].filter(Boolean);
+  return new GpuExecutor(adapter, await openDevice(adapter));
 }
 
 function wholeWords(bytes) {
@@ -48,22 +29,41 @@ class GpuExecutor {
   #staging = [];         // mappable buffers at rest
   #waiting;              // the write that `upload` sent last
 
+  /** Called when a lost device is about to be replaced. */
+  onReopen = () => {};
+
   constructor(adapter, device) {
-    const { info } = adapter;
+    this.#begin(adapter, device);
+  }
+
+  #begin(adapter, device) {
     this.#device = device;
-    this.adapterInfo = {
-      vendor: info.vendor, architecture: info.architecture, device: info.device, description: info.description,
-      name: info.description || wordsOf(info).join(' ') || 'unnamed GPU',
-      software: isSoftware(adapter),
-      subgroupSize: device.features.has('subgroups') ? info.subgroupMinSize : 0,
-    };
+    this.#objects.clear();
+    this.#staging = [];
+    this.#waiting = undefined;
+    this.adapterInfo = describeAdapter(adapter, device);
     this.limits = device.limits;
     this.lostMessage = null;
     this.lost = device.lost.then((lost) => {
-      this.lostMessage = lost.message || lost.reason || 'unknown reason';
-      return this.lostMessage;
+      if (device === this.#device) this.lostMessage = lost.message || lost.reason || 'unknown reason';
     });
     this.#watch();
+  }
+
+  /** A new device in place of the old one, of a new adapter: an adapter gives only one. False where there is none. */
+  async reopen() {
+    this.onReopen();
+    this.#device.destroy();
+    const adapter = await findAdapter();
+    if (!adapter) return false;
+    this.#begin(adapter, await openDevice(adapter));
+    return true;
+  }
+
+  /** Whether the device is gone. A call that failed for it may do so a moment before the device itself says so. */
+  async isLost() {
+    await Promise.race([this.lost, new Promise((resolve) => setTimeout(resolve, NEWS_MS))]);
+    return this.lostMessage !== null;
   }
 
   createBuffer(size, label) {
@@ -134,17 +134,18 @@ class GpuExecutor {
 
   /** A Uint8Array of its own. Several reads may be under way. */
   async read(handle, offset, nbytes) {
+    const device = this.#device;
     const at = this.#staging.findIndex((buffer) => buffer.size >= nbytes);
-    const staging = at >= 0 ? this.#staging.splice(at, 1)[0] : this.#device.createBuffer({
+    const staging = at >= 0 ? this.#staging.splice(at, 1)[0] : device.createBuffer({
       size: Math.max(256, nbytes), usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
     });
-    const encoder = this.#device.createCommandEncoder();
+    const encoder = device.createCommandEncoder();
     encoder.copyBufferToBuffer(this.#objects.get(handle), offset, staging, 0, nbytes);
-    this.#device.queue.submit([encoder.finish()]);
+    device.queue.submit([encoder.finish()]);
     await staging.mapAsync(GPUMapMode.READ, 0, nbytes);
     const data = new Uint8Array(staging.getMappedRange(0, nbytes)).slice();
     staging.unmap();
-    if (this.#staging.length < 8) this.#staging.push(staging);
+    if (device === this.#device && this.#staging.length < 8) this.#staging.push(staging);
     else staging.destroy();
     return data;
   }
@@ -174,7 +175,6 @@ class GpuExecutor {
   }
 
   destroy() {
-    this.#objects.clear();
     this.#device.destroy();
   }
 

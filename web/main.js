@@ -20,6 +20,8 @@ import { Watchdog } from './watchdog.js';
 // Milliseconds of a worker's for a second of the page's: a sixth, so that the engine has helped itself before.
 const WORKERS_PATIENCE = 1000 / 6;
 
+const RECOVERING = 'The graphics card was reset; going on in a moment.';
+
 const byId = (id) => document.getElementById(id);
 const options = readOptions();
 const announcer = new Announcer(byId('announcer'));
@@ -35,6 +37,8 @@ const watchdog = new Watchdog(options.patience, onSilence);
 let state = 'loading';
 let engine = null;
 let turn = null; // the running turn: {view, question, stream, ended}
+let runner = null; // what the status line says of the engine, as StatusView.showInfo takes it
+let recovering = false;
 
 byId('new-chat').addEventListener('click', newChat);
 for (const button of document.querySelectorAll('#welcome button')) {
@@ -67,10 +71,9 @@ async function load() {
         patience: options.patience * WORKERS_PATIENCE,
       },
       (progress) => {
-        if (current === engine && state === 'loading') onProgress(progress);
-      },
-      (message) => {
-        if (current === engine) onLost(message);
+        if (current !== engine) return;
+        if (state === 'loading') onProgress(progress);
+        else if (turn) onRecovery();
       },
     );
     if (current !== engine || state !== 'loading') return;
@@ -92,7 +95,8 @@ function onReady(info, title, again) {
   banner.hide();
   loading.end();
   if (info.backend === 'webgpu') gpuDialog.offer(engine);
-  status.showInfo({ ...info, model: title ?? info.model });
+  runner = { ...info, model: title ?? info.model };
+  status.showInfo(runner);
   if (again && !chat.isEmpty) chat.addNote('The model was loaded again. It does not remember what is above.');
   announcer.say('The model is ready.');
   setState('ready');
@@ -129,11 +133,18 @@ function reloadEngine() {
   load();
 }
 
-function onLost(reason) {
-  if (state === 'failed') return;
-  const why = reason ? ` (${reason.replace(/\.$/, '')})` : '';
-  const what = `The connection to the graphics card was lost${why}.`;
-  fail({ kind: 'DeviceLostError', message: `${what} Load the model again to go on; your message is kept.`, details: null });
+/** The GPU was lost in the middle of a turn, and the engine is on its way back. */
+function onRecovery() {
+  watchdog.feed();
+  if (recovering) return;
+  recovering = true;
+  status.show('loading', RECOVERING);
+  announcer.say(RECOVERING);
+}
+
+function endRecovery() {
+  if (recovering) status.showInfo(runner);
+  recovering = false;
 }
 
 function onSilence() {
@@ -171,6 +182,7 @@ async function ask(question) {
 }
 
 function onEvent(current, event) {
+  endRecovery();
   if (event.type === 'delta') {
     current.view.append(event.text);
   } else if (event.type === 'done') {
@@ -189,6 +201,7 @@ function onEvent(current, event) {
 function end(current, ending) {
   if (current.ended) return;
   current.ended = true;
+  endRecovery();
   current.stream?.return();
   current.view.finish(ending);
   watchdog.stop();

@@ -13,6 +13,8 @@ export class WeightStream {
   #waiting = [];     // resolve functions of those who wait for bytes to come in or go out
   #onProgress;
   #reader;
+  #open;             // what `open` was given
+  #version;          // what tells the file from another one at the same address
 
   /**
    * pieces: {bytes, sha256: [...]}, checksums of the file's pieces, all but the last of `bytes` bytes.
@@ -29,10 +31,12 @@ export class WeightStream {
     if (!response.ok) {
       throw new Error(`The model file ${url} is not on the server (HTTP ${response.status}). Check the address, or run build.py again on the server.`);
     }
-    return new WeightStream(response, onProgress, pieces);
+    return new WeightStream(response, onProgress, pieces, [url, { signal, onProgress, pieces }]);
   }
 
-  constructor(response, onProgress, pieces) {
+  constructor(response, onProgress, pieces, open) {
+    this.#open = open;
+    this.#version = ['ETag', 'Last-Modified', 'Content-Length'].map((name) => response.headers.get(name)).join();
     const length = response.headers.get('Content-Length');
     this.size = length && !response.headers.get('Content-Encoding') ? Number(length) : null;
     this.#reader = response.body.getReader();
@@ -42,6 +46,15 @@ export class WeightStream {
       () => this.#finish(null),
       (error) => this.#finish(error),
     );
+  }
+
+  /** The same file from its beginning, on a new stream. */
+  async again() {
+    this.#reader.cancel().catch(() => {});
+    const stream = await WeightStream.open(...this.#open);
+    if (stream.#version === this.#version) return stream;
+    stream.#reader.cancel().catch(() => {});
+    throw new Error('The model file on the server has changed since it was loaded. Load again to use the new one.');
   }
 
   /** The first n bytes, or all if there are fewer. Nothing may have been read before. */

@@ -19,7 +19,7 @@ let pool = null; // KernelPool
 let python = null; // Pyodide
 
 Comlink.expose({
-  async start({ modelUrl, pieces, backend, workers, precision, patience, maxTokens }, onProgress, onLost) {
+  async start({ modelUrl, pieces, backend, workers, precision, patience, maxTokens }, onProgress) {
     const downloads = new AbortController();
     try {
       const [pyodide, stream, choice] = await Promise.all([
@@ -32,7 +32,7 @@ Comlink.expose({
       ]);
       ({ executor, pool } = choice);
       python = pyodide;
-      executor?.lost.then((message) => onLost(message));
+      if (executor) executor.onReopen = () => onProgress({ stage: 'device', done: 0, total: null });
       page = pyodide.pyimport('app.worker').PageWorker();
       const limits = maxTokens ? [maxTokens] : [];
       // undefined is Python's None, null is not.

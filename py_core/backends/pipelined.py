@@ -21,19 +21,23 @@ from py_core.engine.sampling import SamplingParams
 SLOTS = 4
 _BATCH_SECONDS = 0.025
 _MAX_BATCH = 32
+_MOST_LOSSES = 3
 
 
 class PipelinedBackend(ABC):
     """See `Backend` for the contract of each public method."""
 
     RESTARTS: tuple[type[Exception], ...] = ()
-    """Raised by what is awaited when the device was made anew: what was submitted is lost, the memory is not."""
+    """Raised where the device was lost or made anew: what was submitted is lost, `_rebuild` brings the rest back."""
 
     def __init__(self, capabilities: Capabilities, context_length: int, vocab_size: int, max_rows: int) -> None:
         self.capabilities = capabilities
         self.context_length = context_length
         self._vocab_size, self.max_rows = vocab_size, max_rows
         self._free_slots = list(range(SLOTS))[::-1]
+        self._sessions: dict[int, Session] = {}
+        self._lost = False
+        self._losses = 0
         self._logits_of: Session | None = None
         self._lock = asyncio.Lock()
         self._step_seconds = 1.0
@@ -68,9 +72,9 @@ class PipelinedBackend(ABC):
     @abstractmethod
     async def _read_logits(self) -> np.ndarray: ...
 
-    async def _recover(self, session: Session) -> None:
-        """After a restart: write again what may have been lost on its way."""
-        self._logits_of = None
+    @abstractmethod
+    async def _rebuild(self) -> None:
+        """Bring back what was lost. Where the pages were, `stored` is 0 in every session afterwards."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -78,11 +82,14 @@ class PipelinedBackend(ABC):
     def new_session(self) -> Session:
         if not self._free_slots:
             raise BackendError(f"There are {SLOTS} conversations open already. Close one first.")
-        return Session(self._free_slots.pop())
+        session = Session(self._free_slots.pop())
+        self._sessions[session.slot] = session
+        return session
 
     async def prefill(self, session: Session, tokens: Sequence[int]) -> None:
         check_prefill(session, tokens, self._vocab_size, self.context_length)
         async with self._lock:
+            self._losses = 0
             session.tokens.extend(tokens)
             await self._run_pending(session)
 
@@ -92,50 +99,54 @@ class PipelinedBackend(ABC):
         if n <= 0:
             return
         async with self._lock:
-            await self._prepare(session, sampling)
+            self._losses = 0
             in_flight: deque[tuple[int, asyncio.Future[list[int]]]] = deque()
-            start, submitted = session.length, 0
-            # Sampled first: the logits at hand, or those of the token still pending.
-            forward_first = session.stored < session.length
-            self._logits_of = None
-            arrived = time.perf_counter()
-            try:
-                while in_flight or submitted < n:
+            start, submitted, prepared = session.length, 0, False
+            while in_flight or submitted < n:
+                try:
+                    if not prepared:
+                        forward_first = await self._prepare(session, sampling)
+                        arrived, prepared = time.perf_counter(), True
                     while submitted < n and len(in_flight) < 2:
                         position = start + submitted
                         count = min(self._batch(), n - submitted, RING - position % RING)
                         await self._reserve(session.slot, position + count)
-                        future = self._start_steps(session, position, count, forward_first or submitted > 0, sampling)
-                        in_flight.append((count, future))
-                        submitted += count
-                    count, future = in_flight.popleft()
-                    try:
-                        ids = await future
-                    except self.RESTARTS:
-                        # What was in flight is lost; what was yielded is not.
-                        await asyncio.gather(*(late for _, late in in_flight), return_exceptions=True)
-                        in_flight.clear()
-                        await self._recover(session)
-                        await self._prepare(session, sampling)
-                        submitted, forward_first = session.length - start, True
-                        continue
-                    now = time.perf_counter()
-                    self._step_seconds, arrived = (now - arrived) / count, now
-                    session.tokens.extend(ids)
-                    session.stored = session.length - 1
-                    yield ids
-            finally:
-                # Steps past the end wrote keys that nothing points at; their ids are not waited for.
-                for _, future in in_flight:
-                    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+                        future = self._start_steps(session, position, count, forward_first, sampling)
+                        # Steps past the end wrote keys that nothing points at: nobody waits for how they went.
+                        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+                        in_flight.append((count if forward_first else count - 1, future))
+                        submitted, forward_first = submitted + count, True
+                    passes, future = in_flight.popleft()
+                    ids = await future
+                except self.RESTARTS as error:
+                    # What was in flight is lost; what was yielded is not.
+                    await asyncio.gather(*(late for _, late in in_flight), return_exceptions=True)
+                    in_flight.clear()
+                    self._lose(error)
+                    submitted, prepared = session.length - start, False
+                    continue
+                now = time.perf_counter()
+                # Where only logits at hand were sampled, it took next to nothing, which says nothing about a step.
+                if passes:
+                    self._step_seconds = (now - arrived) / passes
+                arrived = now
+                self._losses = 0
+                session.tokens.extend(ids)
+                session.stored = session.length - 1
+                yield ids
 
     async def logits(self, session: Session) -> np.ndarray:
         check_not_empty(session)
         async with self._lock:
-            if self._logits_of is not session:
-                session.stored = min(session.stored, session.length - 1)
-            await self._run_pending(session)
-            return await self._read_logits()
+            self._losses = 0
+            while True:
+                if self._logits_of is not session:
+                    session.stored = min(session.stored, session.length - 1)
+                await self._run_pending(session)
+                try:
+                    return await self._read_logits()
+                except self.RESTARTS as error:
+                    self._lose(error)
 
     def truncate(self, session: Session, length: int) -> None:
         del session.tokens[length:]
@@ -147,10 +158,29 @@ class PipelinedBackend(ABC):
 
     def free(self, session: Session) -> None:
         self.truncate(session, 0)
+        del self._sessions[session.slot]
         self._free_slots.append(session.slot)
 
-    async def _prepare(self, session: Session, sampling: SamplingParams) -> None:
-        """Bring all but the last token into the pages, and write the state that decoding starts from."""
+    def _lose(self, error: Exception) -> None:
+        """Note a loss; `_restore` makes up for it. Raises the error itself where they follow one another too often."""
+        self._lost = True
+        self._logits_of = None
+        self._losses += 1
+        if self._losses > _MOST_LOSSES:
+            raise error
+
+    async def _restore(self) -> None:
+        """Where something was lost, also by a call that ended before this one, bring it back."""
+        if self._lost:
+            await self._rebuild()
+            self._lost = False
+
+    async def _prepare(self, session: Session, sampling: SamplingParams) -> bool:
+        """Bring all but the last token into the pages, and write the state that decoding starts from.
+
+        Whether the first step has to run the last token; else it samples the logits at hand.
+        """
+        await self._restore()
         if session.stored == session.length and self._logits_of is not session:
             session.stored -= 1
         if session.stored < session.length - 1:
@@ -159,20 +189,23 @@ class PipelinedBackend(ABC):
         self._write_state(state_bytes([(session.tokens[last], last, session.slot)], sampling))
         if sampling.penalizes:
             self._write_history(session.slot, ring_of(session.tokens))
+        self._logits_of = None
+        return session.stored < session.length
 
     async def _run_pending(self, session: Session) -> None:
         """Run the tokens whose keys and values are not stored yet; the logits are then those of the last one."""
         while session.stored < session.length:
-            start, stop = session.stored, min(session.stored + self.max_rows, session.length)
-            rows = [(session.tokens[at], at, session.slot) for at in range(start, stop)]
-            await self._reserve(session.slot, stop)
-            self._logits_of = None
-            self._write_state(state_bytes(rows))
-            # Waits for each pass, so that the queue stays short and whoever wants to stop is heard.
             try:
+                await self._restore()
+                start, stop = session.stored, min(session.stored + self.max_rows, session.length)
+                rows = [(session.tokens[at], at, session.slot) for at in range(start, stop)]
+                await self._reserve(session.slot, stop)
+                self._logits_of = None
+                self._write_state(state_bytes(rows))
+                # Waits for each pass, so that the queue stays short and whoever wants to stop is heard.
                 await self._run_rows(len(rows), stop, stop == session.length)
-            except self.RESTARTS:
-                await self._recover(session)
+            except self.RESTARTS as error:
+                self._lose(error)
                 continue
             session.stored = stop
         self._logits_of = session

@@ -10,7 +10,8 @@ from typing import Protocol
 class WeightSource(Protocol):
     """Bytes of a model file.
 
-    `prefix` may be called again with a larger n; `read` is called with rising, non-overlapping ranges after it.
+    `prefix` may be called again with a larger n; `read` is called with rising, non-overlapping ranges after it. After
+    `rewind` both begin anew.
     """
 
     @property
@@ -24,6 +25,10 @@ class WeightSource(Protocol):
 
     async def read(self, offset: int, nbytes: int) -> bytes | memoryview:
         """Exactly nbytes from offset on. Raises EOFError where the file ends before."""
+        ...
+
+    async def rewind(self) -> None:
+        """Begin anew with the same bytes. Raises GGUFError where they cannot be had again."""
         ...
 
 
@@ -45,3 +50,6 @@ class FileSource:
         if offset + nbytes > self.size:
             raise EOFError(f"the file ends at byte {self.size}, {offset + nbytes} wanted")
         return memoryview(self._map)[offset : offset + nbytes]
+
+    async def rewind(self) -> None:
+        """Every byte can be read at any time."""

@@ -64,12 +64,12 @@ const PROFILE = {
   }],
 };
 
-let lost;
+let report;
 let stopped = false;
 
 Comlink.expose({
-  async start({ modelUrl, backend, precision }, onProgress, onLost) {
-    lost = onLost;
+  async start({ modelUrl, backend, precision }, onProgress) {
+    report = onProgress;
     if (modelUrl.includes('silent')) await new Promise(() => {});
     if (modelUrl.includes('broken')) throw new TypeError('nothing is here');
     if (modelUrl.includes('missing')) throw userError('DownloadError', 'The model file is not on the server (HTTP 404). Check the address, then load again.');
@@ -108,7 +108,7 @@ Comlink.expose({
     return PROFILE;
   },
   stopProfile: () => {},
-  loseDevice: () => lost('Device was destroyed.'),
+  loseDevice: () => report({ stage: 'device', done: 0, total: null }),
 });
 
 async function answer(text, events) {

@@ -147,6 +147,23 @@ async def test_a_worker_that_falls_silent_in_an_answer_is_noticed(page_alone: Ch
     assert await page_alone.page.input_value("#message") == "silent"
 
 
+async def test_the_status_line_tells_of_a_lost_device_until_the_answer_goes_on(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    before = await page_alone.page.inner_text(".status-line")
+    await page_alone.send("silent")
+    await page_alone.page.evaluate("sonata.loseDevice()")
+    await page_alone.page.wait_for_function(
+        "() => document.querySelector('.status-line').textContent.includes('graphics card was reset')"
+    )
+    assert "graphics card was reset" in (await page_alone.page.text_content("#announcer") or "")
+    await page_alone.page.click(".stop")
+    assert await page_alone.page.inner_text(".status-line") == before
+    await page_alone.page.evaluate("sonata.loseDevice()")
+    await page_alone.page.wait_for_timeout(100)
+    assert await page_alone.page.inner_text(".status-line") == before
+    assert await page_alone.state() == "ready"
+
+
 async def test_a_worker_that_does_not_start(chat: ChatPage) -> None:
     await chat.page.route("**/worker.js", lambda route: route.fulfill(status=404))
     await chat.open()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from chat_page import ChatPage
 from damaged_server import DamagedServer
 from playwright.async_api import Browser, Route
+
+from tests.tiny_llama import TinyLlama
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
@@ -132,31 +136,118 @@ async def test_webgpu_asked_for_where_there_is_none_offers_the_cpu(browser_witho
     await chat.page.close()
 
 
-async def test_a_device_lost_while_nothing_happens(chat: ChatPage) -> None:
-    await chat.open_ready(f"?{SHORT}&backend=webgpu")
-    await chat.ask("Hello.")
-    await chat.page.evaluate("window.sonata.loseDevice()")
+LOSE = "window.sonata.loseDevice()"
+QUESTION = "What is the capital of France?"
+WATCH_STATUS = """() => {
+  window.said = [];
+  const line = document.querySelector('.status-line');
+  new MutationObserver(() => window.said.push(line.textContent)).observe(line, { childList: true });
+}"""
+GENERATE = """async ([temperature, lossesAfter]) => {
+  const answer = sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 300, temperature, seed: 3 });
+  for (const ms of lossesAfter) {
+    await new Promise((resolve) => setTimeout(resolve, ms));
+    await sonata.engine.loseDevice();
+  }
+  return (await answer).tokens;
+}"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Iterator[DamagedServer]:
+    """Serves a tiny model with random weights: SwiftShader is slow."""
+    model = TinyLlama(formats=("F32",), embedding_format="F32", tied=False)
+    with DamagedServer(model.write(tmp_path / "tiny.gguf")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("temperature", [0, 0.9])
+async def test_the_tokens_are_the_same_when_the_device_is_lost(
+    chat: ChatPage, tiny: DamagedServer, temperature: float
+) -> None:
+    await chat.open_ready(f"?backend=webgpu&model={tiny.url}")
+    undisturbed = await chat.page.evaluate(GENERATE, [temperature, []])
+    assert len(undisturbed) == 300
+    for losses_after in ([0], [200], [300, 100], [0, 0]):
+        assert await chat.page.evaluate(GENERATE, [temperature, losses_after]) == undisturbed
+    await chat.page.evaluate(LOSE)
+    await chat.page.wait_for_timeout(300)
+    assert await chat.page.evaluate(GENERATE, [temperature, []]) == undisturbed
+    assert chat.errors == []
+
+
+async def test_an_answer_goes_on_when_the_device_is_lost(chat: ChatPage) -> None:
+    await chat.open_ready("?max_tokens=12&backend=webgpu")
+    before = await chat.page.inner_text(".status-line")
+    await chat.page.evaluate(WATCH_STATUS)
+    await chat.send("Tell me a very long story about a lighthouse.")
+    said = await chat.wait_for_words()
+    await chat.page.evaluate(LOSE)
+
+    await chat.wait_for("ready", 180)
+    assert (await chat.last_answer()).startswith(said)
+    assert await chat.page.evaluate("sonata.lastAnswer.newTokens") == 12
+    assert await chat.page.evaluate("window.said") == ["The graphics card was reset; going on in a moment.", before]
+    assert not await chat.page.is_visible("#banner")
+    assert chat.errors == []
+
+
+async def test_a_device_lost_while_nothing_happens_is_replaced_at_the_next_question(
+    chat: ChatPage, tiny: DamagedServer
+) -> None:
+    await chat.open_ready(f"?{SHORT}&backend=webgpu&model={tiny.url}")
+    first = await chat.ask(QUESTION)
+    await chat.page.evaluate(LOSE)
+    await chat.page.wait_for_timeout(500)
+    assert await chat.state() == "ready"
+
+    await chat.page.click("#new-chat")
+    assert await chat.ask(QUESTION) == first
+    assert not await chat.page.is_visible("#banner")
+    assert chat.errors == []
+
+
+async def test_a_device_that_cannot_be_replaced_is_told(chat: ChatPage) -> None:
+    await chat.page.route("**/gpu_device.js", only_one_adapter)
+    await chat.open_ready("?max_tokens=200&backend=webgpu")
+    await chat.send("Tell me a very long story about a lighthouse.")
+    said = await chat.wait_for_words()
+    await chat.page.evaluate(LOSE)
 
     problem = await chat.problem()
 
     assert "graphics card" in problem
     assert "again" in problem
-    await typed_text_is_kept(chat)
-    await chat.load_again()
-    assert "does not remember" in await chat.page.inner_text("#log")
-    assert await chat.ask("Hello again.")
-
-
-async def test_a_device_lost_in_the_middle_of_an_answer(chat: ChatPage) -> None:
-    await chat.open_ready("?max_tokens=200&backend=webgpu")
-    await chat.send("Tell me a very long story about a lighthouse.")
-    said = await chat.wait_for_words()
-    await chat.page.evaluate("window.sonata.loseDevice()")
-
-    problem = await chat.problem()
-
-    assert "graphics card" in problem
     assert (await chat.last_answer()).startswith(said[:5])
     assert "Interrupted" in await chat.page.inner_text(".answer-footer")
     assert await chat.page.input_value("#message") == "Tell me a very long story about a lighthouse."
+    assert await chat.way_out("Use the CPU instead").is_visible()
     await chat.load_again()
+    assert "does not remember" in await chat.page.inner_text("#log")
+
+
+async def only_one_adapter(route: Route) -> None:
+    """As on a machine whose graphics card does not come back."""
+    response = await route.fetch()
+    script = await response.text()
+    asked = "return await navigator.gpu"
+    assert asked in script
+    once = script.replace(asked, "if (self.asked) return null;\n  self.asked = true;\n  return await navigator.gpu")
+    await route.fulfill(response=response, body=once)
+
+
+@pytest.mark.parametrize(("damage", "words"), [("flip_byte_at", "checksum"), ("length", "has changed")])
+async def test_weights_that_come_back_damaged_are_told(
+    chat: ChatPage, damaged: DamagedServer, damage: str, words: str
+) -> None:
+    async def fulfill(route: Route) -> None:
+        await route.fulfill(status=307, headers={"Location": damaged.url})
+
+    await chat.page.route("**/models/*.gguf", fulfill)
+    await chat.open_ready(f"?{SHORT}&backend=webgpu")
+    setattr(damaged, damage, damaged.size // 2)
+    await chat.page.evaluate(LOSE)
+    await chat.send(QUESTION)
+
+    assert words in await chat.problem()
+    assert await chat.page.input_value("#message") == QUESTION

@@ -98,6 +98,18 @@ async def test_norms_in_another_format_are_named(host, tmp_path: Path) -> None:
         await open_pair(path, host)
 
 
+async def test_the_first_token_is_no_measure_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is sampled from logits at hand: a batch as long as that is quick would keep a slow GPU busy for a minute."""
+    host, lengths = WgpuHost(), list[int]()
+    pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
+    session, _ = await pair.prefilled(prompt(5))
+    submit = host.submit
+    monkeypatch.setattr(host, "submit", lambda recorded: (lengths.append(len(recorded)), submit(recorded)))
+    await collect(pair.other, session, 20)
+    assert lengths[:3] == [1, 2, 2]
+    host.close()
+
+
 async def test_a_closed_device_says_what_to_do(tmp_path: Path) -> None:
     host = WgpuHost()
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)

@@ -71,8 +71,8 @@ class WasmBackend(PipelinedBackend):
             self._host.write(address, data)
         await self._host.upload(source, self._lowering.jobs, progress)
 
-    async def _recover(self, session: Session) -> None:
-        await super()._recover(session)
+    async def _rebuild(self) -> None:
+        """The memory is as it was, but for writes that were on their way."""
         self._host.write(self._lowering.page_table, self._pages.rows.tobytes())
 
     def close(self) -> None:

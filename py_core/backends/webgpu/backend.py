@@ -8,7 +8,7 @@ from statistics import median
 
 import numpy as np
 
-from py_core.backends.base import Capabilities, Progress, Session, check_formats
+from py_core.backends.base import Capabilities, DeviceLostError, Progress, Session, check_formats
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import GREEDY, RING, ROW_BYTES, STATE_HEADER, state_bytes
 from py_core.backends.webgpu.attention import NEAR, reach_of
@@ -36,6 +36,14 @@ from py_core.models.graph import Graph
 _MOST_STEPS = 128
 _LEAST_STEPS = 4
 
+_PAUSE_SECONDS = 1.0
+"""Before a device is asked for again that was lost again: a driver may need a while."""
+
+_ONLY_SOFTWARE = (
+    "The connection to the graphics card was lost, and there is only a software adapter, which is slow, in its place. "
+    "Load the model again to go on."
+)
+
 
 async def load_webgpu(
     host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
@@ -46,39 +54,69 @@ async def load_webgpu(
 
     `shapes` overrides the choice by adapter, for tests.
     """
-    backend = WebGPUBackend(host, header, config, graph, max_context, shapes)
-    await backend.arena.upload(source, progress)
-    await host.check()
+    backend = WebGPUBackend(host, source, header, config, graph, max_context, shapes)
+    await backend.load(progress)
     return backend
 
 
 class WebGPUBackend(PipelinedBackend):
-    """See `Backend` for the contract of each method. Made by `load_webgpu`."""
+    """See `Backend` for the contract of each method. Made by `load_webgpu`.
+
+    A device that is lost is replaced: what lived on it is built again, and each session's tokens run again.
+    """
+
+    RESTARTS = (DeviceLostError,)
 
     def __init__(
-        self, host: Host, header: GGUFHeader, config: ModelConfig, graph: Graph, max_context: int,
-        shapes: KernelShapes | None,
+        self, host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
+        max_context: int, shapes: KernelShapes | None,
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
-        adapter = host.adapter
-        self._shapes = shapes or choose_shapes(adapter, config.head_dim)
         context_length = min(config.max_position_embeddings, max_context)
-        capabilities = Capabilities("webgpu", adapter.name, adapter.software)
-        super().__init__(capabilities, context_length, config.vocab_size, self._shapes.max_rows)
-        self._host = host
-        self.arena = WeightArena(host, {name: header.tensors[name] for name in graph.weights})
+        self._host, self._source, self._config, self._graph = host, source, config, graph
+        self._tensors = {name: header.tensors[name] for name in graph.weights}
+        self._wanted_shapes = shapes
+        super().__init__(self._on_adapter(), context_length, config.vocab_size, self._shapes.max_rows)
+
+    async def load(self, progress: Progress | None) -> None:
+        """Build everything that lives on the host's device, and bring the weights there."""
+        host, config = self._host, self._config
+        self.arena = WeightArena(host, self._tensors)
         self._buffers = Buffers(
             state=self._buffer(STATE_HEADER + ROW_BYTES * self._shapes.max_rows, "state"),
             history=self._buffer(SLOTS * RING * 4, "history"),
             logits=self._buffer(config.vocab_size * 4, "logits"),
         )
-        self._pages = KVPages(host, config, SLOTS, context_length)
+        self._pages = KVPages(host, config, SLOTS, self.context_length)
         builder = KernelBuilder(host, self._shapes)
-        lowering = Lowering(host, config, graph, self.arena, builder, self._buffers, self._pages, context_length)
+        lowering = Lowering(
+            host, config, self._graph, self.arena, builder, self._buffers, self._pages, self.context_length
+        )
         self._plans = {rows: lowering.plan(rows) for rows in ("one", "few", "many")}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
         self._recorded: dict[tuple[str, int, int], int] = {}
         self._generation = self._pages.generation
+        await self.arena.upload(self._source, progress)
+        await host.check()
+
+    async def _rebuild(self) -> None:
+        if self._losses > 1:
+            await asyncio.sleep(_PAUSE_SECONDS)
+        await self._host.reopen()
+        if self._host.adapter.software and not self.capabilities.software:
+            raise DeviceLostError(_ONLY_SOFTWARE)
+        self.capabilities = self._on_adapter()
+        self.max_rows = self._shapes.max_rows
+        await self._source.rewind()
+        await self.load(None)
+        for session in self._sessions.values():
+            session.stored = 0
+
+    def _on_adapter(self) -> Capabilities:
+        """Choose what depends on the adapter."""
+        adapter = self._host.adapter
+        self._shapes = self._wanted_shapes or choose_shapes(adapter, self._config.head_dim)
+        return Capabilities("webgpu", adapter.name, adapter.software)
 
     def close(self) -> None:
         self._host.close()
@@ -86,6 +124,7 @@ class WebGPUBackend(PipelinedBackend):
     async def limits(self, on_round: OnRound = lambda: None) -> Limits:
         """What the adapter does at most, measured now. Raises BackendError where the GPU has no timestamps."""
         async with self._lock:
+            await self._restore()
             return Limits(await measure_bandwidth(self._host, on_round), await measure_flops(self._host, on_round))
 
     async def profile(self, position: int, rows: int = 1, on_round: OnRound = lambda: None) -> Profile:
@@ -103,6 +142,7 @@ class WebGPUBackend(PipelinedBackend):
         try:
             state = state_bytes([(0, position + row, session.slot) for row in range(rows)])
             async with self._lock:
+                await self._restore()
                 self._logits_of = None
                 await self._reserve(session.slot, position + rows)
                 first, then = ("step", "argmax") if rows == 1 else ("body", "head")

@@ -71,9 +71,17 @@ NO_TIMESTAMPS = (
 
 
 class Host(Protocol):
-    """A GPU device. Methods raise DeviceLostError once the device is gone; BackendError for what it refuses."""
+    """A GPU device. Methods raise DeviceLostError once the device is gone; BackendError for what it refuses, and
+    after `close`."""
 
     adapter: AdapterInfo
+
+    async def reopen(self) -> None:
+        """A new device in place of the old one: every handle is gone, and `adapter` may be another.
+
+        Raises DeviceLostError where there is no adapter now.
+        """
+        ...
 
     def create_buffer(self, size: int, label: str) -> int:
         """A zeroed storage buffer of `size` bytes (a multiple of 4)."""

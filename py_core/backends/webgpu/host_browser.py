@@ -36,14 +36,25 @@ class BrowserSource:
         except JsException as error:
             raise GGUFError(error.message) from error
 
+    async def rewind(self) -> None:
+        """From the browser's cache, where it kept the file."""
+        try:
+            self.stream = await self.stream.again()
+        except JsException as error:
+            raise GGUFError(error.message) from error
+
 
 class BrowserHost:
     """See `Host` for the contract of each method."""
 
     def __init__(self, executor: Any) -> None:
         self._executor = executor
-        info, limits = executor.adapterInfo, executor.limits
-        self.adapter = AdapterInfo(
+        self._closed = False
+        self.adapter = self._adapter_info()
+
+    def _adapter_info(self) -> AdapterInfo:
+        info, limits = self._executor.adapterInfo, self._executor.limits
+        return AdapterInfo(
             name=info.name,
             vendor=info.vendor,
             software=info.software,
@@ -54,6 +65,16 @@ class BrowserHost:
             max_workgroup_size=limits.maxComputeInvocationsPerWorkgroup,
             max_storage_buffers=limits.maxStorageBuffersPerShaderStage,
         )
+
+    async def reopen(self) -> None:
+        self._refuse_closed()
+        try:
+            found = await self._executor.reopen()
+        except JsException as error:
+            raise DeviceLostError(_LOST) from error
+        if not found:
+            raise DeviceLostError(_LOST)
+        self.adapter = self._adapter_info()
 
     def create_buffer(self, size: int, label: str) -> int:
         return self._open().createBuffer(size, label)
@@ -88,13 +109,13 @@ class BrowserHost:
         try:
             return (await self._open().read(buffer, offset, nbytes)).to_bytes()
         except JsException as error:
-            raise self._explain(error) from error
+            raise await self._explain(error) from error
 
     async def profile(self, recorded: Sequence[int], times: Sequence[int]) -> list[float]:
         try:
             seconds = await self._open().profile(to_js(recorded), to_js(times))
         except JsException as error:
-            raise self._explain(error) from error
+            raise await self._explain(error) from error
         if seconds is None:
             raise BackendError(NO_TIMESTAMPS)
         return seconds.to_py()
@@ -109,28 +130,35 @@ class BrowserHost:
         try:
             await self._open().upload(source.stream, to_js(memoryview(words)))
         except JsException as error:
-            if self._executor.lostMessage:
-                raise self._explain(error) from error
+            if await self._executor.isLost():
+                raise DeviceLostError(_LOST) from error
             raise GGUFError(error.message) from error
 
     async def check(self) -> None:
         try:
             refused = await self._open().check()
         except JsException as error:
-            raise self._explain(error) from error
+            raise await self._explain(error) from error
+        self._open()
         if refused:
             raise BackendError(f"The graphics card refused the model: {refused}")
 
     def close(self) -> None:
+        self._closed = True
         self._executor.destroy()
 
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise BackendError("The model was closed. Load it again.")
+
     def _open(self) -> Any:
+        self._refuse_closed()
         if self._executor.lostMessage:
             raise DeviceLostError(_LOST)
         return self._executor
 
-    def _explain(self, error: JsException) -> BackendError:
-        if self._executor.lostMessage:
+    async def _explain(self, error: JsException) -> BackendError:
+        if await self._executor.isLost():
             return DeviceLostError(_LOST)
         return BackendError(f"The graphics card reported an error: {error.message} Load the model again.")
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
 from py_core.backends.base import BackendError, DeviceLostError, Progress
@@ -23,6 +26,7 @@ NO_ADAPTER = (
     "No WebGPU adapter was found. Install a Vulkan driver (on Debian without a GPU: apt-get install "
     "mesa-vulkan-drivers), or run with --backend numpy."
 )
+_LOST = "The GPU device was lost (it was reset, went to sleep, or ran out of memory). Load the model again."
 T = TypeVar("T")
 
 _LIMITS = (
@@ -33,13 +37,29 @@ _LIMITS = (
     "max-compute-workgroup-size-x",
     "max-storage-buffers-per-shader-stage",
 )
+_LOOK_SECONDS = 0.5
+
+
+@contextmanager
+def _telling_loss() -> Iterator[None]:
+    """wgpu-py does not say that a device is lost, but every call on it fails with these words."""
+    try:
+        yield
+    except wgpu.GPUError as error:
+        if "device is lost" in str(error):
+            raise DeviceLostError(_LOST) from error
+        raise
 
 
 class WgpuHost:
     """See `Host` for the contract of each method. Raises BackendError when there is no adapter."""
 
     def __init__(self) -> None:
-        adapter = _request_adapter()
+        self._closed = False
+        self._take_device(_request_adapter())
+
+    def _take_device(self, adapter: wgpu.GPUAdapter) -> None:
+        """Begin with a device of an adapter, and nothing on it."""
         features = [name for name in ("subgroup", "timestamp-query") if name in adapter.features]
         limits = {name: adapter.limits[name] for name in _LIMITS}
         try:
@@ -64,12 +84,20 @@ class WgpuHost:
         self._pipelines: dict[int, tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = {}
         self._recorded: dict[int, list[tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroup, tuple[int, int, int]]]] = {}
         self._next = 0
-        self._closed = False
+
+    async def reopen(self) -> None:
+        # Ends its thread, and frees what a device that was not lost still holds.
+        self._open().destroy()
+        try:
+            self._take_device(_request_adapter())
+        except BackendError as error:
+            raise DeviceLostError(_LOST) from error
 
     def create_buffer(self, size: int, label: str) -> int:
         usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC
         try:
-            buffer = self._open().create_buffer(size=size, usage=usage, label=label)
+            with _telling_loss():
+                buffer = self._open().create_buffer(size=size, usage=usage, label=label)
         except wgpu.GPUError as error:
             raise BackendError(
                 f"The GPU has no room for {size / 2**20:.0f} MiB ({label}). Close other programs that use it, or take "
@@ -80,9 +108,11 @@ class WgpuHost:
     def destroy_buffer(self, buffer: int) -> None:
         self._buffers.pop(buffer).destroy()
 
+    @_telling_loss()
     def write(self, buffer: int, offset: int, data: bytes | bytearray | memoryview) -> None:
         self._open().queue.write_buffer(self._buffers[buffer], offset, data)
 
+    @_telling_loss()
     def copy(self, source: int, target: int, nbytes: int) -> None:
         encoder = self._open().create_command_encoder()
         encoder.copy_buffer_to_buffer(self._buffers[source], 0, self._buffers[target], 0, nbytes)
@@ -101,17 +131,19 @@ class WgpuHost:
             }
             for number, mode in enumerate(access)
         ]
-        layout = device.create_bind_group_layout(entries=entries)
         try:
-            pipeline = device.create_compute_pipeline(
-                label=label,
-                layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
-                compute={"module": device.create_shader_module(code=wgsl, label=label), "entry_point": "main"},
-            )
+            with _telling_loss():
+                layout = device.create_bind_group_layout(entries=entries)
+                pipeline = device.create_compute_pipeline(
+                    label=label,
+                    layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
+                    compute={"module": device.create_shader_module(code=wgsl, label=label), "entry_point": "main"},
+                )
         except wgpu.GPUError as error:
             raise BackendError(f"The GPU driver cannot compile the kernel {label!r}: {error}") from error
         return self._keep(self._pipelines, (pipeline, layout))
 
+    @_telling_loss()
     def record(self, dispatches: Sequence[Dispatch]) -> int:
         steps = []
         for dispatch in dispatches:
@@ -129,6 +161,7 @@ class WgpuHost:
     def forget(self, recorded: int) -> None:
         del self._recorded[recorded]
 
+    @_telling_loss()
     def submit(self, recorded: Sequence[int]) -> None:
         encoder = self._open().create_command_encoder()
         compute = encoder.begin_compute_pass()
@@ -142,19 +175,20 @@ class WgpuHost:
         if "timestamp-query" not in device.features:
             raise BackendError(NO_TIMESTAMPS)
         count = 2 * len(recorded)
-        queries = device.create_query_set(type="timestamp", count=count)
-        resolved = device.create_buffer(
-            size=8 * count, usage=wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
-        )
-        encoder = device.create_command_encoder()
-        for index, (one, repeats) in enumerate(zip(recorded, times, strict=True)):
-            stamps = {"beginning_of_pass_write_index": 2 * index, "end_of_pass_write_index": 2 * index + 1}
-            compute = encoder.begin_compute_pass(timestamp_writes={"query_set": queries, **stamps})
-            for _ in range(repeats):
-                self._encode(compute, one)
-            compute.end()
-        encoder.resolve_query_set(queries, 0, count, resolved, 0)
-        device.queue.submit([encoder.finish()])
+        with _telling_loss():
+            queries = device.create_query_set(type="timestamp", count=count)
+            resolved = device.create_buffer(
+                size=8 * count, usage=wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
+            )
+            encoder = device.create_command_encoder()
+            for index, (one, repeats) in enumerate(zip(recorded, times, strict=True)):
+                stamps = {"beginning_of_pass_write_index": 2 * index, "end_of_pass_write_index": 2 * index + 1}
+                compute = encoder.begin_compute_pass(timestamp_writes={"query_set": queries, **stamps})
+                for _ in range(repeats):
+                    self._encode(compute, one)
+                compute.end()
+            encoder.resolve_query_set(queries, 0, count, resolved, 0)
+            device.queue.submit([encoder.finish()])
         ticks = struct.unpack(f"<{count}Q", await self._read_from(resolved, 0, 8 * count))
         resolved.destroy()
         queries.destroy()
@@ -173,16 +207,17 @@ class WgpuHost:
 
     async def _read_from(self, buffer: wgpu.GPUBuffer, offset: int, nbytes: int) -> bytes:
         device = self._open()
-        staging = device.create_buffer(size=nbytes, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
-        encoder = device.create_command_encoder()
-        encoder.copy_buffer_to_buffer(buffer, offset, staging, 0, nbytes)
-        device.queue.submit([encoder.finish()])
-        # "READ_NOSYNC" would leave the copy out: the plain mode flushes the queue first.
-        await staging.map_async(wgpu.MapMode.READ)
-        data = bytes(staging.read_mapped())
-        staging.unmap()
-        staging.destroy()
-        return data
+        with _telling_loss():
+            staging = device.create_buffer(size=nbytes, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
+            encoder = device.create_command_encoder()
+            encoder.copy_buffer_to_buffer(buffer, offset, staging, 0, nbytes)
+            device.queue.submit([encoder.finish()])
+            # "READ_NOSYNC" would leave the copy out: the plain mode flushes the queue first.
+            await _while_there(device, staging.map_async(wgpu.MapMode.READ))
+            data = bytes(staging.read_mapped())
+            staging.unmap()
+            staging.destroy()
+            return data
 
     async def upload(self, source: WeightSource, segments: Sequence[Segment], progress: Progress | None) -> None:
         total = sum(segment.nbytes for segment in segments)
@@ -215,7 +250,7 @@ class WgpuHost:
 
     def _open(self) -> wgpu.GPUDevice:
         if self._closed:
-            raise DeviceLostError("The GPU device was lost. Load the model again.")
+            raise BackendError("The model was closed. Load the model again.")
         return self._device
 
     def _keep(self, table: dict[int, T], value: T) -> int:
@@ -224,19 +259,34 @@ class WgpuHost:
         return self._next
 
 
-_adapter: wgpu.GPUAdapter | None = None
+async def _while_there(device: wgpu.GPUDevice, mapping: Awaitable[None]) -> None:
+    """Wait for a buffer to be mapped. Raises GPUError where the device is lost.
+
+    On such a device it may never come; and where it comes, a look into the buffer would end the process.
+    """
+    waiting = asyncio.ensure_future(mapping)
+    try:
+        while not waiting.done():
+            await asyncio.wait([waiting], timeout=_LOOK_SECONDS)
+            device.create_command_encoder().finish()
+        waiting.result()
+    finally:
+        waiting.cancel()
+
+
+@cache
+def _choose_drivers() -> None:
+    """Without GL: it is slower, and misses limits that Vulkan, Metal and Direct3D 12 have. A process does this once."""
+    set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
 
 
 def _request_adapter() -> wgpu.GPUAdapter:
-    """The fastest adapter. Asked for once: an adapter's instance cannot be made twice in a process."""
-    global _adapter
-    if _adapter is None:
-        # Without the GL backend: it is slower, and misses limits that Vulkan, Metal and Direct3D 12 have.
-        set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
-        try:
-            _adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
-        except Exception as error:
-            raise BackendError(NO_ADAPTER) from error
-        if _adapter is None:
-            raise BackendError(NO_ADAPTER)
-    return _adapter
+    """The fastest adapter."""
+    _choose_drivers()
+    try:
+        adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
+    except Exception as error:
+        raise BackendError(NO_ADAPTER) from error
+    if adapter is None:
+        raise BackendError(NO_ADAPTER)
+    return adapter

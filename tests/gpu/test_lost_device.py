@@ -1,0 +1,293 @@
+"""A device that is lost is replaced, and whoever asked for tokens sees nothing of it. Tiny models, really destroyed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from py_core.backends.base import BackendError, DeviceLostError
+from py_core.backends.webgpu import backend as webgpu_backend
+from py_core.backends.webgpu import host_wgpu
+from py_core.backends.webgpu.host import Binding, Dispatch
+from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.tuning import choose_shapes
+from py_core.engine.sampling import SamplingParams
+from py_core.formats.gguf import GGUFError
+from py_core.formats.source import FileSource
+from py_core.model import load_model
+from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
+from tests.tiny_llama import TinyLlama
+
+TINY = TinyLlama(formats=("F32",), embedding_format="F32", tied=False)
+SAMPLED = SamplingParams(temperature=0.9, top_k=40, repetition_penalty=1.2, frequency_penalty=0.2, seed=5)
+
+
+class FragileHost(WgpuHost):
+    """Loses its device with the submissions of these numbers, counted from 1: on its way, or already waited for."""
+
+    def __init__(self, *breaks: int, waited_for: bool = False) -> None:
+        super().__init__()
+        self.breaks: Collection[int] = breaks
+        self.waited_for = waited_for
+        self.submits = self.reopened = 0
+
+    def lose(self) -> None:
+        self._device.destroy()
+
+    def submit(self, recorded: Sequence[int]) -> None:
+        super().submit(recorded)
+        self.submits += 1
+        if self.submits not in self.breaks:
+            return
+        if self.waited_for:
+            asyncio.get_running_loop().call_soon(self.lose)
+        else:
+            self.lose()
+
+    async def reopen(self) -> None:
+        self.reopened += 1
+        await super().reopen()
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webgpu_backend, "_PAUSE_SECONDS", 0.01)
+
+
+@pytest.fixture(scope="session")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return TINY.write(tmp_path_factory.mktemp("lost") / "tiny.gguf")
+
+
+async def open_fragile(path: Path, host: FragileHost) -> Pair:
+    """In passes of 32 rows, so that a prompt takes several. Submissions count from here on."""
+    pair = await open_pair(path, host, shapes=dataclasses.replace(choose_shapes(host.adapter, 16), max_rows=32))
+    host.submits = 0
+    return pair
+
+
+async def answer(path: Path, host: FragileHost, sampling: SamplingParams) -> list[int]:
+    """40 tokens after a prompt, which is the first four submissions."""
+    pair = await open_fragile(path, host)
+    session = pair.other.new_session()
+    await pair.other.prefill(session, prompt(100, seed=1))
+    tokens = await collect(pair.other, session, 40, sampling)
+    assert session.tokens[100:] == tokens
+    pair.other.close()
+    return tokens
+
+
+@pytest.fixture(scope="session")
+def undisturbed(path: Path) -> dict[SamplingParams, list[int]]:
+    return {sampling: asyncio.run(answer(path, FragileHost(), sampling)) for sampling in (GREEDY, SAMPLED)}
+
+
+@pytest.mark.parametrize("waited_for", [False, True])
+@pytest.mark.parametrize(
+    "breaks", [(1,), (4,), (5,), (8,), (2, 3, 4), (6, 7)], ids=lambda breaks: "-".join(map(str, breaks))
+)
+async def test_an_answer_goes_on(path: Path, undisturbed, breaks: tuple[int, ...], waited_for: bool) -> None:
+    host = FragileHost(*breaks, waited_for=waited_for)
+    assert await answer(path, host, GREEDY) == undisturbed[GREEDY]
+    assert host.reopened == len(breaks)
+
+
+@settings(max_examples=8, deadline=None)
+@given(breaks=st.sets(st.integers(1, 40), max_size=3), waited_for=st.booleans())
+def test_a_seed_gives_the_same_tokens_wherever_the_device_is_lost(
+    path: Path, undisturbed, breaks: set[int], waited_for: bool
+) -> None:
+    host = FragileHost(*breaks, waited_for=waited_for)
+    assert asyncio.run(answer(path, host, SAMPLED)) == undisturbed[SAMPLED]
+
+
+async def test_every_open_conversation_is_brought_back(path: Path) -> None:
+    host = FragileHost()
+    pair = await open_fragile(path, host)
+    texts = [prompt(40, seed=2), prompt(90, seed=3), prompt(1, seed=4)]
+    expected = [await collect(pair.numpy, (await pair.prefilled(text))[1], 12) for text in texts]
+    pair.other.close()
+    host = FragileHost()
+    pair = await open_fragile(path, host)
+    sessions = [pair.other.new_session() for _ in texts]
+    for session, text in zip(sessions, texts, strict=True):
+        await pair.other.prefill(session, text)
+    host.lose()
+    tokens = [await collect(pair.other, session, 6) for session in sessions]
+    host.lose()
+    tokens = [begun + await collect(pair.other, session, 6) for begun, session in zip(tokens, sessions, strict=True)]
+    assert tokens == expected
+    assert host.reopened == 2
+    pair.other.close()
+
+
+async def test_logits_are_those_of_before(path: Path) -> None:
+    host = FragileHost()
+    pair = await open_fragile(path, host)
+    session, _ = await pair.prefilled(prompt(70))
+    before = await pair.other.logits(session)
+    host.lose()
+    np.testing.assert_allclose(await pair.other.logits(session), before, rtol=1e-5, atol=1e-5)
+    host.lose()
+    pair.other.truncate(session, 30)
+    await pair.other.prefill(session, prompt(70)[30:])
+    np.testing.assert_allclose(await pair.other.logits(session), before, rtol=1e-5, atol=1e-5)
+    pair.other.close()
+
+
+async def test_a_pool_of_pages_that_had_grown_grows_again(tmp_path: Path) -> None:
+    path = dataclasses.replace(TINY, context=2048, layers=1).write(tmp_path / "tiny.gguf")
+    host = FragileHost()
+    pair = await open_pair(path, host, shapes=dataclasses.replace(choose_shapes(host.adapter, 16), max_rows=256))
+    session, _ = await pair.prefilled(prompt(1100))  # the pool starts with room for 1024 tokens
+    before = await pair.other.logits(session)
+    host.lose()
+    np.testing.assert_allclose(await pair.other.logits(session), before, rtol=1e-5, atol=1e-5)
+    pair.other.close()
+
+
+@pytest.mark.parametrize("waited_for", [False, True])
+@pytest.mark.parametrize("every", [1, 3], ids=["at once", "where it was lost before"])
+async def test_a_device_that_is_always_lost_again_ends_with_a_sentence(
+    path: Path, waited_for: bool, every: int
+) -> None:
+    host = FragileHost(waited_for=waited_for)
+    pair = await open_fragile(path, host)
+    session, reference = await pair.prefilled(prompt(50, seed=1))
+    # Its tokens take two passes to run again.
+    host.breaks = range(host.submits + 1, 10**6, every)
+    with pytest.raises(DeviceLostError, match="Load the model again"):
+        await collect(pair.other, session, 8)
+    assert host.reopened == 3
+    assert session.tokens == prompt(50, seed=1)
+    host.breaks = ()
+    assert await collect(pair.other, session, 8) == await collect(pair.numpy, reference, 8)
+    pair.other.close()
+
+
+async def test_without_an_adapter_it_ends_with_a_sentence_and_goes_on_once_there_is_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = FragileHost()
+    pair = await open_fragile(path, host)
+    session, reference = await pair.prefilled(prompt(50, seed=1))
+
+    def none() -> None:
+        raise BackendError(host_wgpu.NO_ADAPTER)
+
+    host.lose()
+    with monkeypatch.context() as patch:
+        patch.setattr(host_wgpu, "_request_adapter", none)
+        with pytest.raises(DeviceLostError, match="Load the model again"):
+            await collect(pair.other, session, 8)
+    assert await collect(pair.other, session, 8) == await collect(pair.numpy, reference, 8)
+    pair.other.close()
+
+
+async def test_a_software_adapter_does_not_take_the_place_of_a_real_one(path: Path) -> None:
+    host = FragileHost()
+    software, host.adapter = host.adapter, dataclasses.replace(host.adapter, software=False)
+    assert software.software
+    pair = await open_fragile(path, host)
+    host.lose()
+    with pytest.raises(DeviceLostError, match="only a software adapter"):
+        await pair.other.prefill(pair.other.new_session(), prompt(5))
+    pair.other.close()
+
+
+class HeldSource(FileSource):
+    """Before a piece is read for the second time, calls `on_second_read`."""
+
+    async def on_second_read(self) -> None: ...
+
+    rewound = False
+
+    async def rewind(self) -> None:
+        self.rewound = True
+
+    async def read(self, offset: int, nbytes: int) -> memoryview:
+        if self.rewound:
+            self.rewound = False
+            await self.on_second_read()
+        return await super().read(offset, nbytes)
+
+
+async def test_a_device_lost_again_while_the_weights_come_back(path: Path) -> None:
+    host, source = FragileHost(), HeldSource(path)
+    model = await load_model(source, host)
+    session = model.backend.new_session()
+    await model.backend.prefill(session, prompt(50, seed=1))
+    before = await model.backend.logits(session)
+
+    async def lose() -> None:
+        if host.reopened < 3:
+            host.lose()
+
+    source.on_second_read = lose  # type: ignore[method-assign]
+    host.lose()
+    np.testing.assert_allclose(await model.backend.logits(session), before, rtol=1e-5, atol=1e-5)
+    assert host.reopened == 3
+    model.close()
+
+
+@pytest.mark.parametrize("how", ["stopped", "broken off"])
+async def test_weights_that_did_not_come_back_come_with_the_next_question(path: Path, how: str) -> None:
+    host, source = FragileHost(), HeldSource(path)
+    model = await load_model(source, host)
+    session = model.backend.new_session()
+    await model.backend.prefill(session, prompt(50, seed=1))
+    before = await model.backend.logits(session)
+
+    async def fail() -> None:
+        if how == "broken off":
+            raise GGUFError("The connection was lost.")
+        asking.cancel()
+
+    source.on_second_read = fail  # type: ignore[method-assign]
+    host.lose()
+    asking = asyncio.ensure_future(model.backend.logits(session))
+    with pytest.raises(GGUFError if how == "broken off" else asyncio.CancelledError):
+        await asking
+    del source.on_second_read
+    np.testing.assert_allclose(await model.backend.logits(session), before, rtol=1e-5, atol=1e-5)
+    model.close()
+
+
+async def test_a_closed_model_is_not_opened_again(path: Path) -> None:
+    host = FragileHost()
+    pair = await open_fragile(path, host)
+    session, _ = await pair.prefilled(prompt(5))
+    pair.other.close()
+    with pytest.raises(BackendError, match="closed") as caught:
+        await pair.other.logits(session)
+    assert not isinstance(caught.value, DeviceLostError)
+
+
+async def test_each_method_of_the_host_tells_that_the_device_is_lost() -> None:
+    host, wgsl = (
+        WgpuHost(),
+        "@group(0) @binding(0) var<storage, read_write> a: u32; @compute @workgroup_size(1) fn main() { a = 1u; }",
+    )
+    buffer, pipeline = host.create_buffer(256, "buffer"), host.pipeline(wgsl, "w", "kernel")
+    dispatch = Dispatch(pipeline, (Binding(buffer, 0, 256),), (1, 1, 1))
+    recorded = host.record([dispatch])
+    host._device.destroy()
+    calls = {
+        "create_buffer": (256, "buffer"), "write": (buffer, 0, bytes(4)), "copy": (buffer, buffer, 4),
+        "pipeline": (wgsl, "w", "kernel"), "record": ([dispatch],), "submit": ([recorded],),
+    }  # fmt: skip
+    for name, arguments in calls.items():
+        with pytest.raises(DeviceLostError):
+            getattr(host, name)(*arguments)
+    with pytest.raises(DeviceLostError):
+        await host.read(buffer, 0, 4)
+    await host.reopen()
+    assert await host.read(host.create_buffer(256, "buffer"), 0, 4) == bytes(4)
+    host.close()
