@@ -25,6 +25,7 @@ from app.models import default_model_path
 from app.server import DIST, ServerError
 from app.server import serve as serve_site
 from app.terminal_chat import run_chat
+from app.tuning import FileTuning
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host import KernelHost
 from py_core.backends.webgpu.host import Host
@@ -62,6 +63,13 @@ ModelOption = Annotated[
 BackendOption = Annotated[
     BackendChoice, typer.Option(help="auto takes webgpu on a real GPU, and wasm where there is only the CPU.")
 ]
+AutotuneOption = Annotated[
+    bool,
+    typer.Option(
+        help="Measure once which shapes of the kernels are the fastest on this GPU, and remember them.",
+        show_default=True,
+    ),
+]
 PrecisionOption = Annotated[
     Precision, typer.Option(help="Of the activations on wasm: precise gives the tokens of float32, fast is faster.")
 ]
@@ -80,6 +88,7 @@ def chat(
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
+    autotune: AutotuneOption = True,
     temperature: TemperatureOption = CHAT_SAMPLING.temperature,
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = CHAT_SAMPLING.top_p,
     seed: SeedOption = CHAT_SAMPLING.seed,
@@ -88,7 +97,7 @@ def chat(
     """Talk to the model. Ctrl-C stops an answer; /new starts over; /exit or Ctrl-D ends."""
     sampling = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
     with asyncio.Runner() as runner:
-        loaded = runner.run(_load(model, backend, precision))
+        loaded = runner.run(_load(model, backend, precision, autotune))
         run_chat(runner, loaded, sampling, max_tokens)
         loaded.close()
 
@@ -107,13 +116,16 @@ def generate(
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
+    autotune: AutotuneOption = True,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object with tokens and speed.")] = False,
 ) -> None:
     """Answer one prompt, or continue it with --raw."""
     sampling = SamplingParams(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty, seed=seed
     )
-    asyncio.run(_generate(_read_prompt(prompt), raw, max_tokens, sampling, model, backend, precision, as_json))
+    asyncio.run(
+        _generate(_read_prompt(prompt), raw, max_tokens, sampling, model, backend, precision, autotune, as_json)
+    )
 
 
 @app.command()
@@ -206,12 +218,13 @@ def bench(
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
+    autotune: AutotuneOption = True,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """How fast the model runs here."""
 
     async def run() -> tuple[Speed, dict[str, Any] | None]:
-        loaded = await _load(model, backend, precision)
+        loaded = await _load(model, backend, precision, autotune)
         at = position or prompt_tokens
         with notes.status("Measuring"):
             if profile:
@@ -246,9 +259,9 @@ def serve(
 
 async def _generate(
     text: str, raw: bool, max_tokens: int, sampling: SamplingParams, path: Path | None, backend: BackendChoice,
-    precision: Precision, as_json: bool,
+    precision: Precision, autotune: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    loaded = await _load(path, backend, precision)
+    loaded = await _load(path, backend, precision, autotune)
     done = await complete(
         loaded, text, raw=raw, max_tokens=max_tokens, sampling=sampling,
         on_text=lambda piece: None if as_json else print(piece, end="", flush=True),
@@ -262,7 +275,7 @@ async def _generate(
         notes.print(f"[dim]{escape(done.adapter)}: {speed}[/dim]")
 
 
-async def _load(path: Path | None, backend: BackendChoice, precision: Precision) -> Model:
+async def _load(path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True) -> Model:
     """Open the model with a progress bar on stderr while that is a terminal."""
     source = FileSource(_model_path(path))
     host = _gpu(backend) or _kernels(backend)
@@ -270,8 +283,9 @@ async def _load(path: Path | None, backend: BackendChoice, precision: Precision)
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
         task = bar.add_task("", total=None)
         return await load_model(
-            source, host, lambda done, total: bar.update(task, completed=done, total=total), precision=precision
-        )
+            source, host, lambda done, total: bar.update(task, completed=done, total=total), precision=precision,
+            tuning=FileTuning() if autotune else None,
+        )  # fmt: skip
 
 
 def _gpu(backend: BackendChoice) -> Host | None:

@@ -46,15 +46,18 @@ class PageWorker:
         stream: JsObject,
         on_progress: Callable[[int, int], None],
         precision: str = "precise",
+        tuning: JsObject | None = None,
         max_tokens: int = MAX_TOKENS,
     ) -> str:
         """Load the model of `stream` (web/weight_stream.js) on a GPU (web/gpu_executor.js) or on the CPU's workers
-        (web/kernel_pool.js, in this precision), or on numpy without a device.
+        (web/kernel_pool.js, in this precision), or on numpy without a device. tuning: web/tuning_store.js.
 
         Returns JSON: {backend, adapter, software, features, model, contextLength} or {error: {kind, message, details}}.
         """
         try:
-            model = await load_model(BrowserSource(stream), host_of(device), on_progress, precision=precision)
+            model = await load_model(
+                BrowserSource(stream), host_of(device), on_progress, precision=precision, tuning=tuning
+            )
             self._assistant = Assistant(model, max_tokens=max_tokens)
             return info_json(model)
         except Exception as error:

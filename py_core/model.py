@@ -12,6 +12,7 @@ from py_core.backends.base import Backend, Progress
 from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host import KernelHost
+from py_core.backends.webgpu.autotune import TuningStore
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host import Host
 from py_core.engine.engine import Engine
@@ -56,10 +57,12 @@ async def load_model(
     progress: Progress | None = None,
     max_context: int = 8192,
     precision: str = "precise",
+    tuning: TuningStore | None = None,
 ) -> Model:
     """Load on a GPU's host or on that of the WASM kernels, or on numpy without one.
 
-    `precision`, "precise" or "fast", is that of activations in the WASM kernels. Raises GGUFError, TokenizerError,
+    `precision`, "precise" or "fast", is that of activations in the WASM kernels; `tuning` keeps the shapes of kernels
+    that were measured on a GPU, without it none are. Raises GGUFError, TokenizerError,
     ChatTemplateError or BackendError with a sentence.
     """
     header = await read_header(source)
@@ -73,7 +76,7 @@ async def load_model(
     elif isinstance(host, KernelHost):
         backend = await load_wasm(host, source, header, config, graph, progress, max_context, precision)
     else:
-        backend = await load_webgpu(host, source, header, config, graph, progress, max_context)
+        backend = await load_webgpu(host, source, header, config, graph, progress, max_context, tuning)
     return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids))
 
 

@@ -28,7 +28,7 @@ export class Engine {
   /**
    * Load Python, the model and what runs it.
    * @param {{modelUrl: string, pieces: object|null, backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null,
-   *   precision: 'precise'|'fast', patience: number, maxTokens: number|null}} options `workers`, `precision` and
+   *   precision: 'precise'|'fast', patience: number, maxTokens: number|null, autotune: boolean}} options `workers`, `precision` and
    *   `patience` (ms of silence after which a worker counts as dead) are those of wasm
    * @param {(progress: {stage: 'python'|'model'|'ready'|'device', done: number, total: number|null}) => void} onProgress
    *   also later, where the GPU was lost: a new device is opened ('device') and the model brought there ('model')

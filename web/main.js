@@ -68,6 +68,7 @@ async function load() {
     const info = await current.start(
       {
         modelUrl: model.url, pieces: model.pieces, maxTokens: options.maxTokens, ...menu.choice, workers: options.workers,
+        autotune: options.autotune,
         patience: options.patience * WORKERS_PATIENCE,
       },
       (progress) => {

@@ -5,6 +5,7 @@
  *   ?precision=NAME     precise or fast, of wasm; likewise
  *   ?workers=N          how many workers wasm has (default: as many as the machine has cores, at most 8)
  *   ?max_tokens=N       the most tokens of one answer
+ *   ?autotune=off       does not measure which shapes of the kernels are the fastest on this GPU
  *   ?patience=SECONDS   how long the engine may be silent before the page says so (default 60)
  */
 export function readOptions(search = location.search) {
@@ -14,6 +15,7 @@ export function readOptions(search = location.search) {
     backend: oneOf(['auto', 'webgpu', 'wasm', 'numpy'], query.get('backend')),
     precision: oneOf(['precise', 'fast'], query.get('precision')),
     workers: positive(query.get('workers')),
+    autotune: query.get('autotune') !== 'off',
     maxTokens: positive(query.get('max_tokens')),
     patience: positive(query.get('patience')) ?? 60,
   };

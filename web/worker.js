@@ -8,6 +8,7 @@ import './stream_transfer.js';
 import { chooseBackend } from './backend_choice.js';
 import { EventQueue } from './event_queue.js';
 import { bootPython } from './python_runtime.js';
+import { tuningStore } from './tuning_store.js';
 import { userError } from './user_error.js';
 import { WeightStream } from './weight_stream.js';
 
@@ -19,7 +20,7 @@ let pool = null; // KernelPool
 let python = null; // Pyodide
 
 Comlink.expose({
-  async start({ modelUrl, pieces, backend, workers, precision, patience, maxTokens }, onProgress) {
+  async start({ modelUrl, pieces, backend, workers, precision, patience, maxTokens, autotune }, onProgress) {
     const downloads = new AbortController();
     try {
       const [pyodide, stream, choice] = await Promise.all([
@@ -37,7 +38,9 @@ Comlink.expose({
       const limits = maxTokens ? [maxTokens] : [];
       // undefined is Python's None, null is not.
       const device = executor ?? pool ?? undefined;
-      const info = JSON.parse(await page.start(device, stream, throttled(onProgress, 'ready'), precision, ...limits));
+      const tuning = autotune ? tuningStore : undefined;
+      const ready = throttled(onProgress, 'ready');
+      const info = JSON.parse(await page.start(device, stream, ready, precision, tuning, ...limits));
       if (info.error) throw pythonError(info.error);
       onProgress({ stage: 'ready', done: 1, total: 1 });
       return { ...info, reason: choice.reason };

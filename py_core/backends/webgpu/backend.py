@@ -12,6 +12,7 @@ from py_core.backends.base import Capabilities, DeviceLostError, Progress, Sessi
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import GREEDY, RING, ROW_BYTES, STATE_HEADER, state_bytes
 from py_core.backends.webgpu.attention import NEAR, reach_of
+from py_core.backends.webgpu.autotune import TuningStore, tune
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.layout import LAYOUTS
@@ -47,14 +48,15 @@ _ONLY_SOFTWARE = (
 
 async def load_webgpu(
     host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
-    progress: Progress | None = None, max_context: int = 8192,
+    progress: Progress | None = None, max_context: int = 8192, tuning: TuningStore | None = None,
     shapes: KernelShapes | None = None,
 ) -> WebGPUBackend:  # fmt: skip
     """Compile the model for the host's adapter and bring its weights there. Raises BackendError, GGUFError, EOFError.
 
-    `shapes` overrides the choice by adapter, for tests.
+    With `tuning` the shapes of the kernels are measured on a GPU once, and kept there. `shapes` overrides the choice by
+    adapter, for tests.
     """
-    backend = WebGPUBackend(host, source, header, config, graph, max_context, shapes)
+    backend = WebGPUBackend(host, source, header, config, graph, max_context, tuning, shapes)
     await backend.load(progress)
     return backend
 
@@ -69,13 +71,13 @@ class WebGPUBackend(PipelinedBackend):
 
     def __init__(
         self, host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
-        max_context: int, shapes: KernelShapes | None,
+        max_context: int, tuning: TuningStore | None, shapes: KernelShapes | None,
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
         context_length = min(config.max_position_embeddings, max_context)
         self._host, self._source, self._config, self._graph = host, source, config, graph
         self._tensors = {name: header.tensors[name] for name in graph.weights}
-        self._wanted_shapes = shapes
+        self._wanted_shapes, self._tuning = shapes, tuning
         super().__init__(self._on_adapter(), context_length, config.vocab_size, self._shapes.max_rows)
 
     async def load(self, progress: Progress | None) -> None:
@@ -98,6 +100,14 @@ class WebGPUBackend(PipelinedBackend):
         self._generation = self._pages.generation
         await self.arena.upload(self._source, progress)
         await host.check()
+        if self._tuning and self._shapes.lanes > 1:
+
+            def step() -> list[Launch]:
+                self._plans["one"] = lowering.plan("one")
+                return self._launches("step", 1, 1)
+
+            await tune(host, builder, self._buffers.state, self._tuning, step)
+            step()
 
     async def _rebuild(self) -> None:
         if self._losses > 1:

@@ -145,7 +145,7 @@ class WgpuHost:
 
     @_telling_loss()
     def record(self, dispatches: Sequence[Dispatch]) -> int:
-        steps = []
+        device, steps = self._open(), []
         for dispatch in dispatches:
             pipeline, layout = self._pipelines[dispatch.pipeline]
             entries = [
@@ -155,7 +155,7 @@ class WgpuHost:
                 }
                 for number, part in enumerate(dispatch.bindings)
             ]
-            steps.append((pipeline, self._open().create_bind_group(layout=layout, entries=entries), dispatch.groups))
+            steps.append((pipeline, device.create_bind_group(layout=layout, entries=entries), dispatch.groups))
         return self._keep(self._recorded, steps)
 
     def forget(self, recorded: int) -> None:
@@ -197,6 +197,7 @@ class WgpuHost:
         return [tick * max(0, end - begin) for begin, end in zip(ticks[::2], ticks[1::2], strict=True)]
 
     async def read(self, buffer: int, offset: int, nbytes: int) -> bytes:
+        self._open()  # a closed host has no buffers
         return await self._read_from(self._buffers[buffer], offset, nbytes)
 
     def _encode(self, compute: wgpu.GPUComputePassEncoder, recorded: int) -> None:

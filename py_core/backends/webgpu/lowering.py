@@ -7,7 +7,7 @@ weights; gate, up and SwiGLU another; a linear whose result is added to the resi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from py_core.backends.base import BackendError
 from py_core.backends.fusion import GatedLinear, Head, QKVAttention, ResidualLinear, fuse
@@ -19,7 +19,7 @@ from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.plan import Grid, Kernel, Plan
 from py_core.backends.webgpu.shaders import Constant, binding_access, compose
-from py_core.backends.webgpu.tuning import KernelShapes
+from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape
 from py_core.backends.webgpu.weights import Matrix, MatrixPart, WeightArena
 from py_core.formats.quantization import BlockFormat
 from py_core.models import graph as ops
@@ -58,6 +58,9 @@ class KernelBuilder:
     def __init__(self, host: Host, shapes: KernelShapes) -> None:
         self._host, self.shapes = host, shapes
         self._pipelines: dict[str, int] = {}
+        self._shaped: set[str] = set()
+        self.chosen: dict[str, MatvecShape] = {}
+        """Of kernels that were measured, by name; for one row of x."""
 
     def pipeline(self, name: str, snippets: dict[str, str], **constants: Constant) -> int:
         wgsl = compose(name, {"MAX_ROWS": self.shapes.max_rows, **constants}, snippets)
@@ -65,27 +68,34 @@ class KernelBuilder:
             self._pipelines[wgsl] = self._host.pipeline(wgsl, binding_access(wgsl), name)
         return self._pipelines[wgsl]
 
-    def lanes(self, k: int) -> int:
-        """Invocations that share a row of k columns: each takes whole blocks of 32."""
-        lanes = self.shapes.lanes
+    def shape(self, kernel: str, k: int, rows: str) -> MatvecShape:
+        """The shape of a matvec over rows of k columns: each lane takes whole blocks of 32."""
+        shapes = self.shapes
+        usual = MatvecShape(shapes.lanes, shapes.workgroup, shapes.rows_together)
+        shape = self.chosen.get(kernel, usual) if rows == "one" else usual
+        lanes = shape.lanes
         while lanes > 1 and lanes > k // 32:
             lanes //= 2
-        return lanes
+        self._shaped.add(kernel)
+        return replace(shape, lanes=lanes)
+
+    def is_shaped(self, kernel: str) -> bool:
+        """Whether the kernels of a name have a shape to choose."""
+        return kernel in self._shaped
 
     def matvec(
-        self, name: str, matrix: Matrix, part: MatrixPart, items: int, rows: str, norm: ops.RMSNorm | None,
-        **constants: Constant,
+        self, shader: str, matrix: Matrix, part: MatrixPart, shape: MatvecShape, items: int, rows: str,
+        norm: ops.RMSNorm | None, **constants: Constant,
     ) -> tuple[int, Grid]:  # fmt: skip
         """A kernel whose lanes share the rows of an item, and its grid; `rows`: how many of x, "one" or "few"."""
-        shapes, lanes = self.shapes, self.lanes(matrix.columns)
-        tile = 1 if rows == "one" else shapes.batch_tile
+        tile = 1 if rows == "one" else self.shapes.batch_tile
+        reduce = self.shapes.reduce if shape.lanes > 1 else "reduce_single"
         pipeline = self.pipeline(
-            name,
-            {"dequantize": dequantizer(matrix.format), "reduce": shapes.reduce if lanes > 1 else "reduce_single"},
-            K=matrix.columns, BLOCKS=part.blocks, NORM=norm is not None, EPS=norm.eps if norm else 0.0, LANES=lanes,
-            M_TILE=tile, WORKGROUP=shapes.workgroup, **constants,
+            shader, {"dequantize": dequantizer(matrix.format), "reduce": reduce},
+            K=matrix.columns, BLOCKS=part.blocks, NORM=norm is not None, EPS=norm.eps if norm else 0.0,
+            LANES=shape.lanes, M_TILE=tile, WORKGROUP=shape.workgroup, **constants,
         )  # fmt: skip
-        return pipeline, _grid(items, shapes.workgroup // lanes, tile)
+        return pipeline, _grid(items, shape.workgroup // shape.lanes, tile)
 
 
 def dequantizer(form: BlockFormat) -> str:
@@ -201,13 +211,14 @@ class Lowering:
         for group in groups:
             matrix = self._arena.place(group, whole=True)
             (part,) = matrix.parts
+            name = f"qkv {matrix.columns}x{matrix.rows} {matrix.format.name}"
+            shape = self._builder.shape(name, matrix.columns, step.rows)
             pipeline, grid = self._builder.matvec(
-                "qkv", matrix, part, matrix.rows // 2, step.rows, norm,
+                "qkv", matrix, part, shape, matrix.rows // 2, step.rows, norm,
                 N=matrix.rows, FIRST_HEAD=first_head, ROWS=2, INTERLEAVED=op.rope.interleaved, **self._sizes,
             )  # fmt: skip
             before = (self._buffers.state, part.quants, part.scales, x, weight, self._angles, pages.table_binding, q)
             cost = linear_cost(matrix, matrix.rows, 0, matrix.rows)
-            name = f"qkv {matrix.columns}x{matrix.rows} {matrix.format.name}"
             kernels.append(Kernel(name, pipeline, self._with_pages(before, layer), grid, cost))
             first_head += matrix.rows // c.head_dim
         return kernels
@@ -281,9 +292,10 @@ class Lowering:
                 grid = _grid(n, 32 if epilogue == 2 else 64, 32)
                 found.append(Kernel(name, pipeline, _fixed((*before, out)), grid, cost))
                 continue
-            rows = 2 if epilogue == 2 else self._builder.shapes.rows_together
+            shape = self._builder.shape(name, matrix.columns, step.rows)
+            rows = 2 if epilogue == 2 else shape.rows
             pipeline, grid = self._builder.matvec(
-                "matvec", matrix, part, n if epilogue == 2 else -(-n // rows), step.rows, norm,
+                "matvec", matrix, part, shape, n if epilogue == 2 else -(-n // rows), step.rows, norm,
                 ROWS=rows, LAST=last, **common,
             )  # fmt: skip
             found.append(Kernel(name, pipeline, _fixed((*before, weight, out)), grid, cost))

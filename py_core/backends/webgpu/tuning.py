@@ -16,6 +16,18 @@ FEW_ROWS = 8
 
 
 @dataclass(frozen=True)
+class MatvecShape:
+    """`lanes` invocations (a power of two) share `rows` rows of W; `workgroup` of them are a workgroup."""
+
+    lanes: int
+    workgroup: int
+    rows: int
+
+    def as_list(self) -> list[int]:
+        return [self.lanes, self.workgroup, self.rows]
+
+
+@dataclass(frozen=True)
 class KernelShapes:
     lanes: int
     """The most invocations that share a row of a matvec or a norm; a power of two."""

@@ -1,0 +1,91 @@
+"""The shapes of a matvec are measured once, kept, and give the same tokens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.tuning import FileTuning
+from py_core.backends.webgpu.autotune import candidates
+from py_core.backends.webgpu.backend import WebGPUBackend
+from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.tuning import KernelShapes
+from tests.backend_pairs import Pair, collect, open_pair, prompt
+from tests.tiny_llama import TinyLlama
+
+# As on a GPU; the subgroups of lavapipe are 4 wide.
+SHAPES = KernelShapes(32, 64, "reduce_workgroup", 4, 1, True, True, 64, True)
+SUBGROUPS = KernelShapes(4, 64, "reduce_subgroup", 4, 1, True, True, 64, True)
+
+
+class Kept(FileTuning):
+    writes = 0
+
+    async def write(self, text: str) -> None:
+        self.writes += 1
+        await super().write(text)
+
+
+async def load(tmp_path: Path, host: WgpuHost, store: Kept, shapes: KernelShapes | None = SHAPES) -> Pair:
+    model = TinyLlama(hidden=512, heads=8, kv_heads=2, ffn=1024, layers=1)
+    return await open_pair(model.write(tmp_path / "tiny.gguf"), host, tuning=store, shapes=shapes)
+
+
+@pytest.mark.parametrize("shapes", [SHAPES, SUBGROUPS], ids=["workgroup", "subgroups"])
+async def test_what_is_measured_once_is_kept_and_changes_no_token(tmp_path: Path, host: WgpuHost, shapes) -> None:
+    store = Kept(tmp_path / "cache" / "tuning.json")
+    pair = await load(tmp_path, host, store, shapes)
+    ours, reference = await pair.prefilled(prompt(20))
+    assert await collect(pair.other, ours, 12) == await collect(pair.numpy, reference, 12)
+    (kept,) = json.loads(await store.read()).values()
+    assert {name.split()[0] for name in kept} == {"qkv", "linear"}
+    assert len(kept) == 5
+    assert all(shape in [one.as_list() for one in candidates(shapes)] for shape in kept.values())
+
+    await load(tmp_path, host, store, shapes)
+    assert store.writes == 1
+
+
+async def test_the_shape_that_is_kept_is_the_one_that_runs(tmp_path: Path, host: WgpuHost) -> None:
+    store = Kept(tmp_path / "tuning.json")
+    await load(tmp_path, host, store)
+    kept = json.loads(await store.read())
+    grids = set()
+    for shape in ([8, 64, 1], [32, 256, 1]):
+        for of_adapter in kept.values():
+            of_adapter.update(dict.fromkeys(of_adapter, shape))
+        await store.write(json.dumps(kept))
+        backend = (await load(tmp_path, host, store)).other
+        assert isinstance(backend, WebGPUBackend)
+        grids.add(tuple(launch.dispatch().groups for launch in backend._launches("step", 1, 1)))
+    assert len(grids) == 2
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 3}', '{"a": {"qkv": [3, 5]}}'])
+async def test_what_is_damaged_is_measured_again(tmp_path: Path, host: WgpuHost, text: str) -> None:
+    store = Kept(tmp_path / "tuning.json")
+    await load(tmp_path, host, store)
+    good = json.loads(await store.read())
+    (adapter,) = good
+    # Shapes that no kernel of this adapter has, too: its lanes could not add up.
+    for damaged in (text, json.dumps({adapter: {name: [64, 64, 1] for name in good[adapter]}})):
+        await store.write(damaged)
+        pair = await load(tmp_path, host, store)
+        ours, reference = await pair.prefilled(prompt(9))
+        assert await collect(pair.other, ours, 3) == await collect(pair.numpy, reference, 3)
+        assert json.loads(await store.read())[adapter].keys() == good[adapter].keys()
+
+
+async def test_where_nothing_can_be_kept_the_model_loads(tmp_path: Path, host: WgpuHost) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    store = Kept(tmp_path / "file" / "tuning.json")
+    assert (await load(tmp_path, host, store)).other.context_length
+    assert store.writes == 1
+
+
+async def test_a_software_adapter_is_not_measured(tmp_path: Path, host: WgpuHost) -> None:
+    store = Kept(tmp_path / "tuning.json")
+    await load(tmp_path, host, store, shapes=None)
+    assert store.writes == 0
