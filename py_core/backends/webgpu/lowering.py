@@ -152,7 +152,9 @@ class Lowering:
     def sampler(self, name: str) -> Kernel:
         """argmax, sample or penalties over the logits."""
         vocab = self._config.vocab_size
-        workgroup = 256
+        # One workgroup reads all the logits: the more invocations, the more of them are on their way at once.
+        wide = name == "argmax" and not self._host.adapter.software
+        workgroup = min(1024, self._host.adapter.max_workgroup_size) if wide else 256
         pipeline = self._builder.pipeline(name, {}, VOCAB=vocab, RING=RING, WORKGROUP=workgroup)
         b = self._buffers
         cost = Cost(fixed_bytes=b.logits.size)
