@@ -51,7 +51,7 @@ const kernel = (name, count, usEach, gb, gflop, limit, share) => ({
   limit_share: share,
 });
 const PROFILE = {
-  adapter: 'NVIDIA H200', model: 'SmolLM2 135M Instruct', limits: { gb_s: 2650, gflop_s: 51_200 },
+  adapter: 'A graphics card', model: 'SmolLM2 135M Instruct', limits: { gb_s: 2650, gflop_s: 51_200 },
   passes: [{
     position: 512, rows: 1, wall_us: 1120, tok_s: 893, us: 1120, launch_us: 130,
     kernels: [
@@ -82,7 +82,7 @@ Comlink.expose({
     const onTheCpu = backend === 'wasm';
     return {
       backend: onTheCpu ? 'wasm' : 'webgpu',
-      adapter: onTheCpu ? 'CPU, 2 workers, relaxed SIMD' : 'NVIDIA H200',
+      adapter: onTheCpu ? 'CPU, 2 workers, relaxed SIMD' : 'A graphics card',
       software: onTheCpu,
       features: onTheCpu ? [precision] : [],
       reason: onTheCpu ? 'Runs on the CPU, 2 workers: there is no WebGPU here. Chrome or Edge 121+ with hardware acceleration turned on has WebGPU.' : null,
@@ -114,7 +114,10 @@ Comlink.expose({
 async function answer(text, events) {
   if (text.includes('busy')) for (const end = performance.now() + 3000; performance.now() < end;);
   if (text.includes('silent')) await new Promise(() => {});
-  if (text.includes('broken')) throw new RangeError('a bug');
+  if (text.includes('broken')) {
+    await sleep(text.includes('slowly') ? 1500 : 0);
+    throw new RangeError('a bug');
+  }
   if (text.includes('too long')) {
     events.push({ type: 'error', kind: 'ContextFullError', details: null, message: 'The text is 9000 tokens long, but the model reads at most 8192. Shorten the message or start a new chat.' });
     return;
