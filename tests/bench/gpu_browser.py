@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,7 @@ def run_here(query: str) -> dict[str, Any]:
     with local_server() as address, chromium() as browser:
         page = browser.new_page()
         html = PAGE.read_text(encoding="utf-8").replace("'./engine.js'", f"'{address}/engine.js'")
-        page.route(f"{address}/bench.html*", lambda route: route.fulfill(
+        page.route(re.compile(r"/bench\.html\b"), lambda route: route.fulfill(
             body=html, content_type="text/html",
             headers={"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"},
         ))  # fmt: skip
@@ -82,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("site").add_argument("out", type=Path)
-    commands.add_parser("here").add_argument("--query", default="rounds=1&peer=0&prompts=20&tokens=8&profile=0")
+    commands.add_parser("here").add_argument("--query", default="rounds=1&peer=0&prompts=16&tokens=6&profile=0")
     commands.add_parser("table").add_argument("result", type=Path)
     options = parser.parse_args()
     if options.command == "site":
