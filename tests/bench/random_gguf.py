@@ -26,6 +26,8 @@ _BYTES = 1 << 20  # of random weights, again and again
 def random_tensor(rows: int, columns: int, form: str) -> StoredTensor:
     """Weights of a spread that keeps activations in bounds. (rows, columns)"""
     fmt = FORMATS[form]
+    if columns % fmt.block_size:
+        raise SystemExit(f"{form} packs {fmt.block_size} values at a time: {columns} is no multiple. Choose another.")
     count = max(1, _BYTES // fmt.block_bytes) * fmt.block_size
     values = np.random.default_rng(rows * columns).standard_normal(count).astype(np.float32) / np.sqrt(columns)
     piece = quantize(values[None], fmt)
