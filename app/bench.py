@@ -10,15 +10,14 @@ from statistics import median
 from typing import Any
 
 from py_core.backends.base import BackendError, Session
+from py_core.backends.sampling_state import GREEDY
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.profiling import Limits, Profile
 from py_core.engine.engine import Timings
-from py_core.engine.sampling import SamplingParams
 from py_core.model import Model
 
 _WARM_UP_TOKENS = 8
 _USUAL_ROUNDS = 24  # of the measurements of one report
-_GREEDY = SamplingParams(temperature=0.0)
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ async def _prefill(model: Model, prompt_tokens: int) -> tuple[float, float]:
     timings = Timings()
     async with _session(model) as session:
         await model.engine.prefill(session, _tokens(model, prompt_tokens), timings)
-        async for _ in model.engine.generate(session, 1, _GREEDY, timings, ignore_end=True):
+        async for _ in model.engine.generate(session, 1, GREEDY, timings, ignore_end=True):
             pass
     return timings.prefill_seconds, timings.prefill_seconds + timings.first_token_seconds
 
@@ -137,7 +136,7 @@ async def _decode(model: Model, session: Session, position: int, tokens: int) ->
     """Seconds of the tokens from `position` on, whose keys and values the session keeps for the next round."""
     await model.engine.prefill(session, _tokens(model, position), Timings())
     begin = time.perf_counter()
-    async for _ in model.engine.generate(session, tokens, _GREEDY, Timings(), ignore_end=True):
+    async for _ in model.engine.generate(session, tokens, GREEDY, Timings(), ignore_end=True):
         pass
     return time.perf_counter() - begin
 

@@ -35,21 +35,10 @@ INLINE uint8_t *head_page(const Cache *k, u32 slot, u32 position, u32 kv_head) {
   return (uint8_t *)at(k->base + page / EXTENT * k->extent_bytes + (kv_head * EXTENT + page % EXTENT) * k->head_bytes);
 }
 
-INLINE f32 max4(v128_t v) {
-  v = wasm_f32x4_pmax(v, wasm_i32x4_shuffle(v, v, 2, 3, 0, 1));
-  return wasm_f32x4_extract_lane(wasm_f32x4_pmax(v, wasm_i32x4_shuffle(v, v, 1, 0, 3, 2)), 0);
-}
-
-INLINE f32 largest_of(const f32 *x, u32 size) {
-  v128_t most = wasm_f32x4_const_splat(0);
-  for (u32 i = 0; i < size; i += 4) most = wasm_f32x4_pmax(most, wasm_f32x4_abs(load(x + i)));
-  return max4(most);
-}
-
 // x as whole numbers of one or two bytes; returns the scale. Four numbers lie `lane` bytes apart, the next four at `second`,
 // and so on in steps of `pair`.
 static f32 store_vector(const f32 *x, u32 size, u32 planes, int8_t *out, u32 lane, u32 second, u32 pair, i32 *sum) {
-  const f32 largest = largest_of(x, size), limit = planes == 1 ? 127 : 127 * 128;
+  const f32 largest = abs_max_of(x, size), limit = planes == 1 ? 127 : 127 * 128;
   const v128_t inverse = wasm_f32x4_splat(largest > 0 ? limit / largest : 0);
   *sum = 0;
   for (u32 i = 0; i < size; i += 4) {
@@ -187,7 +176,7 @@ INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 s
   f32 query_scale[TOGETHER], scores[TOGETHER][PAGE], sums[TOGETHER][MOST_HEAD_DIM], share[TOGETHER], shrink[TOGETHER];
   uint8_t query[TOGETHER * MOST_HEAD_DIM * 2], weights[TOGETHER * PAGE * 2];
   for (u32 g = 0; g < G; g++) {
-    const f32 largest = largest_of(q + g * size, size);
+    const f32 largest = abs_max_of(q + g * size, size);
     query_scale[g] = largest / (QUERY_OFFSET - 1);
     const v128_t inverse = wasm_f32x4_splat(largest > 0 ? (QUERY_OFFSET - 1) / largest : 0);
     for (u32 i = 0; i < size; i += 4)

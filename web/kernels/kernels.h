@@ -104,6 +104,16 @@ INLINE f32 sum4(v128_t v) {
   v = wasm_f32x4_add(v, wasm_i32x4_shuffle(v, v, 2, 3, 0, 1));
   return wasm_f32x4_extract_lane(wasm_f32x4_add(v, wasm_i32x4_shuffle(v, v, 1, 0, 3, 2)), 0);
 }
+INLINE f32 max4(v128_t v) {
+  v = wasm_f32x4_pmax(v, wasm_i32x4_shuffle(v, v, 2, 3, 0, 1));
+  return wasm_f32x4_extract_lane(wasm_f32x4_pmax(v, wasm_i32x4_shuffle(v, v, 1, 0, 3, 2)), 0);
+}
+// The largest absolute value.
+INLINE f32 abs_max_of(const f32 *x, u32 size) {
+  v128_t most = wasm_f32x4_const_splat(0);
+  for (u32 i = 0; i < size; i += 4) most = wasm_f32x4_pmax(most, wasm_f32x4_abs(load(x + i)));
+  return max4(most);
+}
 
 #ifdef PLAIN_SIMD
 #define KEEP(acc) __asm__ volatile("" : "+r"((acc).lo), "+r"((acc).hi))

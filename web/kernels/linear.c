@@ -232,19 +232,13 @@ void swiglu(const Op *op, const Context *c) {
   }
 }
 
-INLINE v128_t abs_max(v128_t a, v128_t b) { return wasm_f32x4_pmax(a, wasm_f32x4_abs(b)); }
-
 // Row m of x to its place among the activations.
 static void quantize_row(const f32 *x, const Activations *to, u32 m) {
   const u32 mode = to->planes, lanes = to->lanes, blocks = to->columns / 32, tile = m / lanes * lanes, lane = m % lanes;
   uint8_t *q = to->q + tile * to->columns * mode + lane * 32 * mode;
   f32 *s = to->s + tile * blocks + lane, *t = to->t + tile * blocks + lane, *u = to->u + tile * blocks + lane;
   for (u32 b = 0; b < blocks; b++, x += 32, q += 32 * mode * lanes, s += lanes, t += lanes, u += lanes) {
-    v128_t most = wasm_f32x4_abs(load(x));
-    for (u32 i = 4; i < 32; i += 4) most = abs_max(most, load(x + i));
-    most = wasm_f32x4_pmax(most, wasm_i32x4_shuffle(most, most, 2, 3, 0, 1));
-    const f32 limit = mode == FAST ? 127 : 127 * 128;
-    const f32 largest = wasm_f32x4_extract_lane(wasm_f32x4_pmax(most, wasm_i32x4_shuffle(most, most, 1, 0, 3, 2)), 0);
+    const f32 limit = mode == FAST ? 127 : 127 * 128, largest = abs_max_of(x, 32);
     const f32 scale = largest / limit;
     const v128_t inverse = wasm_f32x4_splat(scale > 0 ? 1 / scale : 0);
     i32 sum[2];

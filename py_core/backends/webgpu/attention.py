@@ -7,7 +7,7 @@ kernel is left out. Many rows are flash attention over tiles. A software adapter
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from py_core.backends.base import BackendError
 from py_core.backends.page_table import PAGE
@@ -15,6 +15,7 @@ from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.plan import Kernel
+from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes
 from py_core.models.config import ModelConfig
 
@@ -50,18 +51,18 @@ def heads_each(group: int, head_dim: int, split: int, most: int, memory: int) ->
 
 
 class AttentionKernels:
-    """The kernels of one model; `pipeline` is `KernelBuilder.pipeline`. Raises BackendError where heads do not fit."""
+    """The kernels of one model; `pipeline` is `KernelBuilder.pipeline`, `sizes` the constants of heads and pages.
+
+    Raises BackendError where heads do not fit.
+    """
 
     def __init__(
         self, host: Host, config: ModelConfig, shapes: KernelShapes, pipeline: Callable[..., int], state: Binding,
-        pages: KVPages,
+        pages: KVPages, sizes: Mapping[str, Constant],
     ) -> None:  # fmt: skip
         self._config, self._shapes, self._pipeline = config, shapes, pipeline
         self._state, self._pages, self._memory = state, pages, host.adapter.max_workgroup_storage
-        self._sizes = {
-            "HEADS": config.num_attention_heads, "HEAD_DIM": config.head_dim, "PAGE": PAGE,
-            "MAX_PAGES": pages.pages_per_slot,
-        }  # fmt: skip
+        self._sizes = sizes
         width, token_bytes = config.num_attention_heads * config.head_dim, pages.page_bytes // PAGE
         self._cost = Cost(row_bytes=8 * width, token_bytes=token_bytes, token_flops=4 * width)
         self._merge_cost = Cost(row_bytes=8 * width)
@@ -119,7 +120,7 @@ class AttentionKernels:
         )  # fmt: skip
 
     def _over_pages(self, name: str, **constants: int) -> int:
-        return self._pipeline(name, {}, **self._sizes, KV_HEADS=self._config.num_key_value_heads, **constants)
+        return self._pipeline(name, {}, **self._sizes, **constants)
 
     def _bindings(self, q: Binding, out: Binding, layer: int) -> Callable[[], tuple[Binding, ...]]:
         return lambda: (self._state, q, self._pages.table_binding, self._pages.binding(layer), out)

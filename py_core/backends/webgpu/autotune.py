@@ -13,9 +13,10 @@ from typing import Protocol
 
 from py_core.backends.base import BackendError, DeviceLostError
 from py_core.backends.sampling_state import state_bytes
+from py_core.backends.webgpu.attention import NEAR
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.lowering import KernelBuilder
-from py_core.backends.webgpu.plan import Launch
+from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape
 
@@ -35,7 +36,7 @@ class TuningStore(Protocol):
 
 def candidates(shapes: KernelShapes) -> list[MatvecShape]:
     """The usual shape first. Lanes beyond a subgroup cannot add up."""
-    usual = MatvecShape(shapes.lanes, shapes.workgroup, shapes.rows_together)
+    usual = shapes.matvec
     lanes = [count for count in (4, 8, 16, 32) if count <= shapes.lanes][-3:]
     found = [MatvecShape(count, workgroup, 1) for workgroup in (64, 128, 256) for count in lanes]
     found += [MatvecShape(count, 128, 2) for count in lanes]
@@ -43,19 +44,19 @@ def candidates(shapes: KernelShapes) -> list[MatvecShape]:
 
 
 async def tune(
-    host: Host, builder: KernelBuilder, state: Binding, store: TuningStore, step: Callable[[], list[Launch]]
+    host: Host, builder: KernelBuilder, state: Binding, store: TuningStore, lower: Callable[[], list[Kernel]]
 ) -> None:
-    """Set `builder.chosen` for the kernels of a decode step, which `step` lowers with the builder as it is.
+    """Set `builder.chosen` for the kernels of a decode step, which `lower` makes with the builder as it is.
 
     Nothing may be in the pages yet. Where the GPU has no clock, the usual shapes stay.
     """
     kept, possible = _parsed(await store.read()), [shape.as_list() for shape in candidates(builder.shapes)]
     known = kept.setdefault(f"{host.adapter.name}, version {_VERSION}", {})
-    names = {launch.kernel.name for launch in step() if builder.is_shaped(launch.kernel.name)}
+    names = builder.shaped
     # Somebody else may have written there, for another adapter of the same name even.
     if missing := {name for name in names if known.get(name) not in possible}:
         try:
-            known |= await _measure(host, builder, state, missing, step)
+            known |= await _measure(host, builder, state, missing, lower)
         except DeviceLostError:
             raise
         except BackendError:
@@ -65,16 +66,16 @@ async def tune(
 
 
 async def _measure(
-    host: Host, builder: KernelBuilder, state: Binding, names: set[str], step: Callable[[], list[Launch]]
+    host: Host, builder: KernelBuilder, state: Binding, names: set[str], lower: Callable[[], list[Kernel]]
 ) -> dict[str, list[int]]:
     """The fastest shape of each kernel name."""
     recorded: dict[tuple[str, MatvecShape], int] = {}
     try:
         for shape in candidates(builder.shapes):
             builder.chosen = dict.fromkeys(names, shape)
-            launches = step()
+            kernels = lower()
             for name in names:
-                dispatches = [launch.dispatch() for launch in launches if launch.kernel.name == name]
+                dispatches = [Launch(kernel, 1, NEAR).dispatch() for kernel in kernels if kernel.name == name]
                 recorded[name, shape] = host.record(dispatches)
         await host.check()
         one_row = state_bytes([(0, 0, 0)])

@@ -101,13 +101,9 @@ class WebGPUBackend(PipelinedBackend):
         await self.arena.upload(self._source, progress)
         await host.check()
         if self._tuning and self._shapes.lanes > 1:
-
-            def step() -> list[Launch]:
+            await tune(host, builder, self._buffers.state, self._tuning, lambda: lowering.plan("one").step)
+            if builder.chosen:
                 self._plans["one"] = lowering.plan("one")
-                return self._launches("step", 1, 1)
-
-            await tune(host, builder, self._buffers.state, self._tuning, step)
-            step()
 
     async def _rebuild(self) -> None:
         if self._losses > 1:
@@ -242,7 +238,7 @@ class WebGPUBackend(PipelinedBackend):
         """The kernels of a list, as they are recorded for m rows."""
         rows, m = self._size_class(m)
         plan, reach = self._plans[rows], self._reach(rows, length)
-        lists = {"body": plan.body, "head": plan.head, "step": [*plan.body, *plan.head]}
+        lists = {"body": plan.body, "head": plan.head, "step": plan.step}
         kernels = lists.get(name) or [self._samplers[name]]
         return [Launch(kernel, m, reach) for kernel in kernels if kernel.splits(reach)]
 

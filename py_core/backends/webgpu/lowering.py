@@ -57,31 +57,29 @@ class KernelBuilder:
 
     def __init__(self, host: Host, shapes: KernelShapes) -> None:
         self._host, self.shapes = host, shapes
-        self._pipelines: dict[str, int] = {}
-        self._shaped: set[str] = set()
+        self._pipelines: dict[object, int] = {}
+        self.shaped: set[str] = set()
+        """Names of kernels that have a shape to choose."""
         self.chosen: dict[str, MatvecShape] = {}
         """Of kernels that were measured, by name; for one row of x."""
 
     def pipeline(self, name: str, snippets: dict[str, str], **constants: Constant) -> int:
-        wgsl = compose(name, {"MAX_ROWS": self.shapes.max_rows, **constants}, snippets)
-        if wgsl not in self._pipelines:
-            self._pipelines[wgsl] = self._host.pipeline(wgsl, binding_access(wgsl), name)
-        return self._pipelines[wgsl]
+        # Each layer asks again: composing the text to find out that it is there would take longer than lowering.
+        key = (name, tuple(snippets.items()), tuple(constants.items()))
+        if key not in self._pipelines:
+            wgsl = compose(name, {"MAX_ROWS": self.shapes.max_rows, **constants}, snippets)
+            self._pipelines[key] = self._host.pipeline(wgsl, binding_access(wgsl), name)
+        return self._pipelines[key]
 
     def shape(self, kernel: str, k: int, rows: str) -> MatvecShape:
         """The shape of a matvec over rows of k columns: each lane takes whole blocks of 32."""
-        shapes = self.shapes
-        usual = MatvecShape(shapes.lanes, shapes.workgroup, shapes.rows_together)
+        usual = self.shapes.matvec
         shape = self.chosen.get(kernel, usual) if rows == "one" else usual
         lanes = shape.lanes
         while lanes > 1 and lanes > k // 32:
             lanes //= 2
-        self._shaped.add(kernel)
+        self.shaped.add(kernel)
         return replace(shape, lanes=lanes)
-
-    def is_shaped(self, kernel: str) -> bool:
-        """Whether the kernels of a name have a shape to choose."""
-        return kernel in self._shaped
 
     def matvec(
         self, shader: str, matrix: Matrix, part: MatrixPart, shape: MatvecShape, items: int, rows: str,
@@ -112,7 +110,13 @@ class Lowering:
     ) -> None:  # fmt: skip
         self._host, self._config, self._arena = host, config, arena
         self._builder, self._buffers, self._pages = builder, buffers, pages
-        self._attention_kernels = AttentionKernels(host, config, builder.shapes, builder.pipeline, buffers.state, pages)
+        self._sizes: dict[str, Constant] = {
+            "HEADS": config.num_attention_heads, "KV_HEADS": config.num_key_value_heads, "HEAD_DIM": config.head_dim,
+            "PAGE": PAGE, "MAX_PAGES": pages.pages_per_slot,
+        }  # fmt: skip
+        self._attention_kernels = AttentionKernels(
+            host, config, builder.shapes, builder.pipeline, buffers.state, pages, self._sizes
+        )
         self._operations = list(fuse(graph))
         self._scratch: dict[str, Binding] = {}
         table = rope_table(config, context_length)
@@ -242,14 +246,6 @@ class Lowering:
     def _with_pages(self, before: tuple[Binding, ...], layer: int) -> Callable[[], tuple[Binding, ...]]:
         """Bindings, and then a layer's pages, which move when their pool grows."""
         return lambda: (*before, self._pages.binding(layer))
-
-    @property
-    def _sizes(self) -> dict[str, Constant]:
-        c = self._config
-        return {
-            "HEADS": c.num_attention_heads, "KV_HEADS": c.num_key_value_heads, "HEAD_DIM": c.head_dim,
-            "PAGE": PAGE, "MAX_PAGES": self._pages.pages_per_slot,
-        }  # fmt: skip
 
     def _gated(self, op: GatedLinear, step: Pass) -> list[Kernel]:
         gate, up = op.gate, op.up

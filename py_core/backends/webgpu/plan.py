@@ -51,3 +51,7 @@ class Plan:
 
     body: list[Kernel]
     head: list[Kernel]
+
+    @property
+    def step(self) -> list[Kernel]:
+        return [*self.body, *self.head]

@@ -48,6 +48,11 @@ class KernelShapes:
     flash_attention: bool
     """Whether attention shares work in workgroup memory."""
 
+    @property
+    def matvec(self) -> MatvecShape:
+        """That of a matvec which was not measured."""
+        return MatvecShape(self.lanes, self.workgroup, self.rows_together)
+
 
 def choose_shapes(adapter: AdapterInfo, head_dim: int) -> KernelShapes:
     if adapter.software:
