@@ -7,6 +7,8 @@
 @group(0) @binding(2) var<storage, read_write> history: array<u32>;
 #import advance
 
+const AHEAD = 16u;  // reads of an invocation that are under way together: one workgroup has to ask for all there is
+
 var<workgroup> values: array<f32, WORKGROUP>;
 var<workgroup> indices: array<u32, WORKGROUP>;
 
@@ -14,8 +16,12 @@ var<workgroup> indices: array<u32, WORKGROUP>;
 fn main(@builtin(local_invocation_index) lane: u32) {
   var best = min(lane, VOCAB - 1u);
   var value = logits[best];
-  for (var i = lane + WORKGROUP; i < VOCAB; i += WORKGROUP) {
-    if (logits[i] > value) { value = logits[i]; best = i; }
+  for (var first = lane; first < VOCAB; first += AHEAD * WORKGROUP) {
+    var read: array<f32, AHEAD>;
+    for (var j = 0u; j < AHEAD; j++) { read[j] = logits[min(first + j * WORKGROUP, VOCAB - 1u)]; }
+    for (var j = 0u; j < AHEAD; j++) {
+      if (read[j] > value) { value = read[j]; best = min(first + j * WORKGROUP, VOCAB - 1u); }
+    }
   }
   values[lane] = value;
   indices[lane] = best;

@@ -4,9 +4,10 @@
 // attention_merge combines them.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f, or (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f.
-// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, HEADS_EACH (at most WORKGROUP / 32), DIRECT,
-// WORKGROUP (at least HEAD_DIM / 4).
-// Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond a row's position do nothing.
+// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, HEADS_EACH, DIRECT, WORKGROUP; LANES (a power of two, at least
+// HEAD_DIM / 8) invocations are a team that reads a position together; ONE: there is only one row. SPLIT is a multiple of
+// 4 WORKGROUP / LANES. Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond a row's
+// position do nothing.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> q: array<vec4f>;
@@ -14,119 +15,123 @@
 @group(0) @binding(3) var<storage, read> kv: array<vec4f>;
 @group(0) @binding(4) var<storage, read_write> out: array<vec4f>;
 #import kv_pages
+#import reduce
 
 const QUADS = HEAD_DIM / 4u;
+const OWN = (QUADS + LANES - 1u) / LANES;  // quads of an invocation: lane, lane + LANES ...
 const GROUP = HEADS / KV_HEADS;
 const CHUNKS = (GROUP + HEADS_EACH - 1u) / HEADS_EACH;
 const MAX_SPLITS = (MAX_PAGES * PAGE + SPLIT - 1u) / SPLIT;
-const LANES = 4u;                 // share a key: 64 neighbouring bytes at a time
-const TEAM = 32u;                 // share a head's softmax
-const PARTS = WORKGROUP / QUADS;  // positions whose values are read at a time
+const TEAMS = WORKGROUP / LANES;
+const PARTS = WORKGROUP / QUADS;  // into which the teams' sums are divided to add them up
 
-var<workgroup> queries: array<vec4f, HEADS_EACH * QUADS>;
-var<workgroup> scores: array<f32, HEADS_EACH * SPLIT * LANES>;  // [head][position][lane], then the weight in lane 0
-var<workgroup> maxima: array<f32, HEADS_EACH * TEAM>;
-var<workgroup> totals: array<f32, HEADS_EACH * TEAM>;
-var<workgroup> sums: array<vec4f, HEADS_EACH * PARTS * QUADS>;
-
-fn largest_of(h: u32) -> f32 {
-  var largest = -1e30;
-  for (var i = 0u; i < TEAM; i++) { largest = max(largest, maxima[h * TEAM + i]); }
-  return largest;
-}
-
-fn total_of(h: u32) -> f32 {
-  var total = 0.0;
-  for (var i = 0u; i < TEAM; i++) { total += totals[h * TEAM + i]; }
-  return total;
-}
+var<workgroup> largests: array<f32, HEADS_EACH * TEAMS>;
+var<workgroup> totals: array<f32, HEADS_EACH * TEAMS>;
+var<workgroup> team_sums: array<vec4f, TEAMS * QUADS>;
+var<workgroup> part_sums: array<vec4f, PARTS * QUADS>;
+var<workgroup> part_totals: array<f32, PARTS>;
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
   let m = group.z;
-  if (m >= state.count) { return; }
+  if (!ONE && m >= state.count) { return; }
   let row = state.rows[m];
   let first = group.x * SPLIT;
   if (first > row.position) { return; }
-  let count = min(SPLIT, row.position + 1u - first);
+  let end = min(first + SPLIT, row.position + 1u);
   let kv_head = group.y / CHUNKS;
   let first_head = kv_head * GROUP + group.y % CHUNKS * HEADS_EACH;
-  for (var i = index; i < HEADS_EACH * QUADS; i += WORKGROUP) {
-    let head = min(first_head + i / QUADS, HEADS - 1u);
-    queries[i] = q[(m * HEADS + head) * QUADS + i % QUADS] * inverseSqrt(f32(HEAD_DIM));
+  let team = index / LANES;
+  let lane = index % LANES;
+  var queries: array<array<vec4f, OWN>, HEADS_EACH>;
+  for (var h = 0u; h < HEADS_EACH; h++) {
+    for (var i = 0u; i < OWN; i++) {
+      let quad = i * LANES + lane;
+      queries[h][i] = q[(m * HEADS + min(first_head + h, HEADS - 1u)) * QUADS + min(quad, QUADS - 1u)];
+      queries[h][i] *= select(0.0, inverseSqrt(f32(HEAD_DIM)), quad < QUADS);
+    }
   }
-  workgroupBarrier();
 
-  for (var t = index / LANES; t < count; t += WORKGROUP / LANES) {
-    let key = kv_index(row.slot, first + t, kv_head, 0u);
-    var dots = array<f32, HEADS_EACH>();
-    for (var i = 0u; i < QUADS; i += LANES) {
-      let quad = i + index % LANES;
-      if (QUADS % LANES == 0u || quad < QUADS) {
-        let k = kv[key + quad];
-        for (var h = 0u; h < HEADS_EACH; h++) { dots[h] += dot(queries[h * QUADS + quad], k); }
+  // Each team goes over four positions at a time with an online softmax of its own.
+  var largest: array<f32, HEADS_EACH>;
+  var total: array<f32, HEADS_EACH>;
+  var sums: array<array<vec4f, OWN>, HEADS_EACH>;
+  for (var h = 0u; h < HEADS_EACH; h++) { largest[h] = -1e30; }
+  for (var t0 = first; t0 < end; t0 += 4u * TEAMS) {
+    var keys: array<array<vec4f, OWN>, 4>;
+    var values: array<array<vec4f, OWN>, 4>;
+    for (var j = 0u; j < 4u; j++) {
+      let t = min(t0 + j * TEAMS + team, end - 1u);
+      let key = kv_index(row.slot, t, kv_head, 0u);
+      let value = kv_index(row.slot, t, kv_head, 1u);
+      for (var i = 0u; i < OWN; i++) {
+        let quad = min(i * LANES + lane, QUADS - 1u);
+        keys[j][i] = kv[key + quad];
+        values[j][i] = kv[value + quad];
       }
     }
-    for (var h = 0u; h < HEADS_EACH; h++) { scores[(h * SPLIT + t) * LANES + index % LANES] = dots[h]; }
-  }
-  workgroupBarrier();
-
-  let h = index / TEAM;
-  var largest = -1e30;
-  if (h < HEADS_EACH) {
-    for (var t = index % TEAM; t < count; t += TEAM) {
-      let at = (h * SPLIT + t) * LANES;
-      let score = scores[at] + scores[at + 1u] + scores[at + 2u] + scores[at + 3u];
-      scores[at] = score;
-      largest = max(largest, score);
+    let inside = vec4u(t0 + team) + vec4u(0u, TEAMS, 2u * TEAMS, 3u * TEAMS) < vec4u(end);
+    for (var h = 0u; h < HEADS_EACH; h++) {
+      var dots = vec4f();
+      for (var i = 0u; i < OWN; i++) {
+        let query = queries[h][i];
+        dots += vec4f(dot(query, keys[0][i]), dot(query, keys[1][i]), dot(query, keys[2][i]), dot(query, keys[3][i]));
+      }
+      let scores = select(vec4f(-1e30), reduce_lanes4(dots, index), inside);
+      let before = largest[h];
+      largest[h] = max(before, max(max(scores.x, scores.y), max(scores.z, scores.w)));
+      let shrink = exp(before - largest[h]);
+      let weights = select(vec4f(0.0), exp(scores - largest[h]), inside);
+      total[h] = total[h] * shrink + dot(weights, vec4f(1.0));
+      for (var i = 0u; i < OWN; i++) {
+        sums[h][i] = sums[h][i] * shrink + weights.x * values[0][i] + weights.y * values[1][i]
+          + weights.z * values[2][i] + weights.w * values[3][i];
+      }
     }
-    maxima[index] = largest;
   }
-  workgroupBarrier();
-  if (h < HEADS_EACH) {
-    largest = largest_of(h);
-    var total = 0.0;
-    for (var t = index % TEAM; t < count; t += TEAM) {
-      let at = (h * SPLIT + t) * LANES;
-      let weight = exp(scores[at] - largest);
-      scores[at] = weight;
-      total += weight;
-    }
-    totals[index] = total;
-  }
-  workgroupBarrier();
 
+  // What the teams have found is added up head by head.
+  for (var h = 0u; h < HEADS_EACH; h++) {
+    if (lane == 0u) {
+      largests[h * TEAMS + team] = largest[h];
+      totals[h * TEAMS + team] = total[h];
+    }
+  }
   let part = index / QUADS;
-  if (part < PARTS) {
-    var sum = array<vec4f, HEADS_EACH>();
-    for (var t = part; t < count; t += 4u * PARTS) {
-      // A fixed number of reads can be under way together: those past the end read the last position again, for nothing.
-      for (var i = 0u; i < 4u; i++) {
-        let inside = t + i * PARTS < count;
-        let at = min(t + i * PARTS, count - 1u);
-        let value = kv[kv_index(row.slot, first + at, kv_head, 1u) + index % QUADS];
-        for (var j = 0u; j < HEADS_EACH; j++) {
-          sum[j] += select(0.0, scores[(j * SPLIT + at) * LANES], inside) * value;
-        }
-      }
+  for (var h = 0u; h < HEADS_EACH; h++) {
+    for (var i = 0u; i < OWN; i++) {
+      if (i * LANES + lane < QUADS) { team_sums[team * QUADS + i * LANES + lane] = sums[h][i]; }
     }
-    for (var j = 0u; j < HEADS_EACH; j++) { sums[(j * PARTS + part) * QUADS + index % QUADS] = sum[j]; }
-  }
-  workgroupBarrier();
-
-  let heads = min(HEADS_EACH, (kv_head + 1u) * GROUP - first_head);
-  for (var i = index; i < heads * QUADS; i += WORKGROUP) {
-    let j = i / QUADS;
-    let quad = i % QUADS;
-    var value = vec4f();
-    for (var p = 0u; p < PARTS; p++) { value += sums[(j * PARTS + p) * QUADS + quad]; }
-    let head = m * HEADS + first_head + j;
-    if (DIRECT) {
-      out[head * QUADS + quad] = value / total_of(j);
-    } else {
-      let at = (head * MAX_SPLITS + group.x) * (QUADS + 1u);
-      out[at + quad] = value;
-      if (quad == 0u) { out[at + QUADS] = vec4f(largest_of(j), total_of(j), 0.0, 0.0); }
+    workgroupBarrier();
+    var most = -1e30;
+    for (var t = 0u; t < TEAMS; t++) { most = max(most, largests[h * TEAMS + t]); }
+    if (part < PARTS) {
+      var sum = vec4f();
+      var weight_sum = 0.0;
+      for (var t = part; t < TEAMS; t += PARTS) {
+        let weight = exp(largests[h * TEAMS + t] - most);
+        sum += weight * team_sums[t * QUADS + index % QUADS];
+        weight_sum += weight * totals[h * TEAMS + t];
+      }
+      part_sums[index] = sum;
+      part_totals[part] = weight_sum;
+    }
+    workgroupBarrier();
+    if (index < QUADS && first_head + h < (kv_head + 1u) * GROUP) {
+      var sum = vec4f();
+      var weight_sum = 0.0;
+      for (var p = 0u; p < PARTS; p++) {
+        sum += part_sums[p * QUADS + index];
+        weight_sum += part_totals[p];
+      }
+      let head = m * HEADS + first_head + h;
+      if (DIRECT) {
+        out[head * QUADS + index] = sum / weight_sum;
+      } else {
+        let at = (head * MAX_SPLITS + group.x) * (QUADS + 1u);
+        out[at + index] = sum;
+        if (index == 0u) { out[at + QUADS] = vec4f(most, weight_sum, 0.0, 0.0); }
+      }
     }
   }
 }

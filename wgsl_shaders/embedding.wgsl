@@ -9,7 +9,7 @@
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
 @group(0) @binding(3) var<storage, read_write> x: array<vec4f>;
-#import dequantize
+#import dequantize8
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(global_invocation_id) id: vec3u) {

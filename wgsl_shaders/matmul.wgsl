@@ -11,7 +11,7 @@
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
 @group(0) @binding(3) var<storage, read> x: array<vec4f>;
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;
-#import dequantize
+#import dequantize8
 
 const TILE_N = select(64u, 32u, EPILOGUE == 2u);
 var<workgroup> x_tile: array<vec4f, 256>;  // [k 32][m / 4 8]

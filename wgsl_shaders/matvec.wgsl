@@ -2,9 +2,10 @@
 // EPILOGUE 0: as it is; 1: added to what y holds (the residual); 2: silu(row n) * row (N + n), with W of 2 N rows.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
 //           4 norm_weight: (K / 4) vec4f, without NORM anything; 5 y: (MAX_ROWS, Y_STRIDE).
-// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, NORM, EPS; LANES invocations (a power of two) share ROWS rows of W (with
-// EPILOGUE 2 two), for M_TILE rows of x; WORKGROUP, a multiple of LANES; LAST: of x only the state's last row is wanted.
-// Dispatch (g, h, ceil(count / M_TILE)) with g * h >= ceil(items / (WORKGROUP / LANES)), items = ceil(N / ROWS) or N.
+// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, NORM, EPS, CHUNK; LANES invocations (a power of two) share ROWS
+// rows of W (with EPILOGUE 2 an even number), for M_TILE rows of x; WORKGROUP, a multiple of LANES. LAST: of x only the state's last row
+// is wanted; ONE: there is but one, so nobody has to wait for the state.
+// Dispatch (g, h, ceil(count / M_TILE)) with g * h >= ceil(items / (WORKGROUP / LANES)), items = ceil(N / ROWS), or of N / ROWS * 2.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;
@@ -14,29 +15,35 @@
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;
 #import dot_rows
 
+const EACH = select(ROWS, ROWS / 2u, EPILOGUE == 2u);  // values of y that an item makes
+
 fn weight_row(item: u32, r: u32) -> u32 {
-  if (EPILOGUE == 2u) { return min(item, N - 1u) + r * N; }
+  if (EPILOGUE == 2u) { return min(item * EACH + r % EACH, N - 1u) + r / EACH * N; }
   return min(item * ROWS + r, N - 1u);
 }
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
         @builtin(local_invocation_index) index: u32) {
-  let count = select(state.count, 1u, LAST);
+  var count = 1u;
   let m0 = group.z * M_TILE;
-  if (m0 >= count) { return; }
+  if (!LAST && !ONE) {
+    count = state.count;
+    if (m0 >= count) { return; }
+  }
+  var first_row = m0;
+  if (LAST && !ONE) { first_row = state.count - 1u; }
   let item = (group.y * groups.x + group.x) * (WORKGROUP / LANES) + index / LANES;
-  var sums = dot_rows(item, select(m0, state.count - 1u, LAST), index);
+  var sums = dot_rows(item, first_row, index);
   if (index % LANES != 0u) { return; }
   for (var m = 0u; m < M_TILE && m0 + m < count; m++) {
-    let row = (m0 + m) * Y_STRIDE + Y_OFFSET;
-    if (EPILOGUE == 2u) {
-      if (item < N) { y[row + item] = sums[0][m] / (1.0 + exp(-sums[0][m])) * sums[ROWS - 1u][m]; }
-      continue;
-    }
-    for (var r = 0u; r < ROWS && item * ROWS + r < N; r++) {
-      let at = row + item * ROWS + r;
-      y[at] = select(0.0, y[at], EPILOGUE == 1u) + sums[r][m];
+    for (var r = 0u; r < EACH && item * EACH + r < N; r++) {
+      let at = (m0 + m) * Y_STRIDE + Y_OFFSET + item * EACH + r;
+      if (EPILOGUE == 2u) {
+        y[at] = sums[r][m] / (1.0 + exp(-sums[r][m])) * sums[r + ROWS - EACH][m];
+      } else {
+        y[at] = select(0.0, y[at], EPILOGUE == 1u) + sums[r][m];
+      }
     }
   }
 }

@@ -4,7 +4,7 @@
 //           the other, rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f; 4 norm_weight: (K / 4) vec4f, without
 //           NORM anything; 5 angles: (positions, HEAD_DIM / 2) of (cos, sin); 6 page_table; 7 q_out: (MAX_ROWS, HEADS,
 //           HEAD_DIM); 8 kv: the layer's pages.
-// Constants: K, N, FIRST_HEAD, HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, NORM, EPS, LANES, M_TILE, WORKGROUP as in matvec;
+// Constants: K, N, FIRST_HEAD, HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, NORM, EPS, CHUNK, LANES, M_TILE, WORKGROUP, ONE as in matvec;
 // ROWS = 2: an item is a pair that is rotated together, INTERLEAVED: (2i, 2i + 1), otherwise (i, i + HEAD_DIM / 2).
 // Dispatch (g, h, ceil(count / M_TILE)) with g * h >= ceil(N / 2 / (WORKGROUP / LANES)).
 #import state
@@ -36,16 +36,28 @@ fn weight_row(item: u32, r: u32) -> u32 {
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
         @builtin(local_invocation_index) index: u32) {
   let m0 = group.z * M_TILE;
-  if (m0 >= state.count) { return; }
+  var count = 1u;
+  if (!ONE) {
+    count = state.count;
+    if (m0 >= count) { return; }
+  }
   let item = (group.y * groups.x + group.x) * (WORKGROUP / LANES) + index / LANES;
+  let head = FIRST_HEAD + min(item, N / 2u - 1u) / HALF;
+  let is_value = head >= HEADS + KV_HEADS;
+  // Where the row is and how it turns is found out before the sums, not after them.
+  var turns: array<vec2f, M_TILE>;
+  var keys: array<u32, M_TILE>;
+  for (var m = 0u; m < M_TILE; m++) {
+    let row = state.rows[min(m0 + m, MAX_ROWS - 1u)];
+    turns[m] = angles[row.position * HALF + item % HALF];
+    keys[m] = kv_index(row.slot, row.position, (head - HEADS) % KV_HEADS, u32(is_value)) * 4u;
+  }
   var sums = dot_rows(item, m0, index);
   if (index % LANES != 0u || item >= N / 2u) { return; }
-  let head = FIRST_HEAD + item / HALF;
-  for (var m = 0u; m < M_TILE && m0 + m < state.count; m++) {
-    let row = state.rows[m0 + m];
+  for (var m = 0u; m < M_TILE && m0 + m < count; m++) {
     var pair = vec2f(sums[0][m], sums[1][m]);
-    if (head < HEADS + KV_HEADS) {
-      let turn = angles[row.position * HALF + item % HALF];
+    if (!is_value) {
+      let turn = turns[m];
       pair = vec2f(pair.x * turn.x - pair.y * turn.y, pair.x * turn.y + pair.y * turn.x);
     }
     if (head < HEADS) {
@@ -53,10 +65,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
       q_out[to + in_head(item, 0u)] = pair.x;
       q_out[to + in_head(item, 1u)] = pair.y;
     } else {
-      let which = select(0u, 1u, head >= HEADS + KV_HEADS);
-      let to = kv_index(row.slot, row.position, (head - HEADS) % KV_HEADS, which) * 4u;
-      kv[to + in_head(item, 0u)] = pair.x;
-      kv[to + in_head(item, 1u)] = pair.y;
+      kv[keys[m] + in_head(item, 0u)] = pair.x;
+      kv[keys[m] + in_head(item, 1u)] = pair.y;
     }
   }
 }

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from chat_page import ChatPage
 
+from py_core.backends.webgpu.attention import team_shape
+from py_core.backends.webgpu.host import AdapterInfo
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.repack import repack_shader
 from py_core.backends.webgpu.shaders import binding_access, compose
@@ -72,6 +74,7 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
     vocabulary = {"VOCAB": 49152, "RING": 1024, "WORKGROUP": 256}
     reductions = [("reduce_single", 1), ("reduce_workgroup", 32), ("reduce_subgroup", 4)]
     variants = []
+    least = AdapterInfo("least", "", False, 4, 128 << 20, 256 << 20, 16 << 10, 256, 8)
 
     def add(name: str, snippets: dict[str, str], **constants) -> None:
         wgsl = compose(name, {"MAX_ROWS": 256, **constants}, snippets)
@@ -86,20 +89,25 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
         # What reads a format is the same code in each shape: all shapes are compiled for one format.
         every = form.name == "Q4_1"
         matrix = {"K": 768, "N": 100, "BLOCKS": 4800}
-        shape = {"NORM": True, "EPS": 1e-5, "ROWS": 2, "M_TILE": 4, "WORKGROUP": 64}
+        shape = {"EPS": 1e-5, "ROWS": 2, "M_TILE": 4, "CHUNK": 8, "WORKGROUP": 64}
         for reduce, lanes in reductions if every else reductions[-1:]:
-            snippets, heads = {**dequantize, "reduce": reduce}, {"FIRST_HEAD": 0, "INTERLEAVED": False, **sizes}
-            add("qkv", snippets, **matrix, **shape, LANES=lanes, **heads)
+            staged = lanes > 1
+            snippets = {**dequantize, "reduce": reduce, "columns": "x_staged" if staged else "x_direct"}
+            shape |= {"LANES": lanes, "NORM": staged, "ONE": not staged}
+            add("qkv", snippets, **matrix, **shape, FIRST_HEAD=0, INTERLEAVED=False, **sizes)
             for epilogue in (0, 1, 2) if every else (0,):
                 linear = {**matrix, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
-                add("matvec", snippets, **linear, **shape, LANES=lanes, LAST=False)
+                add("matvec", snippets, **linear, **shape, LAST=False)
                 add("matmul", dequantize, **linear)
     add("rope_append", {}, **sizes, WORKGROUP=64, INTERLEAVED=True)
     add("attention", {}, **sizes, WORKGROUP=4)
     for head_dim in (64, 72, 80, 256):
         shape = {**sizes, "HEAD_DIM": head_dim}
-        add("attention_split", {}, **shape, SPLIT=256, HEADS_EACH=1, DIRECT=True, WORKGROUP=256)
-        add("attention_split", {}, **shape, SPLIT=128, HEADS_EACH=2, DIRECT=False, WORKGROUP=256)
+        for reduce, most_lanes in (("reduce_workgroup", 32), ("reduce_subgroup", 8)):
+            lanes, workgroup = team_shape(head_dim, most_lanes, least)
+            team = {**shape, "LANES": lanes, "WORKGROUP": workgroup}
+            add("attention_split", {"reduce": reduce}, **team, SPLIT=256, HEADS_EACH=1, DIRECT=True, ONE=True)
+            add("attention_split", {"reduce": reduce}, **team, SPLIT=128, HEADS_EACH=2, DIRECT=False, ONE=False)
         add("attention_merge", {}, **shape, SPLIT=128, WORKGROUP=256)
         add("attention_tiles", {}, **shape)
     for reduce, lanes in reductions:

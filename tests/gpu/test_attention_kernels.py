@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from py_core.backends import numpy as reference
 from py_core.backends.base import BackendError
 from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import state_bytes
-from py_core.backends.webgpu.attention import NEAR, SPLIT, heads_each, reach_of
+from py_core.backends.webgpu.attention import NEAR, SPLIT, heads_each, reach_of, team_shape
 
 MAX_ROWS = 8
 SLOTS, MAX_PAGES, POOL = 3, 4, 13
@@ -145,12 +145,16 @@ class Sequences:
             "MAX_PAGES": self.pages,
         }  # fmt: skip
 
-    def run(self, run_kernel, name: str, out: np.ndarray, groups: tuple[int, int, int], **constants) -> np.ndarray:
+    def run(
+        self, run_kernel, name: str, out: np.ndarray, groups: tuple[int, int, int],
+        snippets: dict[str, str] | None = None, **constants,
+    ) -> np.ndarray:  # fmt: skip
         """What a kernel over the pages makes of `out`."""
         (written,) = run_kernel(
             name,
             [self.state, self.q, self.table, self.pool, out],
             groups,
+            snippets,
             **self.sizes,
             KV_HEADS=self.kv_heads,
             **constants,
@@ -206,31 +210,45 @@ def test_attention_of_one_invocation_a_row_equals_numpy(run_kernel, case: Sequen
     case.check(case.run(run_kernel, "attention", untouched(case), grid, WORKGROUP=4))
 
 
-@pytest.mark.parametrize("workgroup", [64, 256])
+TEAMS = [
+    ("reduce_subgroup", 4, 64),
+    ("reduce_workgroup", 2, 512),
+    ("reduce_workgroup", 8, 64),
+    ("reduce_workgroup", 32, 256),
+]
+"""How sums over the lanes of a team are made, the lanes, and the workgroup."""
+
+
+def run_splits(
+    run_kernel, case: Sequences, out: np.ndarray, most: int, splits: int, team: tuple[str, int, int], **sizes
+) -> np.ndarray:
+    reduce, lanes, workgroup = team
+    group = case.heads // case.kv_heads
+    each = min(most, group)
+    grid = (splits, case.kv_heads * -(-group // each), case.m)
+    sizes |= {"HEADS_EACH": each, "LANES": lanes, "WORKGROUP": workgroup, "ONE": case.m == 1}
+    return case.run(run_kernel, "attention_split", out, grid, {"reduce": reduce}, **sizes)
+
+
+@pytest.mark.parametrize("team", TEAMS)
 @given(case=sequences(longest=NEAR), most=st.integers(1, 4))
 @few
-def test_attention_of_one_split_equals_numpy(run_kernel, workgroup, case: Sequences, most: int) -> None:
-    each = min(most, case.heads // case.kv_heads, workgroup // 32)
-    grid = (1, case.kv_heads * -(-case.heads // case.kv_heads // each), case.m)
-    sizes = {"SPLIT": NEAR, "HEADS_EACH": each, "DIRECT": True, "WORKGROUP": workgroup}
-    case.check(case.run(run_kernel, "attention_split", untouched(case), grid, **sizes))
+def test_attention_of_one_split_equals_numpy(run_kernel, team, case: Sequences, most: int) -> None:
+    case.check(run_splits(run_kernel, case, untouched(case), most, 1, team, SPLIT=NEAR, DIRECT=True))
 
 
-@pytest.mark.parametrize("workgroup", [64, 256])
+@pytest.mark.parametrize("team", TEAMS)
 @given(case=sequences(), most=st.integers(1, 4), more=st.integers(0, 2))
 @few
-def test_splits_merged_equal_numpy(run_kernel, workgroup, case: Sequences, most: int, more: int) -> None:
-    each = min(most, case.heads // case.kv_heads, workgroup // 32)
+def test_splits_merged_equal_numpy(run_kernel, team, case: Sequences, most: int, more: int) -> None:
     # The recorded grid is for any length of its class: splits past the position must do nothing.
     splits = -(-max(position + 1 for position, _ in case.rows) // SPLIT) + more
-    grid = (splits, case.kv_heads * -(-case.heads // case.kv_heads // each), case.m)
-    sizes = {"SPLIT": SPLIT, "HEADS_EACH": each, "DIRECT": False, "WORKGROUP": workgroup}
     width = case.head_dim + 4
     partials = np.full((case.max_rows, case.heads, -(-case.pages * PAGE // SPLIT), width), np.nan, np.float32)
-    partials = case.run(run_kernel, "attention_split", partials, grid, **sizes)
+    partials = run_splits(run_kernel, case, partials, most, splits, team, SPLIT=SPLIT, DIRECT=False)
     (out,) = run_kernel(
         "attention_merge", [case.state, partials, untouched(case)], (case.heads, case.m, 1),
-        **case.sizes, SPLIT=SPLIT, WORKGROUP=workgroup,
+        **case.sizes, SPLIT=SPLIT, WORKGROUP=team[2],
     )  # fmt: skip
     case.check(np.frombuffer(out, np.float32).reshape(case.q.shape))
 
@@ -254,9 +272,17 @@ def test_a_class_of_lengths_reaches_to_a_power_of_two() -> None:
     assert [reach_of(n) for n in (1, NEAR, NEAR + 1, 2 * NEAR, 2 * NEAR + 1, 8192)] == [256, 256, 512, 512, 1024, 8192]
 
 
-def test_heads_share_a_workgroup_as_far_as_its_memory_goes() -> None:
-    assert [heads_each(group, 64, SPLIT, 4, 48 << 10) for group in (1, 3, 4, 5, 9, 16)] == [1, 3, 4, 3, 3, 4]
-    assert [heads_each(3, dim, SPLIT, 4, 16 << 10) for dim in (64, 80, 96, 128, 256)] == [2, 2, 2, 2, 2]
-    assert all(heads_each(1, dim, NEAR, 1, 16 << 10) == 1 for dim in range(8, 257, 8))
+def test_heads_share_a_workgroup_evenly() -> None:
+    assert [heads_each(group, 4) for group in (1, 3, 4, 5, 9, 16)] == [1, 3, 4, 3, 3, 4]
+
+
+def test_teams_and_their_workgroup_fit_the_adapter(host) -> None:
+    roomy = replace(host.adapter, max_workgroup_storage=48 << 10, max_workgroup_size=1024)
+    assert [team_shape(dim, 32, roomy) for dim in (8, 64, 80, 128, 256)] == [
+        (1, 512), (8, 512), (16, 512), (16, 512), (32, 512)
+    ]  # fmt: skip
+    assert team_shape(256, 16, roomy)[0] == 16
+    least = replace(host.adapter, max_workgroup_storage=16 << 10, max_workgroup_size=256)
+    assert all(team_shape(dim, 32, least)[1] >= 64 for dim in range(8, 257, 8))
     with pytest.raises(BackendError, match="too little workgroup memory for attention heads of 256"):
-        heads_each(1, 256, NEAR, 1, 4 << 10)
+        team_shape(256, 32, replace(least, max_workgroup_storage=2 << 10))

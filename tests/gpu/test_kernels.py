@@ -21,6 +21,14 @@ REDUCTIONS = [
     ("reduce_workgroup", 32, 64),
     ("reduce_subgroup", 4, 16),
 ]
+
+
+def snippets_of(form: str, reduce: str) -> dict[str, str]:
+    """Of a matvec: what adds up nothing reads x where it lies."""
+    columns = "x_direct" if reduce == "reduce_single" else "x_staged"
+    return {"dequantize": f"dequantize_{form.lower()}", "reduce": reduce, "columns": columns}
+
+
 MAX_ROWS = 16
 
 few = settings(
@@ -98,29 +106,32 @@ def run_linear(run_kernel, kernel: str, case: dict, grid, snippets: dict[str, st
 @pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
 @given(
     case=linear_cases(9), tile=st.sampled_from([1, 2, 4, 8]), together=st.integers(1, 3), norm=st.booleans(),
-    last=st.booleans(),
+    last=st.booleans(), one=st.booleans(), chunk=st.integers(1, 9),
 )  # fmt: skip
 @few
 def test_matvec_equals_numpy_and_leaves_the_rest_alone(
-    run_kernel, reduce, lanes, workgroup, case, tile, together, norm, last
+    run_kernel, reduce, lanes, workgroup, case, tile, together, norm, last, one, chunk
 ) -> None:
     rng = np.random.default_rng(case["seed"])
     n, k, m, offset, epilogue = case["n"], case["k"], case["m"], case["offset"], case["epilogue"]
     rows = 2 * n if epilogue == 2 else n
-    together, tile = 2 if epilogue == 2 else together, 1 if last else tile
+    m, tile = 1 if one else m, 1 if last or one else tile
+    staged = reduce != "reduce_single"
+    norm, chunk = norm and staged, chunk if staged else lanes
     data, w = random_matrix(run_kernel.host, rng, rows, k, case["form"])
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
     weight = rng.standard_normal(k).astype(np.float32)
     stride = n + offset + 3
     y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
-    items = n if epilogue == 2 else -(-n // together)
+    items = -(-n // together)
     groups = -(-items // (workgroup // lanes))
     fold = 2 if groups > 3 else 1
     (out,) = run_kernel(
         "matvec", [state(m), *data, x, weight, y], (-(-groups // fold), fold, 1 if last else -(-m // tile)),
-        {"dequantize": f"dequantize_{case['form'].lower()}", "reduce": reduce},
+        snippets_of(case["form"], reduce),
         MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=epilogue,
-        NORM=norm, EPS=1e-5, ROWS=together, M_TILE=tile, LANES=lanes, WORKGROUP=workgroup, LAST=last,
+        NORM=norm, EPS=1e-5, ROWS=2 * together if epilogue == 2 else together, M_TILE=tile, LANES=lanes,
+        WORKGROUP=workgroup, LAST=last, ONE=one, CHUNK=chunk,
     )  # fmt: skip
     used = x[m - 1 : m] if last else x[:m]
     used = reference.rms_norm(used, weight, 1e-5) if norm else used
@@ -134,14 +145,33 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(
 @given(
     form=st.sampled_from(FORMAT_NAMES), heads=st.sampled_from([(1, 1), (3, 1), (4, 2)]), first=st.integers(0, 2),
     head_dim=st.sampled_from([8, 24, 64]), blocks=st.integers(1, 5), m=st.integers(1, 5),
-    tile=st.sampled_from([1, 2, 4]), norm=st.booleans(), interleaved=st.booleans(), seed=st.integers(0, 2**32 - 1),
+    tile=st.sampled_from([1, 2, 4]), norm=st.booleans(), interleaved=st.booleans(), one=st.booleans(),
+    chunk=st.integers(1, 5), seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 @few
 def test_qkv_rotates_and_appends_as_numpy_does(
-    run_kernel, reduce, lanes, workgroup, form, heads, first, head_dim, blocks, m, tile, norm, interleaved, seed
+    run_kernel,
+    reduce,
+    lanes,
+    workgroup,
+    form,
+    heads,
+    first,
+    head_dim,
+    blocks,
+    m,
+    tile,
+    norm,
+    interleaved,
+    one,
+    chunk,
+    seed,
 ) -> None:
     rng = np.random.default_rng(seed)
     k, (heads, kv_heads) = width(form, blocks), heads
+    m, tile = (1, 1) if one else (m, tile)
+    staged = reduce != "reduce_single"
+    norm, chunk = norm and staged, chunk if staged else lanes
     # The kernel may be given some of the heads only, when their formats differ.
     count = heads + 2 * kv_heads - first
     data, w = random_matrix(run_kernel.host, rng, count * head_dim, k, form)
@@ -157,10 +187,10 @@ def test_qkv_rotates_and_appends_as_numpy_does(
     groups = -(-count * head_dim // 2 // (workgroup // lanes))
     out_q, out_kv = run_kernel(
         "qkv", [rows, *data, x, weight, table, pages, q, kv], (groups, 1, -(-m // tile)),
-        {"dequantize": f"dequantize_{form.lower()}", "reduce": reduce},
+        snippets_of(form, reduce),
         MAX_ROWS=MAX_ROWS, K=k, N=count * head_dim, BLOCKS=count * head_dim * k // 32, FIRST_HEAD=first, HEADS=heads,
         KV_HEADS=kv_heads, HEAD_DIM=head_dim, PAGE=PAGE, MAX_PAGES=3, INTERLEAVED=interleaved, NORM=norm, EPS=1e-5,
-        ROWS=2, M_TILE=tile, LANES=lanes, WORKGROUP=workgroup,
+        ROWS=2, M_TILE=tile, LANES=lanes, WORKGROUP=workgroup, ONE=one, CHUNK=chunk,
     )  # fmt: skip
     used = reference.rms_norm(x[:m], weight, 1e-5) if norm else x[:m]
     product = (used.astype(np.float64) @ w.T.astype(np.float64)).astype(np.float32).reshape(m, count, head_dim)

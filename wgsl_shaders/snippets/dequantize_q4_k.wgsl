@@ -1,7 +1,9 @@
 // Q4_K: value = d * s * q - m * t
 #import four_bits
 #import super_scale
+const BIAS = 0.0;
+const OFFSETS = true;
 fn load_block(block: u32) -> Block {
   let st = super_scale(block);
-  return Block(quants[block], st.x, -st.y);
+  return Block(quants[block], vec2f(st.x), -st.y);
 }

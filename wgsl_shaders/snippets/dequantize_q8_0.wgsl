@@ -1,11 +1,17 @@
 // Q8_0: 32 int8 are 2 elements of quants. value = d * q
 #import half_scale
-struct Block { base: u32, d: f32 }
-fn load_block(block: u32) -> Block { return Block(block * 2u, half_scale(block)); }
-fn signed_bytes(q: u32) -> vec4f {
-  return vec4f(bitcast<vec4i>(vec4u(q << 24u, q << 16u, q << 8u, q)) >> vec4u(24u));
+const OFFSETS = false;
+struct Block { bytes: array<vec4u, 2>, scale: vec2f, offset: f32 }
+fn load_block(block: u32) -> Block {
+  return Block(array<vec4u, 2>(quants[block * 2u], quants[block * 2u + 1u]), vec2f(half_scale(block)), 0.0);
 }
-// Values 4w..4w+3 and 16+4w..16+4w+3 of a block, w < 4.
-fn dequantize8(b: Block, w: u32) -> array<vec4f, 2> {
-  return array<vec4f, 2>(b.d * signed_bytes(quants[b.base][w]), b.d * signed_bytes(quants[b.base + 1u][w]));
+// As nibble_codes does it, with all 8 bits.
+fn signed_bytes(word: u32) -> vec4f {
+  let raised = word ^ 0x80808080u;
+  let bytes = vec4u(raised, raised, raised >> 16u, raised >> 16u) & vec4u(0xffu, 0xff00u, 0xffu, 0xff00u);
+  let floats = bitcast<vec4f>(bytes | vec4u(0x4b000000u, 0x47000000u, 0x4b000000u, 0x47000000u));
+  return floats - vec4f(0x1p23 + 128.0, 0x1p15 + 128.0, 0x1p23 + 128.0, 0x1p15 + 128.0);
+}
+fn codes8(b: Block, w: u32) -> array<vec4f, 2> {
+  return array<vec4f, 2>(signed_bytes(b.bytes[0][w]), signed_bytes(b.bytes[1][w]));
 }

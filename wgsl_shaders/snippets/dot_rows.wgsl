@@ -1,38 +1,51 @@
 // The dot products of ROWS rows of W and M_TILE rows of x, shared by LANES invocations: each takes every LANES-th block of
-// 32 columns. With NORM x is normalized by RMS: its scale comes from the values that pass by anyway.
-// Needs quants, scales, x (MAX_ROWS, K / 4) vec4f, norm_weight (K / 4) vec4f, weight_row(item, r);
-// constants K, LANES, M_TILE, ROWS, NORM, EPS.
+// 32 columns. With NORM x is normalized by RMS.
+// Needs quants, scales, x (MAX_ROWS, K / 4) vec4f, norm_weight (K / 4) vec4f, weight_row(item, r); `columns` is x_direct or
+// x_staged. A format gives load_block and codes8(block, w): the codes of values 4w..4w+3 and 16+4w..16+4w+3, w < 4, where
+// value = scale[half] * code + offset; OFFSETS says whether any offset is not 0.
+// Constants K, LANES, M_TILE, ROWS, NORM, EPS, WORKGROUP; CHUNK: blocks of x that are at hand together.
 #import dequantize
 #import reduce
+#import columns
 
 alias Sums = array<array<f32, M_TILE>, ROWS>;
+const PER_LANE = (CHUNK + LANES - 1u) / LANES;
 
 fn dot_rows(item: u32, m0: u32, index: u32) -> Sums {
   var sums: Sums;
-  var squares: array<f32, M_TILE>;
-  for (var block = index % LANES; block < K / 32u; block += LANES) {
-    var blocks: array<Block, ROWS>;
-    for (var r = 0u; r < ROWS; r++) { blocks[r] = load_block(weight_row(item, r) * (K / 32u) + block); }
-    for (var w = 0u; w < 4u; w++) {
-      var xs: array<array<vec4f, 2>, M_TILE>;
-      for (var m = 0u; m < M_TILE; m++) {
-        let at = (m0 + m) * (K / 4u) + block * 8u + w;
-        xs[m] = array<vec4f, 2>(x[at], x[at + 4u]);
-        if (NORM) {
-          squares[m] += dot(xs[m][0], xs[m][0]) + dot(xs[m][1], xs[m][1]);
-          xs[m][0] *= norm_weight[block * 8u + w];
-          xs[m][1] *= norm_weight[block * 8u + w + 4u];
+  let lane = index % LANES;
+  for (var first = 0u; first < K / 32u; first += CHUNK) {
+    // A chunk's weights are on their way while its columns of x are being brought.
+    var blocks: array<array<Block, ROWS>, PER_LANE>;
+    for (var i = 0u; i < PER_LANE; i++) {
+      let block = min(first + i * LANES + lane, K / 32u - 1u);
+      for (var r = 0u; r < ROWS; r++) { blocks[i][r] = load_block(weight_row(item, r) * (K / 32u) + block); }
+    }
+    bring_columns(m0, first, index);
+    for (var i = 0u; i < PER_LANE; i++) {
+      let block = first + i * LANES + lane;
+      if (block >= min(first + CHUNK, K / 32u)) { continue; }
+      var dots = array<array<vec2f, M_TILE>, ROWS>();
+      var totals = array<f32, M_TILE>();
+      for (var w = 0u; w < 4u; w++) {
+        var codes: array<array<vec4f, 2>, ROWS>;
+        for (var r = 0u; r < ROWS; r++) { codes[r] = codes8(blocks[i][r], w); }
+        for (var m = 0u; m < M_TILE; m++) {
+          let low = column_quad(m0, m, first, block, w);
+          let high = column_quad(m0, m, first, block, w + 4u);
+          if (OFFSETS) { totals[m] += dot(low + high, vec4f(1.0)); }
+          for (var r = 0u; r < ROWS; r++) { dots[r][m] += vec2f(dot(codes[r][0], low), dot(codes[r][1], high)); }
         }
       }
       for (var r = 0u; r < ROWS; r++) {
-        let values = dequantize8(blocks[r], w);
-        for (var m = 0u; m < M_TILE; m++) { sums[r][m] += dot(values[0], xs[m][0]) + dot(values[1], xs[m][1]); }
+        for (var m = 0u; m < M_TILE; m++) {
+          sums[r][m] += dot(blocks[i][r].scale, dots[r][m]) + blocks[i][r].offset * totals[m];
+        }
       }
     }
   }
   for (var m = 0u; m < M_TILE; m++) {
-    var scale = 1.0;
-    if (NORM) { scale = inverseSqrt(reduce_lanes(squares[m], index) / f32(K) + EPS); }
+    let scale = norm_scale(m, index);
     for (var r = 0u; r < ROWS; r++) { sums[r][m] = reduce_lanes(sums[r][m], index) * scale; }
   }
   return sums;

@@ -4,3 +4,8 @@ fn reduce_lanes(value: f32, index: u32) -> f32 {
   for (var mask = LANES / 2u; mask > 0u; mask /= 2u) { sum += subgroupShuffleXor(sum, mask); }
   return sum;
 }
+fn reduce_lanes4(value: vec4f, index: u32) -> vec4f {
+  var sum = value;
+  for (var mask = LANES / 2u; mask > 0u; mask /= 2u) { sum += subgroupShuffleXor(sum, mask); }
+  return sum;
+}

@@ -1,6 +1,6 @@
 // The sum over each run of LANES invocations (a power of two), given to all of them. Needs uniform control flow.
-var<workgroup> reduce_scratch: array<f32, WORKGROUP>;
-fn reduce_lanes(value: f32, index: u32) -> f32 {
+var<workgroup> reduce_scratch: array<vec4f, WORKGROUP>;
+fn reduce_lanes4(value: vec4f, index: u32) -> vec4f {
   let lane = index % LANES;
   reduce_scratch[index] = value;
   for (var stride = LANES / 2u; stride > 0u; stride /= 2u) {
@@ -12,3 +12,4 @@ fn reduce_lanes(value: f32, index: u32) -> f32 {
   workgroupBarrier();
   return sum;
 }
+fn reduce_lanes(value: f32, index: u32) -> f32 { return reduce_lanes4(vec4f(value), index).x; }

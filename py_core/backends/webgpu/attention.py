@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from py_core.backends.base import BackendError
 from py_core.backends.page_table import PAGE
 from py_core.backends.webgpu.cost import Cost
-from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.plan import Kernel
 from py_core.backends.webgpu.shaders import Constant
@@ -25,7 +25,8 @@ NEAR = 256
 SPLIT = 128
 """Tokens of a part of a longer sequence."""
 
-_WORKGROUP = 256
+_WORKGROUPS = (512, 256, 128, 64)
+_MERGE_WORKGROUP = 256
 _MOST_HEADS = 4
 """Query heads of a workgroup: more would need too many registers."""
 
@@ -35,19 +36,25 @@ def reach_of(length: int) -> int:
     return max(NEAR, 1 << (length - 1).bit_length())
 
 
-def heads_each(group: int, head_dim: int, split: int, most: int, memory: int) -> int:
-    """How many of a key/value head's `group` query heads a workgroup of attention_split serves together.
+def heads_each(group: int, most: int) -> int:
+    """How many of a key/value head's `group` query heads a workgroup serves: up to `most`, about as many in each."""
+    return -(-group // -(-group // most))
 
-    Up to `most`, as many as there is workgroup memory for (bytes), and about as many in each workgroup.
-    Raises BackendError where there is not enough for one.
+
+def team_shape(head_dim: int, most_lanes: int, adapter: AdapterInfo) -> tuple[int, int]:
+    """Invocations that read a position together in attention_split, and those of its workgroup.
+
+    Raises BackendError where there is not enough workgroup memory for a head.
     """
     quads = head_dim // 4
-    # queries and sums over positions, four partial scores a position, two figures for each of a team of 32
-    a_head = 16 * quads * (1 + _WORKGROUP // quads) + 4 * 4 * split + 2 * 4 * 32
-    most = min(most, memory // a_head)
-    if most == 0 or quads > _WORKGROUP:
-        raise BackendError(f"The GPU has too little workgroup memory for attention heads of {head_dim} values.")
-    return -(-group // -(-group // most))
+    lanes = min(most_lanes, 1 << (-(-quads // 2) - 1).bit_length())
+    for workgroup in _WORKGROUPS:
+        # sums of teams, sums over teams, reduce_workgroup's own, and two figures of each team for each head
+        memory = 16 * quads * (workgroup // lanes) + 36 * workgroup + 8 * _MOST_HEADS * (workgroup // lanes)
+        fits = memory <= adapter.max_workgroup_storage and workgroup <= adapter.max_workgroup_size
+        if fits and lanes <= workgroup and quads <= workgroup:
+            return lanes, workgroup
+    raise BackendError(f"The GPU has too little workgroup memory for attention heads of {head_dim} values.")
 
 
 class AttentionKernels:
@@ -61,7 +68,7 @@ class AttentionKernels:
         pages: KVPages, sizes: Mapping[str, Constant],
     ) -> None:  # fmt: skip
         self._config, self._shapes, self._pipeline = config, shapes, pipeline
-        self._state, self._pages, self._memory = state, pages, host.adapter.max_workgroup_storage
+        self._state, self._pages, self._adapter = state, pages, host.adapter
         self._sizes = sizes
         width, token_bytes = config.num_attention_heads * config.head_dim, pages.page_bytes // PAGE
         self._cost = Cost(row_bytes=8 * width, token_bytes=token_bytes, token_flops=4 * width)
@@ -80,9 +87,10 @@ class AttentionKernels:
             return [self._walk(q, out, layer)]
         if rows == "many":
             return [self._tiles(q, out, layer)]
-        near = self._split("attention", q, out, layer, NEAR, 1, lambda reach: int(reach == NEAR))
+        alone = rows == "one"
+        near = self._split("attention", q, out, layer, NEAR, 1, alone, lambda reach: int(reach == NEAR))
         far = self._split(
-            "attention parts", q, self._partials, layer, SPLIT, _MOST_HEADS,
+            "attention parts", q, self._partials, layer, SPLIT, _MOST_HEADS, alone,
             lambda reach: 0 if reach == NEAR else reach // SPLIT,
         )  # fmt: skip
         return [near, far, self._merge(out)]
@@ -99,20 +107,23 @@ class AttentionKernels:
         return Kernel("attention", pipeline, bindings, lambda m: (heads, -(-m // 32), 1), self._cost)
 
     def _split(
-        self, name: str, q: Binding, out: Binding, layer: int, split: int, most: int, splits: Callable[[int], int]
-    ) -> Kernel:
+        self, name: str, q: Binding, out: Binding, layer: int, split: int, most: int, alone: bool,
+        splits: Callable[[int], int],
+    ) -> Kernel:  # fmt: skip
         c = self._config
         group = c.num_attention_heads // c.num_key_value_heads
-        each = heads_each(group, c.head_dim, split, most, self._memory)
-        pipeline = self._over_pages(
-            "attention_split", SPLIT=split, HEADS_EACH=each, DIRECT=split == NEAR, WORKGROUP=_WORKGROUP
-        )
+        each = heads_each(group, most)
+        lanes, workgroup = team_shape(c.head_dim, self._shapes.lanes, self._adapter)
+        pipeline = self._pipeline(
+            "attention_split", {"reduce": self._shapes.reduce}, **self._sizes,
+            SPLIT=split, HEADS_EACH=each, DIRECT=split == NEAR, LANES=lanes, WORKGROUP=workgroup, ONE=alone,
+        )  # fmt: skip
         chunks = c.num_key_value_heads * -(-group // each)
         bindings = self._bindings(q, out, layer)
         return Kernel(name, pipeline, bindings, lambda m: (1, chunks, m), self._cost, splits)
 
     def _merge(self, out: Binding) -> Kernel:
-        pipeline = self._pipeline("attention_merge", {}, **self._sizes, SPLIT=SPLIT, WORKGROUP=_WORKGROUP)
+        pipeline = self._pipeline("attention_merge", {}, **self._sizes, SPLIT=SPLIT, WORKGROUP=_MERGE_WORKGROUP)
         heads, bindings = self._config.num_attention_heads, (self._state, self._partials, out)
         return Kernel(
             "attention merge", pipeline, lambda: bindings, lambda m: (heads, m, 1), self._merge_cost,

@@ -20,7 +20,7 @@ from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape
 
-_VERSION = "1"
+_VERSION = "2"
 """Changes with the kernels: what was measured of others is of no use."""
 
 
@@ -39,7 +39,7 @@ def candidates(shapes: KernelShapes) -> list[MatvecShape]:
     usual = shapes.matvec
     lanes = [count for count in (4, 8, 16, 32) if count <= shapes.lanes][-3:]
     found = [MatvecShape(count, workgroup, 1) for workgroup in (64, 128, 256) for count in lanes]
-    found += [MatvecShape(count, 128, 2) for count in lanes]
+    found += [MatvecShape(count, workgroup, 2) for workgroup in (128, 256) for count in lanes[-2:]]
     return [usual, *(shape for shape in found if shape != usual)]
 
 

@@ -238,7 +238,8 @@ class WebGPUBackend(PipelinedBackend):
         """The kernels of a list, as they are recorded for m rows."""
         rows, m = self._size_class(m)
         plan, reach = self._plans[rows], self._reach(rows, length)
-        lists = {"body": plan.body, "head": plan.head, "step": plan.step}
+        # A head by itself is that of a pass, whose state may have many rows.
+        lists = {"body": plan.body, "head": self._plans["many"].head, "step": plan.step}
         kernels = lists.get(name) or [self._samplers[name]]
         return [Launch(kernel, m, reach) for kernel in kernels if kernel.splits(reach)]
 

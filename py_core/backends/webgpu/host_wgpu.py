@@ -6,10 +6,10 @@ import asyncio
 import os
 import struct
 import tempfile
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from py_core.backends.base import BackendError, DeviceLostError, Progress
 from py_core.backends.webgpu.host import NO_TIMESTAMPS, UPLOAD_PIECE, AdapterInfo, Dispatch, Segment
@@ -51,6 +51,11 @@ def _telling_loss() -> Iterator[None]:
         raise
 
 
+def _subgroup_size(info: Mapping[str, Any]) -> int:
+    """The smallest subgroup. wgpu-native says 4 of every adapter; NVIDIA's are never smaller than 32."""
+    return 32 if info["vendor"] == "NVIDIA" else info.get("subgroup_min_size", info.get("stackgroup_min_size", 0))
+
+
 class WgpuHost:
     """See `Host` for the contract of each method. Raises BackendError when there is no adapter."""
 
@@ -71,9 +76,7 @@ class WgpuHost:
             name=info["device"] or info["description"],
             vendor=info["vendor"],
             software=info["adapter_type"] == "CPU",
-            subgroup_size=info.get("subgroup_min_size", info.get("stackgroup_min_size", 0))
-            if "subgroup" in features
-            else 0,
+            subgroup_size=_subgroup_size(info) if "subgroup" in features else 0,
             max_binding_size=limits["max-storage-buffer-binding-size"],
             max_buffer_size=limits["max-buffer-size"],
             max_workgroup_storage=limits["max-compute-workgroup-storage-size"],

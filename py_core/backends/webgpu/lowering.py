@@ -27,6 +27,10 @@ from py_core.models.config import ModelConfig, rope_table
 from py_core.models.graph import Graph, Value
 
 _GRID = 65535
+_STAGED_BLOCK = 144
+"""Bytes of 32 values of x in workgroup memory; x_staged.wgsl."""
+_BLOCKS_AHEAD = 8
+"""Blocks of weights that an invocation holds."""
 QKV_BINDINGS = 9
 """Storage buffers of the kernel that makes queries, keys and values; WebGPU promises 8 only."""
 
@@ -50,6 +54,8 @@ class Pass:
     norms: dict[Value, ops.RMSNorm] = field(default_factory=dict)
     """Values that are not there: whoever reads one normalizes what lies in its place."""
     last: Value | None = None
+    alone: bool = False
+    """Whether a state never has more than one row here."""
 
 
 class KernelBuilder:
@@ -82,18 +88,33 @@ class KernelBuilder:
         return replace(shape, lanes=lanes)
 
     def matvec(
-        self, shader: str, matrix: Matrix, part: MatrixPart, shape: MatvecShape, items: int, rows: str,
+        self, shader: str, matrix: Matrix, part: MatrixPart, shape: MatvecShape, items: int, rows: int, step: Pass,
         norm: ops.RMSNorm | None, **constants: Constant,
     ) -> tuple[int, Grid]:  # fmt: skip
-        """A kernel whose lanes share the rows of an item, and its grid; `rows`: how many of x, "one" or "few"."""
-        tile = 1 if rows == "one" else self.shapes.batch_tile
+        """A kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass that is not tiled."""
+        tile = 1 if step.rows == "one" else self.shapes.batch_tile
         reduce = self.shapes.reduce if shape.lanes > 1 else "reduce_single"
+        columns, chunk = "x_direct", shape.lanes
+        if self.shapes.stage_columns:
+            memory = self._host.adapter.max_workgroup_storage - 4 * tile * shape.workgroup - 16
+            columns, chunk = "x_staged", chunk_blocks(matrix.columns, shape.lanes, rows, tile, memory)
         pipeline = self.pipeline(
-            shader, {"dequantize": dequantizer(matrix.format), "reduce": reduce},
+            shader, {"dequantize": dequantizer(matrix.format), "reduce": reduce, "columns": columns},
             K=matrix.columns, BLOCKS=part.blocks, NORM=norm is not None, EPS=norm.eps if norm else 0.0,
-            LANES=shape.lanes, M_TILE=tile, WORKGROUP=shape.workgroup, **constants,
+            LANES=shape.lanes, ROWS=rows, M_TILE=tile, CHUNK=chunk, WORKGROUP=shape.workgroup, ONE=step.alone,
+            **constants,
         )  # fmt: skip
         return pipeline, _grid(items, shape.workgroup // shape.lanes, tile)
+
+
+def chunk_blocks(k: int, lanes: int, rows: int, tile: int, memory: int) -> int:
+    """Blocks of x that a matvec keeps in workgroup memory (bytes) at a time, for `tile` rows of x.
+
+    A lane asks for its part of them in `rows` rows of W together: as many blocks as there are registers for.
+    """
+    room = memory // (tile * _STAGED_BLOCK)
+    chunk = lanes * max(1, _BLOCKS_AHEAD // rows)
+    return max(1, min(k // 32, chunk, room // lanes * lanes or room))
 
 
 def dequantizer(form: BlockFormat) -> str:
@@ -125,7 +146,7 @@ class Lowering:
 
     def plan(self, rows: str) -> Plan:
         plan = Plan([], [])
-        step = Pass(rows, tiled=rows == "many" and self._builder.shapes.tiled_matmul)
+        step = Pass(rows, tiled=rows == "many" and self._builder.shapes.tiled_matmul, alone=rows == "one")
         kernels, place = plan.body, step.place
         for op in self._operations:
             match op:
@@ -135,7 +156,7 @@ class Lowering:
                 case ops.LastToken():
                     # From here on it is one row, whatever the pass.
                     kernels, place[op.out] = plan.head, place[op.x]
-                    step = Pass("one", False, place, last=op.out)
+                    step = Pass("one", False, place, last=op.out, alone=step.alone)
                 case ops.RMSNorm():
                     kernels += self._rms_norm(op, step)
                 case QKVAttention():
@@ -184,7 +205,7 @@ class Lowering:
         if weight.format.name != "F32":
             raise BackendError(f"{op.weight} is in {weight.format.name}; the GPU kernels read norms in F32 only.")
         shapes, last = self._builder.shapes, op.x == step.last
-        if shapes.fuse_norm and not step.tiled:
+        if shapes.stage_columns and not step.tiled:
             step.norms[op.out] = op
             step.place[op.out] = step.place[op.x]
             return []
@@ -220,8 +241,8 @@ class Lowering:
             name = f"qkv {matrix.columns}x{matrix.rows} {matrix.format.name}"
             shape = self._builder.shape(name, matrix.columns, step.rows)
             pipeline, grid = self._builder.matvec(
-                "qkv", matrix, part, shape, matrix.rows // 2, step.rows, norm,
-                N=matrix.rows, FIRST_HEAD=first_head, ROWS=2, INTERLEAVED=op.rope.interleaved, **self._sizes,
+                "qkv", matrix, part, shape, matrix.rows // 2, 2, step, norm,
+                N=matrix.rows, FIRST_HEAD=first_head, INTERLEAVED=op.rope.interleaved, **self._sizes,
             )  # fmt: skip
             before = (self._buffers.state, part.quants, part.scales, x, weight, self._angles, pages.table_binding, q)
             cost = linear_cost(matrix, matrix.rows, 0, matrix.rows)
@@ -291,10 +312,9 @@ class Lowering:
                 found.append(Kernel(name, pipeline, _fixed((*before, out)), grid, cost))
                 continue
             shape = self._builder.shape(name, matrix.columns, step.rows)
-            rows = 2 if epilogue == 2 else shape.rows
             pipeline, grid = self._builder.matvec(
-                "matvec", matrix, part, shape, n if epilogue == 2 else -(-n // rows), step.rows, norm,
-                ROWS=rows, LAST=last, **common,
+                "matvec", matrix, part, shape, -(-n // shape.rows), shape.rows * (2 if epilogue == 2 else 1), step,
+                norm, LAST=last, **common,
             )  # fmt: skip
             found.append(Kernel(name, pipeline, _fixed((*before, weight, out)), grid, cost))
         return found

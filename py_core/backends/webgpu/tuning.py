@@ -39,8 +39,8 @@ class KernelShapes:
     """Rows of x that one matvec invocation handles when there are several."""
     rows_together: int
     """Rows of W that a matvec's invocations multiply by the same x."""
-    fuse_norm: bool
-    """Whether linears normalize their input themselves: a dispatch less, some work twice."""
+    stage_columns: bool
+    """Whether a matvec brings x through workgroup memory, and normalizes it there: a dispatch less, some work twice."""
     tiled_matmul: bool
     """Whether passes over many rows use tiles in workgroup memory."""
     max_rows: int
