@@ -69,11 +69,12 @@ async def profile_report(
 ) -> dict[str, Any]:
     """Each kernel of passes (position, rows): a decode step has 1 row, more are a pass of a prefill. Fit for JSON.
 
-    {adapter, model, limits: {gb_s, gflop_s}, passes: [{position, rows, wall_us, tok_s, us, launch_us, kernels:
-    [{kernel, count, us_each, us, share, gb_s, gflop_s, limit, limit_share}]}]}. wall_us is what a pass takes as the
-    engine runs it; us is the sum of its kernels and of what is in none of them (launch_us). A kernel's us is that of
-    all `count`, share its part of the sum, limit ("memory" or "compute") what bounds it, limit_share how much of that
-    it reached. on_progress gets what is done, from 0 to 1. Raises as WebGPUBackend.profile does.
+    {adapter, model, limits: {gb_s, gflop_s}, passes: [{position, rows, wall_us, tok_s, us, between_us, wait_us,
+    kernels: [{kernel, count, us_each, us, share, gb_s, gflop_s, limit, limit_share}]}]}. wall_us is what a pass takes
+    as the engine runs it; us is the sum of its kernels and of what is in none of them: the GPU's way from kernel to
+    kernel (between_us) and its waiting for orders, and ours for the end (wait_us). A kernel's us is that of all
+    `count`, share its part of the sum, limit ("memory" or "compute") what bounds it, limit_share how much of that it
+    reached. on_progress gets what is done, from 0 to 1. Raises as WebGPUBackend.profile does.
     """
     backend = profiled(model)
     rounds = 0
@@ -117,7 +118,8 @@ def _pass_row(profile: Profile, limits: Limits) -> dict[str, Any]:
         "wall_us": 1e6 * profile.wall_seconds,
         "tok_s": profile.rows / profile.wall_seconds,
         "us": 1e6 * profile.seconds,
-        "launch_us": 1e6 * profile.launch_seconds,
+        "between_us": 1e6 * profile.between_seconds,
+        "wait_us": 1e6 * profile.wait_seconds,
         "kernels": kernels,
     }
 

@@ -50,4 +50,5 @@ def _rows(one: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         reached = f"{kernel['limit_share']:.0%} {kernel['limit']}"
         speeds = f"{kernel['gb_s']:.1f}", f"{kernel['gflop_s']:.0f}", reached
         yield kernel["kernel"], str(kernel["count"]), f"{kernel['us_each']:.1f}", f"{kernel['share']:.0%}", *speeds
-    yield "launch and wait", "", f"{one['launch_us']:.1f}", f"{one['launch_us'] / one['us']:.0%}", "", "", ""
+    for name, key in (("between kernels", "between_us"), ("waiting", "wait_us")):
+        yield name, "", f"{one[key]:.1f}", f"{one[key] / one['us']:.0%}", "", "", ""

@@ -83,9 +83,13 @@ export class GpuDialog {
       ...figure('Memory limit', formatSpeed('memory', limits)),
       ...figure('Compute limit', formatSpeed('compute', limits)),
     );
-    const longest = Math.max(...pass.kernels.map(({ us }) => us), pass.launch_us);
-    const outside = { name: 'Launch and wait', detail: 'outside of the kernels', us: pass.launch_us, speed: '', reached: '' };
-    this.#parts.rows.replaceChildren(...[...pass.kernels.map(kernelRow), outside].map((one) => row(one, pass.us, longest)));
+    const outside = [
+      { name: 'Between kernels', detail: 'the GPU goes from one to the next', us: pass.between_us, speed: '', reached: '' },
+      { name: 'Waiting', detail: 'for the browser', us: pass.wait_us, speed: '', reached: '' },
+    ];
+    const rows = [...pass.kernels.map(kernelRow), ...outside];
+    const longest = Math.max(...rows.map(({ us }) => us));
+    this.#parts.rows.replaceChildren(...rows.map((one) => row(one, pass.us, longest)));
     this.#show('result');
   }
 }

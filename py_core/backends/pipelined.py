@@ -19,13 +19,20 @@ from py_core.backends.sampling_state import RING, ring_of, state_bytes
 from py_core.engine.sampling import SamplingParams
 
 SLOTS = 4
-_BATCH_SECONDS = 0.025
+_AHEAD_SECONDS = 0.04
+"""Work that is queued: more than it takes to hear that a batch is done and to order the next."""
 _MAX_BATCH = 32
+_MOST_BATCHES = 8
+_UNKNOWN = 1.0  # seconds of a step, before there was one
+_NEWS_SHARE = 0.25
 _MOST_LOSSES = 3
 
 
 class PipelinedBackend(ABC):
     """See `Backend` for the contract of each public method."""
+
+    BATCH_SECONDS = 0.025
+    """Work in one submission: little, so that Stop and the first token are prompt."""
 
     RESTARTS: tuple[type[Exception], ...] = ()
     """Raised where the device was lost or made anew: what was submitted is lost, `_rebuild` brings the rest back."""
@@ -40,7 +47,7 @@ class PipelinedBackend(ABC):
         self._losses = 0
         self._logits_of: Session | None = None
         self._lock = asyncio.Lock()
-        self._step_seconds = 1.0
+        self._step_seconds = _UNKNOWN
 
     @abstractmethod
     async def _reserve(self, slot: int, length: int) -> None:
@@ -107,7 +114,7 @@ class PipelinedBackend(ABC):
                     if not prepared:
                         forward_first = await self._prepare(session, sampling)
                         arrived, prepared = time.perf_counter(), True
-                    while submitted < n and len(in_flight) < 2:
+                    while submitted < n and self._wants_more(len(in_flight), start + submitted - session.length):
                         position = start + submitted
                         count = min(self._batch(), n - submitted, RING - position % RING)
                         await self._reserve(session.slot, position + count)
@@ -128,7 +135,7 @@ class PipelinedBackend(ABC):
                 now = time.perf_counter()
                 # Where only logits at hand were sampled, it took next to nothing, which says nothing about a step.
                 if passes:
-                    self._step_seconds = (now - arrived) / passes
+                    self._note_step((now - arrived) / passes)
                 arrived = now
                 self._losses = 0
                 session.tokens.extend(ids)
@@ -211,5 +218,14 @@ class PipelinedBackend(ABC):
         self._logits_of = session
 
     def _batch(self) -> int:
-        """Steps in one submission: some 25 ms of work, so that Stop and the first token are prompt."""
-        return max(1, min(_MAX_BATCH, int(_BATCH_SECONDS / self._step_seconds)))
+        """Steps in one submission."""
+        return max(1, min(_MAX_BATCH, int(self.BATCH_SECONDS / self._step_seconds)))
+
+    def _wants_more(self, batches: int, steps: int) -> bool:
+        """Whether the queue is short: it always holds a batch besides the one that is being worked on."""
+        return batches < 2 or (batches < _MOST_BATCHES and steps * self._step_seconds < _AHEAD_SECONDS)
+
+    def _note_step(self, seconds: float) -> None:
+        """A step took so long. Batches are heard of late and together: one alone says little."""
+        known = self._step_seconds != _UNKNOWN
+        self._step_seconds += (seconds - self._step_seconds) * (_NEWS_SHARE if known else 1)

@@ -53,7 +53,7 @@ const kernel = (name, count, usEach, gb, gflop, limit, share) => ({
 const PROFILE = {
   adapter: 'A graphics card', model: 'SmolLM2 135M Instruct', limits: { gb_s: 2650, gflop_s: 51_200 },
   passes: [{
-    position: 512, rows: 1, wall_us: 1120, tok_s: 893, us: 1120, launch_us: 130,
+    position: 512, rows: 1, wall_us: 1120, tok_s: 893, us: 1120, between_us: 50, wait_us: 80,
     kernels: [
       kernel('embedding', 1, 4.1, 0.7, 0, 'memory', 0.0003),
       kernel('rms_norm', 61, 1.9, 3.6, 1.2, 'memory', 0.0014),

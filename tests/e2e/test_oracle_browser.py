@@ -104,7 +104,7 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
     for head_dim in (64, 72, 80, 256):
         shape = {**sizes, "HEAD_DIM": head_dim}
         for reduce, most_lanes in (("reduce_workgroup", 32), ("reduce_subgroup", 8)):
-            lanes, workgroup = team_shape(head_dim, most_lanes, least)
+            lanes, workgroup = team_shape(head_dim, most_lanes, 256, least)
             team = {**shape, "LANES": lanes, "WORKGROUP": workgroup}
             add("attention_split", {"reduce": reduce}, **team, SPLIT=256, HEADS_EACH=1, DIRECT=True, ONE=True)
             add("attention_split", {"reduce": reduce}, **team, SPLIT=128, HEADS_EACH=2, DIRECT=False, ONE=False)

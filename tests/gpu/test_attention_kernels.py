@@ -278,11 +278,12 @@ def test_heads_share_a_workgroup_evenly() -> None:
 
 def test_teams_and_their_workgroup_fit_the_adapter(host) -> None:
     roomy = replace(host.adapter, max_workgroup_storage=48 << 10, max_workgroup_size=1024)
-    assert [team_shape(dim, 32, roomy) for dim in (8, 64, 80, 128, 256)] == [
-        (1, 512), (8, 512), (16, 512), (16, 512), (32, 512)
+    assert [team_shape(dim, 32, 512, roomy) for dim in (8, 64, 80, 128, 256)] == [
+        (1, 256), (8, 512), (16, 512), (16, 512), (32, 512)
     ]  # fmt: skip
-    assert team_shape(256, 16, roomy)[0] == 16
+    assert team_shape(256, 16, 512, roomy)[0] == 16
+    assert team_shape(64, 32, 256, roomy) == (8, 256)
     least = replace(host.adapter, max_workgroup_storage=16 << 10, max_workgroup_size=256)
-    assert all(team_shape(dim, 32, least)[1] >= 64 for dim in range(8, 257, 8))
+    assert all(team_shape(dim, 32, 512, least)[1] >= 64 for dim in range(8, 257, 8))
     with pytest.raises(BackendError, match="too little workgroup memory for attention heads of 256"):
-        team_shape(256, 32, replace(least, max_workgroup_storage=2 << 10))
+        team_shape(256, 32, 512, replace(least, max_workgroup_storage=2 << 10))

@@ -26,6 +26,7 @@ SPLIT = 128
 """Tokens of a part of a longer sequence."""
 
 _WORKGROUPS = (512, 256, 128, 64)
+"""Of attention_split, the largest that fits; where there are several parts, smaller ones share a GPU better."""
 _MERGE_WORKGROUP = 256
 _MOST_HEADS = 4
 """Query heads of a workgroup: more would need too many registers."""
@@ -41,8 +42,8 @@ def heads_each(group: int, most: int) -> int:
     return -(-group // -(-group // most))
 
 
-def team_shape(head_dim: int, most_lanes: int, adapter: AdapterInfo) -> tuple[int, int]:
-    """Invocations that read a position together in attention_split, and those of its workgroup.
+def team_shape(head_dim: int, most_lanes: int, most: int, adapter: AdapterInfo) -> tuple[int, int]:
+    """Invocations that read a position together in attention_split, and those of its workgroup, `most` of them.
 
     Raises BackendError where there is not enough workgroup memory for a head.
     """
@@ -51,7 +52,7 @@ def team_shape(head_dim: int, most_lanes: int, adapter: AdapterInfo) -> tuple[in
     for workgroup in _WORKGROUPS:
         # sums of teams, sums over teams, reduce_workgroup's own, and two figures of each team for each head
         memory = 16 * quads * (workgroup // lanes) + 36 * workgroup + 8 * _MOST_HEADS * (workgroup // lanes)
-        fits = memory <= adapter.max_workgroup_storage and workgroup <= adapter.max_workgroup_size
+        fits = memory <= adapter.max_workgroup_storage and workgroup <= min(most, adapter.max_workgroup_size)
         if fits and lanes <= workgroup and quads <= workgroup:
             return lanes, workgroup
     raise BackendError(f"The GPU has too little workgroup memory for attention heads of {head_dim} values.")
@@ -113,7 +114,7 @@ class AttentionKernels:
         c = self._config
         group = c.num_attention_heads // c.num_key_value_heads
         each = heads_each(group, most)
-        lanes, workgroup = team_shape(c.head_dim, self._shapes.lanes, self._adapter)
+        lanes, workgroup = team_shape(c.head_dim, self._shapes.lanes, 512 if split == NEAR else 256, self._adapter)
         pipeline = self._pipeline(
             "attention_split", {"reduce": self._shapes.reduce}, **self._sizes,
             SPLIT=split, HEADS_EACH=each, DIRECT=split == NEAR, LANES=lanes, WORKGROUP=workgroup, ONE=alone,

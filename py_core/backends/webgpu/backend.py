@@ -67,6 +67,7 @@ class WebGPUBackend(PipelinedBackend):
     A device that is lost is replaced: what lived on it is built again, and each session's tokens run again.
     """
 
+    BATCH_SECONDS = 0.006  # a browser hears late of a batch's end: many short ones keep the GPU busy
     RESTARTS = (DeviceLostError,)
 
     def __init__(
@@ -154,13 +155,13 @@ class WebGPUBackend(PipelinedBackend):
                 first, then = ("step", "argmax") if rows == 1 else ("body", "head")
                 length = position + rows
                 launches = self._launches(first, rows, length) + self._launches(then, 1, length)
-                costs = await measure_kernels(
+                costs, gpu = await measure_kernels(
                     self._host, launches, position, rows, lambda: self._write_state(state), on_round
                 )
                 wall = await self._time_pass(state, position, rows) if rows > 1 else 0.0
             if rows == 1:
-                wall = await self._time_steps(session, position, sum(cost.seconds for cost in costs))
-            return Profile(position, rows, costs, wall)
+                wall = await self._time_steps(session, position, gpu)
+            return Profile(position, rows, costs, gpu, wall)
         finally:
             self.free(session)
 

@@ -55,12 +55,13 @@ class KernelCost:
 class Profile:
     """One pass over `rows` rows, the first at `position`: a decode step (1 row) or a pass of a prefill.
 
-    `wall_seconds` is what the pass takes as the engine runs it.
+    `gpu_seconds` is what the GPU takes for the pass in its order, `wall_seconds` what it takes as the engine runs it.
     """
 
     position: int
     rows: int
     kernels: list[KernelCost]
+    gpu_seconds: float
     wall_seconds: float
 
     @property
@@ -68,20 +69,25 @@ class Profile:
         return sum(kernel.seconds for kernel in self.kernels)
 
     @property
-    def launch_seconds(self) -> float:
-        """What is in no kernel: launching them and waiting for the last. 0 where they took longer by themselves."""
-        return max(0.0, self.wall_seconds - self.kernel_seconds)
+    def between_seconds(self) -> float:
+        """What the GPU needs to go from kernel to kernel. 0 where they took longer by themselves."""
+        return max(0.0, self.gpu_seconds - self.kernel_seconds)
+
+    @property
+    def wait_seconds(self) -> float:
+        """What the GPU waits for its orders, and whoever gave them for the end. 0 where the clocks differ by more."""
+        return max(0.0, self.wall_seconds - max(self.gpu_seconds, self.kernel_seconds))
 
     @property
     def seconds(self) -> float:
-        return self.kernel_seconds + self.launch_seconds
+        return self.kernel_seconds + self.between_seconds + self.wait_seconds
 
 
 async def measure_kernels(
     host: Host, launches: Sequence[Launch], position: int, rows: int, prepare: Callable[[], None],
     on_round: OnRound,
-) -> list[KernelCost]:  # fmt: skip
-    """What the kernels of a pass take, added up by name.
+) -> tuple[list[KernelCost], float]:  # fmt: skip
+    """What the kernels of a pass take, added up by name, and seconds of the pass in its order.
 
     Those of one name run together in a compute pass: one alone is too short for the clock, and each reads weights of
     its own as it does in the model. Their order is therefore not the model's, and what they compute is of no use.
@@ -89,20 +95,21 @@ async def measure_kernels(
     groups: dict[str, list[Launch]] = {}
     for launch in launches:
         groups.setdefault(launch.kernel.name, []).append(launch)
-    recorded = [host.record([launch.dispatch() for launch in group]) for group in groups.values()]
+    recorded = [host.record([launch.dispatch() for launch in group]) for group in (*groups.values(), launches)]
     try:
         seconds = await measure_lists(host, recorded, prepare, on_round)
     finally:
         for one in recorded:
             host.forget(one)
-    return [
+    costs = [
         KernelCost(
             name, len(group), of_group,
             bytes=sum(launch.kernel.cost.bytes(min(launch.m, rows), position) for launch in group),
             flops=sum(launch.kernel.cost.flops(min(launch.m, rows), position) for launch in group),
         )
-        for (name, group), of_group in zip(groups.items(), seconds, strict=True)
+        for (name, group), of_group in zip(groups.items(), seconds, strict=False)
     ]  # fmt: skip
+    return costs, seconds[-1]
 
 
 async def measure_lists(
