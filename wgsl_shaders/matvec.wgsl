@@ -4,8 +4,8 @@
 //           4 norm_weight: (K / 4) vec4f, without NORM anything; 5 y: (MAX_ROWS, Y_STRIDE).
 // Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, NORM, EPS, CHUNK; LANES invocations (a power of two) share ROWS
 // rows of W (with EPILOGUE 2 an even number), for M_TILE rows of x; WORKGROUP, a multiple of LANES. LAST: of x only the state's last row
-// is wanted; ONE: there is but one, so nobody has to wait for the state. A workgroup makes TURNS times WORKGROUP / LANES items.
-// Dispatch (g, h, ceil(count / M_TILE)) with g * h >= ceil(items / (WORKGROUP / LANES * TURNS)), items = ceil(N / ROWS), or of N / ROWS * 2.
+// is wanted; ONE: there is but one, so nobody has to wait for the state.
+// Dispatch (g, h, ceil(count / M_TILE)) with g * h >= ceil(items / (WORKGROUP / LANES)), items = ceil(N / ROWS), or of N / ROWS * 2.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;
@@ -33,19 +33,16 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   }
   var first_row = m0;
   if (LAST && !ONE) { first_row = state.count - 1u; }
-  for (var turn = 0u; turn < TURNS; turn++) {
-    let item = ((group.y * groups.x + group.x) * TURNS + turn) * (WORKGROUP / LANES) + index / LANES;
-    var sums = dot_rows(item, first_row, index, turn > 0u);
-    if (index % LANES == 0u) {
-      for (var m = 0u; m < M_TILE && m0 + m < count; m++) {
-        for (var r = 0u; r < EACH && item * EACH + r < N; r++) {
-          let at = (m0 + m) * Y_STRIDE + Y_OFFSET + item * EACH + r;
-          if (EPILOGUE == 2u) {
-            y[at] = sums[r][m] / (1.0 + exp(-sums[r][m])) * sums[r + ROWS - EACH][m];
-          } else {
-            y[at] = select(0.0, y[at], EPILOGUE == 1u) + sums[r][m];
-          }
-        }
+  let item = (group.y * groups.x + group.x) * (WORKGROUP / LANES) + index / LANES;
+  var sums = dot_rows(item, first_row, index);
+  if (index % LANES != 0u) { return; }
+  for (var m = 0u; m < M_TILE && m0 + m < count; m++) {
+    for (var r = 0u; r < EACH && item * EACH + r < N; r++) {
+      let at = (m0 + m) * Y_STRIDE + Y_OFFSET + item * EACH + r;
+      if (EPILOGUE == 2u) {
+        y[at] = sums[r][m] / (1.0 + exp(-sums[r][m])) * sums[r + ROWS - EACH][m];
+      } else {
+        y[at] = select(0.0, y[at], EPILOGUE == 1u) + sums[r][m];
       }
     }
   }

@@ -52,7 +52,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     turns[m] = angles[row.position * HALF + item % HALF];
     keys[m] = kv_index(row.slot, row.position, (head - HEADS) % KV_HEADS, u32(is_value)) * 4u;
   }
-  var sums = dot_rows(item, m0, index, false);
+  var sums = dot_rows(item, m0, index);
   if (index % LANES != 0u || item >= N / 2u) { return; }
   for (var m = 0u; m < M_TILE && m0 + m < count; m++) {
     var pair = vec2f(sums[0][m], sums[1][m]);

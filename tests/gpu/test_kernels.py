@@ -106,11 +106,11 @@ def run_linear(run_kernel, kernel: str, case: dict, grid, snippets: dict[str, st
 @pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
 @given(
     case=linear_cases(9), tile=st.sampled_from([1, 2, 4, 8]), together=st.integers(1, 3), norm=st.booleans(),
-    last=st.booleans(), one=st.booleans(), chunk=st.integers(1, 9), turns=st.integers(1, 3),
+    last=st.booleans(), one=st.booleans(), chunk=st.integers(1, 9),
 )  # fmt: skip
 @few
 def test_matvec_equals_numpy_and_leaves_the_rest_alone(
-    run_kernel, reduce, lanes, workgroup, case, tile, together, norm, last, one, chunk, turns
+    run_kernel, reduce, lanes, workgroup, case, tile, together, norm, last, one, chunk
 ) -> None:
     rng = np.random.default_rng(case["seed"])
     n, k, m, offset, epilogue = case["n"], case["k"], case["m"], case["offset"], case["epilogue"]
@@ -124,14 +124,14 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(
     stride = n + offset + 3
     y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
     items = -(-n // together)
-    groups = -(-items // (workgroup // lanes * turns))
+    groups = -(-items // (workgroup // lanes))
     fold = 2 if groups > 3 else 1
     (out,) = run_kernel(
         "matvec", [state(m), *data, x, weight, y], (-(-groups // fold), fold, 1 if last else -(-m // tile)),
         snippets_of(case["form"], reduce),
         MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=epilogue,
         NORM=norm, EPS=1e-5, ROWS=2 * together if epilogue == 2 else together, M_TILE=tile, LANES=lanes,
-        WORKGROUP=workgroup, LAST=last, ONE=one, CHUNK=chunk, TURNS=turns,
+        WORKGROUP=workgroup, LAST=last, ONE=one, CHUNK=chunk,
     )  # fmt: skip
     used = x[m - 1 : m] if last else x[:m]
     used = reference.rms_norm(used, weight, 1e-5) if norm else used

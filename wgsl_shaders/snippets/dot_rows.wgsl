@@ -11,8 +11,7 @@
 alias Sums = array<array<f32, M_TILE>, ROWS>;
 const PER_LANE = (CHUNK + LANES - 1u) / LANES;
 
-// again: the same invocations were here for the same rows of x just before.
-fn dot_rows(item: u32, m0: u32, index: u32, again: bool) -> Sums {
+fn dot_rows(item: u32, m0: u32, index: u32) -> Sums {
   var sums = Sums();
   let lane = index % LANES;
   for (var first = 0u; first < K / 32u; first += CHUNK) {
@@ -22,7 +21,7 @@ fn dot_rows(item: u32, m0: u32, index: u32, again: bool) -> Sums {
       let block = min(first + i * LANES + lane, K / 32u - 1u);
       for (var r = 0u; r < ROWS; r++) { blocks[i][r] = load_block(weight_row(item, r) * (K / 32u) + block); }
     }
-    if (!again || CHUNK < K / 32u) { bring_columns(m0, first, again, index); }
+    bring_columns(m0, first, index);
     for (var i = 0u; i < PER_LANE; i++) {
       let block = first + i * LANES + lane;
       if (block >= min(first + CHUNK, K / 32u)) { continue; }

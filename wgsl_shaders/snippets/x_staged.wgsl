@@ -4,8 +4,8 @@ const STRIDE = 9u;  // of a block of 8 quads: neighbouring blocks begin in other
 var<workgroup> tile: array<vec4f, M_TILE * CHUNK * STRIDE>;
 var<workgroup> squares: array<f32, M_TILE * WORKGROUP * u32(NORM) + 1u>;
 
-fn bring_columns(m0: u32, first: u32, again: bool, index: u32) {
-  if (again || first > 0u) { workgroupBarrier(); }
+fn bring_columns(m0: u32, first: u32, index: u32) {
+  if (first > 0u) { workgroupBarrier(); }
   let quads = min(CHUNK, K / 32u - first) * 8u;
   for (var m = 0u; m < M_TILE; m++) {
     var sum = 0.0;

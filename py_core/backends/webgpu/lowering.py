@@ -104,8 +104,7 @@ class KernelBuilder:
             LANES=shape.lanes, ROWS=rows, M_TILE=tile, CHUNK=chunk, WORKGROUP=shape.workgroup, ONE=step.alone,
             **constants,
         )  # fmt: skip
-        turns = int(constants.get("TURNS", 1))
-        return pipeline, _grid(items, shape.workgroup // shape.lanes * turns, tile)
+        return pipeline, _grid(items, shape.workgroup // shape.lanes, tile)
 
 
 def chunk_blocks(k: int, lanes: int, rows: int, tile: int, memory: int) -> int:
@@ -315,7 +314,7 @@ class Lowering:
             shape = self._builder.shape(name, matrix.columns, step.rows)
             pipeline, grid = self._builder.matvec(
                 "matvec", matrix, part, shape, -(-n // shape.rows), shape.rows * (2 if epilogue == 2 else 1), step,
-                norm, LAST=last, TURNS=shape.turns, **common,
+                norm, LAST=last, **common,
             )  # fmt: skip
             found.append(Kernel(name, pipeline, _fixed((*before, weight, out)), grid, cost))
         return found

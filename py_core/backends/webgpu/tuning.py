@@ -17,15 +17,14 @@ FEW_ROWS = 8
 
 @dataclass(frozen=True)
 class MatvecShape:
-    """`lanes` invocations (a power of two) share `rows` rows of W, `turns` times; `workgroup` are a workgroup."""
+    """`lanes` invocations (a power of two) share `rows` rows of W; `workgroup` of them are a workgroup."""
 
     lanes: int
     workgroup: int
     rows: int
-    turns: int = 1
 
     def as_list(self) -> list[int]:
-        return [self.lanes, self.workgroup, self.rows, self.turns]
+        return [self.lanes, self.workgroup, self.rows]
 
 
 @dataclass(frozen=True)
