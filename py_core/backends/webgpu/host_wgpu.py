@@ -19,7 +19,7 @@ from py_core.formats.source import WeightSource
 os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 import wgpu
-from wgpu.backends.wgpu_native import lib
+from wgpu.backends.wgpu_native import _api, ffi, lib
 from wgpu.backends.wgpu_native.extras import set_instance_extras
 
 NO_ADAPTER = (
@@ -38,6 +38,7 @@ _LIMITS = (
     "max-storage-buffers-per-shader-stage",
 )
 _LOOK_SECONDS = 0.5
+_BOUNDS_CHECKS = 1  # WGPUShaderRuntimeChecks_BoundsChecks
 
 
 @contextmanager
@@ -54,6 +55,21 @@ def _telling_loss() -> Iterator[None]:
 def _subgroup_size(info: Mapping[str, Any]) -> int:
     """The smallest subgroup. wgpu-native says 4 of every adapter; NVIDIA's are never smaller than 32."""
     return 32 if info["vendor"] == "NVIDIA" else info.get("subgroup_min_size", info.get("stackgroup_min_size", 0))
+
+
+def _shader_module(device: wgpu.GPUDevice, wgsl: str, label: str) -> wgpu.GPUShaderModule:
+    """As `device.create_shader_module`, which also counts the rounds of every loop, lest it never end.
+
+    Ours end, and counting makes kernels up to four times slower (docs/decisions.md). What is read and written stays
+    checked. wgpu-py has no way to say so: this is its code for WGSL with wgpu-native's function for it.
+    """
+    source = _api.new_struct_p("WGPUShaderSourceWGSL *", code=_api.to_c_string_view(wgsl))
+    source[0].chain.next = ffi.NULL
+    source[0].chain.sType = lib.WGPUSType_ShaderSourceWGSL
+    chain = ffi.cast("WGPUChainedStruct *", source)
+    described = _api.new_struct_p("WGPUShaderModuleDescriptor *", nextInChain=chain, label=_api.to_c_string_view(label))
+    made = _api.libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, described, _BOUNDS_CHECKS)
+    return _api.GPUShaderModule(label, made, device)
 
 
 class WgpuHost:
@@ -140,7 +156,7 @@ class WgpuHost:
                 pipeline = device.create_compute_pipeline(
                     label=label,
                     layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
-                    compute={"module": device.create_shader_module(code=wgsl, label=label), "entry_point": "main"},
+                    compute={"module": _shader_module(device, wgsl, label), "entry_point": "main"},
                 )
         except wgpu.GPUError as error:
             raise BackendError(f"The GPU driver cannot compile the kernel {label!r}: {error}") from error
