@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from py_core.engine.sampling import SamplingParams
@@ -24,7 +24,7 @@ _LONGEST_ID = 40
 _REQUIRED = ("id", "title", "definition", "system_prompt")
 _KEYS = (*_REQUIRED, "max_tokens", "sampling", "examples")
 _EXAMPLE_KEYS = ("text", "group", "hard")
-_SAMPLING_DEFAULTS = {field.name: field.default for field in fields(SamplingParams)}
+_SAMPLING_DEFAULTS = {option.name: option.default for option in fields(SamplingParams)}
 
 
 class AgentError(ValueError):
@@ -44,7 +44,7 @@ class Agent:
     definition: str
     system_prompt: str
     max_tokens: int = 1024
-    sampling: SamplingParams = SamplingParams()
+    sampling: SamplingParams = field(default_factory=SamplingParams)
     examples: tuple[str, ...] = ()
 
 
@@ -83,7 +83,10 @@ def agent_from_dict(data: Mapping[str, Any]) -> Agent:
         raise AgentError(f"max_tokens of {who} is {max_tokens!r}, but must be a whole number from 1 to 1048576.")
     texts = {key: data[key] for key in _REQUIRED}
     return Agent(
-        **texts, max_tokens=max_tokens, sampling=_sampling(who, data), examples=_own_examples(who, data.get("examples", []))
+        **texts,
+        max_tokens=max_tokens,
+        sampling=_sampling(who, data),
+        examples=_own_examples(who, data.get("examples", [])),
     )
 
 
