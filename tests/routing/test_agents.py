@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import subprocess
+import sys
+import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +29,8 @@ from app.agents import (
     shipped_agents,
     shipped_examples,
 )
+from app.building import site
+from app.building.common import ROOT
 from py_core.engine.sampling import SamplingParams
 from py_core.routing.agents import (
     FALLBACK_ID,
@@ -190,6 +196,14 @@ def test_a_damaged_file_is_named(tmp_path: Path, read: Callable[[Path], Any], co
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(AgentError, match=r"none\.toml cannot be read"):
         shipped_agents(tmp_path / "none.toml")
+
+
+def test_the_archive_for_the_page_holds_agents_and_examples(tmp_path: Path) -> None:
+    with zipfile.ZipFile(io.BytesIO(site.zip_bytes(site._python_sources(ROOT)))) as archive:
+        archive.extractall(tmp_path)
+    program = "import app.agents as a; print(a.__file__, len(a.shipped_agents()), len(a.shipped_examples()))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [str(tmp_path / "app/agents.py"), str(len(SHIPPED)), str(len(EXAMPLES))], done.stderr
 
 
 # The user's changes
