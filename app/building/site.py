@@ -145,7 +145,7 @@ def zip_bytes(members: Mapping[str, bytes]) -> bytes:
 
 
 def _python_sources(root: Path) -> dict[str, bytes]:
-    """The packages that the worker imports. A folder without __init__.py gets one, unless it is the data of a module."""
+    """The packages that the worker imports. A folder without __init__.py gets one, unless it is a module's data."""
     members: dict[str, bytes] = {}
     for package in PYTHON_PACKAGES:
         for path in sorted((root / package).rglob("*")):
