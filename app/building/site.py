@@ -145,7 +145,7 @@ def zip_bytes(members: Mapping[str, bytes]) -> bytes:
 
 
 def _python_sources(root: Path) -> dict[str, bytes]:
-    """The packages that the worker imports. A folder without __init__.py gets an empty one."""
+    """The packages that the worker imports. A folder without __init__.py gets one, unless it is a module's data."""
     members: dict[str, bytes] = {}
     for package in PYTHON_PACKAGES:
         for path in sorted((root / package).rglob("*")):
@@ -153,7 +153,8 @@ def _python_sources(root: Path) -> dict[str, bytes]:
             if path.suffix in SOURCE_SUFFIXES and path.is_file() and not name.startswith(NATIVE_ONLY):
                 members[name] = path.read_bytes()
     for folder in {name.rsplit("/", depth)[0] for name in members for depth in range(1, name.count("/") + 1)}:
-        members.setdefault(f"{folder}/__init__.py", b"")
+        if f"{folder}.py" not in members:  # a package would hide the module of the same name
+            members.setdefault(f"{folder}/__init__.py", b"")
     return members
 
 

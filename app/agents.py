@@ -1,0 +1,179 @@
+"""The agents at hand: those that are shipped (agents.toml, agents/examples/), and the user's changes laid over them.
+
+Changes are plain data that any store can keep (they survive JSON), and the functions on them are pure: they take
+changes and return new ones.
+
+    {"agents": {id: fields}, "hidden": [id, ...]}
+
+`agents` holds whole agents that the user added, and the fields that he edited of shipped ones: what he left alone still
+follows the next version. `hidden` are shipped ones that he removed; what he edited of them is kept.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from py_core.routing.agents import (
+    FALLBACK_ID,
+    Agent,
+    AgentError,
+    Example,
+    agent_from_dict,
+    agents_from_dicts,
+    examples_from_dicts,
+)
+
+AGENTS = Path(__file__).with_name("agents.toml")
+EXAMPLES = Path(__file__).with_name("agents") / "examples"
+
+Fields = Mapping[str, Any]
+"""An agent, or some of its keys, as a plain dict."""
+Changes = Mapping[str, Any]
+
+
+def shipped_agents(path: Path = AGENTS) -> list[dict[str, Any]]:
+    """The agents that come with Sonata, as plain dicts. Raises AgentError, naming the file."""
+    entries = _tables(path, "agent")
+    try:
+        agents_from_dicts(entries)
+    except AgentError as error:
+        raise AgentError(f"{path}: {error}") from None
+    return entries
+
+
+def shipped_examples(folder: Path = EXAMPLES) -> list[Example]:
+    """The examples of all shipped agents, a file each, in the order of the files' names. Raises AgentError."""
+    examples = []
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            examples += examples_from_dicts(path.stem, _tables(path, "example"))
+        except AgentError as error:
+            raise AgentError(f"{path}: {error}") from None
+    return examples
+
+
+def no_changes() -> dict[str, Any]:
+    """What a new user has changed."""
+    return {"agents": {}, "hidden": []}
+
+
+def current_agents(shipped: Sequence[Fields], changes: Changes) -> list[Agent]:
+    """Who can answer: the shipped agents as the user changed them, then his own.
+
+    Changes may be older than this version: edits of agents that are not shipped any more wait until they come back.
+    Raises AgentError for changes that are no such data.
+    """
+    edited, hidden = _parts(changes)
+    ids = {entry["id"] for entry in shipped}
+    entries = [_merge(entry, edited.get(entry["id"], {})) for entry in shipped if entry["id"] not in hidden]
+    entries += [fields for id_, fields in edited.items() if id_ not in ids and "id" in fields]
+    return agents_from_dicts(entries)
+
+
+def current_examples(agents: Iterable[Agent], shipped: Iterable[Example]) -> list[Example]:
+    """The shipped examples of these agents, then those that the user gave to them."""
+    agents = list(agents)
+    ids = {agent.id for agent in agents}
+    kept = [example for example in shipped if example.agent in ids]
+    last_group = {agent.id: max((e.group for e in kept if e.agent == agent.id), default=0) for agent in agents}
+    return kept + [
+        Example(text, agent.id, last_group[agent.id] + number)
+        for agent in agents
+        for number, text in enumerate(agent.examples, 1)
+    ]
+
+
+def add_agent(shipped: Sequence[Fields], changes: Changes, agent: Fields) -> dict[str, Any]:
+    """A new agent of the user's. Raises AgentError if it is not valid or its id is taken."""
+    edited, hidden = _parts(changes)
+    added = agent_from_dict(agent)
+    if added.id in hidden:
+        raise AgentError(f"There is a removed agent {added.id!r}: restore it, or choose another id.")
+    if any(added.id == entry["id"] for entry in shipped) or added.id in edited:
+        raise AgentError(f"There is an agent {added.id!r} already: edit it, or choose another id.")
+    return {"agents": {**edited, added.id: dict(agent)}, "hidden": hidden}
+
+
+def edit_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str, fields: Fields) -> dict[str, Any]:
+    """Change some keys of an agent; of `sampling` only those that are given. An agent keeps its id.
+
+    Raises AgentError if there is no such agent or it would not be valid.
+    """
+    edited, hidden = _parts(changes)
+    _require(shipped, changes, agent_id)
+    if fields.get("id", agent_id) != agent_id:
+        raise AgentError(f"The id of agent {agent_id!r} cannot change: add a new agent and remove this one.")
+    base = _shipped(shipped, agent_id)
+    before = edited.get(agent_id, {})
+    agent_from_dict(_merge(base or {}, _merge(before, fields)))
+    after = _merge(before, {key: value for key, value in fields.items() if base is None or key != "id"})
+    return {"agents": {**edited, agent_id: after}, "hidden": hidden}
+
+
+def remove_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> dict[str, Any]:
+    """Delete an agent of the user's, or hide a shipped one. Raises AgentError for the fallback or an unknown id."""
+    edited, hidden = _parts(changes)
+    _require(shipped, changes, agent_id)
+    if agent_id == FALLBACK_ID:
+        raise AgentError(f"{FALLBACK_ID!r} answers what suits no other agent: it can be edited but not removed.")
+    if _shipped(shipped, agent_id) is not None:
+        return {"agents": edited, "hidden": [*hidden, agent_id]}
+    return {"agents": {id_: fields for id_, fields in edited.items() if id_ != agent_id}, "hidden": hidden}
+
+
+def restore_agent(changes: Changes, agent_id: str) -> dict[str, Any]:
+    """Bring a removed shipped agent back, as it was when it was removed. Raises AgentError if it was not removed."""
+    edited, hidden = _parts(changes)
+    if agent_id not in hidden:
+        raise AgentError(f"Agent {agent_id!r} was not removed; there is nothing to restore.")
+    return {"agents": edited, "hidden": [id_ for id_ in hidden if id_ != agent_id]}
+
+
+def reset_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> dict[str, Any]:
+    """Forget what the user edited of a shipped agent. Raises AgentError if there is no such shipped agent."""
+    edited, hidden = _parts(changes)
+    if _shipped(shipped, agent_id) is None:
+        raise AgentError(f"Agent {agent_id!r} is not a shipped one, so there is nothing to go back to.")
+    return {"agents": {id_: fields for id_, fields in edited.items() if id_ != agent_id}, "hidden": hidden}
+
+
+def _tables(path: Path, name: str) -> list[dict[str, Any]]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise AgentError(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise AgentError(f"{path} is not valid TOML: {error}.") from None
+    tables = document.get(name)
+    if set(document) != {name} or not isinstance(tables, list):
+        raise AgentError(f"{path} must hold [[{name}]] tables and nothing else.")
+    return tables
+
+
+def _parts(changes: Changes) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    edited, hidden = changes.get("agents", {}), changes.get("hidden", [])
+    if not isinstance(edited, Mapping) or not all(isinstance(fields, Mapping) for fields in edited.values()):
+        raise AgentError("The changes to agents are damaged: `agents` must hold a table for each id.")
+    if not isinstance(hidden, list | tuple):
+        raise AgentError("The changes to agents are damaged: `hidden` must be a list of ids.")
+    return {id_: dict(fields) for id_, fields in edited.items()}, list(hidden)
+
+
+def _merge(base: Fields, over: Fields) -> dict[str, Any]:
+    merged = {**base, **over}
+    if isinstance(base.get("sampling"), Mapping) and isinstance(over.get("sampling"), Mapping):
+        merged["sampling"] = {**base["sampling"], **over["sampling"]}
+    return merged
+
+
+def _shipped(shipped: Sequence[Fields], agent_id: str) -> Fields | None:
+    return next((entry for entry in shipped if entry["id"] == agent_id), None)
+
+
+def _require(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> None:
+    known = [agent.id for agent in current_agents(shipped, changes)]
+    if agent_id not in known:
+        raise AgentError(f"There is no agent {agent_id!r}; there are {', '.join(known)}.")

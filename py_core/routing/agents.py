@@ -1,0 +1,177 @@
+"""What an agent is, and an example of what people ask it for: types, and their reading from plain dicts (TOML, JSON).
+
+Every mistake in the data is an AgentError whose message is a sentence that names the agent and says what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from py_core.engine.sampling import SamplingParams
+
+FALLBACK_ID = "assistant"
+"""The agent that answers when no other is likely enough. It has no examples and is always there."""
+
+MAX_TOKENS_LIMIT = 1 << 20
+_LONGEST = {"title": 60, "definition": 1_000, "system_prompt": 8_000}
+_LONGEST_EXAMPLE = 8_000
+_ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_LONGEST_ID = 40
+
+_REQUIRED = ("id", "title", "definition", "system_prompt")
+_KEYS = (*_REQUIRED, "max_tokens", "sampling", "examples")
+_EXAMPLE_KEYS = ("text", "group", "hard")
+_SAMPLING_DEFAULTS = {option.name: option.default for option in fields(SamplingParams)}
+
+
+class AgentError(ValueError):
+    """An agent, or an example of one, is not valid."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Whom a message is sent to.
+
+    `definition` says what the agent is for, to people and to the router. `max_tokens` bounds an answer. `examples` are
+    requests that a user gave it; those of the shipped agents come apart, as `Example`.
+    """
+
+    id: str
+    title: str
+    definition: str
+    system_prompt: str
+    max_tokens: int = 1024
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Example:
+    """A request that belongs to an agent.
+
+    Examples of an agent with the same `group` mean nearly the same, so that data can be split by meaning. `hard` marks
+    an indirect one, without the agent's obvious keyword.
+    """
+
+    text: str
+    agent: str
+    group: int
+    hard: bool = False
+
+
+def agent_from_dict(data: Mapping[str, Any]) -> Agent:
+    """Read one agent. Raises AgentError."""
+    who = _who(data)
+    _refuse_unknown_keys(who, data, _KEYS)
+    for key in _REQUIRED:
+        value = data.get(key)
+        if not isinstance(value, str) or not value.strip():
+            raise AgentError(f"{who} needs a {key}: a text that is not empty.")
+    if len(data["id"]) > _LONGEST_ID or not _ID.fullmatch(data["id"]):
+        raise AgentError(
+            f"{data['id']!r} cannot be an agent's id: use up to {_LONGEST_ID} lower-case letters, digits and single "
+            "hyphens, and begin with a letter."
+        )
+    for key, longest in _LONGEST.items():
+        if len(data[key]) > longest:
+            raise AgentError(f"The {key} of {who} has {len(data[key]):,} characters; at most {longest:,} are allowed.")
+    max_tokens = data.get("max_tokens", Agent.max_tokens)
+    if not _is_int(max_tokens) or not 1 <= max_tokens <= MAX_TOKENS_LIMIT:
+        raise AgentError(f"max_tokens of {who} is {max_tokens!r}, but must be a whole number from 1 to 1048576.")
+    texts = {key: data[key] for key in _REQUIRED}
+    return Agent(
+        **texts,
+        max_tokens=max_tokens,
+        sampling=_sampling(who, data),
+        examples=_own_examples(who, data.get("examples", [])),
+    )
+
+
+def agent_to_dict(agent: Agent) -> dict[str, Any]:
+    """The inverse of `agent_from_dict`; what has its default is left out."""
+    data: dict[str, Any] = {key: getattr(agent, key) for key in _REQUIRED}
+    if agent.max_tokens != Agent.max_tokens:
+        data["max_tokens"] = agent.max_tokens
+    sampling = {name: getattr(agent.sampling, name) for name in _SAMPLING_DEFAULTS}
+    if changed := {name: value for name, value in sampling.items() if value != _SAMPLING_DEFAULTS[name]}:
+        data["sampling"] = changed
+    if agent.examples:
+        data["examples"] = list(agent.examples)
+    return data
+
+
+def agents_from_dicts(entries: Iterable[Mapping[str, Any]]) -> list[Agent]:
+    """Read all agents, in their order. Raises AgentError, also for an id that occurs twice or without a fallback."""
+    agents: dict[str, Agent] = {}
+    for entry in entries:
+        agent = agent_from_dict(entry)
+        if agent.id in agents:
+            raise AgentError(f"There are two agents with the id {agent.id!r}: rename or remove one.")
+        agents[agent.id] = agent
+    if FALLBACK_ID not in agents:
+        raise AgentError(f"There is no agent {FALLBACK_ID!r}: it is needed for messages that suit no other.")
+    return list(agents.values())
+
+
+def examples_from_dicts(agent_id: str, rows: Iterable[Mapping[str, Any]]) -> list[Example]:
+    """Read the examples of one agent. Raises AgentError, with the number of the row (from 1)."""
+    examples = []
+    for number, row in enumerate(rows, 1):
+        who = f"Example {number} of agent {agent_id!r}"
+        _refuse_unknown_keys(who, row, _EXAMPLE_KEYS)
+        text, group, hard = row.get("text"), row.get("group"), row.get("hard", False)
+        if not isinstance(text, str) or not text.strip():
+            raise AgentError(f"{who} needs a text that is not empty.")
+        if len(text) > _LONGEST_EXAMPLE:
+            raise AgentError(f"{who} has {len(text):,} characters; at most {_LONGEST_EXAMPLE:,} are allowed.")
+        if not isinstance(group, int) or isinstance(group, bool) or group < 1:
+            raise AgentError(f"{who} has the group {group!r}, but it must be a whole number from 1.")
+        if not isinstance(hard, bool):
+            raise AgentError(f"{who} has hard = {hard!r}, but it must be true or false.")
+        examples.append(Example(text, agent_id, group, hard))
+    return examples
+
+
+def _who(data: Mapping[str, Any]) -> str:
+    if not isinstance(data, Mapping):
+        raise AgentError(f"An agent must be a table of keys and values, not {data!r}.")
+    return f"agent {data['id']!r}" if "id" in data else "an agent without an id"
+
+
+def _refuse_unknown_keys(who: str, data: Mapping[str, Any], known: Iterable[str]) -> None:
+    if not isinstance(data, Mapping):
+        raise AgentError(f"{who} must be a table of keys and values, not {data!r}.")
+    if unknown := [str(key) for key in data if key not in known]:
+        raise AgentError(f"{who} has an unknown key {unknown[0]!r}; there are {', '.join(known)}.")
+
+
+def _sampling(who: str, data: Mapping[str, Any]) -> SamplingParams:
+    values = data.get("sampling", {})
+    _refuse_unknown_keys(f"The sampling of {who}", values, _SAMPLING_DEFAULTS)
+    for name, value in values.items():
+        whole = isinstance(_SAMPLING_DEFAULTS[name], int)
+        if not (_is_int(value) or (isinstance(value, float) and not whole)):
+            kind = "a whole number" if whole else "a number"
+            raise AgentError(f"The sampling of {who}: {name} is {value!r}, but must be {kind}.")
+    try:
+        return SamplingParams(**values)
+    except ValueError as error:
+        raise AgentError(f"The sampling of {who}: {error}") from None
+
+
+def _own_examples(who: str, texts: Any) -> tuple[str, ...]:
+    if not isinstance(texts, list | tuple):
+        raise AgentError(f"The examples of {who} must be a list of texts, not {texts!r}.")
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_EXAMPLE:
+            raise AgentError(
+                f"Example {number} of {who} must be a text of 1 to {_LONGEST_EXAMPLE:,} characters that is not blank."
+            )
+    return tuple(texts)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
