@@ -39,7 +39,7 @@ class Parameters:
     metric: Metric = "cosine"
     m: int = 16
     """Links of a new row at each level; twice as many are kept at level 0."""
-    ef_construction: int = 100
+    ef_construction: int = 200
     """Candidates that are looked at for the links of a new row."""
     expansion: int = 4
     """Candidates a step of a search: the vectors of all their links are compared in one batch."""

@@ -46,7 +46,7 @@ class PyodideKernel(WasmKernel):
         """`exports`: what web/hnsw_kernel.js gives."""
         super().__init__(exports)
         self._stack = self.allocate(STACK_BYTES)
-        exports.__stack_pointer.value = self._stack.address + STACK_BYTES
+        getattr(exports, "__stack_pointer").value = self._stack.address + STACK_BYTES  # noqa: B009 - private names are mangled
 
     def allocate(self, nbytes: int) -> Block:
         room = np.zeros(nbytes + _ALIGNMENT, np.uint8)

@@ -44,6 +44,11 @@ class WasmtimeKernel(WasmKernel):
         self._end = _HEAP_BASE
         self._free: defaultdict[int, list[int]] = defaultdict(list)
 
+    @property
+    def memory_bytes(self) -> int:
+        """What has been taken in all, in use or free for others."""
+        return self._end
+
     def allocate(self, nbytes: int) -> Block:
         nbytes = -(-nbytes // 16) * 16
         address = self._free[nbytes].pop() if self._free[nbytes] else self._extend(nbytes)
