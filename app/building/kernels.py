@@ -46,9 +46,11 @@ MODEL = KernelModule(
     (
         *_FLAGS,
         "-matomics",
-        # The workers share one memory. 65,535 pages: one less than there can be, since zig reads this number into 32 bits.
+        # The workers share one memory. 65,535 pages: one less than there can be, since zig reads this number into
+        # 32 bits.
         *("-Wl,--shared-memory", f"-Wl,--max-memory={65535 << 16}"),
-        # Constants lie in the last 64 KiB below HEAP_BASE (py_core/backends/wasm/host.py). Each worker sets its own stack.
+        # Constants lie in the last 64 KiB below HEAP_BASE (py_core/backends/wasm/host.py). Each worker sets its own
+        # stack.
         *("-Wl,-z,stack-size=65536", f"-Wl,--global-base={(2 << 20) - (64 << 10)}"),
     ),
     {
@@ -83,7 +85,9 @@ def install_zig(cache: Path, downloader: Downloader) -> Sequence[str | Path]:
 def compile_kernels(cache: Path, compiler: Compiler, module: KernelModule) -> dict[str, Path]:
     """What of kernel_files() is missing is compiled; the compiler is asked for only then."""
     if not _c_files(module.sources, "*.c"):
-        raise BuildError(f"There are no C files in {module.sources}: get the whole repository and run this command again.")
+        raise BuildError(
+            f"There are no C files in {module.sources}: get the whole repository and run this command again."
+        )
     files = kernel_files(cache, module)
     missing = [name for name, path in files.items() if not path.is_file()]
     if missing:

@@ -13,7 +13,7 @@ def compact(graph: Graph, linked: int, kernel: Kernel) -> int:
 
     `linked`: how many of the first rows are in the graph. Returns how many of them there are now.
     """
-    kernel.bridge(graph)
+    kernel.bridge(graph, 0, graph.rows)
     kept = np.flatnonzero(graph.alive[: graph.rows])
     moved = np.full(graph.rows, -1, np.int32)
     moved[kept] = np.arange(len(kept), dtype=np.int32)

@@ -1,9 +1,9 @@
 """The memory of an index: rows of vectors with their links, laid out for web/kernels/hnsw/hnsw.c.
 
-A row is its vector (padded with zeros to a multiple of 16 floats) and, right behind it, what the graph knows of it. Rows
-lie in chunks, so that growing copies nothing and takes no second copy's room. Links of the levels above 0, which one row
-in m has, are in slots of their own. Of rows with the same vector one is in the graph; the others hang on its chain of
-twins, so that many of them make no island.
+A row is its vector (padded with zeros to a multiple of 16 floats) and, right behind it, what the graph knows of it.
+Rows lie in chunks, so that growing copies nothing and takes no second copy's room. Links of the levels above 0, which
+one row in m has, are in slots of their own. Of rows with the same vector one is in the graph; the others hang on its
+chain of twins, so that many of them make no island.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""An index of nearest neighbours: HNSW (Malkov and Yashunin, arXiv 1603.09320), and looking at each vector while they are few.
+"""An index of nearest neighbours: HNSW (Malkov and Yashunin, arXiv 1603.09320).
+
+While the vectors are few, each is looked at instead.
 
     index = HnswIndex(Settings(dimension=384), kernel)
     index.insert(7, vector)
@@ -24,6 +26,9 @@ from py_core.routing.kernel import Kernel, NumpyKernel
 LINKS_AN_INSERT = 4
 """Rows that an insert brings into the graph while it is behind, so that no insert has to build all of it."""
 FEW_DEAD = 256
+"""So many dead rows are let be."""
+BRIDGED_A_DELETE = 64
+"""Rows that a delete prepares for the dead ones to be taken out, once these are many, so that none has to do it all."""
 _MOST_LEVELS = 16
 _64_BITS = (1 << 64) - 1
 
@@ -61,6 +66,8 @@ class HnswIndex:
         """How many of the rows are in the graph: the first ones."""
         self.inserted = 0
         """How many inserts there have been: what the levels are drawn from."""
+        self.bridged = 0
+        """How many of the rows link past the rows that were dead when they were looked at."""
         self._row_of: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -88,27 +95,34 @@ class HnswIndex:
         if not -(1 << 63) <= id < 1 << 63:
             raise ValueError(f"The id {id} does not fit 64 bits.")
         self._set_query(vector)
+        level = self._draw_level()
+        # Where memory ends, what is stored under the id stays.
+        self.graph.reserve(self.graph.rows + 1, self.graph.slots + level)
         self.delete(id)
-        self._row_of[id] = self.graph.append(id, self._draw_level())
+        self._row_of[id] = self.graph.append(id, level)
         self.inserted += 1
         if len(self) > self.settings.brute_force_below or self.linked:
             self._link(LINKS_AN_INSERT)
 
     def delete(self, id: int) -> bool:
-        """Forget an id; whether it was there. Its row is passed through until a third of all rows are dead: `compact`."""
+        """Forget an id; whether it was there. Searches pass through its row until some third of all rows are dead."""
         row = self._row_of.pop(id, None)
         if row is None:
             return False
         self._bury(row)
         dead = self.graph.rows - len(self)
         if dead > max(FEW_DEAD, self.graph.rows // 3):
-            self.compact()
+            last = min(self.graph.rows, self.bridged + BRIDGED_A_DELETE)
+            self.kernel.bridge(self.graph, self.bridged, last)
+            self.bridged = last
+            if last == self.graph.rows:
+                self.compact()
         return True
 
     def search(
         self, vector: np.ndarray, k: int = 10, *, ef: int | None = None, where: Where | None = None
     ) -> list[tuple[int, float]]:
-        """The k nearest, or all if there are fewer, as (id, distance), nearest first; of equally near ones the lower id.
+        """The k nearest, or all if there are fewer, as (id, distance), nearest first; equally near ones by id.
 
         Distances: 1 - cosine (1 to and from a zero vector), -dot, or squared Euclidean. `ef`: instead of ef_search.
         `where`: only these ids, or those for which it is true (asked of each id that is stored). Raises VectorError.
@@ -129,9 +143,10 @@ class HnswIndex:
         return list(zip(self.graph.ids[:found].tolist(), self.graph.distances[:found].tolist(), strict=True))
 
     def compact(self) -> None:
-        """Take dead rows out of the graph and out of memory. Done by `delete` now and then; takes a while for many rows."""
+        """Take all dead rows out of the graph and out of memory. `delete` does it bit by bit when they are many."""
         if self.graph.rows > len(self):
             self.linked = compact(self.graph, self.linked, self.kernel)
+            self.bridged = 0
             self.find_rows()
 
     def find_rows(self) -> None:
@@ -144,14 +159,17 @@ class HnswIndex:
         given = np.asarray(vector)
         dimension = self.settings.dimension
         if given.shape != (dimension,):
-            raise VectorError(f"The vector has the shape {given.shape}: this index holds vectors of {dimension} numbers.")
+            raise VectorError(
+                f"The vector has the shape {given.shape}: this index holds vectors of {dimension} numbers."
+            )
         if given.dtype.kind not in "fiub":
             raise VectorError(f"The vector holds {given.dtype}: give it as numbers, best float32.")
         with np.errstate(over="ignore"):  # found by `prepare`
             self.graph.query[:dimension] = given
         if not self.kernel.prepare(self.graph):
             raise VectorError(
-                f"The vector has components that are no numbers (NaN), or larger than {LARGEST:g}: what made it went wrong."
+                f"The vector has components that are no numbers (NaN), or larger than {LARGEST:g}: "
+                "what made it went wrong."
             )
 
     def _draw_level(self) -> int:

@@ -1,8 +1,8 @@
 """An index as bytes, so that its graph need not be built again.
 
-Layout, little-endian: the magic, uint32 version, uint32 length of a JSON head (settings and counts), the head; then of the
-rows in their order id int64, alive uint8, level, slot and twin int32, links int32 (rows, 1 + m0); links of the slots int32
-(slots, 1 + m); vectors float32 (rows, dimension); at last the SHA-256 of all before it.
+Layout, little-endian: the magic, uint32 version, uint32 length of a JSON head (settings and counts), the head; then of
+the rows in their order id int64, alive uint8, level, slot and twin int32, links int32 (rows, 1 + m0); links of the slots
+int32 (slots, 1 + m); vectors float32 (rows, dimension); at last the SHA-256 of all before it.
 
 The vectors' true home is the store: whatever a file is refused for, `load_or_rebuild` makes the index anew from them.
 """
@@ -22,7 +22,7 @@ from py_core.routing.kernel import Kernel
 
 MAGIC = b"SONATA-HNSW\n"
 VERSION = 1
-_COUNTS = ("rows", "slots", "linked", "inserted", "entry", "top")
+_COUNTS = ("rows", "slots", "linked", "bridged", "inserted", "entry", "top")
 _REBUILD = "The index has to be built again from the stored vectors."
 
 
@@ -77,8 +77,8 @@ def load_or_rebuild(
 ) -> Loaded:
     """The saved index, or one made of the stored vectors, which are asked for only then, with these settings.
 
-    An index that was saved with other settings is made anew too. Whether it holds what the store holds is for the caller to
-    compare, by the ids.
+    An index that was saved with other settings is made anew too. Whether it holds what the store holds is for the caller
+    to compare, by the ids.
     """
     try:
         index = load(data, kernel)
@@ -91,10 +91,16 @@ def load_or_rebuild(
 
 def _parts(index: HnswIndex) -> Iterator[bytes]:
     graph = index.graph
-    counts = (graph.rows, graph.slots, index.linked, index.inserted, int(graph.header["entry"]), int(graph.header["top"]))
-    head = json.dumps(
-        {"settings": asdict(index.settings), **dict(zip(_COUNTS, counts, strict=True))}, sort_keys=True
-    ).encode()
+    counts = {
+        "rows": graph.rows,
+        "slots": graph.slots,
+        "linked": index.linked,
+        "bridged": index.bridged,
+        "inserted": index.inserted,
+        "entry": int(graph.header["entry"]),
+        "top": int(graph.header["top"]),
+    }
+    head = json.dumps({"settings": asdict(index.settings), **counts}, sort_keys=True).encode()
     yield MAGIC + VERSION.to_bytes(4, "little") + len(head).to_bytes(4, "little") + head
     yield graph.column("id").astype("<i8").tobytes()
     yield graph.alive[: graph.rows].tobytes()
@@ -119,8 +125,8 @@ def _read(body: memoryview, kernel: Kernel | None) -> HnswIndex:
     head = json.loads(bytes(body[at : at + head_bytes]))
     at += head_bytes
     settings = Settings(**head["settings"])
-    rows, slots, linked, inserted, entry, top = (head[name] for name in _COUNTS)
-    if not all(isinstance(head[name], int) for name in _COUNTS) or not 0 <= linked <= rows <= inserted or slots < 0:
+    rows, slots, linked, bridged, inserted, entry, top = (int(head[name]) for name in _COUNTS)
+    if not 0 <= linked <= rows <= inserted or not 0 <= bridged <= rows or slots < 0:
         raise ValueError("its counts")
 
     def take(dtype: str, *shape: int) -> np.ndarray:
@@ -149,7 +155,7 @@ def _read(body: memoryview, kernel: Kernel | None) -> HnswIndex:
         graph.set_column(name, values)
     graph.set_upper_links(uppers)
     _set_vectors(graph, vectors)
-    index.linked, index.inserted = linked, inserted
+    index.linked, index.bridged, index.inserted = linked, bridged, inserted
     index.find_rows()
     if len(index) != alive.sum():
         raise ValueError("an id twice")
@@ -195,7 +201,12 @@ def _check(
     # A chain goes from a row of the graph to rows that are not in it, and there to lower ones only: it ends.
     followed = np.flatnonzero(twin != -1)
     to = twin[followed]
-    if (to < 0).any() or (to >= rows).any() or (level[to] != -1).any() or ((level[followed] < 0) & (to >= followed)).any():
+    if (
+        (to < 0).any()
+        or (to >= rows).any()
+        or (level[to] != -1).any()
+        or ((level[followed] < 0) & (to >= followed)).any()
+    ):
         raise ValueError("its twins")
     if not (np.abs(vectors) <= LARGEST).all():  # nor when there is NaN
         raise ValueError("its vectors")

@@ -32,7 +32,7 @@ class Kernel(Protocol):
     def search(self, graph: Graph, k: int, ef: int, masked: bool) -> int:
         """The k nearest of the prepared query into `graph.ids` and `graph.distances`, by the graph; their number.
 
-        Only rows that are alive, or whose byte in `graph.mask` is not 0, are found. paper: arXiv 1603.09320, algorithm 5.
+        Only rows that are alive, or, masked, whose byte in `graph.mask` is not 0, are found. arXiv 1603.09320, algorithm 5.
         """
         ...
 
@@ -44,8 +44,8 @@ class Kernel(Protocol):
         """Bring a row into the graph (algorithm 1), or into the chain of twins of a row with the same vector."""
         ...
 
-    def bridge(self, graph: Graph) -> None:
-        """Give each living row that links to dead ones links to what lies behind these instead."""
+    def bridge(self, graph: Graph, first: int, last: int) -> None:
+        """Give each living row of first .. last - 1 that links to dead ones links to what lies behind these instead."""
         ...
 
 
@@ -102,21 +102,26 @@ class NumpyKernel:
         if level > header["top"]:
             header["entry"], header["top"] = row, level
 
-    def bridge(self, graph: Graph) -> None:
-        for row in np.flatnonzero(graph.alive[: graph.rows]).tolist():
+    def bridge(self, graph: Graph, first: int, last: int) -> None:
+        for row in (np.flatnonzero(graph.alive[first:last]) + first).tolist():
             rows, i = graph.at(row)
             for level in range(int(rows.level[i]) + 1):
-                visited, dead, living = {row}, [row], []
-                for passed in dead:  # which grows meanwhile
+                if all(graph.alive[other] for other in _linked(graph, row, level)):
+                    continue
+                visited, passed = {row}, [row]
+                living: list[int] = []
+                for at in passed:  # which grows meanwhile
                     if len(living) >= graph.parameters.ef_construction:
                         break
-                    for other in _linked(graph, passed, level):
+                    for other in _linked(graph, at, level):
                         if other not in visited:
                             visited.add(other)
-                            (living if graph.alive[other] else dead).append(other)
-                if len(dead) > 1:
-                    found = sorted(_nears(graph, graph.vector(row), living))
-                    _select_links(graph, found, _limit(graph, level), graph.links(row, level))
+                            (living if graph.alive[other] else passed).append(other)
+                found = sorted(_nears(graph, graph.vector(row), living))
+                _select_links(graph, found, _limit(graph, level), graph.links(row, level))
+                for other in _linked(graph, row, level):
+                    if row not in _linked(graph, other, level):
+                        _link_back(graph, other, row, level)
 
 
 def _sums(products: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
-"""The kernel of web/kernels/hnsw/hnsw.c in the page: an instance on Pyodide's own memory, so that numpy arrays are used in place.
+"""The kernel of web/kernels/hnsw/hnsw.c in the page.
 
-web/hnsw_kernel.js makes the instance. Natively kernel_wasmtime.py does.
+web/hnsw_kernel.js makes an instance of it on Pyodide's own memory, so that numpy arrays are used in place. Natively
+kernel_wasmtime.py makes one.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ _ALIGNMENT = 16
 
 
 class WasmKernel:
-    """The calls, from either host. See `Kernel` for the contract of each method."""
+    """The calls, for either host. See `Kernel` for the contract of each method; `allocate` is the host's."""
 
     def __init__(self, exports: Any) -> None:
-        """`exports`: functions `prepare`, `search`, `scan`, `link` and `bridge` of numbers, and `allocate` of a subclass."""
+        """`exports`: the functions `prepare`, `search`, `scan`, `link` and `bridge`, of numbers."""
         self._prepare, self._search, self._scan = exports.prepare, exports.search, exports.scan
         self._link, self._bridge = exports.link, exports.bridge
 
@@ -35,8 +36,8 @@ class WasmKernel:
     def link(self, graph: Graph, row: int) -> None:
         self._link(graph.address, row)
 
-    def bridge(self, graph: Graph) -> None:
-        self._bridge(graph.address)
+    def bridge(self, graph: Graph, first: int, last: int) -> None:
+        self._bridge(graph.address, first, last)
 
 
 class PyodideKernel(WasmKernel):
@@ -46,7 +47,7 @@ class PyodideKernel(WasmKernel):
         """`exports`: what web/hnsw_kernel.js gives."""
         super().__init__(exports)
         self._stack = self.allocate(STACK_BYTES)
-        getattr(exports, "__stack_pointer").value = self._stack.address + STACK_BYTES  # noqa: B009 - private names are mangled
+        getattr(exports, "__stack_pointer").value = self._stack.address + STACK_BYTES
 
     def allocate(self, nbytes: int) -> Block:
         room = np.zeros(nbytes + _ALIGNMENT, np.uint8)

@@ -54,7 +54,7 @@ class WasmtimeKernel(WasmKernel):
         address = self._free[nbytes].pop() if self._free[nbytes] else self._extend(nbytes)
         memory = (ctypes.c_uint8 * nbytes).from_address(self._base + address)
         memory.kernel = self  # type: ignore[attr-defined] # the memory lives as long as there is a view of it
-        view = np.frombuffer(memory, np.uint8)
+        view = np.frombuffer(memoryview(memory).cast("B"), np.uint8)
         view[:] = 0
         weakref.finalize(memory, self._free[nbytes].append, address)
         return Block(address, view)

@@ -131,11 +131,12 @@ def test_wrong_content_with_a_right_checksum_harms_nothing(wasm, place, value, s
     ("change", "said"),
     [
         ({"rows": -1}, "its counts"),
-        ({"rows": 10**12, "inserted": 10**12}, ""),
+        ({"rows": 10**12, "inserted": 10**12}, "contradicts itself"),
+        ({"bridged": -1}, "its counts"),
         ({"linked": 10**6}, "its counts"),
         ({"entry": 10**6}, "its entry point"),
         ({"top": 5}, "its entry point"),
-        ({"slots": 0}, ""),
+        ({"slots": 0}, "contradicts itself"),
     ],
 )
 def test_a_head_that_does_not_fit_is_refused(wasm, change, said) -> None:

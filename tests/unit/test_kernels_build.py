@@ -149,7 +149,9 @@ def test_the_kernel_of_indexes_fits_into_any_memory() -> None:
 # --- how they are made ---
 
 
-def test_what_was_compiled_before_needs_no_compiler(tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler) -> None:
+def test_what_was_compiled_before_needs_no_compiler(
+    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler
+) -> None:
     first = kernels.compile_kernels(tmp_path, compiler, small)
     assert set(first) == {"kernels-relaxed.wasm", "kernels-simd.wasm"}
     assert kernels.compile_kernels(tmp_path, no_compiler, small) == first
@@ -168,7 +170,9 @@ def test_another_state_of_the_sources_is_compiled_anew(
     assert kernels.compile_kernels(tmp_path, no_compiler, small) == first
 
 
-def test_the_same_sources_give_the_same_bytes(tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler) -> None:
+def test_the_same_sources_give_the_same_bytes(
+    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     small.sources.rename(elsewhere)
     second = kernels.compile_kernels(tmp_path / "2", compiler, replace(small, sources=elsewhere))
@@ -218,7 +222,9 @@ class Shared(SharedMemory):
 
 
 @BOTH
-def test_workers_share_one_memory(tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler, relaxed: bool) -> None:
+def test_workers_share_one_memory(
+    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler, relaxed: bool
+) -> None:
     files = kernels.compile_kernels(tmp_path, compiler, small)
     with_or_without = engine(relaxed)
     compiled = Module(with_or_without, files["kernels-relaxed.wasm" if relaxed else "kernels-simd.wasm"].read_bytes())

@@ -309,28 +309,44 @@ void EXPORT(link)(Graph *g, u32 row) {
   }
 }
 
-// Before dead rows are taken away: the living ones that link to them get links to what lies behind them instead.
-void EXPORT(bridge)(const Graph *g) {
-  for (u32 row = 0; row < g->rows; row++) {
+INLINE u32 has(const i32 *links, u32 row) {
+  for (i32 i = 1; i <= links[0]; i++)
+    if ((u32)links[i] == row) return 1;
+  return 0;
+}
+
+INLINE u32 has_dead(const Graph *g, const i32 *links) {
+  for (i32 i = 1; i <= links[0]; i++)
+    if (!g->alive[links[i]]) return 1;
+  return 0;
+}
+
+// Before dead rows are taken away: the living ones of first .. last - 1 that link to them get links to what lies behind them
+// instead, in both directions.
+void EXPORT(bridge)(const Graph *g, u32 first, u32 last) {
+  for (u32 row = first; row < last; row++) {
     const i32 top = g->alive[row] ? node_of(g, row)->level : -1;
-    for (i32 level = 0; level <= top; level++) {
-      i32 *links = links_of(g, row, (u32)level);
-      u32 count = 0, dead = 0;
+    for (i32 l = 0; l <= top; l++) {
+      const u32 level = (u32)l;
+      i32 *links = links_of(g, row, level);
+      if (!has_dead(g, links)) continue;
+      u32 count = 0, passed = 1;
       visit_none(g);
       visit(g, row);
-      // g->todo holds the dead rows that were met, g->todo[0] this one.
-      g->todo[dead++].row = row;
-      for (u32 i = 0; i < dead && count < g->ef_construction; i++) {
-        const i32 *behind = links_of(g, g->todo[i].row, (u32)level);
+      g->todo[0].row = row;  // g->todo: this row, and the dead ones that were met
+      for (u32 i = 0; i < passed && count < g->ef_construction; i++) {
+        const i32 *behind = links_of(g, g->todo[i].row, level);
         for (i32 j = 1; j <= behind[0]; j++) {
-          if (!visit(g, (u32)behind[j])) continue;
-          if (g->alive[behind[j]]) consider(g, row, (u32)behind[j], &count);
-          else g->todo[dead++].row = (u32)behind[j];
+          const u32 other = (u32)behind[j];
+          if (!visit(g, other)) continue;
+          if (g->alive[other]) consider(g, row, other, &count);
+          else g->todo[passed++].row = other;
         }
       }
-      if (dead == 1) continue;
       sort(g, count);
-      select_links(g, count, limit_of(g, (u32)level), links);
+      select_links(g, count, limit_of(g, level), links);
+      for (i32 i = 1; i <= links[0]; i++)
+        if (!has(links_of(g, (u32)links[i], level), row)) link_back(g, (u32)links[i], row, level);
     }
   }
 }
