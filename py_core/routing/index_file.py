@@ -1,8 +1,8 @@
 """An index as bytes, so that its graph need not be built again.
 
 Layout, little-endian: the magic, uint32 version, uint32 length of a JSON head (settings and counts), the head; then of
-the rows in their order id int64, alive uint8, level, slot and twin int32, links int32 (rows, 1 + m0); links of the slots
-int32 (slots, 1 + m); vectors float32 (rows, dimension); at last the SHA-256 of all before it.
+the rows in their order id int64, alive uint8, level, slot and twin int32, links int32 (rows, 1 + m0); links of the
+slots int32 (slots, 1 + m); vectors float32 (rows, dimension); at last the SHA-256 of all before it.
 
 The vectors' true home is the store: whatever a file is refused for, `load_or_rebuild` makes the index anew from them.
 """

@@ -180,7 +180,7 @@ def _search_level(
                         insort(found, (near[0], graph.id_of(row), row))
             del found[ef:]
         batch, taken = [], 0
-        while taken < graph.parameters.expansion and todo and (len(found) < ef or todo[0] < found[-1]):
+        while taken < graph.parameters.expansion and todo and (len(found) < ef or todo[0] <= found[-1]):
             taken += 1
             for row in _linked(graph, todo.pop(0)[2], level):
                 if row not in visited:

@@ -122,11 +122,11 @@ def test_no_neighbours_are_asked_for(kernel) -> None:
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_graph_finds_the_true_neighbours(kernel, metric) -> None:
-    vectors = clustered(700, 24, 1)
+    vectors = clustered(750, 24, 1)
     if metric == "dot":
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    index = filled(Settings(24, metric, brute_force_below=0), kernel, vectors)
-    assert recall(index, clustered(40, 24, 2), dict(enumerate(vectors))) > 0.98
+    index = filled(Settings(24, metric, brute_force_below=0), kernel, vectors[:700])
+    assert recall(index, vectors[700:], dict(enumerate(vectors[:700]))) > 0.99
 
 
 @given(
@@ -134,16 +134,17 @@ def test_the_graph_finds_the_true_neighbours(kernel, metric) -> None:
     steps=st.lists(st.tuples(st.sampled_from("iiiiddr"), st.integers(0, 40), st.integers(0, 25)), max_size=120),
     below=st.sampled_from([0, 0, 10]),
     seed=st.integers(0, 99),
+    lattice=st.booleans(),
 )
 @few
-def test_after_any_inserts_and_deletes_what_is_stored_is_found(wasm, metric, steps, below, seed) -> None:
+def test_after_any_inserts_and_deletes_what_is_stored_is_found(wasm, metric, steps, below, seed, lattice) -> None:
     """Ids are replaced, vectors occur many times, dead rows are taken out: both kernels say the same throughout."""
     vectors = clustered(26, 8, seed)
+    if lattice:  # with distances that are equal
+        vectors = np.random.default_rng(seed).integers(0, 2, (26, 8)).astype(np.float32)
     vectors[0] = 0
-    both = [
-        HnswIndex(replace(GRAPH_ONLY, metric=metric, brute_force_below=below, seed=seed), k)
-        for k in (wasm, NumpyKernel())
-    ]
+    given_settings = replace(GRAPH_ONLY, metric=metric, brute_force_below=below, seed=seed, ef_search=8)
+    both = [HnswIndex(given_settings, kernel) for kernel in (wasm, NumpyKernel())]
     stored: dict[int, np.ndarray] = {}
     for step, id, which in steps:
         for index in both:
@@ -157,18 +158,18 @@ def test_after_any_inserts_and_deletes_what_is_stored_is_found(wasm, metric, ste
             stored[id] = vectors[which]
         elif step == "d":
             stored.pop(id, None)
+    index = both[0]
+    assert set(index) == set(stored)
+    assert save(index) == save(both[1])
     for query in clustered(3, 8, seed + 1):
-        found = both[0].search(query, 50)
-        assert {id for id, _ in found} == set(stored)
-        nearest = both[0].search(query, 3)
-        assert nearest == both[1].search(query, 3)
-        if stored:
-            best = distances(metric, query, np.array(list(stored.values()))).min()
-            assert nearest[0][1] == pytest.approx(best, abs=1e-4)
-    assert set(both[0]) == set(stored)
-    assert save(both[0]) == save(both[1])
+        assert {id for id, _ in index.search(query, 50)} == set(stored)
+        assert index.search(query, 3) == both[1].search(query, 3)
     for id, vector in stored.items():
-        assert both[0].search(vector, 1, where={id})[0][0] == id
+        assert index.search(vector, 1, where={id})[0][0] == id
+        equal = {other for other, its in stored.items() if (its == vector).all()}
+        # By the graph where there are more than ef: all that hang together, unless others are nearer still or as near.
+        if metric == "l2":
+            assert {other for other, _ in index.search(vector, min(8, len(equal)))} <= equal
 
 
 def test_many_twins_are_no_island(kernel) -> None:
@@ -183,10 +184,10 @@ def test_many_twins_are_no_island(kernel) -> None:
     assert recall(index, others[:30], dict(enumerate(others, 300))) > 0.98
     for id in range(10):  # the first of them is the one in the graph
         index.delete(id)
-    assert [id for id, _ in index.search(np.full(8, 0.5), 20)] == sorted(
-        id for id, _ in index.search(np.full(8, 0.5), 20)
-    )
+    assert [id for id, _ in index.search(np.full(8, 0.5), 20)] == list(range(10, 30))
     assert {id for id, _ in index.search(np.full(8, 0.5), 290)} == set(range(10, 300))
+    index.compact()
+    assert [id for id, _ in index.search(np.full(8, 0.5), 20)] == list(range(10, 30))
 
 
 def test_the_same_calls_give_the_same_index_with_each_kernel(wasm) -> None:
@@ -261,20 +262,24 @@ def test_dead_rows_are_taken_out_when_they_are_many(wasm) -> None:
 
 
 def test_recall_survives_the_loss_of_most_vectors(wasm) -> None:
-    vectors = clustered(3000, 32, 12)
-    index = filled(replace(GRAPH_ONLY, dimension=32, m=16), wasm, vectors)
-    rng = np.random.default_rng(0)
-    gone = set(rng.permutation(3000)[:2400].tolist())
-    for id in gone:
-        index.delete(id)
-    index.compact()
-    live = {id: vectors[id] for id in range(3000) if id not in gone}
-    assert set(index) == set(live)
-    anew = HnswIndex(index.settings, wasm)
-    for id, vector in live.items():
-        anew.insert(id, vector)
-    queries = clustered(100, 32, 13)
-    assert recall(index, queries, live) > recall(anew, queries, live) - 0.02
+    """Against a new index of what is left, where few candidates and vectors without any order make it hard."""
+    hard = Settings(48, brute_force_below=0, ef_search=20, expansion=1)
+    lost = []
+    for seed in (1, 2, 3):
+        rng = np.random.default_rng(seed)
+        vectors, queries = np.split(rng.standard_normal((3100, 48)).astype(np.float32), [3000])
+        index = filled(hard, wasm, vectors)
+        gone = set(rng.permutation(3000)[:2400].tolist())
+        for id in gone:
+            index.delete(id)
+        index.compact()
+        live = {id: vectors[id] for id in range(3000) if id not in gone}
+        assert set(index) == set(live)
+        anew = HnswIndex(hard, wasm)
+        for id, vector in live.items():
+            anew.insert(id, vector)
+        lost.append(recall(anew, queries, live) - recall(index, queries, live))
+    assert np.mean(lost) < 0.055, lost
 
 
 def test_an_index_gives_its_memory_back(wasm) -> None:

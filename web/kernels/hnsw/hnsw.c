@@ -197,7 +197,7 @@ static u32 search_level(const Graph *g, const f32 *query, u32 entry, u32 level, 
           if (allowed[row]) keep(g, &found, ef, (Near){x.distance, (u32)row});
     }
     u32 taken = batch = 0;
-    for (; taken < g->expansion && todo && (found < ef || nearer(g, g->todo[0], g->found[0])); taken++) {
+    for (; taken < g->expansion && todo && !(found == ef && nearer(g, g->found[0], g->todo[0])); taken++) {
       const i32 *links = links_of(g, pop(g, g->todo, &todo, 0).row, level);
       for (i32 i = 1; i <= links[0]; i++)
         if (visit(g, (u32)links[i])) g->batch[batch++] = (u32)links[i];
