@@ -77,8 +77,8 @@ def load_or_rebuild(
 ) -> Loaded:
     """The saved index, or one made of the stored vectors, which are asked for only then, with these settings.
 
-    An index that was saved with other settings is made anew too. Whether it holds what the store holds is for the caller
-    to compare, by the ids.
+    An index that was saved with other settings is made anew too. Whether it holds what the store holds is for the
+    caller to compare, by the ids.
     """
     try:
         index = load(data, kernel)

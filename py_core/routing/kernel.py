@@ -32,7 +32,8 @@ class Kernel(Protocol):
     def search(self, graph: Graph, k: int, ef: int, masked: bool) -> int:
         """The k nearest of the prepared query into `graph.ids` and `graph.distances`, by the graph; their number.
 
-        Only rows that are alive, or, masked, whose byte in `graph.mask` is not 0, are found. arXiv 1603.09320, algorithm 5.
+        Only rows that are alive, or, masked, whose byte in `graph.mask` is not 0, are found. arXiv 1603.09320,
+        algorithm 5.
         """
         ...
 

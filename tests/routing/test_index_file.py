@@ -164,3 +164,14 @@ def test_what_cannot_be_read_is_made_of_the_stored_vectors(wasm) -> None:
 
     other = Settings(3, "l2", m=3, ef_construction=8, brute_force_below=0)
     assert "other settings" in (load_or_rebuild(saved, other, stored, wasm).problem or "")
+
+
+def test_a_link_to_a_row_that_is_not_at_its_level_is_refused(wasm) -> None:
+    """A kernel would read that row's links from where there are none."""
+    index = small(wasm)
+    graph = index.graph
+    assert graph.slots > 1
+    slot = int(np.flatnonzero(graph.upper_links()[:, 0])[0])
+    graph.uppers[0][slot, 1] = int(np.flatnonzero(graph.column("level") == 0)[0])
+    with pytest.raises(IndexFileError, match="its links"):
+        load(save(index), wasm)
