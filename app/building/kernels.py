@@ -1,6 +1,7 @@
-"""The SIMD kernels: web/kernels/*.c -> kernels-relaxed.wasm and kernels-simd.wasm, kept in <cache>/kernels/.
+"""The SIMD kernels, compiled from C to WebAssembly and kept in <cache>/kernels/: a module that runs the model
+(web/kernels/*.c), in two builds, and one that searches indexes of vectors (web/kernels/hnsw/*.c).
 
-The folder there is named after the sources, the flags and the compiler's version, so that the compiler (PyPI's
+The folders there are named after the sources, the flags and the compiler's version, so that the compiler (PyPI's
 ziglang, 100 MB) is installed only when a state of the sources is compiled for the first time on this machine.
 """
 
@@ -12,6 +13,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.building.common import ROOT, VENV_PYTHON, BuildError, heading, one_build_at_a_time, write_atomically
@@ -21,28 +23,57 @@ from app.models import cache_dir
 
 SOURCES = ROOT / "web" / "kernels"
 
-BUILDS = {
-    "kernels-relaxed.wasm": ("-mrelaxed-simd",),
-    "kernels-simd.wasm": ("-DPLAIN_SIMD",),  # for browsers without relaxed SIMD
-}
-FLAGS = (
+_FLAGS = (
     *("-target", "wasm32-freestanding", "-O3", "-nostdlib"),
     *("-Wall", "-Wextra", "-Werror"),
-    *("-msimd128", "-mbulk-memory", "-matomics"),
-    *("-Wl,--no-entry", "-Wl,--strip-all"),
-    # The workers share one memory. 65,535 pages: one less than there can be, since zig reads this number into 32 bits.
-    *("-Wl,--import-memory", "-Wl,--shared-memory", f"-Wl,--max-memory={65535 << 16}"),
-    # Constants lie in the last 64 KiB below HEAP_BASE (py_core/backends/wasm/host.py). Each worker sets its own stack.
-    *("-Wl,--export=__stack_pointer", "-Wl,-z,stack-size=65536", f"-Wl,--global-base={(2 << 20) - (64 << 10)}"),
+    *("-msimd128", "-mbulk-memory"),
+    *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--import-memory"),
+    "-Wl,--export=__stack_pointer",  # the host says where the stack is
 )
+
+
+@dataclass(frozen=True)
+class KernelModule:
+    """A folder of C files, the compiler's flags, and the files that are made: name -> flags of its own."""
+
+    sources: Path
+    flags: tuple[str, ...]
+    builds: Mapping[str, tuple[str, ...]]
+
+
+MODEL = KernelModule(
+    SOURCES,
+    (
+        *_FLAGS,
+        "-matomics",
+        # The workers share one memory. 65,535 pages: one less than there can be, since zig reads this number into
+        # 32 bits.
+        *("-Wl,--shared-memory", f"-Wl,--max-memory={65535 << 16}"),
+        # Constants lie in the last 64 KiB below HEAP_BASE (py_core/backends/wasm/host.py). Each worker sets its own
+        # stack.
+        *("-Wl,-z,stack-size=65536", f"-Wl,--global-base={(2 << 20) - (64 << 10)}"),
+    ),
+    {
+        "kernels-relaxed.wasm": ("-mrelaxed-simd",),
+        "kernels-simd.wasm": ("-DPLAIN_SIMD",),  # for browsers without relaxed SIMD
+    },
+)
+# One build: with relaxed SIMD results would differ from machine to machine, and with them the graphs.
+HNSW = KernelModule(SOURCES / "hnsw", (*_FLAGS, "-Wl,-z,stack-size=16384"), {"hnsw.wasm": ()})
+BUILDS = (*MODEL.builds, *HNSW.builds)
+"""All files."""
 
 Compiler = Callable[[], Sequence[str | Path]]
 """Makes sure that there is a C compiler and returns the command that runs it."""
 
 
 def ensure_kernels(cache: Path, downloader: Downloader) -> dict[str, Path]:
-    """Both builds, compiled if need be: file name -> path in the cache. BuildError: what the compiler says."""
-    return compile_kernels(cache, lambda: install_zig(cache, downloader))
+    """All builds, compiled if need be: file name -> path in the cache. BuildError: what the compiler says."""
+
+    def zig() -> Sequence[str | Path]:
+        return install_zig(cache, downloader)
+
+    return compile_kernels(cache, zig, MODEL) | compile_kernels(cache, zig, HNSW)
 
 
 def install_zig(cache: Path, downloader: Downloader) -> Sequence[str | Path]:
@@ -51,50 +82,61 @@ def install_zig(cache: Path, downloader: Downloader) -> Sequence[str | Path]:
     return VENV_PYTHON, "-m", "ziglang", "cc"
 
 
-def compile_kernels(cache: Path, compiler: Compiler, sources: Path = SOURCES) -> dict[str, Path]:
+def compile_kernels(cache: Path, compiler: Compiler, module: KernelModule) -> dict[str, Path]:
     """What of kernel_files() is missing is compiled; the compiler is asked for only then."""
-    if not _c_files(sources, "*.c"):
-        raise BuildError(f"There are no C files in {sources}: get the whole repository and run this command again.")
-    files = kernel_files(cache, sources)
+    if not _c_files(module.sources, "*.c"):
+        raise BuildError(
+            f"There are no C files in {module.sources}: get the whole repository and run this command again."
+        )
+    files = kernel_files(cache, module)
     missing = [name for name, path in files.items() if not path.is_file()]
     if missing:
         command = compiler()
-        heading("Kernels (C to WebAssembly)")
+        heading(f"Kernels (C to WebAssembly): {', '.join(missing)}")
         # All or nothing: a build that fails leaves no half of a state.
-        made = {name: _compile(command, name, sources) for name in missing}
+        made = {name: _compile(command, name, module) for name in missing}
         for name, wasm in made.items():
             write_atomically(files[name], wasm)
     return files
 
 
-def kernel_files(cache: Path, sources: Path = SOURCES) -> dict[str, Path]:
-    """Where both builds of the sources as they are now lie, or will lie once compiled."""
-    state = hashlib.sha256(repr((FLAGS, BUILDS, _zig_version())).encode())
-    for path in _c_files(sources, "*.[ch]"):
+def kernel_files(cache: Path, module: KernelModule) -> dict[str, Path]:
+    """Where the builds of the sources as they are now lie, or will lie once compiled."""
+    state = hashlib.sha256(repr((module.flags, dict(module.builds), _zig_version())).encode())
+    for path in _c_files(module.sources, "*.[ch]"):
         content = path.read_bytes()
         state.update(f"\n{path.name} {len(content)}\n".encode() + content)
-    return {name: cache / "kernels" / state.hexdigest()[:16] / name for name in BUILDS}
+    return {name: cache / "kernels" / state.hexdigest()[:16] / name for name in module.builds}
 
 
 def kernel_path(relaxed: bool = True) -> Path:
-    """One build, compiled if need be, for the tests and benchmarks."""
+    """One build of the model's kernels, compiled if need be, for the tests and benchmarks."""
+    return _compiled()["kernels-relaxed.wasm" if relaxed else "kernels-simd.wasm"]
+
+
+def hnsw_kernel_path() -> Path:
+    """The index's kernel, likewise."""
+    return _compiled()["hnsw.wasm"]
+
+
+def _compiled() -> dict[str, Path]:
     cache = cache_dir()
     with one_build_at_a_time(cache):
-        files = ensure_kernels(cache, Downloader(cache, pypi_address))
-    return files["kernels-relaxed.wasm" if relaxed else "kernels-simd.wasm"]
+        return ensure_kernels(cache, Downloader(cache, pypi_address))
 
 
-def _compile(command: Sequence[str | Path], name: str, sources: Path) -> bytes:
+def _compile(command: Sequence[str | Path], name: str, module: KernelModule) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         wasm = Path(folder, name)
-        names = [path.name for path in _c_files(sources, "*.c")]
-        words = [str(word) for word in (*command, *FLAGS, *BUILDS[name], *names, "-o", wasm)]
+        names = [path.name for path in _c_files(module.sources, "*.c")]
+        words = [str(word) for word in (*command, *module.flags, *module.builds[name], *names, "-o", wasm)]
         env: Mapping[str, str] = os.environ | {"ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
-        result = subprocess.run(words, cwd=sources, env=env, capture_output=True, text=True, errors="replace")
+        result = subprocess.run(words, cwd=module.sources, env=env, capture_output=True, text=True, errors="replace")
         if result.returncode:
             said = (result.stdout + result.stderr).strip() or f"The compiler ended with {result.returncode}."
             raise BuildError(
-                f"{said}\n\n{name} cannot be compiled from {sources}: correct what is said above and run this again."
+                f"{said}\n\n{name} cannot be compiled from {module.sources}: "
+                "correct what is said above and run this again."
             )
         return wasm.read_bytes()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from wasmtime import Config, Engine, Instance, Limits, MemoryType, Module, SharedMemory, Store, WasmtimeError
+from wasmtime import Config, Engine, Instance, Limits, Memory, MemoryType, Module, SharedMemory, Store, WasmtimeError
 from wasmtime import _ffi as ffi
 
 from app import kernels as native
@@ -60,12 +61,13 @@ def no_compiler() -> list[str]:
 
 
 @pytest.fixture
-def sources(tmp_path: Path) -> Path:
+def small(tmp_path: Path) -> kernels.KernelModule:
+    """The model's flags and builds, with small sources."""
     folder = tmp_path / "sources"
     folder.mkdir()
     (folder / "small.c").write_text(SMALL_KERNELS)
     (folder / "shared.h").write_text(SHARED_HEADER)
-    return folder
+    return replace(kernels.MODEL, sources=folder)
 
 
 @pytest.fixture(scope="module")
@@ -121,38 +123,62 @@ def test_the_command_line_finds_them(kernel_wasm: KernelWasm, monkeypatch: pytes
 
 def test_the_site_ships_the_kernels_without_their_sources(dist: Path, kernel_wasm: KernelWasm) -> None:
     shipped = {path.name: path.read_bytes() for path in (dist / "kernels").iterdir()}
-    assert shipped == {name: kernel_wasm(name == "kernels-relaxed.wasm").read_bytes() for name in kernels.BUILDS}
+    compiled = {name: kernel_wasm(name == "kernels-relaxed.wasm") for name in kernels.MODEL.builds}
+    compiled["hnsw.wasm"] = kernels.hnsw_kernel_path()
+    assert shipped == {name: path.read_bytes() for name, path in compiled.items()}
+
+
+def test_the_kernel_of_indexes_fits_into_any_memory() -> None:
+    wasm = kernels.hnsw_kernel_path().read_bytes()
+    without = engine(relaxed=False)
+    searching = Module(without, wasm)
+    assert [(i.module, i.name) for i in searching.imports] == [("env", "memory")]
+    (memory,) = (imported.type for imported in searching.imports)
+    assert isinstance(memory, MemoryType)
+    assert memory.limits.max is None
+    assert len(wasm) < 20_000
+    # It has no data: an instance leaves the memory as it is.
+    store = Store(without)
+    filled = Memory(store, MemoryType(Limits(1, None)))
+    before = b"\xa5" * 65536
+    filled.write(store, before)
+    Instance(store, searching, [filled])
+    assert filled.read(store) == before
 
 
 # --- how they are made ---
 
 
-def test_what_was_compiled_before_needs_no_compiler(tmp_path: Path, sources: Path, compiler: kernels.Compiler) -> None:
-    first = kernels.compile_kernels(tmp_path, compiler, sources)
+def test_what_was_compiled_before_needs_no_compiler(
+    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler
+) -> None:
+    first = kernels.compile_kernels(tmp_path, compiler, small)
     assert set(first) == {"kernels-relaxed.wasm", "kernels-simd.wasm"}
-    assert kernels.compile_kernels(tmp_path, no_compiler, sources) == first
+    assert kernels.compile_kernels(tmp_path, no_compiler, small) == first
 
 
 @pytest.mark.parametrize("changed", ["small.c", "shared.h"])
 def test_another_state_of_the_sources_is_compiled_anew(
-    tmp_path: Path, sources: Path, compiler: kernels.Compiler, changed: str
+    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler, changed: str
 ) -> None:
-    first = kernels.compile_kernels(tmp_path, compiler, sources)
-    before = (sources / changed).read_text()
-    (sources / changed).write_text(before + "// more\n")
-    second = kernels.compile_kernels(tmp_path, compiler, sources)
+    first = kernels.compile_kernels(tmp_path, compiler, small)
+    before = (small.sources / changed).read_text()
+    (small.sources / changed).write_text(before + "// more\n")
+    second = kernels.compile_kernels(tmp_path, compiler, small)
     assert not set(second.values()) & set(first.values())
-    (sources / changed).write_text(before)
-    assert kernels.compile_kernels(tmp_path, no_compiler, sources) == first
+    (small.sources / changed).write_text(before)
+    assert kernels.compile_kernels(tmp_path, no_compiler, small) == first
 
 
-def test_the_same_sources_give_the_same_bytes(tmp_path: Path, sources: Path, compiler: kernels.Compiler) -> None:
+def test_the_same_sources_give_the_same_bytes(
+    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler
+) -> None:
     elsewhere = tmp_path / "elsewhere"
-    sources.rename(elsewhere)
-    second = kernels.compile_kernels(tmp_path / "2", compiler, elsewhere)
-    elsewhere.rename(sources)
-    first = kernels.compile_kernels(tmp_path / "1", compiler, sources)
-    for name in kernels.BUILDS:
+    small.sources.rename(elsewhere)
+    second = kernels.compile_kernels(tmp_path / "2", compiler, replace(small, sources=elsewhere))
+    elsewhere.rename(small.sources)
+    first = kernels.compile_kernels(tmp_path / "1", compiler, small)
+    for name in small.builds:
         assert first[name].read_bytes() == second[name].read_bytes()
 
 
@@ -166,22 +192,22 @@ def test_the_same_sources_give_the_same_bytes(tmp_path: Path, sources: Path, com
     ],
 )
 def test_a_mistake_in_c_is_shown_and_leaves_nothing(
-    tmp_path: Path, sources: Path, compiler: kernels.Compiler, line: str, said: str
+    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler, line: str, said: str
 ) -> None:
-    with (sources / "small.c").open("a") as file:
+    with (small.sources / "small.c").open("a") as file:
         file.write(line + "\n")
-    listed = sorted(sources.iterdir())
+    listed = sorted(small.sources.iterdir())
     with pytest.raises(BuildError) as error:
-        kernels.compile_kernels(tmp_path / "cache", compiler, sources)
+        kernels.compile_kernels(tmp_path / "cache", compiler, small)
     assert said in str(error.value)
     assert str(error.value).endswith("correct what is said above and run this again.")
-    assert sorted(sources.iterdir()) == listed
+    assert sorted(small.sources.iterdir()) == listed
     assert not (tmp_path / "cache").exists()
 
 
 def test_no_c_files_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"There are no C files in .*: get the whole repository"):
-        kernels.compile_kernels(tmp_path, no_compiler, tmp_path)
+        kernels.compile_kernels(tmp_path, no_compiler, replace(kernels.MODEL, sources=tmp_path))
 
 
 # --- that they run ---
@@ -196,8 +222,10 @@ class Shared(SharedMemory):
 
 
 @BOTH
-def test_workers_share_one_memory(tmp_path: Path, sources: Path, compiler: kernels.Compiler, relaxed: bool) -> None:
-    files = kernels.compile_kernels(tmp_path, compiler, sources)
+def test_workers_share_one_memory(
+    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler, relaxed: bool
+) -> None:
+    files = kernels.compile_kernels(tmp_path, compiler, small)
     with_or_without = engine(relaxed)
     compiled = Module(with_or_without, files["kernels-relaxed.wasm" if relaxed else "kernels-simd.wasm"].read_bytes())
     memory = Shared(with_or_without, MemoryType(Limits(HEAP_BASE >> 16, 65535), shared=True))

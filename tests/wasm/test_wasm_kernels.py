@@ -252,16 +252,3 @@ def test_penalties_equal_the_reference(host, size, length, window, seed, repetit
     run(host, arena, [op], state_bytes([(9, length - 1, 0)], rules))
     expected = apply_penalties(logits, tokens[-window:].tolist() if window else [], rules)
     np.testing.assert_allclose(read(host, address, size), expected, rtol=1e-5, atol=1e-6)
-
-
-@given(count=st.integers(1, 20), size=st.integers(1, 70), metric=st.sampled_from([0, 1]), seed=st.integers(0, 999))
-@few
-def test_distances_equal_numpy(host, count, size, metric, seed) -> None:
-    rng = np.random.default_rng(seed)
-    query = rng.standard_normal(size).astype(np.float32)
-    vectors = rng.standard_normal((count, size)).astype(np.float32)
-    arena = Arena()
-    out = arena.take(count * 4)
-    host.distances(put(host, arena, query), put(host, arena, vectors), count, size, metric, out)
-    expected = ((vectors - query) ** 2).sum(axis=1) if metric else vectors @ query
-    np.testing.assert_allclose(read(host, out, count), expected, rtol=1e-4, atol=1e-4)

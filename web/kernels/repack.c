@@ -155,27 +155,3 @@ void embed(const Op *op, const Context *c) {
   for (u32 m = c->worker; m < c->m; m += c->workers)
     for (u32 i = 0; i < table->columns; i++) x[m * table->columns + i] = value(table, c->state->rows[m].token, i);
 }
-
-// Distances of a query to `count` vectors of `size` floats, for routing. metric 0: dot product, 1: squared L2.
-void EXPORT(distances)(u32 query, u32 vectors, u32 count, u32 size, u32 metric, u32 out) {
-  const f32 *q = at(query), *v = at(vectors);
-  for (u32 n = 0; n < count; n++, v += size) {
-    v128_t sum = wasm_f32x4_const_splat(0), sum2 = sum;
-    u32 i = 0;
-    for (; i + 8 <= size; i += 8) {
-      v128_t a = load(v + i), b = load(v + i + 4);
-      if (metric) {
-        a = wasm_f32x4_sub(a, load(q + i));
-        b = wasm_f32x4_sub(b, load(q + i + 4));
-        sum = madd(a, a, sum);
-        sum2 = madd(b, b, sum2);
-      } else {
-        sum = madd(a, load(q + i), sum);
-        sum2 = madd(b, load(q + i + 4), sum2);
-      }
-    }
-    f32 total = sum4(wasm_f32x4_add(sum, sum2));
-    for (; i < size; i++) total += metric ? (v[i] - q[i]) * (v[i] - q[i]) : v[i] * q[i];
-    ((f32 *)at(out))[n] = total;
-  }
-}

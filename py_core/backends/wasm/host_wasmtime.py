@@ -84,10 +84,6 @@ class WasmtimeHost:
     async def read(self, address: int, nbytes: int) -> bytes:
         return bytes(self._memory.read(self._store, address, address + nbytes))
 
-    def distances(self, query: int, vectors: int, count: int, size: int, metric: int, out: int) -> None:
-        """The kernel that routing uses, on addresses of float32."""
-        self._call("distances", query, vectors, count, size, metric, out)
-
     def close(self) -> None:
         self._exports = {}  # type: ignore[assignment]
 

@@ -1,0 +1,298 @@
+"""The memory of an index: rows of vectors with their links, laid out for web/kernels/hnsw/hnsw.c.
+
+A row is its vector (padded with zeros to a multiple of 16 floats) and, right behind it, what the graph knows of it.
+Rows lie in chunks, so that growing copies nothing and takes no second copy's room. Links of the levels above 0, which
+one row in m has, are in slots of their own. Of rows with the same vector one is in the graph; the others hang on its
+chain of twins, so that many of them make no island.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+CHUNK = 256
+"""Rows, or slots, in a chunk."""
+LANES = 16
+LARGEST = 1e16
+"""The largest component that a vector may have: sums of squares of it still fit float32."""
+
+Metric = Literal["cosine", "dot", "l2"]
+METRICS: tuple[Metric, ...] = ("cosine", "dot", "l2")
+
+_HEADER = np.dtype(
+    [(name, "<u4") for name in ("size", "row_bytes", "metric", "m", "m0", "ef_construction", "expansion", "rows")]
+    + [(name, "<i4") for name in ("entry", "top")]
+    + [(name, "<u4") for name in ("chunks", "uppers", "alive", "visited", "todo", "found", "query", "ids", "distances")]
+    + [("batch", "<u4")]
+)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What the graph depends on. Raises ValueError, with a sentence, for what cannot be."""
+
+    dimension: int
+    metric: Metric = "cosine"
+    m: int = 16
+    """Links of a new row at each level; twice as many are kept at level 0."""
+    ef_construction: int = 200
+    """Candidates that are looked at for the links of a new row."""
+    expansion: int = 4
+    """Candidates a step of a search: the vectors of all their links are compared in one batch."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.metric not in METRICS:
+            raise ValueError(f"There is no metric {self.metric!r}: take one of {', '.join(METRICS)}.")
+        for name, least, most in (
+            ("dimension", 1, 65_536),
+            ("m", 2, 256),
+            ("ef_construction", 1, 100_000),
+            ("expansion", 1, 64),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ValueError(f"{name} is {value}: it must be from {least} to {most}.")
+
+    @property
+    def m0(self) -> int:
+        """Links that a row may have at level 0."""
+        return 2 * self.m
+
+
+class Block(NamedTuple):
+    """Memory that a kernel gave: zeroed bytes at a multiple of 16, and the address by which it knows them."""
+
+    address: int
+    bytes: np.ndarray
+
+
+Allocate = Callable[[int], Block]
+
+
+class Rows(NamedTuple):
+    """A chunk of rows, as views of one block. `links` (CHUNK, 1 + m0) begin with their number."""
+
+    vector: np.ndarray
+    id: np.ndarray
+    level: np.ndarray
+    slot: np.ndarray
+    twin: np.ndarray
+    links: np.ndarray
+
+
+class Graph:
+    """Rows in the order in which they came. `header` is what the C kernel is given; its fields are those of hnsw.c."""
+
+    def __init__(self, parameters: Parameters, allocate: Allocate) -> None:
+        self.parameters = parameters
+        self._allocate = allocate
+        self.size = _up(parameters.dimension, LANES)
+        links_at = self.size * 4 + 20
+        self._row = np.dtype(
+            {
+                "names": list(Rows._fields),
+                "formats": [("<f4", self.size), "<i8", "<i4", "<i4", "<i4", ("<i4", 1 + parameters.m0)],
+                "offsets": [0, *(self.size * 4 + offset for offset in (0, 8, 12, 16)), links_at],
+                "itemsize": _up(links_at + 4 * (1 + parameters.m0), 16),
+            }
+        )
+        self.slots = 0
+        self.records: list[np.ndarray] = []
+        self.chunks: list[Rows] = []
+        self.uppers: list[np.ndarray] = []
+        self._blocks: list[Block] = []
+        self._upper_blocks: list[Block] = []
+        self._fixed: dict[str, Block] = {"header": allocate(_HEADER.itemsize)}
+        self.address = self._fixed["header"].address
+        self.header: Any = self._fixed["header"].bytes.view(_HEADER)[0]
+        for name in ("m", "m0", "ef_construction", "expansion"):
+            self.header[name] = getattr(parameters, name)
+        self.header["size"], self.header["row_bytes"] = self.size, self._row.itemsize
+        self.header["metric"] = METRICS.index(parameters.metric)
+        self.header["entry"] = self.header["top"] = -1
+        self.query: np.ndarray = self._take("query", self.size * 4).view(np.float32)
+        self._take("batch", parameters.expansion * parameters.m0 * 4)
+        self._room = self._told = self._chunks_listed = self._uppers_listed = 0
+        self._grow(CHUNK)
+        self.tell_room(CHUNK)
+
+    # ---- what is there ----
+
+    @property
+    def rows(self) -> int:
+        return int(self.header["rows"])
+
+    @property
+    def nbytes(self) -> int:
+        """All memory in use, in bytes."""
+        blocks = [*self._fixed.values(), *self._blocks, *self._upper_blocks]
+        return sum(block.bytes.nbytes for block in blocks)
+
+    def at(self, row: int) -> tuple[Rows, int]:
+        """The chunk of a row, and its place in it."""
+        return self.chunks[row // CHUNK], row % CHUNK
+
+    def id_of(self, row: int) -> int:
+        return int(self.chunks[row // CHUNK].id[row % CHUNK])
+
+    def vector(self, row: int) -> np.ndarray:
+        """(size,), a view."""
+        return self.chunks[row // CHUNK].vector[row % CHUNK]
+
+    def vectors(self, rows: list[int]) -> np.ndarray:
+        """(len(rows), size), a copy."""
+        out = np.empty((len(rows), self.size), np.float32)
+        for i, row in enumerate(rows):
+            out[i] = self.vector(row)
+        return out
+
+    def links(self, row: int, level: int) -> np.ndarray:
+        """A view: their number, then the rows; behind them is room for all that the level may have."""
+        rows, i = self.at(row)
+        if level == 0:
+            return rows.links[i]
+        slot = int(rows.slot[i]) + level - 1
+        return self.uppers[slot // CHUNK][slot % CHUNK]
+
+    def twins(self, row: int) -> list[int]:
+        """A row and those behind it on its chain."""
+        chain = []
+        while row >= 0:
+            chain.append(row)
+            rows, i = self.at(row)
+            row = int(rows.twin[i])
+        return chain
+
+    def column(self, name: str) -> np.ndarray:
+        """One field of all rows, a copy: (rows,); of `vector` (rows, size), of `links` (rows, 1 + m0)."""
+        empty = np.empty((0, *self._row[name].shape), self._row[name].base)
+        return np.concatenate([empty, *(getattr(chunk, name) for chunk in self.chunks)])[: self.rows]
+
+    def set_column(self, name: str, values: np.ndarray) -> None:
+        """One field of the first rows."""
+        for chunk, start in zip(self.chunks, range(0, len(values), CHUNK), strict=False):
+            part = values[start : start + CHUNK]
+            getattr(chunk, name)[: len(part)] = part
+
+    def upper_links(self) -> np.ndarray:
+        """The links above level 0, a copy: (slots, 1 + m)."""
+        empty = np.empty((0, 1 + self.parameters.m), np.int32)
+        return np.concatenate([empty, *self.uppers])[: self.slots]
+
+    def set_upper_links(self, links: np.ndarray) -> None:
+        """All of them; there is room for so many."""
+        for upper, start in zip(self.uppers, range(0, len(links), CHUNK), strict=False):
+            part = links[start : start + CHUNK]
+            upper[: len(part)] = part
+        self.slots = len(links)
+
+    def move(self, kept: np.ndarray) -> None:
+        """Leave only these rows, ascending numbers; all of them are alive. Their links are those of before."""
+        for start in range(0, len(kept), CHUNK):
+            wanted = kept[start : start + CHUNK]
+            chunks = np.unique(wanted // CHUNK)
+            # Copied before it is written: rows move to lower numbers only.
+            parts = [self.records[chunk][wanted[wanted // CHUNK == chunk] % CHUNK] for chunk in chunks]
+            self.records[start // CHUNK][: len(wanted)] = np.concatenate(parts)
+        self.header["rows"] = len(kept)
+        self.alive[:] = 0
+        self.alive[: len(kept)] = 1
+
+    # ---- growing ----
+
+    def append(self, id: int, level: int) -> int:
+        """A row for the vector in `query`, alive and not in the graph yet. Returns its number."""
+        row = self.rows
+        self.reserve(row + 1, self.slots + level)
+        rows, i = self.at(row)
+        rows.vector[i] = self.query
+        rows.id[i], rows.level[i], rows.slot[i], rows.twin[i] = id, level, self.slots, -1
+        rows.links[i, 0] = 0
+        for slot in range(self.slots, self.slots + level):
+            self.uppers[slot // CHUNK][slot % CHUNK, 0] = 0
+        self.slots += level
+        self.alive[row] = 1
+        self.header["rows"] = row + 1
+        return row
+
+    def set_aside(self, row: int) -> None:
+        """A row that is dead before it came into the graph."""
+        rows, i = self.at(row)
+        rows.level[i] = -1
+
+    def reserve(self, rows: int, slots: int) -> None:
+        """Have room for so many rows and slots."""
+        while len(self.chunks) * CHUNK < rows:
+            self._add_chunk()
+        while len(self.uppers) * CHUNK < slots:
+            self._add_upper_chunk()
+        if rows > self._room:
+            self._grow(max(rows, 2 * self._room))
+
+    def tell_room(self, count: int) -> None:
+        """Have room for `count` results: in `ids` and `distances`, nearest first, a kernel tells what it found."""
+        if count > self._told:
+            self.ids: np.ndarray = self._take("ids", count * 8).view(np.int64)
+            self.distances: np.ndarray = self._take("distances", count * 4).view(np.float32)
+            self._told = count
+
+    def give_back(self) -> None:
+        """Let go of chunks behind the last row and the last slot."""
+        used, used_uppers = -(-self.rows // CHUNK), -(-self.slots // CHUNK)
+        del self.records[used:], self.chunks[used:], self._blocks[used:]
+        del self.uppers[used_uppers:], self._upper_blocks[used_uppers:]
+
+    def _add_chunk(self) -> None:
+        block = self._allocate(CHUNK * self._row.itemsize)
+        records = block.bytes.view(self._row)
+        self.records.append(records)
+        self.chunks.append(Rows(*(records[name] for name in Rows._fields)))
+        self._blocks.append(block)
+        self._chunks_listed = self._list("chunks", self._blocks, self._chunks_listed)
+
+    def _add_upper_chunk(self) -> None:
+        width = 1 + self.parameters.m
+        block = self._allocate(CHUNK * width * 4)
+        self.uppers.append(block.bytes.view(np.int32).reshape(CHUNK, width))
+        self._upper_blocks.append(block)
+        self._uppers_listed = self._list("uppers", self._upper_blocks, self._uppers_listed)
+
+    def _list(self, name: str, blocks: list[Block], room: int) -> int:
+        """Bring the table of the blocks' addresses up to date; returns how many it has room for."""
+        if len(blocks) > room:
+            room = max(16, 2 * room)
+            self._take(name, room * 4)
+        self._fixed[name].bytes.view(np.uint32)[: len(blocks)] = [block.address for block in blocks]
+        return room
+
+    def _grow(self, room: int) -> None:
+        room = _up(room, CHUNK)
+        before = self.alive[: self.rows] if self._room else np.empty(0, np.uint8)
+        self.alive: np.ndarray = self._take("alive", room)
+        self.alive[: len(before)] = before
+        self.mask: np.ndarray = self._take("mask", room)
+        """A byte a row: whether a filtered search may find it."""
+        self._take("visited", room // 8)
+        self._take("todo", (room + 1) * 8)
+        self._take("found", (room + 1) * 8)
+        self._room = room
+
+    def address_of(self, name: str) -> int:
+        """Of the header, the alive bytes or the mask."""
+        return self._fixed[name].address
+
+    def _take(self, name: str, nbytes: int) -> np.ndarray:
+        """Bytes for what there is one of, in place of those before; the header is told."""
+        block = self._fixed[name] = self._allocate(_up(nbytes, 16))
+        if name in (_HEADER.names or ()):
+            self.header[name] = block.address
+        return block.bytes
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple

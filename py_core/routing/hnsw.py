@@ -1,0 +1,222 @@
+"""An index of nearest neighbours: HNSW (Malkov and Yashunin, arXiv 1603.09320).
+
+While the vectors are few, each is looked at instead.
+
+    index = HnswIndex(Settings(dimension=384), kernel)
+    index.insert(7, vector)
+    index.search(vector, k=10)          # [(7, 0.0), ...]: ids and distances, nearest first
+    index.delete(7)
+
+The work is done by a kernel: the one in WASM (kernel_wasm.py in the page, kernel_wasmtime.py natively), or numpy
+(kernel.py). The same settings and the same calls in the same order give the same index and results with each.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from py_core.routing.compaction import compact
+from py_core.routing.graph import LARGEST, Graph, Parameters
+from py_core.routing.kernel import Kernel, NumpyKernel
+
+LINKS_AN_INSERT = 4
+"""Rows that an insert brings into the graph while it is behind, so that no insert has to build all of it."""
+FEW_DEAD = 256
+"""So many dead rows are let be."""
+BRIDGED_A_DELETE = 64
+"""Rows that a delete prepares for the dead ones to be taken out, once these are many, so that none has to do it all."""
+_MOST_LEVELS = 16
+_64_BITS = (1 << 64) - 1
+
+Where = Collection[int] | Callable[[int], bool]
+
+
+class VectorError(ValueError):
+    """A vector that cannot be stored or compared; the message says why."""
+
+
+@dataclass(frozen=True)
+class Settings(Parameters):
+    """What an index is made with."""
+
+    ef_search: int = 50
+    """Candidates that a search keeps: more find more of the true neighbours and take longer."""
+    brute_force_below: int = 1500
+    """So many vectors, or fewer that a filter leaves, are compared one by one: that is exact and not slower."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.ef_search <= 100_000:
+            raise ValueError(f"ef_search is {self.ef_search}: it must be from 1 to 100000.")
+
+
+class HnswIndex:
+    """Vectors by ids (integers of 64 bits, the caller's)."""
+
+    def __init__(self, settings: Settings, kernel: Kernel | None = None) -> None:
+        """`kernel`: numpy's if there is none. Several indexes may share one; it does one call at a time."""
+        self.settings = settings
+        self.kernel: Kernel = kernel or NumpyKernel()
+        self.graph = Graph(settings, self.kernel.allocate)
+        self.linked = 0
+        """How many of the rows are in the graph: the first ones."""
+        self.inserted = 0
+        """How many inserts there have been: what the levels are drawn from."""
+        self.bridged = 0
+        """How many of the rows link past the rows that were dead when they were looked at."""
+        self._row_of: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._row_of
+
+    def __iter__(self) -> Iterator[int]:
+        """The ids."""
+        return iter(self._row_of)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the index takes, in bytes, without Python's own dict of ids."""
+        return self.graph.nbytes
+
+    def vector(self, id: int) -> np.ndarray:
+        """float32 (dimension,), a copy; of length 1 if the metric is cosine. Raises KeyError for an unknown id."""
+        return self.graph.vector(self._row_of[id])[: self.settings.dimension].copy()
+
+    def insert(self, id: int, vector: np.ndarray) -> None:
+        """Store float32 (dimension,) under an id, in place of what was stored under it. Raises VectorError."""
+        id = operator.index(id)
+        if not -(1 << 63) <= id < 1 << 63:
+            raise ValueError(f"The id {id} does not fit 64 bits.")
+        self._set_query(vector)
+        level = self._draw_level()
+        # Where memory ends, what is stored under the id stays.
+        self.graph.reserve(self.graph.rows + 1, self.graph.slots + level)
+        self.delete(id)
+        self._row_of[id] = self.graph.append(id, level)
+        self.inserted += 1
+        if len(self) > self.settings.brute_force_below or self.linked:
+            self._link(LINKS_AN_INSERT)
+
+    def delete(self, id: int) -> bool:
+        """Forget an id; whether it was there. Searches pass through its row until some third of all rows are dead."""
+        row = self._row_of.pop(id, None)
+        if row is None:
+            return False
+        self._bury(row)
+        dead = self.graph.rows - len(self)
+        if dead > max(FEW_DEAD, self.graph.rows // 3):
+            last = min(self.graph.rows, self.bridged + BRIDGED_A_DELETE)
+            self.kernel.bridge(self.graph, self.bridged, last)
+            self.bridged = last
+            if last == self.graph.rows:
+                self.compact()
+        return True
+
+    def search(
+        self, vector: np.ndarray, k: int = 10, *, ef: int | None = None, where: Where | None = None
+    ) -> list[tuple[int, float]]:
+        """The k nearest, or all if there are fewer, as (id, distance), nearest first; equally near ones by id.
+
+        Distances: 1 - cosine (1 to and from a zero vector), -dot, or squared Euclidean. `ef`: instead of ef_search.
+        `where`: only these ids, or those for which it is true (asked of each id that is stored). Raises VectorError.
+        """
+        self._set_query(vector)
+        masked = where is not None
+        eligible = len(self) if where is None else self._mark(where)
+        k = min(k, eligible)
+        if k < 1:
+            return []
+        self.graph.tell_room(k)
+        ef = max(k, ef or self.settings.ef_search)
+        found = 0
+        if self.linked == self.graph.rows and eligible > max(self.settings.brute_force_below, ef):
+            found = self.kernel.search(self.graph, k, ef, masked)
+        if found < k:
+            found = self.kernel.scan(self.graph, k, masked)
+        return list(zip(self.graph.ids[:found].tolist(), self.graph.distances[:found].tolist(), strict=True))
+
+    def compact(self) -> None:
+        """Take all dead rows out of the graph and out of memory. `delete` does it bit by bit when they are many."""
+        if self.graph.rows > len(self):
+            self.linked = compact(self.graph, self.linked, self.kernel)
+            self.bridged = 0
+            self.find_rows()
+
+    def find_rows(self) -> None:
+        """Bring what is known of the ids up to date with the graph."""
+        living = np.flatnonzero(self.graph.alive[: self.graph.rows])
+        ids = self.graph.column("id")[living]
+        self._row_of = dict(zip(ids.tolist(), living.tolist(), strict=True))
+
+    def _set_query(self, vector: np.ndarray) -> None:
+        given = np.asarray(vector)
+        dimension = self.settings.dimension
+        if given.shape != (dimension,):
+            raise VectorError(
+                f"The vector has the shape {given.shape}: this index holds vectors of {dimension} numbers."
+            )
+        if given.dtype.kind not in "fiub":
+            raise VectorError(f"The vector holds {given.dtype}: give it as numbers, best float32.")
+        with np.errstate(over="ignore"):  # found by `prepare`
+            self.graph.query[:dimension] = given
+        if not self.kernel.prepare(self.graph):
+            raise VectorError(
+                f"The vector has components that are no numbers (NaN), or larger than {LARGEST:g}: "
+                "what made it went wrong."
+            )
+
+    def _draw_level(self) -> int:
+        """Geometric: a row is at level l or above with a chance of m^-l. Depends on seed and count only."""
+        level = 0
+        while level < _MOST_LEVELS and _mix(self.settings.seed, self.inserted, level) % self.settings.m == 0:
+            level += 1
+        return level
+
+    def _link(self, most: int) -> None:
+        for row in range(self.linked, min(self.graph.rows, self.linked + most)):
+            if self.graph.alive[row]:
+                self.kernel.link(self.graph, row)
+            else:
+                self.graph.set_aside(row)
+            self.linked = row + 1
+
+    def _bury(self, row: int) -> None:
+        """A row of the graph whose vector others have too lives on as the next of them."""
+        alive = self.graph.alive
+        heir = next((twin for twin in self.graph.twins(row)[1:] if alive[twin]), None)
+        if heir is not None:
+            id = self.graph.id_of(heir)
+            rows, i = self.graph.at(row)
+            rows.id[i] = id
+            self._row_of[id] = row
+            row = heir
+        alive[row] = 0
+
+    def _mark(self, where: Where) -> int:
+        """Make the mask of a filter; how many it leaves."""
+        mask = self.graph.mask
+        mask[: self.graph.rows] = 0
+        if callable(where):
+            rows = [row for id, row in self._row_of.items() if where(id)]
+        else:
+            rows = [self._row_of[id] for id in where if id in self._row_of]
+        mask[rows] = 1
+        return int(np.count_nonzero(mask[: self.graph.rows]))
+
+
+def _mix(*numbers: int) -> int:
+    """64 bits that look random (the finalizer of splitmix64)."""
+    mixed = 0
+    for number in numbers:
+        mixed = (mixed + number + 0x9E3779B97F4A7C15) & _64_BITS
+        mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _64_BITS
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _64_BITS
+        mixed ^= mixed >> 31
+    return mixed

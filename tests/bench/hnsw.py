@@ -1,0 +1,198 @@
+"""The index of py_core/routing/hnsw.py beside hnswlib: recall@10, times, memory; natively and in Pyodide in Chromium.
+
+    python tests/bench/hnsw.py [--size 1000 --size 10000] [--kind clustered] [--where native] [--wait S] [--json FILE]
+
+Same data, metric (cosine), M, ef_construction, ef for both, one thread each. Recall is the share of the ten true
+nearest vectors that are found, over all queries. The peer is left out, with a line that says so, where it is not
+installed: `pip install hnswlib==0.8.0` (it needs a C++ compiler).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hnsw_measure import _milliseconds, dataset, measure
+from in_browser import chromium, evaluate, local_server, wait_for_quiet
+from playwright.sync_api import Page, Route
+from rich.console import Console
+from rich.table import Table
+
+from app.building.common import ROOT
+from app.building.kernels import hnsw_kernel_path
+from py_core.routing.kernel import NumpyKernel
+from py_core.routing.kernel_wasmtime import WasmtimeKernel
+
+try:
+    import hnswlib
+except ImportError:
+    hnswlib = None
+
+K = 10
+SIZES = (1_000, 10_000, 50_000)
+KINDS = ("clustered", "uniform")
+WORKER = ROOT / "tests" / "e2e" / "python_worker.js"
+RUN_PYTHON = WORKER.with_name("run_python.js")
+ISOLATED = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
+IN_PAGE = """
+import json
+from py_core.routing.kernel_wasm import PyodideKernel
+json.dumps(measure(PyodideKernel(hnsw_exports), {settings!r}, *dataset({kind!r}, {size}, {dimension}, {queries}), {k}))
+"""
+
+
+def main() -> None:
+    assert __doc__
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, action="append", help=f"vectors; default: {SIZES}")
+    parser.add_argument("--kind", action="append", choices=KINDS, help="default: both")
+    parser.add_argument(
+        "--where", action="append", choices=["native", "browser", "numpy"], help="default: native, browser"
+    )
+    parser.add_argument("--dimension", type=int, default=384)
+    parser.add_argument("--queries", type=int, default=500)
+    parser.add_argument("--m", type=int, default=16)
+    parser.add_argument("--ef-construction", type=int, default=200)
+    parser.add_argument("--ef-search", type=int, default=50)
+    parser.add_argument("--expansion", type=int, help="default: as the index has it")
+    parser.add_argument("--scan-below", type=int, default=0, help="brute_force_below; 0 measures the graph at any size")
+    parser.add_argument(
+        "--wait", type=float, default=0, metavar="S", help="wait so long for other programs to be quiet"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    options = parser.parse_args()
+    where = options.where or ["native", "browser"]
+    settings = {
+        "m": options.m,
+        "ef_construction": options.ef_construction,
+        "ef_search": options.ef_search,
+        "brute_force_below": options.scan_below,
+    } | ({"expansion": options.expansion} if options.expansion else {})
+    console = Console(stderr=True)
+    if hnswlib is None:
+        console.print("hnswlib is not installed, so there is nothing to compare with: pip install hnswlib==0.8.0")
+    rows = []
+    with ExitStack() as stack:
+        page = stack.enter_context(python_page()) if "browser" in where else None
+        for kind in options.kind or KINDS:
+            for size in options.size or SIZES:
+                vectors, queries = dataset(kind, size, options.dimension, options.queries)
+                true = true_neighbours(vectors, queries)
+
+                def add(
+                    engine: str,
+                    figures: dict[str, Any],
+                    kind: str = kind,
+                    size: int = size,
+                    true: list[set[int]] = true,
+                ) -> None:
+                    found = figures.pop("found")
+                    recall = float(np.mean([len(t & set(f)) / K for t, f in zip(true, found, strict=True)]))
+                    rows.append({"kind": kind, "size": size, "engine": engine, "recall": recall, **figures})
+                    console.print(f"{kind} {size} {engine}: recall {recall:.4f}")
+
+                wait_for_quiet(options.wait)
+                if hnswlib is not None:
+                    add("hnswlib", of_peer(settings, vectors, queries))
+                if "native" in where:
+                    add("sonata, native", measure(WasmtimeKernel(hnsw_kernel_path()), settings, vectors, queries, K))
+                if "numpy" in where:
+                    add("sonata, numpy", measure(NumpyKernel(), settings, vectors, queries, K))
+                if page:
+                    add("sonata, Pyodide", in_page(page, settings, kind, size, options.dimension, options.queries))
+    result = {"machine": machine(), "dimension": options.dimension, "settings": settings, "k": K, "rows": rows}
+    print(json.dumps(result))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1))
+    show(result)
+
+
+def true_neighbours(vectors: np.ndarray, queries: np.ndarray) -> list[set[int]]:
+    vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    nearest = np.argpartition(-(queries @ vectors.T), K - 1, axis=1)[:, :K]
+    return [set(row) for row in nearest.tolist()]
+
+
+def of_peer(settings: dict[str, Any], vectors: np.ndarray, queries: np.ndarray) -> dict[str, Any]:
+    index = hnswlib.Index("cosine", vectors.shape[1])
+    index.init_index(len(vectors), ef_construction=settings["ef_construction"], M=settings["m"], random_seed=1)
+    index.set_num_threads(1)
+    index.set_ef(settings["ef_search"])
+    inserts = []
+    for id in range(len(vectors)):
+        start = time.perf_counter()
+        index.add_items(vectors[id : id + 1], [id])
+        inserts.append(time.perf_counter() - start)
+    found = [index.knn_query(query, K)[0][0].tolist() for query in queries]
+    searches = []
+    for query in queries:
+        start = time.perf_counter()
+        index.knn_query(query, K)
+        searches.append(time.perf_counter() - start)
+    return {
+        "insert_ms": _milliseconds(inserts[len(inserts) // 2 :]),
+        "search_ms": _milliseconds(searches),
+        "mb": index.index_file_size() / 1e6,
+        "found": found,
+    }
+
+
+@contextmanager
+def python_page() -> Iterator[Page]:
+    """A page whose `runPython(source)` runs Sonata's Python in a worker, with `measure` and `dataset` defined."""
+    with local_server() as address, chromium() as browser:
+        page = browser.new_page(bypass_csp=True)
+
+        def fulfill(route: Route) -> None:
+            route.fulfill(body=WORKER.read_text("utf-8"), content_type="text/javascript", headers=ISOLATED)
+
+        page.route("**/python_worker.js", fulfill)
+        page.goto(f"{address}/THIRD_PARTY.txt")
+        page.evaluate(RUN_PYTHON.read_text("utf-8"))
+        evaluate(page, "(source) => runPython(source)", Path(__file__).with_name("hnsw_measure.py").read_text("utf-8"))
+        yield page
+
+
+def in_page(page: Page, settings: dict[str, Any], kind: str, size: int, dimension: int, queries: int) -> dict[str, Any]:
+    source = IN_PAGE.format(settings=settings, kind=kind, size=size, dimension=dimension, queries=queries, k=K)
+    return json.loads(evaluate(page, "(source) => runPython(source)", source))
+
+
+def machine() -> dict[str, Any]:
+    return {"processor": platform.processor(), "cores": len(os.sched_getaffinity(0)), "load": os.getloadavg()[0]}
+
+
+def show(result: dict[str, Any]) -> None:
+    settings = result["settings"]
+    table = Table(
+        title=f"{result['dimension']}-d, k {K}, {settings}. Wanted in Pyodide at 10,000: search 0.3, insert 2 ms"
+    )
+    for name in ("data", "vectors", "engine"):
+        table.add_column(name)
+    for name in ("recall@10", "search ms (p95)", "insert ms (p99)", "scan ms", "MB"):
+        table.add_column(name, justify="right")
+    for row in result["rows"]:
+        search, insert, scan = row["search_ms"], row["insert_ms"], row.get("scan_ms")
+        table.add_row(
+            row["kind"],
+            f"{row['size']:,}",
+            row["engine"],
+            f"{row['recall']:.4f}",
+            f"{search['p50']:.3f} ({search['p95']:.3f})",
+            f"{insert['p50']:.3f} ({insert['p99']:.3f})",
+            f"{scan['p50']:.3f}" if scan else "",
+            f"{row['mb']:.1f}",
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
