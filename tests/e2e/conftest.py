@@ -20,6 +20,8 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+NO_SERVICE_WORKER = "delete Navigator.prototype.serviceWorker"
+"""Makes a page like one in a browser without service workers: it gets each file from the server, as a test wants it."""
 WEBGPU = "--enable-unsafe-webgpu"
 """Gives headless Chromium an adapter, SwiftShader where there is no GPU. Without it there is none."""
 
@@ -43,8 +45,9 @@ async def browser_without_webgpu(chromium_path: Path) -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def chat(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
-    """A fresh tab with WebGPU; the test opens the page. Nothing is asked of any other server."""
+    """A fresh tab with WebGPU, without a service worker; the test opens the page."""
     page = await browser.new_page(viewport={"width": 1280, "height": 800})
+    await page.add_init_script(NO_SERVICE_WORKER)
     yield ChatPage(page, site)
     await page.close()
 
