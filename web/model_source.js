@@ -3,10 +3,12 @@
  * which is kept on its way to the engine. Runs in the engine's worker.
  */
 import { DamagedError, matches, openDownload, pieceBytes, wholePieces } from './model_download.js';
-import { canKeep, findModel, lockModel, PartialModel, removeModel } from './model_store.js';
+import { canKeep, findModel, lockModel, PartialModel, partSize, removeModel } from './model_store.js';
 
 const NO_ROOM = 'There is no room in this browser to keep the model, so each visit downloads it again. Free some disk space to change that.';
 const NO_STORE = 'This browser lets the page keep no files (as in a private window), so each visit downloads the model again.';
+
+const LOOK_MS = 200; // between two looks at how far another tab is
 
 export class ModelSource {
   /** A sentence for the user where the model is not kept, else null. */
@@ -52,13 +54,16 @@ export class ModelSource {
   }
 
   async #lock(signal, onWaiting) {
-    const { sha256, bytes } = this.#model;
-    const channel = new BroadcastChannel(`sonata-model-${sha256}`);
-    channel.onmessage = ({ data }) => onWaiting(data, bytes);
-    return lockModel(sha256, signal).finally(() => channel.close());
+    let last = 0;
+    const look = async () => {
+      const size = await partSize(this.#model);
+      if (size > last) onWaiting(last = size, this.#model.bytes);
+    };
+    const looking = setInterval(look, LOOK_MS);
+    return lockModel(this.#model.sha256, signal).finally(() => clearInterval(looking));
   }
 
-  /** Pieces from the network, the first of them at hand: what is wrong with the server is thrown at once. */
+  /** Pieces from the network. That there is no server, or no file, is thrown at once. */
   async #fromNetwork(index, options) {
     const model = this.#model;
     const { chunks } = await openDownload(model.url, { ...options, from: index * model.pieces.bytes });
@@ -82,7 +87,8 @@ export class ModelSource {
   /** Pieces of a partial file, then from the network those that are missing, which are kept. Releases the lock. */
   async #keeping(release, signal) {
     const model = this.#model;
-    const partial = await this.#openPartial();
+    const partial = await PartialModel.open(model).catch(() => null);
+    if (!partial) this.notice = NO_ROOM; // not even for its folder
     try {
       let begun = 0;
       while (partial && begun < model.pieces.sha256.length && await this.#fromPartial(partial, begun)) begun++;
@@ -100,20 +106,8 @@ export class ModelSource {
     }
   }
 
-  async #openPartial() {
-    try {
-      const partial = await PartialModel.open(this.#model);
-      if (!partial) this.notice = NO_ROOM;
-      return partial;
-    } catch {
-      this.notice = NO_STORE;
-      return null;
-    }
-  }
-
   async* #joined({ partial, begun, rest, release }) {
-    const { pieces, sha256, bytes } = this.#model;
-    const channel = new BroadcastChannel(`sonata-model-${sha256}`);
+    const { pieces } = this.#model;
     try {
       for (let index = 0; index < begun; index++) yield await this.#fromPartial(partial, index);
       let index = begun;
@@ -126,7 +120,6 @@ export class ModelSource {
         index += 1;
         // Before its last byte is passed on: who has all of it finds it kept.
         if (index === pieces.sha256.length) await partial?.finish();
-        channel.postMessage(Math.min(index * pieces.bytes, bytes));
         yield piece;
       }
     } catch (error) {
@@ -135,7 +128,6 @@ export class ModelSource {
       throw error;
     } finally {
       partial?.close();
-      channel.close();
       release();
     }
   }

@@ -6,7 +6,6 @@
  */
 const FOLDER = 'models';
 const PART = '.part';
-const RESERVE = 32 << 20; // bytes left to what else the page keeps: itself, conversations, what was learned
 
 /** @returns {Promise<{sha256: string, name: string, bytes: number, complete: boolean}[]>} what is kept, parts included */
 export async function storedModels() {
@@ -51,6 +50,16 @@ export async function findModel({ sha256, name, bytes }) {
   }
 }
 
+/** @returns {Promise<number>} bytes that are there of a model that is being downloaded */
+export async function partSize({ sha256, name }) {
+  try {
+    const folder = await (await openFolder()).getDirectoryHandle(sha256);
+    return (await (await folder.getFileHandle(name + PART)).getFile()).size;
+  } catch {
+    return 0; // it has just been completed
+  }
+}
+
 /**
  * Wait until no other tab downloads the model, and let none begin.
  * @returns {Promise<() => void>} ends this; so does the end of the worker
@@ -69,15 +78,10 @@ export class PartialModel {
   #access;
   #model;
 
-  /** @returns {Promise<PartialModel|null>} null where the rest of the model would not fit */
   static async open(model) {
     const folder = await (await openFolder()).getDirectoryHandle(model.sha256, { create: true });
     const file = await folder.getFileHandle(model.name + PART, { create: true });
-    const access = await openAlone(file);
-    const partial = new PartialModel(folder, file, access, model);
-    if (await hasRoom(model.bytes - partial.size)) return partial;
-    await partial.discard();
-    return null;
+    return new PartialModel(folder, file, await openAlone(file), model);
   }
 
   constructor(folder, file, access, model) {
@@ -102,7 +106,7 @@ export class PartialModel {
     if (this.size > offset) this.#access.truncate(offset);
   }
 
-  /** @returns {boolean} false where there is no room for them */
+  /** @returns {boolean} false where there is no room for them: only trying tells, browsers give round numbers as the quota */
   append(bytes) {
     try {
       return this.#access.write(bytes, { at: this.size }) === bytes.length;
@@ -146,11 +150,6 @@ async function openAlone(file) {
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
   }
-}
-
-async function hasRoom(nbytes) {
-  const { quota, usage } = await navigator.storage.estimate();
-  return nbytes + RESERVE <= quota - usage;
 }
 
 function lockName(sha256) {

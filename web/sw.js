@@ -183,7 +183,10 @@ async function readList() {
   if (isGone(response) && isGone(await ask('sw.js'))) return retire();
   if (!response.ok) return null;
   const text = await response.text();
-  if (isList(text)) return text;
+  if (isList(text)) {
+    retired = false; // it is back, before the last page of it was closed
+    return text;
+  }
   // A network that wants one to log in answers so too, but not on localhost: there another site has taken the port.
   return LOCAL ? retire() : null;
 }
@@ -199,9 +202,9 @@ function isList(text) {
 /** The site is served without a service worker now: leave it to the network. */
 async function retire() {
   retired = true;
+  reading = null;
   await self.registration.unregister();
   await caches.delete(CACHE);
-  reading = null;
   return null;
 }
 
@@ -224,13 +227,14 @@ function state() {
 }
 
 async function readState() {
-  const kept = await (await caches.open(CACHE)).match(keyOf('state'));
+  const kept = !retired && await (await caches.open(CACHE)).match(keyOf('state'));
   return kept ? await kept.json() : { current: null, versions: {}, clients: {} };
 }
 
 /** A change takes effect once it is written. */
 function save(change) {
   const saved = saving.then(async () => {
+    if (retired) return;
     const kept = await state();
     const cache = await caches.open(CACHE);
     await cache.put(keyOf('state'), new Response(JSON.stringify({ ...kept, ...change })));

@@ -11,8 +11,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 
-CHUNK = 1 << 14
-
 
 @dataclass(frozen=True)
 class Asked:
@@ -35,8 +33,8 @@ class PlainServer:
         """path -> bytes of the file before which the connection breaks."""
         self.instead: dict[str, bytes] = {}
         """path -> what is sent instead of the file."""
-        self.seconds_a_chunk: dict[str, float] = {}
-        """path -> how slowly it is sent."""
+        self.holds: dict[str, int] = {}
+        """path -> bytes of the file before which it waits until the entry is gone."""
         handler = type("Handler", (_Handler,), {"files": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
         self.port = self._server.server_port
@@ -92,11 +90,12 @@ class _Handler(SimpleHTTPRequestHandler):
         for name, value in files.headers.items():
             self.send_header(name, value)
         self.end_headers()
-        end = files.breaks.get(path, len(data))
         with suppress(BrokenPipeError, ConnectionResetError):  # the page went away
-            for begin in range(start, end, CHUNK):
-                self.wfile.write(data[begin : min(begin + CHUNK, end)])
-                time.sleep(files.seconds_a_chunk.get(path, 0))
+            held = max(start, files.holds.get(path, start))
+            self.wfile.write(data[start:held])
+            while path in files.holds:
+                time.sleep(0.02)
+            self.wfile.write(data[held : files.breaks.get(path, len(data))])
 
     def log_message(self, format: str, *args: object) -> None:
         pass
