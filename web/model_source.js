@@ -109,7 +109,9 @@ export class ModelSource {
   async* #joined({ partial, begun, rest, release }) {
     const { pieces } = this.#model;
     try {
-      for (let index = 0; index < begun; index++) yield await this.#fromPartial(partial, index);
+      for (let index = 0; index < begun; index++) {
+        yield partial.read(index * pieces.bytes, pieceBytes(this.#model, index)); // checked a moment ago
+      }
       let index = begun;
       for await (const piece of rest) {
         if (partial && !partial.append(piece)) {

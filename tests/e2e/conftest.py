@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage
+from chat_page import NO_SERVICE_WORKER, ChatPage
 from damaged_server import DamagedServer
 from plain_server import PlainServer
 from playwright.async_api import Browser, BrowserContext, async_playwright
@@ -22,8 +22,6 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-NO_SERVICE_WORKER = "delete Navigator.prototype.serviceWorker"
-"""Makes a page like one in a browser without service workers: it gets each file from the server, as a test wants it."""
 WEBGPU = "--enable-unsafe-webgpu"
 """Gives headless Chromium an adapter, SwiftShader where there is no GPU. Without it there is none."""
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage
-from conftest import FLAGS, NO_SERVICE_WORKER
+from chat_page import NO_SERVICE_WORKER, ChatPage
+from conftest import FLAGS
 from plain_server import PlainServer
 from playwright.async_api import BrowserContext, Error, Page, async_playwright
 from small_site import MODEL, PIECE_BYTES, SmallSite
