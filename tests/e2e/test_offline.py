@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chat_page import ChatPage
+from chat_page import STAND_IN, ChatPage
 from plain_server import PlainServer
 from playwright.async_api import BrowserContext
 from small_site import SmallSite
@@ -21,6 +21,14 @@ FROM_A_WORKER = """() => new Promise((resolve) => {
 })"""
 KEPT_FILES = "caches.open('sonata-site-1').then((cache) => cache.keys()).then((keys) => keys.length)"
 NEW = "rgb(1, 2, 3)"
+NEWBORN_MS = 3000
+
+
+@pytest.fixture
+def no_engine(small: SmallSite) -> None:
+    """The page's worker is a stand-in, where a test is of the files and not of the answers."""
+    small.write("worker.js", STAND_IN.read_text("utf-8"))
+    small.publish()
 
 
 async def open_page(context: BrowserContext, url: str) -> ChatPage:
@@ -32,7 +40,7 @@ async def open_page(context: BrowserContext, url: str) -> ChatPage:
 
 
 async def kept(chat: ChatPage) -> None:
-    await chat.page.wait_for_function("document.documentElement.dataset.offline === 'ready'", timeout=30_000)
+    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=30_000)
 
 
 async def reload(chat: ChatPage) -> None:
@@ -79,6 +87,7 @@ async def test_the_page_starts_and_answers_when_the_server_is_gone(
     assert await (await open_page(context, address)).page.evaluate(GENERATE) == first
 
 
+@pytest.mark.usefixtures("no_engine")
 async def test_a_second_visit_asks_only_whether_there_is_something_new(
     context: BrowserContext, server: PlainServer
 ) -> None:
@@ -141,6 +150,7 @@ async def test_where_the_service_worker_cannot_isolate_it_the_page_goes_on(
 # --- updates ---
 
 
+@pytest.mark.usefixtures("no_engine")
 async def test_on_localhost_a_changed_file_is_there_at_the_next_load_and_fetched_alone(
     context: BrowserContext, server: PlainServer, small: SmallSite
 ) -> None:
@@ -157,6 +167,7 @@ async def test_on_localhost_a_changed_file_is_there_at_the_next_load_and_fetched
     assert await chat.page.locator("#notices p").count() == 0
 
 
+@pytest.mark.usefixtures("no_engine")
 async def test_a_new_version_is_told_of_and_taken_by_a_click(
     context: BrowserContext, far_server: PlainServer, small: SmallSite
 ) -> None:
@@ -177,6 +188,7 @@ async def test_a_new_version_is_told_of_and_taken_by_a_click(
     assert await chat.page.locator("#notices p").count() == 0
 
 
+@pytest.mark.usefixtures("no_engine")
 async def test_elsewhere_a_page_starts_with_what_is_there_and_hears_of_the_new_version(
     context: BrowserContext, far_server: PlainServer, small: SmallSite
 ) -> None:
@@ -189,6 +201,7 @@ async def test_elsewhere_a_page_starts_with_what_is_there_and_hears_of_the_new_v
     assert "new version" in await notice(chat)
 
 
+@pytest.mark.usefixtures("no_engine")
 async def test_a_page_that_is_open_keeps_its_version_beside_one_with_the_new(
     context: BrowserContext, far_server: PlainServer, small: SmallSite
 ) -> None:
@@ -214,6 +227,7 @@ async def test_a_page_that_is_open_keeps_its_version_beside_one_with_the_new(
     assert await old.page.evaluate(FROM_A_WORKER) == "old"
 
 
+@pytest.mark.usefixtures("no_engine")
 async def test_an_interrupted_update_leaves_the_old_version_and_is_taken_up_again(
     context: BrowserContext, server: PlainServer, small: SmallSite
 ) -> None:
@@ -236,6 +250,7 @@ async def test_an_interrupted_update_leaves_the_old_version_and_is_taken_up_agai
     assert set(asked) == {"main.js"}
 
 
+@pytest.mark.usefixtures("no_engine")
 async def test_a_file_that_is_not_what_the_list_says_is_refused(
     context: BrowserContext, server: PlainServer, small: SmallSite
 ) -> None:
@@ -269,9 +284,13 @@ async def test_when_the_server_goes_in_the_middle_of_an_update_the_old_version_s
     assert await chat.page.evaluate("sonata.lastAnswer.newTokens") > 0
 
 
+@pytest.mark.usefixtures("no_engine")
 async def test_files_of_versions_that_nobody_uses_are_deleted(
     context: BrowserContext, server: PlainServer, small: SmallSite
 ) -> None:
+    patient = small.read("sw.js")
+    small.write("sw.js", patient.replace("NEWBORN_MS = 60_000", f"NEWBORN_MS = {NEWBORN_MS}"))
+    assert small.read("sw.js") != patient
     chat = await open_page(context, server.url)
     before = await chat.page.evaluate(KEPT_FILES)
     await chat.page.close()
@@ -280,13 +299,13 @@ async def test_files_of_versions_that_nobody_uses_are_deleted(
         small.publish_new_style(f"rgb(1, {green}, 3)")
         await page.goto(f"{server.url}/THIRD_PARTY.txt")
     assert await page.evaluate(KEPT_FILES) > before, "a page that may still be on its way keeps its version"
-    page.set_default_timeout(120_000)
-    await page.wait_for_timeout(61_000)
+    await page.wait_for_timeout(NEWBORN_MS)
     await page.goto(f"{server.url}/THIRD_PARTY.txt")
     await checked(ChatPage(page, server.url))
     assert await page.evaluate(KEPT_FILES) == before
 
 
+@pytest.mark.usefixtures("no_engine")
 async def test_another_site_at_the_same_address_is_not_shadowed(
     context: BrowserContext, server: PlainServer, small: SmallSite, tmp_path: Path
 ) -> None:
@@ -304,9 +323,24 @@ async def test_another_site_at_the_same_address_is_not_shadowed(
         assert await chat.page.evaluate("caches.keys()") == []
 
 
+@pytest.mark.usefixtures("no_engine")
+async def test_without_room_the_page_works_and_tells_that_it_needs_its_server(
+    context: BrowserContext, server: PlainServer
+) -> None:
+    page = await context.new_page()
+    await page.goto(f"{server.url}/THIRD_PARTY.txt")
+    session = await context.new_cdp_session(page)
+    await session.send("Storage.overrideQuotaForOrigin", {"origin": server.url, "quotaSize": 100_000})
+    chat = ChatPage(await context.new_page(), server.url)
+    await chat.open_ready()
+    assert "no room in this browser to keep the page" in await notice(chat)
+    assert await chat.ask("Why is the sky blue?")
+
+
 # --- an app ---
 
 
+@pytest.mark.usefixtures("no_engine")
 async def test_chromium_can_install_it(chromium_path: Path, server: PlainServer, tmp_path: Path) -> None:
     from conftest import FLAGS
     from playwright.async_api import async_playwright
