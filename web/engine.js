@@ -27,13 +27,13 @@ export class Engine {
 
   /**
    * Load Python, the model and what runs it.
-   * @param {{modelUrl: string, pieces: object|null, backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null,
-   *   precision: 'precise'|'fast', patience: number, maxTokens: number|null, autotune: boolean}} options `workers`, `precision` and
-   *   `patience` (ms of silence after which a worker counts as dead) are those of wasm
+   * @param {{model: object, backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null,
+   *   precision: 'precise'|'fast', patience: number, maxTokens: number|null, autotune: boolean}} options `model` as models.js
+   *   tells it; `workers`, `precision` and `patience` (ms of silence after which a worker counts as dead) are those of wasm
    * @param {(progress: {stage: 'python'|'model'|'ready'|'device', done: number, total: number|null}) => void} onProgress
    *   also later, where the GPU was lost: a new device is opened ('device') and the model brought there ('model')
    * @returns {Promise<{backend: string, adapter: string, software: boolean, features: string[], reason: string|null, model: string,
-   *   contextLength: number}>}
+   *   contextLength: number, notice: string|null}>} `notice`: a sentence for the user where the model is not kept
    */
   start(options, onProgress) {
     return this.#alive(this.#remote.start(options, Comlink.proxy(onProgress)));

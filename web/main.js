@@ -11,7 +11,10 @@ import { ChatView } from './chat_view.js';
 import { Composer } from './composer.js';
 import { Engine } from './engine.js';
 import { GpuDialog } from './gpu_dialog.js';
+import { removeModel, storedModels } from './model_store.js';
 import { chooseModel } from './models.js';
+import { Notices } from './notices.js';
+import { askToPersist, reloadToIsolate, watchForVersions } from './offline.js';
 import { readOptions } from './options.js';
 import { describe, fromError } from './problems.js';
 import { LoadingView, StatusView } from './status_view.js';
@@ -28,6 +31,7 @@ const announcer = new Announcer(byId('announcer'));
 const chat = new ChatView({ scroller: byId('chat'), welcome: byId('welcome'), log: byId('log') }, announcer);
 const composer = new Composer(byId('composer'), { onSend: ask, onStop: stop });
 const banner = new Banner(byId('banner'));
+const notices = new Notices(byId('notices'));
 const status = new StatusView(byId('status'));
 const loading = new LoadingView(byId('loading'));
 const menu = new BackendMenu(byId('backend'), options, () => reloadEngine());
@@ -45,9 +49,22 @@ for (const button of document.querySelectorAll('#welcome button')) {
   button.addEventListener('click', () => useExample(button.textContent.trim()));
 }
 if (matchMedia('(pointer: fine)').matches) composer.focus();
-load();
+begin();
 
 // ---- loading ----------------------------------------------------------------------------------------------------
+
+async function begin() {
+  if (await reloadToIsolate()) return;
+  watchForVersions(onSite);
+  load();
+}
+
+/** What the service worker found: never a reason to reload by itself, in the middle of a chat. */
+function onSite({ complete, newer, problem }) {
+  if (complete) document.documentElement.dataset.offline = 'ready';
+  notices.say('version', newer ? 'A new version is ready:' : null, { label: 'reload', run: () => location.reload() });
+  notices.say('site', problem);
+}
 
 /** Start an engine, in place of the one there is. */
 async function load() {
@@ -67,8 +84,7 @@ async function load() {
     const model = await chooseModel(options.modelUrl);
     const info = await current.start(
       {
-        modelUrl: model.url, pieces: model.pieces, maxTokens: options.maxTokens, ...menu.choice, workers: options.workers,
-        autotune: options.autotune,
+        model, maxTokens: options.maxTokens, ...menu.choice, workers: options.workers, autotune: options.autotune,
         patience: options.patience * WORKERS_PATIENCE,
       },
       (progress) => {
@@ -96,6 +112,7 @@ function onReady(info, title, again) {
   banner.hide();
   loading.end();
   if (info.backend === 'webgpu') gpuDialog.offer(engine);
+  notices.say('model', info.notice);
   runner = { ...info, model: title ?? info.model };
   status.showInfo(runner);
   if (again && !chat.isEmpty) chat.addNote('The model was loaded again. It does not remember what is above.');
@@ -190,6 +207,7 @@ function onEvent(current, event) {
     window.sonata.lastAnswer = event;
     status.showRate(event.decodeTokS);
     end(current, event);
+    askToPersist(); // not before: a visitor who only looks in is not asked anything
   } else if (event.kind === 'ContextFullError') {
     interrupt(current);
     banner.show(describe(event), [{ label: 'New chat', run: newChat }]);
@@ -254,7 +272,11 @@ function setState(next) {
   composer.setState({ ready: next === 'ready', answering: next === 'answering' });
 }
 
-/** For tests and developers, in the console: `sonata.loseDevice()`, `sonata.info`, `sonata.lastAnswer`. */
+/**
+ * For tests and developers, in the console: `sonata.loseDevice()`, `sonata.info`, `sonata.lastAnswer`,
+ * `sonata.storedModels()`, `sonata.removeModel(sha256)`.
+ */
 function expose(current) {
-  window.sonata = { engine: current, info: null, lastAnswer: null, loseDevice: () => current.loseDevice(), load };
+  const loseDevice = () => current.loseDevice();
+  window.sonata = { engine: current, info: null, lastAnswer: null, loseDevice, load, storedModels, removeModel };
 }

@@ -2,14 +2,15 @@
 import { userError } from './user_error.js';
 
 /**
- * @returns {Promise<{title: string|null, url: string, pieces: object|null}>} the model to load: `wanted` (a URL, whose title the file itself
- *   tells) or the first of models.json, with the checksums of its pieces.
+ * @returns {Promise<{title: string|null, url: string}>} the model to load, as ModelSource takes it (model_source.js):
+ *   `wanted` (a URL, whose title the file itself tells), or the first of models.json, with its size and checksums.
  * Throws a userError.
  */
 export async function chooseModel(wanted) {
-  if (wanted) return { title: null, url: new URL(wanted, location.href).href, pieces: null };
+  if (wanted) return { title: null, url: new URL(wanted, location.href).href };
   const [model] = await readModels();
-  return { title: model.title, url: new URL(model.url, location.href).href, pieces: model.pieces };
+  const url = new URL(model.url, location.href);
+  return { ...model, url: url.href, name: url.pathname.split('/').at(-1) };
 }
 
 async function readModels() {

@@ -1,48 +1,39 @@
-// A model file as a forward-only stream from the network: the header is looked at first, the rest flows on in the file's
-// order. Bytes are fetched ahead while Python is still starting, and checked piece by piece against the checksums of
-// models.json before anybody sees them. Errors are sentences for the user.
+// A model file as a forward-only stream: the header is looked at first, the rest flows on in the file's order. Bytes are
+// fetched ahead while Python is still starting. Errors are sentences for the user.
+import { truncated } from './model_download.js';
 
 const AHEAD = 128 << 20;  // bytes fetched before anybody asks for them
 
 export class WeightStream {
-  #chunks = [];      // received and checked, not yet passed
+  size;              // bytes of the file, null where nobody tells
+  #chunks = [];      // received, not yet passed
   #position = 0;     // file offset of the first chunk
   #received = 0;
   #wanted = 0;       // file offset that a reader waits for
   #state = { done: false, error: null };
   #waiting = [];     // resolve functions of those who wait for bytes to come in or go out
-  #onProgress;
-  #reader;
-  #open;             // what `open` was given
+  #source;
+  #options;
+  #abort;
   #version;          // what tells the file from another one at the same address
 
   /**
-   * pieces: {bytes, sha256: [...]}, checksums of the file's pieces, all but the last of `bytes` bytes.
-   * onProgress(received, total) is called as bytes come in.
+   * source: a ModelSource (model_source.js). onProgress(received, total) is called as bytes come in.
    */
-  static async open(url, { signal, onProgress = () => {}, pieces = null } = {}) {
-    let response;
-    try {
-      response = await fetch(url, { signal });
-    } catch (error) {
-      if (error.name === 'AbortError') throw error;
-      throw new Error('The model could not be downloaded: there is no connection to the server. Check the network, then load again.');
-    }
-    if (!response.ok) {
-      throw new Error(`The model file ${url} is not on the server (HTTP ${response.status}). Check the address, or run build.py again on the server.`);
-    }
-    return new WeightStream(response, onProgress, pieces, [url, { signal, onProgress, pieces }]);
+  static async open(source, { signal, onProgress = () => {} } = {}) {
+    const abort = new AbortController();
+    signal?.addEventListener('abort', () => abort.abort());
+    return new WeightStream(source, await source.open(abort.signal, onProgress), abort, { signal, onProgress });
   }
 
-  constructor(response, onProgress, pieces, open) {
-    this.#open = open;
-    this.#version = ['ETag', 'Last-Modified', 'Content-Length'].map((name) => response.headers.get(name)).join();
-    const length = response.headers.get('Content-Length');
-    this.size = length && !response.headers.get('Content-Encoding') ? Number(length) : null;
-    this.#reader = response.body.getReader();
-    this.#onProgress = onProgress;
-    // Without a secure context there is no crypto.subtle.
-    this.#pump(globalThis.crypto?.subtle ? pieces : null).then(
+  constructor(source, { size, version, chunks }, abort, options) {
+    this.#source = source;
+    this.#options = options;
+    this.#abort = abort;
+    this.#version = version;
+    this.size = size;
+    abort.signal.addEventListener('abort', () => this.#changed());
+    this.#pump(chunks).then(
       () => this.#finish(null),
       (error) => this.#finish(error),
     );
@@ -50,11 +41,17 @@ export class WeightStream {
 
   /** The same file from its beginning, on a new stream. */
   async again() {
-    this.#reader.cancel().catch(() => {});
-    const stream = await WeightStream.open(...this.#open);
+    this.#abort.abort();
+    const stream = await WeightStream.open(this.#source, this.#options);
     if (stream.#version === this.#version) return stream;
-    stream.#reader.cancel().catch(() => {});
+    stream.#abort.abort();
     throw new Error('The model file on the server has changed since it was loaded. Load again to use the new one.');
+  }
+
+  /** Nobody reads on: the rest flows past, so that all of the file gets kept. */
+  drain() {
+    this.#wanted = Infinity;
+    this.#drop(this.#received);
   }
 
   /** The first n bytes, or all if there are fewer. Nothing may have been read before. */
@@ -68,10 +65,7 @@ export class WeightStream {
   async read(offset, n) {
     if (offset < this.#position) throw new Error(`byte ${offset} has passed already`);
     await this.#arrived(offset + n);
-    if (this.#received < offset + n) {
-      const megabytes = (this.#received / 1e6).toFixed(1);
-      throw new Error(`The model file ends after ${megabytes} MB, before it is complete: the download broke off or the file is truncated. Load again; if that does not help, the file on the server must be replaced.`);
-    }
+    if (this.#received < offset + n) throw truncated(this.#received);
     this.#drop(offset);
     const data = this.#assemble(n);
     this.#drop(offset + n);
@@ -79,48 +73,18 @@ export class WeightStream {
   }
 
   /** Bring bytes in, not further ahead of the reader than AHEAD. */
-  async #pump(pieces) {
-    let piece = [], size = 0;
-    for (let index = 0; ;) {
-      const { done, value } = await this.#next();
-      if (!pieces) {
-        if (done) return;
-        this.#take(value);
-      } else {
-        if (value) {
-          piece.push(value);
-          size += value.length;
-        }
-        while (size >= pieces.bytes || (done && size > 0)) {
-          const whole = new Uint8Array(await new Blob(piece).arrayBuffer());
-          const ready = whole.subarray(0, pieces.bytes);
-          // A last piece that comes too early is a truncated file: read() says so.
-          if (!done || index === pieces.sha256.length - 1) await check(ready, pieces.sha256[index]);
-          index++;
-          this.#take(ready);
-          piece = [whole.subarray(pieces.bytes)];
-          size = piece[0].length;
-        }
-        if (done) return;
+  async #pump(chunks) {
+    for await (const chunk of chunks) {
+      this.#chunks.push(chunk);
+      this.#received += chunk.length;
+      this.#options.onProgress(this.#received, this.size);
+      if (this.#wanted === Infinity) this.#drop(this.#received);
+      this.#changed();
+      while (this.#received >= Math.max(this.#wanted, this.#position + AHEAD)) {
+        this.#abort.signal.throwIfAborted();
+        await this.#change();
       }
-      while (this.#received >= Math.max(this.#wanted, this.#position + AHEAD)) await this.#change();
     }
-  }
-
-  async #next() {
-    try {
-      return await this.#reader.read();
-    } catch (error) {
-      if (error.name === 'AbortError') throw error;
-      throw new Error('The connection was lost while the model was downloading. Check the network, then load again.');
-    }
-  }
-
-  #take(bytes) {
-    this.#chunks.push(bytes);
-    this.#received += bytes.length;
-    this.#onProgress(this.#received, this.size);
-    this.#changed();
   }
 
   #finish(error) {
@@ -171,13 +135,5 @@ export class WeightStream {
     }
     this.#position = offset;
     this.#changed();
-  }
-}
-
-async function check(bytes, expected) {
-  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
-  const found = Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
-  if (found !== expected) {
-    throw new Error('The model file was damaged on its way or on the server: its checksum is wrong. Load again; if that does not help, the file on the server must be replaced.');
   }
 }

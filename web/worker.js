@@ -7,6 +7,7 @@ import * as Comlink from './vendor/comlink.mjs';
 import './stream_transfer.js';
 import { chooseBackend } from './backend_choice.js';
 import { EventQueue } from './event_queue.js';
+import { ModelSource } from './model_source.js';
 import { bootPython } from './python_runtime.js';
 import { tuningStore } from './tuning_store.js';
 import { userError } from './user_error.js';
@@ -20,15 +21,16 @@ let pool = null; // KernelPool
 let python = null; // Pyodide
 
 Comlink.expose({
-  async start({ modelUrl, pieces, backend, workers, precision, patience, maxTokens, autotune }, onProgress) {
+  async start({ model, backend, workers, precision, patience, maxTokens, autotune }, onProgress) {
     const downloads = new AbortController();
+    const source = new ModelSource(model);
     try {
       const [pyodide, stream, choice] = await Promise.all([
         bootPython().then((booted) => {
           onProgress({ stage: 'python', done: 1, total: 1 });
           return booted;
         }),
-        openWeights(modelUrl, pieces, downloads.signal, onProgress),
+        openWeights(source, downloads.signal, onProgress),
         chooseBackend({ backend, workers, patience }),
       ]);
       ({ executor, pool } = choice);
@@ -42,8 +44,9 @@ Comlink.expose({
       const ready = throttled(onProgress, 'ready');
       const info = JSON.parse(await page.start(device, stream, ready, precision, tuning, ...limits));
       if (info.error) throw pythonError(info.error);
+      stream.drain();
       onProgress({ stage: 'ready', done: 1, total: 1 });
-      return { ...info, reason: choice.reason };
+      return { ...info, reason: choice.reason, notice: source.notice };
     } catch (error) {
       downloads.abort();
       throw error;
@@ -106,9 +109,9 @@ Comlink.expose({
   },
 });
 
-async function openWeights(url, pieces, signal, onProgress) {
+async function openWeights(source, signal, onProgress) {
   try {
-    return await WeightStream.open(url, { signal, pieces, onProgress: throttled(onProgress, 'model') });
+    return await WeightStream.open(source, { signal, onProgress: throttled(onProgress, 'model') });
   } catch (error) {
     throw userError('DownloadError', error.message);
   }

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from app.building import kernels, notices
-from app.building.common import ROOT, BuildError, write_atomically
+from app.building.common import ROOT, BuildError, sha256_of, write_atomically
 from app.building.download import Download, Downloader, Source
 from app.building.node import NODE_MODULES
 from app.models import Model, downloads, models
@@ -28,6 +28,8 @@ VENDOR = {
 }
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
 PIECE_BYTES = 4 << 20
+NOT_PRECACHED = {"sw.js", "precache.json"}
+"""The browser itself keeps the one; the other is asked for to find out whether there is a newer version."""
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = ("app/building/", "app/cli", "app/kernels.py", "app/models.py", "app/server", "app/downloads.toml")
 """Parts of the sources that the page never runs."""
@@ -76,7 +78,23 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
         site[f"models/{model.file}"] = files[model.file]
     site["models.json"] = _models_json()
     site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)
+    site["precache.json"] = precache_json(site)  # last, so that it is never newer than what it lists
     return sync(site, dist)
+
+
+def precache_json(site: Mapping[str, Content]) -> bytes:
+    """What web/sw.js keeps for when the server is gone: {"files": {path: sha256}}.
+
+    That is everything but itself and the models, which web/model_store.js keeps. Sites with the same files have the
+    same list, and so are the same version.
+    """
+    kept = (name for name in sorted(site) if name not in NOT_PRECACHED and not name.startswith("models/"))
+    digests = {name: _sha256(site[name]) for name in kept}
+    return json.dumps({"files": digests}, indent=1).encode()
+
+
+def _sha256(content: Content) -> str:
+    return hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else sha256_of(content)
 
 
 def sync(site: Mapping[str, Content], dist: Path) -> int:

@@ -8,6 +8,8 @@ from playwright.async_api import ConsoleMessage, Locator, Page, Route
 
 LOAD_SECONDS = 180.0
 ANSWER_SECONDS = 180.0
+NO_SERVICE_WORKER = "delete Navigator.prototype.serviceWorker"
+"""Makes a page like one in a browser without service workers: it gets each file from the server, as a test wants it."""
 STAND_IN = Path(__file__).with_name("stand_in_worker.js")
 
 
@@ -36,6 +38,7 @@ class ChatPage:
             headers = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
             await route.fulfill(body=STAND_IN.read_text("utf-8"), content_type="text/javascript", headers=headers)
 
+        await self.page.add_init_script(NO_SERVICE_WORKER)  # which would fetch the real one
         await self.page.route("**/worker.js", fulfill)
 
     async def wait_for(self, state: str, seconds: float = 30.0) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage
+from chat_page import NO_SERVICE_WORKER, ChatPage
 from damaged_server import DamagedServer
-from playwright.async_api import Browser, async_playwright
+from plain_server import PlainServer
+from playwright.async_api import Browser, BrowserContext, async_playwright
+from small_site import SmallSite
 
 FLAGS = (
     "--no-sandbox",
@@ -43,8 +45,9 @@ async def browser_without_webgpu(chromium_path: Path) -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def chat(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
-    """A fresh tab with WebGPU; the test opens the page. Nothing is asked of any other server."""
+    """A fresh tab with WebGPU, without a service worker; the test opens the page."""
     page = await browser.new_page(viewport={"width": 1280, "height": 800})
+    await page.add_init_script(NO_SERVICE_WORKER)
     yield ChatPage(page, site)
     await page.close()
 
@@ -54,6 +57,34 @@ async def page_alone(chat: ChatPage) -> ChatPage:
     """The page with the stand-in worker."""
     await chat.use_stand_in()
     return chat
+
+
+@pytest.fixture
+def small(dist: Path, tmp_path: Path) -> SmallSite:
+    """The site with a tiny model, where the test may change it."""
+    return SmallSite(dist, tmp_path / "site")
+
+
+@pytest.fixture
+def server(small: SmallSite) -> Iterator[PlainServer]:
+    """On this machine, as a developer has it."""
+    with PlainServer(small.folder) as running:
+        yield running
+
+
+@pytest.fixture
+def far_server(small: SmallSite) -> Iterator[PlainServer]:
+    """Under a name that the service worker does not take for a developer's."""
+    with PlainServer(small.folder, host="sonata.localhost") as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """An empty browser, with service workers."""
+    opened = await browser.new_context()
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture

@@ -1,20 +1,55 @@
-"""The site as a plain file server gives it: without the headers that isolate a page, so that it may share no memory."""
+"""The site as a plain file server gives it: without the headers that isolate a page. It notes what is asked of it, and
+breaks as the test says."""
 
 from __future__ import annotations
 
 import threading
-from functools import partial
+import time
+from contextlib import suppress
+from dataclasses import dataclass
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 
 
-class PlainServer:
-    """Serves a folder at `url`."""
+@dataclass(frozen=True)
+class Asked:
+    path: str
+    start: int
+    """First byte wanted, of a range."""
 
-    def __init__(self, folder: Path) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(folder)))
-        self.url = f"http://localhost:{self._server.server_port}"
+
+class PlainServer:
+    """Serves a folder at `url`, on `host`, any name of this machine. The same one may be started again with `port`."""
+
+    def __init__(self, folder: Path, host: str = "localhost", port: int = 0) -> None:
+        self.folder = folder
+        self.asked: list[Asked] = []
+        self.ranges = True
+        """Whether it sends parts of files."""
+        self.headers: dict[str, str] = {}
+        """Sent with every answer."""
+        self.breaks: dict[str, int] = {}
+        """path -> bytes of the file before which the connection breaks."""
+        self.instead: dict[str, bytes] = {}
+        """path -> what is sent instead of the file."""
+        self.holds: dict[str, int] = {}
+        """path -> bytes of the file before which it waits until the entry is gone."""
+        handler = type("Handler", (_Handler,), {"files": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+        self.port = self._server.server_port
+        self.url = f"http://{host}:{self.port}"
+
+    def paths(self) -> list[str]:
+        """What was asked for since the last call."""
+        paths = [asked.path for asked in self.asked]
+        self.asked.clear()
+        return paths
+
+    def stop(self) -> None:
+        """From now on nobody answers at the port."""
+        self._server.shutdown()
+        self._server.server_close()
 
     def __enter__(self) -> PlainServer:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -23,16 +58,44 @@ class PlainServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self.stop()
 
 
 class _Handler(SimpleHTTPRequestHandler):
+    files: PlainServer
     extensions_map = SimpleHTTPRequestHandler.extensions_map | {
         ".js": "text/javascript",
         ".mjs": "text/javascript",
         ".wasm": "application/wasm",
+        ".svg": "image/svg+xml",
+        ".webmanifest": "application/manifest+json",
     }
+
+    def do_GET(self) -> None:
+        files = self.files
+        path = self.path.split("?")[0].lstrip("/") or "index.html"
+        wanted = self.headers.get("Range", "")
+        start = int(wanted.removeprefix("bytes=").split("-")[0]) if wanted and files.ranges else 0
+        files.asked.append(Asked(path, start))
+        file = files.folder / path
+        if path not in files.instead and not file.is_file():
+            self.send_error(404)
+            return
+        data = files.instead[path] if path in files.instead else file.read_bytes()
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        self.send_header("Content-Type", self.guess_type(path))
+        self.send_header("Content-Length", str(len(data) - start))
+        for name, value in files.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        with suppress(BrokenPipeError, ConnectionResetError):  # the page went away
+            held = max(start, files.holds.get(path, start))
+            self.wfile.write(data[start:held])
+            while path in files.holds:
+                time.sleep(0.02)
+            self.wfile.write(data[held : files.breaks.get(path, len(data))])
 
     def log_message(self, format: str, *args: object) -> None:
         pass

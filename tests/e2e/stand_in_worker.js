@@ -68,12 +68,12 @@ let report;
 let stopped = false;
 
 Comlink.expose({
-  async start({ modelUrl, backend, precision }, onProgress) {
+  async start({ model, backend, precision }, onProgress) {
     report = onProgress;
-    if (modelUrl.includes('silent')) await new Promise(() => {});
-    if (modelUrl.includes('broken')) throw new TypeError('nothing is here');
-    if (modelUrl.includes('missing')) throw userError('DownloadError', 'The model file is not on the server (HTTP 404). Check the address, then load again.');
-    const pause = modelUrl.includes('slow') ? 300 : 1;
+    if (model.url.includes('silent')) await new Promise(() => {});
+    if (model.url.includes('broken')) throw new TypeError('nothing is here');
+    if (model.url.includes('missing')) throw userError('DownloadError', 'The model file is not on the server (HTTP 404). Check the address, then load again.');
+    const pause = model.url.includes('slow') ? 300 : 1;
     for (let part = 0; part <= 20; part += 1) {
       onProgress({ stage: 'model', done: part * 4_918_121.6, total: 98_362_432 });
       if (part === 10) onProgress({ stage: 'python', done: 1, total: 1 });
@@ -88,6 +88,7 @@ Comlink.expose({
       reason: onTheCpu ? 'Runs on the CPU, 2 workers: there is no WebGPU here. Chrome or Edge 121+ with hardware acceleration turned on has WebGPU.' : null,
       model: 'SmolLM2 135M Instruct',
       contextLength: 8192,
+      notice: null,
     };
   },
 

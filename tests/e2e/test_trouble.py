@@ -236,18 +236,38 @@ async def only_one_adapter(route: Route) -> None:
     await route.fulfill(response=response, body=once)
 
 
-@pytest.mark.parametrize(("damage", "words"), [("flip_byte_at", "checksum"), ("length", "has changed")])
-async def test_weights_that_come_back_damaged_are_told(
-    chat: ChatPage, damaged: DamagedServer, damage: str, words: str
-) -> None:
+async def test_weights_that_come_back_damaged_are_told(chat: ChatPage, site: str, damaged: DamagedServer) -> None:
     async def fulfill(route: Route) -> None:
         await route.fulfill(status=307, headers={"Location": damaged.url})
 
     await chat.page.route("**/models/*.gguf", fulfill)
+    await chat.page.goto(f"{site}/THIRD_PARTY.txt")
+    no_room = {"origin": site, "quotaSize": 1000}  # what the browser keeps is not damaged
+    session = await chat.page.context.new_cdp_session(chat.page)
+    await session.send("Storage.overrideQuotaForOrigin", no_room)
     await chat.open_ready(f"?{SHORT}&backend=webgpu")
-    setattr(damaged, damage, damaged.size // 2)
+    damaged.flip_byte_at = damaged.size // 2
     await chat.page.evaluate(LOSE)
     await chat.send(QUESTION)
 
-    assert words in await chat.problem()
+    assert "checksum" in await chat.problem()
     assert await chat.page.input_value("#message") == QUESTION
+
+
+async def test_a_model_by_its_address_that_has_changed_is_told(chat: ChatPage, tiny: DamagedServer) -> None:
+    await chat.open_ready(f"?{SHORT}&backend=webgpu&model={tiny.url}")
+    tiny.length = tiny.size // 2
+    await chat.page.evaluate(LOSE)
+    await chat.send(QUESTION)
+
+    assert "has changed" in await chat.problem()
+    assert await chat.page.input_value("#message") == QUESTION
+
+
+async def test_weights_that_are_kept_come_back_without_the_server(chat: ChatPage) -> None:
+    await chat.open_ready(f"?{SHORT}&backend=webgpu")
+    first = await chat.ask(QUESTION)
+    await chat.page.route("**/models/*.gguf", lambda route: route.abort())
+    await chat.page.evaluate(LOSE)
+    await chat.page.click("#new-chat")
+    assert await chat.ask(QUESTION) == first

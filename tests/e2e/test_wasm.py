@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage
+from chat_page import NO_SERVICE_WORKER, ChatPage
 from plain_server import PlainServer
 from playwright.async_api import Browser
 
@@ -31,6 +31,7 @@ GENERATE = """async ([prompt, maxTokens, trouble]) => {
 async def chat_without_isolation(browser: Browser, dist: Path) -> AsyncIterator[ChatPage]:
     with PlainServer(dist) as server:
         page = await browser.new_page()
+        await page.add_init_script(NO_SERVICE_WORKER)  # which would isolate it
         yield ChatPage(page, server.url)
         await page.close()
 

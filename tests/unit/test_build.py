@@ -75,6 +75,27 @@ def test_the_site_holds_what_the_page_asks_for_and_nothing_native(dist):
     assert not {name for name in modules if name.startswith(("app/building", "app/server", "app/cli", "app/models"))}
 
 
+def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_checksum(dist):
+    files = read_json(dist / "precache.json")["files"]
+    names = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
+    assert names - set(files) == {"sw.js", "precache.json", *(f"models/{model.file}" for model in models())}
+    assert files == {name: sha256_of(dist / name) for name in files}
+
+
+def test_the_list_for_the_service_worker_depends_on_the_contents_alone(tmp_path):
+    source = tmp_path / "a.js"
+    source.write_text("one")
+    listed = site.precache_json({"b.js": b"two", "a.js": source, "sw.js": b"three", "models/m.gguf": b"four"})
+    assert listed == site.precache_json({"a.js": b"one", "b.js": b"two"})
+    assert listed != site.precache_json({"a.js": b"one", "b.js": b"2"})
+
+
+def test_the_manifest_names_files_that_there_are(dist):
+    manifest = read_json(dist / "manifest.webmanifest")
+    assert {icon["purpose"] for icon in manifest["icons"]} == {"any", "maskable"}
+    assert all((dist / icon["src"]).is_file() for icon in manifest["icons"])
+
+
 def test_sonata_zip_can_be_imported_from(dist):
     code = "import sys; sys.path.insert(0, sys.argv[1]); import py_core; print(py_core.__file__)"
     command = [sys.executable, "-I", "-c", code, str(dist / "sonata.zip")]

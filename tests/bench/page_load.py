@@ -1,0 +1,113 @@
+"""How long the page takes until it can be asked: first visit, second visit, without the server.
+
+    python tests/bench/page_load.py [--rounds N] [--backend wasm] [--dist PATH] [--json]
+
+Each round begins with an empty browser profile on disk. `isolating` is `sonata serve`; `plain` is a server without COOP
+and COEP, where the first visit reloads once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from in_browser import FLAGS, LIMIT_MS
+from playwright.sync_api import Page, sync_playwright
+from rich.console import Console
+from rich.table import Table
+
+from app.building.common import ROOT
+from app.building.site import DIST
+from app.building.system import find_chromium
+
+PLAIN = [sys.executable, "-u", "-m", "http.server", "--bind", "127.0.0.1"]
+READY = "['ready', 'failed'].includes(document.documentElement.dataset.state)"
+VISITS = ("first", "second", "offline")
+
+
+def start_server(kind: str, dist: Path) -> tuple[subprocess.Popen[str], str]:
+    if kind == "isolating":
+        command = [sys.executable, "-u", "-m", "app.server", "--no-open", "--port", "0", "--dist", str(dist)]
+    else:
+        command = [*PLAIN, "--directory", str(dist), "0"]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert server.stdout is not None
+    line = server.stdout.readline()
+    port = line.rsplit(":", 1)[1].split()[0] if kind == "isolating" else line.split(" port ")[1].split()[0]
+    return server, f"http://localhost:{port}"
+
+
+def seconds_to_ready(visit: Callable[[], object], page: Page) -> float:
+    began = time.monotonic()
+    visit()
+    page.wait_for_function(f"() => {READY}", timeout=LIMIT_MS)
+    took = time.monotonic() - began
+    if page.evaluate("document.documentElement.dataset.state") != "ready":
+        raise RuntimeError(page.inner_text("#banner"))
+    return took
+
+
+def one_round(kind: str, dist: Path, backend: str) -> dict[str, float]:
+    server, address = start_server(kind, dist)
+    figures: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as profile, sync_playwright() as playwright:
+
+        def visit(name: str) -> None:
+            context = playwright.chromium.launch_persistent_context(
+                profile, executable_path=find_chromium(), args=FLAGS
+            )
+            page = context.new_page()
+            figures[name] = seconds_to_ready(lambda: page.goto(f"{address}/?backend={backend}"), page)
+            if name == "first":
+                page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
+                time.sleep(2)  # what was written has reached the disk's cache
+            context.close()
+
+        try:
+            visit("first")
+            visit("second")
+        finally:
+            server.terminate()
+            server.communicate(timeout=10)
+        visit("offline")
+    return figures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--backend", default="wasm")
+    parser.add_argument("--dist", type=Path, help="a site that was built before (default: this checkout's, made anew)")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if not options.dist:
+        subprocess.run([sys.executable, "build.py", "site"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    measured = {
+        kind: [one_round(kind, options.dist or DIST, options.backend) for _ in range(options.rounds)]
+        for kind in ("isolating", "plain")
+    }
+    medians = {
+        kind: {visit: round(statistics.median(r[visit] for r in rounds), 2) for visit in VISITS}
+        for kind, rounds in measured.items()
+    }
+    if options.json:
+        print(json.dumps({"backend": options.backend, "median_s": medians, "rounds_s": measured}, indent=1))
+        return 0
+    table = Table(title=f"Seconds until the page is ready ({options.backend}, median of {options.rounds})")
+    for column in ("server", "first visit", "second visit", "server gone"):
+        table.add_column(column, justify="left" if column == "server" else "right")
+    for kind, figures in medians.items():
+        table.add_row(kind, *(f"{figures[visit]:.2f}" for visit in VISITS))
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The whole site with a tiny model in the place of the real one, in a folder where a test may change it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from app.building import site
+from tests.tiny_llama import TinyLlama
+
+MODEL = "models/tiny.gguf"
+PIECE_BYTES = 1 << 16
+
+
+class SmallSite:
+    """A copy of `dist` in `folder`. Files are links: `write` replaces them, nothing may change them in place."""
+
+    def __init__(self, dist: Path, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(dist, folder, copy_function=os.link, ignore=shutil.ignore_patterns("*.gguf"))
+        TinyLlama(hidden=128, ffn=512, layers=4).write(folder / MODEL)
+        self.model = (folder / MODEL).read_bytes()
+        self.sha256 = hashlib.sha256(self.model).hexdigest()
+        pieces = [self.model[at : at + PIECE_BYTES] for at in range(0, len(self.model), PIECE_BYTES)]
+        listing = {
+            "id": "tiny",
+            "title": "Tiny",
+            "url": MODEL,
+            "bytes": len(self.model),
+            "sha256": self.sha256,
+            "pieces": {"bytes": PIECE_BYTES, "sha256": [hashlib.sha256(piece).hexdigest() for piece in pieces]},
+            "licence": "none",
+        }
+        self.write("models.json", json.dumps([listing]))
+        self.publish()
+
+    def read(self, name: str) -> str:
+        return (self.folder / name).read_text("utf-8")
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.unlink(missing_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def publish(self) -> None:
+        """What the build does last: the list of the files as they are now."""
+        paths = (path for path in self.folder.rglob("*") if path.is_file())
+        content = {path.relative_to(self.folder).as_posix(): path for path in paths}
+        self.write("precache.json", site.precache_json(content).decode())
+
+    def publish_new_style(self, colour: str = "rgb(1, 2, 3)") -> None:
+        """A version that differs in one file."""
+        self.write("style.css", f"{self.read('style.css')}\n:root {{ accent-color: {colour}; }}")
+        self.publish()

@@ -1,0 +1,405 @@
+"""The models that the browser keeps: resumed, checked, shared between tabs, deleted. Mostly without Python in the page
+(try_model.js), whose start takes longer than all the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from chat_page import NO_SERVICE_WORKER, ChatPage
+from conftest import FLAGS
+from plain_server import PlainServer
+from playwright.async_api import BrowserContext, Error, Page, async_playwright
+from small_site import MODEL, PIECE_BYTES, SmallSite
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
+
+QUERY = "?backend=wasm&workers=1"
+NO_ROOM = "There is no room in this browser to keep the model"
+TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
+BEGIN = """async () => {
+  const { chooseModel } = await import('./models.js');
+  const worker = new Worker('try_model.js', { type: 'module' });
+  window.worker = worker;
+  window.done = 0;
+  window.result = new Promise((resolve) => {
+    worker.onmessage = ({ data }) => {
+      if ('done' in data) window.done = data.done;
+      else resolve(data);
+    };
+  });
+  worker.postMessage(await chooseModel(null));
+}"""
+STORE = "async ([call, ...args]) => (await import('./model_store.js'))[call](...args)"
+FLIP = """async ([sha256, name, offset]) => {
+  const root = await navigator.storage.getDirectory();
+  const folder = await (await root.getDirectoryHandle('models')).getDirectoryHandle(sha256);
+  const handle = await folder.getFileHandle(name);
+  const bytes = new Uint8Array(await (await handle.getFile()).arrayBuffer());
+  bytes[offset] ^= 0x10;
+  const writable = await handle.createWritable();
+  await writable.write(bytes);
+  await writable.close();
+}"""
+
+
+class ModelTab:
+    """A tab that can load the model."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    async def begin(self) -> None:
+        await self.page.evaluate(BEGIN)
+
+    async def result(self) -> dict[str, Any]:
+        """{digest, error, notice}"""
+        return await self.page.evaluate("window.result")
+
+    async def load(self) -> dict[str, Any]:
+        await self.begin()
+        return await self.result()
+
+    async def end(self) -> None:
+        """The worker is gone, as when the page is closed."""
+        await self.page.evaluate("window.worker.terminate()")
+
+    async def stored(self) -> list[dict[str, Any]]:
+        return await self.page.evaluate(STORE, ["storedModels"])
+
+    async def remove(self, sha256: str) -> bool:
+        return await self.page.evaluate(STORE, ["removeModel", sha256])
+
+    async def until_stored(self, nbytes: int) -> None:
+        """Until so much of the model is kept."""
+        for _ in range(300):
+            if [model["bytes"] for model in await self.stored()] == [nbytes]:
+                return
+            await asyncio.sleep(0.05)
+        pytest.fail(f"{await self.stored()} are kept, not {nbytes} bytes")
+
+    async def break_off(self, server: PlainServer, nbytes: int) -> None:
+        """Load until the connection breaks after so many bytes."""
+        server.holds[MODEL] = server.breaks[MODEL] = nbytes
+        await self.begin()
+        await self.until_stored(nbytes // PIECE_BYTES * PIECE_BYTES)
+        server.holds.clear()
+        assert "connection was lost" in (await self.result())["error"]
+        server.breaks.clear()
+
+    async def allow(self, server: PlainServer, nbytes: int | None) -> None:
+        """How much the browser lets the page keep; None: as usual."""
+        self.session = await self.page.context.new_cdp_session(self.page)  # it ends with the session
+        quota = {} if nbytes is None else {"quotaSize": nbytes}
+        await self.session.send("Storage.overrideQuotaForOrigin", {"origin": server.url, **quota})
+
+
+async def open_tab(context: BrowserContext, server: PlainServer) -> ModelTab:
+    page = await context.new_page()
+    await page.goto(f"{server.url}/THIRD_PARTY.txt")
+    return ModelTab(page)
+
+
+@pytest.fixture
+def server(small: SmallSite) -> Any:
+    """It isolates the page, which needs no service worker."""
+    shutil.copyfile(Path(__file__).with_name("try_model.js"), small.folder / "try_model.js")
+    with PlainServer(small.folder) as running:
+        running.headers |= {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def tab(context: BrowserContext, server: PlainServer) -> ModelTab:
+    return await open_tab(context, server)
+
+
+@pytest.fixture
+def whole(small: SmallSite) -> dict[str, Any]:
+    """What the store says of the whole model."""
+    return {"sha256": small.sha256, "name": "tiny.gguf", "bytes": len(small.model), "complete": True}
+
+
+@pytest.fixture
+def good(small: SmallSite) -> dict[str, Any]:
+    """What comes of loading it."""
+    return {"digest": small.sha256, "error": None, "notice": None}
+
+
+@pytest.fixture
+def asked(server: PlainServer) -> Callable[[], list[int]]:
+    """The first byte of each request for the model."""
+    return lambda: [request.start for request in server.asked if request.path == MODEL]
+
+
+# --- in the page ---
+
+
+async def test_the_page_downloads_a_model_once_and_goes_on_where_it_broke_off(
+    context: BrowserContext, server: PlainServer, whole, asked
+) -> None:
+    await context.add_init_script(NO_SERVICE_WORKER)
+    chat = ChatPage(await context.new_page(), server.url)
+    server.holds[MODEL] = server.breaks[MODEL] = 3 * PIECE_BYTES
+    await chat.open(QUERY)
+    await ModelTab(chat.page).until_stored(3 * PIECE_BYTES)
+    server.holds.clear()
+    assert "connection was lost" in await chat.problem()
+    server.breaks.clear()
+    await chat.load_again()
+    first = await chat.page.evaluate(TOKENS)
+    assert await chat.page.evaluate("sonata.storedModels()") == [whole]
+
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+
+    assert await chat.page.evaluate(TOKENS) == first
+    assert asked() == [0, 3 * PIECE_BYTES]
+    # What is deleted stays in use until the next load.
+    assert await chat.page.evaluate("(sha256) => sonata.removeModel(sha256)", whole["sha256"])
+    assert await chat.page.evaluate(TOKENS) == first
+    assert await chat.page.evaluate("sonata.storedModels()") == []
+
+
+async def test_the_page_tells_that_there_is_no_room_and_answers(
+    context: BrowserContext, server: PlainServer, tab: ModelTab
+) -> None:
+    await tab.allow(server, 1000)
+    await context.add_init_script(NO_SERVICE_WORKER)
+    chat = ChatPage(await context.new_page(), server.url)
+    await chat.open_ready(QUERY)
+    assert NO_ROOM in await chat.page.inner_text("#notices")
+    assert await chat.page.evaluate(TOKENS)
+    await tab.allow(server, None)
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    assert await chat.page.inner_text("#notices") == ""
+
+
+async def test_the_page_keeps_no_model_that_it_has_by_its_address_alone(
+    context: BrowserContext, server: PlainServer
+) -> None:
+    await context.add_init_script(NO_SERVICE_WORKER)
+    chat = ChatPage(await context.new_page(), server.url)
+    await chat.open_ready(f"{QUERY}&model={MODEL}")
+    assert await chat.page.evaluate("sonata.storedModels()") == []
+    assert await chat.page.inner_text("#notices") == ""
+
+
+# --- interruptions ---
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+@pytest.mark.parametrize("nbytes", [3 * PIECE_BYTES + 100, 1 * PIECE_BYTES])
+async def test_a_download_goes_on_where_it_broke_off(
+    tab: ModelTab, server: PlainServer, whole, good, asked, ranges: bool, nbytes: int
+) -> None:
+    server.ranges = ranges
+    await tab.break_off(server, nbytes)
+    checked = nbytes // PIECE_BYTES * PIECE_BYTES
+    assert await tab.stored() == [whole | {"bytes": checked, "complete": False}]
+
+    assert await tab.load() == good
+
+    assert asked() == [0, checked if ranges else 0]
+    assert await tab.stored() == [whole]
+    assert await tab.load() == good
+    assert len(asked()) == 2
+
+
+async def test_a_browser_that_was_killed_goes_on_where_it_was(
+    chromium_path: Path, server: PlainServer, good, whole, asked, tmp_path: Path
+) -> None:
+    server.holds[MODEL] = 2 * PIECE_BYTES
+    profile = tmp_path / "profile"
+    async with async_playwright() as playwright:
+
+        async def launch() -> BrowserContext:
+            options = {"executable_path": chromium_path, "args": list(FLAGS)}
+            return await playwright.chromium.launch_persistent_context(profile, **options)
+
+        tab = await open_tab(await launch(), server)
+        await tab.begin()
+        await tab.until_stored(2 * PIECE_BYTES)
+        session = await tab.page.context.new_cdp_session(tab.page)
+        with pytest.raises(Error, match="closed"):
+            await session.send("Browser.crash")
+        server.holds.clear()
+        again = await launch()
+        tab = await open_tab(again, server)
+        assert await tab.load() == good
+        assert await tab.stored() == [whole]
+        await again.close()
+    assert asked() == [0, 2 * PIECE_BYTES]
+
+
+async def test_a_worker_that_was_ended_goes_on_where_it_was(tab: ModelTab, server: PlainServer, good, asked) -> None:
+    server.holds[MODEL] = 2 * PIECE_BYTES
+    await tab.begin()
+    await tab.until_stored(2 * PIECE_BYTES)
+    await tab.end()
+    server.holds.clear()
+    assert await tab.load() == good
+    assert asked() == [0, 2 * PIECE_BYTES]
+
+
+async def test_a_model_whose_name_only_is_missing_needs_no_network(
+    tab: ModelTab, server: PlainServer, small: SmallSite, good, whole
+) -> None:
+    """The machine was switched off between the last byte and the new name."""
+    assert await tab.load() == good
+    await tab.page.evaluate(
+        """async (sha256) => {
+          const root = await navigator.storage.getDirectory();
+          const folder = await (await root.getDirectoryHandle('models')).getDirectoryHandle(sha256);
+          await (await folder.getFileHandle('tiny.gguf')).move('tiny.gguf.part');
+        }""",
+        small.sha256,
+    )
+    assert await tab.stored() == [whole | {"complete": False}]
+    server.asked.clear()
+    assert await tab.load() == good
+    assert [request.path for request in server.asked if request.path == MODEL] == []
+    assert await tab.stored() == [whole]
+
+
+# --- damage ---
+
+
+@pytest.mark.parametrize("piece", [0, 2])
+async def test_a_wrong_checksum_is_refused_and_nothing_wrong_is_kept(
+    tab: ModelTab, server: PlainServer, small: SmallSite, good, whole, piece: int
+) -> None:
+    damaged = bytearray(small.model)
+    damaged[piece * PIECE_BYTES + 5000] ^= 1
+    server.instead[MODEL] = bytes(damaged)
+
+    assert "checksum" in (await tab.load())["error"]
+    assert [(part["bytes"], part["complete"]) for part in await tab.stored()] == [(piece * PIECE_BYTES, False)]
+    server.instead.clear()
+    assert await tab.load() == good
+    assert await tab.stored() == [whole]
+
+
+async def test_a_truncated_file_is_told(tab: ModelTab, server: PlainServer, small: SmallSite) -> None:
+    server.instead[MODEL] = small.model[: 2 * PIECE_BYTES + 10]
+    assert "truncated" in (await tab.load())["error"]
+    assert all(not part["complete"] for part in await tab.stored())
+
+
+async def test_a_file_that_changed_between_the_halves_is_downloaded_from_its_beginning(
+    tab: ModelTab, server: PlainServer, small: SmallSite, good, asked
+) -> None:
+    await tab.break_off(server, 3 * PIECE_BYTES)
+    server.instead[MODEL] = bytes(len(small.model))
+    assert "checksum" in (await tab.load())["error"]
+    assert await tab.stored() == []
+    server.instead.clear()
+    assert await tab.load() == good
+    assert asked() == [0, 3 * PIECE_BYTES, 0]
+
+
+async def test_a_kept_model_that_is_damaged_is_replaced(tab: ModelTab, small: SmallSite, good, whole, asked) -> None:
+    await tab.load()
+    await tab.page.evaluate(FLIP, [small.sha256, "tiny.gguf", 2 * PIECE_BYTES + 7])
+
+    assert await tab.load() == good
+    assert asked() == [0, 2 * PIECE_BYTES]
+    assert await tab.stored() == []
+    assert await tab.load() == good
+    assert await tab.stored() == [whole]
+
+
+async def test_a_part_that_is_damaged_goes_on_before_the_damage(
+    tab: ModelTab, server: PlainServer, small: SmallSite, good, whole, asked
+) -> None:
+    await tab.break_off(server, 3 * PIECE_BYTES)
+    await tab.page.evaluate(FLIP, [small.sha256, "tiny.gguf.part", PIECE_BYTES + 7])
+    assert await tab.load() == good
+    assert asked() == [0, PIECE_BYTES]
+    assert await tab.stored() == [whole]
+
+
+# --- tabs, room, deleting ---
+
+
+async def test_two_tabs_download_it_once(
+    context: BrowserContext, tab: ModelTab, server: PlainServer, good, whole, asked
+) -> None:
+    server.holds[MODEL] = PIECE_BYTES
+    other = await open_tab(context, server)
+    await asyncio.gather(tab.begin(), other.begin())
+    await tab.until_stored(PIECE_BYTES)
+    server.holds.clear()
+    assert await asyncio.gather(tab.result(), other.result()) == [good, good]
+    assert asked() == [0]
+    assert await tab.stored() == [whole]
+
+
+async def test_a_tab_shows_how_far_the_other_is_and_takes_over_when_that_is_closed(
+    context: BrowserContext, tab: ModelTab, server: PlainServer, good, whole, asked
+) -> None:
+    server.holds[MODEL] = PIECE_BYTES
+    await tab.begin()
+    await tab.until_stored(PIECE_BYTES)
+    other = await open_tab(context, server)
+    await other.begin()
+    await other.page.wait_for_function(f"() => window.done === {PIECE_BYTES}")
+    assert asked() == [0]
+    await tab.page.close()
+    server.holds.clear()
+
+    assert await other.result() == good
+    assert asked() == [0, PIECE_BYTES]
+    assert await other.stored() == [whole]
+
+
+@pytest.mark.parametrize("before", [0, PIECE_BYTES])
+async def test_without_room_it_comes_from_the_network_and_nothing_is_left(
+    tab: ModelTab, server: PlainServer, good, whole, asked, before: int
+) -> None:
+    """There is no room from the beginning, or from the second piece on."""
+    if before:
+        server.holds[MODEL] = before
+        await tab.begin()
+        await tab.until_stored(before)
+        await tab.allow(server, 1000)
+        server.holds.clear()
+    else:
+        await tab.allow(server, 1000)
+        await tab.begin()
+    result = await tab.result()
+    assert result | {"notice": None} == good
+    assert NO_ROOM in result["notice"]
+    assert await tab.stored() == []
+    assert asked() == [0]
+    await tab.allow(server, None)
+    assert await tab.load() == good
+    assert await tab.stored() == [whole]
+
+
+async def test_a_model_that_is_deleted_is_downloaded_again(tab: ModelTab, small: SmallSite, good, whole, asked) -> None:
+    assert await tab.remove(small.sha256), "there is nothing to delete, and that is no error"
+    assert await tab.load() == good
+    assert await tab.remove(small.sha256)
+    assert await tab.stored() == []
+    assert await tab.load() == good
+    assert await tab.stored() == [whole]
+    assert asked() == [0, 0]
+
+
+async def test_a_model_that_is_being_downloaded_is_not_deleted(
+    tab: ModelTab, server: PlainServer, small: SmallSite, good, whole
+) -> None:
+    server.holds[MODEL] = PIECE_BYTES
+    await tab.begin()
+    await tab.until_stored(PIECE_BYTES)
+    assert await tab.remove(small.sha256) is False
+    server.holds.clear()
+    assert await tab.result() == good
+    assert await tab.stored() == [whole]

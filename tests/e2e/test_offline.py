@@ -1,0 +1,363 @@
+"""The page with its service worker: without a server, with a new version, isolated by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chat_page import STAND_IN, ChatPage
+from plain_server import PlainServer
+from playwright.async_api import BrowserContext
+from small_site import SmallSite
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
+
+QUERY = "?backend=wasm&workers=2"
+GENERATE = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
+ACCENT = "getComputedStyle(document.documentElement).accentColor"
+FETCHED_STYLE = "fetch('style.css').then((response) => response.text())"
+FROM_A_WORKER = """() => new Promise((resolve) => {
+  new Worker('probe.js', { type: 'module' }).onmessage = ({ data }) => resolve(data);
+})"""
+KEPT_FILES = "caches.open('sonata-site-1').then((cache) => cache.keys()).then((keys) => keys.length)"
+WITHOUT_HEADERS = b"self.oninstall = () => skipWaiting(); self.onactivate = () => clients.claim();"
+GONE_AT_ONCE = b"""self.oninstall = () => skipWaiting();
+self.onactivate = () => clients.claim().then(() => registration.unregister());"""
+NEW = "rgb(1, 2, 3)"
+NEWBORN_MS = 3000
+
+
+@pytest.fixture
+def no_engine(small: SmallSite) -> None:
+    """The page's worker is a stand-in, where a test is of the files and not of the answers."""
+    small.write("worker.js", STAND_IN.read_text("utf-8"))
+    small.publish()
+
+
+async def open_page(context: BrowserContext, url: str) -> ChatPage:
+    """A tab with the page, ready, and everything kept."""
+    chat = ChatPage(await context.new_page(), url)
+    await chat.open_ready(QUERY)
+    await kept(chat)
+    return chat
+
+
+async def kept(chat: ChatPage) -> None:
+    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=30_000)
+
+
+async def reload(chat: ChatPage) -> None:
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+
+
+async def checked(chat: ChatPage) -> None:
+    """Until the service worker has looked for a new version, and told its pages."""
+    await chat.page.evaluate(
+        """() => new Promise((resolve) => {
+          navigator.serviceWorker.addEventListener('message', resolve, { once: true });
+          navigator.serviceWorker.controller.postMessage({ kind: 'check' });
+        })"""
+    )
+
+
+async def notice(chat: ChatPage) -> str:
+    await chat.page.wait_for_selector("#notices p")
+    return await chat.page.inner_text("#notices p")
+
+
+# --- without a server ---
+
+
+async def test_the_page_starts_and_answers_when_the_server_is_gone(
+    context: BrowserContext, small: SmallSite, start_server
+) -> None:
+    process, address = start_server(small.folder)
+    chat = await open_page(context, address)
+    first = await chat.page.evaluate(GENERATE)
+    process.terminate()
+    process.communicate(timeout=10)
+
+    await reload(chat)
+
+    assert await chat.page.evaluate(GENERATE) == first
+    await chat.ask("Hello.")
+    assert await chat.page.evaluate("sonata.lastAnswer.newTokens") > 0
+    assert await chat.page.evaluate("crossOriginIsolated")
+    assert "2 workers" in await chat.page.inner_text(".status-reason")
+    assert chat.errors == []
+    # A tab of its own finds everything as well.
+    assert await (await open_page(context, address)).page.evaluate(GENERATE) == first
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_a_second_visit_asks_only_whether_there_is_something_new(
+    context: BrowserContext, server: PlainServer
+) -> None:
+    chat = await open_page(context, server.url)
+    server.paths()
+    await reload(chat)
+    await checked(chat)
+    assert set(server.paths()) <= {"precache.json", "sw.js"}
+
+
+# --- isolation ---
+
+
+async def test_a_server_without_the_headers_gets_them_from_the_service_worker(
+    context: BrowserContext, server: PlainServer
+) -> None:
+    chat = ChatPage(await context.new_page(), server.url)
+    loads: list[str] = []
+    chat.page.on("domcontentloaded", lambda page: loads.append(page.url))
+    await chat.open_ready(QUERY)
+
+    assert await chat.page.evaluate("crossOriginIsolated")
+    assert "2 workers" in await chat.page.inner_text(".status-reason")
+    assert len(loads) == 2
+    await kept(chat)
+    await reload(chat)
+    assert len(loads) == 3
+    assert await chat.page.evaluate("crossOriginIsolated")
+    assert chat.errors == []
+
+
+async def test_what_the_first_visit_reloads_for_is_downloaded_once(
+    context: BrowserContext, server: PlainServer
+) -> None:
+    await open_page(context, server.url)
+    asked = server.paths()
+    large = [path for path in asked if path.startswith(("pyodide/", "sonata.zip", "models/", "kernels/"))]
+    assert sorted(large) == sorted(set(large))
+
+
+@pytest.mark.parametrize("script", [None, WITHOUT_HEADERS, GONE_AT_ONCE])
+async def test_where_the_service_worker_cannot_isolate_it_the_page_goes_on(
+    context: BrowserContext, server: PlainServer, small: SmallSite, script: bytes | None
+) -> None:
+    (small.folder / "sw.js").unlink()
+    if script:
+        server.instead["sw.js"] = script
+    chat = ChatPage(await context.new_page(), server.url)
+    loads: list[str] = []
+    chat.page.on("domcontentloaded", lambda page: loads.append(page.url))
+    await chat.open_ready(QUERY)
+
+    assert not await chat.page.evaluate("crossOriginIsolated")
+    assert "1 worker:" in await chat.page.inner_text(".status-reason")
+    assert len(loads) == (2 if script else 1)
+
+
+# --- updates ---
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_on_localhost_a_changed_file_is_there_at_the_next_load_and_fetched_alone(
+    context: BrowserContext, server: PlainServer, small: SmallSite
+) -> None:
+    chat = await open_page(context, server.url)
+    server.paths()
+    small.publish_new_style()
+
+    await reload(chat)
+    await checked(chat)
+
+    assert await chat.page.evaluate(ACCENT) == NEW
+    asked = [path for path in server.paths() if path not in ("precache.json", "sw.js")]
+    assert asked == ["style.css"]
+    assert await chat.page.locator("#notices p").count() == 0
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_a_new_version_is_told_of_and_taken_by_a_click(
+    context: BrowserContext, far_server: PlainServer, small: SmallSite
+) -> None:
+    chat = await open_page(context, far_server.url)
+    small.publish_new_style()
+    await chat.page.evaluate("window.sameDocument = true")
+    await checked(chat)
+
+    assert "A new version is ready: reload" in (await notice(chat)).replace("\n", " ")
+    await chat.page.wait_for_timeout(500)
+    assert await chat.page.evaluate("window.sameDocument")
+    assert await chat.page.evaluate(ACCENT) != NEW
+    await chat.page.click("#notices button.link")
+    await chat.page.wait_for_function("() => !window.sameDocument")
+    await chat.wait_for("ready", 60)
+    assert await chat.page.evaluate(ACCENT) == NEW
+    await checked(chat)
+    assert await chat.page.locator("#notices p").count() == 0
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_elsewhere_a_page_starts_with_what_is_there_and_hears_of_the_new_version(
+    context: BrowserContext, far_server: PlainServer, small: SmallSite
+) -> None:
+    chat = await open_page(context, far_server.url)
+    small.publish_new_style()
+    far_server.holds["precache.json"] = 0
+    await reload(chat)
+    assert await chat.page.evaluate(ACCENT) != NEW
+    far_server.holds.clear()
+    assert "new version" in await notice(chat)
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_a_page_that_is_open_keeps_its_version_beside_one_with_the_new(
+    context: BrowserContext, far_server: PlainServer, small: SmallSite
+) -> None:
+    small.write("probe.js", "import { version } from './probe_part.js'; postMessage(version);")
+    small.write("probe_part.js", "export const version = 'old';")
+    small.publish()
+    old = await open_page(context, far_server.url)
+    small.write("probe_part.js", "export const version = 'new';")
+    small.publish_new_style()
+    await checked(old)
+    new = await open_page(context, far_server.url)
+
+    assert await new.page.evaluate(ACCENT) == NEW
+    assert NEW in await new.page.evaluate(FETCHED_STYLE)
+    assert await new.page.evaluate(FROM_A_WORKER) == "new"
+    assert NEW not in await old.page.evaluate(FETCHED_STYLE)
+    assert await old.page.evaluate(FROM_A_WORKER) == "old"
+    # The browser ends a service worker that has nothing to do; what it knew must be there when it begins again.
+    session = await context.new_cdp_session(old.page)
+    await session.send("ServiceWorker.enable")
+    await session.send("ServiceWorker.stopAllWorkers")
+    assert NEW not in await old.page.evaluate(FETCHED_STYLE)
+    assert await old.page.evaluate(FROM_A_WORKER) == "old"
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_an_interrupted_update_leaves_the_old_version_and_is_taken_up_again(
+    context: BrowserContext, server: PlainServer, small: SmallSite
+) -> None:
+    chat = await open_page(context, server.url)
+    small.write("main.js", small.read("main.js") + "\n// new")
+    small.publish_new_style()
+    server.breaks["main.js"] = 1000
+    server.paths()
+
+    await reload(chat)
+    assert await chat.page.evaluate(ACCENT) != NEW
+    assert NEW not in await chat.page.evaluate(FETCHED_STYLE)
+    assert "// new" not in await chat.page.evaluate("fetch('main.js').then((response) => response.text())")
+    assert {"style.css", "main.js"} <= set(server.paths())
+
+    server.breaks.clear()
+    await reload(chat)
+    assert await chat.page.evaluate(ACCENT) == NEW
+    asked = [path for path in server.paths() if path not in ("precache.json", "sw.js")]
+    assert set(asked) == {"main.js"}
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_a_file_that_is_not_what_the_list_says_is_refused(
+    context: BrowserContext, server: PlainServer, small: SmallSite
+) -> None:
+    chat = await open_page(context, server.url)
+    small.publish_new_style()
+    server.instead["style.css"] = b"body { display: none }"
+
+    await reload(chat)
+    await checked(chat)
+
+    assert await chat.page.is_visible("#message")
+    assert "display: none }" not in (await chat.page.evaluate(FETCHED_STYLE))[:30]
+    said = await notice(chat)
+    assert "style.css on the server is not the file that its list tells of" in said
+    server.stop()
+    await reload(chat)
+    assert await chat.page.is_visible("#message")
+
+
+async def test_when_the_server_goes_in_the_middle_of_an_update_the_old_version_stays(
+    context: BrowserContext, server: PlainServer, small: SmallSite
+) -> None:
+    chat = await open_page(context, server.url)
+    small.publish_new_style()
+    server.breaks["style.css"] = 10
+    await reload(chat)
+    server.stop()
+    await reload(chat)
+    assert await chat.page.evaluate(ACCENT) != NEW
+    await chat.ask("Hello.")
+    assert await chat.page.evaluate("sonata.lastAnswer.newTokens") > 0
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_files_of_versions_that_nobody_uses_are_deleted(
+    context: BrowserContext, server: PlainServer, small: SmallSite
+) -> None:
+    patient = small.read("sw.js")
+    small.write("sw.js", patient.replace("NEWBORN_MS = 60_000", f"NEWBORN_MS = {NEWBORN_MS}"))
+    assert small.read("sw.js") != patient
+    chat = await open_page(context, server.url)
+    before = await chat.page.evaluate(KEPT_FILES)
+    await chat.page.close()
+    page = await context.new_page()
+    for green in range(4):
+        small.publish_new_style(f"rgb(1, {green}, 3)")
+        await page.goto(f"{server.url}/THIRD_PARTY.txt")
+    assert await page.evaluate(KEPT_FILES) >= before + 3, "a page that may still be on its way keeps its version"
+    await page.wait_for_timeout(NEWBORN_MS)
+    await page.goto(f"{server.url}/THIRD_PARTY.txt")
+    await checked(ChatPage(page, server.url))
+    assert await page.evaluate(KEPT_FILES) == before
+
+
+@pytest.mark.usefixtures("no_engine")
+@pytest.mark.parametrize("has_a_page_for_everything", [False, True])
+async def test_another_site_at_the_same_address_is_not_shadowed(
+    context: BrowserContext, server: PlainServer, tmp_path: Path, has_a_page_for_everything: bool
+) -> None:
+    chat = await open_page(context, server.url)
+    server.stop()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "index.html").write_text("<title>Another site</title>")
+    with PlainServer(other, port=server.port) as its_server:
+        if has_a_page_for_everything:
+            its_server.instead |= dict.fromkeys(("precache.json", "sw.js"), b"<title>Another site</title>")
+        await chat.page.goto(server.url)
+        assert await chat.page.title() == "Another site"
+        registered = "navigator.serviceWorker.getRegistrations().then((all) => all.length)"
+        await chat.page.goto(server.url)
+        assert await chat.page.evaluate(registered) == 0
+        assert await chat.page.evaluate("caches.keys()") == []
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_without_room_the_page_works_and_tells_that_it_needs_its_server(
+    context: BrowserContext, server: PlainServer
+) -> None:
+    page = await context.new_page()
+    await page.goto(f"{server.url}/THIRD_PARTY.txt")
+    session = await context.new_cdp_session(page)
+    await session.send("Storage.overrideQuotaForOrigin", {"origin": server.url, "quotaSize": 100_000})
+    chat = ChatPage(await context.new_page(), server.url)
+    await chat.open_ready()
+    assert "no room in this browser to keep the page" in await notice(chat)
+    assert await chat.ask("Why is the sky blue?")
+
+
+# --- an app ---
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_chromium_can_install_it(chromium_path: Path, server: PlainServer, tmp_path: Path) -> None:
+    from conftest import FLAGS
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        context = await playwright.chromium.launch_persistent_context(
+            tmp_path / "profile", executable_path=chromium_path, args=list(FLAGS)
+        )
+        chat = await open_page(context, server.url)
+        session = await context.new_cdp_session(chat.page)
+        manifest = await session.send("Page.getAppManifest")
+        errors = await session.send("Page.getInstallabilityErrors")
+        await context.close()
+    assert manifest["errors"] == []
+    assert errors["installabilityErrors"] == []
+    assert chat.errors == []

@@ -1,0 +1,157 @@
+/**
+ * Where the bytes of a model come from: what this browser keeps of it (model_store.js), and the network for the rest,
+ * which is kept on its way to the engine. Runs in the engine's worker.
+ */
+import { DamagedError, matches, openDownload, pieceBytes, wholePieces } from './model_download.js';
+import { canKeep, findModel, lockModel, PartialModel, partSize, removeModel } from './model_store.js';
+
+const NO_ROOM = 'There is no room in this browser to keep the model, so each visit downloads it again. Free some disk space to change that.';
+const NO_STORE = 'This browser lets the page keep no files (as in a private window), so each visit downloads the model again.';
+
+const LOOK_MS = 200; // between two looks at how far another tab is
+
+export class ModelSource {
+  /** A sentence for the user where the model is not kept, else null. */
+  notice = null;
+  #model;
+
+  /**
+   * @param {{url: string, name: string, bytes: number, sha256: string, pieces: {bytes: number, sha256: string[]}}|
+   *   {url: string}} model without checksums it comes from the network each time
+   */
+  constructor(model) {
+    this.#model = model;
+  }
+
+  /**
+   * The file from its beginning.
+   * @param {AbortSignal} signal
+   * @param {(received: number, total: number) => void} onWaiting while another tab downloads the same model
+   * @returns {Promise<{size: number|null, version: string, chunks: AsyncGenerator<Uint8Array>}>} `version` tells the file
+   *   from another one
+   */
+  async open(signal, onWaiting) {
+    const model = this.#model;
+    // Without a secure context there is no crypto.subtle, and nothing can be checked or kept.
+    if (!model.pieces || !globalThis.crypto?.subtle) return openDownload(model.url, { signal });
+    const whole = { size: model.bytes, version: model.sha256 };
+    const file = await findModel(model);
+    if (file) return { ...whole, chunks: this.#fromFile(file, signal) };
+    if (!await canKeep()) {
+      this.notice = NO_STORE;
+      return { ...whole, chunks: await this.#fromNetwork(0, { signal }) };
+    }
+    const release = await this.#lock(signal, onWaiting);
+    try {
+      const fromOther = await findModel(model);
+      if (!fromOther) return { ...whole, chunks: await this.#keeping(release, signal) };
+      release();
+      return { ...whole, chunks: this.#fromFile(fromOther, signal) };
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  async #lock(signal, onWaiting) {
+    let last = 0;
+    const look = async () => {
+      const size = await partSize(this.#model);
+      if (size > last) onWaiting(last = size, this.#model.bytes);
+    };
+    const looking = setInterval(look, LOOK_MS);
+    return lockModel(this.#model.sha256, signal).finally(() => clearInterval(looking));
+  }
+
+  /** Pieces from the network. That there is no server, or no file, is thrown at once. */
+  async #fromNetwork(index, options) {
+    const model = this.#model;
+    const { chunks } = await openDownload(model.url, { ...options, from: index * model.pieces.bytes });
+    return wholePieces(chunks, model, index);
+  }
+
+  /** Pieces of a file that is kept. One that is damaged is deleted; the rest then comes from the network. */
+  async* #fromFile(file, signal) {
+    const { pieces, sha256 } = this.#model;
+    for (let index = 0; index < pieces.sha256.length; index++) {
+      const piece = await this.#checked(index, (from, to) => readFile(file, from, to));
+      if (!piece) {
+        await removeModel(sha256);
+        yield* await this.#fromNetwork(index, { signal });
+        return;
+      }
+      yield piece;
+    }
+  }
+
+  /** Pieces of a partial file, then from the network those that are missing, which are kept. Releases the lock. */
+  async #keeping(release, signal) {
+    const model = this.#model;
+    const partial = await PartialModel.open(model).catch(() => null);
+    if (!partial) this.notice = NO_ROOM; // not even for its folder
+    try {
+      let begun = 0;
+      while (partial && begun < model.pieces.sha256.length && await this.#fromPartial(partial, begun)) begun++;
+      if (begun === model.pieces.sha256.length) { // only its name was missing
+        await partial.finish();
+        release();
+        return this.#fromFile(await findModel(model), signal);
+      }
+      partial?.truncate(begun * model.pieces.bytes);
+      const rest = await this.#fromNetwork(begun, { signal, cache: partial ? 'no-store' : 'default' });
+      return this.#joined({ partial, begun, rest, release });
+    } catch (error) {
+      partial?.close();
+      throw error;
+    }
+  }
+
+  async* #joined({ partial, begun, rest, release }) {
+    const { pieces } = this.#model;
+    try {
+      for (let index = 0; index < begun; index++) {
+        yield partial.read(index * pieces.bytes, pieceBytes(this.#model, index)); // checked a moment ago
+      }
+      let index = begun;
+      for await (const piece of rest) {
+        if (partial && !partial.append(piece)) {
+          await partial.discard();
+          partial = null;
+          this.notice = NO_ROOM;
+        }
+        index += 1;
+        // Before its last byte is passed on: who has all of it finds it kept.
+        if (index === pieces.sha256.length) await partial?.finish();
+        yield piece;
+      }
+    } catch (error) {
+      // Perhaps the file on the server is another one than the one begun with: the next time from its beginning.
+      if (error instanceof DamagedError && begun > 0) await partial?.discard();
+      throw error;
+    } finally {
+      partial?.close();
+      release();
+    }
+  }
+
+  #fromPartial(partial, index) {
+    return this.#checked(index, (from, to) => partial.read(from, to - from));
+  }
+
+  /** A piece of what is kept, or null where it is missing or damaged. */
+  async #checked(index, read) {
+    const { pieces } = this.#model;
+    const from = index * pieces.bytes, nbytes = pieceBytes(this.#model, index);
+    const piece = await read(from, from + nbytes);
+    return piece.length === nbytes && await matches(piece, pieces.sha256[index]) ? piece : null;
+  }
+}
+
+/** Bytes of a file; none where it can no longer be read. */
+async function readFile(file, from, to) {
+  try {
+    return new Uint8Array(await file.slice(from, to).arrayBuffer());
+  } catch {
+    return new Uint8Array(0);
+  }
+}

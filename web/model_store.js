@@ -1,0 +1,161 @@
+/**
+ * The models that this browser keeps, in the origin private file system (OPFS): models/SHA256/NAME.gguf. A file that is
+ * still being downloaded is called NAME.gguf.part, and only its downloader, a worker that holds its lock, may touch it.
+ *
+ * `storedModels` and `removeModel` are for the page; the rest is for model_source.js.
+ */
+const FOLDER = 'models';
+const PART = '.part';
+
+/** @returns {Promise<{sha256: string, name: string, bytes: number, complete: boolean}[]>} what is kept, parts included */
+export async function storedModels() {
+  const models = [];
+  const folder = await openFolder().catch(() => null);
+  for await (const [sha256, entry] of folder?.entries() ?? []) {
+    for await (const [name, handle] of entry.entries()) {
+      const { size } = await handle.getFile();
+      models.push({ sha256, name: name.replace(/\.part$/, ''), bytes: size, complete: !name.endsWith(PART) });
+    }
+  }
+  return models;
+}
+
+/**
+ * Delete what is kept of a model; nothing happens where there is none. A model that is in use stays in use.
+ * @returns {Promise<boolean>} false where it is just being downloaded, also in another tab: it is kept then
+ */
+export async function removeModel(sha256) {
+  return navigator.locks.request(lockName(sha256), { ifAvailable: true }, async (lock) => {
+    if (!lock) return false;
+    const folder = await openFolder();
+    await folder.removeEntry(sha256, { recursive: true }).catch(unlessMissing);
+    return true;
+  });
+}
+
+/** Whether this browser can keep models: not in plain http, and some not in a private window. */
+export async function canKeep() {
+  if (!globalThis.navigator?.locks || !globalThis.FileSystemSyncAccessHandle) return false;
+  return openFolder().then(() => true, () => false);
+}
+
+/** @returns {Promise<File|null>} the model, if the whole of it is kept */
+export async function findModel({ sha256, name, bytes }) {
+  try {
+    const folder = await (await openFolder()).getDirectoryHandle(sha256);
+    const file = await (await folder.getFileHandle(name)).getFile();
+    return file.size === bytes ? file : null;
+  } catch {
+    return null;
+  }
+}
+
+/** @returns {Promise<number>} bytes that are there of a model that is being downloaded */
+export async function partSize({ sha256, name }) {
+  try {
+    const folder = await (await openFolder()).getDirectoryHandle(sha256);
+    return (await (await folder.getFileHandle(name + PART)).getFile()).size;
+  } catch {
+    return 0; // it has just been completed
+  }
+}
+
+/**
+ * Wait until no other tab downloads the model, and let none begin.
+ * @returns {Promise<() => void>} ends this; so does the end of the worker
+ */
+export function lockModel(sha256, signal) {
+  return new Promise((resolve, reject) => {
+    const held = () => new Promise((release) => resolve(release));
+    navigator.locks.request(lockName(sha256), { signal }, held).catch(reject);
+  });
+}
+
+/** The beginning of a model, and room for the rest. Its lock must be held; `close` it, or it cannot be opened again. */
+export class PartialModel {
+  #folder;
+  #file;
+  #access;
+  #model;
+
+  static async open(model) {
+    const folder = await (await openFolder()).getDirectoryHandle(model.sha256, { create: true });
+    const file = await folder.getFileHandle(model.name + PART, { create: true });
+    return new PartialModel(folder, file, await openAlone(file), model);
+  }
+
+  constructor(folder, file, access, model) {
+    this.#folder = folder;
+    this.#file = file;
+    this.#access = access;
+    this.#model = model;
+  }
+
+  /** Bytes that are there. They may be damaged: a machine may have been switched off. */
+  get size() {
+    return this.#access.getSize();
+  }
+
+  read(offset, nbytes) {
+    const bytes = new Uint8Array(nbytes);
+    return bytes.subarray(0, this.#access.read(bytes, { at: offset }));
+  }
+
+  /** Forget what lies behind an offset. */
+  truncate(offset) {
+    if (this.size > offset) this.#access.truncate(offset);
+  }
+
+  /** @returns {boolean} false where there is no room for them: only trying tells, browsers give round numbers as the quota */
+  append(bytes) {
+    try {
+      return this.#access.write(bytes, { at: this.size }) === bytes.length;
+    } catch {
+      return false;
+    }
+  }
+
+  /** All of it is there, and was checked: from now on it counts as kept. */
+  async finish() {
+    this.#access.flush();
+    this.close();
+    await this.#file.move(this.#model.name);
+  }
+
+  close() {
+    this.#access?.close();
+    this.#access = null;
+  }
+
+  /** Give back the room. */
+  async discard() {
+    this.close();
+    await this.#folder.removeEntry(this.#model.name + PART).catch(unlessMissing);
+    await (await openFolder()).removeEntry(this.#model.sha256).catch(() => {}); // unless something else is in it
+  }
+}
+
+async function openFolder() {
+  const root = await navigator.storage.getDirectory();
+  return root.getDirectoryHandle(FOLDER, { create: true });
+}
+
+/** The lock of a worker that was ended may be free a moment before its file is. */
+async function openAlone(file) {
+  for (let patience = 20; ; patience--) {
+    try {
+      return await file.createSyncAccessHandle();
+    } catch (error) {
+      if (error.name !== 'NoModificationAllowedError' || patience === 0) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+}
+
+function lockName(sha256) {
+  return `sonata-model-${sha256}`;
+}
+
+function unlessMissing(error) {
+  if (error.name !== 'NotFoundError') throw error;
+}

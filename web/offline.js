@@ -1,0 +1,79 @@
+/**
+ * The page's side of the service worker (sw.js): registers it, lets it isolate the page, hears of new versions.
+ * Where there is none (an old browser, a private window, plain http) the page works from the network alone.
+ */
+const RELOADED = 'sonata.reloaded-to-isolate';
+const ISOLATING_MS = 3000; // for the service worker to start, the first time
+const RESTED_MS = 60_000; // between two such reloads of a tab: whoever reloads past the service worker gets another one
+const EVERY_HOUR = 3_600_000;
+
+const container = globalThis.navigator?.serviceWorker ?? null;
+let registering = null, persisting = null;
+
+/**
+ * Let the service worker isolate the page where the server does not: that takes one reload, on the first visit.
+ * @returns {Promise<boolean>} whether the page is being reloaded; if that did not help, it is not reloaded again
+ */
+export async function reloadToIsolate() {
+  if (crossOriginIsolated || !container || container.controller || window !== window.top || !mayReload()) return false;
+  const controlled = new Promise((resolve) => container.addEventListener('controllerchange', resolve, { once: true }));
+  await Promise.race([register().then((registration) => registration && controlled), sleep(ISOLATING_MS)]);
+  if (!container.controller) return false;
+  location.reload();
+  return true;
+}
+
+/** Whether this tab was not reloaded a moment ago. Where nothing can be remembered it must not be at all. */
+function mayReload() {
+  try {
+    const last = Number(sessionStorage.getItem(RELOADED));
+    sessionStorage.setItem(RELOADED, Date.now());
+    return Date.now() - last > RESTED_MS;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Keep the site for when the server is gone, and look for new versions: now, each hour, and when the page is looked at
+ * again.
+ * @param {(found: {complete: boolean, newer: boolean, problem: string|null}) => void} onFound `complete`: the page starts
+ *   without its server; `newer`: a reload brings another version; `problem`: a sentence for the user
+ */
+export async function watchForVersions(onFound) {
+  if (!container) return;
+  container.addEventListener('message', ({ data }) => {
+    if (data?.kind === 'site') onFound(data);
+  });
+  container.startMessages();
+  if (!await register()) return;
+  const look = async () => (await container.ready).active.postMessage({ kind: 'check' });
+  let last = Date.now();
+  document.addEventListener('visibilitychange', () => {
+    if (document.visibilityState === 'hidden' || Date.now() - last < EVERY_HOUR) return;
+    last = Date.now();
+    look();
+  });
+  setInterval(look, EVERY_HOUR);
+  look();
+}
+
+/** @returns {Promise<ServiceWorkerRegistration|null>} null where the browser or the server has none for us */
+function register() {
+  registering ??= container.register('./sw.js', { updateViaCache: 'none' }).catch(() => null);
+  return registering;
+}
+
+/** Ask the browser, once, not to throw away what is kept when space runs short. It may ask the user. */
+export function askToPersist() {
+  persisting ??= persist().catch(() => false); // there is no such thing in plain http
+  return persisting;
+}
+
+async function persist() {
+  return await navigator.storage.persisted() || navigator.storage.persist();
+}
+
+function sleep(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

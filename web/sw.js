@@ -1,0 +1,281 @@
+/**
+ * The service worker: keeps the site by content hash, so that the page starts with the server gone, and adds the headers
+ * that isolate it (COOP, COEP). The models are not its business: model_store.js keeps them.
+ *
+ * precache.json lists the site's files with their sha256; what it lists is a version. Files are kept by their sha256, so
+ * that a new version downloads only what changed, and what an interrupted update brought is there for the next one. A
+ * version takes over in a single write, once all of its files are there and have the sha256 that the list says. A page
+ * that is open keeps the version it began with, and so do its workers; the next page gets the new one.
+ *
+ * On this machine's own addresses (localhost) a page waits for the update, so that a site that is being worked on is
+ * never stale. Elsewhere it starts with what is there, and is told of the new version afterwards.
+ */
+'use strict';
+
+const CACHE = 'sonata-site-1';
+const LIST_PATIENCE_MS = 5000; // for the server's word that there is a newer version
+const UPDATE_PATIENCE_MS = 15_000; // for the files of one, on localhost
+const DOWNLOADS = 4; // at once
+const NEWBORN_MS = 60_000; // so long a page or worker may be on its way before the browser lists it
+const LOCAL = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
+const SCOPE = self.registration.scope;
+const ISOLATION = {
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Embedder-Policy': 'require-corp',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+};
+
+let reading = null; // the state, a promise; in the cache it is one JSON
+let saving = Promise.resolve(); // one after the other
+let checking = null; // the update under way
+let candidate = null; // the files it wants: {path: sha256}
+let retired = false; // the site is served without a service worker now
+const arriving = new Map(); // sha256 -> the download under way
+
+self.addEventListener('install', () => self.skipWaiting());
+self.addEventListener('activate', (event) => event.waitUntil(self.clients.claim()));
+
+self.addEventListener('fetch', (event) => {
+  const path = pathOf(event.request);
+  if (path !== null && !retired) event.respondWith(answer(event, path));
+});
+
+// The page asks whether there is a newer version; every page is told what was found.
+self.addEventListener('message', (event) => {
+  if (event.data?.kind === 'check') event.waitUntil(check().then((problem) => tellPages(problem, event.source)));
+});
+
+// ---- answering -------------------------------------------------------------------------------------------------------
+
+/** A request -> the path that the list would have it under; null for what is left to the network. */
+function pathOf({ url, method, headers }) {
+  const { origin, pathname } = new URL(url);
+  const address = origin + pathname;
+  if (method !== 'GET' || headers.has('Range') || !address.startsWith(SCOPE)) return null;
+  const path = decodeURI(address.slice(SCOPE.length));
+  if (path.startsWith('models/')) return null;
+  return path === '' || path.endsWith('/') ? `${path}index.html` : path;
+}
+
+async function answer(event, path) {
+  const { request } = event;
+  try {
+    const files = await filesFor(event);
+    if (files?.[path]) return await fileOf(path, files[path]);
+  } catch (error) {
+    console.debug(`not from what is kept: ${path} (${error.message})`);
+  }
+  return isolated(await fetch(request));
+}
+
+/** The files of the version that a request belongs to; without one, of the version that is arriving, or null. */
+async function filesFor(event) {
+  const { request, clientId, resultingClientId } = event;
+  const isPage = request.mode === 'navigate';
+  if (isPage) {
+    const checked = check();
+    event.waitUntil(checked.then((problem) => tellPages(problem)));
+    if (LOCAL && (await state()).current) await Promise.race([checked, sleep(UPDATE_PATIENCE_MS)]);
+  }
+  const { current, versions, clients } = await state();
+  const version = (!isPage && clients[clientId]?.version) || current;
+  if (version && resultingClientId) { // also when this worker was ended and began again
+    clients[resultingClientId] = { version, since: Date.now() };
+    event.waitUntil(save({}).catch(() => {}));
+  }
+  return versions[version] ?? candidate;
+}
+
+function isolated(response) {
+  if (response.type === 'opaque' || response.type === 'opaqueredirect' || response.type === 'error') return response;
+  const { status, statusText } = response;
+  return new Response(response.body, { status, statusText, headers: withIsolation(response.headers) });
+}
+
+function withIsolation(original) {
+  const headers = new Headers(original);
+  for (const [name, value] of Object.entries(ISOLATION)) headers.set(name, value);
+  return headers;
+}
+
+// ---- files -----------------------------------------------------------------------------------------------------------
+
+const keyOf = (name) => `${SCOPE}.precache/${name}`;
+
+/** The file with this checksum: what is kept, or else from the network, and then it is kept. */
+async function fileOf(path, sha256) {
+  const cache = await caches.open(CACHE);
+  const kept = await cache.match(keyOf(sha256));
+  if (kept) return kept;
+  if (!arriving.has(sha256)) {
+    arriving.set(sha256, download(cache, path, sha256).finally(() => arriving.delete(sha256)));
+  }
+  await arriving.get(sha256);
+  return await cache.match(keyOf(sha256)) ?? fail(`${path} was not kept`);
+}
+
+/** Throws where the server is gone, or says something else than the list. */
+async function download(cache, path, sha256) {
+  for (const mode of ['no-cache', 'reload']) { // the browser's own cache may be what is wrong
+    const response = await fetch(new URL(path, SCOPE), { cache: mode });
+    if (!response.ok) fail(`HTTP ${response.status} for ${path}`);
+    const bytes = await response.arrayBuffer();
+    if (await digest(bytes) !== sha256) continue;
+    const headers = withIsolation(response.headers);
+    for (const name of ['Content-Encoding', 'Content-Length', 'Transfer-Encoding']) headers.delete(name);
+    return cache.put(keyOf(sha256), new Response(bytes, { headers }));
+  }
+  const error = new Error(`${path} on the server is not the file that its list tells of`);
+  error.name = 'Mismatch';
+  throw error;
+}
+
+async function digest(bytes) {
+  const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
+  return Array.from(hash, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+// ---- versions --------------------------------------------------------------------------------------------------------
+
+/**
+ * Bring the site up to date. One at a time; who asks meanwhile gets the same answer.
+ * @returns {Promise<string|null>} what the user should know; never rejects
+ */
+function check() {
+  checking ??= update().then(() => null, problemOf).finally(() => { checking = candidate = null; });
+  return checking;
+}
+
+async function update() {
+  const text = await readList();
+  if (text === null) return;
+  const version = await digest(new TextEncoder().encode(text));
+  const { current, versions } = await state();
+  if (current !== version) {
+    const { files } = JSON.parse(text);
+    if (!current) candidate = files; // what the first page asks for meanwhile is downloaded once
+    const queue = Object.entries(files);
+    await Promise.all(Array.from({ length: DOWNLOADS }, async () => {
+      for (let next = queue.shift(); next; next = queue.shift()) await fileOf(...next);
+    }));
+    versions[version] = files;
+    if (!current) await pinAll(version); // those that were open before anything was kept
+    await save({ current: version });
+  }
+  await sweep();
+}
+
+async function pinAll(version) {
+  const { clients } = await state();
+  for (const { id } of await self.clients.matchAll({ type: 'all' })) clients[id] ??= { version, since: Date.now() };
+}
+
+/** precache.json as text; null where the server does not answer, or no more with a site of ours. */
+async function readList() {
+  const ask = (name) => fetch(new URL(name, SCOPE), { cache: 'no-cache', signal: AbortSignal.timeout(LIST_PATIENCE_MS) });
+  let response;
+  try {
+    response = await ask('precache.json');
+  } catch {
+    return null;
+  }
+  const isGone = ({ status }) => status === 404 || status === 410;
+  if (isGone(response) && isGone(await ask('sw.js'))) return retire();
+  if (!response.ok) return null;
+  const text = await response.text();
+  if (isList(text)) {
+    retired = false; // it is back, before the last page of it was closed
+    return text;
+  }
+  // A network that wants one to log in answers so too, but not on localhost: there another site has taken the port.
+  return LOCAL ? retire() : null;
+}
+
+function isList(text) {
+  try {
+    return typeof JSON.parse(text).files === 'object';
+  } catch {
+    return false;
+  }
+}
+
+/** The site is served without a service worker now: leave it to the network. */
+async function retire() {
+  retired = true;
+  reading = null;
+  await self.registration.unregister();
+  await caches.delete(CACHE);
+  return null;
+}
+
+async function problemOf(error) {
+  if (error.name === 'QuotaExceededError') {
+    return 'There is no room in this browser to keep the page, so it does not work offline. Free some disk space, then reload.';
+  }
+  if (error.name === 'Mismatch' && (await state()).current) {
+    return `A new version could not be taken: ${error.message}. This one goes on working; build the site again on the server.`;
+  }
+  return null; // the server went away, or it changes what it sends; the next check goes on
+}
+
+// ---- state -----------------------------------------------------------------------------------------------------------
+
+/** {current: version, versions: {version: {path: sha256}}, clients: {id: {version, since}}}, the same object each time */
+function state() {
+  reading ??= readState();
+  return reading;
+}
+
+async function readState() {
+  const kept = !retired && await (await caches.open(CACHE)).match(keyOf('state'));
+  return kept ? await kept.json() : { current: null, versions: {}, clients: {} };
+}
+
+/** A change takes effect once it is written. */
+function save(change) {
+  const saved = saving.then(async () => {
+    if (retired) return;
+    const kept = await state();
+    const cache = await caches.open(CACHE);
+    await cache.put(keyOf('state'), new Response(JSON.stringify({ ...kept, ...change })));
+    Object.assign(kept, change);
+  });
+  saving = saved.catch(() => {});
+  return saved;
+}
+
+/** Forget the pages that are gone, and the versions and files that nobody needs. */
+async function sweep() {
+  const open = new Set((await self.clients.matchAll({ type: 'all', includeUncontrolled: true })).map(({ id }) => id));
+  const kept = await state();
+  for (const [id, { since }] of Object.entries(kept.clients)) {
+    if (!open.has(id) && Date.now() - since > NEWBORN_MS) delete kept.clients[id];
+  }
+  const needed = new Set([kept.current, ...Object.values(kept.clients).map(({ version }) => version)]);
+  for (const version of Object.keys(kept.versions)) if (!needed.has(version)) delete kept.versions[version];
+  await save({});
+  const keys = new Set(['state', ...Object.values(kept.versions).flatMap(Object.values)].map(keyOf));
+  const cache = await caches.open(CACHE);
+  for (const { url } of await cache.keys()) if (!keys.has(url)) await cache.delete(url);
+}
+
+// ---- pages -----------------------------------------------------------------------------------------------------------
+
+/** complete: the page starts without its server; newer: a reload brings another version. */
+async function tellPages(problem, asking = null) {
+  const { current, clients } = await state();
+  const pages = new Map((await self.clients.matchAll({ type: 'window' })).map((page) => [page.id, page]));
+  if (asking) pages.set(asking.id, asking);
+  for (const [id, page] of pages) {
+    const newer = Boolean(current && clients[id] && clients[id].version !== current);
+    page.postMessage({ kind: 'site', complete: Boolean(current), newer, problem });
+  }
+}
+
+function sleep(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+function fail(message) {
+  throw new Error(message);
+}
