@@ -59,7 +59,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Rows of one kind, oldest first by `created` (then id). Each field must have the value, or be in the range."""
+    """Rows of one kind, oldest first by `created` (then id). Each field must have the value, or be in the range.
+
+    limit: at least 1."""
 
     kind: str
     where: Mapping[str, FieldValue | Range] = field(default_factory=dict)

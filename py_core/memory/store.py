@@ -185,6 +185,8 @@ class Store:
         if unknown := set(where or ()) - set(indexed):
             raise StoreError("record", f"Records of kind {kind} cannot be found by {', '.join(sorted(unknown))}.")
         wanted = {name: v if isinstance(v, str | Range) else float(v) for name, v in (where or {}).items()}
+        if limit is not None and limit <= 0:
+            return []
         query = Query(kind, wanted, since, before, newest_first, limit)
         if not self._lock or not wanted:
             return await decode_rows(await self._rows.query(query), self._lock)

@@ -48,7 +48,8 @@ class BruteForceIndex:
             self._ids.append(id)
         if place >= len(self._vectors):
             grown = np.zeros((max(64, 2 * place), len(vector)), np.float32)
-            grown[:place] = self._vectors[:place]
+            if place:
+                grown[:place] = self._vectors[:place]
             self._vectors = grown
         self._vectors[place] = _unit(vector)
 

@@ -16,7 +16,7 @@ from page import Tab
 
 from py_core.memory.errors import StoreError
 from py_core.memory.passphrase import remove_passphrase, set_passphrase
-from py_core.memory.records import INDEXED, LONGEST_NAME, Record, index_fields
+from py_core.memory.records import INDEXED, Record, index_fields
 from py_core.memory.rows import Key, Query, Range
 from py_core.memory.store import Store, Transaction
 from py_core.memory.transfer import export, import_file
@@ -170,7 +170,6 @@ def test_a_store_is_a_dictionary(name: str, tmp_path: Path, get_tab: Callable[[]
         def make_place() -> Place:
             return make_place(name, tmp_path, get_tab)
 
-    assert LONGEST_NAME > 8
     effort = settings(
         max_examples=15 if name.startswith("indexeddb") else 40,
         stateful_step_count=20,
