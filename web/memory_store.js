@@ -13,7 +13,7 @@ const REMEMBERED_REQUESTS = 64;
 export const memoryStore = {
   /** @returns {Promise<Database>} of this layout's version, created or upgraded */
   async open(name, version) {
-    const lost = { reason: null };
+    const lost = new Lost();
     try {
       return new Database(await openDatabase(name, version, lost), name, lost);
     } catch (error) {
@@ -21,6 +21,17 @@ export const memoryStore = {
     }
   },
 };
+
+/** Why a database cannot be used any more, once it cannot. */
+class Lost {
+  reason = null;
+  onLost = () => {};
+
+  because(reason) {
+    this.reason ??= reason;
+    this.onLost();
+  }
+}
 
 async function openDatabase(name, version, lost) {
   let timer, givenUp = false;
@@ -33,12 +44,10 @@ async function openDatabase(name, version, lost) {
     blocked: () => timer(),
     // Another tab wants to upgrade or to delete the database: make way.
     blocking(_, wanted, event) {
-      lost.reason = wanted === null ? 'closed' : 'replaced';
       event.target.close();
+      lost.because(wanted === null ? 'closed' : 'replaced');
     },
-    terminated() {
-      lost.reason = 'closed';
-    },
+    terminated: () => lost.because('closed'),
   });
   opening.then((db) => givenUp && db.close(), () => {});
   try {
@@ -72,6 +81,7 @@ class Database {
       apply: (request) => this.write(request),
       heard: (change) => this.onChange?.(JSON.stringify(change)),
     });
+    lost.onLost = () => this.tabs.close(); // another tab may write
   }
 
   meta() {
@@ -172,8 +182,7 @@ class Database {
   }
 
   close() {
-    this.lost.reason ??= 'closed';
-    this.tabs.close();
+    this.lost.because('closed');
     this.db.close();
   }
 

@@ -35,7 +35,6 @@ START = """async (source) => {
   const worker = new Worker('./memory_test_worker.js', { type: 'module' });
   const waiting = new Map();
   let last = 0;
-  window.reports = [];
   worker.onmessage = ({ data: { id, value, error, report } }) => {
     if (report !== undefined) {
       console.log(report);
@@ -51,7 +50,10 @@ START = """async (source) => {
     waiting.set(++last, { resolve, reject });
     worker.postMessage({ id: last, ...message });
   });
-  window.endWorker = () => worker.terminate();
+  window.endWorker = () => {
+    window.ended = true;
+    worker.terminate();
+  };
   await ask({ source });
 }"""
 
