@@ -78,8 +78,7 @@ class Store:
     ) -> Store:
         """Raises StoreError: locked (a passphrase is needed), passphrase (it is another one), newer, damaged.
 
-        A passphrase for a memory that has none is not used. crypto: NativeCrypto unless told otherwise. schema,
-        migrations: the version that this code knows, and how to get there.
+        A passphrase for a memory that has none is not used. schema, migrations: the version that this code knows.
         """
         crypto = crypto or NativeCrypto()
         meta = await rows.meta()

@@ -1,65 +1,17 @@
-"""Every backend, empty, ready to be opened and opened again."""
+"""Every backend, empty, ready to be opened and opened again; and a Chromium for those that need one."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
-from page import BrowserThread, PageCrypto, PageRows, Tab
+from page import BrowserThread, Tab, Tabs
+from places import BACKENDS, LASTING, Place, make_place
 from playwright.async_api import Browser
 
-from py_core.memory.encryption import Crypto, NativeCrypto
-from py_core.memory.passphrase import set_passphrase
-from py_core.memory.rows import Rows
-from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
-from py_core.memory.volatile import VolatileRows
-
-PASSPHRASE = "correct horse"
-FEW_ITERATIONS = 1000
-LASTING = ["sqlite", "sqlite encrypted", "indexeddb", "indexeddb encrypted"]
-BACKENDS = ["volatile", *LASTING]
-_numbers = itertools.count()
-
-
-@dataclass
-class Place:
-    """Where a backend keeps one database."""
-
-    rows: Callable[[], Awaitable[Rows]]
-    crypto: Crypto
-    encrypted: bool
-    opened: list[Store] = field(default_factory=list)
-
-    async def open(self, **options: Any) -> Store:
-        """Open the database, and close it at the end of the test. The first time it is made, with its passphrase."""
-        passphrase = PASSPHRASE if self.encrypted else None
-        store = await Store.open(await self.rows(), passphrase, crypto=self.crypto, **options)
-        self.opened.append(store)
-        if self.encrypted and store.lock is None:
-            await set_passphrase(store, PASSPHRASE, iterations=FEW_ITERATIONS)
-        return store
-
-
-def make_place(name: str, folder: Path, tab: Callable[[], Tab]) -> Place:
-    """A new place of a backend of BACKENDS."""
-    encrypted = name.endswith("encrypted")
-    database = f"memory-{next(_numbers)}"
-    if name == "volatile":
-        rows = VolatileRows()
-
-        async def same() -> Rows:
-            return rows
-
-        return Place(same, NativeCrypto(), encrypted)
-    if name.startswith("sqlite"):
-        return Place(lambda: SQLiteRows.open(folder / f"{database}.sqlite"), NativeCrypto(), encrypted)
-    return Place(lambda: PageRows.open(tab(), database), PageCrypto(tab()), encrypted)
 
 
 @pytest.fixture(scope="session")
@@ -110,3 +62,23 @@ async def lasting(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Calla
 @pytest_asyncio.fixture
 async def store(place: Place) -> Store:
     return await place.open()
+
+
+@pytest.fixture(scope="session")
+def tabs(browser_thread: BrowserThread, chromium: Browser, site: str) -> Iterator[Tabs]:
+    context = browser_thread.wait(chromium.new_context())
+    yield Tabs(lambda: Tab.open(browser_thread, context, site))
+    browser_thread.wait(context.close())
+
+
+@pytest_asyncio.fixture
+async def open_tab(tabs: Tabs) -> AsyncIterator[Callable[[], Awaitable[Tab]]]:
+    """Opens a tab; those of one test are of one window."""
+    yield tabs.open
+    await tabs.end_test()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """Of a database that no other test uses."""
+    return request.node.name

@@ -124,6 +124,25 @@ class Tab:
         self.thread.wait(self.page.close())
 
 
+class Tabs:
+    """Tabs of one window, used again by test after test: starting Python takes its time."""
+
+    def __init__(self, open_one: Callable[[], Tab]) -> None:
+        self._open_one = open_one
+        self._free: list[Tab] = []
+        self._used: list[Tab] = []
+
+    async def open(self) -> Tab:
+        tab = self._free.pop() if self._free else await asyncio.to_thread(self._open_one)
+        self._used.append(tab)
+        return tab
+
+    async def end_test(self) -> None:
+        alive = [tab for tab in self._used if not tab.page.is_closed()]
+        self._free += [tab for tab in alive if not await tab.evaluate("window.ended ?? false")]
+        self._used.clear()
+
+
 async def _worker(route: Route) -> None:
     script = (HERE / "page_worker.js").read_text("utf-8")
     await route.fulfill(body=script, content_type="text/javascript", headers=ISOLATED)

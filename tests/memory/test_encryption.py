@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import FEW_ITERATIONS, PASSPHRASE, Place, make_place
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from page import PageCrypto, Tab
+from places import FEW_ITERATIONS, PASSPHRASE, Place, make_place
 
 from py_core.memory.encryption import NativeCrypto, WrongKeyError, new_lock, unlock
 from py_core.memory.errors import StoreError

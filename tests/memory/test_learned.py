@@ -6,9 +6,9 @@ import asyncio
 
 import numpy as np
 import pytest
-from conftest import Place
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import Place
 
 from py_core.memory.errors import StoreError
 from py_core.memory.patterns import Pattern, Patterns
@@ -91,15 +91,16 @@ async def test_many_patterns_at_once(store: Store) -> None:
         np.testing.assert_allclose([s for _, s in found], np.sort(cosines)[::-1][:10], atol=1e-5)
 
 
+@pytest.mark.parametrize("lasting", ["sqlite", "sqlite encrypted"], indirect=True)
 async def test_a_search_follows_what_another_writes(lasting: Place) -> None:
-    if not hasattr(await lasting.rows(), "heard"):  # a tab hears of changes by message: test_indexeddb.py
-        here, there = await lasting.open(), await lasting.open()
-        search = VectorSearch(here)
-        await here.put(Record("pattern", "a", {}, vector(1, 0)))
-        assert [r.id for r, _ in await search.search("pattern", vector(1, 0), 5)] == ["a"]
-        await there.put(Record("pattern", "b", {}, vector(1, 0)))
-        await there.delete("pattern", "a")
-        assert [r.id for r, _ in await search.search("pattern", vector(1, 0), 5)] == ["b"]
+    """A tab hears of changes by message: test_indexeddb.py."""
+    here, there = await lasting.open(), await lasting.open()
+    search = VectorSearch(here)
+    await here.put(Record("pattern", "a", {}, vector(1, 0)))
+    assert [r.id for r, _ in await search.search("pattern", vector(1, 0), 5)] == ["a"]
+    await there.put(Record("pattern", "b", {}, vector(1, 0)))
+    await there.delete("pattern", "a")
+    assert [r.id for r, _ in await search.search("pattern", vector(1, 0), 5)] == ["b"]
 
 
 @settings(max_examples=50, deadline=None)
@@ -123,13 +124,8 @@ def test_the_index_is_what_its_inserts_and_deletes_say(steps: list[tuple[str, in
 
 
 async def test_vectors_of_other_lengths_and_none_are_not_found(store: Store) -> None:
-    await store.put_many(
-        [
-            Record("pattern", "two", {}, vector(1, 0)),
-            Record("pattern", "three", {}, vector(1, 0, 0)),
-            Record("pattern", "-"),
-        ]
-    )
+    vectors = {"two": vector(1, 0), "three": vector(1, 0, 0), "none": None}
+    await store.put_many(Record("pattern", name, {}, each) for name, each in vectors.items())
     search = VectorSearch(store)
     assert [r.id for r, _ in await search.search("pattern", vector(1, 0), 5)] == ["two"]
     assert [r.id for r, _ in await search.search("pattern", vector(1, 0, 0), 5)] == ["three"]

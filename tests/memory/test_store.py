@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import PASSPHRASE, Place
+from places import PASSPHRASE, Place
 
 from py_core.memory.errors import StoreError
 from py_core.memory.records import Record

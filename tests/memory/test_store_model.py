@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import BACKENDS, Place, make_place
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from page import Tab
+from places import BACKENDS, Place, make_place
 
 from py_core.memory.errors import StoreError
 from py_core.memory.passphrase import remove_passphrase, set_passphrase

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import FEW_ITERATIONS, PASSPHRASE, Place, make_place
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from page import Tab
+from places import FEW_ITERATIONS, PASSPHRASE, Place, make_place
 
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import Place
+from places import Place
 
 from py_core.memory.errors import StoreError
 from py_core.memory.store import Store

@@ -1,0 +1,107 @@
+"""Several tabs with one memory: one writes for all, each hears of the others, and one takes over when it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from page import PageCrypto, PageRows, Tab
+
+from py_core.memory.records import Record
+from py_core.memory.rows import Change
+from py_core.memory.store import Store
+
+OpenTab = Callable[[], Awaitable[Tab]]
+
+
+def record(id: str) -> Record:
+    return Record("pattern", id, created=1.0, updated=1.0)
+
+
+async def opened(tab: Tab, name: str) -> Store:
+    return await Store.open(await PageRows.open(tab, name), crypto=PageCrypto(tab))
+
+
+async def test_tabs_hear_of_each_others_writes(open_tab: OpenTab, name: str) -> None:
+    tabs = [await open_tab(), await open_tab(), await open_tab()]
+    rows = [await PageRows.open(tab, name) for tab in tabs]
+    stores = [await Store.open(each) for each in rows]
+    for number, store in enumerate(stores):
+        await store.put(record(f"of {number}"))
+        await asyncio.sleep(0.2)
+        told = Change(puts=(("pattern", f"of {number}"),), elsewhere=True)
+        assert [await each.heard() for each in rows] == [[] if n == number else [told] for n in range(3)]
+    await stores[1].clear("pattern")
+    await asyncio.sleep(0.2)
+    assert await rows[0].heard() == await rows[2].heard() == [Change(cleared="pattern", elsewhere=True)]
+    assert await stores[0].count() == 0
+
+
+async def test_one_tab_writes_for_all(open_tab: OpenTab, name: str) -> None:
+    writer, other = await open_tab(), await open_tab()
+    first, second = await opened(writer, name), await PageRows.open(other, name)
+    locks = await other.evaluate("navigator.locks.query()")
+    for state in ("held", "pending"):
+        assert [lock["name"] for lock in locks[state]].count(f"sonata-memory:{name}") == 1
+    await first.put(record("by itself"))
+    assert "requests" not in await second.meta()
+    await (await Store.open(second)).put(record("by the other"))
+    assert len(json.loads((await second.meta())["requests"])) == 1
+
+
+async def count_up(store: Store, rounds: int, acknowledged: list[str], name: str, some: asyncio.Event) -> None:
+    for number in range(rounds):
+        await store.put(Record("pattern", f"{name}{number}", {}, np.ones(4, np.float32)))
+        await store.update("policy", "counter", lambda r: replace(r, body={"n": r.body["n"] + 1}))
+        acknowledged.append(f"{name}{number}")
+        if len(acknowledged) == 10:
+            some.set()
+
+
+@pytest.mark.parametrize("how", ["endWorker()", "close"])
+async def test_when_the_writer_goes_another_takes_over_and_nothing_is_lost_or_done_twice(
+    open_tab: OpenTab, name: str, how: str
+) -> None:
+    writer, *others = [await open_tab() for _ in range(3)]
+    first = await opened(writer, name)
+    await first.put(Record("policy", "counter", {"n": 0}))
+    stores = [await opened(tab, name) for tab in others]
+    acknowledged: list[str] = []
+    some = asyncio.Event()
+
+    async def end_the_writer() -> None:
+        await some.wait()
+        if how == "close":
+            await asyncio.to_thread(writer.close)
+        else:
+            await writer.evaluate(how)
+
+    work = [count_up(store, 30, acknowledged, each, some) for store, each in zip(stores, "ab", strict=True)]
+    await asyncio.gather(*work, end_the_writer())
+
+    assert len(acknowledged) == 60
+    assert {r.id async for r in stores[0].scan("pattern")} == set(acknowledged)
+    counter = await stores[1].get("policy", "counter")
+    assert counter is not None
+    assert counter.body == {"n": 60}
+
+
+async def test_a_writer_that_does_not_answer_is_not_waited_for(open_tab: OpenTab, name: str) -> None:
+    writer, other = await open_tab(), await open_tab()
+    first, second = await opened(writer, name), await opened(other, name)
+    await first.put(record("a"))
+    hangs = asyncio.ensure_future(writer.call("run", "async def main():\n    while True: pass"))
+    await asyncio.sleep(0.2)
+
+    await second.put(record("b"))
+
+    assert [r.id async for r in second.scan()] == ["a", "b"]
+    await asyncio.to_thread(writer.close)
+    with pytest.raises(Exception, match="closed"):
+        await hangs
+    await second.put(record("c"))
+    assert await second.count() == 3
