@@ -105,3 +105,61 @@ async def test_a_writer_that_does_not_answer_is_not_waited_for(open_tab: OpenTab
         await hangs
     await second.put(record("c"))
     assert await second.count() == 3
+
+
+async def test_a_batch_that_was_done_before_its_writer_died_is_not_done_again(open_tab: OpenTab, name: str) -> None:
+    """As the next writer gets it: the same request, which expects what was so before."""
+    tab = await open_tab()
+    twice = await tab.evaluate(
+        """async (name) => {
+          const { memoryStore } = await import('/memory_store.js');
+          const database = await memoryStore.open(name, 2);
+          const head = JSON.stringify({
+            puts: [['policy', 'p', 1, 1, 2, -1, [], 0]], deletes: [], clear: null, meta: {}, expectMeta: {},
+            expectVersions: [['policy', 'p', 0]],
+          });
+          const request = { id: 'tab/1', head, data: new TextEncoder().encode('{}') };
+          const revisions = [];
+          for (const id of ['tab/1', 'tab/1', 'tab/2']) {
+            const done = await database.write({ ...request, id }).catch((error) => ({ revision: error.name }));
+            revisions.push(done.revision);
+          }
+          database.close();
+          return revisions;
+        }""",
+        name,
+    )
+    assert twice == [1, 1, "conflict"]
+
+
+async def test_what_waits_for_a_writer_that_closes_is_done_at_once(open_tab: OpenTab, name: str) -> None:
+    """Without waiting until the writer is given up: no timer runs out here."""
+    tab = await open_tab()
+    done = await tab.evaluate(
+        """async (name) => {
+          const { TabWriter } = await import('/memory_tabs.js');
+          const done = [];
+          const silent = new TabWriter(name, { apply: () => new Promise(() => {}), heard() {} });
+          while (!silent.writes) await new Promise((resolve) => setTimeout(resolve, 5));
+          const setTimeout_ = window.setTimeout;
+          window.setTimeout = () => 0;
+          try {
+            const next = new TabWriter(name, {
+              apply: async ({ id }) => ({ revision: done.push(id), change: {} }),
+              heard() {},
+            });
+            const waiting = [next.apply({ head: 'a' }), next.apply({ head: 'b' })];
+            await new Promise((resolve) => setTimeout_(resolve, 100));
+            const before = done.length;
+            silent.close();
+            const limit = new Promise((resolve) => setTimeout_(() => resolve('waits'), 3000));
+            const revisions = await Promise.race([Promise.all(waiting), limit]);
+            next.close();
+            return [before, revisions];
+          } finally {
+            window.setTimeout = setTimeout_;
+          }
+        }""",
+        name,
+    )
+    assert done == [0, [1, 2]]
