@@ -14,6 +14,7 @@ def third_party_text(root: Path, node_modules: Path, files: Mapping[str, Path]) 
     npm = {
         "Pyodide (Mozilla Public License 2.0)": "dompurify/LICENSE-MPL",  # Pyodide's package has no copy of it
         "Comlink, and SmolLM2-135M-Instruct (Apache License 2.0)": "comlink/LICENSE",
+        "idb": "idb/LICENSE",
         "marked": "marked/LICENSE",
         "DOMPurify": "dompurify/LICENSE",
     }

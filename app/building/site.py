@@ -23,6 +23,7 @@ DIST = ROOT / "dist"
 
 VENDOR = {
     "comlink.mjs": "comlink/dist/esm/comlink.mjs",
+    "idb.js": "idb/build/index.js",
     "marked.esm.js": "marked/lib/marked.esm.js",
     "purify.es.mjs": "dompurify/dist/purify.es.mjs",
 }

@@ -1,0 +1,135 @@
+"""Encryption at rest, with a passphrase.
+
+Bodies and vectors are encrypted; kinds, ids, times and sizes stay in the clear, and nothing is indexed by content.
+AES-256-GCM with a random 96-bit nonce for each of them, bound to its record (kind, id, and whether it is the body or
+the vector), so that what is moved to another record does not open. The key is PBKDF2-HMAC-SHA256 of the passphrase,
+600,000 iterations, 16 random bytes of salt. A stored value that only the right key opens (the verifier) tells a wrong
+passphrase before anything is touched. The same bytes natively (`cryptography`) and in the page (WebCrypto, in
+encryption_browser.py), so an export opens in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from py_core.memory.errors import StoreError
+
+ITERATIONS = 600_000
+MOST_ITERATIONS = 10_000_000  # a foreign header must not keep us busy for ever
+ALGORITHMS = {"cipher": "AES-256-GCM", "kdf": "PBKDF2-HMAC-SHA256"}
+NONCE_BYTES, TAG_BYTES, SALT_BYTES = 12, 16, 16
+_VERIFIER = b"sonata memory"
+
+
+class WrongKeyError(Exception):
+    """Not encrypted with this key, or damaged."""
+
+
+class Cipher(Protocol):
+    """A key that encrypts. Sealed bytes are nonce | ciphertext | tag."""
+
+    async def seal(self, plain: Sequence[bytes], contexts: Sequence[bytes]) -> list[bytes]: ...
+
+    async def open(self, sealed: Sequence[bytes], contexts: Sequence[bytes]) -> list[bytes]:
+        """Raises WrongKeyError unless all were sealed with this key and these contexts."""
+        ...
+
+
+class Crypto(Protocol):
+    """Makes keys: NativeCrypto or BrowserCrypto."""
+
+    async def derive(self, passphrase: bytes, salt: bytes, iterations: int) -> Cipher: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A cipher, and the header that is stored in the clear beside what it encrypts: JSON, without secrets."""
+
+    cipher: Cipher
+    header: str
+
+
+async def new_lock(crypto: Crypto, passphrase: str, iterations: int = ITERATIONS) -> Lock:
+    """A key with a new salt. Raises StoreError for an empty passphrase."""
+    if not passphrase:
+        raise StoreError("passphrase", "A passphrase has at least one character.")
+    salt = os.urandom(SALT_BYTES)
+    cipher = await crypto.derive(_normalized(passphrase), salt, iterations)
+    (verifier,) = await cipher.seal([_VERIFIER], [_VERIFIER])
+    header = {**ALGORITHMS, "iterations": iterations, "salt": _text(salt), "verifier": _text(verifier)}
+    return Lock(cipher, json.dumps(header, sort_keys=True))
+
+
+async def unlock(crypto: Crypto, passphrase: str, header: str) -> Lock:
+    """The key of a header. Raises StoreError: passphrase (it is another one), damaged (no header of ours)."""
+    try:
+        values = json.loads(header)
+        salt, verifier = (base64.b64decode(values[name], validate=True) for name in ("salt", "verifier"))
+        iterations = values["iterations"]
+        ours = {name: values[name] for name in ALGORITHMS} == ALGORITHMS
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError("damaged") from error
+    if not ours or type(iterations) is not int or not 0 < iterations <= MOST_ITERATIONS or len(salt) != SALT_BYTES:
+        raise StoreError("damaged", "The memory is encrypted in a way that this version of Sonata does not know.")
+    cipher = await crypto.derive(_normalized(passphrase), salt, iterations)
+    try:
+        opened = await cipher.open([verifier], [_VERIFIER])
+    except WrongKeyError:
+        raise StoreError("passphrase") from None
+    if opened != [_VERIFIER]:
+        raise StoreError("damaged")
+    return Lock(cipher, header)
+
+
+class NativeCrypto:
+    """By the package `cryptography`."""
+
+    async def derive(self, passphrase: bytes, salt: bytes, iterations: int) -> Cipher:
+        return await asyncio.to_thread(_derive, passphrase, salt, iterations)
+
+
+def _derive(passphrase: bytes, salt: bytes, iterations: int) -> Cipher:
+    from cryptography.hazmat.primitives.hashes import SHA256  # not in the page
+    from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
+
+    return _NativeCipher(PBKDF2HMAC(SHA256(), 32, salt, iterations).derive(passphrase))
+
+
+class _NativeCipher:
+    def __init__(self, key: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        self._aes = AESGCM(key)
+
+    async def seal(self, plain: Sequence[bytes], contexts: Sequence[bytes]) -> list[bytes]:
+        nonces = [os.urandom(NONCE_BYTES) for _ in plain]
+        return [n + self._aes.encrypt(n, data, c) for n, data, c in zip(nonces, plain, contexts, strict=True)]
+
+    async def open(self, sealed: Sequence[bytes], contexts: Sequence[bytes]) -> list[bytes]:
+        from cryptography.exceptions import InvalidTag
+
+        if any(len(data) < NONCE_BYTES + TAG_BYTES for data in sealed):
+            raise WrongKeyError
+        try:
+            return [
+                self._aes.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], context)
+                for data, context in zip(sealed, contexts, strict=True)
+            ]
+        except InvalidTag:
+            raise WrongKeyError from None
+
+
+def _normalized(passphrase: str) -> bytes:
+    """However a keyboard composes its accents."""
+    return unicodedata.normalize("NFKC", passphrase).encode("utf-8", "surrogatepass")
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,110 @@
+"""Going on in memory where nothing can be stored, and saying so."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from py_core.memory.errors import GOES_ON_IN_MEMORY, StoreError
+from py_core.memory.rows import Batch, Key, OnChange, Query, Row, Rows
+from py_core.memory.volatile import VolatileRows
+
+T = TypeVar("T")
+OnTrouble = Callable[[StoreError], None]
+CHUNK = 1000
+
+
+async def open_or_volatile(opening: Callable[[], Awaitable[Rows]], on_trouble: OnTrouble) -> Rows:
+    """What `opening` opens; plain memory where that fails, after telling `on_trouble` why. Never raises StoreError."""
+    try:
+        return FallbackRows(await opening(), on_trouble)
+    except StoreError as error:
+        on_trouble(error)
+        return VolatileRows()
+
+
+class FallbackRows:
+    """`Rows` that go on in memory when those under them are lost on the way: no space left, a newer version elsewhere.
+
+    What could still be read is there, and the write that failed is done. `on_trouble` is told once.
+    """
+
+    def __init__(self, rows: Rows, on_trouble: OnTrouble) -> None:
+        self._rows = rows
+        self._on_trouble = on_trouble
+        self._heard: OnChange | None = None
+        self._meta: dict[str, str] = {}  # as last seen
+        self._closed = False
+
+    @property
+    def persistent(self) -> bool:
+        return self._rows.persistent
+
+    @property
+    def place(self) -> str:
+        return self._rows.place
+
+    async def meta(self) -> dict[str, str]:
+        self._meta = await self._do(lambda rows: rows.meta())
+        return dict(self._meta)
+
+    async def get(self, keys: Sequence[Key]) -> list[Row]:
+        return await self._do(lambda rows: rows.get(keys))
+
+    async def scan(self, kind: str | None, after: Key | None, limit: int) -> list[Row]:
+        return await self._do(lambda rows: rows.scan(kind, after, limit))
+
+    async def query(self, query: Query) -> list[Row]:
+        return await self._do(lambda rows: rows.query(query))
+
+    async def count(self, kind: str | None) -> int:
+        return await self._do(lambda rows: rows.count(kind))
+
+    async def apply(self, batch: Batch) -> int:
+        revision = await self._do(lambda rows: rows.apply(batch))
+        changed = {**self._meta, **batch.meta, "revision": str(revision)}
+        self._meta = {name: value for name, value in changed.items() if value is not None}
+        return revision
+
+    async def poll(self) -> bool:
+        return await self._do(lambda rows: rows.poll())
+
+    async def compact(self) -> None:
+        await self._do(lambda rows: rows.compact())
+
+    def listen(self, heard: OnChange | None) -> None:
+        self._heard = heard
+        self._rows.listen(heard)
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._rows.close()
+
+    async def _do(self, work: Callable[[Rows], Awaitable[T]]) -> T:
+        rows = self._rows
+        try:
+            return await work(rows)
+        except StoreError as error:
+            if error.reason not in GOES_ON_IN_MEMORY or not rows.persistent or self._closed:
+                raise
+            await self._leave(rows, error)
+        return await work(self._rows)
+
+    async def _leave(self, lost: Rows, error: StoreError) -> None:
+        volatile = await _copy(lost, VolatileRows(self._meta))
+        if self._rows is not lost:  # several writes failed at once
+            return
+        self._rows = volatile
+        lost.listen(None)
+        self._on_trouble(error)
+
+
+async def _copy(lost: Rows, volatile: VolatileRows) -> VolatileRows:
+    """With what can still be read."""
+    with contextlib.suppress(StoreError):
+        after: Key | None = None
+        while rows := await lost.scan(None, after, CHUNK):
+            await volatile.apply(Batch(puts=rows))
+            after = rows[-1].key
+    return volatile

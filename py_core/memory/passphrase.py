@@ -1,0 +1,34 @@
+"""Set, change and remove the passphrase of a memory. See encryption.py for what it protects."""
+
+from __future__ import annotations
+
+from py_core.memory.encryption import ITERATIONS, new_lock, unlock
+from py_core.memory.errors import StoreError
+from py_core.memory.store import Store
+
+
+async def set_passphrase(
+    store: Store, passphrase: str, *, old: str | None = None, iterations: int = ITERATIONS
+) -> None:
+    """Encrypt everything with a passphrase, in one step that is done wholly or not at all.
+
+    old: the passphrase that it has now, asked again. Raises StoreError("passphrase") when it is another one.
+    What was stored in the clear before is overwritten in SQLite; a browser gives no such promise, and keeps it in its
+    own files until it tidies them up.
+    """
+    await _check(store, old)
+    await store.rekey(await new_lock(store.crypto, passphrase, iterations))
+
+
+async def remove_passphrase(store: Store, old: str) -> None:
+    """Store everything in the clear again, in one step."""
+    await _check(store, old)
+    await store.rekey(None)
+
+
+async def _check(store: Store, passphrase: str | None) -> None:
+    if store.lock is None:
+        return
+    if passphrase is None:
+        raise StoreError("passphrase", "Type the passphrase that the memory has now, too.")
+    await unlock(store.crypto, passphrase, store.lock.header)

@@ -1,0 +1,120 @@
+"""Parameters that were learned or chosen: typed values with a confidence and where they come from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import asdict, dataclass, replace
+from typing import TypeVar
+
+from py_core.memory.errors import StoreError
+from py_core.memory.records import Record
+from py_core.memory.rows import Change
+from py_core.memory.store import Store
+from py_core.memory.write_batch import BatchedWriter
+
+KIND = "policy"
+CAPACITY = 1000
+
+Value = bool | int | float | str | list[float]
+V = TypeVar("V", bool, int, float, str, list[float])
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """confidence: 0 to 1. source: who says so, for example "user" or "learned"."""
+
+    name: str
+    value: Value
+    confidence: float
+    source: str
+    last_used: float = 0.0
+
+
+class Policies:
+    """The policies of a store, at most `capacity`: the one that was used longest ago goes first.
+
+    Made by `open`. All are in memory, so `get` waits for nothing; that it was used is written by the way.
+    """
+
+    def __init__(self, store: Store, writer: BatchedWriter, capacity: int = CAPACITY) -> None:
+        if capacity < 1:
+            raise ValueError("capacity: at least 1")
+        self._store = store
+        self._writer = writer
+        self._capacity = capacity
+        self._reloading: asyncio.Future[None] | None = None
+        self._policies: OrderedDict[str, Policy] = OrderedDict()  # the one used last is at the end
+
+    @classmethod
+    async def open(cls, store: Store, writer: BatchedWriter | None = None, capacity: int = CAPACITY) -> Policies:
+        policies = cls(store, writer or BatchedWriter(store), capacity)
+        await policies.reload()
+        store.on_change(policies._note)
+        return policies
+
+    async def reload(self) -> None:
+        """Read them again. Happens by itself when another tab changed them; another process does not tell."""
+        found = [_policy(record) for record in await self._store.query(KIND)]
+        found.sort(key=lambda policy: policy.last_used)
+        self._policies = OrderedDict((policy.name, policy) for policy in found)
+
+    def get(self, name: str, default: V) -> V:
+        """The value, if it is of the default's type; otherwise the default. Marks it as used."""
+        policy = self._policies.get(name)
+        if policy is None or type(policy.value) is not type(default):
+            return default
+        self._policies[name] = used = replace(policy, last_used=self._store.clock())
+        self._policies.move_to_end(name)
+        self._writer.put(_record(used))
+        return policy.value
+
+    def look(self, name: str) -> Policy | None:
+        """With its confidence and source, without marking it as used."""
+        return self._policies.get(name)
+
+    def all(self) -> list[Policy]:
+        """The one used last comes first."""
+        return list(reversed(self._policies.values()))
+
+    async def set(self, name: str, value: Value, *, confidence: float, source: str) -> Policy:
+        """Durable when it returns. Raises StoreError when the policy exists with a value of another type."""
+        if not 0.0 <= confidence <= 1.0:
+            raise StoreError("record", "A policy's confidence is a number from 0 to 1.")
+        before = self._policies.get(name)
+        if before is not None and type(before.value) is not type(value):
+            kinds = type(before.value).__name__, type(value).__name__
+            raise StoreError("record", f"The policy {name} is a {kinds[0]}, not a {kinds[1]}. Delete it first.")
+        policy = Policy(name, value, confidence, source, self._store.clock())
+        await self._writer.flush()  # an older use of it must not be written after this
+        spare = len(self._policies) + (before is None) - self._capacity
+        evicted = [other for other in self._policies if other != name][: max(spare, 0)]
+        async with self._store.transaction() as transaction:
+            transaction.put(_record(policy))
+            for other in evicted:
+                transaction.delete(KIND, other)
+        for other in evicted:
+            self._policies.pop(other, None)
+        self._policies[name] = policy
+        self._policies.move_to_end(name)
+        return policy
+
+    async def delete(self, name: str) -> None:
+        await self._writer.flush()
+        await self._store.delete(KIND, name)
+        self._policies.pop(name, None)
+
+    def _note(self, change: Change) -> None:
+        ours = any(kind == KIND for kind, _ in (*change.puts, *change.deletes))
+        if change.cleared is not None or change.everything or (change.elsewhere and ours):
+            self._reloading = asyncio.ensure_future(self.reload())
+
+
+def _record(policy: Policy) -> Record:
+    body = asdict(policy)
+    del body["name"]
+    return Record(KIND, policy.name, body)
+
+
+def _policy(record: Record) -> Policy:
+    return Policy(name=record.id, **record.body)

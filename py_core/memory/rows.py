@@ -1,0 +1,166 @@
+"""Where records lie: the protocol that SQLite, IndexedDB and plain memory implement. It knows bytes, not records.
+
+Encoding, encryption, queries of what is encrypted, notifications and migrations are the same for all of them and are
+in store.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from py_core.memory.errors import StoreError
+
+Key = tuple[str, str]
+"""(kind, id)"""
+
+LAYOUT = 2
+"""The version that a database is created in: tables and object stores, and what records look like (migrations.py)."""
+
+EVERYTHING = "*"
+"""For `Batch.clear`."""
+
+FieldValue = str | float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A record as it is stored. `fields`: what it is found by, in the clear. Times are seconds since 1970.
+
+    `version` is the database's revision when it was written.
+    """
+
+    kind: str
+    id: str
+    created: float
+    updated: float
+    body: bytes
+    vector: bytes | None = None
+    fields: tuple[tuple[str, FieldValue], ...] = ()
+    version: int = 0
+
+    @property
+    def key(self) -> Key:
+        return self.kind, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from low to high, both included."""
+
+    low: float = -sys.float_info.max
+    high: float = sys.float_info.max
+
+    def holds(self, value: FieldValue) -> bool:
+        return not isinstance(value, str) and self.low <= value <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Rows of one kind, oldest first by `created` (then id). Each field must have the value, or be in the range.
+
+    limit: at least 1."""
+
+    kind: str
+    where: Mapping[str, FieldValue | Range] = field(default_factory=dict)
+    since: float | None = None
+    before: float | None = None
+    newest_first: bool = False
+    limit: int | None = None
+
+    def matches(self, fields: Mapping[str, FieldValue]) -> bool:
+        """Whether fields are as asked for."""
+        return all(
+            name in fields and (wanted.holds(fields[name]) if isinstance(wanted, Range) else fields[name] == wanted)
+            for name, wanted in self.where.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One transaction, all or nothing: what must be so, then `clear`, `deletes`, `puts` and `meta`, in this order.
+
+    clear: a kind, or EVERYTHING (but not meta). meta: None removes a value.
+    expect_meta: a value that is another means StoreError("changed"). expect_versions: a row of another version (0:
+    there is none) means StoreError("conflict").
+    """
+
+    puts: Sequence[Row] = ()
+    deletes: Sequence[Key] = ()
+    clear: str | None = None
+    meta: Mapping[str, str | None] = field(default_factory=dict)
+    expect_meta: Mapping[str, str | None] = field(default_factory=dict)
+    expect_versions: Mapping[Key, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a batch changed. `elsewhere`: by another tab or process, whose puts may be unknown (`everything`)."""
+
+    puts: tuple[Key, ...] = ()
+    deletes: tuple[Key, ...] = ()
+    cleared: str | None = None
+    elsewhere: bool = False
+    everything: bool = False
+
+
+OnChange = Callable[[Change], None]
+
+
+class Rows(Protocol):
+    """Every method may raise StoreError. Meta always has "schema" (the version of the records, for a new database
+    LAYOUT) and "revision" (raised by every batch)."""
+
+    @property
+    def persistent(self) -> bool:
+        """Whether it is there after a restart."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        ...
+
+    async def meta(self) -> dict[str, str]: ...
+
+    async def get(self, keys: Sequence[Key]) -> list[Row]:
+        """Those that exist, in the order asked for."""
+        ...
+
+    async def scan(self, kind: str | None, after: Key | None, limit: int) -> list[Row]:
+        """The next rows after a key, in the order of keys; [] at the end."""
+        ...
+
+    async def query(self, query: Query) -> list[Row]: ...
+
+    async def count(self, kind: str | None) -> int: ...
+
+    async def apply(self, batch: Batch) -> int:
+        """Durable when it returns the new revision: a kill of the process afterwards loses nothing of it."""
+        ...
+
+    async def poll(self) -> bool:
+        """Whether somebody else may have written since the last time, and `listen` did not tell."""
+        ...
+
+    def listen(self, heard: OnChange | None) -> None:
+        """`heard` gets what other tabs change."""
+        ...
+
+    async def compact(self) -> None:
+        """Overwrite what was deleted, as far as that is possible here."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def check_expectations(batch: Batch, meta: Mapping[str, str], versions: Mapping[Key, int]) -> None:
+    """Raises StoreError unless everything is as `batch` expects. versions: of the rows it names."""
+    for name, wanted in batch.expect_meta.items():
+        if meta.get(name) != wanted:
+            raise StoreError("changed")
+    for key, version in batch.expect_versions.items():
+        if versions.get(key, 0) != version:
+            raise StoreError("conflict")

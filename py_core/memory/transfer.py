@@ -1,0 +1,119 @@
+"""Everything in one file, and back.
+
+The file is a line of JSON that describes it, a line of JSON with an entry a record, and the records' bytes:
+
+    {"format": "sonata-memory", "version": 1, "schema": 2, "records": 3, "bytes": 5120, "sha256": "...", "key": null}
+    [["pattern", "p1", 1700000000.0, 1700000000.0, 180, 1536, [], 7], ...]
+    ...
+
+`bytes` and `sha256` are of all that follows the first line. An entry is packing.py's. With a "key" (encryption.py)
+bodies and vectors are encrypted; kinds, ids and times are readable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any, Literal
+
+from py_core.memory.codec import decode_rows, encode_records
+from py_core.memory.encryption import Lock, new_lock, unlock
+from py_core.memory.errors import StoreError
+from py_core.memory.migrations import migrate
+from py_core.memory.packing import head_json, pack, unpack
+from py_core.memory.records import Record
+from py_core.memory.rows import LAYOUT
+from py_core.memory.store import Store
+
+FORMAT, VERSION = "sonata-memory", 1
+LONGEST_FIRST_LINE = 10_000
+
+
+async def export(store: Store, passphrase: str | None = None, *, in_the_clear: bool = False) -> bytes:
+    """The whole memory as a file. Encrypted with a passphrase of its own, or else with that of the memory, if any.
+
+    in_the_clear: not encrypted, even if the memory is.
+    """
+    lock = store.lock
+    if in_the_clear:
+        lock = None
+    elif passphrase is not None:
+        lock = await new_lock(store.crypto, passphrase)
+    records = [record async for record in store.scan()]
+    rows = [replace(row, fields=()) for row in await encode_records(records, lock)]
+    head, data = pack(rows)
+    rest = head_json(head).encode() + b"\n" + data
+    first = {
+        "format": FORMAT,
+        "version": VERSION,
+        "schema": LAYOUT,
+        "records": len(rows),
+        "bytes": len(rest),
+        "sha256": hashlib.sha256(rest).hexdigest(),
+        "key": lock.header if lock else None,
+    }
+    return json.dumps(first).encode() + b"\n" + rest
+
+
+async def import_file(
+    store: Store, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None = None
+) -> int:
+    """Take in an export, all of it or nothing. Returns how many records were written.
+
+    merge: of a record that is in both, the one changed last stays. replace: what was here goes.
+    Raises StoreError: file (truncated, changed or foreign), newer, locked (it needs its passphrase), passphrase.
+    """
+    records = await read_export(store, data, passphrase)
+    async with store.transaction() as transaction:
+        if mode == "replace":
+            transaction.clear()
+        else:
+            here = {r.key: r.updated or 0.0 for r in await store.get_many([record.key for record in records])}
+            records = [r for r in records if r.key not in here or (r.updated or 0.0) > here[r.key]]
+        for record in records:
+            transaction.put(record)
+    return len(records)
+
+
+async def read_export(store: Store, data: bytes, passphrase: str | None = None) -> list[Record]:
+    """The records of an export, as the current version has them."""
+    first, rest = _checked(data)
+    lock: Lock | None = None
+    if first["key"] is not None:
+        if passphrase is None:
+            raise StoreError("locked", "This export is protected by a passphrase. Type the one it was made with.")
+        lock = await unlock(store.crypto, passphrase, first["key"])
+    line, _, payload = rest.partition(b"\n")
+    try:
+        head = json.loads(line)
+        records = await decode_rows(unpack(head if isinstance(head, list) else [None], payload), lock)
+    except (ValueError, RecursionError, StoreError) as error:
+        raise StoreError("file", "The export is damaged. Choose another file; nothing was changed.") from error
+    migrated = (migrate(record, first["schema"], LAYOUT) for record in records)
+    return [record for record in migrated if record is not None]
+
+
+def _checked(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The first line, and what follows it: whole, and as it was written."""
+    end = data.find(b"\n", 0, LONGEST_FIRST_LINE)
+    try:
+        first = json.loads(data[: max(end, 0)])
+        ours = first["format"] == FORMAT
+        version, schema, nbytes = (int(first[name]) for name in ("version", "schema", "bytes"))
+        digest, key = str(first["sha256"]), first["key"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise StoreError("file") from error
+    if not ours or not (key is None or isinstance(key, str)) or schema < 1:
+        raise StoreError("file")
+    if version > VERSION or schema > LAYOUT:
+        raise StoreError("newer", "The export was made by a newer version of Sonata. Update Sonata to open it.")
+    rest = data[end + 1 :]
+    if len(rest) < nbytes:
+        said = f"The export is truncated: {len(rest):,} of {nbytes:,} bytes are there. Copy it again."
+        raise StoreError("file", f"{said} Nothing was changed.")
+    if len(rest) > nbytes or hashlib.sha256(rest).hexdigest() != digest:
+        raise StoreError(
+            "file", "The export was changed after it was made (its checksum is another). Nothing was changed."
+        )
+    return {**first, "schema": schema}, rest

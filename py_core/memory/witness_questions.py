@@ -1,0 +1,143 @@
+"""What the witness log can be asked: poor answers, similar errors, latency spikes, percentiles and trends."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from py_core.memory.records import Vector
+from py_core.memory.rows import Range
+from py_core.memory.vectors import VectorSearch
+from py_core.memory.witness import KIND, Witness, WitnessEntry, entry_of
+
+TOTAL = "total"
+PERCENTILES = (50, 90, 99)
+HOUR = 3600.0
+ENOUGH = 20  # latencies before which nothing is called unusual
+
+
+@dataclass(frozen=True, slots=True)
+class Spike:
+    """A stage that took `ms`, where `usual_ms` (the median) was to be expected."""
+
+    entry: WitnessEntry
+    stage: str
+    ms: float
+    usual_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Median milliseconds of a stage in each span of time that has requests: (its begin, ms), oldest first.
+
+    change: the last span's against the first one's, 0.1 for 10% slower.
+    """
+
+    stage: str
+    medians: tuple[tuple[float, float], ...]
+
+    @property
+    def change(self) -> float:
+        first, last = self.medians[0][1], self.medians[-1][1]
+        return last / first - 1.0 if first > 0 else 0.0
+
+
+class WitnessQuestions:
+    """Answers from what is stored, entries that still wait to be written included."""
+
+    def __init__(self, witness: Witness, search: VectorSearch | None = None) -> None:
+        self._witness = witness
+        self._store = witness.store
+        self._search = search or VectorSearch(witness.store)
+
+    async def poor(self, quality: float = 0.5, limit: int | None = None) -> list[WitnessEntry]:
+        """Entries whose quality is known and below that, the newest first."""
+        await self._witness.writer.flush()
+        below = Range(high=math.nextafter(quality, -math.inf))
+        found = await self._store.query(KIND, {"quality": below}, newest_first=True, limit=limit)
+        return [entry_of(record) for record in found]
+
+    async def similar_errors(
+        self, error: str | None = None, vector: Vector | None = None, k: int = 10
+    ) -> list[tuple[WitnessEntry, float]]:
+        """Failed requests like this one, the most similar first: by the text of the error (words in common, 0 to 1), or
+        by the vector of the query (cosine)."""
+        await self._witness.writer.flush()
+        failed = [entry_of(record) for record in await self._store.query(KIND, {"failed": True}, newest_first=True)]
+        if vector is not None:
+            by_id = {entry.id: entry for entry in failed}
+            found = await self._search.search(KIND, vector, k, by_id.__contains__)
+            return [(by_id[record.id], similarity) for record, similarity in found]
+        if error is None:
+            raise ValueError("similar_errors needs an error or a vector")
+        wanted = _words(error)
+        scored = [(entry, _overlap(wanted, _words(entry.error or ""))) for entry in failed]
+        scored.sort(key=lambda pair: pair[1], reverse=True)
+        return [(entry, score) for entry, score in scored[:k] if score > 0]
+
+    async def spikes(self, seconds: float = HOUR, factor: float = 3.0) -> list[Spike]:
+        """Stages of the last hour that took over `factor` times their median before it, the worst first.
+
+        Where the log before has too few requests, the median is of all.
+        """
+        begin = self._store.clock() - seconds
+        entries = await self._witness.entries()
+        found: list[Spike] = []
+        before = _latencies([entry for entry in entries if entry.created < begin])
+        for stage, all_ms in _latencies(entries).items():
+            known = before.get(stage, [])
+            usual_of = known if len(known) >= ENOUGH else all_ms
+            if len(usual_of) < ENOUGH:
+                continue
+            usual = float(np.median(usual_of))
+            recent = [entry for entry in entries if entry.created >= begin]
+            found += [
+                Spike(entry, stage, _stages(entry)[stage], usual)
+                for entry in recent
+                if _stages(entry).get(stage, 0.0) > factor * usual
+            ]
+        return sorted(found, key=lambda spike: spike.ms / max(spike.usual_ms, 1e-9), reverse=True)
+
+    async def percentiles(self, since: float | None = None) -> dict[str, dict[int, float]]:
+        """Stage -> {50: ms, 90: ms, 99: ms}, and the same for the TOTAL."""
+        latencies = _latencies(await self._witness.entries(since=since))
+        return {
+            stage: {p: float(value) for p, value in zip(PERCENTILES, np.percentile(ms, PERCENTILES), strict=True)}
+            for stage, ms in latencies.items()
+        }
+
+    async def trends(self, span: float = HOUR, since: float | None = None) -> dict[str, Trend]:
+        """Each stage's median in every `span` seconds."""
+        spans: dict[float, list[WitnessEntry]] = {}
+        for entry in await self._witness.entries(since=since):
+            spans.setdefault(entry.created // span * span, []).append(entry)
+        medians: dict[str, list[tuple[float, float]]] = {}
+        for begin in sorted(spans):
+            for stage, ms in _latencies(spans[begin]).items():
+                medians.setdefault(stage, []).append((begin, float(np.median(ms))))
+        return {stage: Trend(stage, tuple(values)) for stage, values in medians.items()}
+
+
+def _stages(entry: WitnessEntry) -> Mapping[str, float]:
+    return {**entry.stages, TOTAL: entry.total_ms} if entry.stages else {}
+
+
+def _latencies(entries: list[WitnessEntry]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for entry in entries:
+        for stage, ms in _stages(entry).items():
+            found.setdefault(stage, []).append(ms)
+    return found
+
+
+def _words(text: str) -> frozenset[str]:
+    """Numbers and addresses differ from error to error; words do not."""
+    return frozenset(re.findall(r"[^\W\d_]+", text.lower()))
+
+
+def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
+    return len(a & b) / len(a | b) if a and b else 0.0

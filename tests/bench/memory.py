@@ -1,0 +1,105 @@
+"""How fast the memory writes, reads and searches: SQLite natively, IndexedDB in Chromium, both with and without a key.
+
+    python tests/bench/memory.py [--records 10000 50000] [--json FILE]
+
+Writes are batches of 100, each durable before the next; a search is brute force over all vectors, and reads the ten
+records that it finds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from in_browser import local_server
+from memory_measure import measure
+from rich.console import Console
+from rich.table import Table
+
+from app.building.system import find_chromium
+from py_core.memory.passphrase import set_passphrase
+from py_core.memory.sqlite import SQLiteRows
+from py_core.memory.store import Store
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "memory"))
+from page import BrowserThread, Tab
+
+COLUMNS = {
+    "writes_per_s": "writes/s",
+    "single_write_ms": "one write, ms",
+    "read_ms": "one read, ms",
+    "scanned_per_s": "scanned/s",
+    "query_ms": "query, ms",
+    "first_search_ms": "first search, ms",
+    "search_ms": "search, ms",
+}
+IN_PAGE = """
+from py_core.memory.passphrase import set_passphrase
+
+async def main(name, count, encrypted):
+    store = await Store.open(await IndexedDBRows.open(memory_store, name), crypto=crypto)
+    if encrypted:
+        await set_passphrase(store, "bench")
+    figures = await measure(store, count)
+    await store.close()
+    return figures
+"""
+
+
+async def natively(count: int, encrypted: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        store = await Store.open(await SQLiteRows.open(Path(folder) / "memory.sqlite"))
+        if encrypted:
+            await set_passphrase(store, "bench")
+        figures = await measure(store, count)
+        await store.close()
+    return {"backend": "sqlite", "encrypted": encrypted, **figures}
+
+
+def in_the_page(tab: Tab, count: int, encrypted: bool) -> dict[str, Any]:
+    source = Path(__file__).with_name("memory_measure.py").read_text("utf-8") + IN_PAGE
+    figures = asyncio.run(tab.call("run", source, f"bench-{count}-{encrypted}", count, encrypted))
+    return {"backend": "indexeddb", "encrypted": encrypted, **figures}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--records", type=int, nargs="+", default=[10_000, 50_000])
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    options = parser.parse_args()
+    kinds = [(count, encrypted) for count in options.records for encrypted in (False, True)]
+    figures = [asyncio.run(natively(*kind)) for kind in kinds]
+    program = find_chromium()
+    if program is None:
+        sys.exit("There is no Chromium: run `python build.py test` once, it installs one.")
+    thread = BrowserThread()
+    with local_server() as site, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        opening = thread.playwright.chromium.launch_persistent_context(
+            profile, executable_path=program, args=["--no-sandbox", "--no-first-run"]
+        )
+        context = thread.wait(opening)
+        tab = Tab.open(thread, context, site)
+        figures += [in_the_page(tab, *kind) for kind in kinds]
+        thread.wait(context.close())
+    thread.close()
+    print(json.dumps(figures))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1))
+    show(figures)
+
+
+def show(figures: list[dict[str, Any]]) -> None:
+    table = Table("backend", "records", *COLUMNS.values(), title="The memory")
+    for row in figures:
+        name = f"{row['backend']}{', encrypted' if row['encrypted'] else ''}"
+        table.add_row(name, f"{row['records']:,}", *(f"{row[column]:,.4g}" for column in COLUMNS))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Chromium, killed with SIGKILL at random moments while the page writes: what was there afterwards.
+
+Used by the test (a few rounds) and by tests/bench/crash_browser.py (fifty).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from page import FLAGS, BrowserThread, PageRows, Tab
+
+from py_core.memory.errors import StoreError
+from py_core.memory.store import Store
+
+LONGEST_SECONDS = 3.0
+NAME = "crash"
+WRITER = """
+import asyncio, numpy as np
+from py_core.memory.records import Record
+from py_core.memory.store import Store
+from py_core.memory.write_batch import BatchedWriter
+
+async def main(number):
+    store = await Store.open(await IndexedDBRows.open(memory_store, "crash"))
+    writer = BatchedWriter(store)
+    while True:
+        for _ in range(10):
+            vector = np.full(384, number, np.float32)
+            writer.put(Record("witness", str(number), {"number": number, "text": "x" * 200}, vector))
+            number += 1
+        report(f"put {number - 1}")
+        async with store.transaction() as transaction:
+            transaction.put(Record("pair", f"{number} left"))
+            transaction.put(Record("pair", f"{number} right"))
+        await asyncio.sleep(0.01)
+"""
+
+
+class Chromium:
+    """A browser process of our own, with a profile that outlives it."""
+
+    def __init__(self, program: Path, profile: Path) -> None:
+        command = [program, "--headless=new", "--remote-debugging-port=0", f"--user-data-dir={profile}", *FLAGS]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert self._process.stderr is not None
+        self.address = next(
+            (line.rsplit(" ", 1)[1].strip() for line in self._process.stderr if "DevTools listening on" in line), ""
+        )
+        if not self.address:
+            raise RuntimeError("Chromium did not start")
+
+    def kill(self) -> None:
+        """The browser process; then what is left of it, so that the next one finds its profile free."""
+        self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+
+@contextlib.contextmanager
+def tab_in(thread: BrowserThread, chromium: Chromium, site: str, reports: dict[int, float]) -> Iterator[Tab]:
+    """A tab in that browser. reports: gets the numbers that the page says it put, and when we heard of them."""
+
+    def said(text: str) -> None:
+        if text.startswith("put "):
+            reports[int(text[4:])] = time.monotonic()
+
+    browser = thread.wait(thread.playwright.chromium.connect_over_cdp(chromium.address))
+    yield Tab.open(thread, browser.contexts[0], site, said)
+    with contextlib.suppress(Exception):  # it is dead
+        thread.wait(browser.close())
+
+
+async def stored_in(tab: Tab) -> set[int]:
+    """The numbers of the records, each of which must be whole. Raises AssertionError or StoreError."""
+    store = await Store.open(await PageRows.open(tab, NAME))
+    found = set()
+    async for record in store.scan("witness"):
+        number = record.body["number"]
+        if record.vector is None or not np.array_equal(record.vector, np.full(384, number, np.float32)):
+            raise AssertionError(f"record {number} is damaged")
+        found.add(number)
+    pairs = Counter([record.id.split()[0] async for record in store.scan("pair")])
+    if any(count != 2 for count in pairs.values()):
+        raise AssertionError("half a transaction is there")
+    await store.close()
+    return found
+
+
+def kill_rounds(
+    thread: BrowserThread, program: Path, profile: Path, site: str, rounds: int, seed: int = 0
+) -> dict[str, Any]:
+    """Figures of `rounds` kills on one profile: all must be 0 but rounds and judged.
+
+    judged: records that were put more than a second before their browser was killed; missing: of these, and of what
+    an earlier round had found; damaged: rounds after which something could not be read, or was half there.
+    """
+    chance = random.Random(seed)
+    figures: dict[str, Any] = {"rounds": rounds, "judged": 0, "missing": 0, "damaged": 0, "stored": 0}
+    known, old = set[int](), set[int]()
+    for turn in range(rounds + 1):
+        chromium = Chromium(program, profile)
+        reports: dict[int, float] = {}
+        with tab_in(thread, chromium, site, reports) as tab:
+            try:
+                found = asyncio.run(stored_in(tab))
+            except (AssertionError, StoreError) as error:
+                figures["damaged"] += 1
+                figures["error"] = str(error)
+                found = set()
+            figures["missing"] += len((known | old) - found)
+            known = found
+            if turn == rounds:
+                chromium.kill()
+                break
+            start = max(known, default=-1) + 1_000_000
+            work = asyncio.run_coroutine_threadsafe(tab.call("run", WRITER, start), thread.loop)
+            while not reports and not work.done():
+                time.sleep(0.01)
+            time.sleep(chance.uniform(0.0, LONGEST_SECONDS))
+            killed = time.monotonic()
+            chromium.kill()
+            with contextlib.suppress(Exception):  # the page is gone
+                work.result(timeout=10)
+            last = max((number for number, when in reports.items() if when < killed - 1.0), default=start - 1)
+            old = set(range(start, last + 1))
+            figures["judged"] += len(old)
+    figures["stored"] = len(known)
+    return figures

@@ -1,0 +1,84 @@
+"""Every backend, empty, ready to be opened and opened again; and a Chromium for those that need one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from page import BrowserThread, Tab, Tabs
+from places import BACKENDS, LASTING, Place, make_place
+from playwright.async_api import Browser
+
+from py_core.memory.store import Store
+
+
+@pytest.fixture(scope="session")
+def browser_thread() -> Iterator[BrowserThread]:
+    thread = BrowserThread()
+    yield thread
+    thread.close()
+
+
+@pytest.fixture(scope="session")
+def chromium(browser_thread: BrowserThread, chromium_path: Path) -> Iterator[Browser]:
+    browser = browser_thread.launch(chromium_path)
+    yield browser
+    browser_thread.wait(browser.close())
+
+
+@pytest.fixture(scope="session")
+def get_tab(request: pytest.FixtureRequest) -> Callable[[], Tab]:
+    """A tab that all tests may use, opened when it is needed first."""
+    found: list[Tab] = []
+
+    def tab() -> Tab:
+        if not found:
+            values = (request.getfixturevalue(name) for name in ("browser_thread", "chromium", "site"))
+            found.append(Tab.open(*values))
+        return found[0]
+
+    return tab
+
+
+@pytest_asyncio.fixture(params=BACKENDS)
+async def place(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Place]:
+    made = make_place(request.param, tmp_path, get_tab)
+    yield made
+    for store in made.opened:
+        await store.close()
+
+
+@pytest_asyncio.fixture(params=LASTING)
+async def lasting(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Place]:
+    """A place that is still there after its store was closed."""
+    made = make_place(request.param, tmp_path, get_tab)
+    yield made
+    for store in made.opened:
+        await store.close()
+
+
+@pytest_asyncio.fixture
+async def store(place: Place) -> Store:
+    return await place.open()
+
+
+@pytest.fixture(scope="session")
+def tabs(browser_thread: BrowserThread, chromium: Browser, site: str) -> Iterator[Tabs]:
+    context = browser_thread.wait(chromium.new_context())
+    yield Tabs(lambda: Tab.open(browser_thread, context, site))
+    browser_thread.wait(context.close())
+
+
+@pytest_asyncio.fixture
+async def open_tab(tabs: Tabs) -> AsyncIterator[Callable[[], Awaitable[Tab]]]:
+    """Opens a tab; those of one test are of one window."""
+    yield tabs.open
+    await tabs.end_test()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """Of a database that no other test uses."""
+    return request.node.name

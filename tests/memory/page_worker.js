@@ -1,0 +1,25 @@
+/** The worker of the tests' page: Pyodide with Sonata's packages, and tests/memory/in_page.py in it. Served by page.py. */
+import { deriveCipher } from './memory_cipher.js';
+import { memoryStore } from './memory_store.js';
+import { bootPython } from './python_runtime.js';
+
+let call; // in_page.call
+
+self.onmessage = async ({ data: { id, source, name, argument } }) => {
+  try {
+    let value = null;
+    if (source) {
+      const pyodide = await bootPython();
+      pyodide.globals.set('memory_store', memoryStore);
+      pyodide.globals.set('derive_cipher', deriveCipher);
+      pyodide.globals.set('report', (text) => self.postMessage({ report: text }));
+      pyodide.runPython(source);
+      call = pyodide.globals.get('call');
+    } else {
+      value = await call(name, argument);
+    }
+    self.postMessage({ id, value });
+  } catch (error) {
+    self.postMessage({ id, error: `${error.name}: ${error.message}` });
+  }
+};

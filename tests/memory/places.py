@@ -1,0 +1,59 @@
+"""Where each backend keeps a database, for the tests that every backend passes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from page import PageCrypto, PageRows, Tab
+
+from py_core.memory.encryption import Crypto, NativeCrypto
+from py_core.memory.passphrase import set_passphrase
+from py_core.memory.rows import Rows
+from py_core.memory.sqlite import SQLiteRows
+from py_core.memory.store import Store
+from py_core.memory.volatile import VolatileRows
+
+PASSPHRASE = "correct horse"
+FEW_ITERATIONS = 1000
+LASTING = ["sqlite", "sqlite encrypted", "indexeddb", "indexeddb encrypted"]
+BACKENDS = ["volatile", *LASTING]
+_numbers = itertools.count()
+
+
+@dataclass
+class Place:
+    """Where a backend keeps one database."""
+
+    rows: Callable[[], Awaitable[Rows]]
+    crypto: Crypto
+    encrypted: bool
+    opened: list[Store] = field(default_factory=list)
+
+    async def open(self, **options: Any) -> Store:
+        """Open the database, and close it at the end of the test. The first time it is made, with its passphrase."""
+        passphrase = PASSPHRASE if self.encrypted else None
+        store = await Store.open(await self.rows(), passphrase, crypto=self.crypto, **options)
+        self.opened.append(store)
+        if self.encrypted and store.lock is None:
+            await set_passphrase(store, PASSPHRASE, iterations=FEW_ITERATIONS)
+        return store
+
+
+def make_place(name: str, folder: Path, tab: Callable[[], Tab]) -> Place:
+    """A new place of a backend of BACKENDS."""
+    encrypted = name.endswith("encrypted")
+    database = f"memory-{next(_numbers)}"
+    if name == "volatile":
+        rows = VolatileRows()
+
+        async def same() -> Rows:
+            return rows
+
+        return Place(same, NativeCrypto(), encrypted)
+    if name.startswith("sqlite"):
+        return Place(lambda: SQLiteRows.open(folder / f"{database}.sqlite"), NativeCrypto(), encrypted)
+    return Place(lambda: PageRows.open(tab(), database), PageCrypto(tab()), encrypted)

@@ -1,0 +1,193 @@
+"""What only the page has: other tabs, versions that meet, quotas, windows without storage."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from page import FLAGS, BrowserThread, PageCrypto, PageRows, Tab
+from playwright.async_api import Browser, BrowserContext
+
+from py_core.memory.errors import StoreError
+from py_core.memory.fallback import FallbackRows
+from py_core.memory.records import Record
+from py_core.memory.rows import LAYOUT
+from py_core.memory.store import Store
+
+OpenTab = Callable[[], Awaitable[Tab]]
+RAW_OPEN = """([name, version]) => new Promise((resolve, reject) => {
+  const request = indexedDB.open(name, version);
+  request.onupgradeneeded = () => {
+    if (version > 1) return;
+    const rows = request.result.createObjectStore('rows', { keyPath: ['kind', 'id'] });
+    rows.createIndex('time', ['kind', 'created', 'id']);
+    const meta = request.result.createObjectStore('meta');
+    meta.put('1', 'schema');
+    meta.put('7', 'revision');
+    for (let n = 0; n < 1500; n++) {
+      const body = new TextEncoder().encode(JSON.stringify({ agent: n % 2 ? 'coder' : 'tester' }));
+      rows.put({ kind: 'pattern', id: `p${String(n).padStart(4, '0')}`, created: n, updated: n, version: 7, body });
+    }
+  };
+  request.onblocked = () => reject(new Error('blocked'));
+  request.onerror = () => reject(request.error);
+  request.onsuccess = () => {
+    window.raw = request.result;
+    resolve();
+  };
+})"""
+
+
+NEWER = """
+async def main(name, version):
+    database = await memory_store.open(name, version)
+    nothing = {"puts": [], "deletes": [], "clear": None, "meta": {}, "expectMeta": {}, "expectVersions": []}
+    return int(await database.apply(json.dumps(nothing), no_bytes()))
+
+def no_bytes():
+    from pyodide.ffi import to_js
+    return to_js(b"")
+"""
+
+
+def record(id: str, **body: object) -> Record:
+    return Record("pattern", id, dict(body), created=1.0, updated=1.0)
+
+
+async def opened(tab: Tab, name: str) -> Store:
+    return await Store.open(await PageRows.open(tab, name), crypto=PageCrypto(tab))
+
+
+async def test_a_database_of_version_1_is_brought_to_version_2(open_tab: OpenTab, name: str) -> None:
+    tab = await open_tab()
+    await tab.evaluate(RAW_OPEN, [name, 1])
+    await tab.evaluate("raw.close()")
+
+    store = await opened(tab, name)
+
+    assert await store.count() == 1500
+    assert len(await store.query("pattern", {"agent": "coder"})) == 750
+    assert await store.revision() == 8
+    await store.close()
+    assert await (await opened(tab, name)).revision() == 8
+
+
+async def test_a_newer_database_is_refused_and_left_alone(open_tab: OpenTab, name: str) -> None:
+    tab = await open_tab()
+    await (await opened(tab, name)).put(record("kept"))
+    await tab.evaluate(RAW_OPEN, [name, LAYOUT + 1])
+    with pytest.raises(StoreError, match="Update Sonata") as raised:
+        await opened(tab, name)
+    assert raised.value.reason == "newer"
+    assert await tab.evaluate("raw.version") == LAYOUT + 1
+
+
+async def test_a_tab_that_keeps_an_old_version_open_is_named(open_tab: OpenTab, name: str) -> None:
+    old, new = await open_tab(), await open_tab()
+    await old.evaluate(RAW_OPEN, [name, 1])  # and does not make way
+    with pytest.raises(StoreError, match="Close that tab") as raised:
+        await opened(new, name)
+    assert raised.value.reason == "blocked"
+    await asyncio.to_thread(old.close)
+    assert await (await opened(new, name)).count() == 1500
+
+
+async def test_a_newer_version_in_another_tab_gets_the_database(open_tab: OpenTab, name: str) -> None:
+    old, new = await open_tab(), await open_tab()
+    told = list[StoreError]()
+    store = await Store.open(FallbackRows(await PageRows.open(old, name), told.append))
+    plain = await opened(old, name)
+    await store.put(record("a"))
+
+    assert await new.call("run", NEWER, name, LAYOUT + 1) == 2  # and it need not ask the old one to write
+
+    with pytest.raises(StoreError, match="updated in another tab") as raised:
+        await plain.put(record("b"))
+    assert raised.value.reason == "replaced"
+    await store.put(record("b"))
+    assert [r.id async for r in store.scan()] == ["b"]
+    assert [error.reason for error in told] == ["replaced"]
+    assert not store.persistent
+
+
+async def test_a_database_that_is_deleted_elsewhere_is_told(open_tab: OpenTab, name: str) -> None:
+    here, there = await open_tab(), await open_tab()
+    store = await opened(here, name)
+    await store.put(record("a"))
+    await there.evaluate(
+        """(name) => new Promise((resolve, reject) => {
+      const request = indexedDB.deleteDatabase(name);
+      request.onsuccess = resolve;
+      request.onerror = () => reject(request.error);
+    })""",
+        name,
+    )
+    with pytest.raises(StoreError) as raised:
+        await store.get("pattern", "a")
+    assert raised.value.reason == "closed"
+    assert await (await opened(here, name)).count() == 0
+
+
+async def test_a_quota_that_is_exceeded_loses_nothing(
+    browser_thread: BrowserThread, chromium: Browser, site: str
+) -> None:
+    context = await browser_thread.do(chromium.new_context())
+    tab = await asyncio.to_thread(Tab.open, browser_thread, context, site)
+    session = await browser_thread.do(context.new_cdp_session(tab.page))
+
+    async def quota(**size: int) -> None:
+        await browser_thread.do(session.send("Storage.overrideQuotaForOrigin", {"origin": site, **size}))
+
+    async def fill(store: Store) -> None:
+        for n in range(60):
+            await store.put(record(f"big{n}", text=secrets.token_hex(50_000)))  # which does not compress
+
+    await quota(quotaSize=3_000_000)
+    store = await opened(tab, "memory")
+    kept = [record(f"k{n:02d}", text="x" * 1000) for n in range(20)]
+    await store.put_many(kept)
+    with pytest.raises(StoreError, match="no space left") as raised:
+        await fill(store)
+    assert raised.value.reason == "quota"
+    stored = [r async for r in store.scan()]
+    assert len(stored) < 60
+    assert [r for r in stored if r.id.startswith("k")] == kept
+
+    told = list[StoreError]()
+    going_on = await Store.open(FallbackRows(await PageRows.open(tab, "memory"), told.append))
+    await fill(going_on)
+    assert [error.reason for error in told] == ["quota"]
+    assert await going_on.count() == 80
+    assert not going_on.persistent
+
+    await quota()
+    await store.put(record("after"))
+    assert await (await opened(tab, "memory")).get("pattern", "after") == record("after")
+    await browser_thread.do(context.close())
+
+
+@pytest.fixture
+def no_storage(tmp_path: Path) -> Path:
+    """A profile that lets no site keep anything."""
+    preferences = {"profile": {"default_content_setting_values": {"cookies": 2}}}
+    (tmp_path / "Default").mkdir()
+    (tmp_path / "Default" / "Preferences").write_text(json.dumps(preferences))
+    return tmp_path
+
+
+async def test_a_window_without_storage_is_told(
+    no_storage: Path, browser_thread: BrowserThread, chromium_path: Path, site: str
+) -> None:
+    chromium = browser_thread.playwright.chromium
+    context: BrowserContext = await browser_thread.do(
+        chromium.launch_persistent_context(no_storage, executable_path=chromium_path, args=FLAGS)
+    )
+    tab = await asyncio.to_thread(Tab.open, browser_thread, context, site)
+    with pytest.raises(StoreError) as raised:
+        await opened(tab, "memory")
+    assert raised.value.reason == "unavailable"
+    await browser_thread.do(context.close())

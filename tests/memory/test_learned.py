@@ -1,0 +1,207 @@
+"""Patterns, policies and conversations, on every backend."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import Place
+
+from py_core.memory.errors import StoreError
+from py_core.memory.patterns import Pattern, Patterns
+from py_core.memory.policies import Policies
+from py_core.memory.records import Record
+from py_core.memory.sessions import Sessions, Turn
+from py_core.memory.store import Store
+from py_core.memory.vectors import BruteForceIndex, VectorSearch
+from py_core.memory.volatile import VolatileRows
+from py_core.memory.write_batch import BatchedWriter
+
+
+class Clock:
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def vector(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+async def test_a_pattern_is_found_by_what_is_near_and_edited_and_deleted(store: Store) -> None:
+    patterns = Patterns(store)
+    fix = await patterns.add("fix the crash", vector(1, 0, 0), "debugger")
+    test = await patterns.add("write a test", vector(0, 1, 0.1), "tester", quality=0.5, source="example")
+
+    found = await patterns.search(vector(2, 1, 0), 5)
+    assert [(p.text, round(s, 3)) for p, s in found] == [("fix the crash", 0.894), ("write a test", 0.445)]
+    assert [p.id for p in await patterns.all("tester")] == [test.id]
+
+    edited = await patterns.edit(fix.id, agent="coder", vector=vector(0, 0, 1))
+    assert edited is not None
+    assert (edited.agent, edited.text, edited.created) == ("coder", "fix the crash", fix.created)
+    assert [p.agent for p, _ in await patterns.search(vector(0, 0, 1), 1)] == ["coder"]
+    await patterns.delete(fix.id)
+    assert [p.id for p, _ in await patterns.search(vector(0, 0, 1), 5)] == [test.id]
+    assert await patterns.get(fix.id) is None
+    assert await patterns.edit(fix.id, agent="x") is None
+    await store.clear()
+    assert await patterns.search(vector(0, 0, 1), 5) == []
+
+
+async def test_uses_and_outcomes_of_many_at_once_are_all_counted(store: Store) -> None:
+    patterns = Patterns(store)
+    pattern = await patterns.add("a", vector(1, 0), "coder", quality=0.5)
+    await asyncio.gather(*(patterns.use(pattern.id) for _ in range(5)))
+    right = await patterns.use(pattern.id, 1.0)
+    assert right is not None
+    assert (right.uses, round(right.quality, 6)) == (6, 0.6)
+    wrong = await patterns.use(pattern.id, 0.0)
+    assert wrong is not None
+    assert round(wrong.quality, 6) == 0.48
+
+
+async def test_a_pattern_that_is_not_used_loses_weight() -> None:
+    clock = Clock()
+    store = await Store.open(VolatileRows(), clock=clock)
+    patterns = Patterns(store, half_life=100.0)
+    old = await patterns.add("old", vector(1, 0), "coder")
+    clock.now += 200.0
+    new = await patterns.add("new", vector(1, 0), "coder", quality=0.5)
+    assert old.weight(old.last_used + 100, 100) == 0.5
+    assert old.weight(old.last_used - 1, 100) == 1.0
+    assert await patterns.prune(0.3) == 1
+    assert [p.id for p in await patterns.all()] == [new.id]
+
+
+async def test_many_patterns_at_once(store: Store) -> None:
+    rng = np.random.default_rng(1)
+    vectors = rng.standard_normal((500, 16)).astype(np.float32)
+    patterns = Patterns(store)
+    await patterns.add_many([Pattern(f"p{n}", f"text {n}", v, "coder") for n, v in enumerate(vectors)])
+    for wanted in (0, 123, 499):
+        found = await patterns.search(vectors[wanted] * 3, 10)
+        cosines = vectors @ vectors[wanted] / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vectors[wanted])
+        assert [p.id for p, _ in found] == [f"p{n}" for n in np.argsort(-cosines)[:10]]
+        np.testing.assert_allclose([s for _, s in found], np.sort(cosines)[::-1][:10], atol=1e-5)
+
+
+@pytest.mark.parametrize("lasting", ["sqlite", "sqlite encrypted"], indirect=True)
+async def test_a_search_follows_what_another_writes(lasting: Place) -> None:
+    """A tab hears of changes by message: test_indexeddb.py."""
+    here, there = await lasting.open(), await lasting.open()
+    search = VectorSearch(here)
+    await here.put(Record("pattern", "a", {}, vector(1, 0)))
+    assert [r.id for r, _ in await search.search("pattern", vector(1, 0), 5)] == ["a"]
+    await there.put(Record("pattern", "b", {}, vector(1, 0)))
+    await there.delete("pattern", "a")
+    assert [r.id for r, _ in await search.search("pattern", vector(1, 0), 5)] == ["b"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 7) | st.none()), max_size=40))
+def test_the_index_is_what_its_inserts_and_deletes_say(steps: list[tuple[str, int | None]]) -> None:
+    index, model = BruteForceIndex(), dict[str, int]()
+    for id, angle in steps:
+        if angle is None:
+            index.delete(id)
+            model.pop(id, None)
+        else:
+            index.insert(id, vector(np.cos(angle / 3), np.sin(angle / 3)))
+            model[id] = angle
+        found = index.search(vector(1, 0), 20)
+        assert {i for i, _ in found} == set(model)
+        assert [s for _, s in found] == sorted((s for _, s in found), reverse=True)
+        assert all(abs(s - np.cos(model[i] / 3)) < 1e-5 for i, s in found)
+        evens = index.search(vector(1, 0), 2, lambda id: model[id] % 2 == 0)
+        best = sorted((v for v in model.values() if v % 2 == 0), key=lambda v: -np.cos(v / 3))[:2]
+        assert [model[i] for i, _ in evens] == best
+
+
+async def test_vectors_of_other_lengths_and_none_are_not_found(store: Store) -> None:
+    vectors = {"two": vector(1, 0), "three": vector(1, 0, 0), "none": None}
+    await store.put_many(Record("pattern", name, {}, each) for name, each in vectors.items())
+    search = VectorSearch(store)
+    assert [r.id for r, _ in await search.search("pattern", vector(1, 0), 5)] == ["two"]
+    assert [r.id for r, _ in await search.search("pattern", vector(1, 0, 0), 5)] == ["three"]
+    assert await search.search("pattern", vector(1, 0, 0, 0), 5) == []
+    assert await search.search("session", vector(1, 0), 5) == []
+
+
+async def test_policies_keep_their_type_confidence_and_source(place: Place) -> None:
+    store = await place.open()
+    policies = await Policies.open(store)
+    for name, value in (("on", True), ("count", 3), ("rate", 0.25), ("mode", "fast"), ("weights", [1.0, 2.5])):
+        await policies.set(name, value, confidence=0.75, source="learned")
+    await policies.set("count", 4, confidence=1.0, source="user")
+
+    again = await Policies.open(store)
+    assert again.get("count", 0) == 4
+    assert again.get("on", False) is True
+    assert again.get("weights", [0.0]) == [1.0, 2.5]
+    assert again.get("rate", 0) == 0  # not an integer
+    assert again.get("nothing", "default") == "default"
+    seen = again.look("mode")
+    assert seen is not None
+    assert (seen.value, seen.confidence, seen.source) == ("fast", 0.75, "learned")
+    with pytest.raises(StoreError, match="is a str, not a int"):
+        await again.set("mode", 1, confidence=1.0, source="user")
+    with pytest.raises(StoreError, match="from 0 to 1"):
+        await again.set("mode", "slow", confidence=1.5, source="user")
+    await again.delete("mode")
+    assert (await Policies.open(store)).look("mode") is None
+
+
+async def test_the_policy_used_longest_ago_goes_first(place: Place) -> None:
+    clock = Clock()
+    store = await place.open(clock=clock)
+    writer = BatchedWriter(store)
+    policies = await Policies.open(store, writer, capacity=3)
+    for name in ("a", "b", "c"):
+        await policies.set(name, name, confidence=1.0, source="user")
+    assert policies.get("a", "") == "a"
+    await writer.flush()
+    policies = await Policies.open(store, writer, capacity=3)  # that a was used is remembered
+    await policies.set("d", "d", confidence=1.0, source="user")
+    assert [policy.name for policy in policies.all()] == ["d", "a", "c"]
+    assert await store.count("policy") == 3
+
+
+async def test_a_conversation_goes_on_where_it_was(store: Store) -> None:
+    sessions = Sessions(store)
+    session = await sessions.start("Rain", adapter="mine")
+    other = await sessions.start("Sun")
+    turns = [Turn("user", "Will it rain?"), Turn("assistant", "Yes.", details={"agent": "planner"})]
+    state = {"tokens": 12}
+    await sessions.add_turns(session.id, *turns, state=state, context=vector(1, 0))
+    await sessions.add_turns(session.id, Turn("user", "Thanks"))
+    await sessions.edit(session.id, title="Weather")
+
+    found = await sessions.get(session.id)
+    assert found is not None
+    assert (found.title, found.turns, found.adapter, found.state) == ("Weather", 3, "mine", state)
+    assert [(t.role, t.content, t.details) for t in await sessions.turns(session.id)] == [
+        ("user", "Will it rain?", {}),
+        ("assistant", "Yes.", {"agent": "planner"}),
+        ("user", "Thanks", {}),
+    ]
+    assert [s.id for s, _ in await sessions.search(vector(1, 0.1), 5)] == [session.id]
+    assert [s.id for s in await sessions.all()] == [session.id, other.id]
+
+    await sessions.delete(session.id)
+    assert await sessions.turns(session.id) == []
+    assert await store.count("turn") == 0
+    with pytest.raises(StoreError, match="Start a new one"):
+        await sessions.add_turns(session.id, Turn("user", "?"))
+
+
+async def test_turns_added_in_two_tabs_at_once_are_all_kept(store: Store) -> None:
+    sessions = Sessions(store)
+    session = await sessions.start()
+    await asyncio.gather(*(sessions.add_turns(session.id, Turn("user", str(n))) for n in range(8)))
+    assert sorted(turn.content for turn in await sessions.turns(session.id)) == [str(n) for n in range(8)]

@@ -1,0 +1,165 @@
+"""Several tabs with one memory: one writes for all, each hears of the others, and one takes over when it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from page import PageCrypto, PageRows, Tab
+
+from py_core.memory.records import Record
+from py_core.memory.rows import Change
+from py_core.memory.store import Store
+
+OpenTab = Callable[[], Awaitable[Tab]]
+
+
+def record(id: str) -> Record:
+    return Record("pattern", id, created=1.0, updated=1.0)
+
+
+async def opened(tab: Tab, name: str) -> Store:
+    return await Store.open(await PageRows.open(tab, name), crypto=PageCrypto(tab))
+
+
+async def test_tabs_hear_of_each_others_writes(open_tab: OpenTab, name: str) -> None:
+    tabs = [await open_tab(), await open_tab(), await open_tab()]
+    rows = [await PageRows.open(tab, name) for tab in tabs]
+    stores = [await Store.open(each) for each in rows]
+    for number, store in enumerate(stores):
+        await store.put(record(f"of {number}"))
+        await asyncio.sleep(0.2)
+        told = Change(puts=(("pattern", f"of {number}"),), elsewhere=True)
+        assert [await each.heard() for each in rows] == [[] if n == number else [told] for n in range(3)]
+    await stores[1].clear("pattern")
+    await asyncio.sleep(0.2)
+    assert await rows[0].heard() == await rows[2].heard() == [Change(cleared="pattern", elsewhere=True)]
+    assert await stores[0].count() == 0
+
+
+async def test_one_tab_writes_for_all(open_tab: OpenTab, name: str) -> None:
+    writer, other = await open_tab(), await open_tab()
+    first, second = await opened(writer, name), await PageRows.open(other, name)
+    locks = await other.evaluate("navigator.locks.query()")
+    for state in ("held", "pending"):
+        assert [lock["name"] for lock in locks[state]].count(f"sonata-memory:{name}") == 1
+    await first.put(record("by itself"))
+    assert "requests" not in await second.meta()
+    await (await Store.open(second)).put(record("by the other"))
+    assert len(json.loads((await second.meta())["requests"])) == 1
+
+
+async def count_up(store: Store, rounds: int, acknowledged: list[str], name: str, some: asyncio.Event) -> None:
+    for number in range(rounds):
+        await store.put(Record("pattern", f"{name}{number}", {}, np.ones(4, np.float32)))
+        await store.update("policy", "counter", lambda r: replace(r, body={"n": r.body["n"] + 1}))
+        acknowledged.append(f"{name}{number}")
+        if len(acknowledged) == 10:
+            some.set()
+
+
+@pytest.mark.parametrize("how", ["endWorker()", "close"])
+async def test_when_the_writer_goes_another_takes_over_and_nothing_is_lost_or_done_twice(
+    open_tab: OpenTab, name: str, how: str
+) -> None:
+    writer, *others = [await open_tab() for _ in range(3)]
+    first = await opened(writer, name)
+    await first.put(Record("policy", "counter", {"n": 0}))
+    stores = [await opened(tab, name) for tab in others]
+    acknowledged: list[str] = []
+    some = asyncio.Event()
+
+    async def end_the_writer() -> None:
+        await some.wait()
+        if how == "close":
+            await asyncio.to_thread(writer.close)
+        else:
+            await writer.evaluate(how)
+
+    work = [count_up(store, 30, acknowledged, each, some) for store, each in zip(stores, "ab", strict=True)]
+    await asyncio.gather(*work, end_the_writer())
+
+    assert len(acknowledged) == 60
+    assert {r.id async for r in stores[0].scan("pattern")} == set(acknowledged)
+    counter = await stores[1].get("policy", "counter")
+    assert counter is not None
+    assert counter.body == {"n": 60}
+
+
+async def test_a_writer_that_does_not_answer_is_not_waited_for(open_tab: OpenTab, name: str) -> None:
+    writer, other = await open_tab(), await open_tab()
+    first, second = await opened(writer, name), await opened(other, name)
+    await first.put(record("a"))
+    hangs = asyncio.ensure_future(writer.call("run", "async def main():\n    while True: pass"))
+    await asyncio.sleep(0.2)
+
+    await second.put(record("b"))
+
+    assert [r.id async for r in second.scan()] == ["a", "b"]
+    await asyncio.to_thread(writer.close)
+    with pytest.raises(Exception, match="closed"):
+        await hangs
+    await second.put(record("c"))
+    assert await second.count() == 3
+
+
+async def test_a_batch_that_was_done_before_its_writer_died_is_not_done_again(open_tab: OpenTab, name: str) -> None:
+    """As the next writer gets it: the same request, which expects what was so before."""
+    tab = await open_tab()
+    twice = await tab.evaluate(
+        """async (name) => {
+          const { memoryStore } = await import('/memory_store.js');
+          const database = await memoryStore.open(name, 2);
+          const head = JSON.stringify({
+            puts: [['policy', 'p', 1, 1, 2, -1, [], 0]], deletes: [], clear: null, meta: {}, expectMeta: {},
+            expectVersions: [['policy', 'p', 0]],
+          });
+          const request = { id: 'tab/1', head, data: new TextEncoder().encode('{}') };
+          const revisions = [];
+          for (const id of ['tab/1', 'tab/1', 'tab/2']) {
+            const done = await database.write({ ...request, id }).catch((error) => ({ revision: error.name }));
+            revisions.push(done.revision);
+          }
+          database.close();
+          return revisions;
+        }""",
+        name,
+    )
+    assert twice == [1, 1, "conflict"]
+
+
+async def test_what_waits_for_a_writer_that_closes_is_done_at_once(open_tab: OpenTab, name: str) -> None:
+    """Without waiting until the writer is given up: no timer runs out here."""
+    tab = await open_tab()
+    done = await tab.evaluate(
+        """async (name) => {
+          const { TabWriter } = await import('/memory_tabs.js');
+          const done = [];
+          const silent = new TabWriter(name, { apply: () => new Promise(() => {}), heard() {} });
+          while (!silent.writes) await new Promise((resolve) => setTimeout(resolve, 5));
+          const setTimeout_ = window.setTimeout;
+          window.setTimeout = () => 0;
+          try {
+            const next = new TabWriter(name, {
+              apply: async ({ id }) => ({ revision: done.push(id), change: {} }),
+              heard() {},
+            });
+            const waiting = [next.apply({ head: 'a' }), next.apply({ head: 'b' })];
+            await new Promise((resolve) => setTimeout_(resolve, 100));
+            const before = done.length;
+            silent.close();
+            const limit = new Promise((resolve) => setTimeout_(() => resolve('waits'), 3000));
+            const revisions = await Promise.race([Promise.all(waiting), limit]);
+            next.close();
+            return [before, revisions];
+          } finally {
+            window.setTimeout = setTimeout_;
+          }
+        }""",
+        name,
+    )
+    assert done == [0, [1, 2]]
