@@ -36,10 +36,10 @@ class TuningStore(Protocol):
 
 def candidates(shapes: KernelShapes) -> list[MatvecShape]:
     """The usual shape first. Lanes beyond a subgroup cannot add up."""
-    usual = shapes.matvec
-    lanes = [count for count in (4, 8, 16, 32) if count <= shapes.lanes][-3:]
-    found = [MatvecShape(count, workgroup, 1) for workgroup in (64, 128, 256) for count in lanes]
-    found += [MatvecShape(count, workgroup, 2) for workgroup in (128, 256) for count in lanes[-2:]]
+    usual, full = shapes.matvec, shapes.lanes
+    half, quarter = max(1, full // 2), max(1, full // 4)
+    found = [MatvecShape(full, workgroup, rows) for workgroup in (64, 128, 256) for rows in (1, 2)]
+    found += [MatvecShape(half, workgroup, 1) for workgroup in (128, 256)] + [MatvecShape(quarter, 128, 1)]
     return [usual, *(shape for shape in found if shape != usual)]
 
 
