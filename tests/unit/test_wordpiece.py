@@ -29,14 +29,14 @@ texts = st.one_of(
 
 
 @pytest.fixture(scope="session")
-def tokenizer(minilm_tokenizer: Path) -> WordPiece:
-    return WordPiece.from_json(minilm_tokenizer.read_bytes())
+def tokenizer(minilm: tuple[Path, Path]) -> WordPiece:
+    return WordPiece.from_json(minilm[1].read_bytes())
 
 
 @pytest.fixture(scope="session")
-def peer(minilm_tokenizer: Path) -> tokenizers.Tokenizer:
+def peer(minilm: tuple[Path, Path]) -> tokenizers.Tokenizer:
     """Hugging Face's tokenizer; like ours it takes "[SEP]" in a text for characters, and reads 256 tokens."""
-    out = tokenizers.Tokenizer.from_file(str(minilm_tokenizer))
+    out = tokenizers.Tokenizer.from_file(str(minilm[1]))
     out.no_padding()
     out.enable_truncation(MAX_TOKENS)
     out.encode_special_tokens = True
@@ -95,12 +95,12 @@ def test_special_tokens_in_a_text_do_not_end_it(tokenizer: WordPiece) -> None:
     assert ids.count(101) == 1
 
 
-def test_fewer_tokens_can_be_asked_for(minilm_tokenizer: Path, tokenizer: WordPiece) -> None:
-    short = WordPiece.from_json(minilm_tokenizer.read_bytes(), max_tokens=5)
+def test_fewer_tokens_can_be_asked_for(minilm: tuple[Path, Path], tokenizer: WordPiece) -> None:
+    short = WordPiece.from_json(minilm[1].read_bytes(), max_tokens=5)
     whole = tokenizer.encode("several words of unaffable text")
     assert short.encode("several words of unaffable text") == [*whole[:4], whole[-1]]
     with pytest.raises(WordPieceError, match="no room"):
-        WordPiece.from_json(minilm_tokenizer.read_bytes(), max_tokens=1)
+        WordPiece.from_json(minilm[1].read_bytes(), max_tokens=1)
 
 
 def small() -> dict[str, Any]:
