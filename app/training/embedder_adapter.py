@@ -2,6 +2,7 @@
 
     python -m app.training.embedder_adapter [--examples app/agents/examples] [--validate] [--help]
 
+Needs the extra `train` and the model's files, which `python build.py site` downloads.
 Writes app/embedder_adapter.safetensors, and beside it a JSON file of how it was made. With --validate nothing is
 written: the examples are split in five parts by meaning, and each part is routed by an embedder that has not seen it.
 
@@ -33,16 +34,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from app.building.common import ROOT
+from app.building.embedder import ADAPTER, TOKENIZER, WEIGHTS
 from app.building.minilm import merge_adapter, sentence_vector
+from app.models import cache_dir
 from app.training.general import GeneralSentences, graded_pairs, spearman
 from app.training.minilm_torch import AdaptedMiniLM
 from app.training.requests import Request, Templates, changed, folds, more_requests, read_requests
 from py_core.formats.safetensors import read_safetensors, write_safetensors
 from py_core.tokenizers.wordpiece import WordPiece
 
-ADAPTER = ROOT / "app" / "embedder_adapter.safetensors"
 NEIGHBOURS = 15
-options_vectors = None
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,12 @@ class Recipe:
 
     seed: int = 7
     rank: int = 16
-    steps: int = 450
-    per_agent: int = 5
+    steps: int = 240
+    per_agent: int = 6
     topics: int = 8
     intents: int = 6
     general: int = 32
-    rate: float = 1e-3
+    rate: float = 2e-3
     weight_decay: float = 0.05
     dropout: float = 0.1
     temperature: float = 0.1
@@ -64,10 +65,7 @@ class Recipe:
     prototype_weight: float = 1.0
     template_weight: float = 0.5
     anchor_weight: float = 30.0
-    average: float = 0.99
-    group_weight: float = 0.0
-    more: int = 1
-    fraction: float = 1.0
+    average: float = 0.98
 
 
 class Trainer:
@@ -85,31 +83,24 @@ class Trainer:
     def train(self, requests: Sequence[Request]) -> None:
         recipe = self._recipe
         agents = sorted({request.agent for request in requests})
-        if recipe.fraction < 1:
-            groups_ = sorted({(r.agent, r.group) for r in requests})
-            kept_ = set(random.Random(1).sample(groups_, int(len(groups_) * recipe.fraction)))
-            requests = [r for r in requests if (r.agent, r.group) in kept_]
-        if recipe.more:
-            requests = [*requests, *(r for r in more_requests() if r.agent in agents)]
+        requests = [*requests, *(request for request in more_requests() if request.agent in agents)]
         by_agent = {agent: [r for r in requests if r.agent == agent] for agent in agents}
         prototypes = nn.Parameter(torch.randn(len(agents), 384, device=self._device))
         groups = [
             {"params": list(self.model.parameters()), "lr": recipe.rate},
             {"params": [prototypes], "lr": 10 * recipe.rate, "weight_decay": 0.0},
         ]
-        self._prototypes = prototypes
         optimizer = torch.optim.AdamW(groups, weight_decay=recipe.weight_decay)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _warm_cosine(step, recipe.steps))
         templates, general = Templates(), GeneralSentences()
         average = copy.deepcopy(self.model)
         self.model.train()
         for step in range(recipe.steps):
-            texts, labels, meanings = [], [], []
+            texts, labels = [], []
             for index, agent in enumerate(agents):
-                for request in self._chosen(by_agent[agent]):
+                for request in self._random.sample(by_agent[agent], recipe.per_agent):
                     texts.append(changed(request.text, self._random) if self._random.random() < 0.7 else request.text)
                     labels.append(index)
-                    meanings.append(index * 1000 + request.group)
             real = len(texts)
             for topic in self._random.sample(templates.topics, recipe.topics):
                 for index in self._random.sample(range(len(agents)), min(recipe.intents, len(agents))):
@@ -126,9 +117,6 @@ class Trainer:
             to_prototypes = functional.cross_entropy(logits, labels_tensor, reduction="none", label_smoothing=0.05)
             to_others = _contrastive(asked, labels_tensor, recipe.temperature)
             loss = ((to_others + recipe.prototype_weight * to_prototypes) * importance).sum() / importance.sum()
-            if recipe.group_weight:
-                same = _contrastive(asked[:real], torch.tensor(meanings, device=self._device), recipe.temperature)
-                loss = loss + recipe.group_weight * same.mean()
             with torch.no_grad():
                 before = self._base(sentences)
             anchor = ((kept @ kept.T - before @ before.T) ** 2).mean() + 0.2 * (1 - (kept * before).sum(-1)).mean()
@@ -141,21 +129,9 @@ class Trainer:
                 keep = min(recipe.average, (step + 1) / (step + 10))
                 for slow, fast in zip(average.parameters(), self.model.parameters(), strict=True):
                     slow.lerp_(fast, 1 - keep)
-            if step % 50 == 0 or step == recipe.steps - 1:
+            if step % 25 == 0 or step == recipe.steps - 1:
                 print(f"  step {step}: requests {loss.item():.3f}, anchor {anchor.item():.4f}", flush=True)
         self.model = average.eval()
-
-    def _chosen(self, requests: Sequence[Request]) -> list[Request]:
-        if not self._recipe.group_weight:
-            return self._random.sample(requests, self._recipe.per_agent)
-        groups: dict[int, list[Request]] = {}
-        for request in requests:
-            groups.setdefault(request.group, []).append(request)
-        chosen: list[Request] = []
-        for group in self._random.sample(sorted(groups), self._recipe.per_agent // 2):
-            members = groups[group]
-            chosen += self._random.sample(members, 2) if len(members) > 1 else members * 2
-        return chosen
 
     @torch.no_grad()
     def embed(self, texts: Sequence[str], base: bool = False) -> np.ndarray:
@@ -226,8 +202,6 @@ def validate(
         trainer.train([request for request, is_known in zip(requests, known, strict=True) if is_known])
         for name in votes:
             vectors = trainer.embed(texts, base=name == "base")
-            if options_vectors:
-                np.save(f"{options_vectors}-{name}-{held_out}.npy", trainer.embed([*texts, *(r.text for r in more_requests())], base=name == "base").astype(np.float16))
             votes[name][asked] = vote(vectors[asked], vectors[known], labels[known], len(names))
         now = accuracy(votes["adapted"][asked], labels[asked], hard[asked])
         ratings.append(general_similarity(trainer))
@@ -288,7 +262,6 @@ def check_export(trainer: Trainer, weights: dict[str, np.ndarray], tokenizer: Wo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=Path, default=ROOT / "app" / "agents" / "examples")
-    parser.add_argument("--model", type=Path, required=True, help="the folder with model.safetensors and tokenizer.json")
     parser.add_argument("--output", type=Path, default=ADAPTER)
     parser.add_argument("--validate", action="store_true", help="measure instead of writing")
     parser.add_argument("--only", type=int, default=0, help="with --validate: only so many of the five parts")
@@ -297,14 +270,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     for name, value in asdict(Recipe()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
-    parser.add_argument("--vectors")
     options = parser.parse_args()
-    global options_vectors
-    options_vectors = options.vectors
     torch.set_num_threads(options.threads)
     recipe = Recipe(**{name: getattr(options, name) for name in asdict(Recipe())})
-    weights, _ = read_safetensors((options.model / "model.safetensors").read_bytes())
-    tokenizer = WordPiece.from_json((options.model / "tokenizer.json").read_bytes())
+    cache = cache_dir() / "embedder"
+    weights, _ = read_safetensors((cache / WEIGHTS).read_bytes())
+    tokenizer = WordPiece.from_json((cache / TOKENIZER).read_bytes())
     requests = read_requests(options.examples)
     print(f"{len(requests)} examples of {len({r.agent for r in requests})} agents")
     begin = time.monotonic()
