@@ -19,8 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
-from app.building.minilm import HEADS, HIDDEN, LAYER_NORM_EPSILON, LAYERS, Weights, merge_adapter, positions
-from app.building.minilm import sentence_vector
+from app.building.minilm import (
+    HEADS,
+    HIDDEN,
+    LAYER_NORM_EPSILON,
+    LAYERS,
+    Weights,
+    merge_adapter,
+    positions,
+    sentence_vector,
+)
 from app.building.onnx_writer import OnnxGraph
 from py_core.formats.safetensors import read_safetensors
 from py_core.tokenizers.wordpiece import MAX_TOKENS, WordPiece

@@ -67,9 +67,7 @@ class OnnxGraph:
         """An operator with one output, whose name is returned. An input "" is one left out."""
         return self.nodes(operator, 1, *inputs, domain=domain, **attributes)[0]
 
-    def nodes(
-        self, operator: str, outputs: int, *inputs: str, domain: str = "", **attributes: Attribute
-    ) -> list[str]:
+    def nodes(self, operator: str, outputs: int, *inputs: str, domain: str = "", **attributes: Attribute) -> list[str]:
         """The same with several outputs."""
         names = [self._new_name("v") for _ in range(outputs)]
         self._nodes.append(_node(operator, inputs, names, domain, attributes))

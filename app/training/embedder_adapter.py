@@ -212,7 +212,8 @@ def validate(
     result["adapted_by_agent"] = {name: float(right[asked & (labels == i)].mean()) for i, name in enumerate(names)}
     result["general"] = {key: float(np.mean([rating[key] for rating in ratings])) for key in ratings[0]}
     wrong = [
-        f"{requests[i].agent} -> {names[votes['adapted'][i].argmax()]}: {texts[i]}" for i in np.flatnonzero(asked & ~right)
+        f"{names[labels[i]]} -> {names[votes['adapted'][i].argmax()]}: {texts[i]}"
+        for i in np.flatnonzero(asked & ~right)
     ]
     return result | {"wrong": wrong}
 

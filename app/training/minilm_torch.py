@@ -28,6 +28,9 @@ LINEARS = (
 class LowRankLinear(nn.Module):
     """x W^T + b + (x A^T) B^T * scale; only A (rank, inputs) and B (outputs, rank) learn. B begins as zeros."""
 
+    weight: Tensor
+    bias: Tensor
+
     def __init__(self, weight: Tensor, bias: Tensor, rank: int, scale: float, dropout: float) -> None:
         super().__init__()
         self.register_buffer("weight", weight)
@@ -47,7 +50,11 @@ class AdaptedMiniLM(nn.Module):
 
     def __init__(self, weights: Weights, rank: int, scale: float = 2.0, dropout: float = 0.1) -> None:
         super().__init__()
-        tensors = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in weights.items() if array.dtype.kind == "f"}
+        tensors = {
+            name: torch.from_numpy(np.array(array, np.float32))
+            for name, array in weights.items()
+            if array.dtype.kind == "f"
+        }
         self.dropout = dropout
         self.linears = nn.ModuleDict(
             {
@@ -85,7 +92,9 @@ class AdaptedMiniLM(nn.Module):
         q, k, v = (part.view(*part.shape[:2], HEADS, -1).transpose(1, 2) for part in parts)
         mixed = functional.scaled_dot_product_attention(q, k, v, real[:, None, None, :])
         mixed = mixed.transpose(1, 2).reshape(x.shape)
-        x = self._norm(f"{block}.attention.output", x + self._drop(self._linear(f"{block}.attention.output.dense", mixed)))
+        x = self._norm(
+            f"{block}.attention.output", x + self._drop(self._linear(f"{block}.attention.output.dense", mixed))
+        )
         inner = functional.gelu(self._linear(f"{block}.intermediate.dense", x))
         return self._norm(f"{block}.output", x + self._drop(self._linear(f"{block}.output.dense", inner)))
 
@@ -93,13 +102,18 @@ class AdaptedMiniLM(nn.Module):
         """float16 "NAME.lora_A" (rank, inputs) and "NAME.lora_B" (outputs, rank), the scale in B."""
         out = {}
         for name in linear_names():
-            linear = self.linears[_key(name)]
+            linear = self._adapted(name)
             out[f"{name}.lora_A"] = linear.a.detach().cpu().numpy().astype(np.float16)
             out[f"{name}.lora_B"] = (linear.b.detach() * linear.scale).cpu().numpy().astype(np.float16)
         return out
 
     def _linear(self, name: str, x: Tensor) -> Tensor:
-        return self.linears[_key(name)](x)
+        return self._adapted(name)(x)
+
+    def _adapted(self, name: str) -> LowRankLinear:
+        linear = self.linears[_key(name)]
+        assert isinstance(linear, LowRankLinear)
+        return linear
 
     def _norm(self, name: str, x: Tensor) -> Tensor:
         weight, bias = (self._kept(f"{name}.LayerNorm.{part}") for part in ("weight", "bias"))

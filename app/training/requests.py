@@ -1,4 +1,4 @@
-"""What the adapter learns from: people's requests with the agent that should get them, as they are and changed a little."""
+"""What the adapter learns from: people's requests with the agent that should get them, as they are and changed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 TEMPLATES = Path(__file__).with_name("templates.toml")
 MORE_REQUESTS = Path(__file__).with_name("more_requests.toml")
 _LEADS = (
-    "hey, ", "hi! ", "pls ", "please ", "ok so ", "quick one: ", "hello, ", "so ", "um, ", "next: ", "todo: ", "one more thing: ",
-    "for work: ", "good morning, ", "i was wondering, ",
+    "hey, ", "hi! ", "pls ", "please ", "ok so ", "quick one: ", "hello, ", "so ", "um, ", "next: ", "todo: ",
+    "one more thing: ", "for work: ", "good morning, ", "i was wondering, ",
 )  # fmt: skip
 _TAILS = (" pls", " please", " thanks", " thx", "?", "!", "!!", ".", " asap", " ok?", " if possible", " today", " :)")
 _KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
@@ -49,7 +49,7 @@ def more_requests() -> list[Request]:
 
 def folds(requests: Sequence[Request], count: int, seed: int) -> list[int]:
     """The fold of each request: all of a group are in one, and each agent's groups are spread evenly."""
-    number = {}
+    number: dict[tuple[str, int], int] = {}
     for agent in sorted({request.agent for request in requests}):
         groups = sorted({request.group for request in requests if request.agent == agent})
         random.Random(f"{seed} {agent}").shuffle(groups)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -41,7 +42,7 @@ def read_safetensors(data: bytes | memoryview) -> tuple[dict[str, np.ndarray], d
     body = view[begin:]
     arrays = {name: _array(name, entry, body) for name, entry in header.items()}
     spans = sorted(tuple(entry["data_offsets"]) for entry in header.values())
-    if any(start < stop for (_, stop), (start, _) in zip(spans, spans[1:], strict=False)):
+    if any(start < stop for (_, stop), (start, _) in pairwise(spans)):
         raise _damaged("two tensors share bytes")
     return arrays, metadata
 

@@ -17,6 +17,8 @@ from py_core.tokenizers.wordpiece import WordPiece
 DIMENSIONS = 384
 CACHED_TEXTS = 2048
 """3 MB of vectors."""
+TEXTS_AT_ONCE = 32
+"""So many go to the encoder together; others get their turn between two such parts."""
 
 
 class EmbedderError(Exception):
@@ -54,7 +56,7 @@ class SentenceEmbedder:
 
     def __init__(self, tokenizer: WordPiece, encoder: Encoder, cached_texts: int = CACHED_TEXTS) -> None:
         self.fingerprint = encoder.fingerprint
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._encoder = encoder
         self._cached_texts = cached_texts
         self._cache: OrderedDict[str, np.ndarray] = OrderedDict()
@@ -63,11 +65,10 @@ class SentenceEmbedder:
         """See Embedder. A text of more than the tokenizer's `max_tokens` is cut off there."""
         known = {text: self._cache[text] for text in texts if text in self._cache}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
-        if missing:
-            vectors = await self._encoder.encode([self._tokenizer.encode(text) for text in missing])
-            if vectors.shape != (len(missing), DIMENSIONS):
-                raise EmbedderError(f"The embedding model gave {vectors.shape} numbers, not {DIMENSIONS} a text.")
-            known |= zip(missing, vectors, strict=True)
+        for start in range(0, len(missing), TEXTS_AT_ONCE):
+            part = missing[start : start + TEXTS_AT_ONCE]
+            vectors = await self._encoder.encode([self.tokenizer.encode(text) for text in part])
+            known |= zip(part, vectors, strict=True)
         for text in known:
             self._remember(text, known[text])
         out = np.empty((len(texts), DIMENSIONS), np.float32)

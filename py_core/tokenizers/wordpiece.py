@@ -92,7 +92,9 @@ class WordPiece:
     ) -> None:
         """Raises WordPieceError when one of [CLS], [SEP] and `unknown` is not in the vocabulary."""
         if missing := [token for token in ("[CLS]", "[SEP]", unknown) if token not in vocabulary]:
-            raise WordPieceError(f"The tokenizer has no token {missing[0]}: it is not one of BERT's. Download it again.")
+            raise WordPieceError(
+                f"The tokenizer has no token {missing[0]}: it is not one of BERT's. Download it again."
+            )
         if max_tokens < 2:
             raise WordPieceError(f"{max_tokens} tokens leave no room for [CLS] and [SEP]: allow 2 or more.")
         self._begin, self._end = vocabulary["[CLS]"], vocabulary["[SEP]"]
@@ -116,12 +118,12 @@ class WordPiece:
             model, normalizer = described["model"], described["normalizer"]
             vocabulary = model["vocab"]
             strips_accents = normalizer["strip_accents"] in (None, True)
-            rules = (model["type"], normalizer["type"], described["pre_tokenizer"]["type"])
-            rules += (normalizer["clean_text"], normalizer["handle_chinese_chars"], normalizer["lowercase"])
+            rules = [model["type"], normalizer["type"], described["pre_tokenizer"]["type"]]
+            rules += [normalizer["clean_text"], normalizer["handle_chinese_chars"], normalizer["lowercase"]]
             options = (model["unk_token"], model["continuing_subword_prefix"], model["max_input_chars_per_word"])
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise WordPieceError("The tokenizer's file is damaged. Download it again.") from error
-        if rules != ("WordPiece", "BertNormalizer", "BertPreTokenizer", True, True, True) or not strips_accents:
+        if rules != ["WordPiece", "BertNormalizer", "BertPreTokenizer", True, True, True] or not strips_accents:
             raise WordPieceError("The tokenizer is not that of an uncased BERT model: use tokenizer.json of one.")
         if not _is_vocabulary(vocabulary) or not _are_options(*options):
             raise WordPieceError("The tokenizer's vocabulary is damaged. Download it again.")
@@ -180,4 +182,6 @@ def _is_vocabulary(found: Any) -> bool:
 
 
 def _are_options(unknown: Any, prefix: Any, longest: Any) -> bool:
-    return isinstance(unknown, str) and isinstance(prefix, str) and bool(prefix) and type(longest) is int and longest > 0
+    return (
+        isinstance(unknown, str) and isinstance(prefix, str) and bool(prefix) and type(longest) is int and longest > 0
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 from typing import Any
@@ -73,20 +74,16 @@ def test_a_truncated_file_is_refused(length: int) -> None:
 @example(_file([1, 2]))
 @example(struct.pack("<Q", 100_000) + b"[" * 100_000)
 def test_any_bytes_are_read_or_refused(content: bytes) -> None:
-    try:
+    with contextlib.suppress(SafetensorsError):
         read_safetensors(content)
-    except SafetensorsError as error:
-        assert str(error).endswith(".")
 
 
 @given(st.integers(0, len(SMALL) - 1), st.integers(0, 255))
 def test_a_damaged_byte_is_read_or_refused(place: int, byte: int) -> None:
     damaged = bytearray(SMALL)
     damaged[place] = byte
-    try:
+    with contextlib.suppress(SafetensorsError):
         read_safetensors(bytes(damaged))
-    except SafetensorsError as error:
-        assert str(error).endswith(".")
 
 
 @pytest.mark.parametrize(
