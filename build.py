@@ -20,7 +20,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app.building import kernels, locks, node, python_env, site, system
+from app.building import embedder, kernels, locks, node, python_env, site, system
 from app.building.common import DISK_FULL, ROOT, VENV_PYTHON, BuildError, disk_full, heading, one_build_at_a_time
 from app.building.download import Downloader
 from app.models import cache_dir
@@ -35,6 +35,7 @@ def prepare(groups: tuple[str, ...] = ("runtime",)) -> None:
         node.ensure_node_modules(cache, downloader)
         heading("Model and Pyodide packages")
         files = site.fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
+        files |= embedder.ensure_embedder(cache, files)
         heading("Site")
         changed = site.build_site(files)
         size = site.total_bytes(site.DIST)

@@ -37,7 +37,7 @@ class Model:
 
 @cache
 def downloads() -> dict[str, list[dict[str, Any]]]:
-    """app/downloads.toml as it is: the tables `models` and `wheels`."""
+    """app/downloads.toml as it is: the tables `models`, `embedder` and `wheels`."""
     return tomllib.loads(DOWNLOADS.read_text(encoding="utf-8"))
 
 

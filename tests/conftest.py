@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.building import kernels, python_env, site
+from app.building import embedder, kernels, python_env, site
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
@@ -28,6 +28,16 @@ def model_path() -> Path:
         return default_model_path()
     except FileNotFoundError as error:
         pytest.fail(str(error))
+
+
+@pytest.fixture(scope="session")
+def minilm() -> tuple[Path, Path]:
+    """The sentence embedder as it was published: all-MiniLM-L6-v2's safetensors and tokenizer.json."""
+    folder = cache_dir() / "embedder"
+    for path in (folder / embedder.WEIGHTS, folder / embedder.TOKENIZER):
+        if not path.is_file():
+            pytest.fail(f"{path} is not there: run `python build.py site` once to download it.")
+    return folder / embedder.WEIGHTS, folder / embedder.TOKENIZER
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,8 @@ def dist() -> Path:
     try:
         with one_build_at_a_time(cache):
             downloader = Downloader(cache, python_env.pypi_address)
-            site.build_site(site.fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader))
+            files = site.fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
+            site.build_site(files | embedder.ensure_embedder(cache, files))
     except BuildError as error:
         pytest.fail(str(error))
     return site.DIST

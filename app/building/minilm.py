@@ -1,0 +1,84 @@
+"""all-MiniLM-L6-v2 in numpy: what the ONNX file is made from, calibrated on and compared with.
+
+A BERT of 6 layers, 12 heads, hidden size 384; the sentence's vector is the mean over its tokens, of length 1.
+
+Source: https://arxiv.org/abs/2002.10957 (MiniLM), https://arxiv.org/abs/1908.10084 (pooling)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+LAYERS = 6
+HEADS = 12
+HIDDEN = 384
+LAYER_NORM_EPSILON = 1e-12
+
+Weights = Mapping[str, np.ndarray]
+"""As in the model's safetensors file; the weight of a linear is (outputs, inputs)."""
+Observe = Callable[[str, np.ndarray], None]
+
+_erf = np.vectorize(math.erf, otypes=[np.float32])
+
+
+def merge_adapter(weights: Weights, adapter: Weights) -> dict[str, np.ndarray]:
+    """The weights with W + B A in place of W, for each "NAME.lora_A" (rank, inputs) and "NAME.lora_B" (outputs, rank).
+
+    Raises ValueError when the adapter does not fit the model.
+    """
+    merged = {name: array.astype(np.float32) for name, array in weights.items() if array.dtype.kind == "f"}
+    for name in sorted(name.removesuffix(".lora_A") for name in adapter if name.endswith(".lora_A")):
+        a, b = adapter[f"{name}.lora_A"], adapter.get(f"{name}.lora_B")
+        weight = merged.get(f"{name}.weight")
+        if b is None or weight is None or (b.shape[0], a.shape[1]) != weight.shape or b.shape[1] != a.shape[0]:
+            raise ValueError(f"The adapter's {name} does not fit the model: train it again, or remove the adapter.")
+        # in float64, so that every machine rounds to the same weights
+        merged[f"{name}.weight"] = (weight + b.astype(np.float64) @ a.astype(np.float64)).astype(np.float32)
+    return merged
+
+
+def sentence_vector(weights: Weights, ids: Sequence[int], observe: Observe | None = None) -> np.ndarray:
+    """float32 (384,), of length 1. observe gets the input (tokens, inputs) of each linear, by the linear's name."""
+
+    def linear(name: str, x: np.ndarray) -> np.ndarray:
+        if observe:
+            observe(name, x)
+        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+    def layer_norm(name: str, x: np.ndarray) -> np.ndarray:
+        x = x - x.mean(-1, keepdims=True)
+        x /= np.sqrt((x * x).mean(-1, keepdims=True) + LAYER_NORM_EPSILON)
+        return x * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    x = weights["embeddings.word_embeddings.weight"][list(ids)] + positions(weights)[: len(ids)]
+    x = layer_norm("embeddings.LayerNorm", x)
+    for layer in range(LAYERS):
+        block = f"encoder.layer.{layer}"
+        mixed = attention(*(linear(f"{block}.attention.self.{part}", x) for part in ("query", "key", "value")))
+        x = layer_norm(f"{block}.attention.output.LayerNorm", x + linear(f"{block}.attention.output.dense", mixed))
+        inner = gelu(linear(f"{block}.intermediate.dense", x))
+        x = layer_norm(f"{block}.output.LayerNorm", x + linear(f"{block}.output.dense", inner))
+    mean = x.mean(0)
+    return (mean / np.linalg.norm(mean)).astype(np.float32)
+
+
+def positions(weights: Weights) -> np.ndarray:
+    """(512, 384): what is added to the token at each position of a single text."""
+    kind = weights["embeddings.token_type_embeddings.weight"][0]
+    return weights["embeddings.position_embeddings.weight"] + kind
+
+
+def attention(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """(tokens, 384) each -> (tokens, 384)"""
+    q, k, v = (x.reshape(len(x), HEADS, -1).transpose(1, 0, 2) for x in (query, key, value))
+    scores = q @ k.transpose(0, 2, 1) / np.float32(math.sqrt(q.shape[-1]))
+    scores = np.exp(scores - scores.max(-1, keepdims=True))
+    mixed = (scores / scores.sum(-1, keepdims=True)) @ v
+    return mixed.transpose(1, 0, 2).reshape(query.shape)
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    return x * np.float32(0.5) * (1 + _erf(x / np.float32(math.sqrt(2))))

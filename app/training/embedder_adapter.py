@@ -1,0 +1,297 @@
+"""Trains the low-rank adapter that lets MiniLM see what is asked for, not the topic.
+
+    python -m app.training.embedder_adapter [--examples app/agents/examples] [--validate] [--help]
+
+Needs the extra `train` and the model's files, which `python build.py site` downloads.
+Writes app/embedder_adapter.safetensors, and beside it a JSON file of how it was made. With --validate nothing is
+written: the examples are split in five parts by meaning, and each part is routed by an embedder that has not seen it.
+
+Notable here:
+- contrastive loss with many positives (https://arxiv.org/abs/2004.11362): requests to the same agent attract each
+  other, others repel. Half of each batch are templates: each topic with several intents
+- a prototype for each agent, learned with the adapter and thrown away after it
+- an anchor: similarities between general sentences stay those of the unchanged model
+- the adapter is the moving average of its last steps
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import hashlib
+import json
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from app.building.common import ROOT
+from app.building.embedder import ADAPTER, TOKENIZER, WEIGHTS
+from app.building.minilm import merge_adapter, sentence_vector
+from app.models import cache_dir
+from app.training.general import GeneralSentences, graded_pairs, spearman
+from app.training.minilm_torch import AdaptedMiniLM
+from app.training.requests import Request, Templates, changed, folds, more_requests, read_requests
+from py_core.formats.safetensors import read_safetensors, write_safetensors
+from py_core.tokenizers.wordpiece import WordPiece
+
+NEIGHBOURS = 15
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a run depends on besides the examples. `per_agent`: requests of each agent in a batch."""
+
+    seed: int = 7
+    rank: int = 16
+    steps: int = 240
+    per_agent: int = 6
+    topics: int = 8
+    intents: int = 6
+    general: int = 32
+    rate: float = 2e-3
+    weight_decay: float = 0.05
+    dropout: float = 0.1
+    temperature: float = 0.1
+    prototype_scale: float = 16.0
+    prototype_weight: float = 1.0
+    template_weight: float = 0.5
+    anchor_weight: float = 30.0
+    average: float = 0.98
+
+
+class Trainer:
+    """One run: the model and what it learns from."""
+
+    def __init__(self, weights: dict[str, np.ndarray], tokenizer: WordPiece, recipe: Recipe, device: str) -> None:
+        torch.manual_seed(recipe.seed)
+        self._recipe = recipe
+        self._tokenizer = tokenizer
+        self._device = device
+        self._random = random.Random(recipe.seed)
+        self._base = AdaptedMiniLM(weights, rank=1).to(device).eval()  # its adapter is zero
+        self.model = AdaptedMiniLM(weights, recipe.rank, dropout=recipe.dropout).to(device)
+
+    def train(self, requests: Sequence[Request]) -> None:
+        recipe = self._recipe
+        agents = sorted({request.agent for request in requests})
+        requests = [*requests, *(request for request in more_requests() if request.agent in agents)]
+        by_agent = {agent: [r for r in requests if r.agent == agent] for agent in agents}
+        prototypes = nn.Parameter(torch.randn(len(agents), 384, device=self._device))
+        groups = [
+            {"params": list(self.model.parameters()), "lr": recipe.rate},
+            {"params": [prototypes], "lr": 10 * recipe.rate, "weight_decay": 0.0},
+        ]
+        optimizer = torch.optim.AdamW(groups, weight_decay=recipe.weight_decay)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _warm_cosine(step, recipe.steps))
+        templates, general = Templates(), GeneralSentences()
+        average = copy.deepcopy(self.model)
+        self.model.train()
+        for step in range(recipe.steps):
+            texts, labels = [], []
+            for index, agent in enumerate(agents):
+                for request in self._random.sample(by_agent[agent], recipe.per_agent):
+                    texts.append(changed(request.text, self._random) if self._random.random() < 0.7 else request.text)
+                    labels.append(index)
+            real = len(texts)
+            for topic in self._random.sample(templates.topics, recipe.topics):
+                for index in self._random.sample(range(len(agents)), min(recipe.intents, len(agents))):
+                    text = templates.request(agents[index], topic, self._random)
+                    texts.append(changed(text, self._random) if self._random.random() < 0.3 else text)
+                    labels.append(index)
+            sentences = self._encode(general.sample(recipe.general, self._random))
+            vectors = self.model([*self._encode(texts), *sentences])
+            asked, kept = vectors[: len(texts)], vectors[len(texts) :]
+            labels_tensor = torch.tensor(labels, device=self._device)
+            importance = torch.full((len(texts),), recipe.template_weight, device=self._device)
+            importance[:real] = 1.0
+            logits = recipe.prototype_scale * asked @ functional.normalize(prototypes, dim=-1).T
+            to_prototypes = functional.cross_entropy(logits, labels_tensor, reduction="none", label_smoothing=0.05)
+            to_others = _contrastive(asked, labels_tensor, recipe.temperature)
+            loss = ((to_others + recipe.prototype_weight * to_prototypes) * importance).sum() / importance.sum()
+            with torch.no_grad():
+                before = self._base(sentences)
+            anchor = ((kept @ kept.T - before @ before.T) ** 2).mean() + 0.2 * (1 - (kept * before).sum(-1)).mean()
+            (loss + recipe.anchor_weight * anchor).backward()
+            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
+            with torch.no_grad():
+                keep = min(recipe.average, (step + 1) / (step + 10))
+                for slow, fast in zip(average.parameters(), self.model.parameters(), strict=True):
+                    slow.lerp_(fast, 1 - keep)
+            if step % 25 == 0 or step == recipe.steps - 1:
+                print(f"  step {step}: requests {loss.item():.3f}, anchor {anchor.item():.4f}", flush=True)
+        self.model = average.eval()
+
+    @torch.no_grad()
+    def embed(self, texts: Sequence[str], base: bool = False) -> np.ndarray:
+        """(texts, 384) by the model as it is now, or by the unchanged one."""
+        model = self._base if base else self.model.eval()
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+        out = np.empty((len(texts), 384), np.float32)
+        for start in range(0, len(order), 64):
+            chosen = order[start : start + 64]
+            out[chosen] = model(self._encode([texts[index] for index in chosen])).float().cpu().numpy()
+        return out
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self._tokenizer.encode(text) for text in texts]
+
+
+def _warm_cosine(step: int, steps: int) -> float:
+    warm = max(1, steps // 15)
+    return min(1.0, (step + 1) / warm) * 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+def _contrastive(vectors: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """(texts,): for each, how badly the others with its label stand out of all others."""
+    similar = vectors @ vectors.T / temperature
+    itself = torch.eye(len(labels), dtype=torch.bool, device=vectors.device)
+    similar = similar.masked_fill(itself, -torch.inf)
+    log_share = similar - similar.logsumexp(1, keepdim=True)
+    positive = (labels[:, None] == labels[None, :]) & ~itself
+    return -log_share.masked_fill(~positive, 0).sum(1) / positive.sum(1).clamp(min=1)
+
+
+def vote(queries: np.ndarray, patterns: np.ndarray, labels: np.ndarray, agents: int) -> np.ndarray:
+    """(queries, agents): votes of the nearest patterns, weighted by similarity."""
+    similar = queries @ patterns.T
+    nearest = np.argpartition(-similar, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+    votes = np.zeros((len(queries), agents))
+    for row, columns in enumerate(nearest):
+        np.add.at(votes[row], labels[columns], np.maximum(similar[row, columns], 0) ** 4)
+        # agents without a vote follow in the order of their best example
+        np.maximum.at(votes[row], labels, 1e-6 * np.maximum(similar[row], 0))
+    return votes
+
+
+def accuracy(votes: np.ndarray, labels: np.ndarray, hard: np.ndarray) -> dict[str, float]:
+    ranks = (votes > votes[np.arange(len(labels)), labels][:, None]).sum(1)
+    return {
+        "top1": float((ranks == 0).mean()),
+        "top3": float((ranks < 3).mean()),
+        "top1_hard": float((ranks[hard] == 0).mean()) if hard.any() else float("nan"),
+    }
+
+
+def validate(
+    requests: Sequence[Request], weights: dict[str, np.ndarray], tokenizer: WordPiece, recipe: Recipe, device: str,
+    parts: int, only: int,
+) -> dict[str, Any]:  # fmt: skip
+    """Each part of the examples routed by the others, before and after training on the others."""
+    names = sorted({request.agent for request in requests})
+    labels = np.array([names.index(request.agent) for request in requests])
+    hard = np.array([request.hard for request in requests])
+    part = np.array(folds(requests, parts, recipe.seed))
+    texts = [request.text for request in requests]
+    votes = {"base": np.zeros((len(requests), len(names))), "adapted": np.zeros((len(requests), len(names)))}
+    ratings = []
+    for held_out in range(only or parts):
+        trainer = Trainer(weights, tokenizer, recipe, device)
+        known, asked = part != held_out, part == held_out
+        trainer.train([request for request, is_known in zip(requests, known, strict=True) if is_known])
+        for name in votes:
+            vectors = trainer.embed(texts, base=name == "base")
+            votes[name][asked] = vote(vectors[asked], vectors[known], labels[known], len(names))
+        now = accuracy(votes["adapted"][asked], labels[asked], hard[asked])
+        ratings.append(general_similarity(trainer))
+        print(f"part {held_out}: {now} {ratings[-1]}", flush=True)
+    asked = part < (only or parts)
+    result: dict[str, Any] = {name: accuracy(v[asked], labels[asked], hard[asked]) for name, v in votes.items()}
+    right = votes["adapted"].argmax(1) == labels
+    result["adapted_by_agent"] = {name: float(right[asked & (labels == i)].mean()) for i, name in enumerate(names)}
+    result["general"] = {key: float(np.mean([rating[key] for rating in ratings])) for key in ratings[0]}
+    wrong = [
+        f"{names[labels[i]]} -> {names[votes['adapted'][i].argmax()]}: {texts[i]}"
+        for i in np.flatnonzero(asked & ~right)
+    ]
+    return result | {"wrong": wrong}
+
+
+def general_similarity(trainer: Trainer) -> dict[str, float]:
+    """Spearman's rank correlation with the graded pairs, before and after, and of the two embedders with each other."""
+    pairs = graded_pairs()
+    texts = [text for _, first, second in pairs for text in (first, second)]
+    cosines = {}
+    for name in ("base", "adapted"):
+        vectors = trainer.embed(texts, base=name == "base")
+        cosines[name] = (vectors[::2] * vectors[1::2]).sum(1)
+    grades = np.array([grade for grade, _, _ in pairs])
+    return {
+        "spearman_base": spearman(grades, cosines["base"]),
+        "spearman_adapted": spearman(grades, cosines["adapted"]),
+        "spearman_between": spearman(cosines["base"], cosines["adapted"]),
+    }
+
+
+def write(trainer: Trainer, requests: Sequence[Request], recipe: Recipe, target: Path, seconds: float) -> None:
+    """The adapter, float16, and the JSON file beside it."""
+    content = write_safetensors(trainer.model.adapter(), {"base": "all-MiniLM-L6-v2", "format": "sonata lora 1"})
+    target.write_bytes(content)
+    rows = "\n".join(sorted(f"{r.agent}\t{r.group}\t{r.text}" for r in requests))
+    made = {
+        "command": "python -m app.training.embedder_adapter",
+        "recipe": asdict(recipe),
+        "examples": {"count": len(requests), "sha256": hashlib.sha256(rows.encode()).hexdigest()},
+        "general": general_similarity(trainer),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "torch": torch.__version__,
+        "seconds": round(seconds),
+    }
+    target.with_suffix(".json").write_text(json.dumps(made, indent=1) + "\n")
+    print(f"{target}: {len(content) / 1e6:.2f} MB")
+
+
+def check_export(trainer: Trainer, weights: dict[str, np.ndarray], tokenizer: WordPiece, texts: Sequence[str]) -> None:
+    """What was trained is what build.py will make of the adapter. Raises AssertionError."""
+    merged = merge_adapter(weights, trainer.model.adapter())
+    for text, vector in zip(texts, trainer.embed(texts), strict=True):
+        likeness = float(sentence_vector(merged, tokenizer.encode(text)) @ vector)
+        assert likeness > 0.999, f"the merged model differs from the trained one: {likeness}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", type=Path, default=ROOT / "app" / "agents" / "examples")
+    parser.add_argument("--output", type=Path, default=ADAPTER)
+    parser.add_argument("--validate", action="store_true", help="measure instead of writing")
+    parser.add_argument("--only", type=int, default=0, help="with --validate: only so many of the five parts")
+    parser.add_argument("--wrong", type=Path, help="with --validate: write the wrongly routed requests here")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    for name, value in asdict(Recipe()).items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    recipe = Recipe(**{name: getattr(options, name) for name in asdict(Recipe())})
+    cache = cache_dir() / "embedder"
+    weights, _ = read_safetensors((cache / WEIGHTS).read_bytes())
+    tokenizer = WordPiece.from_json((cache / TOKENIZER).read_bytes())
+    requests = read_requests(options.examples)
+    print(f"{len(requests)} examples of {len({r.agent for r in requests})} agents")
+    begin = time.monotonic()
+    if options.validate:
+        result = validate(requests, weights, tokenizer, recipe, options.device, 5, options.only)
+        wrong = result.pop("wrong")
+        if options.wrong:
+            options.wrong.write_text("\n".join(wrong) + "\n")
+        print(json.dumps(result | {"seconds": round(time.monotonic() - begin)}, indent=1))
+        return
+    trainer = Trainer(weights, tokenizer, recipe, options.device)
+    trainer.train(requests)
+    check_export(trainer, weights, tokenizer, [request.text for request in requests[:20]])
+    write(trainer, requests, recipe, options.output, time.monotonic() - begin)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Read and write safetensors: named arrays after a JSON header.
+
+Every field is checked before it is believed: the file may be truncated, damaged or hostile.
+
+Source: https://github.com/huggingface/safetensors#format
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+
+MAX_HEADER_BYTES = 100_000_000
+"""The format's own limit."""
+_DTYPES = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8",
+    "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
+}  # fmt: skip
+_NAMES = {np.dtype(kind): name for name, kind in _DTYPES.items()}
+
+
+class SafetensorsError(ValueError):
+    """The file is truncated, damaged or of another kind; the message says what to do."""
+
+
+def read_safetensors(data: bytes | memoryview) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays by name, without a copy and not writable, and the file's metadata (texts).
+
+    BF16 is widened to float32. Raises SafetensorsError.
+    """
+    view = memoryview(data).cast("B")
+    header, begin = _header(view)
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise _damaged("its metadata are no texts")
+    body = view[begin:]
+    arrays = {name: _array(name, entry, body) for name, entry in header.items()}
+    spans = sorted(tuple(entry["data_offsets"]) for entry in header.values())
+    if any(start < stop for (_, stop), (start, _) in pairwise(spans)):
+        raise _damaged("two tensors share bytes")
+    return arrays, metadata
+
+
+def write_safetensors(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> bytes:
+    """The file, the same for the same content. Raises ValueError for a type that the format lacks."""
+    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
+    parts: list[bytes] = []
+    offset = 0
+    for name in sorted(arrays):
+        array = arrays[name]
+        little = array.dtype.newbyteorder("<")
+        if little not in _NAMES:
+            raise ValueError(f"safetensors files hold no {array.dtype}: convert {name} first")
+        content = array.astype(little, copy=False).tobytes()
+        span = [offset, offset + len(content)]
+        header[name] = {"dtype": _NAMES[little], "shape": list(array.shape), "data_offsets": span}
+        parts.append(content)
+        offset = span[1]
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([struct.pack("<Q", len(text)), text, *parts])
+
+
+def _header(view: memoryview) -> tuple[dict[str, Any], int]:
+    """The JSON object, and where the tensors' bytes begin."""
+    if len(view) < 8:
+        raise _damaged("it ends within its first 8 bytes")
+    (length,) = struct.unpack_from("<Q", view)
+    if length > min(MAX_HEADER_BYTES, len(view) - 8):
+        raise _damaged(f"its header of {length} bytes does not fit into its {len(view)} bytes")
+    try:
+        header = json.loads(bytes(view[8 : 8 + length]))
+    except (ValueError, RecursionError) as error:
+        raise _damaged("its header is no JSON") from error
+    if not isinstance(header, dict):
+        raise _damaged("its header is no JSON object")
+    return header, 8 + length
+
+
+def _array(name: str, entry: Any, body: memoryview) -> np.ndarray:
+    try:
+        dtype, shape, (start, stop) = entry["dtype"], entry["shape"], entry["data_offsets"]
+    except (TypeError, LookupError, ValueError) as error:
+        raise _damaged(f"{name!r} is not described as a tensor") from error
+    if not isinstance(shape, list) or not all(_is_size(size) for size in (*shape, start, stop)) or len(shape) > 32:
+        raise _damaged(f"{name!r} has no proper shape or place")
+    if not start <= stop <= len(body):
+        raise _damaged(f"{name!r} ends at byte {stop} of {len(body)}")
+    if dtype not in (*_DTYPES, "BF16"):
+        raise SafetensorsError(f"The tensor {name!r} is of the type {dtype!r}, which Sonata does not read: convert it.")
+    item = 2 if dtype == "BF16" else np.dtype(_DTYPES[dtype]).itemsize
+    if prod(shape) * item != stop - start:
+        raise _damaged(f"{name!r} has {stop - start} bytes where its shape needs {prod(shape) * item}")
+    if dtype == "BF16":
+        halves = np.frombuffer(body[start:stop], "<u2")
+        return (halves.astype("<u4") << 16).view("<f4").reshape(shape)
+    return np.frombuffer(body[start:stop], _DTYPES[dtype]).reshape(shape)
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def _damaged(why: str) -> SafetensorsError:
+    return SafetensorsError(f"The safetensors file is damaged ({why}). Download it again.")

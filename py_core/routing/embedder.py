@@ -1,0 +1,84 @@
+"""Sentences as vectors: texts that ask for the same are close, whatever they are about.
+
+An Encoder runs the model (embedder_onnx.py natively, embedder_browser.py in the page); SentenceEmbedder puts the
+tokenizer before it and a cache around it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from py_core.tokenizers.wordpiece import WordPiece
+
+DIMENSIONS = 384
+CACHED_TEXTS = 2048
+"""3 MB of vectors."""
+TEXTS_AT_ONCE = 32
+"""So many go to the encoder together; others get their turn between two such parts."""
+
+
+class EmbedderError(Exception):
+    """A text could not be embedded; the message says what to do."""
+
+
+class Embedder(Protocol):
+    """`fingerprint` names the model: vectors of embedders with different fingerprints cannot be compared."""
+
+    fingerprint: str
+    dimensions: int
+
+    async def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """float32 (texts, dimensions), each row of length 1. A row depends on its text only.
+
+        Raises EmbedderError.
+        """
+        ...
+
+
+class Encoder(Protocol):
+    """Runs the model on token ids."""
+
+    fingerprint: str
+
+    async def encode(self, texts: Sequence[Sequence[int]]) -> np.ndarray:
+        """float32 (texts, 384), each row of length 1, from the ids of each text. Raises EmbedderError."""
+        ...
+
+
+class SentenceEmbedder:
+    """An Embedder. The vectors of the texts that were asked for last are kept, `cached_texts` at most."""
+
+    dimensions = DIMENSIONS
+
+    def __init__(self, tokenizer: WordPiece, encoder: Encoder, cached_texts: int = CACHED_TEXTS) -> None:
+        self.fingerprint = encoder.fingerprint
+        self.tokenizer = tokenizer
+        self._encoder = encoder
+        self._cached_texts = cached_texts
+        self._cache: OrderedDict[str, np.ndarray] = OrderedDict()
+
+    async def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """See Embedder. A text of more than the tokenizer's `max_tokens` is cut off there."""
+        known = {text: self._cache[text] for text in texts if text in self._cache}
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        for start in range(0, len(missing), TEXTS_AT_ONCE):
+            part = missing[start : start + TEXTS_AT_ONCE]
+            vectors = await self._encoder.encode([self.tokenizer.encode(text) for text in part])
+            known |= zip(part, vectors, strict=True)
+        for text in known:
+            self._remember(text, known[text])
+        out = np.empty((len(texts), DIMENSIONS), np.float32)
+        for row, text in enumerate(texts):
+            out[row] = known[text]
+        return out
+
+    def _remember(self, text: str, vector: np.ndarray) -> None:
+        if text not in self._cache:
+            self._cache[text] = vector.copy()  # a row of its own, which does not keep the others alive
+        self._cache.move_to_end(text)
+        while len(self._cache) > self._cached_texts:
+            self._cache.popitem(last=False)

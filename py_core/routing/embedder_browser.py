@@ -1,0 +1,37 @@
+"""The encoder in the page: web/embedder.js, whose worker runs onnxruntime-web, called through Pyodide."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pyodide.ffi import JsException, to_js
+
+from py_core.routing.embedder import DIMENSIONS, EmbedderError, SentenceEmbedder
+from py_core.tokenizers.wordpiece import WordPiece
+
+
+class BrowserEncoder:
+    """See Encoder."""
+
+    def __init__(self, embedder: Any) -> None:
+        """embedder: an Embedder of web/embedder.js."""
+        self.fingerprint = str(embedder.fingerprint)
+        self._embedder = embedder
+
+    async def encode(self, texts: Sequence[Sequence[int]]) -> np.ndarray:
+        ids, lengths = array("i"), array("i", map(len, texts))
+        for text in texts:
+            ids.extend(text)
+        try:
+            vectors = await self._embedder.encode(to_js(memoryview(ids)), to_js(memoryview(lengths)))
+        except JsException as error:
+            raise EmbedderError(error.message) from error
+        return np.frombuffer(vectors.to_bytes(), np.float32).reshape(-1, DIMENSIONS)
+
+
+def browser_embedder(embedder: Any) -> SentenceEmbedder:
+    """The page's embedder from an Embedder of web/embedder.js. Raises WordPieceError when its tokenizer is damaged."""
+    return SentenceEmbedder(WordPiece.from_json(embedder.tokenizer), BrowserEncoder(embedder))

@@ -1,0 +1,187 @@
+"""BERT's tokenizer: the same ids as Hugging Face's `tokenizers` gives from the same tokenizer.json.
+
+Notable here:
+- what happens to a character does not depend on its neighbours, so cleaning, spaces around CJK characters and
+  punctuation, NFD, accents and lower case are one `str.translate`; the words are what `split` leaves
+- the classes of characters come from our own tables (unicode_ranges.py), so every Python gives the same ids
+- words are looked up once and remembered
+
+"[SEP]" and its like in a text are ordinary characters: nobody can end a text by writing them.
+
+Sources: https://arxiv.org/abs/1810.04805 and google-research/bert, tokenization.py
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Any
+
+from py_core.tokenizers import unicode_ranges
+
+MAX_TOKENS = 256
+"""What all-MiniLM-L6-v2 was trained to read, [CLS] and [SEP] included."""
+_FIRST_CHARACTERS = 16_384
+_REMEMBERED_WORDS = 20_000
+
+
+class WordPieceError(ValueError):
+    """The tokenizer's file is damaged or of another kind; the message says what to do."""
+
+
+class _Ranges:
+    """Is a code point in this table of unicode_ranges.py?"""
+
+    def __init__(self, table: str) -> None:
+        ends = [item.partition("-") for item in table.split()]
+        self._firsts = [int(first, 16) for first, _, _ in ends]
+        self._lasts = [int(last or first, 16) for first, _, last in ends]
+
+    def __contains__(self, code: int) -> bool:
+        index = bisect_right(self._firsts, code) - 1
+        return index >= 0 and code <= self._lasts[index]
+
+
+class _Translation(dict[int, str]):
+    """For str.translate: what becomes of each code point. Filled as characters are met."""
+
+    def __init__(self) -> None:
+        self._removed = _Ranges(unicode_ranges.BERT_REMOVED)
+        self._spaces = _Ranges(unicode_ranges.SPACES)
+        self._cjk = _Ranges(unicode_ranges.BERT_CJK)
+        self._marks = _Ranges(unicode_ranges.BERT_NONSPACING_MARKS)
+        self._punctuation = _Ranges(unicode_ranges.BERT_PUNCTUATION)
+
+    def __missing__(self, code: int) -> str:
+        self[code] = made = self._translate(code)
+        return made
+
+    def _translate(self, code: int) -> str:
+        if code in self._removed:
+            return ""
+        if 0xD800 <= code <= 0xDFFF:  # half of a pair: as a decoder would have it
+            return self[0xFFFD]
+        if code in self._spaces:
+            return " "
+        out = ""
+        for part in unicodedata.normalize("NFD", chr(code)):
+            if ord(part) not in self._marks:
+                out += "".join(f" {c} " if ord(c) in self._punctuation else c for c in part.lower())
+        return f" {out} " if code in self._cjk else out
+
+
+_TRANSLATION = _Translation()
+
+
+class WordPiece:
+    """Ids of a text, between [CLS] and [SEP], as rows for a model.
+
+    vocabulary: token -> id; pieces that do not begin a word begin with `prefix`. A word of more than
+    `max_characters_per_word` characters, or with a part that is in no vocabulary, is one `unknown`.
+    """
+
+    def __init__(
+        self,
+        vocabulary: dict[str, int],
+        max_tokens: int = MAX_TOKENS,
+        unknown: str = "[UNK]",
+        prefix: str = "##",
+        max_characters_per_word: int = 100,
+    ) -> None:
+        """Raises WordPieceError when one of [CLS], [SEP] and `unknown` is not in the vocabulary."""
+        if missing := [token for token in ("[CLS]", "[SEP]", unknown) if token not in vocabulary]:
+            raise WordPieceError(
+                f"The tokenizer has no token {missing[0]}: it is not one of BERT's. Download it again."
+            )
+        if max_tokens < 2:
+            raise WordPieceError(f"{max_tokens} tokens leave no room for [CLS] and [SEP]: allow 2 or more.")
+        self._begin, self._end = vocabulary["[CLS]"], vocabulary["[SEP]"]
+        self._unknown = [vocabulary[unknown]]
+        self._whole = vocabulary
+        self._inner = {token[len(prefix) :]: i for token, i in vocabulary.items() if token.startswith(prefix)}
+        self._longest = max_characters_per_word
+        self._longest_piece = max(len(token) for token in vocabulary)
+        self._words: dict[str, list[int]] = {}
+        self.max_tokens = max_tokens
+        self.vocab_size = len(vocabulary)
+
+    @classmethod
+    def from_json(cls, text: str | bytes, max_tokens: int = MAX_TOKENS) -> WordPiece:
+        """From the content of a tokenizer.json. What it says about truncation and padding is not used.
+
+        Raises WordPieceError when it is damaged, or when its rules are not those of BERT's uncased models.
+        """
+        try:
+            described = json.loads(text)
+            model, normalizer = described["model"], described["normalizer"]
+            vocabulary = model["vocab"]
+            strips_accents = normalizer["strip_accents"] in (None, True)
+            rules = [model["type"], normalizer["type"], described["pre_tokenizer"]["type"]]
+            rules += [normalizer["clean_text"], normalizer["handle_chinese_chars"], normalizer["lowercase"]]
+            options = (model["unk_token"], model["continuing_subword_prefix"], model["max_input_chars_per_word"])
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise WordPieceError("The tokenizer's file is damaged. Download it again.") from error
+        if rules != ["WordPiece", "BertNormalizer", "BertPreTokenizer", True, True, True] or not strips_accents:
+            raise WordPieceError("The tokenizer is not that of an uncased BERT model: use tokenizer.json of one.")
+        if not _is_vocabulary(vocabulary) or not _are_options(*options):
+            raise WordPieceError("The tokenizer's vocabulary is damaged. Download it again.")
+        return cls(vocabulary, max_tokens, *options)
+
+    def encode(self, text: str) -> list[int]:
+        """[CLS], the text's ids, [SEP]: `max_tokens` at most, what is beyond them is left out."""
+        room = self.max_tokens - 2
+        ids = [self._begin]
+        remembered = self._words
+        for word in _first_words(text, room):
+            ids += remembered.get(word) or self._pieces(word)
+            if len(ids) > room:
+                del ids[room + 1 :]
+                break
+        ids.append(self._end)
+        return ids
+
+    def _pieces(self, word: str) -> list[int]:
+        """The longest piece that is in the vocabulary, then the longest of the rest, and so on."""
+        ids: list[int] = []
+        start = 0
+        table = self._whole
+        while start < len(word):
+            for stop in range(min(len(word), start + self._longest_piece), start, -1):
+                if (found := table.get(word[start:stop])) is not None:
+                    break
+            else:
+                break
+            ids.append(found)
+            start, table = stop, self._inner
+        if start < len(word) or len(word) > self._longest:
+            ids = self._unknown
+        if len(word) <= self._longest:
+            if len(self._words) >= _REMEMBERED_WORDS:
+                self._words.clear()
+            self._words[word] = ids
+        return ids
+
+
+def _first_words(text: str, count: int) -> Iterable[str]:
+    """The text's first words, cleaned, `count` at most. Of a long text only what is needed is looked at."""
+    words = text[:_FIRST_CHARACTERS].translate(_TRANSLATION).split(None, count)
+    if len(words) <= count and len(text) > _FIRST_CHARACTERS:
+        words = text.translate(_TRANSLATION).split(None, count)
+    return words[:count]
+
+
+def _is_vocabulary(found: Any) -> bool:
+    return (
+        isinstance(found, dict)
+        and bool(found)
+        and all(type(index) is int and 0 <= index < len(found) for index in found.values())
+        and len(set(found.values())) == len(found)
+    )
+
+
+def _are_options(unknown: Any, prefix: Any, longest: Any) -> bool:
+    return (
+        isinstance(unknown, str) and isinstance(prefix, str) and bool(prefix) and type(longest) is int and longest > 0
+    )

@@ -1,0 +1,173 @@
+"""How long a text takes to become a vector: in Chromium, where Python calls the embedder's worker, and natively.
+
+    python tests/bench/embedder.py [--rounds 200] [--json FILE]
+
+In Chromium Python runs in the page's engine worker, as in the product: `embed` is what Python waits for (tokens, the
+message to the worker, the model, the message back), `tokens` the tokenizer alone. Each round embeds a text that is in
+no cache. Wanted: a short message under 10 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from in_browser import chromium, evaluate, local_server, machine, wait_for_quiet
+from playwright.sync_api import Page
+from rich.console import Console
+from rich.table import Table
+
+from app.embedding import open_embedder
+from app.server import HEADERS
+from py_core.routing.embedder import SentenceEmbedder
+
+TEXTS = {
+    "3 words": "write unit tests",
+    "short message": "can you fix the login bug before friday",
+    "sentence": "please look over my pull request before I merge it, I am worried about the part with the sessions",
+    "page": "the nightly job crashes since tuesday and I do not know why, here is what it says: " * 20,
+}
+MEASURE = """
+import json, time
+from js import performance
+from py_core.routing.embedder_browser import browser_embedder
+
+async def measure(embedder, texts, rounds):
+    made = browser_embedder(embedder)
+    figures = {}
+    for name, text in json.loads(texts).items():
+        # a fresh text each time, of the same words: numbers of one token
+        fresh = [f"{text} {index}" for index in range(rounds)]
+        tokens, embed = [], []
+        for one in fresh[:5]:
+            await made.embed([one])
+        for one in fresh[5:]:
+            begin = performance.now()
+            ids = made.tokenizer.encode(one)
+            tokens.append(performance.now() - begin)
+            begin = performance.now()
+            await made.embed([one])
+            embed.append(performance.now() - begin)
+        begin = performance.now()
+        await made.embed(fresh[5:])
+        cached = (performance.now() - begin) / len(fresh[5:])
+        figures[name] = {"count": len(ids), "tokens": tokens, "embed": embed, "cached": cached}
+    return json.dumps(figures)
+"""
+IN_WORKER = """
+import { bootPython } from './python_runtime.js';
+import { Embedder } from './embedder.js';
+self.onmessage = async ({ data: { code, texts, rounds } }) => {
+  try {
+    const python = await bootPython();
+    const begin = performance.now();
+    const embedder = await Embedder.open(new URL('./', location.href).href);
+    const load = performance.now() - begin;
+    python.runPython(code);
+    const figures = await python.globals.get('measure')(embedder, texts, rounds);
+    self.postMessage({ load, isolated: crossOriginIsolated, figures: JSON.parse(figures) });
+  } catch (error) {
+    self.postMessage({ error: String(error.stack || error) });
+  }
+};
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine")
+    options = parser.parse_args()
+    native = summary(natively(options.rounds))
+    with local_server() as address, chromium() as browser:
+        wait_for_quiet(options.patience)
+        page = browser.new_page()
+        script = {"body": IN_WORKER, "headers": {**HEADERS, "Content-Type": "text/javascript"}}
+        page.route("**/bench_embedder.js", lambda route: route.fulfill(**script))
+        page.goto(f"{address}/THIRD_PARTY.txt")
+        in_page = in_chromium(page, options.rounds)
+        figures = {
+            "machine": machine(browser),
+            "load_ms": in_page["load"],
+            "chromium": summary(in_page["figures"]),
+            "native": native,
+        }
+    print(json.dumps(figures))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1))
+    show(figures)
+
+
+def in_chromium(page: Page, rounds: int) -> dict[str, Any]:
+    answer = evaluate(
+        page,
+        """(order) => new Promise((resolve, reject) => {
+            const worker = new Worker('./bench_embedder.js', { type: 'module' });
+            worker.onmessage = ({ data }) => resolve(data);
+            worker.onerror = (event) => reject(new Error(event.message));
+            worker.postMessage(order);
+        })""",
+        {"code": MEASURE, "texts": json.dumps(TEXTS), "rounds": rounds},
+    )
+    if "error" in answer:
+        raise SystemExit(answer["error"])
+    return answer
+
+
+def natively(rounds: int) -> dict[str, Any]:
+    async def measure(embedder: SentenceEmbedder) -> dict[str, Any]:
+        figures: dict[str, Any] = {}
+        for name, text in TEXTS.items():
+            fresh = [f"{text} {index}" for index in range(rounds)]
+            times: dict[str, list[float]] = {"tokens": [], "embed": []}
+            for one in fresh:
+                begin = time.perf_counter()
+                ids = embedder.tokenizer.encode(one)
+                between = time.perf_counter()
+                await embedder.embed([one])
+                times["tokens"].append(1000 * (between - begin))
+                times["embed"].append(1000 * (time.perf_counter() - between))
+            begin = time.perf_counter()
+            await embedder.embed(fresh)
+            cached = 1000 * (time.perf_counter() - begin) / rounds
+            figures[name] = {"count": len(ids), "cached": cached} | {key: value[5:] for key, value in times.items()}
+        return figures
+
+    return asyncio.run(measure(open_embedder()))
+
+
+def summary(figures: dict[str, Any]) -> dict[str, Any]:
+    """ms: median and 95th percentile of each text's rounds."""
+
+    def of(name: str) -> dict[str, float]:
+        found = figures[name]
+        out = {"tokens": found["count"], "cached_ms": found["cached"]}
+        for key in ("tokens", "embed"):
+            out[f"{key}_median_ms"] = float(np.median(found[key]))
+            out[f"{key}_p95_ms"] = float(np.percentile(found[key], 95))
+        return out
+
+    return {name: of(name) for name in figures}
+
+
+def show(figures: dict[str, Any]) -> None:
+    table = Table(title=f"A text into a vector, ms (loading in Chromium: {figures['load_ms']:.0f} ms)")
+    for column in ("where", "text", "tokens", "embed, median", "embed, p95", "tokenizer", "cached"):
+        table.add_column(column, justify="left" if column in ("where", "text") else "right")
+    for where in ("chromium", "native"):
+        for name, found in figures[where].items():
+            table.add_row(
+                where, name, str(found["tokens"]), f"{found['embed_median_ms']:.2f}", f"{found['embed_p95_ms']:.2f}",
+                f"{found['tokens_median_ms']:.3f}", f"{found['cached_ms']:.4f}",
+            )  # fmt: skip
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

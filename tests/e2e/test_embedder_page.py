@@ -1,0 +1,158 @@
+"""The sentence embedder in Chromium: the same vectors as natively, made in a worker of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, Route
+
+from app.embedding import open_embedder
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+
+TEXTS = [
+    "",
+    "Hello",
+    "fix the login bug please",
+    "can you look over my pull request before I merge it",
+    "Schreib mir ein Gedicht über das Meer 🌊",
+    "why is this query slow? SELECT * FROM orders o JOIN customers c ON c.id = o.customer",
+    "the nightly job crashes since tuesday, here is the log: " + "ERROR connection reset by peer; " * 80,
+]
+OPEN = """async () => {
+  const { Embedder } = await import('./embedder.js');
+  globalThis.embedder = await Embedder.open(new URL('./', location.href).href);
+}"""
+PYTHON = """async () => {
+  const { bootPython } = await import('./python_runtime.js');
+  const { browser_embedder } = (globalThis.python = await bootPython()).pyimport('py_core.routing.embedder_browser');
+  globalThis.ofPython = browser_embedder(embedder);
+}"""
+EMBED = """async (texts) => {
+  const vectors = await ofPython.embed(python.toPy(texts));
+  return [vectors.shape.toJs(), [...vectors.tobytes().toJs()]];
+}"""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(browser: Browser, site: str) -> AsyncIterator[Page]:
+    # The page itself may compile no WebAssembly; here it runs Python.
+    page = await browser.new_page(bypass_csp=True)
+    await page.goto(f"{site}/THIRD_PARTY.txt")
+    yield page
+    await page.close()
+
+
+async def failure(page: Page, script: str, argument: Any = None) -> str:
+    return await page.evaluate(
+        f"async (argument) => {{ try {{ await ({script})(argument); }} "
+        "catch (error) { return `${error.name}: ${error.message}`; } return 'nothing'; }",
+        argument,
+    )
+
+
+async def test_vectors_are_the_native_ones(page: Page) -> None:
+    await page.evaluate(OPEN)
+    await page.evaluate(PYTHON)
+    shape, content = await page.evaluate(EMBED, TEXTS)
+    assert shape == [len(TEXTS), 384]
+    vectors = np.frombuffer(bytes(content), np.float32).reshape(shape)
+    native = open_embedder()
+    expected = await native.embed(TEXTS)
+    assert (vectors * expected).sum(1).min() > 0.999
+    assert await page.evaluate("ofPython.fingerprint") == native.fingerprint
+
+
+async def test_it_runs_in_a_worker_of_its_own_and_the_page_goes_on(page: Page) -> None:
+    await page.evaluate(OPEN)
+    assert [worker.url.rsplit("/", 1)[1] for worker in page.workers] == ["embedder_worker.js"]
+    # A second of work; the page counts how often its own thread gets its turn meanwhile.
+    turns, longest = await page.evaluate(
+        """async () => {
+        const lengths = new Int32Array(20).fill(256);
+        const ids = new Int32Array(20 * 256).fill(2000);
+        let done = false, turns = 0, longest = 0, last = performance.now();
+        const work = embedder.encode(ids, lengths).then(() => { done = true; });
+        while (!done) {
+          await new Promise((resolve) => setTimeout(resolve));
+          longest = Math.max(longest, performance.now() - last);
+          last = performance.now();
+          turns++;
+        }
+        await work;
+        return [turns, longest];
+    }"""
+    )
+    assert turns > 20, f"the page's own thread waited {longest} ms"
+
+
+async def test_calls_are_answered_each_with_its_own_vectors(page: Page) -> None:
+    await page.evaluate(OPEN)
+    answers = await page.evaluate(
+        """async () => {
+        const texts = Array.from({ length: 12 }, (_, i) => Int32Array.of(101, 2000 + i, 102));
+        const alone = [];
+        for (const ids of texts) alone.push([...await embedder.encode(ids, Int32Array.of(3))]);
+        const together = await Promise.all(texts.map((ids) => embedder.encode(ids, Int32Array.of(3))));
+        return together.map((vector, i) => vector.every((value, j) => value === alone[i][j]) && vector.length);
+    }"""
+    )
+    assert answers == [384] * 12
+
+
+@pytest.mark.parametrize(
+    ("pattern", "answer", "said"),
+    [
+        ("**/*.onnx", {"status": 404}, "DownloadError: .*HTTP 404.*load again"),
+        ("**/*.onnx", {"body": b"too short"}, "DownloadError: .*9 bytes instead of"),
+        ("**/embedder.json", {"status": 500}, "DownloadError: .*HTTP 500.*load again"),
+        ("**/*.tokenizer.json", {"status": 404}, "DownloadError: .*HTTP 404.*load again"),
+        ("**/ort-wasm-simd-threaded.wasm", {"status": 404}, "EmbedderError: .*Load the page again"),
+    ],
+)
+async def test_files_that_cannot_be_had_are_a_sentence(page: Page, pattern: str, answer: dict, said: str) -> None:
+    async def fulfill(route: Route) -> None:
+        await route.fulfill(**answer)
+
+    await page.context.route(pattern, fulfill)
+    try:
+        assert re.search(said, await failure(page, OPEN))
+    finally:
+        await page.context.unroute(pattern)
+
+
+async def test_a_damaged_model_is_refused(page: Page, dist) -> None:
+    (model,) = (dist / "models").glob("*.onnx")
+    content = bytearray(model.read_bytes())
+    content[len(content) // 2] ^= 1
+
+    async def fulfill(route: Route) -> None:
+        await route.fulfill(body=bytes(content))
+
+    await page.context.route("**/*.onnx", fulfill)
+    try:
+        assert "damaged on its way" in await failure(page, OPEN)
+    finally:
+        await page.context.unroute("**/*.onnx")
+
+
+async def test_after_closing_every_call_fails_with_a_sentence(page: Page) -> None:
+    await page.evaluate(OPEN)
+    worker_ended = asyncio.get_running_loop().create_future()
+    page.workers[0].once("close", worker_ended.set_result)
+    await page.evaluate(
+        """() => {
+        globalThis.late = embedder.encode(new Int32Array(2560).fill(5), new Int32Array(10).fill(256));
+        late.catch(() => {});
+        embedder.close();
+    }"""
+    )
+    assert await failure(page, "() => late") == "EmbedderError: The sentence embedder was closed."
+    assert "was closed" in await failure(page, "() => embedder.encode(Int32Array.of(101, 102), Int32Array.of(2))")
+    await worker_ended

@@ -1,0 +1,90 @@
+/**
+ * The sentence embedder's side of the worker that calls it: sends tokens to embedder_worker.js, gets vectors back.
+ *
+ * Python (py_core/routing/embedder_browser.py) makes the tokens.
+ */
+import { userError } from './user_error.js';
+
+export class Embedder {
+  #worker;
+  #waiting = new Map();
+  #calls = 0;
+  #broken = null;
+
+  /**
+   * Starts the worker and loads the model; what embedder.json names.
+   *
+   * @param {string} folder URL of the site, ending in /
+   * @returns {Promise<Embedder>} DownloadError when a file cannot be had, EmbedderError when it does not run
+   */
+  static async open(folder) {
+    const about = JSON.parse(await fetchText(`${folder}embedder.json`));
+    const embedder = new Embedder(about.fingerprint);
+    try {
+      const [tokenizer] = await Promise.all([
+        fetchText(folder + about.tokenizer),
+        embedder.#call('start', { model: folder + about.model, bytes: about.bytes, sha256: about.sha256 }),
+      ]);
+      embedder.tokenizer = tokenizer;
+    } catch (error) {
+      embedder.close();
+      throw error;
+    }
+    return embedder;
+  }
+
+  constructor(fingerprint) {
+    this.fingerprint = fingerprint;
+    this.tokenizer = ''; // the text of tokenizer.json
+    this.#worker = new Worker(new URL('./embedder_worker.js', import.meta.url), { type: 'module' });
+    this.#worker.onmessage = ({ data: { id, value, error } }) => {
+      const { resolve, reject } = this.#waiting.get(id);
+      this.#waiting.delete(id);
+      if (error) reject(userError(error.kind, error.message));
+      else resolve(value);
+    };
+    this.#worker.onerror = (event) => {
+      event.preventDefault();
+      this.#break('The sentence embedder stopped. Load the page again.');
+    };
+  }
+
+  /**
+   * @param {Int32Array} ids of all texts, one after the other
+   * @param {Int32Array} lengths how many ids each text has
+   * @returns {Promise<Float32Array>} 384 numbers a text
+   */
+  encode(ids, lengths) {
+    return this.#call('encode', { ids, lengths });
+  }
+
+  close() {
+    this.#worker.terminate();
+    this.#break('The sentence embedder was closed.');
+  }
+
+  #call(kind, content) {
+    if (this.#broken) return Promise.reject(this.#broken);
+    return new Promise((resolve, reject) => {
+      const id = ++this.#calls;
+      this.#waiting.set(id, { resolve, reject });
+      this.#worker.postMessage({ id, kind, ...content });
+    });
+  }
+
+  #break(message) {
+    this.#broken = userError('EmbedderError', message);
+    for (const { reject } of this.#waiting.values()) reject(this.#broken);
+    this.#waiting.clear();
+  }
+}
+
+async function fetchText(url) {
+  let why = 'there is no connection to the server';
+  try {
+    const response = await fetch(url);
+    if (response.ok) return await response.text();
+    why = `HTTP ${response.status}`;
+  } catch { /* said below */ }
+  throw userError('DownloadError', `The sentence embedder could not be loaded (${why}). Check your connection, then load again.`);
+}

@@ -1,0 +1,70 @@
+/**
+ * Runs the sentence embedder in a worker of its own, with onnxruntime-web: embedder.js says what goes in and out.
+ *
+ * One thread: a short text takes some 4 ms, and the cores belong to the model that answers.
+ */
+import * as ort from './vendor/ort.wasm.min.mjs';
+
+const DIMENSIONS = 384;
+
+ort.env.wasm.numThreads = 1;
+ort.env.wasm.wasmPaths = new URL('./vendor/', import.meta.url).href;
+ort.env.logLevel = 'error';
+
+let session = null;
+let turn = Promise.resolve(); // a session runs one text at a time
+
+const actions = {
+  async start({ model, bytes, sha256 }) {
+    const content = await fetchModel(model, bytes, sha256);
+    session = await ort.InferenceSession.create(content, { executionProviders: ['wasm'], graphOptimizationLevel: 'all' });
+    await embed(Int32Array.of(101, 102)); // what is made at a first run is made now
+  },
+
+  async encode({ ids, lengths }) {
+    const out = new Float32Array(lengths.length * DIMENSIONS);
+    let at = 0;
+    for (let text = 0; text < lengths.length; text++) {
+      out.set(await embed(ids.subarray(at, at + lengths[text])), text * DIMENSIONS);
+      at += lengths[text];
+    }
+    return out;
+  },
+};
+
+async function embed(ids) {
+  const { embedding } = await session.run({ ids: new ort.Tensor('int32', ids, [1, ids.length]) });
+  return embedding.data;
+}
+
+async function fetchModel(url, bytes, sha256) {
+  const fail = (why) => Object.assign(new Error(`The sentence embedder could not be loaded (${why}). Check your connection, then load again.`), { name: 'DownloadError' });
+  let content;
+  try {
+    const response = await fetch(url);
+    if (!response.ok) throw fail(`HTTP ${response.status}`);
+    content = await response.arrayBuffer();
+  } catch (error) {
+    throw error.name === 'DownloadError' ? error : fail('there is no connection to the server');
+  }
+  if (content.byteLength !== bytes) throw fail(`the file has ${content.byteLength} bytes instead of ${bytes}`);
+  if (globalThis.crypto?.subtle) { // only in a secure context
+    const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', content));
+    const found = Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
+    if (found !== sha256) throw fail('the file was damaged on its way');
+  }
+  return new Uint8Array(content);
+}
+
+self.onmessage = ({ data: { id, kind, ...content } }) => {
+  turn = turn.then(async () => {
+    try {
+      const value = await actions[kind](content);
+      self.postMessage({ id, value }, value ? [value.buffer] : []);
+    } catch (error) {
+      const known = error.name === 'DownloadError';
+      const message = known ? error.message : `The sentence embedder failed (${error.message}). Load the page again.`;
+      self.postMessage({ id, error: { kind: known ? error.name : 'EmbedderError', message } });
+    }
+  });
+};
