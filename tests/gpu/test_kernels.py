@@ -159,7 +159,7 @@ def all_values(rng: np.random.Generator, k: int) -> np.ndarray:
     blocks=st.integers(1, 40), size=st.sampled_from([1e-30, 1e-9, 1, 1e4, 1e30]), norm=st.booleans(),
     kind=st.sampled_from(["normal", "positive", "any"]), seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
-@few
+@settings(few, max_examples=8)
 def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, kind, seed) -> None:
     rng = np.random.default_rng(seed)
     n, k, norm = 40, width(form, blocks), norm and 1e-9 <= size <= 1e4
