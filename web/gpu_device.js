@@ -30,6 +30,7 @@ export function describeAdapter(adapter, device) {
     name: info.description || wordsOf(info).join(' ') || 'unnamed GPU',
     software: isSoftware(adapter),
     subgroupSize: device.features.has('subgroups') ? info.subgroupMinSize : 0,
+    integerDot: Boolean(navigator.gpu.wgslLanguageFeatures?.has('packed_4x8_integer_dot_product')),
   };
 }
 

@@ -74,7 +74,7 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
     vocabulary = {"VOCAB": 49152, "RING": 1024, "WORKGROUP": 256}
     reductions = [("reduce_single", 1), ("reduce_workgroup", 32), ("reduce_subgroup", 4)]
     variants = []
-    least = AdapterInfo("least", "", False, 4, 128 << 20, 256 << 20, 16 << 10, 256, 8)
+    least = AdapterInfo("least", "", False, 4, 128 << 20, 256 << 20, 16 << 10, 256, 8, True)
 
     def add(name: str, snippets: dict[str, str], **constants) -> None:
         wgsl = compose(name, {"MAX_ROWS": 256, **constants}, snippets)
@@ -99,6 +99,8 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
                 linear = {**matrix, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
                 add("matvec", snippets, **linear, **shape, LAST=False)
                 add("matmul", dequantize, **linear)
+                if staged and LAYOUTS[form.name].quantized:
+                    add("matvec", {**snippets, "columns": "x_digits"}, **linear, **shape, LAST=False)
     add("rope_append", {}, **sizes, WORKGROUP=64, INTERLEAVED=True)
     add("attention", {}, **sizes, WORKGROUP=4)
     for head_dim in (64, 72, 80, 256):

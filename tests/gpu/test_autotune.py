@@ -16,8 +16,8 @@ from tests.backend_pairs import Pair, collect, open_pair, prompt
 from tests.tiny_llama import TinyLlama
 
 # As on a GPU; the subgroups of lavapipe are 4 wide.
-SHAPES = KernelShapes(32, 64, "reduce_workgroup", 4, 1, True, True, 64, True)
-SUBGROUPS = KernelShapes(4, 64, "reduce_subgroup", 4, 1, True, True, 64, True)
+SHAPES = KernelShapes(32, 64, "reduce_workgroup", 4, 1, True, True, 64, True, False)
+SUBGROUPS = KernelShapes(4, 64, "reduce_subgroup", 4, 1, True, True, 64, True, True)
 
 
 class Kept(FileTuning):

@@ -11,21 +11,25 @@ from py_core.backends import numpy as reference
 from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.formats.quantization import FORMATS, dequantize, quantize
 from tests.gpu_layout import to_gpu_layout
 
 FORMAT_NAMES = list(FORMATS)
 REDUCTIONS = [
     ("reduce_single", 1, 8),
+    ("reduce_workgroup", 1, 8),
     ("reduce_workgroup", 8, 32),
     ("reduce_workgroup", 32, 64),
     ("reduce_subgroup", 4, 16),
 ]
 
 
-def snippets_of(form: str, reduce: str) -> dict[str, str]:
-    """Of a matvec: what adds up nothing reads x where it lies."""
-    columns = "x_direct" if reduce == "reduce_single" else "x_staged"
+def snippets_of(form: str, reduce: str, integers: bool) -> dict[str, str]:
+    """Of a matvec: what adds up nothing reads x where it lies. Integers multiply codes only."""
+    columns = "x_digits" if integers and LAYOUTS[form].quantized else "x_staged"
+    if reduce == "reduce_single":
+        columns = "x_direct"
     return {"dequantize": f"dequantize_{form.lower()}", "reduce": reduce, "columns": columns}
 
 
@@ -106,11 +110,11 @@ def run_linear(run_kernel, kernel: str, case: dict, grid, snippets: dict[str, st
 @pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
 @given(
     case=linear_cases(9), tile=st.sampled_from([1, 2, 4, 8]), together=st.integers(1, 3), norm=st.booleans(),
-    last=st.booleans(), one=st.booleans(), chunk=st.integers(1, 9),
+    last=st.booleans(), one=st.booleans(), chunk=st.integers(1, 9), integers=st.booleans(),
 )  # fmt: skip
 @few
 def test_matvec_equals_numpy_and_leaves_the_rest_alone(
-    run_kernel, reduce, lanes, workgroup, case, tile, together, norm, last, one, chunk
+    run_kernel, reduce, lanes, workgroup, case, tile, together, norm, last, one, chunk, integers
 ) -> None:
     rng = np.random.default_rng(case["seed"])
     n, k, m, offset, epilogue = case["n"], case["k"], case["m"], case["offset"], case["epilogue"]
@@ -128,7 +132,7 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(
     fold = 2 if groups > 3 else 1
     (out,) = run_kernel(
         "matvec", [state(m), *data, x, weight, y], (-(-groups // fold), fold, 1 if last else -(-m // tile)),
-        snippets_of(case["form"], reduce),
+        snippets_of(case["form"], reduce, integers),
         MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=epilogue,
         NORM=norm, EPS=1e-5, ROWS=2 * together if epilogue == 2 else together, M_TILE=tile, LANES=lanes,
         WORKGROUP=workgroup, LAST=last, ONE=one, CHUNK=chunk,
@@ -141,12 +145,51 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(
     np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=1e-5 * scale)
 
 
+def all_values(rng: np.random.Generator, k: int) -> np.ndarray:
+    """Blocks of any size side by side: of nothing, with one large value, just below a power of two."""
+    x = rng.standard_normal((k // 32, 32))
+    x[:, 0] *= rng.choice([1, 1, 1e3], k // 32)
+    nearly = rng.random(k // 32) < 0.3
+    x[nearly] = np.sign(x[nearly]) * rng.choice([1 - 2**-24, 1 - 2**-9, 1 - 2**-6, 0.5], nearly.sum())[:, None]
+    return (x * rng.choice([0, 1, 1, 30], k // 32)[:, None]).astype(np.float32).ravel()
+
+
+@pytest.mark.parametrize("form", [name for name in FORMAT_NAMES if LAYOUTS[name].quantized])
+@given(
+    blocks=st.integers(1, 40), size=st.sampled_from([1e-30, 1e-9, 1, 1e4, 1e30]), norm=st.booleans(),
+    kind=st.sampled_from(["normal", "positive", "any"]), seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+@settings(few, max_examples=8)
+def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, kind, seed) -> None:
+    rng = np.random.default_rng(seed)
+    n, k, norm = 40, width(form, blocks), norm and 1e-9 <= size <= 1e4
+    data, w = random_matrix(run_kernel.host, rng, n, k, form)
+    x = all_values(rng, k) if kind == "any" else rng.standard_normal(k).astype(np.float32)
+    x = np.float32(size) * (np.abs(x) if kind == "positive" else x)
+    weight = rng.standard_normal(k).astype(np.float32)
+    used = x.astype(np.float64)
+    if norm:
+        used = used * weight / np.sqrt(np.mean(used**2) + 1e-5)
+    expected = w.astype(np.float64) @ used
+    errors = {}
+    for integers in (False, True):
+        (out,) = run_kernel(
+            "matvec", [state(1), *data, x, weight, bytes(4 * n)], (-(-n // 4), 1, 1),
+            snippets_of(form, "reduce_workgroup", integers),
+            MAX_ROWS=1, K=k, N=n, BLOCKS=n * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0, NORM=norm, EPS=1e-5, ROWS=1,
+            M_TILE=1, LANES=8, WORKGROUP=32, LAST=False, ONE=True, CHUNK=11,
+        )  # fmt: skip
+        errors[integers] = np.abs(floats(out, n) - expected).max()
+    scale = np.abs(expected).max()
+    assert errors[True] <= max(2 * errors[False], 1e-6 * scale)
+
+
 @pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
 @given(
     form=st.sampled_from(FORMAT_NAMES), heads=st.sampled_from([(1, 1), (3, 1), (4, 2)]), first=st.integers(0, 2),
     head_dim=st.sampled_from([8, 24, 64]), blocks=st.integers(1, 5), m=st.integers(1, 5),
     tile=st.sampled_from([1, 2, 4]), norm=st.booleans(), interleaved=st.booleans(), one=st.booleans(),
-    chunk=st.integers(1, 5), seed=st.integers(0, 2**32 - 1),
+    chunk=st.integers(1, 5), integers=st.booleans(), seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 @few
 def test_qkv_rotates_and_appends_as_numpy_does(
@@ -165,6 +208,7 @@ def test_qkv_rotates_and_appends_as_numpy_does(
     interleaved,
     one,
     chunk,
+    integers,
     seed,
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -187,7 +231,7 @@ def test_qkv_rotates_and_appends_as_numpy_does(
     groups = -(-count * head_dim // 2 // (workgroup // lanes))
     out_q, out_kv = run_kernel(
         "qkv", [rows, *data, x, weight, table, pages, q, kv], (groups, 1, -(-m // tile)),
-        snippets_of(form, reduce),
+        snippets_of(form, reduce, integers),
         MAX_ROWS=MAX_ROWS, K=k, N=count * head_dim, BLOCKS=count * head_dim * k // 32, FIRST_HEAD=first, HEADS=heads,
         KV_HEADS=kv_heads, HEAD_DIM=head_dim, PAGE=PAGE, MAX_PAGES=3, INTERLEAVED=interleaved, NORM=norm, EPS=1e-5,
         ROWS=2, M_TILE=tile, LANES=lanes, WORKGROUP=workgroup, ONE=one, CHUNK=chunk,

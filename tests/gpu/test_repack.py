@@ -62,10 +62,10 @@ def read_layout(form: str, quants: bytes, scales: bytes, blocks: int) -> np.ndar
         stored = np.frombuffer(quants, np.uint8).reshape(blocks, 16)
         codes = np.hstack((stored & 15, stored >> 4)).astype(np.int64)
     high = words[highs:].reshape(blocks, -1) if layout.high_words else None
-    if layout.high_words == 1:
-        codes |= bits(high, 1).reshape(blocks, 32).astype(np.int64) << 4
-    if layout.high_words == 2:
-        codes |= bits(high, 2).reshape(blocks, 32).astype(np.int64) << 4
+    if layout.high_words:
+        # [word, byte j, w] -> [word, w, byte j]
+        each = bits(high, layout.high_words).reshape(blocks, layout.high_words, 4, 8 // layout.high_words)
+        codes |= each.swapaxes(2, 3).reshape(blocks, 32).astype(np.int64) << 4
     first = words[:supers]
     if layout.superblocks:
         d, m = np.repeat(halves_of(words[supers:highs]), 8, axis=0).T[:, :, None]

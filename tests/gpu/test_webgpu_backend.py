@@ -16,9 +16,10 @@ from tests.backend_pairs import MODELS, collect, open_pair, prompt
 from tests.tiny_llama import TinyLlama
 
 # As on a GPU, with and without subgroups (those of lavapipe are 4 wide), in passes small enough to need several.
-HARDWARE = KernelShapes(32, 64, "reduce_workgroup", 4, 1, True, True, 64, True)
-SUBGROUPS = KernelShapes(4, 16, "reduce_subgroup", 4, 2, True, True, 64, True)
-SHAPES = {"software": None, "hardware": HARDWARE, "subgroups": SUBGROUPS}
+HARDWARE = KernelShapes(32, 64, "reduce_workgroup", 4, 1, True, True, 64, True, False)
+SUBGROUPS = KernelShapes(4, 16, "reduce_subgroup", 4, 2, True, True, 64, True, True)
+INTEGERS = dataclasses.replace(HARDWARE, integer_dot=True)
+SHAPES = {"software": None, "hardware": HARDWARE, "integers": INTEGERS, "subgroups": SUBGROUPS}
 
 
 @pytest.mark.parametrize("shapes", SHAPES)

@@ -3,6 +3,7 @@
 #import halves
 const BIAS = 32.0;
 const OFFSETS = false;
+const TWO_SCALES = true;
 struct Block { nibbles: vec4u, uppers: vec2u, scale: vec2f, offset: f32 }
 fn load_block(block: u32) -> Block {
   let high = BLOCKS / 2u + BLOCKS / 8u + 2u * block;
@@ -12,10 +13,21 @@ fn load_block(block: u32) -> Block {
     quants[block], vec2u(scales[high], scales[high + 1u]), d * vec2f(vec2i((s << 8u) >> 24u, s >> 24u)), 0.0);
 }
 fn upper_bits(uppers: u32) -> vec4u {
-  return vec4u(uppers << 4u, uppers << 10u, uppers, uppers << 6u) & vec4u(0x30u, 0x3000u, 0x30u, 0x3000u);
+  return vec4u(uppers << 4u, uppers << 4u, uppers >> 12u, uppers >> 12u) & vec4u(0x30u, 0x3000u, 0x30u, 0x3000u);
 }
 fn codes8(b: Block, w: u32) -> array<vec4f, 2> {
   let word = b.nibbles[w];
-  let uppers = b.uppers >> vec2u(8u * w);
+  let uppers = b.uppers >> vec2u(2u * w);
   return array<vec4f, 2>(nibble_codes(word, upper_bits(uppers.x)), nibble_codes(word >> 4u, upper_bits(uppers.y)));
+}
+const UNIT = 4.0;
+const MIDDLE = 32.0 - BIAS;
+fn packed_codes(b: Block) -> array<vec4u, 2> {
+  const NIBBLES = vec4u(0x3c3c3c3cu);
+  const UPPERS = vec4u(0xc0c0c0c0u);
+  const SIGNS = vec4u(0x80808080u);
+  const UP = vec4u(6u, 4u, 2u, 0u);
+  return array<vec4u, 2>(
+    (((b.nibbles << vec4u(2u)) & NIBBLES) | ((vec4u(b.uppers.x) << UP) & UPPERS)) ^ SIGNS,
+    (((b.nibbles >> vec4u(2u)) & NIBBLES) | ((vec4u(b.uppers.y) << UP) & UPPERS)) ^ SIGNS);
 }

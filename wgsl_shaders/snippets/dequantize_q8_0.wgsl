@@ -15,3 +15,7 @@ fn signed_bytes(word: u32) -> vec4f {
 fn codes8(b: Block, w: u32) -> array<vec4f, 2> {
   return array<vec4f, 2>(signed_bytes(b.bytes[0][w]), signed_bytes(b.bytes[1][w]));
 }
+const TWO_SCALES = false;
+const UNIT = 1.0;
+const MIDDLE = 0.0;
+fn packed_codes(b: Block) -> array<vec4u, 2> { return b.bytes; }

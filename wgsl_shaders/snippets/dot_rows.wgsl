@@ -1,8 +1,8 @@
 // The dot products of ROWS rows of W and M_TILE rows of x, shared by LANES invocations: each takes every LANES-th block of
 // 32 columns. With NORM x is normalized by RMS.
-// Needs quants, scales, x (MAX_ROWS, K / 4) vec4f, norm_weight (K / 4) vec4f, weight_row(item, r); `columns` is x_direct or
-// x_staged. A format gives load_block and codes8(block, w): the codes of values 4w..4w+3 and 16+4w..16+4w+3, w < 4, where
-// value = scale[half] * code + offset; OFFSETS says whether any offset is not 0.
+// Needs quants, scales, x (MAX_ROWS, K / 4) vec4f, norm_weight (K / 4) vec4f, weight_row(item, r); `columns` is x_direct,
+// x_staged or x_digits: what brings CHUNK blocks of x and multiplies one by blocks of W. A format gives load_block and the
+// block's codes, where value = scale[half] * code + offset; OFFSETS says whether any offset is not 0.
 // Constants K, LANES, M_TILE, ROWS, NORM, EPS, WORKGROUP; CHUNK: blocks of x that are at hand together.
 #import dequantize
 #import reduce
@@ -25,22 +25,9 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> Sums {
     for (var i = 0u; i < PER_LANE; i++) {
       let block = first + i * LANES + lane;
       if (block >= min(first + CHUNK, K / 32u)) { continue; }
-      var dots = array<array<vec2f, M_TILE>, ROWS>();
-      var totals = array<f32, M_TILE>();
-      for (var w = 0u; w < 4u; w++) {
-        var codes: array<array<vec4f, 2>, ROWS>;
-        for (var r = 0u; r < ROWS; r++) { codes[r] = codes8(blocks[i][r], w); }
-        for (var m = 0u; m < M_TILE; m++) {
-          let low = column_quad(m0, m, first, block, w);
-          let high = column_quad(m0, m, first, block, w + 4u);
-          if (OFFSETS) { totals[m] += dot(low + high, vec4f(1.0)); }
-          for (var r = 0u; r < ROWS; r++) { dots[r][m] += vec2f(dot(codes[r][0], low), dot(codes[r][1], high)); }
-        }
-      }
+      var products = block_dot(blocks[i], m0, first, block);
       for (var r = 0u; r < ROWS; r++) {
-        for (var m = 0u; m < M_TILE; m++) {
-          sums[r][m] += dot(blocks[i][r].scale, dots[r][m]) + blocks[i][r].offset * totals[m];
-        }
+        for (var m = 0u; m < M_TILE; m++) { sums[r][m] += products[r][m]; }
       }
     }
   }

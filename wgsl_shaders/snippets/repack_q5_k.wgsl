@@ -6,10 +6,7 @@ fn repack(source: u32, block: u32, count: u32) {
   repack_six_bits(byte, block);
   for (var i = 0u; i < 8u; i++) {
     var fifths = 0u;
-    for (var j = 0u; j < 32u; j += 4u) {
-      let four = (load_u32(byte + 16u + j) >> i) & 0x01010101u;
-      fifths |= ((four | (four >> 7u) | (four >> 14u) | (four >> 21u)) & 15u) << j;
-    }
+    for (var w = 0u; w < 8u; w++) { fifths |= ((load_u32(byte + 16u + 4u * w) >> i) & 0x01010101u) << w; }
     scales[run.highs + block + i] = fifths;
   }
   repack_nibbles(byte + 48u, block);

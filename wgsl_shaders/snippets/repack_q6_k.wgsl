@@ -9,9 +9,9 @@ fn repack(source: u32, block: u32, count: u32) {
     quants[block + i] = ((load_vec4(codes) >> shift) & LOW) | (((load_vec4(codes + 16u) >> shift) & LOW) << vec4u(4u));
     for (var half = 0u; half < 2u; half++) {
       var uppers = 0u;
-      for (var j = 0u; j < 4u; j++) {
-        let four = (load_u32(byte + 128u + i / 4u * 32u + half * 16u + j * 4u) >> (i % 4u * 2u)) & 0x03030303u;
-        uppers |= ((four | (four >> 6u) | (four >> 12u) | (four >> 18u)) & 0xffu) << (8u * j);
+      for (var w = 0u; w < 4u; w++) {
+        let four = (load_u32(byte + 128u + i / 4u * 32u + half * 16u + w * 4u) >> (i % 4u * 2u)) & 0x03030303u;
+        uppers |= four << (2u * w);
       }
       scales[run.highs + (block + i) * 2u + half] = uppers;
     }

@@ -1,8 +1,9 @@
 // Columns of x in workgroup memory, CHUNK blocks at a time: neighbouring invocations want neighbouring blocks, which
 // lie far apart in x. With NORM they are multiplied by norm_weight on the way, and their squares added up.
+#import norm_squares
+#import block_dot_floats
 const STRIDE = 9u;  // of a block of 8 quads: neighbouring blocks begin in other banks
 var<workgroup> tile: array<vec4f, M_TILE * CHUNK * STRIDE>;
-var<workgroup> squares: array<f32, M_TILE * WORKGROUP * u32(NORM) + 1u>;
 
 fn bring_columns(m0: u32, first: u32, index: u32) {
   if (first > 0u) { workgroupBarrier(); }
@@ -17,18 +18,11 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
       }
       tile[(m * CHUNK + i / 8u) * STRIDE + i % 8u] = quad;
     }
-    if (NORM) { squares[m * WORKGROUP + index] = select(0.0, squares[m * WORKGROUP + index], first > 0u) + sum; }
+    add_squares(m, first, index, sum);
   }
   workgroupBarrier();
 }
 
 fn column_quad(m0: u32, m: u32, first: u32, block: u32, w: u32) -> vec4f {
   return tile[(m * CHUNK + block - first) * STRIDE + w];
-}
-
-fn norm_scale(m: u32, index: u32) -> f32 {
-  if (!NORM) { return 1.0; }
-  var sum = 0.0;
-  for (var i = index % LANES; i < WORKGROUP; i += LANES) { sum += squares[m * WORKGROUP + i]; }
-  return inverseSqrt(reduce_lanes(sum, index) / f32(K) + EPS);
 }

@@ -20,7 +20,7 @@ from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape
 
-_VERSION = "2"
+_VERSION = "3"
 """Changes with the kernels: what was measured of others is of no use."""
 
 

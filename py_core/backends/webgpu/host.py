@@ -32,6 +32,8 @@ class AdapterInfo:
     max_workgroup_size: int
     max_storage_buffers: int
     """That one kernel can bind."""
+    integer_dot: bool
+    """Whether its WGSL has dot products of packed bytes."""
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,7 @@ class BrowserHost:
             max_workgroup_storage=limits.maxComputeWorkgroupStorageSize,
             max_workgroup_size=limits.maxComputeInvocationsPerWorkgroup,
             max_storage_buffers=limits.maxStorageBuffersPerShaderStage,
+            integer_dot=info.integerDot,
         )
 
     async def reopen(self) -> None:

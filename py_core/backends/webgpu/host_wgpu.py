@@ -98,6 +98,7 @@ class WgpuHost:
             max_workgroup_storage=limits["max-compute-workgroup-storage-size"],
             max_workgroup_size=limits["max-compute-invocations-per-workgroup"],
             max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],
+            integer_dot=True,  # naga translates them for every adapter
         )
         self._buffers: dict[int, wgpu.GPUBuffer] = {}
         self._pipelines: dict[int, tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = {}

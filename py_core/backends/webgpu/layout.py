@@ -10,8 +10,9 @@ The kernels read one layout whatever a file's blocks look like, in whole words a
                Q4_K, Q5_K        bytes s and t: 2 blocks a word
                Q6_K              int8 s of values 0..15 and of 16..31: 2 blocks a word
             D  Q4_K, Q5_K, Q6_K  halves d and m (0 in Q6_K): a word for 8 blocks
-            H  Q5_0, Q5_1, Q5_K  bit j is the fifth bit of value j: a word a block
-               Q6_K              bits 2j and 2j + 1 are the upper bits of value j, in a second word of value j + 16
+            H  Q5_0, Q5_1, Q5_K  byte j has in bit w the fifth bit of value 4w + j: a word a block
+               Q6_K              byte j has in bits 2w and 2w + 1 the upper bits of value 4w + j, in a second word
+                                 those of value 16 + 4w + j
 
 S, D and H follow each other, each for all blocks. formats/quantization.py has the formulas.
 """
@@ -36,6 +37,11 @@ class Layout:
     """Whether there is D."""
     high_words: int = 0
     """Words of a block in H."""
+
+    @property
+    def quantized(self) -> bool:
+        """Whether values are codes times scales."""
+        return self.scale_halves > 0
 
     @property
     def unit(self) -> int:

@@ -17,6 +17,7 @@ from py_core.backends.webgpu.attention import AttentionKernels
 from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
+from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.plan import Grid, Kernel, Plan
 from py_core.backends.webgpu.shaders import Constant, binding_access, compose
 from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape
@@ -27,8 +28,8 @@ from py_core.models.config import ModelConfig, rope_table
 from py_core.models.graph import Graph, Value
 
 _GRID = 65535
-_STAGED_BLOCK = 144
-"""Bytes of 32 values of x in workgroup memory; x_staged.wgsl."""
+_STAGED_BLOCK = {"x_staged": 144, "x_digits": 112}
+"""Bytes of 32 values of x in workgroup memory, by snippet."""
 _BLOCKS_AHEAD = 8
 """Blocks of weights that an invocation holds."""
 QKV_BINDINGS = 9
@@ -93,11 +94,15 @@ class KernelBuilder:
     ) -> tuple[int, Grid]:  # fmt: skip
         """A kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass that is not tiled."""
         tile = 1 if step.rows == "one" else self.shapes.batch_tile
-        reduce = self.shapes.reduce if shape.lanes > 1 else "reduce_single"
+        integers = self.shapes.integer_dot and step.rows == "one" and LAYOUTS[matrix.format.name].quantized
+        reduce = self.shapes.reduce if shape.lanes > 1 or integers else "reduce_single"
         columns, chunk = "x_direct", shape.lanes
         if self.shapes.stage_columns:
-            memory = self._host.adapter.max_workgroup_storage - 4 * tile * shape.workgroup - 16
-            columns, chunk = "x_staged", chunk_blocks(matrix.columns, shape.lanes, rows, tile, memory)
+            columns = "x_digits" if integers else "x_staged"
+            sums = 4 * tile + (16 if reduce == "reduce_workgroup" else 0)
+            memory = self._host.adapter.max_workgroup_storage - sums * shape.workgroup - 16
+            room = memory // (tile * _STAGED_BLOCK[columns])
+            chunk = chunk_blocks(matrix.columns, shape.lanes, rows, room)
         pipeline = self.pipeline(
             shader, {"dequantize": dequantizer(matrix.format), "reduce": reduce, "columns": columns},
             K=matrix.columns, BLOCKS=part.blocks, NORM=norm is not None, EPS=norm.eps if norm else 0.0,
@@ -107,12 +112,11 @@ class KernelBuilder:
         return pipeline, _grid(items, shape.workgroup // shape.lanes, tile)
 
 
-def chunk_blocks(k: int, lanes: int, rows: int, tile: int, memory: int) -> int:
-    """Blocks of x that a matvec keeps in workgroup memory (bytes) at a time, for `tile` rows of x.
+def chunk_blocks(k: int, lanes: int, rows: int, room: int) -> int:
+    """Blocks of x that a matvec keeps in workgroup memory at a time, where there is room for so many.
 
     A lane asks for its part of them in `rows` rows of W together: as many blocks as there are registers for.
     """
-    room = memory // (tile * _STAGED_BLOCK)
     chunk = lanes * max(1, _BLOCKS_AHEAD // rows)
     return max(1, min(k // 32, chunk, room // lanes * lanes or room))
 

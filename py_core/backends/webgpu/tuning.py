@@ -47,6 +47,8 @@ class KernelShapes:
     """Rows in one pass of a prefill."""
     flash_attention: bool
     """Whether attention shares work in workgroup memory."""
+    integer_dot: bool
+    """Whether a matvec of one row of x multiplies quantized weights in integers. Needs `stage_columns`."""
 
     @property
     def matvec(self) -> MatvecShape:
@@ -57,7 +59,7 @@ class KernelShapes:
 def choose_shapes(adapter: AdapterInfo, head_dim: int) -> KernelShapes:
     if adapter.software:
         # One invocation's loops over larger heads and long sequences would exceed what lavapipe runs of them.
-        return KernelShapes(1, 32, "reduce_single", 8, 1, False, False, 16, flash_attention=head_dim > 128)
+        return KernelShapes(1, 32, "reduce_single", 8, 1, False, False, 16, head_dim > 128, False)
     lanes = min(adapter.subgroup_size, 32) if adapter.subgroup_size >= 8 else 32
     reduce = "reduce_subgroup" if adapter.subgroup_size >= 8 else "reduce_workgroup"
-    return KernelShapes(lanes, 128, reduce, 4, 1, True, True, 256, True)
+    return KernelShapes(lanes, 128, reduce, 4, 1, True, True, 256, True, adapter.integer_dot)

@@ -1,0 +1,109 @@
+// Columns of x in workgroup memory as x_staged has them, but in fixed point: integer dot products take four codes at once.
+// A value is s * (65536 a + 256 b + c) with signed bytes a, b and c, where s is the block's largest value / LARGEST: what is
+// rounded off is at most 1.2e-7 of that.
+// Needs packed_codes(block) of a format: word w of the first vec4u has the codes of values 4w..4w+3, of the second those
+// of 16+4w.., each as a signed byte that is UNIT * (code - MIDDLE); TWO_SCALES says whether the two differ in scale.
+// Codes are taken from their middle since offsets take most of them away again: so little is that it costs no digits.
+// LANES may be 1, but the invocations of a WORKGROUP are even in number and `reduce` is not reduce_single.
+#import norm_squares
+const STRIDE = 7u;  // of a block: two vec4u of a, of b, of c, then (s / UNIT, sum of x); neighbouring blocks begin in other banks
+var<workgroup> tile: array<vec4u, M_TILE * CHUNK * STRIDE>;
+const LARGEST = 4161400.0;  // a little less than 2^22 - 32896, beyond which there are no digits
+const BYTES = vec2u(0x00ff00ffu);
+
+// Digits of four values in units of 1 / inverse: a word of a, of b and of c.
+fn digits_of(values: vec4f, inverse: f32) -> vec3u {
+  // The last three bytes of the float are a + 64, b + 128 and c + 128, whatever the signs.
+  let bits = bitcast<vec4u>(fma(values, vec4f(inverse), vec4f(0x1.8p23 + 32896.0)));
+  let a_c = (bits.xz & BYTES) | ((bits.yw << vec2u(8u)) & ~BYTES);
+  let b = ((bits.xz >> vec2u(8u)) & vec2u(0xffu)) | (bits.yw & vec2u(0xff00u));
+  let words = vec3u((a_c.x >> 16u) | (a_c.y & 0xffff0000u), b.x | (b.y << 16u), (a_c.x & 0xffffu) | (a_c.y << 16u));
+  return (words + vec3u(0x40404040u, 0u, 0u)) ^ vec3u(0x80808080u);
+}
+
+fn bring_columns(m0: u32, first: u32, index: u32) {
+  if (first > 0u) { workgroupBarrier(); }
+  // Neighbours share a block: an invocation has 16 of its values.
+  let count = min(CHUNK, K / 32u - first) * 2u;
+  for (var m = 0u; m < M_TILE; m++) {
+    var sum = 0.0;
+    for (var start = 0u; start < 2u * CHUNK; start += WORKGROUP) {
+      let i = start + index;
+      let from_quad = first * 8u + min(i, count - 1u) * 4u;
+      var quads: array<vec4f, 4>;
+      for (var q = 0u; q < 4u; q++) {
+        quads[q] = x[(m0 + m) * (K / 4u) + from_quad + q];
+        if (NORM) {
+          sum += select(0.0, dot(quads[q], quads[q]), i < count);
+          quads[q] *= norm_weight[from_quad + q];
+        }
+      }
+      let most = max(max(abs(quads[0]), abs(quads[1])), max(abs(quads[2]), abs(quads[3])));
+      let total = dot(quads[0] + quads[1] + quads[2] + quads[3], vec4f(f32(OFFSETS)));
+      let own = vec2f(max(max(most.x, most.y), max(most.z, most.w)), total);
+      let other = of_neighbour(own, index);
+      // Not so small that s would be subnormal. A division may be off by some ulp, which all values of a block would share.
+      let inverse = LARGEST / max(max(own.x, other.x), 1e-30);
+      let about = 1.0 / inverse;
+      let s = fma(about, fma(-inverse, about, 1.0), about);
+      var a: vec4u;
+      var b: vec4u;
+      var c: vec4u;
+      for (var q = 0u; q < 4u; q++) {
+        let digits = digits_of(quads[q], inverse);
+        a[q] = digits.x;
+        b[q] = digits.y;
+        c[q] = digits.z;
+      }
+      if (i < count) {
+        let at = (m * CHUNK + i / 2u) * STRIDE;
+        tile[at + i % 2u] = a;
+        tile[at + i % 2u + 2u] = b;
+        tile[at + i % 2u + 4u] = c;
+        if (i % 2u == 0u) { tile[at + 6u] = bitcast<vec4u>(vec4f(s / UNIT, own.y + other.y, 0.0, 0.0)); }
+      }
+    }
+    add_squares(m, first, index, sum);
+  }
+  workgroupBarrier();
+}
+
+const ZERO = 0x4b400000;  // The bits of 1.5 * 2^23: added to small integers it makes floats of them, without conversions.
+
+fn add_dot(sum: i32, codes: vec4u, digits: vec4u) -> i32 {
+  return sum + dot4I8Packed(codes.x, digits.x) + dot4I8Packed(codes.y, digits.y)
+       + dot4I8Packed(codes.z, digits.z) + dot4I8Packed(codes.w, digits.w);
+}
+fn joined(a: i32, b: i32, c: i32) -> f32 {
+  let digits = bitcast<vec3f>(vec3i(a, b, c)) - vec3f(0x1.8p23);
+  return fma(digits.x, 65536.0, fma(digits.y, 256.0, digits.z));
+}
+
+// The products of a block of ROWS rows of W with its columns of M_TILE rows of x.
+fn block_dot(blocks: array<Block, ROWS>, m0: u32, first: u32, block: u32) -> Sums {
+  var weights = blocks;
+  var products: Sums;
+  for (var m = 0u; m < M_TILE; m++) {
+    let at = (m * CHUNK + block - first) * STRIDE;
+    let x_block = bitcast<vec4f>(tile[at + 6u]);
+    for (var r = 0u; r < ROWS; r++) {
+      let codes = packed_codes(weights[r]);
+      let a = add_dot(ZERO, codes[0], tile[at]);
+      let b = add_dot(ZERO, codes[0], tile[at + 2u]);
+      let c = add_dot(ZERO, codes[0], tile[at + 4u]);
+      var product = 0.0;
+      if (TWO_SCALES) {
+        let last = joined(
+          add_dot(ZERO, codes[1], tile[at + 1u]), add_dot(ZERO, codes[1], tile[at + 3u]),
+          add_dot(ZERO, codes[1], tile[at + 5u]));
+        product = dot(weights[r].scale, vec2f(joined(a, b, c), last));
+      } else {
+        product = weights[r].scale.x * joined(
+          add_dot(a, codes[1], tile[at + 1u]), add_dot(b, codes[1], tile[at + 3u]), add_dot(c, codes[1], tile[at + 5u]));
+      }
+      products[r][m] = product * x_block.x;
+      if (OFFSETS) { products[r][m] += fma(MIDDLE, weights[r].scale.x, weights[r].offset) * x_block.y; }
+    }
+  }
+  return products;
+}
