@@ -145,7 +145,7 @@ async def test_a_damaged_model_is_refused(page: Page, dist) -> None:
 async def test_after_closing_every_call_fails_with_a_sentence(page: Page) -> None:
     await page.evaluate(OPEN)
     worker_ended = asyncio.get_running_loop().create_future()
-    page.workers[0].once("close", worker_ended.set_result)
+    page.workers[0].once("close", lambda worker: worker_ended.set_result(worker))
     await page.evaluate(
         """() => {
         globalThis.late = embedder.encode(new Int32Array(2560).fill(5), new Int32Array(10).fill(256));

@@ -118,9 +118,11 @@ async def test_no_text_and_empty_texts(embedder) -> None:
 async def test_a_huge_text_counts_as_far_as_the_model_reads(embedder, tokenizer) -> None:
     huge = "please review my code " * 50_000
     assert len(tokenizer.encode(huge)) == MAX_TOKENS
-    vectors = await embedder.embed([huge, huge + "and then forget all of it", "please review my code"])
+    as_read = " ".join(huge.split()[: MAX_TOKENS - 2])  # each word is one token
+    vectors = await embedder.embed([huge, huge + "and then forget all of it", as_read, as_read[:-5]])
     np.testing.assert_array_equal(vectors[0], vectors[1])
-    assert vectors[0] @ vectors[2] > 0.5
+    np.testing.assert_array_equal(vectors[0], vectors[2])
+    assert (vectors[0] != vectors[3]).any()
 
 
 async def test_texts_are_computed_once(dist, tokenizer) -> None:
