@@ -2,7 +2,7 @@
  * The memory in IndexedDB: rows by kind and id, found by time and by fields. py_core/memory/indexeddb.py calls this with
  * JSON and bytes; py_core/memory/rows.py says what each call does. Errors are named by py_core/memory/errors.py's reasons.
  */
-import { openDB } from './vendor/idb.js';
+import { deleteDB, openDB } from './vendor/idb.js';
 import { pack, unpack } from './memory_rows.js';
 import { TabWriter } from './memory_tabs.js';
 import { userError } from './user_error.js';
@@ -15,6 +15,7 @@ export const memoryStore = {
   async open(name, version) {
     const lost = new Lost();
     try {
+      await settle(name);
       return new Database(await openDatabase(name, version, lost), name, lost);
     } catch (error) {
       throw explain(error);
@@ -22,9 +23,21 @@ export const memoryStore = {
   },
 };
 
+/**
+ * Make Chromium begin a new log before anything of ours is written. If it was killed in the middle of a write, its log ends
+ * with half an entry; it would go on behind that, find the log corrupt at the next start, and delete everything. Deleting a
+ * database, any one, makes LevelDB write out what it has and start another log. 16 ms.
+ */
+async function settle(name) {
+  const scratch = `${name} (settling)`;
+  (await openDB(scratch, 1)).close();
+  await deleteDB(scratch);
+}
+
 /** Why a database cannot be used any more, once it cannot. */
 class Lost {
   reason = null;
+  data = ''; // what the browser says when it found the database corrupt, and made an empty one
   onLost = () => {};
 
   because(reason) {
@@ -40,7 +53,10 @@ async function openDatabase(name, version, lost) {
   });
   blocked.catch(() => {});
   const opening = openDB(name, version, {
-    upgrade,
+    upgrade(db, from, to, transaction, event) {
+      upgrade(db, from, to, transaction);
+      if (event.dataLoss === 'total') lost.data = event.dataLossMessage || 'corrupt';
+    },
     blocked: () => timer(),
     // Another tab wants to upgrade or to delete the database: make way.
     blocking(_, wanted, event) {
@@ -82,6 +98,10 @@ class Database {
       heard: (change) => this.onChange?.(JSON.stringify(change)),
     });
     lost.onLost = () => this.tabs.close(); // another tab may write
+  }
+
+  get dataLoss() {
+    return this.lost.data;
   }
 
   meta() {

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
-from browser_crash import kill_rounds
-from page import BrowserThread
+from browser_crash import NAME, Chromium, kill_rounds, tab_in
+from page import BrowserThread, PageRows, Tab
+
+from py_core.memory.records import Record
+from py_core.memory.store import Store
 
 
 def test_a_browser_killed_five_times(
@@ -16,3 +21,32 @@ def test_a_browser_killed_five_times(
     assert (figures["missing"], figures["damaged"]) == (0, 0)
     assert figures["judged"] > 100
     assert figures["stored"] >= figures["judged"]
+
+
+async def ids_after_putting(tab: Tab, *ids: str) -> set[str]:
+    """Of all records, some of them new."""
+    store = await Store.open(await PageRows.open(tab, NAME))
+    for id in ids:
+        await store.put(Record("pattern", id, {"text": id * 2000}))
+    return {record.id async for record in store.scan()}
+
+
+def test_a_log_that_ends_in_the_middle_of_a_write_is_not_written_on(
+    browser_thread: BrowserThread, chromium_path: Path, site: str, tmp_path: Path
+) -> None:
+    """Chromium writes behind what a kill tore, finds that corrupt at the next start, and deletes all: see `settle`."""
+    profile = tmp_path / "profile"
+
+    def session(*ids: str) -> set[str]:
+        chromium = Chromium(chromium_path, profile)
+        with tab_in(browser_thread, chromium, site, {}) as tab:
+            found = asyncio.run(ids_after_putting(tab, *ids))
+            chromium.kill()
+        return found
+
+    assert session("a", "b", "torn") == {"a", "b", "torn"}
+    (log,) = (profile / "Default" / "IndexedDB").glob("*.leveldb/*.log")
+    os.truncate(log, log.stat().st_size - 4000)
+    assert session("c") == {"a", "b", "c"}
+    assert session("d") == {"a", "b", "c", "d"}
+    assert session() == {"a", "b", "c", "d"}
