@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.building import embedder, kernels, python_env, site
+from app.building import embedder, kernels, python_env, routing, site
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
@@ -82,7 +82,8 @@ def dist() -> Path:
         with one_build_at_a_time(cache):
             downloader = Downloader(cache, python_env.pypi_address)
             files = site.fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
-            site.build_site(files | embedder.ensure_embedder(cache, files))
+            files |= embedder.ensure_embedder(cache, files)
+            site.build_site(files | routing.ensure_routing(cache))
     except BuildError as error:
         pytest.fail(str(error))
     return site.DIST

@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def buckets(text: str) -> np.ndarray:
     """The buckets of a text, each once, ascending: int64."""
     words = _WORD.findall(text[:_LONGEST].lower())
     found = {f"w {word}" for word in words}
-    found.update(f"p {first} {second}" for first, second in zip(words, words[1:], strict=False))
+    found.update(f"p {first} {second}" for first, second in pairwise(words))
     line = " ".join(words)
     found.update(f"c {line[at : at + PIECE]}" for at in range(len(line) - PIECE + 1))
     found.add(f"n {min(6, len(words) // 4)}")

@@ -8,6 +8,7 @@ Quality there is half the router's weight. The policy `routing.embedder` names t
 
 from __future__ import annotations
 
+import time
 from typing import cast
 
 from py_core.memory.patterns import Pattern, Patterns
@@ -19,7 +20,7 @@ EMBEDDER_POLICY = "routing.embedder"
 
 
 async def load_patterns(router: Router, patterns: Patterns, policies: Policies) -> int:
-    """Give the router all that is stored; how many there are. Those of another embedder are embedded again, and kept."""
+    """Give the router all that is stored; how many. Those of another embedder are embedded again, and kept."""
     stored = await patterns.all()
     if policies.get(EMBEDDER_POLICY, "") != router.embedder.fingerprint:
         vectors = await router.embedder.embed([pattern.text for pattern in stored])
@@ -41,6 +42,6 @@ async def keep_pattern(pattern: RoutingPattern, patterns: Patterns) -> None:
         pattern.id, text=pattern.text, vector=pattern.vector, agent=pattern.agent, quality=quality
     )
     if kept is None:
-        await patterns.add_many(
-            [Pattern(pattern.id, pattern.text, pattern.vector, pattern.agent, quality, source=pattern.source)]
-        )
+        now = time.time()
+        new = Pattern(pattern.id, pattern.text, pattern.vector, pattern.agent, quality, 0, pattern.source, now, now)
+        await patterns.add_many([new])

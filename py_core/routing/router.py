@@ -30,6 +30,9 @@ from py_core.routing.patterns import Patterns, RoutingPattern, Source, limited, 
 OUTCOME = 0.05
 """What one outcome adds to a pattern's weight, or takes off."""
 
+Found = Sequence[tuple[RoutingPattern, float]]
+"""Patterns and their similarity, the most similar first."""
+
 
 @dataclass(frozen=True)
 class Neighbour:
@@ -236,31 +239,28 @@ class Router:
         total = sum(shares.values())
         return {agent: share / total for agent, share in shares.items()} if total > 0 else {}
 
-    def _confidence(
-        self, shares: Mapping[str, float], head: Mapping[str, float], nearest: Sequence[tuple[RoutingPattern, float]]
-    ) -> float:
+    def _confidence(self, shares: Mapping[str, float], head: Mapping[str, float], nearest: Found) -> float:
         """Logistic regression on what `features` tells of a decision."""
         if not shares:
             return 0.0
         terms = zip(self.parameters.calibration, features(shares, head, nearest), strict=True)
         return 1 / (1 + math.exp(-max(min(sum(weight * value for weight, value in terms), 30.0), -30.0)))
 
-    def _say(self, learned: Sequence[tuple[RoutingPattern, float]], examples: Sequence[tuple[RoutingPattern, float]]) -> float:  # fmt: skip
+    def _say(self, learned: Found, examples: Found) -> float:
         """How much what the user said applies, 0 to 1."""
         if not learned:
             return 0.0
         p = self.parameters
         nearest = examples[0][1] if examples else -1.0
         half = max(p.learned_similarity, nearest - p.learned_lead)
-        # the same text once more is a matter of fact
         odds = max((similarity - half) / p.learned_width + math.log(pattern.weight) for pattern, similarity in learned)
         return 1 / (1 + math.exp(-max(min(odds, 30.0), -30.0)))
 
 
 def features(
-    shares: Mapping[str, float], head: Mapping[str, float], nearest: Sequence[tuple[RoutingPattern, float]]
+    shares: Mapping[str, float], head: Mapping[str, float], nearest: Found
 ) -> tuple[float, float, float, float, float]:
-    """1; log odds of the best share; log of best to second; similarity of the nearest three; the fallback's log share."""
+    """1, log odds of the best share, log of best to second, similarity of the nearest 3, the fallback's log share."""
     ordered = sorted(shares.values(), reverse=True)
     best, second = ordered[0], ordered[1] if len(ordered) > 1 else 0.0
     similar = [similarity for _, similarity in nearest[:3]]
@@ -273,7 +273,7 @@ def features(
     )
 
 
-def _votes(nearest: Sequence[tuple[RoutingPattern, float]], temperature: float) -> dict[str, float]:
+def _votes(nearest: Found, temperature: float) -> dict[str, float]:
     """agent -> share."""
     votes: dict[str, float] = {}
     for pattern, similarity in nearest:

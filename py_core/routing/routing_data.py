@@ -68,9 +68,8 @@ def read_routing_data(file: bytes, fingerprint: str, examples: str) -> RoutingDa
     widened = {name: array.astype(np.float32) for name, array in arrays.items()}
     vectors = widened.get("vectors", np.empty(0))
     shapes = {"words": (BUCKETS, len(agents)), "dense": (*vectors.shape[1:], len(agents)), "rarity": (BUCKETS,)}
-    if vectors.ndim != 2 or any(
-        name not in widened or widened[name].shape != wanted for name, wanted in shapes.items()
-    ):
+    whole = all(name in widened and widened[name].shape == wanted for name, wanted in shapes.items())
+    if vectors.ndim != 2 or not whole:
         raise RoutingDataError("The routing data lack an array, or it has another shape: run `python build.py site`.")
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     head = Head(agents, widened["rarity"], widened["words"], widened["dense"])
