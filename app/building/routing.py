@@ -40,7 +40,7 @@ def ensure_routing(cache: Path) -> dict[str, Path]:
         heading("Vectors of the agents' examples")
         made.parent.mkdir(parents=True, exist_ok=True)
         partial = made.with_suffix(".part")
-        command = [VENV_PYTHON, "-m", "app.building.routing_export", partial]
+        command: list[str | Path] = [VENV_PYTHON, "-m", "app.building.routing_export", partial]
         try:
             run_logged(command, "The vectors of the agents' examples could not be made")
             os.replace(partial, made)
