@@ -37,11 +37,11 @@ from py_core.routing.router import Decision, Router, features
 FOLDS, SEED = 5, 7
 OUT_OF_SCOPE_SHARE = 0.1
 """Of what people type: assumed, there is nothing to count."""
-CORRECTIONS = 50
-"""That a user has made: each of them may turn a request that means something else."""
+CORRECTIONS, MOST_TURNED = 100, 0.05
+"""When a user has made so many, at most this share of requests that mean something else may follow one of them."""
 START = RouterParameters(
-    neighbours=20, temperature=0.1, head_words=0.5, head_ridge=1.0, head_scale=8.0, votes=0.2, learned_similarity=0.75,
-    learned_width=0.03, learned_lead=0.1, threshold=0.3, calibration=(0.0, 1.0, 0.0, 0.0, 0.0),
+    neighbours=20, temperature=0.1, head_words=0.5, head_ridge=1.0, head_scale=8.0, votes=0.2, learned_similarity=0.5,
+    learned_width=0.03, learned_lead=0.15, threshold=0.3, calibration=(0.0, 1.0, 0.0, 0.0, 0.0),
 )  # fmt: skip
 
 
@@ -93,18 +93,17 @@ def head_scores(material: Material) -> dict[tuple[float, float], np.ndarray]:
     """(words, ridge) -> scores (rows, agents), each row's by a head that has not seen its part."""
     labels, agents = material.labels, len(material.agents)
     texts = [example.text for example in material.examples]
-    options = list(product((0.0, 0.3, 0.5, 0.7), (0.3, 1.0, 3.0)))
+    options = list(product((0.5, 0.7), (1.0, 3.0, 10.0)))
     scores = {option: np.zeros((len(texts), agents)) for option in options}
     for part in range(FOLDS):
         seen, vectors = material.fold != part, material.vectors[part]
         _, rarity = word_matrix([text for text, ok in zip(texts, seen, strict=True) if ok])
         matrix, _ = word_matrix(texts, rarity)
-        wanted = np.eye(agents)[labels[seen]] - 1 / agents
-        by_words = (matrix @ matrix[seen].T).astype(np.float64)
-        by_vector = (vectors @ vectors[seen].T).astype(np.float64)
+        wanted = (np.eye(agents)[labels[seen]] - 1 / agents).astype(np.float32)
+        by_words, by_vector = matrix @ matrix[seen].T, vectors @ vectors[seen].T
         for words, ridge in options:
             gram = words * by_words + (1 - words) * by_vector
-            alpha = np.linalg.solve(gram[seen] + ridge * np.eye(int(seen.sum())), wanted)
+            alpha = np.linalg.solve(gram[seen] + ridge * np.eye(int(seen.sum()), dtype=np.float32), wanted)
             scores[words, ridge][~seen] = gram[~seen] @ alpha
     return scores
 
@@ -142,11 +141,12 @@ def fit_shares(material: Material, start: RouterParameters) -> RouterParameters:
     heads = head_scores(material)
     votes = vote_shares(material)
     for (words, ridge), scores in heads.items():
-        for scale in (4.0, 6.0, 8.0, 10.0, 13.0, 17.0):
+        for scale in (6.0, 8.0, 10.0, 13.0, 17.0, 22.0, 30.0, 40.0, 60.0):
             found = loss(_softmax(scale * scores))
             if found < best[0]:
                 best = found, replace(start, head_words=words, head_ridge=ridge, head_scale=scale, votes=0.0)
-    chosen = best[1]
+    # some votes in any case: without them outcomes would change nothing
+    chosen, best = best[1], (np.inf, best[1])
     for scale in (0.8, 0.9, 1.0, 1.1, 1.3, 1.6, 2.0):
         scaled = chosen.head_scale * scale
         shares = _softmax(scaled * heads[chosen.head_words, chosen.head_ridge])
@@ -160,34 +160,23 @@ def fit_shares(material: Material, start: RouterParameters) -> RouterParameters:
 
 
 def fit_learned(material: Material, start: RouterParameters) -> tuple[RouterParameters, dict[str, float]]:
-    """How similar a request must be to a correction: most of those that mean the same follow, hardly any other does.
+    """How similar a request must be to a correction to follow it: more than those that mean something else are.
 
-    In each part one request of each group is corrected. Its group should follow, other requests of the part should not.
+    Pairs are of the same part; `same_meaning_follows` says how many of a group would follow.
     """
-    groups = np.array([hash((example.agent, example.group)) for example in material.examples])
-    near, far = [], []
+    groups = np.unique([f"{e.agent} {e.group}" for e in material.examples], return_inverse=True)[1]
+    same, other = [], []
     for part in range(FOLDS):
         rows = np.flatnonzero((material.fold == part) & material.in_scope)
         vectors, of = material.vectors[part][rows], groups[rows]
-        nearest = (vectors @ material.vectors[part][(material.fold != part) & material.in_scope].T).max(1)
-        for group in np.unique(of):
-            mine = np.flatnonzero(of == group)
-            similar = vectors @ vectors[mine[0]]
-            rest = np.ones(len(rows), bool)
-            rest[mine] = False
-            near += [(similar[row], nearest[row]) for row in mine[1:]]
-            far += list(zip(similar[rest], nearest[rest], strict=True))
-    mates, others = np.array(near), np.array(far)
-    best: tuple[float, float, float, float] = (-1.0, 0.0, 0.0, 0.0)
-    for least, lead in product(np.arange(0.4, 0.96, 0.02), (0.0, 0.05, 0.1, 0.15, 0.2)):
-        follow, wrong = (
-            float((pairs[:, 0] > np.maximum(least, pairs[:, 1] - lead)).mean()) for pairs in (mates, others)
-        )
-        if (gain := follow - CORRECTIONS * wrong) > best[0]:
-            best = gain, float(least), lead, follow
-    chosen = replace(start, learned_similarity=round(best[1], 3), learned_lead=best[2])
-    wrong = float((others[:, 0] > np.maximum(best[1], others[:, 1] - best[2])).mean())
-    return chosen, {"follow": best[3], "collateral": wrong}
+        first, second = np.triu_indices(len(rows), 1)
+        similar = (vectors @ vectors.T)[first, second]
+        mates = of[first] == of[second]
+        same.append(similar[mates])
+        other.append(similar[~mates])
+    half = round(float(np.quantile(np.concatenate(other), 1 - MOST_TURNED / CORRECTIONS)), 3)
+    figures = {"learned_similarity": half, "same_meaning_follows": float((np.concatenate(same) > half).mean())}
+    return replace(start, learned_similarity=half), figures
 
 
 def decisions(material: Material, parameters: RouterParameters) -> list[tuple[Decision, tuple[float, ...]]]:

@@ -51,7 +51,7 @@ AGENTS = ["cook", "driver", "gardener", FALLBACK_ID]
 
 
 class LetterEmbedder:
-    """Vectors of hashed pieces of three letters: near texts are near, without a model. `turn` makes another one of it."""
+    """Vectors of hashed pieces of three letters: near texts are near. `turn` makes it another one."""
 
     dimensions = DIMENSIONS
 
