@@ -268,7 +268,7 @@ def report(material: Material, parameters: RouterParameters) -> tuple[RouterPara
 def toml(parameters: RouterParameters) -> str:
     lines = ["# Of py_core/routing/parameters.py. Written by app/training/fit_router.py: do not edit by hand.", ""]
     for name, value in asdict(parameters).items():
-        lines.append(f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}")
+        lines.append(f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else round(value, 4))}")
     return "\n".join(lines) + "\n"
 
 
