@@ -18,7 +18,7 @@ from app.bench_routing import TEST_SET, measure_routing, read_test_set
 from app.routing import open_router
 from py_core.routing.router import Decision
 
-SHOWN_AGENTS, SHOWN_NEIGHBOURS = 3, 3
+SHOWN_AGENTS, SHOWN_NEIGHBOURS = 3, 1
 
 
 def route(
