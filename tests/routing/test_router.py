@@ -218,7 +218,7 @@ async def test_removed_agents_get_no_votes_until_they_are_back() -> None:
     assert (await router.route("what shall we eat")).agent == "cook"
 
 
-async def test_decisions_are_the_same_each_time_and_with_the_kernel(dist) -> None:
+async def test_decisions_are_the_same_each_time_and_with_the_kernel(made_files) -> None:
     texts = ["how do i bake bread", "the car", "xyz", "rain on the roses"]
     first = [what(await (await made()).route(text)) for text in texts]
     assert first == [what(await (await made()).route(text)) for text in texts]
@@ -357,7 +357,7 @@ def test_parameters_that_cannot_be_are_refused() -> None:
         parameters_from_dict(good)
 
 
-async def test_the_real_router_learns_from_one_correction(dist) -> None:
+async def test_the_real_router_learns_from_one_correction(made_files) -> None:
     router = await open_router()
     text = "my sourdough collapses when it goes into the oven, what am i doing wrong"
     before = await router.route(text)
@@ -371,7 +371,7 @@ async def test_the_real_router_learns_from_one_correction(dist) -> None:
     assert (await router.route(unlike)).ranked[0][0] == (await (await open_router()).route(unlike)).ranked[0][0]
 
 
-async def test_the_real_router_knows_plain_requests(dist) -> None:
+async def test_the_real_router_knows_plain_requests(made_files) -> None:
     router = await open_router()
     for text, agent in {
         "write a python function that removes duplicates from a list": "coder",
@@ -386,7 +386,7 @@ async def test_the_real_router_knows_plain_requests(dist) -> None:
         assert (await router.route(text)).agent == FALLBACK_ID
 
 
-async def test_a_users_own_agent_is_found_by_its_examples(dist) -> None:
+async def test_a_users_own_agent_is_found_by_its_examples(made_files) -> None:
     gardener = {
         "id": "gardener", "title": "Gardener", "definition": "Plants.", "system_prompt": "You are a gardener.",
         "examples": ["when should i sow carrots", "what eats the leaves of my roses"],

@@ -15,7 +15,7 @@ AGENTS = {
 
 
 @pytest.fixture(scope="module")
-def entries(dist: Path) -> list[dict]:
+def entries(made_files: dict[str, Path]) -> list[dict]:
     return json.loads(printed(sonata("route", "write unit tests for my parser", "hello", "--json")))
 
 
@@ -31,12 +31,12 @@ def test_route_prints_an_entry_for_each_text_with_the_documented_keys(entries: l
     assert [entry["agent"] for entry in entries] == ["tester", "assistant"]
 
 
-def test_route_reads_standard_input(dist: Path, entries: list[dict]) -> None:
+def test_route_reads_standard_input(made_files: dict[str, Path], entries: list[dict]) -> None:
     found = json.loads(printed(sonata("route", "--json", stdin="write unit tests for my parser\n\nhello\n")))
     assert [(entry["text"], entry["agent"]) for entry in found] == [(e["text"], e["agent"]) for e in entries]
 
 
-def test_route_prints_a_table(dist: Path) -> None:
+def test_route_prints_a_table(made_files: dict[str, Path]) -> None:
     said = printed(sonata("route", "write unit tests [/red] for my parser"))
     assert "tester" in said
     assert "[/red]" in "".join(said.split())
@@ -46,7 +46,7 @@ def test_nothing_to_route_is_said_in_a_sentence() -> None:
     assert_sentence(sonata("route", stdin="\n"), "nothing to route")
 
 
-def test_bench_routing_reports_each_agent_and_step(dist: Path, tmp_path: Path) -> None:
+def test_bench_routing_reports_each_agent_and_step(made_files: dict[str, Path], tmp_path: Path) -> None:
     rows = "".join(
         f'[[request]]\ntext = "{text}"\nagent = "{agent}"\ndifficulty = "easy"\n'
         for agent, text in (
