@@ -20,7 +20,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app.building import embedder, kernels, locks, node, python_env, site, system
+from app.building import embedder, kernels, locks, node, python_env, routing, site, system
 from app.building.common import DISK_FULL, ROOT, VENV_PYTHON, BuildError, disk_full, heading, one_build_at_a_time
 from app.building.download import Downloader
 from app.models import cache_dir
@@ -36,6 +36,7 @@ def prepare(groups: tuple[str, ...] = ("runtime",)) -> None:
         heading("Model and Pyodide packages")
         files = site.fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
         files |= embedder.ensure_embedder(cache, files)
+        files |= routing.ensure_routing(cache)
         heading("Site")
         changed = site.build_site(files)
         size = site.total_bytes(site.DIST)

@@ -1,4 +1,4 @@
-"""The command line: `sonata chat | generate | logits | tokenize | info | bench | serve`."""
+"""The command line: `sonata chat | generate | logits | tokenize | info | route | bench | serve`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rich.table import Table
 from app.assistant import CHAT_SAMPLING, MAX_TOKENS
 from app.bench import Speed, measure_speed, profile_report, profiled
 from app.cli_bench import profile_tables, speed_table
+from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
 from app.models import default_model_path
 from app.server import DIST, ServerError
@@ -42,6 +43,8 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown",
     help="Sonata: a chat model that lives in a web page and in your terminal.",
 )  # fmt: skip
+bench_app = typer.Typer(rich_markup_mode="markdown")
+app.add_typer(bench_app, name="bench")
 notes = Console(stderr=True, highlight=False)
 
 
@@ -206,8 +209,13 @@ def info(
     Console().print(table)
 
 
-@app.command()
+app.command()(route)
+bench_app.command("routing")(bench_routing)
+
+
+@bench_app.callback(invoke_without_command=True)
 def bench(
+    context: typer.Context,
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of the prompt.")] = 121,
     tokens: Annotated[int, typer.Option(min=1, help="New tokens.")] = 128,
     position: Annotated[
@@ -221,7 +229,9 @@ def bench(
     autotune: AutotuneOption = True,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """How fast the model runs here."""
+    """How fast the model runs here; with `routing`, how good the router is."""
+    if context.invoked_subcommand:
+        return
 
     async def run() -> tuple[Speed, dict[str, Any] | None]:
         loaded = await _load(model, backend, precision, autotune)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.building import embedder, kernels, python_env, site
+from app.building import embedder, kernels, python_env, routing, site
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
@@ -75,14 +75,25 @@ def oracle() -> Callable[[str], Oracle]:
 
 
 @pytest.fixture(scope="session")
-def dist() -> Path:
-    """dist/, up to date with the sources."""
+def made_files() -> dict[str, Path]:
+    """What is downloaded, compiled and made for the site, in the cache: kernels, embedder, the router's data."""
     cache = cache_dir()
     try:
         with one_build_at_a_time(cache):
             downloader = Downloader(cache, python_env.pypi_address)
             files = site.fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
-            site.build_site(files | embedder.ensure_embedder(cache, files))
+            files |= embedder.ensure_embedder(cache, files)
+            return files | routing.ensure_routing(cache)
+    except BuildError as error:
+        pytest.fail(str(error))
+
+
+@pytest.fixture(scope="session")
+def dist(made_files: dict[str, Path]) -> Path:
+    """dist/, up to date with the sources."""
+    try:
+        with one_build_at_a_time(cache_dir()):
+            site.build_site(made_files)
     except BuildError as error:
         pytest.fail(str(error))
     return site.DIST

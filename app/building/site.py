@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from app.building import embedder, kernels, notices
+from app.building import embedder, kernels, notices, routing
 from app.building.common import ROOT, BuildError, sha256_of, write_atomically
 from app.building.download import Download, Downloader, Source
 from app.building.node import NODE_MODULES
@@ -37,8 +37,9 @@ NOT_PRECACHED = {"sw.js", "precache.json"}
 MODEL_SUFFIXES = (".gguf", ".onnx")
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
-    *("app/building/", "app/cli", "app/downloads.toml", "app/embedder_adapter", "app/embedding.py", "app/kernels.py"),
-    *("app/models.py", "app/server", "app/training/", "py_core/routing/embedder_onnx.py"),
+    *("app/bench_routing.py", "app/building/", "app/cli", "app/downloads.toml", "app/embedder_adapter"),
+    *("app/embedding.py", "app/kernels.py", "app/models.py", "app/server", "app/training/"),
+    "py_core/routing/embedder_onnx.py",
 )
 """Parts of the sources that the page never runs."""
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt"}
@@ -86,6 +87,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
         site[f"models/{model.file}"] = files[model.file]
     site["models.json"] = _models_json()
     site.update(embedder.site_files(files, embedder.embedder_files(cache_dir()).fingerprint))
+    site[routing.NAME] = files[routing.NAME]
     site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)
     site["precache.json"] = precache_json(site)  # last, so that it is never newer than what it lists
     return sync(site, dist)

@@ -1,0 +1,106 @@
+"""How good the router is on tests/bench/data/routing_test.toml, beside a router that looks at words only."""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app.agents import shipped_examples
+from app.building.common import ROOT
+from py_core.routing.agents import FALLBACK_ID
+from py_core.routing.router import Router
+
+TEST_SET = ROOT / "tests" / "bench" / "data" / "routing_test.toml"
+KEYWORD_ROUTER = ROOT / "tests" / "bench" / "keyword_router.py"
+DIFFICULTIES = ("easy", "medium", "hard")
+
+Ranking = Callable[[str], Sequence[tuple[str, float]]]
+
+
+def read_test_set(path: Path = TEST_SET) -> list[dict[str, Any]]:
+    """Rows of text, agent and difficulty. Raises FileNotFoundError, ValueError."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there: this benchmark needs Sonata's repository, with its tests.")
+    rows = tomllib.loads(path.read_text(encoding="utf-8")).get("request")
+    keys = {"text", "agent", "difficulty"}
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) and keys <= set(row) for row in rows):
+        raise ValueError(f"{path} must hold [[request]] tables, each with a text, an agent and a difficulty.")
+    return rows
+
+
+async def measure_routing(router: Router, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Accuracies are shares of 1. `top1`, `top3`: the right agent is the best of those that are ranked, or among three.
+    `decided`: the decision is right, where a low confidence sends it to the fallback."""
+    keywords = keyword_ranking()
+    await router.route("the first text takes longer")
+    made = [await router.route(row["text"]) for row in rows]
+    wanted = [row["agent"] for row in rows]
+    ranked = [[agent for agent, _ in decision.ranked] for decision in made]
+    peer = [[agent for agent, _ in keywords(row["text"])] for row in rows]
+    confidence = np.array([decision.confidence for decision in made])
+    right = {
+        "top1": np.array([agent in names[:1] for agent, names in zip(wanted, ranked, strict=True)]),
+        "top3": np.array([agent in names[:3] for agent, names in zip(wanted, ranked, strict=True)]),
+        "decided": np.array([decision.agent == agent for agent, decision in zip(wanted, made, strict=True)]),
+        "keywords_top1": np.array([agent in names[:1] for agent, names in zip(wanted, peer, strict=True)]),
+        "keywords_top3": np.array([agent in names[:3] for agent, names in zip(wanted, peer, strict=True)]),
+    }
+    of = np.array(wanted)
+    routed = of != FALLBACK_ID
+    fallback = np.array([decision.agent == FALLBACK_ID for decision in made])
+
+    def group(chosen: np.ndarray) -> dict[str, Any]:
+        return {"requests": int(chosen.sum()), **{key: _share(found[chosen]) for key, found in right.items()}}
+
+    difficulty = np.array([row["difficulty"] for row in rows])
+    steps = {key: np.array([decision.milliseconds[key] for decision in made]) for key in ("embed", "search", "decide")}
+    steps["routing proper"] = steps["search"] + steps["decide"]
+    steps["all"] = steps["embed"] + steps["routing proper"]
+    return {
+        "requests": len(rows),
+        "all": group(routed),
+        "difficulty": {name: group(routed & (difficulty == name)) for name in DIFFICULTIES},
+        "agents": {name: group(of == name) for name in sorted(set(wanted) - {FALLBACK_ID})},
+        "calibration_error": calibration_error(confidence, right["top1"]),
+        "assistant_requests": int((~routed).sum()),
+        "assistant_to_fallback": _share(fallback[~routed]),
+        "agents_to_fallback": _share(fallback[routed]),
+        "milliseconds": {
+            name: {f"p{part}": float(np.percentile(times, part)) for part in (50, 95, 99)}
+            for name, times in steps.items()
+        },
+    }
+
+
+def keyword_ranking(path: Path = KEYWORD_ROUTER) -> Ranking:
+    """The peer, with the same examples. It belongs to the tests. Raises FileNotFoundError."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there: this benchmark needs Sonata's repository, with its tests.")
+    spec = importlib.util.spec_from_file_location("keyword_router", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    ranking: Ranking = module.KeywordRouter(shipped_examples()).rank
+    return ranking
+
+
+def calibration_error(
+    confidence: np.ndarray, right: np.ndarray, mass: np.ndarray | None = None, bins: int = 10
+) -> float:
+    """Expected calibration error: mean difference of confidence and accuracy over bins of equal width.
+
+    mass: of the rows, sums to 1; all the same if there is none.
+    """
+    mass = np.full(len(right), 1 / len(right)) if mass is None else mass
+    of = np.minimum((confidence * bins).astype(int), bins - 1)
+    return float(sum(abs((mass * (confidence - right))[of == bin].sum()) for bin in range(bins)))
+
+
+def _share(found: np.ndarray) -> float:
+    return float(found.mean()) if len(found) else 0.0

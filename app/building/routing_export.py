@@ -1,0 +1,36 @@
+"""Makes the routing data with the embedder that build.py made: python -m app.building.routing_export OUTPUT"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from app.agents import shipped_examples
+from app.embedding import open_embedder
+from app.routing import out_of_scope, router_parameters
+from py_core.routing.agents import FALLBACK_ID
+from py_core.routing.head import fit_head
+from py_core.routing.routing_data import RoutingData, examples_digest, write_routing_data
+
+
+async def routing_data() -> RoutingData:
+    embedder = open_embedder(threads=2)
+    parameters = router_parameters()
+    examples, others = shipped_examples(), out_of_scope()
+    texts = [example.text for example in examples] + others
+    agents = [example.agent for example in examples] + [FALLBACK_ID] * len(others)
+    vectors = await embedder.embed(texts)
+    head = fit_head(texts, vectors, agents, words=parameters.head_words, ridge=parameters.head_ridge)
+    return RoutingData(embedder.fingerprint, examples_digest(examples), vectors[: len(examples)], head)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("output", type=Path)
+    options = parser.parse_args()
+    options.output.write_bytes(write_routing_data(asyncio.run(routing_data())))
+
+
+if __name__ == "__main__":
+    main()

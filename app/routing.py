@@ -1,0 +1,72 @@
+"""The router, put together from the agents, their examples and what build.py made."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app.agents import current_agents, current_examples, no_changes, shipped_agents, shipped_examples
+from py_core.routing.embedder import Embedder
+from py_core.routing.kernel import Kernel
+from py_core.routing.parameters import ParametersError, RouterParameters, parameters_from_dict
+from py_core.routing.router import Router
+from py_core.routing.routing_data import RoutingDataError, examples_digest, read_routing_data
+
+PARAMETERS = Path(__file__).with_name("agents") / "router.toml"
+OUT_OF_SCOPE = Path(__file__).with_name("agents") / "out_of_scope.toml"
+
+
+def router_parameters(path: Path = PARAMETERS) -> RouterParameters:
+    """Raises ParametersError, naming the file."""
+    try:
+        return parameters_from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, TypeError, ParametersError) as error:
+        raise ParametersError(f"{path}: {error}") from None
+
+
+def out_of_scope(path: Path = OUT_OF_SCOPE) -> list[str]:
+    """Requests that suit no agent: the head learns them as the fallback's, and the threshold is fitted on them."""
+    texts: list[str] = tomllib.loads(path.read_text(encoding="utf-8"))["texts"]
+    return texts
+
+
+async def assemble(
+    embedder: Embedder, data: bytes, kernel: Kernel | None = None, changes: Mapping[str, Any] | None = None
+) -> Router:
+    """The router of the shipped agents and the user's changes. data: what app/building/routing.py made.
+
+    Only the examples that the user wrote are embedded here. Raises RoutingDataError, EmbedderError, AgentError.
+    """
+    shipped = shipped_examples()
+    made = read_routing_data(data, embedder.fingerprint, examples_digest(shipped))
+    if len(made.vectors) != len(shipped):
+        raise RoutingDataError("The routing data lack examples: run `python build.py site`.")
+    agents = current_agents(shipped_agents(), changes or no_changes())
+    router = Router(embedder, router_parameters(), agents=[agent.id for agent in agents], head=made.head, kernel=kernel)
+    router.add_examples(shipped, made.vectors)
+    own = current_examples(agents, [])
+    if own:
+        router.add_examples(own, await embedder.embed([example.text for example in own]), "agent")
+    return router
+
+
+async def open_router(changes: Mapping[str, Any] | None = None) -> Router:
+    """The router natively. Raises EmbedderError or RoutingDataError, with what to do, when something was not made."""
+    # Imported late: the page has neither.
+    from app.building.routing import routing_file
+    from app.embedding import open_embedder
+    from app.kernels import hnsw_kernel_path
+    from app.models import cache_dir
+    from py_core.routing.kernel_wasmtime import WasmtimeKernel
+
+    embedder = open_embedder()
+    path = routing_file(cache_dir())
+    if not path.is_file():
+        raise RoutingDataError(f"{path} is not there: run `python build.py site` once to make it.")
+    try:
+        kernel: Kernel | None = WasmtimeKernel(hnsw_kernel_path())
+    except FileNotFoundError:
+        kernel = None  # never compiled here: numpy needs nothing
+    return await assemble(embedder, path.read_bytes(), kernel, changes)

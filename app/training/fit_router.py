@@ -1,0 +1,296 @@
+"""Fits the router's parameters on the examples and writes app/agents/router.toml.
+
+    python -m app.training.fit_router [--vectors FILE.npy] [--dry-run]
+
+The examples are split in five parts by meaning (their groups), with app/agents/out_of_scope.toml beside them: each part
+is routed by a router that has not seen it. Its answers decide everything here. The test set (tests/bench/data) is not
+read.
+
+An adapter of the embedder that was trained on all examples would make them look easier than requests are that nobody
+has seen. So with an adapter give --vectors: an array (5, examples + out of scope, dimensions) whose part i is made by
+an embedder trained without part i of `app.training.requests.folds(requests, 5, 7)`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from app.agents import shipped_examples
+from app.bench_routing import calibration_error
+from app.embedding import open_embedder
+from app.routing import PARAMETERS, out_of_scope
+from app.training.requests import Request, folds
+from py_core.routing.agents import FALLBACK_ID, Example
+from py_core.routing.head import Head, fit_head, word_matrix
+from py_core.routing.parameters import RouterParameters
+from py_core.routing.router import Decision, Router, features
+
+FOLDS, SEED = 5, 7
+OUT_OF_SCOPE_SHARE = 0.1
+"""Of what people type: assumed, there is nothing to count."""
+CORRECTIONS, MOST_TURNED = 100, 0.05
+"""When a user has made so many, at most this share of requests that mean something else may follow one of them."""
+START = RouterParameters(
+    neighbours=20, temperature=0.1, head_words=0.5, head_ridge=1.0, head_scale=8.0, votes=0.2, learned_similarity=0.5,
+    learned_width=0.03, learned_lead=0.15, threshold=0.3, calibration=(0.0, 1.0, 0.0, 0.0, 0.0),
+)  # fmt: skip
+
+
+@dataclass
+class Material:
+    """`examples` and after them what is out of scope. vectors: (FOLDS, all, dimensions). fold: (all,)."""
+
+    examples: list[Example]
+    vectors: np.ndarray
+    fold: np.ndarray
+
+    @property
+    def agents(self) -> list[str]:
+        return sorted({example.agent for example in self.examples})
+
+    @property
+    def labels(self) -> np.ndarray:
+        return np.array([self.agents.index(example.agent) for example in self.examples])
+
+    @property
+    def in_scope(self) -> np.ndarray:
+        return np.array([example.agent != FALLBACK_ID for example in self.examples])
+
+    @property
+    def mass(self) -> np.ndarray:
+        """Of each row, so that what is out of scope has its share; they sum to 1."""
+        inside = self.in_scope
+        return np.where(inside, (1 - OUT_OF_SCOPE_SHARE) / inside.sum(), OUT_OF_SCOPE_SHARE / (~inside).sum())
+
+
+def read_material(vectors: Path | None) -> Material:
+    examples = shipped_examples()
+    fold = folds([Request(e.text, e.agent, e.group, e.hard) for e in examples], FOLDS, SEED)
+    others = [Example(text, FALLBACK_ID, number) for number, text in enumerate(out_of_scope(), 1)]
+    fold += [number % FOLDS for number in range(len(others))]
+    every = examples + others
+    if vectors is None:
+        embedder = open_embedder(threads=2)
+        made = asyncio.run(embedder.embed([example.text for example in every]))
+        array = np.broadcast_to(made, (FOLDS, *made.shape))
+    else:
+        array = np.load(vectors).astype(np.float32)
+        if array.shape[:2] != (FOLDS, len(every)):
+            raise SystemExit(f"{vectors} has the shape {array.shape}, but ({FOLDS}, {len(every)}, ...) is wanted.")
+    return Material(every, array, np.array(fold))
+
+
+def head_scores(material: Material) -> dict[tuple[float, float], np.ndarray]:
+    """(words, ridge) -> scores (rows, agents), each row's by a head that has not seen its part."""
+    labels, agents = material.labels, len(material.agents)
+    texts = [example.text for example in material.examples]
+    options = list(product((0.5, 0.7), (1.0, 3.0, 10.0)))
+    scores = {option: np.zeros((len(texts), agents)) for option in options}
+    for part in range(FOLDS):
+        seen, vectors = material.fold != part, material.vectors[part]
+        _, rarity = word_matrix([text for text, ok in zip(texts, seen, strict=True) if ok])
+        matrix, _ = word_matrix(texts, rarity)
+        wanted = (np.eye(agents)[labels[seen]] - 1 / agents).astype(np.float32)
+        by_words, by_vector = matrix @ matrix[seen].T, vectors @ vectors[seen].T
+        for words, ridge in options:
+            gram = words * by_words + (1 - words) * by_vector
+            alpha = np.linalg.solve(gram[seen] + ridge * np.eye(int(seen.sum()), dtype=np.float32), wanted)
+            scores[words, ridge][~seen] = gram[~seen] @ alpha
+    return scores
+
+
+def vote_shares(material: Material) -> dict[tuple[int, float], np.ndarray]:
+    """(neighbours, temperature) -> shares (rows, agents)."""
+    labels, agents = material.labels, material.agents
+    options = list(product((10, 20, 40), (0.02, 0.05, 0.1, 0.2)))
+    shares = {option: np.zeros((len(labels), len(agents))) for option in options}
+    for part in range(FOLDS):
+        asked, vectors = material.fold == part, material.vectors[part]
+        seen = ~asked & material.in_scope
+        similar = vectors[asked] @ vectors[seen].T
+        for k, temperature in options:
+            near = np.argpartition(-similar, k, 1)[:, :k]
+            close = np.take_along_axis(similar, near, 1)
+            votes = np.exp((close - close.max(1, keepdims=True)) / temperature)
+            of = labels[seen][near]
+            tally = np.stack([(votes * (of == agent)).sum(1) for agent in range(len(agents))], 1)
+            shares[k, temperature][asked] = tally / tally.sum(1, keepdims=True)
+    return shares
+
+
+def fit_shares(material: Material, start: RouterParameters) -> RouterParameters:
+    """Head and votes by the smallest log loss, of what is in scope."""
+    labels, inside = material.labels[material.in_scope], material.in_scope
+    real = [column for column, agent in enumerate(material.agents) if agent != FALLBACK_ID]
+    rows = np.arange(len(labels))
+    best: tuple[float, RouterParameters] = (np.inf, start)
+
+    def loss(shares: np.ndarray) -> float:
+        own = shares[inside]
+        return float(-np.log(own[rows, labels] / own[:, real].sum(1) + 1e-6).mean())
+
+    heads = head_scores(material)
+    votes = vote_shares(material)
+    for (words, ridge), scores in heads.items():
+        for scale in (6.0, 8.0, 10.0, 13.0, 17.0, 22.0, 30.0, 40.0, 60.0):
+            found = loss(_softmax(scale * scores))
+            if found < best[0]:
+                best = found, replace(start, head_words=words, head_ridge=ridge, head_scale=scale, votes=0.0)
+    # some votes in any case: without them outcomes would change nothing
+    chosen, best = best[1], (np.inf, best[1])
+    for scale in (0.8, 0.9, 1.0, 1.1, 1.3, 1.6, 2.0):
+        scaled = chosen.head_scale * scale
+        shares = _softmax(scaled * heads[chosen.head_words, chosen.head_ridge])
+        for (k, temperature), voted in votes.items():
+            for part in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7):
+                found = loss((1 - part) * shares + part * voted)
+                if found < best[0]:
+                    new = replace(chosen, neighbours=k, temperature=temperature, votes=part, head_scale=scaled)
+                    best = found, new
+    return best[1]
+
+
+def fit_learned(material: Material, start: RouterParameters) -> tuple[RouterParameters, dict[str, float]]:
+    """How similar a request must be to a correction to follow it: more than those that mean something else are.
+
+    Pairs are of the same part; `same_meaning_follows` says how many of a group would follow.
+    """
+    groups = np.unique([f"{e.agent} {e.group}" for e in material.examples], return_inverse=True)[1]
+    same, other = [], []
+    for part in range(FOLDS):
+        rows = np.flatnonzero((material.fold == part) & material.in_scope)
+        vectors, of = material.vectors[part][rows], groups[rows]
+        first, second = np.triu_indices(len(rows), 1)
+        similar = (vectors @ vectors.T)[first, second]
+        mates = of[first] == of[second]
+        same.append(similar[mates])
+        other.append(similar[~mates])
+    half = round(float(np.quantile(np.concatenate(other), 1 - MOST_TURNED / CORRECTIONS)), 3)
+    figures = {"learned_similarity": half, "same_meaning_follows": float((np.concatenate(same) > half).mean())}
+    return replace(start, learned_similarity=half), figures
+
+
+def decisions(material: Material, parameters: RouterParameters) -> list[tuple[Decision, tuple[float, ...]]]:
+    """Each row's decision by a router that has not seen its part, and the features of its confidence."""
+    made: list[Any] = [None] * len(material.examples)
+    for part in range(FOLDS):
+        seen = np.flatnonzero(material.fold != part)
+        vectors = material.vectors[part]
+        known = [material.examples[row] for row in seen]
+        head = fit_head(
+            [example.text for example in known], vectors[seen], [example.agent for example in known],
+            words=parameters.head_words, ridge=parameters.head_ridge,
+        )  # fmt: skip
+        router = Router(NoEmbedder(vectors.shape[1]), parameters, agents=material.agents, head=head)
+        inside = [row for row in seen if material.examples[row].agent != FALLBACK_ID]
+        router.add_examples([material.examples[row] for row in inside], vectors[inside])
+        for row in np.flatnonzero(material.fold == part):
+            text = material.examples[row].text
+            made[row] = router.decide(text, vectors[row]), _features(router, head, text, vectors[row])
+    return made
+
+
+class NoEmbedder:
+    """The vectors are here already."""
+
+    fingerprint = "none"
+
+    def __init__(self, dimensions: int) -> None:
+        self.dimensions = dimensions
+
+    async def embed(self, texts: Any) -> np.ndarray:
+        raise NotImplementedError
+
+
+def _features(router: Router, head: Head, text: str, vector: np.ndarray) -> tuple[float, ...]:
+    shares = dict(router.decide(text, vector).ranked)
+    every = _softmax(router.parameters.head_scale * head.scores(text, vector)[None])[0]
+    fallback = every[head.agents.index(FALLBACK_ID)]
+    nearest = router.examples.nearest(vector, 3)
+    return features(shares, {FALLBACK_ID: float(fallback)}, nearest)
+
+
+def fit_logistic(inputs: np.ndarray, right: np.ndarray, mass: np.ndarray, penalty: float = 1e-4) -> np.ndarray:
+    """Weights (inputs,) by Newton's method. mass: of the rows, sums to 1."""
+    weights = np.zeros(inputs.shape[1])
+    for _ in range(50):
+        guess = 1 / (1 + np.exp(-inputs @ weights))
+        slope = inputs.T @ (mass * (guess - right)) + penalty * weights
+        curve = (inputs * (mass * guess * (1 - guess))[:, None]).T @ inputs + penalty * np.eye(len(weights))
+        weights -= np.linalg.solve(curve, slope)
+    return weights
+
+
+def best_threshold(confidence: np.ndarray, right: np.ndarray, inside: np.ndarray, mass: np.ndarray) -> float:
+    """Of those with the most right answers, where the fallback is right for what is out of scope, the middle one."""
+    tried = np.arange(0.0, 0.9, 0.01)
+    gain = np.array([(mass * np.where(confidence >= one, right, ~inside)).sum() for one in tried])
+    return round(float(np.median(tried[gain >= gain.max() - 1e-9])), 3)
+
+
+def report(material: Material, parameters: RouterParameters) -> tuple[RouterParameters, dict[str, Any]]:
+    """Calibration and threshold, and how good all of it is: with calibrations that have not seen a part, either."""
+    made = decisions(material, parameters)
+    inside, mass = material.in_scope, material.mass
+    ranked = [[agent for agent, _ in decision.ranked] for decision, _ in made]
+    wanted = [example.agent for example in material.examples]
+    right = np.array([names[0] == agent for names, agent in zip(ranked, wanted, strict=True)])
+    in_three = np.array([agent in names[:3] for names, agent in zip(ranked, wanted, strict=True)])
+    inputs = np.array([found for _, found in made])
+    unseen = np.zeros(len(right))
+    for part in range(FOLDS):
+        rows = material.fold != part
+        weights = fit_logistic(inputs[rows], right[rows], mass[rows] / mass[rows].sum())
+        unseen[~rows] = 1 / (1 + np.exp(-inputs[~rows] @ weights))
+    weights = fit_logistic(inputs, right, mass)
+    threshold = best_threshold(unseen, right, inside, mass)
+    hard = np.array([example.hard for example in material.examples])
+    figures = {
+        "top1": right[inside].mean(), "top1_hard": right[hard].mean(), "top3": in_three[inside].mean(),
+        "calibration_error": calibration_error(unseen, right, mass),
+        "out_of_scope_to_fallback": (unseen < threshold)[~inside].mean(),
+        "right_but_to_fallback": (right & (unseen < threshold))[inside].mean(),
+    }  # fmt: skip
+    a, b, c, d, e = (round(float(weight), 4) for weight in weights)
+    chosen = replace(parameters, calibration=(a, b, c, d, e), threshold=threshold)
+    return chosen, {name: round(float(value), 4) for name, value in figures.items()}
+
+
+def toml(parameters: RouterParameters) -> str:
+    lines = ["# Of py_core/routing/parameters.py. Written by app/training/fit_router.py: do not edit by hand.", ""]
+    for name, value in asdict(parameters).items():
+        lines.append(f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else round(value, 4))}")
+    return "\n".join(lines) + "\n"
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    odds = np.exp(scores - scores.max(1, keepdims=True))
+    return odds / odds.sum(1, keepdims=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--vectors", type=Path, help="of embedders that have not seen the part, see above")
+    parser.add_argument("--dry-run", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    material = read_material(options.vectors)
+    parameters = fit_shares(material, START)
+    parameters, learned = fit_learned(material, parameters)
+    parameters, figures = report(material, parameters)
+    if not options.dry_run:
+        PARAMETERS.write_text(toml(parameters), encoding="utf-8")
+    print(json.dumps(figures | learned))
+    Console().print(toml(parameters))
+
+
+if __name__ == "__main__":
+    main()

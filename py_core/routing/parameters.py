@@ -1,0 +1,68 @@
+"""What the router's arithmetic depends on: fitted by app/training/fit_router.py, kept in app/agents/router.toml."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+
+class ParametersError(ValueError):
+    """The router's parameters are not complete or not possible; the message says which."""
+
+
+@dataclass(frozen=True)
+class RouterParameters:
+    neighbours: int
+    """Patterns that vote."""
+    temperature: float
+    """Of the votes: one that is so much less similar than the nearest counts 1/e of it."""
+    head_words: float
+    """How much of the linear head's input are words, from 0 to 1; the rest is the vector."""
+    head_ridge: float
+    head_scale: float
+    """Of the head's scores, before their softmax."""
+    votes: float
+    """The votes' part in the shares; the rest is the head's."""
+    learned_similarity: float
+    """A user's pattern that is so similar to the request has half of the say."""
+    learned_width: float
+    """So much more similar, it has e times the odds."""
+    learned_lead: float
+    """It has half of the say, too, when an example is more similar by so much."""
+    threshold: float
+    """Of the confidence: below it the fallback answers."""
+    calibration: tuple[float, float, float, float, float]
+    """Of the logistic regression: see Router._confidence."""
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("neighbours", 1, 1000),
+            ("temperature", 1e-4, 10),
+            ("head_words", 0, 1),
+            ("head_ridge", 1e-6, 1e6),
+            ("head_scale", 0, 1000),
+            ("votes", 0, 1),
+            ("learned_similarity", -1, 1),
+            ("learned_width", 1e-4, 10),
+            ("learned_lead", 0, 2),
+            ("threshold", 0, 1),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+                raise ParametersError(f"The router's {name} is {value!r}: it must be a number from {least} to {most}.")
+        if not isinstance(self.neighbours, int):
+            raise ParametersError(f"The router's neighbours are {self.neighbours!r}: it must be a whole number.")
+        if len(self.calibration) != 5 or not all(math.isfinite(value) for value in self.calibration):
+            raise ParametersError("The router's calibration must be 5 numbers.")
+
+
+def parameters_from_dict(data: Mapping[str, Any]) -> RouterParameters:
+    """Raises ParametersError."""
+    names = {field.name for field in fields(RouterParameters)}
+    if missing := sorted(names - set(data)):
+        raise ParametersError(f"The router's parameters lack {', '.join(missing)}: run app/training/fit_router.py.")
+    if unknown := sorted(set(data) - names):
+        raise ParametersError(f"The router has no parameter {unknown[0]!r}.")
+    return RouterParameters(**{**data, "calibration": tuple(data["calibration"])})

@@ -1,0 +1,130 @@
+"""What votes in the router: texts that belong to agents, with vectors, learned weights and an index of the nearest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from py_core.routing.hnsw import HnswIndex, Settings
+from py_core.routing.index_file import IndexFileError, load, save
+from py_core.routing.kernel import Kernel
+
+LEAST_WEIGHT, MOST_WEIGHT = 0.5, 2.0
+SCANNED = 8192
+"""So many patterns are compared one by one: a fraction of a millisecond, exact, and no graph to build at the start."""
+
+Source = Literal["example", "agent", "user"]
+"""A shipped example, an example that a user gave to an agent, a user's correction."""
+
+
+@dataclass(frozen=True)
+class RoutingPattern:
+    """This text belongs to this agent. `weight` is learned. `vector`: float32 (dimensions,), of length 1."""
+
+    id: str
+    text: str
+    agent: str
+    source: Source
+    vector: np.ndarray = field(compare=False, repr=False)
+    weight: float = 1.0
+
+
+class Patterns:
+    """Patterns by their ids, with an index of those that may vote."""
+
+    def __init__(self, dimensions: int, kernel: Kernel | None) -> None:
+        self._kernel = kernel
+        self._settings = Settings(dimensions, brute_force_below=SCANNED)
+        self.index = HnswIndex(self._settings, kernel)
+        self.of: dict[int, RoutingPattern] = {}
+        """By the numbers that they have in the index."""
+        self._numbers: dict[str, int] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._numbers
+
+    def __getitem__(self, id: str) -> RoutingPattern:
+        return self.of[self._numbers[id]]
+
+    def put(self, pattern: RoutingPattern, active: bool) -> None:
+        """Add it, or put it in place of the one with its id. One that is not active does not vote."""
+        number = self._numbers.get(pattern.id, self._next)
+        self._set_active(number, pattern, active)
+        self._next = max(self._next, number + 1)
+        self._numbers[pattern.id] = number
+        self.of[number] = pattern
+
+    def remove(self, id: str) -> bool:
+        number = self._numbers.pop(id, None)
+        if number is None:
+            return False
+        self.index.delete(number)
+        del self.of[number]
+        return True
+
+    def reweigh(self, id: str, weight: float) -> RoutingPattern:
+        number = self._numbers[id]
+        self.of[number] = replace(self.of[number], weight=limited(weight))
+        return self.of[number]
+
+    def activate(self, agents: frozenset[str]) -> None:
+        """Only patterns of these agents vote."""
+        for number, pattern in self.of.items():
+            if (number in self.index) != (pattern.agent in agents):
+                self._set_active(number, pattern, pattern.agent in agents)
+
+    def nearest(self, vector: np.ndarray, k: int) -> list[tuple[RoutingPattern, float]]:
+        """(pattern, cosine), the most similar first."""
+        return [(self.of[number], 1 - distance) for number, distance in self.index.search(vector, k)]
+
+    def graph_bytes(self) -> bytes:
+        """The index, if it has a graph: without one it is made anew as quickly as read."""
+        return save(self.index) if self.index.linked else b""
+
+    def replace_all(self, patterns: Mapping[int, RoutingPattern], agents: frozenset[str], graph: bytes) -> None:
+        """Other patterns, by their numbers, of which those of `agents` vote; `graph` of them saves building one."""
+        index = HnswIndex(self._settings, self._kernel)
+        try:
+            loaded = load(graph, self._kernel) if graph else index
+            if loaded.settings == self._settings and set(loaded) <= set(patterns):
+                index = loaded
+        except IndexFileError:
+            pass  # built below, from the vectors
+        self.index = index
+        self.of = dict(patterns)
+        self._numbers = {pattern.id: number for number, pattern in patterns.items()}
+        self._next = max(patterns, default=-1) + 1
+        self.activate(agents)
+
+    def _set_active(self, number: int, pattern: RoutingPattern, active: bool) -> None:
+        if active:
+            self.index.insert(number, pattern.vector)
+        else:
+            self.index.delete(number)
+
+
+def pattern_id(text: str, source: Source, agent: str = "") -> str:
+    """The same for the same text and source (of examples: and agent), so that a correction replaces the one before."""
+    told = f"{_plain(text)}\0{'' if source == 'user' else agent}"
+    return f"{source}-{hashlib.sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def same_text(first: str, second: str) -> bool:
+    """But for capitals and spaces."""
+    return _plain(first) == _plain(second)
+
+
+def limited(weight: float) -> float:
+    return min(max(weight, LEAST_WEIGHT), MOST_WEIGHT)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())

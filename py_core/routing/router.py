@@ -1,0 +1,287 @@
+"""Which agent a request is for.
+
+    router = Router(embedder, parameters, agents=ids, head=head)
+    router.add_examples(examples, vectors)
+    decision = await router.route("why does my page crash")
+    await router.correct("why does my page crash", "tester")     # counts at once, for similar requests too
+
+Shares of the agents are those of a linear head (head.py) and the votes of the nearest examples, weighted by similarity
+and by what was learned of each. What the user said himself (corrections, the examples of his own agents) has its own
+index and goes before both, the more the more similar it is.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from py_core.routing.agents import FALLBACK_ID, AgentError, Example
+from py_core.routing.embedder import Embedder
+from py_core.routing.head import Head
+from py_core.routing.kernel import Kernel
+from py_core.routing.parameters import RouterParameters
+from py_core.routing.patterns import Patterns, RoutingPattern, Source, limited, pattern_id, same_text
+
+OUTCOME = 0.05
+"""What one outcome adds to a pattern's weight, or takes off."""
+
+Found = Sequence[tuple[RoutingPattern, float]]
+"""Patterns and their similarity, the most similar first."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """similarity: the cosine. `pattern_id`: for `learn` and `forget`."""
+
+    pattern_id: str
+    text: str
+    agent: str
+    similarity: float
+    source: Source
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`confidence`: how likely the best of `ranked` is right, 0 to 1; when it is low, `agent` is the fallback.
+
+    `ranked`: agents with their shares, which sum to 1. `neighbours`: the most similar first. `milliseconds`: of embed,
+    search and decide.
+    """
+
+    agent: str
+    confidence: float
+    ranked: tuple[tuple[str, float], ...]
+    neighbours: tuple[Neighbour, ...]
+    milliseconds: Mapping[str, float]
+
+
+class Router:
+    """Not for several tasks at once while patterns are changed: a change counts from the next `route` on."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        parameters: RouterParameters,
+        *,
+        agents: Iterable[str],
+        head: Head | None = None,
+        kernel: Kernel | None = None,
+    ) -> None:
+        """agents: the ids that there are; the fallback is always one. kernel: of the indexes, numpy's if none."""
+        self.embedder = embedder
+        self.parameters = parameters
+        self.head = head
+        self.examples = Patterns(embedder.dimensions, kernel)
+        self.learned = Patterns(embedder.dimensions, kernel)
+        self.set_agents(agents)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Those that a request can be for: all but the fallback."""
+        return self._agents
+
+    def set_agents(self, agents: Iterable[str]) -> None:
+        """Agents were added or removed. Patterns of removed ones stay, and vote again once their agent is back."""
+        ids = frozenset(agents)
+        self._agents = tuple(sorted(ids - {FALLBACK_ID}))
+        self._allowed = ids | {FALLBACK_ID}
+        known = self.head.agents if self.head else ()
+        self._columns = [column for column, agent in enumerate(known) if agent in self._allowed]
+        for patterns in (self.examples, self.learned):
+            patterns.activate(self._allowed)
+
+    def add_examples(self, examples: Sequence[Example], vectors: np.ndarray, source: Source = "example") -> None:
+        """Patterns of examples with their vectors, (examples, dimensions); `agent` for those of a user's agents."""
+        patterns = self.examples if source == "example" else self.learned
+        for example, vector in zip(examples, vectors, strict=True):
+            id = pattern_id(example.text, source, example.agent)
+            pattern = RoutingPattern(id, example.text, example.agent, source, vector)
+            patterns.put(pattern, example.agent in self._allowed)
+
+    async def route(self, text: str) -> Decision:
+        """Raises EmbedderError."""
+        if not text.strip():
+            even = tuple((agent, 1 / len(self._agents)) for agent in self._agents)
+            return Decision(FALLBACK_ID, 0.0, even, (), dict.fromkeys(("embed", "search", "decide"), 0.0))
+        begin = time.perf_counter()
+        vector = (await self.embedder.embed([text]))[0]
+        embedded = time.perf_counter()
+        decision = self.decide(text, vector)
+        return replace(decision, milliseconds={"embed": 1000 * (embedded - begin), **decision.milliseconds})
+
+    def decide(self, text: str, vector: np.ndarray) -> Decision:
+        """`route` for a text whose vector, float32 (dimensions,), is known."""
+        begin = time.perf_counter()
+        k = self.parameters.neighbours
+        examples = self.examples.nearest(vector, k)
+        learned = self.learned.nearest(vector, k)
+        searched = time.perf_counter()
+        head = self._head_shares(text, vector)
+        plain = self._shares(head, _votes(examples, self.parameters.temperature))
+        confidence = self._confidence(plain, head, examples)
+        say = self._say(learned, examples)
+        told = _votes(learned, self.parameters.learned_width)
+        shares = {agent: (1 - say) * share for agent, share in plain.items()}
+        for agent, share in told.items():
+            shares[agent] = shares.get(agent, 0.0) + say * share
+        ranked = tuple(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
+        best = ranked[0][0] if ranked else FALLBACK_ID
+        # what the user said is right as far as it applies; the rest is as likely as the others' word
+        agreed = confidence if plain and best == _best(plain) else 0.0
+        confidence = min(max(say * told.get(best, 0.0) + (1 - say) * agreed, 0.0), 1.0)
+        agent = best if confidence >= self.parameters.threshold else FALLBACK_ID
+        nearest = sorted(examples + learned, key=lambda found: -found[1])[:k]
+        neighbours = tuple(Neighbour(p.id, p.text, p.agent, similarity, p.source) for p, similarity in nearest)
+        done = time.perf_counter()
+        times = {"search": 1000 * (searched - begin), "decide": 1000 * (done - searched)}
+        return Decision(agent, confidence, ranked, neighbours, times)
+
+    def learn(self, pattern_id: str, good: bool) -> RoutingPattern:
+        """A route that this pattern decided was good, or not. Returns it with its new weight, to be kept.
+
+        Raises KeyError if there is no such pattern.
+        """
+        patterns = self._with(pattern_id)
+        return patterns.reweigh(pattern_id, patterns[pattern_id].weight * (1 + OUTCOME if good else 1 - OUTCOME))
+
+    async def correct(self, text: str, agent: str) -> RoutingPattern:
+        """This text is for this agent, whatever was said of it before. Returns the pattern, to be kept.
+
+        Raises AgentError for an unknown agent or an empty text, EmbedderError.
+        """
+        if agent not in self._allowed:
+            raise AgentError(f"There is no agent {agent!r}; there are {', '.join(sorted(self._allowed))}.")
+        if not text.strip():
+            raise AgentError("An empty request cannot be learned: there is nothing to compare others with.")
+        vector = (await self.embedder.embed([text]))[0]
+        pattern = RoutingPattern(pattern_id(text, "user"), text, agent, "user", vector)
+        for other, similarity in self.learned.nearest(vector, 10):
+            if similarity > 0.99 and same_text(other.text, text):
+                self.learned.remove(other.id)
+        self.learned.put(pattern, True)
+        return pattern
+
+    def forget(self, pattern_id: str) -> bool:
+        """Whether there was such a pattern. A shipped example comes back at the next start."""
+        return self.learned.remove(pattern_id) or self.examples.remove(pattern_id)
+
+    def export_state(self) -> dict[str, Any]:
+        """What was learned, as plain data: dicts, lists, texts, numbers, bytes (vectors are float32, little-endian)."""
+        return {
+            "version": 1,
+            "fingerprint": self.embedder.fingerprint,
+            "patterns": [
+                {"number": number, "id": p.id, "text": p.text, "agent": p.agent, "source": p.source,
+                 "weight": p.weight, "vector": p.vector.astype("<f4").tobytes()}
+                for number, p in self.learned.of.items()
+            ],
+            "index": self.learned.graph_bytes(),
+            "example_weights": {p.id: p.weight for p in self.examples.of.values() if p.weight != 1},
+        }  # fmt: skip
+
+    async def restore(self, state: Mapping[str, Any]) -> bool:
+        """Put an exported state in place of what was learned.
+
+        Whether the vectors could be used as they were: those of another embedder are made anew from the texts. Raises
+        ValueError for other data, EmbedderError; what was learned is then as it was.
+        """
+        if state.get("version") != 1:
+            raise ValueError(f"What was learned about routing has the version {state.get('version')!r}; this reads 1.")
+        rows = state["patterns"]
+        same = state["fingerprint"] == self.embedder.fingerprint
+        if same:
+            vectors = [np.frombuffer(row["vector"], "<f4") for row in rows]
+        else:
+            vectors = list(await self.embedder.embed([row["text"] for row in rows]))
+        numbered = {
+            int(row["number"]): RoutingPattern(
+                row["id"], row["text"], row["agent"], row["source"], vector, limited(float(row["weight"]))
+            )
+            for row, vector in zip(rows, vectors, strict=True)
+        }
+        self.learned.replace_all(numbered, self._allowed, state["index"] if same else b"")
+        for pattern in list(self.examples.of.values()):
+            self.examples.reweigh(pattern.id, float(state["example_weights"].get(pattern.id, 1)))
+        return same
+
+    def put(self, pattern: RoutingPattern) -> None:
+        """Add a pattern of the user's that was kept, with a vector of this embedder; or the weight of an example."""
+        if pattern.source == "example":
+            if pattern.id in self.examples:
+                self.examples.reweigh(pattern.id, pattern.weight)
+        else:
+            self.learned.put(replace(pattern, weight=limited(pattern.weight)), pattern.agent in self._allowed)
+
+    def _with(self, id: str) -> Patterns:
+        for patterns in (self.learned, self.examples):
+            if id in patterns:
+                return patterns
+        raise KeyError(f"There is no pattern {id!r}: it was forgotten, or belongs to another store.")
+
+    def _head_shares(self, text: str, vector: np.ndarray) -> dict[str, float]:
+        """The fallback is among them."""
+        if self.head is None or not self._columns:
+            return {}
+        scores = self.parameters.head_scale * self.head.scores(text, vector)[self._columns]
+        odds = np.exp(scores - scores.max())
+        shares = (odds / odds.sum()).tolist()
+        return {self.head.agents[column]: share for column, share in zip(self._columns, shares, strict=True)}
+
+    def _shares(self, head: Mapping[str, float], votes: Mapping[str, float]) -> dict[str, float]:
+        """Of all agents but the fallback; they sum to 1, if there is anything to go by."""
+        part = self.parameters.votes if head and votes else float(not head)
+        shares = {agent: (1 - part) * head.get(agent, 0.0) + part * votes.get(agent, 0.0) for agent in self._agents}
+        total = sum(shares.values())
+        return {agent: share / total for agent, share in shares.items()} if total > 0 else {}
+
+    def _confidence(self, shares: Mapping[str, float], head: Mapping[str, float], nearest: Found) -> float:
+        """Logistic regression on what `features` tells of a decision."""
+        if not shares:
+            return 0.0
+        terms = zip(self.parameters.calibration, features(shares, head, nearest), strict=True)
+        return 1 / (1 + math.exp(-max(min(sum(weight * value for weight, value in terms), 30.0), -30.0)))
+
+    def _say(self, learned: Found, examples: Found) -> float:
+        """How much what the user said applies, 0 to 1."""
+        if not learned:
+            return 0.0
+        p = self.parameters
+        nearest = examples[0][1] if examples else -1.0
+        half = max(p.learned_similarity, nearest - p.learned_lead)
+        odds = max((similarity - half) / p.learned_width + math.log(pattern.weight) for pattern, similarity in learned)
+        return 1 / (1 + math.exp(-max(min(odds, 30.0), -30.0)))
+
+
+def features(
+    shares: Mapping[str, float], head: Mapping[str, float], nearest: Found
+) -> tuple[float, float, float, float, float]:
+    """1, log odds of the best share, log of best to second, similarity of the nearest 3, the fallback's log share."""
+    ordered = sorted(shares.values(), reverse=True)
+    best, second = ordered[0], ordered[1] if len(ordered) > 1 else 0.0
+    similar = [similarity for _, similarity in nearest[:3]]
+    return (
+        1.0,
+        math.log((best + 1e-4) / (1 - best + 1e-4)),
+        math.log((best + 1e-4) / (second + 1e-4)),
+        sum(similar) / len(similar) if similar else 0.0,
+        math.log(head.get(FALLBACK_ID, 0.0) + 1e-4),
+    )
+
+
+def _votes(nearest: Found, temperature: float) -> dict[str, float]:
+    """agent -> share."""
+    votes: dict[str, float] = {}
+    for pattern, similarity in nearest:
+        vote = pattern.weight * math.exp((similarity - nearest[0][1]) / temperature)
+        votes[pattern.agent] = votes.get(pattern.agent, 0.0) + vote
+    total = sum(votes.values())
+    return {agent: vote / total for agent, vote in votes.items()}
+
+
+def _best(shares: Mapping[str, float]) -> str:
+    return min(shares, key=lambda agent: (-shares[agent], agent))

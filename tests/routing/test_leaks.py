@@ -1,0 +1,48 @@
+"""Requests of the routing test set are nobody's examples: neither word for word nor nearly."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+from app.agents import shipped_examples
+from app.bench_routing import TEST_SET
+from app.routing import out_of_scope
+
+NEARLY = 0.8
+"""Words that two have in common, of all that they have."""
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text.casefold())) or frozenset({text.strip()})
+
+
+def nearly_equal(first: frozenset[str], second: frozenset[str]) -> bool:
+    return len(first & second) >= NEARLY * len(first | second)
+
+
+def leaks(asked: list[str], known: list[str]) -> list[tuple[str, str]]:
+    sets = [(text, words(text)) for text in known]
+    return [(text, other) for text in asked for other, of in sets if nearly_equal(words(text), of)]
+
+
+@pytest.fixture(scope="module")
+def asked() -> list[dict]:
+    return tomllib.loads(TEST_SET.read_text(encoding="utf-8"))["request"]
+
+
+def test_no_row_is_nearly_an_example(asked) -> None:
+    assert leaks([row["text"] for row in asked], [example.text for example in shipped_examples()]) == []
+
+
+def test_no_row_is_nearly_what_the_threshold_was_fitted_on(asked) -> None:
+    # short small talk is the same wherever it is typed: one word says nothing about the rest
+    long = [row["text"] for row in asked if len(words(row["text"])) > 2]
+    assert leaks(long, out_of_scope()) == []
+
+
+def test_a_leak_would_be_found(asked) -> None:
+    row = next(row["text"] for row in asked if len(words(row["text"])) > 8)
+    assert leaks([row.upper() + "!"], [row]) == [(row.upper() + "!", row)]
