@@ -20,7 +20,7 @@ from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape
 
-_VERSION = "3"
+_VERSION = "4"
 """Changes with the kernels: what was measured of others is of no use."""
 
 
@@ -38,8 +38,9 @@ def candidates(shapes: KernelShapes) -> list[MatvecShape]:
     """The usual shape first. Lanes beyond a subgroup cannot add up."""
     usual, full = shapes.matvec, shapes.lanes
     half, quarter = max(1, full // 2), max(1, full // 4)
-    found = [MatvecShape(full, workgroup, rows) for workgroup in (64, 128, 256) for rows in (1, 2)]
-    found += [MatvecShape(half, workgroup, 1) for workgroup in (128, 256)] + [MatvecShape(quarter, 128, 1)]
+    found = [MatvecShape(full, workgroup, rows) for workgroup in (128, 256) for rows in (1, 2)]
+    found += [MatvecShape(half, workgroup, 1) for workgroup in (128, 256)]
+    found += [MatvecShape(half, 128, 4), MatvecShape(quarter, 128, 2)]
     return [usual, *(shape for shape in found if shape != usual)]
 
 
