@@ -1,6 +1,6 @@
 """The examples' vectors and the router's head (py_core/routing/routing_data.py), kept in <cache>/routing/.
 
-Making them takes ten seconds, mostly to embed the examples: too long for the page or a command. And 2.4 MB that are
+Making them takes ten seconds, mostly to embed the examples: too long for the page or a command. And 2.2 MB that are
 others with each embedder are too much for the repository. Standard library only.
 """
 

@@ -1,6 +1,6 @@
 """What routing needs besides the texts of the examples, made once by build.py: their vectors and the linear head.
 
-A safetensors file of 2.4 MB: the vectors and the head in float16, the embedder's fingerprint, and a digest of the
+A safetensors file of 2.2 MB: the vectors and the head in float16, the embedder's fingerprint, and a digest of the
 examples that it was made of.
 """
 

@@ -178,7 +178,7 @@ async def test_an_empty_text_goes_to_the_fallback(router, text) -> None:
 
 
 async def test_a_huge_text_is_routed(router) -> None:
-    decision = await router.route("how do i bake bread " * 10_000)
+    decision = await router.route("how do i bake bread " * 500)
     assert decision.ranked[0][0] == "cook"
 
 
@@ -382,6 +382,7 @@ async def test_the_real_router_knows_plain_requests(made_files) -> None:
         decision = await router.route(text)
         assert decision.ranked[0][0] == agent, (text, decision.ranked[:3])
         assert decision.confidence > router_parameters().threshold
+    assert (await router.route("write unit tests for this parser. " * 10_000)).ranked[0][0] == "tester"
     for text in ("hello", "xkcd qwrt zzz"):
         assert (await router.route(text)).agent == FALLBACK_ID
 
