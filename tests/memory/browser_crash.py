@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 from page import FLAGS, BrowserThread, PageRows, Tab
+from playwright.async_api import Error as PlaywrightError
 
 from py_core.memory.errors import StoreError
 from py_core.memory.store import Store
 
 LONGEST_SECONDS = 3.0
+STARTS = 3
 NAME = "crash"
 WRITER = """
 import asyncio, numpy as np
@@ -64,6 +66,8 @@ class Chromium:
 
     def kill(self) -> None:
         """The browser process; then what is left of it, so that the next one finds its profile free."""
+        if self._process.returncode is not None:
+            return
         self._process.kill()
         self._process.wait()
         with contextlib.suppress(ProcessLookupError):
@@ -73,17 +77,33 @@ class Chromium:
 
 
 @contextlib.contextmanager
-def tab_in(thread: BrowserThread, chromium: Chromium, site: str, reports: dict[int, float]) -> Iterator[Tab]:
-    """A tab in that browser. reports: gets the numbers that the page says it put, and when we heard of them."""
+def killable_tab(
+    thread: BrowserThread, program: Path, profile: Path, site: str, reports: dict[int, float]
+) -> Iterator[tuple[Tab, Chromium]]:
+    """A tab in a new browser on this profile, which is killed at the end if it was not before.
+
+    reports: gets the numbers that the page says it put, and when we heard of them.
+    """
 
     def said(text: str) -> None:
         if text.startswith("put "):
             reports[int(text[4:])] = time.monotonic()
 
-    browser = thread.wait(thread.playwright.chromium.connect_over_cdp(chromium.address))
-    yield Tab.open(thread, browser.contexts[0], site, said)
-    with contextlib.suppress(Exception):  # it is dead
-        thread.wait(browser.close())
+    for attempt in range(STARTS):
+        chromium = Chromium(program, profile)
+        try:
+            browser = thread.wait(thread.playwright.chromium.connect_over_cdp(chromium.address))
+            break
+        except PlaywrightError:  # on a busy machine it sometimes does not answer
+            chromium.kill()
+            if attempt == STARTS - 1:
+                raise
+    try:
+        yield Tab.open(thread, browser.contexts[0], site, said), chromium
+    finally:
+        chromium.kill()
+        with contextlib.suppress(PlaywrightError):  # it is dead
+            thread.wait(browser.close())
 
 
 async def stored_in(tab: Tab) -> set[int]:
@@ -114,9 +134,8 @@ def kill_rounds(
     figures: dict[str, Any] = {"rounds": rounds, "judged": 0, "missing": 0, "damaged": 0, "stored": 0}
     known, old = set[int](), set[int]()
     for turn in range(rounds + 1):
-        chromium = Chromium(program, profile)
         reports: dict[int, float] = {}
-        with tab_in(thread, chromium, site, reports) as tab:
+        with killable_tab(thread, program, profile, site, reports) as (tab, chromium):
             try:
                 found = asyncio.run(stored_in(tab))
             except (AssertionError, StoreError) as error:
@@ -126,7 +145,6 @@ def kill_rounds(
             figures["missing"] += len((known | old) - found)
             known = found
             if turn == rounds:
-                chromium.kill()
                 break
             start = max(known, default=-1) + 1_000_000
             work = asyncio.run_coroutine_threadsafe(tab.call("run", WRITER, start), thread.loop)

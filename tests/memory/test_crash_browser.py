@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from browser_crash import NAME, Chromium, kill_rounds, tab_in
+from browser_crash import NAME, kill_rounds, killable_tab
 from page import BrowserThread, PageRows, Tab
 
 from py_core.memory.records import Record
@@ -38,11 +38,8 @@ def test_a_log_that_ends_in_the_middle_of_a_write_is_not_written_on(
     profile = tmp_path / "profile"
 
     def session(*ids: str) -> set[str]:
-        chromium = Chromium(chromium_path, profile)
-        with tab_in(browser_thread, chromium, site, {}) as tab:
-            found = asyncio.run(ids_after_putting(tab, *ids))
-            chromium.kill()
-        return found
+        with killable_tab(browser_thread, chromium_path, profile, site, {}) as (tab, _):
+            return asyncio.run(ids_after_putting(tab, *ids))
 
     assert session("a", "b", "torn") == {"a", "b", "torn"}
     (log,) = (profile / "Default" / "IndexedDB").glob("*.leveldb/*.log")
