@@ -55,7 +55,7 @@ async def test_rows_say_what_was_measured(page_alone: ChatPage) -> None:
     row = shown.get_by_role("row", name="linear 576x49152 Q8_0")
     said = " ".join((await row.inner_text()).split())
     assert said == "linear 576x49152 Q8_0 1 \N{MULTIPLICATION SIGN} 22.7 µs 22.7 µs 2% 1.3 TB/s 50% of memory"
-    assert await shown.get_by_role("row").count() == 7
+    assert await shown.get_by_role("row").count() == 8
     assert "Waiting" in await shown.get_by_role("row").last.inner_text()
     figures = await shown.locator("dl").inner_text()
     assert all(
