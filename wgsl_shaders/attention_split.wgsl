@@ -4,9 +4,9 @@
 // attention_merge combines them.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f, or (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f.
-// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, HEADS_EACH, DIRECT, WORKGROUP; LANES (a power of two, at least
-// HEAD_DIM / 8) invocations are a team that reads a position together; ONE: there is only one row. SPLIT is a multiple of
-// 4 WORKGROUP / LANES. Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond a row's
+// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, HEADS_EACH, DIRECT, WORKGROUP (at least
+// HEAD_DIM / 4); LANES (a power of two) invocations are a team that reads a position together; ONE: there is only one row.
+// Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond a row's
 // position do nothing.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;

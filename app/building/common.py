@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +87,28 @@ def run_logged(
         reason = (errors or said or ["it said nothing"])[0]
         raise BuildError(f"{failure} ({reason[:300]}): {advice}.")
     return result.stdout
+
+
+def make_in_venv(made: Path, title: str, module: str, arguments: Sequence[str | Path], failure: str) -> None:
+    """Unless a file is there, have a module make it, with .venv's Python: its last argument is where to write.
+
+    Either the whole file is there afterwards or none. Raises as `run_logged` does.
+    """
+    if made.is_file():
+        return
+    heading(title)
+    made.parent.mkdir(parents=True, exist_ok=True)
+    partial = made.with_suffix(".part")
+    try:
+        run_logged([VENV_PYTHON, "-m", module, *arguments, partial], failure)
+        os.replace(partial, made)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def short_digest(parts: Iterable[str]) -> str:
+    """Names a folder after all that goes into what it holds."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 @contextlib.contextmanager

@@ -5,14 +5,12 @@ The folder there is named after everything that goes into the file: the model, t
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.building.common import ROOT, VENV_PYTHON, heading, run_logged, sha256_of
+from app.building.common import ROOT, make_in_venv, sha256_of, short_digest
 from app.models import downloads
 
 ADAPTER = ROOT / "app" / "embedder_adapter.safetensors"
@@ -40,7 +38,7 @@ def embedder_files(cache: Path, adapter: Path = ADAPTER) -> EmbedderFiles:
         parts.append(f"adapter {sha256_of(adapter)}")
     sources = [f"{name} {sha256_of(Path(__file__).with_name(name))}" for name in _SOURCES]
     folder = cache / "embedder"
-    return EmbedderFiles(folder / _digest(parts + sources) / MODEL, folder / TOKENIZER, _digest(parts))
+    return EmbedderFiles(folder / short_digest(parts + sources) / MODEL, folder / TOKENIZER, short_digest(parts))
 
 
 def ensure_embedder(cache: Path, files: Mapping[str, Path], adapter: Path = ADAPTER) -> dict[str, Path]:
@@ -49,18 +47,10 @@ def ensure_embedder(cache: Path, files: Mapping[str, Path], adapter: Path = ADAP
     Returns its name -> path, to go with the downloads. BuildError: what went wrong.
     """
     made = embedder_files(cache, adapter).model
-    if not made.is_file():
-        heading("Sentence embedder (ONNX)")
-        made.parent.mkdir(parents=True, exist_ok=True)
-        partial = made.with_suffix(".part")
-        command: list[str | Path] = [VENV_PYTHON, "-m", "app.building.embedder_export"]
-        command += [files[WEIGHTS], files[TOKENIZER], partial]
-        command += ["--adapter", adapter] if adapter.is_file() else []
-        try:
-            run_logged(command, "The sentence embedder could not be made")
-            os.replace(partial, made)
-        finally:
-            partial.unlink(missing_ok=True)
+    arguments: list[str | Path] = [files[WEIGHTS], files[TOKENIZER]]
+    arguments += ["--adapter", adapter] if adapter.is_file() else []
+    failure = "The sentence embedder could not be made"
+    make_in_venv(made, "Sentence embedder (ONNX)", "app.building.embedder_export", arguments, failure)
     return {MODEL: made}
 
 
@@ -79,7 +69,3 @@ def site_files(files: Mapping[str, Path], fingerprint: str) -> dict[str, Path | 
         f"models/{TOKENIZER}": files[TOKENIZER],
         "embedder.json": json.dumps(about, indent=1).encode(),
     }
-
-
-def _digest(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -6,12 +6,10 @@ others with each embedder are too much for the repository. Standard library only
 
 from __future__ import annotations
 
-import hashlib
-import os
 import tomllib
 from pathlib import Path
 
-from app.building.common import ROOT, VENV_PYTHON, heading, run_logged, sha256_of
+from app.building.common import ROOT, make_in_venv, sha256_of, short_digest
 from app.building.embedder import embedder_files
 
 NAME = "routing.safetensors"
@@ -30,20 +28,12 @@ def routing_file(cache: Path) -> Path:
     parts += [f"{name} {value}" for name, value in parameters.items() if name.startswith("head_")]
     sources = [*sorted((_AGENTS / "examples").glob("*.toml")), *(ROOT / name for name in _SOURCES)]
     parts += [f"{path.name} {sha256_of(path)}" for path in sources]
-    return cache / "routing" / hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16] / NAME
+    return cache / "routing" / short_digest(parts) / NAME
 
 
 def ensure_routing(cache: Path) -> dict[str, Path]:
     """Make the file, if need be, after the embedder, in .venv. Its name -> path. BuildError: what went wrong."""
     made = routing_file(cache)
-    if not made.is_file():
-        heading("Vectors of the agents' examples")
-        made.parent.mkdir(parents=True, exist_ok=True)
-        partial = made.with_suffix(".part")
-        command: list[str | Path] = [VENV_PYTHON, "-m", "app.building.routing_export", partial]
-        try:
-            run_logged(command, "The vectors of the agents' examples could not be made")
-            os.replace(partial, made)
-        finally:
-            partial.unlink(missing_ok=True)
+    failure = "The vectors of the agents' examples could not be made"
+    make_in_venv(made, "Vectors of the agents' examples", "app.building.routing_export", [], failure)
     return {NAME: made}

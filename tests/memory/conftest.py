@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -42,21 +43,25 @@ def get_tab(request: pytest.FixtureRequest) -> Callable[[], Tab]:
     return tab
 
 
-@pytest_asyncio.fixture(params=BACKENDS)
-async def place(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Place]:
-    made = make_place(request.param, tmp_path, get_tab)
+@asynccontextmanager
+async def opened_place(backend: str, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Place]:
+    made = make_place(backend, tmp_path, get_tab)
     yield made
     for store in made.opened:
         await store.close()
+
+
+@pytest_asyncio.fixture(params=BACKENDS)
+async def place(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Place]:
+    async with opened_place(request.param, tmp_path, get_tab) as made:
+        yield made
 
 
 @pytest_asyncio.fixture(params=LASTING)
 async def lasting(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Place]:
     """A place that is still there after its store was closed."""
-    made = make_place(request.param, tmp_path, get_tab)
-    yield made
-    for store in made.opened:
-        await store.close()
+    async with opened_place(request.param, tmp_path, get_tab) as made:
+        yield made
 
 
 @pytest_asyncio.fixture

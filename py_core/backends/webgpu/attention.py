@@ -43,7 +43,7 @@ def heads_each(group: int, most: int) -> int:
 
 
 def team_shape(head_dim: int, most_lanes: int, most: int, adapter: AdapterInfo) -> tuple[int, int]:
-    """Invocations that read a position together in attention_split, and those of its workgroup, `most` of them.
+    """Invocations that read a position together in attention_split, and those of its workgroup, at most `most`.
 
     Raises BackendError where there is not enough workgroup memory for a head.
     """
