@@ -10,6 +10,17 @@ from pathlib import Path
 
 from app.building.common import VENV_PYTHON, BuildError, heading, run_logged
 
+CHROMIUM_FLAGS = (
+    "--no-sandbox",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+"""What tests and benchmarks start it with."""
+WEBGPU_FLAG = "--enable-unsafe-webgpu"
+"""Gives headless Chromium an adapter, SwiftShader where there is no GPU. Without it there is none."""
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _MAC_CHROMES = (
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",

@@ -5,6 +5,7 @@
 Needs the extra `train` and the model's files, which `python build.py site` downloads.
 Writes app/embedder_adapter.safetensors, and beside it a JSON file of how it was made. With --validate nothing is
 written: the examples are split in five parts by meaning, and each part is routed by an embedder that has not seen it.
+--fold-vectors FILE.npy writes what `app.training.fit_router --vectors` reads; what an interrupted run made stays.
 
 Notable here:
 - contrastive loss with many positives (https://arxiv.org/abs/2004.11362): requests to the same agent attract each
@@ -37,6 +38,7 @@ from app.building.common import ROOT
 from app.building.embedder import ADAPTER, TOKENIZER, WEIGHTS
 from app.building.minilm import merge_adapter, sentence_vector
 from app.models import cache_dir
+from app.routing import out_of_scope
 from app.training.general import GeneralSentences, graded_pairs, spearman
 from app.training.minilm_torch import AdaptedMiniLM
 from app.training.requests import Request, Templates, changed, folds, more_requests, read_requests
@@ -44,6 +46,7 @@ from py_core.formats.safetensors import read_safetensors, write_safetensors
 from py_core.tokenizers.wordpiece import WordPiece
 
 NEIGHBOURS = 15
+FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -218,6 +221,27 @@ def validate(
     return result | {"wrong": wrong}
 
 
+def fold_vectors(
+    requests: Sequence[Request], others: Sequence[str], weights: dict[str, np.ndarray], tokenizer: WordPiece,
+    recipe: Recipe, device: str, target: Path,
+) -> None:  # fmt: skip
+    """A float32 array (FOLDS, requests and others, 384): part i is by an embedder trained without fold i."""
+    part = np.array(folds(requests, FOLDS, recipe.seed))
+    texts = [request.text for request in requests] + list(others)
+    shape = (FOLDS, len(texts), 384)
+    made = np.load(target) if target.is_file() else np.full(shape, np.nan, np.float32)
+    if made.shape != shape:
+        raise SystemExit(f"{target} is of other examples: delete it.")
+    for held_out in range(FOLDS):
+        if np.isfinite(made[held_out]).all():
+            continue
+        print(f"part {held_out}", flush=True)
+        trainer = Trainer(weights, tokenizer, recipe, device)
+        trainer.train([r for r, fold in zip(requests, part, strict=True) if fold != held_out])
+        made[held_out] = trainer.embed(texts)
+        np.save(target, made)
+
+
 def general_similarity(trainer: Trainer) -> dict[str, float]:
     """Spearman's rank correlation with the graded pairs, before and after, and of the two embedders with each other."""
     pairs = graded_pairs()
@@ -267,6 +291,7 @@ def main() -> None:
     parser.add_argument("--validate", action="store_true", help="measure instead of writing")
     parser.add_argument("--only", type=int, default=0, help="with --validate: only so many of the five parts")
     parser.add_argument("--wrong", type=Path, help="with --validate: write the wrongly routed requests here")
+    parser.add_argument("--fold-vectors", type=Path, metavar="FILE.npy", help="for app.training.fit_router")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
     for name, value in asdict(Recipe()).items():
@@ -280,8 +305,11 @@ def main() -> None:
     requests = read_requests(options.examples)
     print(f"{len(requests)} examples of {len({r.agent for r in requests})} agents")
     begin = time.monotonic()
+    if options.fold_vectors:
+        fold_vectors(requests, out_of_scope(), weights, tokenizer, recipe, options.device, options.fold_vectors)
+        return
     if options.validate:
-        result = validate(requests, weights, tokenizer, recipe, options.device, 5, options.only)
+        result = validate(requests, weights, tokenizer, recipe, options.device, FOLDS, options.only)
         wrong = result.pop("wrong")
         if options.wrong:
             options.wrong.write_text("\n".join(wrong) + "\n")

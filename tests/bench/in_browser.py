@@ -25,15 +25,11 @@ from app.building.download import Downloader
 from app.building.node import npm_ci
 from app.building.python_env import pypi_address
 from app.building.site import DIST
-from app.building.system import find_chromium
+from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 from app.models import cache_dir
 from app.server import create_app, listen
 
 PEERS = Path(__file__).parent / "peers"
-FLAGS = [
-    "--no-sandbox", "--enable-unsafe-webgpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 LIMIT_MS = 300_000
 """How long one measurement may take."""
 
@@ -87,7 +83,7 @@ def local_server(with_peers: bool = False) -> Iterator[str]:
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=[*CHROMIUM_FLAGS, WEBGPU_FLAG])
         try:
             yield browser
         finally:

@@ -18,14 +18,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from in_browser import FLAGS, LIMIT_MS
+from in_browser import LIMIT_MS
 from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
 from app.building.common import ROOT
 from app.building.site import DIST
-from app.building.system import find_chromium
+from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 
 PLAIN = [sys.executable, "-u", "-m", "http.server", "--bind", "127.0.0.1"]
 READY = "['ready', 'failed'].includes(document.documentElement.dataset.state)"
@@ -61,7 +61,7 @@ def one_round(kind: str, dist: Path, backend: str) -> dict[str, float]:
 
         def visit(name: str) -> None:
             context = playwright.chromium.launch_persistent_context(
-                profile, executable_path=find_chromium(), args=FLAGS
+                profile, executable_path=find_chromium(), args=[*CHROMIUM_FLAGS, WEBGPU_FLAG]
             )
             page = context.new_page()
             figures[name] = seconds_to_ready(lambda: page.goto(f"{address}/?backend={backend}"), page)

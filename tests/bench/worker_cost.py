@@ -19,12 +19,8 @@ from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
-from app.building.system import find_chromium
+from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 
-FLAGS = [
-    "--no-sandbox", "--enable-unsafe-webgpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 CATEGORIES = ["toplevel", "blink.user_timing", "__metadata"]
 QUESTION = "Explain in a few sentences how a bicycle stays upright while it is moving."
 
@@ -41,7 +37,7 @@ def main() -> None:
         assert server.stdout is not None
         address = next(word for word in server.stdout.readline().split() if word.startswith("http://"))
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
+            browser = playwright.chromium.launch(executable_path=find_chromium(), args=[*CHROMIUM_FLAGS, WEBGPU_FLAG])
             figures = measure(browser, address, options.tokens)
             browser.close()
     finally:

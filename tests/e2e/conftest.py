@@ -14,23 +14,14 @@ from plain_server import PlainServer
 from playwright.async_api import Browser, BrowserContext, async_playwright
 from small_site import SmallSite
 
-FLAGS = (
-    "--no-sandbox",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-WEBGPU = "--enable-unsafe-webgpu"
-"""Gives headless Chromium an adapter, SwiftShader where there is no GPU. Without it there is none."""
+from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(chromium_path: Path) -> AsyncIterator[Browser]:
     """Chromium with WebGPU."""
     async with async_playwright() as playwright:
-        running = await playwright.chromium.launch(executable_path=chromium_path, args=[*FLAGS, WEBGPU])
+        running = await playwright.chromium.launch(executable_path=chromium_path, args=[*CHROMIUM_FLAGS, WEBGPU_FLAG])
         yield running
         await running.close()
 
@@ -38,7 +29,7 @@ async def browser(chromium_path: Path) -> AsyncIterator[Browser]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser_without_webgpu(chromium_path: Path) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        running = await playwright.chromium.launch(executable_path=chromium_path, args=FLAGS)
+        running = await playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_FLAGS)
         yield running
         await running.close()
 

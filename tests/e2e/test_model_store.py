@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from chat_page import NO_SERVICE_WORKER, ChatPage
-from conftest import FLAGS
 from plain_server import PlainServer
 from playwright.async_api import BrowserContext, Error, Page, async_playwright
 from small_site import MODEL, PIECE_BYTES, SmallSite
+
+from app.building.system import CHROMIUM_FLAGS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
@@ -220,7 +221,7 @@ async def test_a_browser_that_was_killed_goes_on_where_it_was(
     async with async_playwright() as playwright:
 
         async def launch() -> BrowserContext:
-            options = {"executable_path": chromium_path, "args": list(FLAGS)}
+            options = {"executable_path": chromium_path, "args": list(CHROMIUM_FLAGS)}
             return await playwright.chromium.launch_persistent_context(profile, **options)
 
         tab = await open_tab(await launch(), server)

@@ -10,6 +10,8 @@ from plain_server import PlainServer
 from playwright.async_api import BrowserContext
 from small_site import SmallSite
 
+from app.building.system import CHROMIUM_FLAGS
+
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
 QUERY = "?backend=wasm&workers=2"
@@ -346,12 +348,11 @@ async def test_without_room_the_page_works_and_tells_that_it_needs_its_server(
 
 @pytest.mark.usefixtures("no_engine")
 async def test_chromium_can_install_it(chromium_path: Path, server: PlainServer, tmp_path: Path) -> None:
-    from conftest import FLAGS
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:
         context = await playwright.chromium.launch_persistent_context(
-            tmp_path / "profile", executable_path=chromium_path, args=list(FLAGS)
+            tmp_path / "profile", executable_path=chromium_path, args=list(CHROMIUM_FLAGS)
         )
         chat = await open_page(context, server.url)
         session = await context.new_cdp_session(chat.page)

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from page import FLAGS, BrowserThread, PageRows, Tab
+from page import BrowserThread, PageRows, Tab
 from playwright.async_api import Error as PlaywrightError
 
+from app.building.system import CHROMIUM_FLAGS
 from py_core.memory.errors import StoreError
 from py_core.memory.store import Store
 
@@ -53,7 +54,13 @@ class Chromium:
     """A browser process of our own, with a profile that outlives it."""
 
     def __init__(self, program: Path, profile: Path) -> None:
-        command = [program, "--headless=new", "--remote-debugging-port=0", f"--user-data-dir={profile}", *FLAGS]
+        command = [
+            program,
+            "--headless=new",
+            "--remote-debugging-port=0",
+            f"--user-data-dir={profile}",
+            *CHROMIUM_FLAGS,
+        ]
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
         )

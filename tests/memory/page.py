@@ -16,19 +16,12 @@ from typing import Any
 
 from playwright.async_api import Browser, BrowserContext, Page, Playwright, Route, async_playwright
 
+from app.building.system import CHROMIUM_FLAGS
 from py_core.memory.encryption import Cipher, WrongKeyError
 from py_core.memory.errors import StoreError
 from py_core.memory.packing import pack, unpack
 from py_core.memory.rows import Batch, Change, Key, OnChange, Query, Range, Row
 
-FLAGS = (
-    "--no-sandbox",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 HERE = Path(__file__).parent
 ISOLATED = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
 START = """async (source) => {
@@ -76,7 +69,7 @@ class BrowserThread:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     def launch(self, chromium: Path) -> Browser:
-        return self.wait(self.playwright.chromium.launch(executable_path=chromium, args=FLAGS))
+        return self.wait(self.playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS))
 
     def close(self) -> None:
         self.wait(self.playwright.stop())

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from page import FLAGS, BrowserThread, PageCrypto, PageRows, Tab
+from page import BrowserThread, PageCrypto, PageRows, Tab
 from playwright.async_api import Browser, BrowserContext
 
+from app.building.system import CHROMIUM_FLAGS
 from py_core.memory.errors import StoreError
 from py_core.memory.fallback import FallbackRows
 from py_core.memory.records import Record
@@ -184,7 +185,7 @@ async def test_a_window_without_storage_is_told(
 ) -> None:
     chromium = browser_thread.playwright.chromium
     context: BrowserContext = await browser_thread.do(
-        chromium.launch_persistent_context(no_storage, executable_path=chromium_path, args=FLAGS)
+        chromium.launch_persistent_context(no_storage, executable_path=chromium_path, args=CHROMIUM_FLAGS)
     )
     tab = await asyncio.to_thread(Tab.open, browser_thread, context, site)
     with pytest.raises(StoreError) as raised:
