@@ -49,6 +49,7 @@ export class RecordList {
     const bar = element('div', 'records-bar');
     if (options.selectable) bar.append(this.#selectAll());
     bar.append(this.#count, this.#bulk);
+    bar.hidden = !options.selectable && !options.searchLabel; // a few entries need no counting
     this.element.append(...this.#tools(), this.#problem.element, bar, this.#list, this.#empty, this.#pages);
   }
 
@@ -99,8 +100,8 @@ export class RecordList {
         this.#timer = setTimeout(() => this.#turnTo(0), SEARCH_PAUSE_MS);
       });
       this.#search.addEventListener('keydown', (event) => {
-        if (event.key === 'Escape' && this.#search.value) event.preventDefault(); // empties it, and does no more
         if (event.key !== 'Escape' || !this.#search.value) return;
+        event.preventDefault(); // empties the field, and does not close the dialog
         this.#search.value = '';
         this.#turnTo(0);
       });
