@@ -79,13 +79,14 @@ async function load() {
   chat.follow();
   watchdog.feed();
   const current = (engine = new Engine());
+  current.memory.onChange(() => onMemory(current));
   expose(current);
   try {
     const model = await chooseModel(options.modelUrl);
     const info = await current.start(
       {
         model, maxTokens: options.maxTokens, ...menu.choice, workers: options.workers, autotune: options.autotune,
-        patience: options.patience * WORKERS_PATIENCE,
+        patience: options.patience * WORKERS_PATIENCE, routing: options.routing,
       },
       (progress) => {
         if (current !== engine) return;
@@ -99,6 +100,17 @@ async function load() {
   } catch (error) {
     if (current === engine && state === 'loading') fail(fromError(error));
   }
+}
+
+/** The memory or the router is there, or is not. Chatting needs neither. */
+async function onMemory(current) {
+  const info = await current.memory.info().catch(() => null);
+  if (current !== engine || !info) return;
+  document.documentElement.dataset.routing = info.routing;
+  document.documentElement.dataset.memory = info.state;
+  notices.say('memory', info.problem);
+  const locked = info.state === 'locked' ? 'What Sonata remembers is locked:' : null;
+  notices.say('locked', locked, { label: 'unlock', run: () => byId('memory-button').click() });
 }
 
 function onProgress(progress) {
