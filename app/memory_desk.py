@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
-from py_core.routing.projection import project
 
 from app import agents as agents_data
 from app.dispatch import Dispatcher
@@ -24,6 +23,7 @@ from py_core.memory.transfer import export, import_file
 from py_core.memory.witness import WitnessEntry
 from py_core.routing.agents import agent_to_dict
 from py_core.routing.embedder import EmbedderError
+from py_core.routing.projection import project
 
 KINDS = (patterns.KIND, sessions.KIND, policies.KIND, witness.KIND)
 MEANT = 200
@@ -84,12 +84,11 @@ class MemoryDesk:
         router = self._routing.router
         every = [*router.examples.of.values(), *router.learned.of.values()]
         names = sorted({pattern.agent for pattern in every})
-        numbers = np.array([names.index(pattern.agent) for pattern in every], np.int64)
-        vectors = np.array([pattern.vector for pattern in every], np.float32)
-        places = project(vectors.reshape(len(every), -1), numbers)
+        vectors = np.array([pattern.vector for pattern in every], np.float32).reshape(len(every), -1)
+        places = project(vectors, [pattern.agent for pattern in every])
         points = [
-            [round(float(x), 4), round(float(y), 4), int(number), pattern.source, pattern.text, pattern.id]
-            for (x, y), number, pattern in zip(places, numbers, every, strict=True)
+            [round(float(x), 4), round(float(y), 4), names.index(one.agent), one.source, one.text, one.id]
+            for (x, y), one in zip(places, every, strict=True)
         ]
         return {"agents": names, "points": points}
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from app.building import embedder, site
+from app.building import site
 from app.building.common import ROOT, BuildError, sha256_of
 from app.models import default_model_path, models
 
