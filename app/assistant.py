@@ -61,7 +61,8 @@ Event = Delta | Done
 class Assistant:
     """A conversation with one model. One `respond` at a time."""
 
-    def __init__(self, model: Model, sampling: SamplingParams = CHAT_SAMPLING, max_tokens: int = MAX_TOKENS) -> None:
+    def __init__(self, model: Model, sampling: SamplingParams | None = None, max_tokens: int = MAX_TOKENS) -> None:
+        """sampling: of every answer; without it the agent's, or CHAT_SAMPLING where there is no agent."""
         self.model = model
         self.messages: list[Message] = []
         self._sampling, self._max_tokens = sampling, max_tokens
@@ -80,9 +81,9 @@ class Assistant:
             raise EmptyMessageError("The message is empty. Write something first.")
         self._stopped = False
         messages: list[Message] = [*self.messages, {"role": "user", "content": text}]
-        sampling, max_tokens, system = self._sampling, self._max_tokens, list[Message]()
+        sampling, max_tokens, system = self._sampling or CHAT_SAMPLING, self._max_tokens, list[Message]()
         if agent is not None:
-            sampling, max_tokens = agent.sampling, min(agent.max_tokens, max_tokens)
+            sampling, max_tokens = self._sampling or agent.sampling, min(agent.max_tokens, max_tokens)
             system = [{"role": "system", "content": agent.system_prompt}]
         prompt, forgotten = self._fit(messages, system)
         timings, answer = Timings(), ""

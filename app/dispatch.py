@@ -180,6 +180,7 @@ class Dispatcher:
     async def refresh(self, everything: bool = False) -> None:
         """Read what others changed; or everything anew, as after an import."""
         self._stale |= everything
+        await self.memory.store.poll()
         if self._stale:
             self._stale = False
             try:
@@ -208,6 +209,7 @@ class Dispatcher:
     async def _take(self, router: Router) -> None:
         agents = current_agents(shipped_agents(), self._valid_changes())
         await load_patterns(router, self.memory.patterns, self.memory.policies)
+        await router.route("Hello")  # what only the first one pays
         self.agents: dict[str, Agent] = {agent.id: agent for agent in agents}
         self._router = router
         self._stale_patterns.clear()

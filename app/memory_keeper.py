@@ -95,6 +95,15 @@ class MemoryKeeper:
             await self.dispatcher.move(self.memory)
         self.serve(self._conversation)
 
+    async def close(self) -> None:
+        """Write what waits, and close the memory. What is not written after a failure was told as trouble."""
+        try:
+            await self.memory.close()
+            if self.locked_rows is not None:
+                await self.locked_rows.close()
+        except StoreError as error:
+            self.trouble(error)
+
     async def _take(self, store: Store) -> None:
         self.memory = await Memory.open(store, self._make_index, self.trouble)
         store.on_change(lambda change: self.changed())

@@ -264,6 +264,24 @@ function newChat() {
   tell(engine.newChat());
 }
 
+/** Go on with a conversation of an earlier day, in place of the one on the page. */
+async function resume(id) {
+  if (turn) stop();
+  const turns = await engine.resume(id);
+  chat.clear();
+  let view = null;
+  for (const { role, content } of turns) {
+    if (role === 'user') {
+      view = chat.addTurn(content);
+    } else if (view) {
+      view.append(content);
+      view.finish({ reason: 'end' });
+      view = null;
+    }
+  }
+  composer.focus();
+}
+
 function useExample(text) {
   if (state === 'ready') return ask(text);
   composer.text = text;
