@@ -46,7 +46,7 @@ let recovering = false;
 let memoryFrame = null; // the Memory view, once it was opened
 
 byId('new-chat').addEventListener('click', newChat);
-byId('memory').addEventListener('click', openMemory);
+byId('memory-button').addEventListener('click', openMemory);
 for (const button of document.querySelectorAll('#welcome button')) {
   button.addEventListener('click', () => useExample(button.textContent.trim()));
 }
@@ -81,6 +81,7 @@ async function load() {
   chat.follow();
   watchdog.feed();
   const current = (engine = new Engine());
+  current.memory.onChange(() => onMemory(current));
   memoryFrame?.use(current.memory);
   expose(current);
   try {
@@ -88,7 +89,7 @@ async function load() {
     const info = await current.start(
       {
         model, maxTokens: options.maxTokens, ...menu.choice, workers: options.workers, autotune: options.autotune,
-        patience: options.patience * WORKERS_PATIENCE,
+        patience: options.patience * WORKERS_PATIENCE, routing: options.routing,
       },
       (progress) => {
         if (current !== engine) return;
@@ -102,6 +103,17 @@ async function load() {
   } catch (error) {
     if (current === engine && state === 'loading') fail(fromError(error));
   }
+}
+
+/** The memory or the router is there, or is not. Chatting needs neither. */
+async function onMemory(current) {
+  const info = await current.memory.info().catch(() => null);
+  if (current !== engine || !info) return;
+  document.documentElement.dataset.routing = info.routing;
+  document.documentElement.dataset.memory = info.state;
+  notices.say('memory', info.problem);
+  const locked = info.state === 'locked' ? 'What Sonata remembers is locked:' : null;
+  notices.say('locked', locked, { label: 'unlock', run: () => byId('memory-button').click() });
 }
 
 function onProgress(progress) {
@@ -257,6 +269,24 @@ function newChat() {
   tell(engine.newChat());
 }
 
+/** Go on with a conversation of an earlier day, in place of the one on the page. */
+async function resume(id) {
+  if (turn) stop();
+  const turns = await engine.resume(id);
+  chat.clear();
+  let view = null;
+  for (const { role, content } of turns) {
+    if (role === 'user') {
+      view = chat.addTurn(content);
+    } else if (view) {
+      view.append(content);
+      view.finish({ reason: 'end' });
+      view = null;
+    }
+  }
+  composer.focus();
+}
+
 function useExample(text) {
   if (state === 'ready') return ask(text);
   composer.text = text;
@@ -266,11 +296,11 @@ function useExample(text) {
 /** The Memory view is loaded when it is first asked for. */
 async function openMemory() {
   try {
-    memoryFrame ??= new (await import('./memory_view/frame.js')).MemoryFrame();
-    notices.say('memory', null);
+    memoryFrame ??= new (await import('./memory_view/frame.js')).MemoryFrame({ onResume: resume });
+    notices.say('memory-view', null);
     await memoryFrame.open(engine.memory);
   } catch {
-    notices.say('memory', 'The Memory view could not be loaded. Check your connection, then try again.');
+    notices.say('memory-view', 'The Memory view could not be loaded. Check your connection, then try again.');
   }
 }
 

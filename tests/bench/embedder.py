@@ -66,7 +66,7 @@ self.onmessage = async ({ data: { code, texts, rounds } }) => {
   try {
     const python = await bootPython();
     const begin = performance.now();
-    const embedder = await Embedder.open(new URL('./', location.href).href);
+    const embedder = await Embedder.open(new URL('./embedder/', location.href).href);
     const load = performance.now() - begin;
     python.runPython(code);
     const figures = await python.globals.get('measure')(embedder, texts, rounds);
