@@ -20,6 +20,7 @@ export class MapChart {
   #tip;
   #chart;
   #zoom;
+  #larger = 1; // points grow a little when they are seen from near
   #agents = []; // {title, index, x, y, shown}: of each the middle of its points
 
   /**
@@ -48,9 +49,12 @@ export class MapChart {
       },
       plugins: [{ id: 'names', afterDatasetsDraw: (chart) => this.#drawNames(chart) }],
     });
-    this.#zoom = new PanZoom(this.#chart, box, (zoomed) => {
+    this.#zoom = new PanZoom(this.#chart, box, (zoom) => {
       this.#tip.hidden = true;
-      onZoom(zoomed);
+      this.#larger = Math.min(2, zoom ** 0.4);
+      for (const dataset of this.#chart.data.datasets) Object.assign(dataset, this.#radii(dataset));
+      this.#chart.update('none');
+      onZoom(zoom > 1);
     });
   }
 
@@ -107,16 +111,14 @@ export class MapChart {
   #dataset({ title, index, shown, points }, own, hiddenSources, { agents, ink }) {
     const colour = agents[index % COLOURS];
     const shape = SHAPES[index % SHAPES.length];
-    const radius = (own ? LARGE : SMALL) * ROUND[shape.pointStyle];
+    const kind = { own, pointStyle: shape.pointStyle, rotation: shape.rotation ?? 0 };
     return {
+      ...kind,
+      ...this.#radii(kind),
       label: title,
       data: points.filter(({ source }) => (source !== 'example') === own),
       hidden: !shown || hiddenSources.has(own ? 'own' : 'shipped'),
       order: own ? 0 : 1, // the user's lie above
-      pointStyle: shape.pointStyle,
-      rotation: shape.rotation ?? 0,
-      radius,
-      hoverRadius: radius + 2,
       hitRadius: FINE.matches ? 3 : 10,
       backgroundColor: own ? colour : `${colour}88`,
       hoverBackgroundColor: colour,
@@ -125,6 +127,11 @@ export class MapChart {
       hoverBorderColor: ink,
       hoverBorderWidth: 1.5,
     };
+  }
+
+  #radii({ own, pointStyle }) {
+    const radius = (own ? LARGE : SMALL) * ROUND[pointStyle] * this.#larger;
+    return { radius, hoverRadius: radius + 2 };
   }
 
   #tell({ chart, tooltip }) {

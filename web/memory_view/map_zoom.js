@@ -9,7 +9,7 @@ const STEP = 1.6;
 export class PanZoom {
   #chart;
   #box;
-  #onChange;
+  #redraw;
   #zoom = 1;
   #x = 0; // the middle of what is shown
   #y = 0;
@@ -19,12 +19,12 @@ export class PanZoom {
 
   /**
    * @param {object} chart of Chart.js, with scales x and y @param {HTMLElement} box around its canvas; has the keyboard's focus
-   * @param {(zoomed: boolean) => void} onChange
+   * @param {(zoom: number) => void} redraw the chart, whose scales have changed; 1 shows all
    */
-  constructor(chart, box, onChange) {
+  constructor(chart, box, redraw) {
     this.#chart = chart;
     this.#box = box;
-    this.#onChange = onChange;
+    this.#redraw = redraw;
     const { canvas } = chart;
     const listen = (target, type, run, options = {}) => {
       target.addEventListener(type, run, { signal: this.#listening.signal, ...options });
@@ -100,8 +100,7 @@ export class PanZoom {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
       this.#apply();
-      this.#chart.update('none');
-      this.#onChange(this.#zoom > 1);
+      this.#redraw(this.#zoom);
     });
   }
 
