@@ -12,6 +12,7 @@ const FILTERS = [
 ];
 const COLOURS = 6; // of stages, in memory.css
 const TOTAL = 'total';
+const PLAIN = 'assistant'; // answers when no agent is likely enough
 
 export class LogPanel {
   #memory;
@@ -54,17 +55,18 @@ export class LogPanel {
     return this.#memory.log(asked);
   }
 
-  #render({ created, agent, backend, stages, totalMs, quality, error, confidence }, row) {
+  #render({ created, text, agent, backend, stages, totalMs, quality, error, confidence }, row) {
     const head = element('p', 'record-title');
-    head.append(this.#title(agent));
+    head.append(text ? element('span', 'log-text', text) : this.#title(agent));
     if (totalMs > 0) head.append(element('span', 'log-total', formatDuration(totalMs)));
     const nodes = [head];
     if (error) nodes.push(element('p', 'log-error', error));
     if (totalMs > 0) nodes.push(this.#bar(stages), this.#legend(stages));
     nodes.push(facts(
+      text ? element('b', 'record-agent', this.#title(agent)) : null,
       formatDate(created),
       backend,
-      confidence === null ? null : `${formatShare(confidence)} sure of the agent`,
+      confidence === null || agent === PLAIN ? null : `${formatShare(confidence)} sure of the agent`,
       quality === null ? null : `quality ${formatShare(quality)}`,
     ));
     return [...nodes, actions(row.deleteAction())];

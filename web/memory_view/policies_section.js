@@ -6,6 +6,9 @@ import { labelled } from './edit_form.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
+/** What has a place of its own to be changed in. */
+const ELSEWHERE = { 'routing.agents': 'your changes to the agents: see Agents' };
+
 export class PoliciesSection {
   #memory;
   #list;
@@ -33,11 +36,13 @@ export class PoliciesSection {
   #render(policy, row) {
     const { name, value, confidence, source, lastUsed } = policy;
     const title = element('p', 'record-title', name);
-    title.append(element('code', 'policy-value', JSON.stringify(value)));
+    const elsewhere = ELSEWHERE[name];
+    if (!elsewhere) title.append(element('code', 'policy-value', JSON.stringify(value)));
+    const edit = elsewhere ? [] : [row.action('Edit', () => this.#edit(policy, row))];
     return [
       title,
-      facts(`${formatShare(confidence)} sure`, `by ${source}`, lastUsed ? `last used ${formatDate(lastUsed)}` : null),
-      actions(row.action('Edit', () => this.#edit(policy, row)), row.deleteAction()),
+      facts(elsewhere ?? null, `${formatShare(confidence)} sure`, `by ${source}`, lastUsed ? `last used ${formatDate(lastUsed)}` : null),
+      actions(...edit, row.deleteAction()),
     ];
   }
 
