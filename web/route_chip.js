@@ -5,7 +5,8 @@
 import { button, element, ProblemLine } from './dom.js';
 import { formatDuration, formatShare } from './format.js';
 
-const PLAIN = 'assistant';
+/** The id of the agent that answers when no other is likely enough (py_core/routing/agents.py). */
+export const PLAIN = 'assistant';
 const NEIGHBOURS = 3;
 const RANKED = 4;
 const WHOSE = { user: 'you said', agent: 'your agent’s example' };

@@ -1,6 +1,7 @@
 /** The log of requests: what each took, who answered, what went wrong; and how long the stages take by and large. */
 import { element, ProblemLine } from '../dom.js';
 import { formatCount, formatDate, formatDuration, formatShare } from '../format.js';
+import { PLAIN } from '../route_chip.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
@@ -12,7 +13,6 @@ const FILTERS = [
 ];
 const COLOURS = 6; // of stages, in memory.css
 const TOTAL = 'total';
-const PLAIN = 'assistant'; // answers when no agent is likely enough
 
 export class LogPanel {
   #memory;

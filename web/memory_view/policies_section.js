@@ -6,8 +6,11 @@ import { labelled } from './edit_form.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
-/** What has a place of its own to be changed in. */
-const ELSEWHERE = { 'routing.agents': 'your changes to the agents: see Agents' };
+/** What cannot be edited here, and what it is. */
+const ABOUT = {
+  'routing.agents': 'your changes to the agents, see Agents',
+  'routing.embedder': 'the embedder that the patterns are from',
+};
 
 export class PoliciesSection {
   #memory;
@@ -36,12 +39,12 @@ export class PoliciesSection {
   #render(policy, row) {
     const { name, value, confidence, source, lastUsed } = policy;
     const title = element('p', 'record-title', name);
-    const elsewhere = ELSEWHERE[name];
-    if (!elsewhere) title.append(element('code', 'policy-value', JSON.stringify(value)));
-    const edit = elsewhere ? [] : [row.action('Edit', () => this.#edit(policy, row))];
+    const about = ABOUT[name];
+    if (!about) title.append(element('code', 'policy-value', JSON.stringify(value)));
+    const edit = about ? [] : [row.action('Edit', () => this.#edit(policy, row))];
     return [
       title,
-      facts(elsewhere ?? null, `${formatShare(confidence)} sure`, `by ${source}`, lastUsed ? `last used ${formatDate(lastUsed)}` : null),
+      facts(about ?? null, `${formatShare(confidence)} sure`, `by ${source}`, lastUsed ? `last used ${formatDate(lastUsed)}` : null),
       actions(...edit, row.deleteAction()),
     ];
   }
