@@ -1,5 +1,7 @@
 /** The conversation on the page: the welcome with its examples, what was said, and scrolling. */
 import { AnswerView } from './answer_view.js';
+import { element } from './dom.js';
+import { RouteChip } from './route_chip.js';
 
 const NEAR_BOTTOM_PX = 60;
 
@@ -89,6 +91,12 @@ class TurnView {
     return this.#answer.text;
   }
 
+  /** Say above the answer which agent it comes from. @param {object} route the event @param {object} memory engine.memory */
+  showRoute(route, memory) {
+    this.#body.before(new RouteChip(route, memory).element);
+    this.#follow();
+  }
+
   append(text) {
     if (!this.#answer.text) this.#waiting.remove();
     this.#answer.append(text);
@@ -129,11 +137,4 @@ function copyButton(text) {
     setTimeout(() => (button.textContent = 'Copy'), 1500);
   });
   return button;
-}
-
-function element(name, className = '', text = '') {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  if (text) made.textContent = text;
-  return made;
 }

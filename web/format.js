@@ -29,3 +29,32 @@ export function formatSpeed(limit, { gb_s: gigabytes, gflop_s: gigaflops }) {
   const [value, prefix] = speed < 1000 ? [speed, 'G'] : [speed / 1000, 'T'];
   return `${value.toFixed(value < 100 ? 1 : 0)} ${prefix}${unit}`;
 }
+
+/** Milliseconds: "310 µs", "12.5 ms", "8.4 s", "2 min 5 s" */
+export function formatDuration(ms) {
+  if (ms < 1000) return formatMicroseconds(ms * 1000);
+  const seconds = ms / 1000;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+}
+
+/** "512 B", "12.4 kB", "98.4 MB", "1.2 GB". A kilobyte is 1,000 bytes. */
+export function formatBytes(bytes) {
+  const units = ['B', 'kB', 'MB', 'GB'];
+  const power = Math.min(Math.floor(Math.log10(Math.max(bytes, 1)) / 3), 3);
+  return `${(bytes / 1000 ** power).toFixed(power ? 1 : 0)} ${units[power]}`;
+}
+
+/** "1 pattern", "5,000 patterns"; the plural is the singular and an s unless it is given. */
+export function formatCount(count, one, many = `${one}s`) {
+  return `${count.toLocaleString('en')} ${count === 1 ? one : many}`;
+}
+
+/** Seconds since 1970: "14:05" of today, "12 Nov, 14:05" of this year, "12 Nov 2025, 14:05". */
+export function formatDate(seconds, now = new Date()) {
+  const date = new Date(seconds * 1000);
+  const today = date.toDateString() === now.toDateString();
+  const day = today ? {} : { day: 'numeric', month: 'short' };
+  const year = date.getFullYear() === now.getFullYear() ? {} : { year: 'numeric' };
+  return date.toLocaleString('en-GB', { ...year, ...day, hour: '2-digit', minute: '2-digit' });
+}

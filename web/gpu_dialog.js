@@ -2,6 +2,7 @@
  * "How fast is my GPU?": measures the kernels of a token by the GPU's own clock and shows them beside the limits that were
  * measured, too. It waits its turn behind a running answer; closing the dialog ends it.
  */
+import { element } from './dom.js';
 import { formatMicroseconds, formatRate, formatShare, formatSpeed } from './format.js';
 import { describe, fromError } from './problems.js';
 
@@ -106,27 +107,20 @@ function kernelRow(kernel) {
 
 /** A row of the table; its bar is as long as its share of the `longest` row's time. */
 function row({ name, detail, us, speed, reached }, total, longest) {
-  const bar = element('span', '', 'gpu-bar');
+  const bar = element('span', 'gpu-bar');
   bar.style.inlineSize = `${100 * us / longest}%`;
-  const head = element('th', name);
+  const head = element('th', '', name);
   head.scope = 'row';
-  head.append(element('small', detail));
-  const time = element('td', formatMicroseconds(us));
-  time.append(element('small', formatShare(us / total)), bar);
-  const rate = element('td', speed);
-  rate.append(element('small', reached));
+  head.append(element('small', '', detail));
+  const time = element('td', '', formatMicroseconds(us));
+  time.append(element('small', '', formatShare(us / total)), bar);
+  const rate = element('td', '', speed);
+  rate.append(element('small', '', reached));
   const made = element('tr');
   made.append(head, time, rate);
   return made;
 }
 
 function figure(name, value) {
-  return [element('dt', name), element('dd', value)];
-}
-
-function element(tag, text = '', className = '') {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  made.className = className;
-  return made;
+  return [element('dt', '', name), element('dd', '', value)];
 }

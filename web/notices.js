@@ -1,3 +1,5 @@
+import { button } from './dom.js';
+
 /** Quiet lines above the message box, each with at most one thing to do: nothing that stands in the way. */
 export class Notices {
   #root;
@@ -30,13 +32,4 @@ export class Notices {
     this.#lines.set(kind, line);
     this.#root.append(line);
   }
-}
-
-function button(label, className, run) {
-  const made = document.createElement('button');
-  made.type = 'button';
-  made.className = className;
-  made.textContent = label;
-  made.addEventListener('click', run);
-  return made;
 }

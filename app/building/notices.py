@@ -14,6 +14,8 @@ def third_party_text(root: Path, node_modules: Path, files: Mapping[str, Path]) 
     npm = {
         "Pyodide (Mozilla Public License 2.0)": "dompurify/LICENSE-MPL",  # Pyodide's package has no copy of it
         "Comlink, SmolLM2-135M-Instruct and all-MiniLM-L6-v2 (Apache License 2.0)": "comlink/LICENSE",
+        "Chart.js": "chart.js/LICENSE.md",
+        "@kurkle/color": "@kurkle/color/LICENSE.md",
         "idb": "idb/LICENSE",
         "marked": "marked/LICENSE",
         "DOMPurify": "dompurify/LICENSE",

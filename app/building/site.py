@@ -22,6 +22,7 @@ from app.models import Model, cache_dir, downloads, models
 DIST = ROOT / "dist"
 
 VENDOR = {
+    "chart.umd.min.js": "chart.js/dist/chart.umd.min.js",
     "comlink.mjs": "comlink/dist/esm/comlink.mjs",
     "idb.js": "idb/build/index.js",
     "marked.esm.js": "marked/lib/marked.esm.js",

@@ -1,0 +1,61 @@
+/** The form in which an entry is edited in its place: what was typed stays until it is saved or given up. */
+import { button, element, ProblemLine } from '../dom.js';
+
+/**
+ * @param {{fields: HTMLElement[], save: () => Promise<void>, close: () => void, label?: string}} form `close` is called when it
+ *   is saved or given up; `save`'s rejection is shown, and the form stays; `label` is what the button says
+ * @returns {HTMLFormElement} its first field wants the focus once it is in the page
+ */
+export function editForm({ fields, save, close, label = 'Save' }) {
+  const form = element('form', 'edit-form');
+  const problem = new ProblemLine();
+  const submit = element('button', 'primary', label);
+  const actions = element('div', 'edit-actions');
+  actions.append(submit, button('Cancel', 'quiet', close));
+  form.append(...fields, problem.element, actions);
+  form.addEventListener('submit', async (event) => {
+    event.preventDefault();
+    problem.say(null);
+    submit.disabled = true;
+    try {
+      await save();
+      close();
+    } catch (error) {
+      problem.say(error);
+    } finally {
+      submit.disabled = false;
+    }
+  });
+  form.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') {
+      event.preventDefault(); // or the whole dialog would close
+      close();
+    } else if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      form.requestSubmit();
+    }
+  });
+  return form;
+}
+
+/** A control with its name above it. */
+export function labelled(name, control) {
+  const label = element('label', 'field');
+  label.append(element('span', '', name), control);
+  return label;
+}
+
+/** @param {'current-password'|'new-password'|'off'} autocomplete */
+export function passphraseInput(autocomplete) {
+  return Object.assign(element('input'), { type: 'password', autocomplete, required: true });
+}
+
+/** @param {{id: string, title: string}[]} agents @param {string} chosen also one that is not there any more */
+export function agentSelect(agents, chosen) {
+  const select = element('select');
+  const known = agents.some(({ id }) => id === chosen);
+  for (const { id, title } of known ? agents : [{ id: chosen, title: chosen }, ...agents]) {
+    select.append(new Option(title, id, false, id === chosen));
+  }
+  return select;
+}

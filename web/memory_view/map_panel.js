@@ -1,0 +1,154 @@
+/** The map of the patterns: every request that routing knows as a point, and a legend that counts them. */
+import { button, element, ProblemLine } from '../dom.js';
+import { formatCount } from '../format.js';
+import { loadScript, loadStyles } from '../load_file.js';
+import { MapChart } from './map_chart.js';
+
+const ABOUT = 'Each point is a request that routing knows; colour and shape tell its agent. A request lies between the agents that it '
+  + 'resembles, so points near each other are similar requests.';
+const NOTHING_OWN = 'Correct a chip in the chat, and your request is here, too: large, with an outline.';
+
+export class MapPanel {
+  #memory;
+  #run = 0; // of which loading there is news
+  #map = null; // {agents: [{id, title, index, points}]}, those that have any
+  #chart = null;
+  #hiddenAgents = new Set();
+  #hiddenSources = new Set();
+  #dark = matchMedia('(prefers-color-scheme: dark)');
+  #onScheme = () => this.#draw();
+  #status = element('p', 'memory-lead');
+  #problem = new ProblemLine();
+  #again;
+  #figure = element('div', 'map-figure');
+  #box = element('div', 'map-box');
+  #whole;
+  #legend = element('div', 'map-legend');
+
+  constructor(root, memory) {
+    this.#memory = memory;
+    this.#again = button('Try again', 'quiet', () => this.refresh());
+    this.#again.hidden = true;
+    this.#status.setAttribute('role', 'status');
+    this.#box.tabIndex = 0;
+    this.#box.setAttribute('role', 'group');
+    this.#box.setAttribute('aria-label', 'Map: plus and minus zoom, the arrow keys move it, 0 shows all');
+    this.#figure.append(this.#box, this.#legend);
+    this.#box.append(this.#zoomButtons());
+    this.#figure.hidden = true;
+    root.append(element('p', 'memory-lead', ABOUT), this.#status, this.#problem.element, this.#again, this.#figure);
+  }
+
+  async show() {
+    this.#dark.addEventListener('change', this.#onScheme);
+    await this.refresh();
+  }
+
+  hide() {
+    this.#run += 1;
+    this.#dark.removeEventListener('change', this.#onScheme);
+    this.#chart?.destroy();
+    this.#chart = null;
+  }
+
+  /** Ask for the points again. */
+  async refresh() {
+    const run = (this.#run += 1);
+    if (!this.#map) this.#status.textContent = 'Drawing the map…';
+    try {
+      const [map, { agents }] = await Promise.all([
+        this.#memory.map(), this.#memory.info(), loadScript('vendor/chart.umd.min.js'), loadStyles('memory_map.css'),
+      ]);
+      if (run !== this.#run) return;
+      this.#map = byAgent(map, new Map(agents.map(({ id, title }) => [id, title])));
+      this.#problem.say(null);
+      this.#again.hidden = true;
+      this.#draw();
+    } catch (error) {
+      if (run !== this.#run) return;
+      this.#problem.say(error);
+      this.#again.hidden = false;
+      if (!this.#map) this.#status.textContent = '';
+    }
+  }
+
+  #draw() {
+    const { requests, own } = count(this.#map);
+    this.#figure.hidden = requests === 0;
+    if (requests === 0) return void (this.#status.textContent = `There is no request on the map yet. ${NOTHING_OWN}`);
+    this.#status.textContent = own ? '' : NOTHING_OWN;
+    this.#chart ??= new MapChart(globalThis.Chart, this.#box, (zoomed) => (this.#whole.disabled = !zoomed));
+    const summary = `Map of ${formatCount(requests, 'request')} of ${formatCount(this.#map.length, 'agent')}; the list beside it counts them.`;
+    const agents = this.#map.map((agent) => ({ ...agent, shown: !this.#hiddenAgents.has(agent.id) }));
+    this.#chart.show(agents, this.#hiddenSources, summary);
+    this.#drawLegend({ requests, own });
+  }
+
+  #drawLegend({ requests, own }) {
+    const focused = document.activeElement?.dataset.entry;
+    const sources = element('ul');
+    sources.append(this.#entry(this.#hiddenSources, 'shipped', 'Shipped', requests - own, mark('shipped')));
+    if (own) sources.append(this.#entry(this.#hiddenSources, 'own', 'Yours', own, mark('own')));
+    const agents = element('ul');
+    for (const { id, title, index, points } of this.#map) {
+      agents.append(this.#entry(this.#hiddenAgents, id, title, points.length, this.#chart.symbol(index)));
+    }
+    const all = this.#hiddenAgents.size ? 'Show all agents' : 'Hide all agents';
+    const toggle = button(all, 'link', () => {
+      this.#hiddenAgents = new Set(this.#hiddenAgents.size ? [] : this.#map.map(({ id }) => id));
+      this.#draw();
+    });
+    toggle.dataset.entry = 'all';
+    this.#legend.replaceChildren(sources, agents, toggle);
+    if (focused) this.#legend.querySelector(`[data-entry="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  /** A line of the legend, which hides and shows. */
+  #entry(hidden, name, title, number, symbol) {
+    const entry = button('', 'map-entry', () => {
+      if (!hidden.delete(name)) hidden.add(name);
+      this.#draw();
+    });
+    entry.dataset.entry = name;
+    entry.setAttribute('aria-pressed', String(!hidden.has(name)));
+    symbol.setAttribute('aria-hidden', 'true');
+    const counted = element('span', 'map-count', number.toLocaleString('en'));
+    counted.append(element('span', 'visually-hidden', number === 1 ? ' request' : ' requests'));
+    entry.append(symbol, element('span', 'map-name', title), counted);
+    const line = element('li');
+    line.append(entry);
+    return line;
+  }
+
+  #zoomButtons() {
+    const group = element('div', 'map-zoom');
+    const make = (label, text, run) => {
+      const made = button(text, 'quiet', run);
+      made.setAttribute('aria-label', label);
+      made.title = label;
+      return made;
+    };
+    this.#whole = make('Show the whole map', 'All', () => this.#chart?.showAll());
+    this.#whole.disabled = true;
+    group.append(
+      make('Zoom in', '+', () => this.#chart?.zoomIn()), make('Zoom out', '−', () => this.#chart?.zoomOut()), this.#whole,
+    );
+    return group;
+  }
+}
+
+/** @param {{agents: string[], points: Array}} map as Memory.map() gives it @param {Map<string, string>} titles */
+function byAgent({ agents, points }, titles) {
+  const made = agents.map((id, index) => ({ id, title: titles.get(id) ?? id, index, points: [] }));
+  for (const [x, y, agent, source, text] of points) made[agent].points.push({ x, y, source, text });
+  return made.filter((agent) => agent.points.length);
+}
+
+function count(agents) {
+  const points = agents.flatMap((agent) => agent.points);
+  return { requests: points.length, own: points.filter(({ source }) => source !== 'example').length };
+}
+
+function mark(kind) {
+  return element('span', `map-mark map-mark-${kind}`);
+}

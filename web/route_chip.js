@@ -1,0 +1,177 @@
+/**
+ * The chip of an answer: the agent it comes from and how sure the router was. Opened, it says why, and one click sends
+ * such messages to another agent from then on.
+ */
+import { button, element, ProblemLine } from './dom.js';
+import { formatDuration, formatShare } from './format.js';
+
+const PLAIN = 'assistant';
+const NEIGHBOURS = 3;
+const RANKED = 4;
+const WHOSE = { user: 'you said', agent: 'your agent’s example' };
+
+export class RouteChip {
+  element = element('div', 'route');
+  #route;
+  #memory;
+  #titles = new Map(); // agent's id -> what people read; filled when the chip is opened
+  #correction = null; // {pattern, agent} that a click has taught
+  #chip = element('summary', 'route-chip');
+  #details = element('details', 'route-details');
+  #panel = element('div', 'route-panel');
+  #outcome = element('p', 'route-outcome');
+  #problem = new ProblemLine();
+
+  /**
+   * @param {{id: string, text: string, agent: string, title: string, confidence: number, ranked: [string, number][],
+   *   neighbours: {id: string, text: string, agent: string, similarity: number, source: string}[],
+   *   ms: Record<string, number>}} route
+   * @param {import('./memory_client.js').Memory} memory
+   */
+  constructor(route, memory) {
+    this.#route = route;
+    this.#memory = memory;
+    this.#titles.set(route.agent, route.title);
+    this.#outcome.setAttribute('role', 'status');
+    this.#details.append(this.#chip, this.#panel);
+    this.#details.addEventListener('toggle', () => this.#details.open && this.#explain());
+    this.element.append(this.#details, this.#outcome, this.#problem.element);
+    this.#name();
+  }
+
+  /** What the chip itself says. */
+  #name() {
+    const { agent, title, confidence } = this.#route;
+    const sent = this.#correction ? `Will go to ${this.#title(this.#correction.agent)} from now on` : '';
+    const plain = agent === PLAIN && !sent;
+    this.#chip.textContent = sent || (plain ? title : `${title} · ${formatShare(confidence)}`);
+    this.#chip.title = 'Why this agent, and how to correct it';
+    this.element.dataset.kind = sent ? 'corrected' : plain ? 'plain' : 'agent';
+  }
+
+  async #explain() {
+    this.#problem.say(null);
+    let agents = [];
+    try {
+      ({ agents } = await this.#memory.info());
+    } catch (error) {
+      this.#problem.say(error);
+    }
+    for (const { id, title } of agents) this.#titles.set(id, title);
+    this.#panel.replaceChildren(this.#why(), this.#choice(agents), ...this.#others(), this.#times());
+  }
+
+  #why() {
+    const { agent, neighbours } = this.#route;
+    const part = element('section');
+    const near = neighbours.slice(0, NEIGHBOURS);
+    const title = this.#title(agent);
+    const head = agent === PLAIN ? 'No agent was likely enough, so the plain assistant answered' : `Why ${title}`;
+    part.append(element('h3', '', head));
+    if (near.length === 0) return part;
+    part.append(element('p', 'route-lead', 'Requests most like yours, and the agents they are for:'));
+    const list = element('ol', 'route-neighbours');
+    for (const { text, agent: theirs, similarity, source } of near) {
+      const item = element('li');
+      const about = element('span', 'route-about');
+      about.append(`${this.#title(theirs)}, ${formatShare(similarity)} alike`);
+      if (WHOSE[source]) about.append(' ', element('b', `route-source ${source}`, WHOSE[source]));
+      item.append(element('q', '', text), about);
+      list.append(item);
+    }
+    part.append(list);
+    return part;
+  }
+
+  #others() {
+    const ranked = this.#route.ranked.slice(0, RANKED);
+    if (ranked.length < 2) return [];
+    const list = element('ul', 'route-ranked');
+    for (const [agent, share] of ranked) {
+      const bar = element('span', 'route-bar');
+      bar.style.inlineSize = `${100 * share}%`;
+      const track = element('span', 'route-track');
+      track.append(bar);
+      const item = element('li');
+      item.append(element('span', '', this.#title(agent)), track, element('span', 'route-share', formatShare(share)));
+      list.append(item);
+    }
+    const part = element('section');
+    part.append(element('h3', '', 'The likeliest agents'), list);
+    return [part];
+  }
+
+  #times() {
+    const steps = Object.entries(this.#route.ms);
+    const total = steps.reduce((sum, [, ms]) => sum + ms, 0);
+    const each = steps.map(([step, ms]) => `${step} ${formatDuration(ms)}`).join(', ');
+    return element('p', 'route-times', `Decided in ${formatDuration(total)}: ${each}`);
+  }
+
+  #choice(agents) {
+    const now = this.#correction?.agent ?? this.#route.agent;
+    const part = element('section');
+    const group = element('div', 'route-agents');
+    group.setAttribute('role', 'group');
+    group.setAttribute('aria-label', 'Send such messages to');
+    for (const { id, title } of agents) {
+      const choose = button(title, 'quiet', () => this.#correct(id));
+      choose.disabled = id === now;
+      group.append(choose);
+    }
+    if (agents.length) part.append(element('h3', '', 'Send such messages to'), group);
+    if (!this.#correction) part.append(button('That was right', 'quiet route-confirm', () => this.#confirm()));
+    return part;
+  }
+
+  async #correct(agent) {
+    const before = this.#correction?.pattern;
+    await this.#try(async () => {
+      const { pattern } = await this.#memory.correct(this.#route.id, this.#route.text, agent);
+      if (before && before !== pattern) await this.#memory.removePatterns([before]);
+      this.#correction = { pattern, agent };
+      this.#outcome.replaceChildren(button('Undo', 'link', () => this.#undo()));
+      this.#close();
+    });
+  }
+
+  async #undo() {
+    await this.#try(async () => {
+      await this.#memory.removePatterns([this.#correction.pattern]);
+      this.#correction = null;
+      this.#outcome.replaceChildren('Taken back');
+      this.#close();
+    });
+  }
+
+  async #confirm() {
+    await this.#try(async () => {
+      await this.#memory.confirm(this.#route.id);
+      this.#outcome.replaceChildren('Noted: that was right');
+      this.#close();
+    });
+  }
+
+  /** One action at a time; what fails is said, and can be tried again. */
+  async #try(action) {
+    const pressed = document.activeElement;
+    this.#problem.say(null);
+    this.element.inert = true; // which takes the focus away
+    try {
+      await action();
+    } catch (error) {
+      this.#problem.say(error);
+    }
+    this.element.inert = false;
+    (pressed.isConnected && this.#details.open ? pressed : this.#chip).focus({ preventScroll: true });
+  }
+
+  #close() {
+    this.#name();
+    this.#details.open = false;
+  }
+
+  #title(agent) {
+    return this.#titles.get(agent) ?? agent;
+  }
+}
