@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -11,6 +11,7 @@ from py_core.backends.base import ContextFullError, too_long
 from py_core.engine.engine import Timings
 from py_core.engine.sampling import SamplingParams
 from py_core.model import Model
+from py_core.routing.agents import Agent
 from py_core.tokenizers.chat_template import Message
 
 # A model this small puts wrong words close behind right ones: drawing at random, even at temperature 0.2, loses facts
@@ -40,6 +41,7 @@ class Done:
     """The answer is complete.
 
     `reason` is "end" (the model stopped), "length" (max_tokens), "context" (no room left) or "stopped" (by the user).
+    Seconds are those of the prompt's new tokens, and of the answer's.
     `forgotten_turns` counts messages that no longer fit into the model's context and were left out.
     """
 
@@ -49,6 +51,8 @@ class Done:
     prefill_tok_s: float
     decode_tok_s: float
     forgotten_turns: int = 0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
 
 
 Event = Delta | Done
@@ -57,7 +61,8 @@ Event = Delta | Done
 class Assistant:
     """A conversation with one model. One `respond` at a time."""
 
-    def __init__(self, model: Model, sampling: SamplingParams = CHAT_SAMPLING, max_tokens: int = MAX_TOKENS) -> None:
+    def __init__(self, model: Model, sampling: SamplingParams | None = None, max_tokens: int = MAX_TOKENS) -> None:
+        """sampling: of every answer; without it the agent's, or CHAT_SAMPLING where there is no agent."""
         self.model = model
         self.messages: list[Message] = []
         self._sampling, self._max_tokens = sampling, max_tokens
@@ -65,9 +70,10 @@ class Assistant:
         self._stopped = False
         self._prefill: asyncio.Task[None] | None = None
 
-    async def respond(self, text: str) -> AsyncIterator[Event]:
+    async def respond(self, text: str, agent: Agent | None = None) -> AsyncIterator[Event]:
         """Stream the answer to a message. What was said joins the conversation, a stopped answer as far as it came.
 
+        agent: who answers (its system prompt, sampling and longest answer); the model's own default if none.
         Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError. What
         was seen of an answer by then stays in the conversation; without an answer it is as it was before.
         """
@@ -75,13 +81,17 @@ class Assistant:
             raise EmptyMessageError("The message is empty. Write something first.")
         self._stopped = False
         messages: list[Message] = [*self.messages, {"role": "user", "content": text}]
-        prompt, forgotten = self._fit(messages)
+        sampling, max_tokens, system = self._sampling or CHAT_SAMPLING, self._max_tokens, list[Message]()
+        if agent is not None:
+            sampling, max_tokens = self._sampling or agent.sampling, min(agent.max_tokens, max_tokens)
+            system = [{"role": "system", "content": agent.system_prompt}]
+        prompt, forgotten = self._fit(messages, system)
         timings, answer = Timings(), ""
         if not await self._run_prompt(prompt, timings):
             yield Done("stopped", 0, 0, 0.0, 0.0)
             return
         stream = self.model.tokenizer.stream(skip_special=True)
-        generated = self.model.engine.generate(self._session, self._max_tokens, self._sampling, timings)
+        generated = self.model.engine.generate(self._session, max_tokens, sampling, timings)
         try:
             async with aclosing(generated) as batches:  # type: ignore[type-var]
                 async for ids in batches:
@@ -105,6 +115,8 @@ class Assistant:
             timings.prefill_tok_s,
             timings.decode_tok_s,
             forgotten,
+            timings.prefill_seconds,
+            timings.decode_seconds,
         )
 
     def stop(self) -> None:
@@ -113,9 +125,9 @@ class Assistant:
         if self._prefill is not None:
             self._prefill.cancel()
 
-    def reset(self) -> None:
-        """Start a new conversation."""
-        self.messages = []
+    def reset(self, messages: Sequence[Message] = ()) -> None:
+        """Start a new conversation, or go on with one of these messages."""
+        self.messages = list(messages)
         self.model.backend.truncate(self._session, 0)
 
     async def _run_prompt(self, prompt: list[int], timings: Timings) -> bool:
@@ -131,7 +143,7 @@ class Assistant:
             self._prefill = None
         return not self._stopped
 
-    def _fit(self, messages: list[Message]) -> tuple[list[int], int]:
+    def _fit(self, messages: list[Message], system: list[Message]) -> tuple[list[int], int]:
         """The prompt's tokens, without as many of the oldest turns as have no room, and how many were left out.
 
         Raises ContextFullError when the last message alone is too long.
@@ -139,7 +151,7 @@ class Assistant:
         limit = self.model.backend.context_length - min(_LEAST_ANSWER, self._max_tokens)
         first = 0
         while True:
-            prompt = self.model.encode_chat(messages[first:])
+            prompt = self.model.encode_chat(system + messages[first:])
             if len(prompt) <= limit:
                 return prompt, first
             if first >= len(messages) - 1:

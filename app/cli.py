@@ -22,7 +22,8 @@ from app.bench import Speed, measure_speed, profile_report, profiled
 from app.cli_bench import profile_tables, speed_table
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
-from app.models import default_model_path
+from app.models import default_model_path, memory_path
+from app.native_memory import open_keeper
 from app.server import DIST, ServerError
 from app.server import serve as serve_site
 from app.terminal_chat import run_chat
@@ -96,12 +97,21 @@ def chat(
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = CHAT_SAMPLING.top_p,
     seed: SeedOption = CHAT_SAMPLING.seed,
     max_tokens: MaxTokensOption = MAX_TOKENS,
+    memory: Annotated[Path | None, typer.Option(help="The file to remember in; $SONATA_MEMORY is the default.")] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="No agents, and nothing is remembered.")] = False,
 ) -> None:
-    """Talk to the model. Ctrl-C stops an answer; /new starts over; /exit or Ctrl-D ends."""
-    sampling = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
+    """Talk to the model. Each message goes to the agent that suits it, and what is said is remembered.
+
+    Ctrl-C stops an answer; /new starts over; /exit or Ctrl-D ends. Sampling is the agent's unless it is given.
+    """
+    chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
+    sampling = None if chosen == CHAT_SAMPLING else chosen
     with asyncio.Runner() as runner:
         loaded = runner.run(_load(model, backend, precision, autotune))
-        run_chat(runner, loaded, sampling, max_tokens)
+        keeper = None if plain else runner.run(open_keeper(memory or memory_path()))
+        run_chat(runner, loaded, sampling, max_tokens, keeper)
+        if keeper is not None:
+            runner.run(keeper.close())
         loaded.close()
 
 

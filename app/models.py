@@ -1,4 +1,4 @@
-"""The models that Sonata knows (app/downloads.toml) and where their files lie. Standard library only."""
+"""The models that Sonata knows (app/downloads.toml), and where files lie. Standard library only."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ def cache_dir() -> Path:
     """Where downloads are kept: $SONATA_CACHE, else ~/.cache/sonata."""
     chosen = os.environ.get("SONATA_CACHE")
     return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache" / "sonata"
+
+
+def memory_path() -> Path:
+    """Where `sonata chat` remembers: $SONATA_MEMORY, else ~/.local/share/sonata/memory.sqlite."""
+    chosen = os.environ.get("SONATA_MEMORY")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    return Path.home() / ".local" / "share" / "sonata" / "memory.sqlite"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,17 @@ async def assemble(
     return router
 
 
-async def open_router(changes: Mapping[str, Any] | None = None) -> Router:
-    """The router natively. Raises EmbedderError or RoutingDataError, with what to do, when something was not made."""
+@dataclass(frozen=True)
+class RouterParts:
+    """What `assemble` and Dispatcher.open take. kernel: None where it was never compiled; numpy needs nothing."""
+
+    embedder: Embedder
+    data: bytes
+    kernel: Kernel | None
+
+
+def native_parts() -> RouterParts:
+    """Raises EmbedderError or RoutingDataError, with what to do, when something was not made."""
     # Imported late: the page has neither.
     from app.building.routing import routing_file
     from app.embedding import open_embedder
@@ -68,5 +78,11 @@ async def open_router(changes: Mapping[str, Any] | None = None) -> Router:
     try:
         kernel: Kernel | None = WasmtimeKernel(hnsw_kernel_path())
     except FileNotFoundError:
-        kernel = None  # never compiled here: numpy needs nothing
-    return await assemble(embedder, path.read_bytes(), kernel, changes)
+        kernel = None
+    return RouterParts(embedder, path.read_bytes(), kernel)
+
+
+async def open_router(changes: Mapping[str, Any] | None = None) -> Router:
+    """The router natively. Raises EmbedderError or RoutingDataError."""
+    parts = native_parts()
+    return await assemble(parts.embedder, parts.data, parts.kernel, changes)

@@ -4,26 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import getpass
 import signal
 
 from rich.console import Console
 from rich.markup import escape
 
 from app.assistant import Assistant, Delta, Done
+from app.conversation import Conversation
+from app.dispatch import Routed
+from app.memory_keeper import MemoryKeeper
 from py_core.backends.base import BackendError
 from py_core.engine.sampling import SamplingParams
+from py_core.memory.errors import StoreError
 from py_core.model import Model
+from py_core.routing.agents import AgentError
+from py_core.routing.embedder import EmbedderError
 
 with contextlib.suppress(ImportError):  # not on Windows
     import readline  # noqa: F401  - gives input() editing and history
 
-HELP = "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer."
+HELP = (
+    "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer. /agent NAME sends messages like the last one to "
+    "another agent from now on."
+)
 
 
-def run_chat(runner: asyncio.Runner, model: Model, sampling: SamplingParams, max_tokens: int) -> None:
-    """Until the user leaves."""
+def run_chat(
+    runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, keeper: MemoryKeeper | None
+) -> None:
+    """Until the user leaves. keeper: of the memory and the router, if there are to be any."""
     console = Console(highlight=False)
-    assistant = Assistant(model, sampling, max_tokens)
+    conversation = Conversation(Assistant(model, sampling, max_tokens), lambda error: _warn(console, str(error)))
+    last: list[Routed] = []
+    if keeper is not None:
+        _unlock(runner, keeper, console)
+        keeper.serve(conversation)
+        if keeper.problem:
+            _warn(console, keeper.problem)
     capabilities = model.backend.capabilities
     runs_on = escape(f"{capabilities.backend} ({capabilities.adapter})")
     console.print(f"[bold]{escape(model.config.name)}[/bold] on {runs_on}")
@@ -41,24 +59,63 @@ def run_chat(runner: asyncio.Runner, model: Model, sampling: SamplingParams, max
         if command in ("/exit", "/quit"):
             return
         if command == "/new":
-            assistant.reset()
+            conversation.reset()
             console.print("[dim]A new conversation.[/dim]")
         elif command == "/help":
             console.print(f"[dim]{HELP}[/dim]")
+        elif command.partition(" ")[0] == "/agent":
+            try:
+                said = runner.run(_correct(keeper, last, command.partition(" ")[2].strip()))
+                console.print(f"[dim]{escape(said)}[/dim]")
+            except (AgentError, EmbedderError, StoreError) as error:
+                _warn(console, str(error))
         elif command:
             try:
-                runner.run(_answer(assistant, text, console))
+                runner.run(_answer(conversation, text, console, last))
             except (BackendError, ValueError) as error:
                 console.print(f"[red]{escape(str(error))}[/red]", soft_wrap=True)
 
 
-async def _answer(assistant: Assistant, text: str, console: Console) -> None:
+def _warn(console: Console, message: str) -> None:
+    console.print(f"[yellow]{escape(message)}[/yellow]", soft_wrap=True)
+
+
+def _unlock(runner: asyncio.Runner, keeper: MemoryKeeper, console: Console) -> None:
+    """Ask for the passphrase until it is right, or none is given: then the memory stays locked."""
+    while keeper.state == "locked":
+        try:
+            passphrase = getpass.getpass("Passphrase of the memory (none: go on without it): ")
+        except (EOFError, KeyboardInterrupt):
+            passphrase = ""
+        if not passphrase:
+            return
+        try:
+            runner.run(keeper.unlock(passphrase))
+        except StoreError as error:
+            _warn(console, str(error))
+
+
+async def _correct(keeper: MemoryKeeper | None, last: list[Routed], agent: str) -> str:
+    """What was done, as a sentence. Raises AgentError, EmbedderError, StoreError."""
+    if keeper is None or keeper.dispatcher is None:
+        return "Messages are not routed here."
+    if not last or not agent:
+        known = ", ".join(keeper.dispatcher.agents)
+        return f"Say /agent NAME after a message; there are {known}."
+    await keeper.dispatcher.correct(last[-1].id, last[-1].text, agent)
+    return f"Messages like that go to {keeper.dispatcher.agents[agent].title} from now on."
+
+
+async def _answer(conversation: Conversation, text: str, console: Console, last: list[Routed]) -> None:
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends the program there
-        loop.add_signal_handler(signal.SIGINT, assistant.stop)
+        loop.add_signal_handler(signal.SIGINT, conversation.stop)
     try:
-        async for event in assistant.respond(text):
-            if isinstance(event, Delta):
+        async for event in conversation.respond(text):
+            if isinstance(event, Routed):
+                last.append(event)
+                console.print(f"[dim]{escape(event.agent.title)}, {event.decision.confidence:.0%} sure[/dim]")
+            elif isinstance(event, Delta):
                 # Plain print: the model's text is no markup.
                 print(event.text, end="", flush=True)
             else:

@@ -7,34 +7,57 @@ that no proxy has to be destroyed on either side.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from pyodide.ffi import to_js
+from pyodide.ffi import JsException, to_js
 
 from app.assistant import MAX_TOKENS, Assistant, Delta, Done
 from app.bench import profile_report
 from app.completion import complete, last_logits
+from app.conversation import Conversation
+from app.dispatch import Dispatcher, Routed, route_entry
+from app.memory_desk import MemoryDesk
+from app.memory_keeper import MemoryKeeper
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.backends.webgpu.host_browser import BrowserHost, BrowserSource
 from py_core.engine.sampling import SamplingParams
+from py_core.memory.encryption_browser import BrowserCrypto
+from py_core.memory.errors import StoreError
+from py_core.memory.indexeddb import IndexedDBRows
+from py_core.memory.memory import Memory
 from py_core.model import Model, load_model
+from py_core.routing.embedder import EmbedderError
+from py_core.routing.embedder_browser import browser_embedder
+from py_core.routing.kernel_wasm import PyodideKernel
+from py_core.routing.vector_index import HnswVectorIndex
 
 JsObject = Any
 OnEvent = Callable[[str, str], None]
 
+LOST = "The browser found Sonata's memory damaged and threw it away. If you have an export, import it under Memory."
+ROUTING_PATIENCE = 4.0
+"""Seconds that a message waits for the router to be loaded; then the plain assistant answers it."""
 PROFILE_POSITION = 512  # of the token whose kernels are measured: some way into a conversation
 
 
 class PageWorker:
     """One assistant for one page."""
 
-    def __init__(self) -> None:
-        self._assistant: Assistant | None = None
+    def __init__(self, derive_cipher: JsObject, on_memory: Callable[[], None]) -> None:
+        """derive_cipher: of web/memory_cipher.js. on_memory: called when the memory or the router changed."""
+        self._kernel: PyodideKernel | None = None
+        self._keeper = MemoryKeeper(
+            BrowserCrypto(derive_cipher), on_memory, lambda dimensions: HnswVectorIndex(dimensions, self._kernel)
+        )
+        self._desk = MemoryDesk(self._keeper)
+        self._conversation: Conversation | None = None
+        self._routing_opened = asyncio.Event()
         self._turns = 0
         self._stopped_turns = 0
         self._turn = asyncio.Lock()
@@ -58,13 +81,70 @@ class PageWorker:
             model = await load_model(
                 BrowserSource(stream), host_of(device), on_progress, precision=precision, tuning=tuning
             )
-            self._assistant = Assistant(model, max_tokens=max_tokens)
+            self._conversation = Conversation(Assistant(model, max_tokens=max_tokens), self._keeper.trouble)
+            self._keeper.serve(self._conversation)
             return info_json(model)
         except Exception as error:
             return json.dumps({"error": describe(error)})
 
+    async def open_memory(self, memory_store: JsObject) -> None:
+        """Open what is remembered: memoryStore of web/memory_store.js. Never fails: MemoryDesk.info tells."""
+        await self._keeper.open(lambda: self._open_rows(memory_store))
+
+    async def open_routing(self, opening: JsObject | None) -> None:
+        """opening: a promise of {embedder, kernel, data}: web/embedder.js, web/hnsw_kernel.js, routing.safetensors.
+        Without it there is no routing.
+
+        Comes after `open_memory`. Never fails: MemoryDesk.info tells.
+        """
+        if opening is None:
+            self._keeper.routing = "off"
+        else:
+            await self._keeper.route_with(lambda memory: self._open_dispatcher(opening, memory))
+        self._routing_opened.set()
+
+    async def memory(self, call: str, arguments: str, data: JsObject | None = None) -> JsObject | str:
+        """A public method of the desk with arguments (JSON; `data`, bytes, comes first if given).
+
+        Returns JSON, {value} or {error: {kind, message, details, reason}}; bytes as they are.
+        """
+        try:
+            if call.startswith("_"):
+                raise ValueError(f"There is no call {call!r}.")
+            given = [] if data is None else [data.to_bytes()]
+            value = await getattr(self._desk, call)(*given, *json.loads(arguments))
+            return to_js(value) if isinstance(value, bytes) else json.dumps({"value": value})
+        except Exception as error:
+            return json.dumps({"error": {**describe(error), "reason": getattr(error, "reason", None)}})
+
+    async def resume(self, session_id: str) -> str:
+        """Go on with a stored conversation, after the running answer. Returns JSON, {value: turns} or {error}."""
+        self.stop()
+        async with self._turn:
+            try:
+                turns = await self._talk().resume(session_id)
+            except Exception as error:
+                return json.dumps({"error": describe(error)})
+        return json.dumps({"value": [{"role": t.role, "content": t.content, **t.details} for t in turns]})
+
+    async def _open_rows(self, memory_store: JsObject) -> IndexedDBRows:
+        rows = await IndexedDBRows.open(memory_store)
+        if rows.data_loss:
+            self._keeper.trouble(StoreError("damaged", LOST))
+        return rows
+
+    async def _open_dispatcher(self, opening: JsObject, memory: Memory) -> Dispatcher:
+        try:
+            parts = await opening
+        except JsException as error:
+            raise EmbedderError(error.message) from error
+        self._kernel = PyodideKernel(parts.kernel)
+        embedder = browser_embedder(parts.embedder)
+        return await Dispatcher.open(embedder, parts.data.to_bytes(), memory, self._kernel)
+
     async def respond(self, text: str, on_event: OnEvent) -> None:
-        """Stream the answer: on_event("delta", text) ..., then on_event("done" or "error", JSON)."""
+        """Stream the answer: on_event("route", JSON) if it was routed, on_event("delta", text) ..., then
+        on_event("done" or "error", JSON)."""
         self._turns += 1
         turn = self._turns
         async with self._turn:  # the page may ask again before an answer that it stopped has ended
@@ -72,10 +152,13 @@ class PageWorker:
                 on_event("done", done_json(Done("stopped", 0, 0, 0.0, 0.0)))
                 return
             try:
-                assert self._assistant is not None, "start comes first"
-                async for event in self._assistant.respond(text):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._routing_opened.wait(), ROUTING_PATIENCE)
+                async for event in self._talk().respond(text):
                     if isinstance(event, Delta):
                         on_event("delta", event.text)
+                    elif isinstance(event, Routed):
+                        on_event("route", json.dumps(route_entry(event)))
                     else:
                         on_event("done", done_json(event))
             except Exception as error:
@@ -84,15 +167,15 @@ class PageWorker:
     def stop(self) -> None:
         """End every answer asked for so far."""
         self._stopped_turns = self._turns
-        if self._assistant is not None:
-            self._assistant.stop()
+        if self._conversation is not None:
+            self._conversation.stop()
 
     async def new_chat(self) -> None:
         """End every answer asked for so far, and forget the conversation."""
         self.stop()
         async with self._turn:
-            if self._assistant is not None:
-                self._assistant.reset()
+            if self._conversation is not None:
+                self._conversation.reset()
 
     async def generate(self, prompt: str, raw: bool, max_tokens: int, temperature: float, seed: int) -> str:
         """For developers: one prompt beside the conversation. Returns app.completion.Completion as JSON."""
@@ -133,9 +216,12 @@ class PageWorker:
             return to_js(await last_logits(self._model(), prompt, raw=raw))
 
     def _model(self) -> Model:
-        if self._assistant is None:
+        return self._talk().assistant.model
+
+    def _talk(self) -> Conversation:
+        if self._conversation is None:
             raise BackendError("The model is not loaded yet. Wait for `sonata.info`.")
-        return self._assistant.model
+        return self._conversation
 
 
 def host_of(device: JsObject | None) -> BrowserHost | BrowserKernelHost | None:

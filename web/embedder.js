@@ -14,7 +14,7 @@ export class Embedder {
   /**
    * Starts the worker and loads the model; what embedder.json names.
    *
-   * @param {string} folder URL of the site, ending in /
+   * @param {string} folder URL of the folder that holds embedder.json, ending in /
    * @returns {Promise<Embedder>} DownloadError when a file cannot be had, EmbedderError when it does not run
    */
   static async open(folder) {

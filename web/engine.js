@@ -6,6 +6,7 @@
  */
 import * as Comlink from './vendor/comlink.mjs';
 import './stream_transfer.js';
+import { Memory } from './memory_client.js';
 import { userError } from './user_error.js';
 
 export class Engine {
@@ -23,12 +24,13 @@ export class Engine {
     });
     this.#died.catch(() => {});
     this.#remote = Comlink.wrap(this.#worker);
+    this.memory = new Memory((call, given, data) => this.#alive(this.#remote.memory(call, given, data)));
   }
 
   /**
    * Load Python, the model and what runs it.
    * @param {{model: object, backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null,
-   *   precision: 'precise'|'fast', patience: number, maxTokens: number|null, autotune: boolean}} options `model` as models.js
+   *   precision: 'precise'|'fast', patience: number, maxTokens: number|null, autotune: boolean, routing: boolean}} options `model` as models.js
    *   tells it; `workers`, `precision` and `patience` (ms of silence after which a worker counts as dead) are those of wasm
    * @param {(progress: {stage: 'python'|'model'|'ready'|'device', done: number, total: number|null}) => void} onProgress
    *   also later, where the GPU was lost: a new device is opened ('device') and the model brought there ('model')
@@ -36,14 +38,15 @@ export class Engine {
    *   contextLength: number, notice: string|null}>} `notice`: a sentence for the user where the model is not kept
    */
   start(options, onProgress) {
-    return this.#alive(this.#remote.start(options, Comlink.proxy(onProgress)));
+    return this.#alive(this.#remote.start(options, Comlink.proxy(onProgress), Comlink.proxy(() => this.memory.tell())));
   }
 
   /**
    * @param {string} text
-   * @returns {Promise<AsyncIterator<object>>} of {type: 'delta', text}, then one {type: 'done', reason, promptTokens,
-   *   newTokens, prefillTokS, decodeTokS, forgottenTurns} or {type: 'error', kind, message, details} (details: null
-   *   where the message is written for the user)
+   * @returns {Promise<AsyncIterator<object>>} of {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
+   *   where it was routed (app/dispatch.py: route_entry), {type: 'delta', text} ..., then one {type: 'done', reason,
+   *   promptTokens, newTokens, prefillTokS, decodeTokS, forgottenTurns} or {type: 'error', kind, message, details}
+   *   (details: null where the message is written for the user)
    */
   respond(text) {
     return this.#alive(this.#remote.respond(text));
@@ -57,6 +60,11 @@ export class Engine {
   /** Forget the conversation. */
   newChat() {
     return this.#alive(this.#remote.newChat());
+  }
+
+  /** Go on with a stored conversation. @returns {Promise<{role: string, content: string, agent?: string}[]>} what was said */
+  resume(id) {
+    return this.#alive(this.#remote.resume(id));
   }
 
   /**

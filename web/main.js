@@ -79,13 +79,14 @@ async function load() {
   chat.follow();
   watchdog.feed();
   const current = (engine = new Engine());
+  current.memory.onChange(() => onMemory(current));
   expose(current);
   try {
     const model = await chooseModel(options.modelUrl);
     const info = await current.start(
       {
         model, maxTokens: options.maxTokens, ...menu.choice, workers: options.workers, autotune: options.autotune,
-        patience: options.patience * WORKERS_PATIENCE,
+        patience: options.patience * WORKERS_PATIENCE, routing: options.routing,
       },
       (progress) => {
         if (current !== engine) return;
@@ -99,6 +100,17 @@ async function load() {
   } catch (error) {
     if (current === engine && state === 'loading') fail(fromError(error));
   }
+}
+
+/** The memory or the router is there, or is not. Chatting needs neither. */
+async function onMemory(current) {
+  const info = await current.memory.info().catch(() => null);
+  if (current !== engine || !info) return;
+  document.documentElement.dataset.routing = info.routing;
+  document.documentElement.dataset.memory = info.state;
+  notices.say('memory', info.problem);
+  const locked = info.state === 'locked' ? 'What Sonata remembers is locked:' : null;
+  notices.say('locked', locked, { label: 'unlock', run: () => byId('memory-button').click() });
 }
 
 function onProgress(progress) {
@@ -250,6 +262,24 @@ function newChat() {
   banner.hide();
   status.showRate(null);
   tell(engine.newChat());
+}
+
+/** Go on with a conversation of an earlier day, in place of the one on the page. */
+async function resume(id) {
+  if (turn) stop();
+  const turns = await engine.resume(id);
+  chat.clear();
+  let view = null;
+  for (const { role, content } of turns) {
+    if (role === 'user') {
+      view = chat.addTurn(content);
+    } else if (view) {
+      view.append(content);
+      view.finish({ reason: 'end' });
+      view = null;
+    }
+  }
+  composer.focus();
 }
 
 function useExample(text) {

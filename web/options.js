@@ -6,6 +6,7 @@
  *   ?workers=N          how many workers wasm has (default: as many as the machine has cores, at most 8)
  *   ?max_tokens=N       the most tokens of one answer
  *   ?autotune=off       does not measure which shapes of the kernels are the fastest on this GPU
+ *   ?routing=off        every message is for the plain assistant
  *   ?patience=SECONDS   how long the engine may be silent before the page says so (default 60)
  */
 export function readOptions(search = location.search) {
@@ -15,6 +16,7 @@ export function readOptions(search = location.search) {
     backend: oneOf(['auto', 'webgpu', 'wasm', 'numpy'], query.get('backend')),
     precision: oneOf(['precise', 'fast'], query.get('precision')),
     workers: positive(query.get('workers')),
+    routing: query.get('routing') !== 'off',
     autotune: query.get('autotune') !== 'off',
     maxTokens: positive(query.get('max_tokens')),
     patience: positive(query.get('patience')) ?? 60,

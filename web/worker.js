@@ -6,7 +6,11 @@
 import * as Comlink from './vendor/comlink.mjs';
 import './stream_transfer.js';
 import { chooseBackend } from './backend_choice.js';
+import { Embedder } from './embedder.js';
 import { EventQueue } from './event_queue.js';
+import { loadHnswKernel } from './hnsw_kernel.js';
+import { deriveCipher } from './memory_cipher.js';
+import { memoryStore } from './memory_store.js';
 import { ModelSource } from './model_source.js';
 import { bootPython } from './python_runtime.js';
 import { tuningStore } from './tuning_store.js';
@@ -21,13 +25,17 @@ let pool = null; // KernelPool
 let python = null; // Pyodide
 
 Comlink.expose({
-  async start({ model, backend, workers, precision, patience, maxTokens, autotune }, onProgress) {
+  async start({ model, backend, workers, precision, patience, maxTokens, autotune, routing }, onProgress, onMemory) {
     const downloads = new AbortController();
     const source = new ModelSource(model);
     try {
+      const booting = bootPython();
+      const router = routing ? openRouter(booting) : undefined;
       const [pyodide, stream, choice] = await Promise.all([
-        bootPython().then((booted) => {
+        booting.then((booted) => {
           onProgress({ stage: 'python', done: 1, total: 1 });
+          page = booted.pyimport('app.worker').PageWorker(deriveCipher, () => void onMemory());
+          page.open_memory(memoryStore).then(() => page.open_routing(router));
           return booted;
         }),
         openWeights(source, downloads.signal, onProgress),
@@ -36,7 +44,6 @@ Comlink.expose({
       ({ executor, pool } = choice);
       python = pyodide;
       if (executor) executor.onReopen = () => onProgress({ stage: 'device', done: 0, total: null });
-      page = pyodide.pyimport('app.worker').PageWorker();
       const limits = maxTokens ? [maxTokens] : [];
       // undefined is Python's None, null is not.
       const device = executor ?? pool ?? undefined;
@@ -56,7 +63,7 @@ Comlink.expose({
   respond(text) {
     const events = new EventQueue();
     page
-      .respond(text, (type, value) => events.push(type === 'delta' ? { type, text: value } : { type, ...JSON.parse(value) }))
+      .respond(text, (type, value) => events.push(type === 'delta' ? { type, text: value } : { ...JSON.parse(value), type }))
       .then(() => events.end(), (error) => events.fail(error));
     return events;
   },
@@ -67,6 +74,18 @@ Comlink.expose({
 
   newChat() {
     return page.new_chat();
+  },
+
+  /** Of app/memory_desk.py; `data`, bytes, is its first argument. */
+  async memory(call, given, data) {
+    const answer = await page.memory(call, JSON.stringify(given), data ?? undefined);
+    return typeof answer === 'string' ? JSON.parse(answer) : answer;
+  },
+
+  async resume(id) {
+    const { error, value } = JSON.parse(await page.resume(id));
+    if (error) throw pythonError(error);
+    return value;
   },
 
   async generate(prompt, { raw, maxTokens, temperature, seed }) {
@@ -108,6 +127,25 @@ Comlink.expose({
     pool?.hang(index);
   },
 });
+
+/** What routing needs, while Python boots and the model loads. Its failure is told by the memory's info. */
+function openRouter(booting) {
+  const here = (path) => new URL(path, import.meta.url).href;
+  const parts = [Embedder.open(here('./embedder/')), booting.then(loadHnswKernel), fetchBytes(here('./routing.safetensors'))];
+  const opening = Promise.all(parts).then(([embedder, kernel, data]) => ({ embedder, kernel, data }));
+  opening.catch(() => {});
+  return opening;
+}
+
+async function fetchBytes(url) {
+  let why = 'there is no connection to the server';
+  try {
+    const response = await fetch(url);
+    if (response.ok) return new Uint8Array(await response.arrayBuffer());
+    why = `HTTP ${response.status}`;
+  } catch { /* said below */ }
+  throw userError('DownloadError', `The router could not be loaded (${why}). Check your connection, then load again.`);
+}
 
 async function openWeights(source, signal, onProgress) {
   try {

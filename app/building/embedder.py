@@ -55,17 +55,17 @@ def ensure_embedder(cache: Path, files: Mapping[str, Path], adapter: Path = ADAP
 
 
 def site_files(files: Mapping[str, Path], fingerprint: str) -> dict[str, Path | bytes]:
-    """What the page needs (path in dist/ -> content); embedder.json says where the rest is."""
+    """What the page needs (path in dist/ -> content); embedder.json names the rest."""
     model = files[MODEL]
     about = {
         "fingerprint": fingerprint,
-        "model": f"models/{MODEL}",
+        "model": MODEL,
         "bytes": model.stat().st_size,
         "sha256": sha256_of(model),
-        "tokenizer": f"models/{TOKENIZER}",
+        "tokenizer": TOKENIZER,
     }
     return {
-        f"models/{MODEL}": model,
-        f"models/{TOKENIZER}": files[TOKENIZER],
-        "embedder.json": json.dumps(about, indent=1).encode(),
+        f"embedder/{MODEL}": model,
+        f"embedder/{TOKENIZER}": files[TOKENIZER],
+        "embedder/embedder.json": json.dumps(about, indent=1).encode(),
     }

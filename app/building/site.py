@@ -39,8 +39,8 @@ MODEL_SUFFIXES = (".gguf", ".onnx")
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
     *("app/bench_routing.py", "app/building/", "app/cli", "app/downloads.toml", "app/embedder_adapter"),
-    *("app/embedding.py", "app/kernels.py", "app/models.py", "app/server", "app/training/"),
-    "py_core/routing/embedder_onnx.py",
+    *("app/embedding.py", "app/kernels.py", "app/models.py", "app/native_memory.py", "app/server", "app/terminal"),
+    *("app/training/", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
 )
 """Parts of the sources that the page never runs."""
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt"}

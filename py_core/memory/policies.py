@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
@@ -107,7 +108,11 @@ class Policies:
     def _note(self, change: Change) -> None:
         ours = any(kind == KIND for kind, _ in (*change.puts, *change.deletes))
         if change.cleared is not None or change.everything or (change.elsewhere and ours):
-            self._reloading = asyncio.ensure_future(self.reload())
+            self._reloading = asyncio.ensure_future(self._follow())
+
+    async def _follow(self) -> None:
+        with contextlib.suppress(StoreError):  # what can no longer be read stays as it was known
+            await self.reload()
 
 
 def _record(policy: Policy) -> Record:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -69,11 +70,17 @@ async def import_file(
         if mode == "replace":
             transaction.clear()
         else:
-            here = {r.key: r.updated or 0.0 for r in await store.get_many([record.key for record in records])}
-            records = [r for r in records if r.key not in here or (r.updated or 0.0) > here[r.key]]
+            records = await newer(records, store)
         for record in records:
             transaction.put(record)
     return len(records)
+
+
+async def newer(records: Iterable[Record], store: Store) -> list[Record]:
+    """Those that the store lacks, or has in an older state."""
+    records = list(records)
+    here = {r.key: r.updated or 0.0 for r in await store.get_many([record.key for record in records])}
+    return [r for r in records if r.key not in here or (r.updated or 0.0) > here[r.key]]
 
 
 async def read_export(store: Store, data: bytes, passphrase: str | None = None) -> list[Record]:

@@ -36,10 +36,10 @@ class VectorIndex(Protocol):
 class BruteForceIndex:
     """Compares with all of them: exact, and good for some thousands."""
 
-    def __init__(self) -> None:
+    def __init__(self, dimensions: int) -> None:
         self._ids: list[str] = []
         self._places: dict[str, int] = {}
-        self._vectors = np.zeros((0, 0), np.float32)  # (capacity, dimensions), of length 1
+        self._vectors = np.zeros((0, dimensions), np.float32)  # (capacity, dimensions), of length 1
 
     def insert(self, id: str, vector: Vector) -> None:
         place = self._places.get(id, len(self._ids))
@@ -82,9 +82,9 @@ class BruteForceIndex:
 
 class VectorSearch:
     """Search over a store's kinds. An index a kind (and length of vector) is made at its first search, from the stored
-    vectors, and then follows every change, also those of other tabs and processes."""
+    vectors, and then follows every change, also those of other tabs and processes. make_index: of the dimensions."""
 
-    def __init__(self, store: Store, make_index: Callable[[], VectorIndex] = BruteForceIndex) -> None:
+    def __init__(self, store: Store, make_index: Callable[[int], VectorIndex] = BruteForceIndex) -> None:
         self._store = store
         self._make_index = make_index
         self._indexes: dict[str, dict[int, VectorIndex]] = {}  # kind -> length -> index
@@ -133,7 +133,10 @@ class VectorSearch:
 
     def _insert(self, indexes: dict[int, VectorIndex], record: Record) -> None:
         if record.vector is not None:
-            indexes.setdefault(len(record.vector), self._make_index()).insert(record.id, record.vector)
+            length = len(record.vector)
+            if length not in indexes:
+                indexes[length] = self._make_index(length)
+            indexes[length].insert(record.id, record.vector)
 
     def _note(self, change: Change) -> None:
         if change.everything or change.cleared is not None:

@@ -13,7 +13,7 @@ from typing import cast
 
 from py_core.memory.patterns import Pattern, Patterns
 from py_core.memory.policies import Policies
-from py_core.routing.patterns import RoutingPattern, Source
+from py_core.routing.patterns import LEAST_AGE, RoutingPattern, Source
 from py_core.routing.router import Router
 
 EMBEDDER_POLICY = "routing.embedder"
@@ -30,9 +30,17 @@ async def load_patterns(router: Router, patterns: Patterns, policies: Policies) 
         await policies.set(EMBEDDER_POLICY, router.embedder.fingerprint, confidence=1.0, source="router")
         stored = await patterns.all()
     for pattern in stored:
-        source = cast(Source, pattern.source if pattern.source in ("example", "agent") else "user")
-        router.put(RoutingPattern(pattern.id, pattern.text, pattern.agent, source, pattern.vector, 2 * pattern.quality))
+        router.put(routing_pattern(pattern, patterns.half_life))
     return len(stored)
+
+
+def routing_pattern(pattern: Pattern, half_life: float) -> RoutingPattern:
+    """A stored one as the router has it. What was not used for long counts less than what was; it never goes away."""
+    source = cast(Source, pattern.source if pattern.source in ("example", "agent") else "user")
+    age = 1.0
+    if source == "user" and pattern.quality > 0:
+        age = max(pattern.weight(time.time(), half_life) / pattern.quality, LEAST_AGE)
+    return RoutingPattern(pattern.id, pattern.text, pattern.agent, source, pattern.vector, 2 * pattern.quality, age)
 
 
 async def keep_pattern(pattern: RoutingPattern, patterns: Patterns) -> None:

@@ -14,6 +14,7 @@ from py_core.routing.index_file import IndexFileError, load, save
 from py_core.routing.kernel import Kernel
 
 LEAST_WEIGHT, MOST_WEIGHT = 0.5, 2.0
+LEAST_AGE = 0.5
 SCANNED = 8192
 """So many patterns are compared one by one: a fraction of a millisecond, exact, and no graph to build at the start."""
 
@@ -23,7 +24,10 @@ Source = Literal["example", "agent", "user"]
 
 @dataclass(frozen=True)
 class RoutingPattern:
-    """This text belongs to this agent. `weight` is learned. `vector`: float32 (dimensions,), of length 1."""
+    """This text belongs to this agent. `weight` is learned, `age` fades from 1 to LEAST_AGE while it is not used.
+
+    `vector`: float32 (dimensions,), of length 1.
+    """
 
     id: str
     text: str
@@ -31,6 +35,12 @@ class RoutingPattern:
     source: Source
     vector: np.ndarray = field(compare=False, repr=False)
     weight: float = 1.0
+    age: float = 1.0
+
+    @property
+    def strength(self) -> float:
+        """What it says counts so much."""
+        return self.weight * self.age
 
 
 class Patterns:

@@ -253,7 +253,9 @@ class Router:
         p = self.parameters
         nearest = examples[0][1] if examples else -1.0
         half = max(p.learned_similarity, nearest - p.learned_lead)
-        odds = max((similarity - half) / p.learned_width + math.log(pattern.weight) for pattern, similarity in learned)
+        odds = max(
+            (similarity - half) / p.learned_width + math.log(pattern.strength) for pattern, similarity in learned
+        )
         return 1 / (1 + math.exp(-max(min(odds, 30.0), -30.0)))
 
 
@@ -277,7 +279,7 @@ def _votes(nearest: Found, temperature: float) -> dict[str, float]:
     """agent -> share."""
     votes: dict[str, float] = {}
     for pattern, similarity in nearest:
-        vote = pattern.weight * math.exp((similarity - nearest[0][1]) / temperature)
+        vote = pattern.strength * math.exp((similarity - nearest[0][1]) / temperature)
         votes[pattern.agent] = votes.get(pattern.agent, 0.0) + vote
     total = sum(votes.values())
     return {agent: vote / total for agent, vote in votes.items()}

@@ -1,10 +1,13 @@
-"""How long a text takes to become a vector: in Chromium, where Python calls the embedder's worker, and natively.
+"""How long a text takes to become a vector, and a request to find its agent: in Chromium and natively.
 
     python tests/bench/embedder.py [--rounds 200] [--json FILE]
 
 In Chromium Python runs in the page's engine worker, as in the product: `embed` is what Python waits for (tokens, the
 message to the worker, the model, the message back), `tokens` the tokenizer alone. Each round embeds a text that is in
 no cache. Wanted: a short message under 10 ms.
+
+`route` is the whole of it: the router as the page has it (and with 1,000 corrections) on the requests of the test set,
+each for the first time. Wanted: embed, search and decide under 12 ms, search and decide under 1.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from playwright.sync_api import Page
 from rich.console import Console
 from rich.table import Table
 
+from app.bench_routing import TEST_SET, read_test_set
 from app.embedding import open_embedder
 from app.server import HEADERS
 from py_core.routing.embedder import SentenceEmbedder
@@ -32,6 +36,7 @@ TEXTS = {
     "sentence": "please look over my pull request before I merge it, I am worried about the part with the sessions",
     "page": "the nightly job crashes since tuesday and I do not know why, here is what it says: " * 20,
 }
+CORRECTIONS = 1000
 MEASURE = """
 import json, time
 from js import performance
@@ -58,19 +63,50 @@ async def measure(embedder, texts, rounds):
         cached = (performance.now() - begin) / len(fresh[5:])
         figures[name] = {"count": len(ids), "tokens": tokens, "embed": embed, "cached": cached}
     return json.dumps(figures)
+
+async def measure_routes(embedder, exports, data, requests, corrections):
+    import numpy as np
+    from app.routing import assemble
+    from py_core.routing.kernel_wasm import PyodideKernel
+    from py_core.routing.patterns import RoutingPattern
+
+    begin = performance.now()
+    router = await assemble(browser_embedder(embedder), data.to_bytes(), PyodideKernel(exports))
+    figures = {"assemble": performance.now() - begin}
+    noise = np.random.default_rng(7)
+    for count in (0, corrections):
+        for number in range(count):
+            vector = noise.standard_normal(384).astype(np.float32)
+            router.put(RoutingPattern(f"user-{number}", "", "coder", "user", vector / np.linalg.norm(vector)))
+        steps = {"embed": [], "search": [], "decide": [], "whole": []}
+        asked = [request + " now" * bool(count) for request in json.loads(requests)]
+        for text in asked[:10]:
+            await router.route(text)
+        for text in asked[10:]:
+            begin = performance.now()
+            decision = await router.route(text)
+            steps["whole"].append(performance.now() - begin)
+            for step, taken in decision.milliseconds.items():
+                steps[step].append(taken)
+        figures[f"{count} corrections"] = steps
+    return json.dumps(figures)
 """
 IN_WORKER = """
 import { bootPython } from './python_runtime.js';
 import { Embedder } from './embedder.js';
-self.onmessage = async ({ data: { code, texts, rounds } }) => {
+import { loadHnswKernel } from './hnsw_kernel.js';
+self.onmessage = async ({ data: { code, texts, rounds, requests, corrections } }) => {
   try {
     const python = await bootPython();
     const begin = performance.now();
-    const embedder = await Embedder.open(new URL('./', location.href).href);
+    const embedder = await Embedder.open(new URL('./embedder/', location.href).href);
     const load = performance.now() - begin;
     python.runPython(code);
     const figures = await python.globals.get('measure')(embedder, texts, rounds);
-    self.postMessage({ load, isolated: crossOriginIsolated, figures: JSON.parse(figures) });
+    const data = new Uint8Array(await (await fetch('./routing.safetensors')).arrayBuffer());
+    const measureRoutes = python.globals.get('measure_routes');
+    const routes = await measureRoutes(embedder, await loadHnswKernel(python), data, requests, corrections);
+    self.postMessage({ load, isolated: crossOriginIsolated, figures: JSON.parse(figures), routes: JSON.parse(routes) });
   } catch (error) {
     self.postMessage({ error: String(error.stack || error) });
   }
@@ -97,6 +133,8 @@ def main() -> None:
             "load_ms": in_page["load"],
             "chromium": summary(in_page["figures"]),
             "native": native,
+            "assemble_ms": in_page["routes"].pop("assemble"),
+            "routes": route_summary(in_page["routes"]),
         }
     print(json.dumps(figures))
     if options.json:
@@ -113,7 +151,13 @@ def in_chromium(page: Page, rounds: int) -> dict[str, Any]:
             worker.onerror = (event) => reject(new Error(event.message));
             worker.postMessage(order);
         })""",
-        {"code": MEASURE, "texts": json.dumps(TEXTS), "rounds": rounds},
+        {
+            "code": MEASURE,
+            "texts": json.dumps(TEXTS),
+            "rounds": rounds,
+            "corrections": CORRECTIONS,
+            "requests": json.dumps([row["text"] for row in read_test_set(TEST_SET)]),
+        },
     )
     if "error" in answer:
         raise SystemExit(answer["error"])
@@ -156,6 +200,17 @@ def summary(figures: dict[str, Any]) -> dict[str, Any]:
     return {name: of(name) for name in figures}
 
 
+def route_summary(routes: dict[str, Any]) -> dict[str, Any]:
+    """ms: median and 95th percentile of each step, by how many corrections there are."""
+    return {
+        name: {
+            step: {"median_ms": float(np.median(taken)), "p95_ms": float(np.percentile(taken, 95))}
+            for step, taken in steps.items()
+        }
+        for name, steps in routes.items()
+    }
+
+
 def show(figures: dict[str, Any]) -> None:
     table = Table(title=f"A text into a vector, ms (loading in Chromium: {figures['load_ms']:.0f} ms)")
     for column in ("where", "text", "tokens", "embed, median", "embed, p95", "tokenizer", "cached"):
@@ -166,6 +221,13 @@ def show(figures: dict[str, Any]) -> None:
                 where, name, str(found["tokens"]), f"{found['embed_median_ms']:.2f}", f"{found['embed_p95_ms']:.2f}",
                 f"{found['tokens_median_ms']:.3f}", f"{found['cached_ms']:.4f}",
             )  # fmt: skip
+    Console().print(table)
+    table = Table(title=f"To its agent in Chromium, ms (the router is made in {figures['assemble_ms']:.0f} ms)")
+    for column in ("router", "step", "median", "p95"):
+        table.add_column(column, justify="left" if column in ("router", "step") else "right")
+    for name, steps in figures["routes"].items():
+        for step, found in steps.items():
+            table.add_row(name, step, f"{found['median_ms']:.2f}", f"{found['p95_ms']:.2f}")
     Console().print(table)
 
 

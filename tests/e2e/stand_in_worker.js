@@ -99,6 +99,8 @@ Comlink.expose({
     return events;
   },
 
+  memory: () => ({ error: { kind: 'EmbedderError', message: 'The stand-in remembers nothing.', details: null, reason: null } }),
+
   stop: () => { stopped = true; },
   newChat: () => { stopped = true; },
   async profile(onProgress) {

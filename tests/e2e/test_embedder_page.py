@@ -27,7 +27,7 @@ TEXTS = [
 ]
 OPEN = """async () => {
   const { Embedder } = await import('./embedder.js');
-  globalThis.embedder = await Embedder.open(new URL('./', location.href).href);
+  globalThis.embedder = await Embedder.open(new URL('./embedder/', location.href).href);
 }"""
 PYTHON = """async () => {
   const { bootPython } = await import('./python_runtime.js');

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from py_core.memory.policies import Policies
 from py_core.memory.records import Record
 from py_core.memory.sessions import Sessions, Turn
 from py_core.memory.store import Store
-from py_core.memory.vectors import BruteForceIndex, VectorSearch
+from py_core.memory.vectors import BruteForceIndex, VectorIndex, VectorSearch
 from py_core.memory.volatile import VolatileRows
 from py_core.memory.write_batch import BatchedWriter
+from py_core.routing.vector_index import HnswVectorIndex
 
 
 class Clock:
@@ -103,10 +105,13 @@ async def test_a_search_follows_what_another_writes(lasting: Place) -> None:
     assert [r.id for r, _ in await search.search("pattern", vector(1, 0), 5)] == ["b"]
 
 
+@pytest.mark.parametrize("make_index", [BruteForceIndex, HnswVectorIndex])
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 7) | st.none()), max_size=40))
-def test_the_index_is_what_its_inserts_and_deletes_say(steps: list[tuple[str, int | None]]) -> None:
-    index, model = BruteForceIndex(), dict[str, int]()
+@given(steps=st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 7) | st.none()), max_size=40))
+def test_the_index_is_what_its_inserts_and_deletes_say(
+    make_index: Callable[[int], VectorIndex], steps: list[tuple[str, int | None]]
+) -> None:
+    index, model = make_index(2), dict[str, int]()
     for id, angle in steps:
         if angle is None:
             index.delete(id)

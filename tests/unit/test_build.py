@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from app.building import embedder, site
+from app.building import site
 from app.building.common import ROOT, BuildError, sha256_of
 from app.models import default_model_path, models
 
@@ -78,7 +78,7 @@ def test_the_site_holds_what_the_page_asks_for_and_nothing_native(dist):
 def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_checksum(dist):
     files = read_json(dist / "precache.json")["files"]
     names = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
-    large = {f"models/{name}" for name in (*(model.file for model in models()), embedder.MODEL, embedder.TOKENIZER)}
+    large = {f"models/{model.file}" for model in models()}
     assert names - set(files) == {"sw.js", "precache.json", *large}
     assert files == {name: sha256_of(dist / name) for name in files}
 

@@ -1,0 +1,146 @@
+"""A conversation that is routed and remembered: each message goes to an agent, and what came of it is recorded.
+
+conversation = Conversation(assistant)
+conversation.memory, conversation.dispatcher = memory, dispatcher    # when they are there: it works without, too
+async for event in conversation.respond("why does my page crash"):   # Routed, then Delta ..., then Done
+    ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import numpy as np
+
+from app.assistant import Assistant, Delta, Done
+from app.dispatch import Dispatcher, Routed
+from py_core.memory.errors import StoreError
+from py_core.memory.memory import Memory
+from py_core.memory.sessions import Session, Turn
+from py_core.memory.witness import WitnessEntry
+from py_core.routing.embedder import EmbedderError
+
+Event = Routed | Delta | Done
+
+TITLE_LENGTH = 80
+KEPT_TEXT = 500
+"""Characters of a message in the witness log."""
+NEIGHBOURS_LOGGED = 3
+
+
+class Conversation:
+    """One at a time with one assistant. A failure of the memory or the router is told to `on_trouble`, never raised."""
+
+    def __init__(self, assistant: Assistant, on_trouble: Callable[[Exception], None] = lambda error: None) -> None:
+        self.assistant = assistant
+        self.memory: Memory | None = None
+        self.dispatcher: Dispatcher | None = None
+        self._on_trouble = on_trouble
+        self._session: Session | None = None
+        self._context: np.ndarray | None = None  # the sum of the messages' vectors
+
+    async def respond(self, text: str) -> AsyncIterator[Event]:
+        """Raises what Assistant.respond raises. What is to be remembered is stored after Done."""
+        routed = await self._route(text)
+        if routed is not None:
+            yield routed
+        answer, done, failure = "", None, None
+        try:
+            answering = self.assistant.respond(text, routed.agent if routed else None)
+            async with aclosing(answering) as events:  # type: ignore[type-var]
+                async for event in events:
+                    if isinstance(event, Delta):
+                        answer += event.text
+                    else:
+                        done = event
+                    yield event
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            await self._remember(text, answer, routed, done, failure)
+
+    def stop(self) -> None:
+        self.assistant.stop()
+
+    def reset(self) -> None:
+        """Start a new conversation; the old one stays in the memory."""
+        self.assistant.reset()
+        self._session = self._context = None
+
+    async def resume(self, session_id: str) -> list[Turn]:
+        """Go on with a stored conversation. Raises StoreError when it is not there."""
+        session = await self.memory.sessions.get(session_id) if self.memory else None
+        if self.memory is None or session is None:
+            raise StoreError("record", "This conversation does not exist any more.")
+        turns = await self.memory.sessions.turns(session_id)
+        self.assistant.reset([{"role": turn.role, "content": turn.content} for turn in turns])
+        self._session = session
+        self._context = None if session.context is None else session.context * max(session.turns // 2, 1)
+        return turns
+
+    async def _route(self, text: str) -> Routed | None:
+        if self.dispatcher is None or not text.strip():
+            return None
+        try:
+            return await self.dispatcher.route(text)
+        except (EmbedderError, StoreError) as error:
+            self._on_trouble(error)
+            return None
+
+    async def _remember(
+        self, text: str, answer: str, routed: Routed | None, done: Done | None, failure: Exception | None
+    ) -> None:
+        if self.memory is None or not text.strip():
+            return
+        try:
+            self.memory.witness.record(self._entry(text, routed, done, failure))
+            if answer:
+                await self._keep_turns(self.memory, text, answer, routed)
+                if routed is not None and self.dispatcher is not None:
+                    await self.dispatcher.used(routed)
+        except StoreError as error:
+            self._on_trouble(error)
+
+    def _entry(self, text: str, routed: Routed | None, done: Done | None, failure: Exception | None) -> WitnessEntry:
+        stages: dict[str, float] = dict(routed.decision.milliseconds) if routed else {}
+        if done is not None:
+            stages |= {"prefill": 1000 * done.prefill_seconds, "decode": 1000 * done.decode_seconds}
+        routing: dict[str, Any] = {"text": text[:KEPT_TEXT]}
+        if routed is not None:
+            routing["confidence"] = routed.decision.confidence
+            routing["ranked"] = [list(pair) for pair in routed.decision.ranked[:NEIGHBOURS_LOGGED]]
+            routing["neighbours"] = [n.pattern_id for n in routed.decision.neighbours[:NEIGHBOURS_LOGGED]]
+        if done is not None:
+            routing |= {"reason": done.reason, "tokens": done.new_tokens}
+        return WitnessEntry(
+            agent=routed.agent.id if routed else "",
+            backend=self.assistant.model.backend.capabilities.backend,
+            stages=stages,
+            routing=routing,
+            error=None if failure is None else f"{type(failure).__name__}: {failure}",
+            vector=routed.vector if routed else None,
+            id=routed.id if routed else "",
+        )
+
+    async def _keep_turns(self, memory: Memory, text: str, answer: str, routed: Routed | None) -> None:
+        changes: dict[str, Any] = {}
+        details: dict[str, Any] = {}
+        if routed is not None:
+            self._context = routed.vector + (0 if self._context is None else self._context)
+            length = float(np.linalg.norm(self._context))
+            changes["context"] = (self._context / length if length else self._context).astype(np.float32)
+            changes["state"] = {"agent": routed.agent.id}
+            details = {"agent": routed.agent.id, "request": routed.id}
+        turns = Turn("user", text), Turn("assistant", answer, details=details)
+        if self._session is not None:
+            try:
+                self._session = await memory.sessions.add_turns(self._session.id, *turns, **changes)
+                return
+            except StoreError as error:
+                if error.reason != "record":
+                    raise  # otherwise it was deleted meanwhile: what is said now begins another
+        session = await memory.sessions.start(" ".join(text.split())[:TITLE_LENGTH])
+        self._session = await memory.sessions.add_turns(session.id, *turns, **changes)

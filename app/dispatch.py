@@ -1,0 +1,247 @@
+"""Sends each message to the agent that suits it, and learns from what the user says of that.
+
+    dispatcher = await Dispatcher.open(embedder, data, memory, kernel)
+    routed = await dispatcher.route("why does my page crash")     # routed.agent answers
+    await dispatcher.correct(routed.id, routed.text, "tester")    # from now on, for similar messages too
+
+What is learned, and the user's changes to the agents, are kept in the memory. Other tabs' changes are followed.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.agents import Changes, Fields, current_agents, no_changes, shipped_agents
+from app.routing import assemble
+from py_core.memory.memory import Memory
+from py_core.memory.patterns import KIND as PATTERN
+from py_core.memory.policies import KIND as POLICY
+from py_core.memory.rows import Change
+from py_core.routing.agents import FALLBACK_ID, Agent, AgentError
+from py_core.routing.embedder import Embedder
+from py_core.routing.kernel import Kernel
+from py_core.routing.pattern_store import keep_pattern, load_patterns, routing_pattern
+from py_core.routing.router import Decision, Router
+
+AGENTS_POLICY = "routing.agents"
+"""The user's changes to the agents, as JSON."""
+REMEMBERED = 200
+"""Routes that can still be judged by their ids: outcomes then count for the patterns that decided them."""
+JUDGED_NEIGHBOURS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Routed:
+    """Where a message went. vector: float32 (dimensions,), the message's."""
+
+    id: str
+    text: str
+    agent: Agent
+    decision: Decision
+    vector: np.ndarray
+
+
+class Dispatcher:
+    """Made by `open`."""
+
+    def __init__(self, embedder: Embedder, data: bytes, memory: Memory, kernel: Kernel | None) -> None:
+        self.embedder = embedder
+        self._data, self._kernel = data, kernel
+        self._routed: OrderedDict[str, Routed] = OrderedDict()
+        self._stale_patterns: set[str] = set()
+        self._stale = True
+        self._router: Router
+        self._follow(memory)
+
+    @classmethod
+    async def open(cls, embedder: Embedder, data: bytes, memory: Memory, kernel: Kernel | None = None) -> Dispatcher:
+        """data: what app/building/routing.py made. kernel: of the router's indexes, numpy's if none.
+
+        Raises RoutingDataError, EmbedderError, StoreError.
+        """
+        dispatcher = cls(embedder, data, memory, kernel)
+        await dispatcher.refresh()
+        return dispatcher
+
+    async def move(self, memory: Memory) -> None:
+        """Keep what is learned in another memory from now on, and go by what that one holds."""
+        self._unlisten()
+        self._follow(memory)
+        self._stale = True
+        await self.refresh()
+
+    def _follow(self, memory: Memory) -> None:
+        self.memory = memory
+        self._unlisten: Callable[[], None] = memory.store.on_change(self._note)
+
+    # ---- routes ----
+
+    async def route(self, text: str) -> Routed:
+        """Raises EmbedderError, StoreError."""
+        await self.refresh()
+        decision = await self._router.route(text)
+        (vector,) = await self.embedder.embed([text])  # from its cache
+        agent = self.agents.get(decision.agent) or self.agents[FALLBACK_ID]
+        routed = Routed(uuid.uuid4().hex, text, agent, decision, vector)
+        self._routed[routed.id] = routed
+        while len(self._routed) > REMEMBERED:
+            self._routed.popitem(last=False)
+        return routed
+
+    async def correct(self, route_id: str, text: str, agent: str) -> str:
+        """Messages like this one are for this agent. Returns the id of the pattern that says so.
+
+        route_id: of the route that was wrong (or ""): the patterns that decided it lose weight. Raises AgentError,
+        EmbedderError, StoreError.
+        """
+        await self.refresh()
+        before = {pattern.id for pattern in self._router.learned.of.values()}
+        pattern = await self._router.correct(text, agent)
+        await keep_pattern(pattern, self.memory.patterns)
+        replaced = before - {pattern.id for pattern in self._router.learned.of.values()}
+        await self.memory.patterns.delete(*replaced)
+        routed = self._routed.get(route_id)
+        if routed is not None and routed.agent.id != agent:
+            await self._judge(routed, routed.agent.id, good=False)
+            await self._judge(routed, agent, good=True)
+            await self.memory.witness.rate(routed.id, 0.0)
+        return pattern.id
+
+    async def confirm(self, route_id: str) -> None:
+        """The route was right: the patterns that decided it gain weight. Nothing happens where it is forgotten."""
+        await self.refresh()
+        if routed := self._routed.get(route_id):
+            await self._judge(routed, routed.agent.id, good=True)
+            await self.memory.witness.rate(routed.id, 1.0)
+
+    async def used(self, routed: Routed) -> None:
+        """A message was answered: the user's own pattern that sent it there does not age."""
+        for neighbour in routed.decision.neighbours:
+            if neighbour.source == "user" and neighbour.agent == routed.agent.id:
+                await self.memory.patterns.use(neighbour.pattern_id)
+                return
+
+    async def forget(self, pattern_ids: Sequence[str]) -> None:
+        """Delete what was learned. The weight of a shipped example goes back to 1."""
+        await self.refresh()
+        await self.memory.patterns.delete(*pattern_ids)
+        for id in pattern_ids:
+            self._drop(id)
+
+    async def edit(self, pattern_id: str, text: str, agent: str) -> str:
+        """Change a pattern of the user's. Returns its id, which is another one for another text."""
+        await self.refresh()
+        pattern = await self._router.correct(text, agent)
+        await keep_pattern(pattern, self.memory.patterns)
+        if pattern.id != pattern_id:
+            await self.forget([pattern_id])
+        return pattern.id
+
+    async def _judge(self, routed: Routed, agent: str, *, good: bool) -> None:
+        deciding = [n for n in routed.decision.neighbours if n.agent == agent][:JUDGED_NEIGHBOURS]
+        for neighbour in deciding:
+            try:
+                pattern = self._router.learn(neighbour.pattern_id, good)
+            except KeyError:
+                continue  # deleted meanwhile
+            await keep_pattern(pattern, self.memory.patterns)
+
+    # ---- agents ----
+
+    @property
+    def changes(self) -> Changes:
+        """The user's, to the shipped agents (app/agents.py)."""
+        policy = self.memory.policies.look(AGENTS_POLICY)
+        return json.loads(policy.value) if policy and isinstance(policy.value, str) else no_changes()
+
+    async def change_agents(self, change: Callable[[Sequence[Fields], Changes], Mapping[str, Any]]) -> None:
+        """change: of app/agents.py, from the shipped agents and the changes so far to the new ones.
+
+        Raises AgentError, EmbedderError, StoreError; then nothing is changed.
+        """
+        new = dict(change(shipped_agents(), self.changes))
+        router = await assemble(self.embedder, self._data, self._kernel, new)
+        await self.memory.policies.set(AGENTS_POLICY, json.dumps(new), confidence=1.0, source="user")
+        await self._take(router)
+
+    # ---- keeping up ----
+
+    @property
+    def router(self) -> Router:
+        return self._router
+
+    async def refresh(self, everything: bool = False) -> None:
+        """Read what others changed; or everything anew, as after an import."""
+        self._stale |= everything
+        await self.memory.store.poll()
+        if self._stale:
+            self._stale = False
+            try:
+                await self.memory.policies.reload()
+                await self._take(await assemble(self.embedder, self._data, self._kernel, self._valid_changes()))
+            except BaseException:
+                self._stale = True
+                raise
+        while self._stale_patterns:
+            id = self._stale_patterns.pop()
+            kept = await self.memory.patterns.get(id)
+            if kept is None:
+                self._drop(id)
+            else:
+                self._router.put(routing_pattern(kept, self.memory.patterns.half_life))
+
+    def _valid_changes(self) -> Changes:
+        """Changes that cannot be read are left out, and stay stored."""
+        try:
+            changes = self.changes
+            current_agents(shipped_agents(), changes)
+        except (AgentError, ValueError):
+            return no_changes()
+        return changes
+
+    async def _take(self, router: Router) -> None:
+        agents = current_agents(shipped_agents(), self._valid_changes())
+        await load_patterns(router, self.memory.patterns, self.memory.policies)
+        await router.route("Hello")  # what only the first one pays
+        self.agents: dict[str, Agent] = {agent.id: agent for agent in agents}
+        self._router = router
+        self._stale_patterns.clear()
+
+    def _drop(self, id: str) -> None:
+        if id in self._router.examples:
+            self._router.examples.reweigh(id, 1.0)
+        else:
+            self._router.learned.remove(id)
+
+    def _note(self, change: Change) -> None:
+        if change.everything or change.cleared is not None:
+            self._stale = True
+        elif change.elsewhere:
+            keys = (*change.puts, *change.deletes)
+            self._stale_patterns.update(id for kind, id in keys if kind == PATTERN)
+            self._stale |= (POLICY, AGENTS_POLICY) in keys
+
+
+def route_entry(routed: Routed) -> dict[str, Any]:
+    """As plain data, for the page."""
+    decision = routed.decision
+    return {
+        "id": routed.id,
+        "text": routed.text,
+        "agent": routed.agent.id,
+        "title": routed.agent.title,
+        "confidence": decision.confidence,
+        "ranked": [list(pair) for pair in decision.ranked],
+        "neighbours": [
+            {"id": n.pattern_id, "text": n.text, "agent": n.agent, "similarity": n.similarity, "source": n.source}
+            for n in decision.neighbours
+        ],
+        "ms": dict(decision.milliseconds),
+    }

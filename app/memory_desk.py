@@ -1,0 +1,325 @@
+"""What the page's Memory view asks for: the memory, the router's patterns and the agents, as plain data.
+
+web/memory_client.js calls its methods with JSON. Times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import numpy as np
+
+from app import agents as agents_data
+from app.dispatch import Dispatcher
+from app.memory_keeper import MemoryKeeper
+from py_core.memory import patterns, policies, sessions, witness
+from py_core.memory.errors import StoreError
+from py_core.memory.memory import Memory
+from py_core.memory.passphrase import remove_passphrase, set_passphrase
+from py_core.memory.records import Record
+from py_core.memory.transfer import export, import_file
+from py_core.memory.witness import WitnessEntry
+from py_core.routing.agents import agent_to_dict
+from py_core.routing.embedder import EmbedderError
+from py_core.routing.projection import project
+
+KINDS = (patterns.KIND, sessions.KIND, policies.KIND, witness.KIND)
+MEANT = 200
+"""So many of the most similar are shown when something is searched by meaning."""
+LEAST_SIMILARITY = 0.25
+UNROUTED = {
+    "opening": "Routing is still being loaded. Try again in a moment.",
+    "off": "Routing is switched off by the address of this page.",
+}
+
+
+class MemoryDesk:
+    """Each public method is a call of the page's. Those that need the router raise EmbedderError without it."""
+
+    def __init__(self, keeper: MemoryKeeper) -> None:
+        self._keeper = keeper
+
+    async def info(self) -> dict[str, Any]:
+        keeper = self._keeper
+        about: dict[str, Any] = {
+            "state": keeper.state, "routing": keeper.routing, "problem": keeper.problem,
+            "persistent": False, "place": "", "encrypted": False, "counts": {}, "agents": [],
+        }  # fmt: skip
+        if keeper.state != "opening":
+            store = keeper.memory.store
+            rows = keeper.locked_rows or store
+            about |= {"persistent": rows.persistent, "place": rows.place}
+            about["encrypted"] = keeper.state == "locked" or store.lock is not None
+            about["counts"] = {kind: await store.count(kind) for kind in KINDS}
+        if keeper.dispatcher is not None:
+            about["agents"] = [{"id": agent.id, "title": agent.title} for agent in keeper.dispatcher.agents.values()]
+        return about
+
+    # ---- patterns ----
+
+    async def correct(self, route_id: str, text: str, agent: str) -> dict[str, str]:
+        return {"pattern": await self._routing.correct(route_id, text, agent)}
+
+    async def confirm(self, route_id: str) -> None:
+        await self._routing.confirm(route_id)
+
+    async def patterns(
+        self, search: str = "", agent: str | None = None, offset: int = 0, limit: int = 50
+    ) -> dict[str, Any]:
+        found = await self._search(patterns.KIND, search, {"agent": agent} if agent else None)
+        return _page(found, offset, limit, _pattern_entry)
+
+    async def edit_pattern(self, id: str, text: str, agent: str) -> dict[str, str]:
+        return {"pattern": await self._routing.edit(id, text, agent)}
+
+    async def remove_patterns(self, ids: list[str]) -> None:
+        if self._keeper.dispatcher is not None:
+            await self._keeper.dispatcher.forget(ids)
+        else:
+            await self._memory.patterns.delete(*ids)
+
+    async def map(self) -> dict[str, Any]:
+        router = self._routing.router
+        every = [*router.examples.of.values(), *router.learned.of.values()]
+        names = sorted({pattern.agent for pattern in every})
+        vectors = np.array([pattern.vector for pattern in every], np.float32).reshape(len(every), -1)
+        places = project(vectors, [pattern.agent for pattern in every])
+        points = [
+            [round(float(x), 4), round(float(y), 4), names.index(one.agent), one.source, one.text, one.id]
+            for (x, y), one in zip(places, every, strict=True)
+        ]
+        return {"agents": names, "points": points}
+
+    # ---- conversations ----
+
+    async def conversations(self, search: str = "", offset: int = 0, limit: int = 50) -> dict[str, Any]:
+        found = await self._search(sessions.KIND, search)
+        if not search:
+            found.sort(key=lambda pair: pair[0].updated or 0.0, reverse=True)
+        return _page(found, offset, limit, _session_entry)
+
+    async def conversation(self, id: str) -> dict[str, Any]:
+        session = await self._memory.sessions.get(id)
+        if session is None:
+            raise StoreError("record", "This conversation does not exist any more.")
+        turns = await self._memory.sessions.turns(id)
+        return {"id": id, "title": session.title, "turns": [_turn_entry(turn) for turn in turns]}
+
+    async def rename_conversation(self, id: str, title: str) -> None:
+        if not title.strip():
+            raise StoreError("record", "A conversation needs a title.")
+        await self._memory.sessions.edit(id, title=title.strip())
+
+    async def remove_conversations(self, ids: list[str]) -> None:
+        for id in ids:
+            await self._memory.sessions.delete(id)
+
+    # ---- log ----
+
+    async def log(self, filter: str = "all", search: str = "", offset: int = 0, limit: int = 50) -> dict[str, Any]:
+        asked = self._memory.questions
+        if filter == "poor":
+            entries = await asked.poor()
+        elif filter == "slow":
+            entries = list({spike.entry.id: spike.entry for spike in await asked.spikes()}.values())
+        elif filter == "errors" and search:
+            entries = [entry for entry, _ in await asked.similar_errors(search, k=MEANT)]
+            return {"total": len(entries), "items": [_log_entry(entry) for entry in entries[offset : offset + limit]]}
+        else:
+            entries = await self._memory.witness.entries()
+        if filter == "errors":
+            entries = [entry for entry in entries if entry.error is not None]
+        if search:
+            wanted = {record.id: rank for rank, (record, _) in enumerate(await self._search(witness.KIND, search))}
+            entries = sorted((e for e in entries if e.id in wanted), key=lambda entry: wanted[entry.id])
+        return {"total": len(entries), "items": [_log_entry(entry) for entry in entries[offset : offset + limit]]}
+
+    async def remove_log(self, ids: list[str]) -> None:
+        await self._memory.writer.flush()
+        await self._memory.store.delete(witness.KIND, *ids)
+
+    async def statistics(self) -> dict[str, Any]:
+        trends = await self._memory.questions.trends()
+        answered: dict[str, int] = {}
+        for entry in await self._memory.witness.entries():
+            answered[entry.agent] = answered.get(entry.agent, 0) + 1
+        return {
+            "percentiles": await self._memory.questions.percentiles(),
+            "trends": {stage: {"medians": t.medians, "change": t.change} for stage, t in trends.items()},
+            "agents": sorted(answered.items(), key=lambda item: -item[1]),
+        }
+
+    # ---- policies ----
+
+    async def policies(self) -> list[dict[str, Any]]:
+        return [
+            {"name": p.name, "value": p.value, "confidence": p.confidence, "source": p.source, "lastUsed": p.last_used}
+            for p in self._memory.policies.all()
+        ]
+
+    async def edit_policy(self, name: str, value: Any) -> None:
+        await self._memory.policies.set(name, value, confidence=1.0, source="user")
+        await self._read_again()
+
+    async def remove_policies(self, names: list[str]) -> None:
+        for name in names:
+            await self._memory.policies.delete(name)
+        await self._read_again()
+
+    # ---- agents ----
+
+    async def agents(self) -> list[dict[str, Any]]:
+        """The current ones, then those that the user removed."""
+        shipped = {entry["id"]: entry for entry in agents_data.shipped_agents()}
+        changes = self._routing.changes
+        hidden = [shipped[id] for id in changes.get("hidden", []) if id in shipped]
+        current = [agent_to_dict(agent) for agent in self._routing.agents.values()]
+        return [
+            {**entry, "shipped": entry["id"] in shipped, "edited": entry["id"] in shipped and entry["id"] in edited,
+             "hidden": number >= len(current)}
+            for edited in [changes.get("agents", {})]
+            for number, entry in enumerate(current + hidden)
+        ]  # fmt: skip
+
+    async def add_agent(self, fields: dict[str, Any]) -> None:
+        await self._routing.change_agents(lambda shipped, changes: agents_data.add_agent(shipped, changes, fields))
+
+    async def edit_agent(self, id: str, fields: dict[str, Any]) -> None:
+        await self._routing.change_agents(lambda shipped, changes: agents_data.edit_agent(shipped, changes, id, fields))
+
+    async def remove_agent(self, id: str) -> None:
+        await self._routing.change_agents(lambda shipped, changes: agents_data.remove_agent(shipped, changes, id))
+
+    async def restore_agent(self, id: str) -> None:
+        await self._routing.change_agents(lambda shipped, changes: agents_data.restore_agent(changes, id))
+
+    async def reset_agent(self, id: str) -> None:
+        await self._routing.change_agents(lambda shipped, changes: agents_data.reset_agent(shipped, changes, id))
+
+    # ---- the whole ----
+
+    async def export_file(self, passphrase: str | None) -> bytes:
+        self._refuse_locked()
+        await self._memory.writer.flush()
+        return await export(self._memory.store, passphrase or None)
+
+    async def import_file(self, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None) -> int:
+        self._refuse_locked()
+        await self._memory.writer.flush()
+        count = await import_file(self._memory.store, data, mode, passphrase or None)
+        await self._read_again()
+        return count
+
+    async def delete_all(self) -> None:
+        self._refuse_locked()
+        await self._memory.writer.flush()
+        await self._memory.store.clear()
+        await self._read_again()
+
+    async def set_passphrase(self, passphrase: str, old: str | None) -> None:
+        self._refuse_locked()
+        if not passphrase:
+            raise StoreError("passphrase", "An empty passphrase protects nothing. Type one.")
+        await set_passphrase(self._memory.store, passphrase, old=old)
+
+    async def remove_passphrase(self, old: str) -> None:
+        self._refuse_locked()
+        await remove_passphrase(self._memory.store, old)
+
+    async def unlock(self, passphrase: str) -> None:
+        await self._keeper.unlock(passphrase)
+
+    # ---- helpers ----
+
+    @property
+    def _memory(self) -> Memory:
+        if self._keeper.state == "opening":
+            raise StoreError("busy", "The memory is still being opened. Try again in a moment.")
+        return self._keeper.memory
+
+    @property
+    def _routing(self) -> Dispatcher:
+        if self._keeper.dispatcher is None:
+            why = UNROUTED.get(self._keeper.routing)
+            raise EmbedderError(why or f"Routing is not there: {self._keeper.problem} Load the page again.")
+        return self._keeper.dispatcher
+
+    def _refuse_locked(self) -> None:
+        if self._keeper.state == "locked":
+            raise StoreError("locked")
+
+    async def _read_again(self) -> None:
+        await self._memory.policies.reload()
+        if self._keeper.dispatcher is not None:
+            await self._keeper.dispatcher.refresh(everything=True)
+
+    async def _search(
+        self, kind: str, search: str, where: dict[str, Any] | None = None
+    ) -> list[tuple[Record, float | None]]:
+        """Records with their similarity: the newest first, or, with something to search for, those that hold all of
+        its words and then the most similar."""
+        await self._memory.writer.flush()
+        records = await self._memory.store.query(kind, where, newest_first=True)
+        if not search.strip():
+            return [(record, None) for record in records]
+        here = {record.id: record for record in records}
+        similar = await self._similar(kind, search, here)
+        words = re.findall(r"\w+", search.lower())
+        literal = [record.id for record in records if all(word in _words_of(record) for word in words)]
+        order = dict.fromkeys([*sorted(literal, key=lambda id: -similar.get(id, 0.0)), *similar])
+        return [(here[id], similar.get(id)) for id in order]
+
+    async def _similar(self, kind: str, search: str, among: dict[str, Record]) -> dict[str, float]:
+        if self._keeper.dispatcher is None:
+            return {}
+        (vector,) = await self._keeper.dispatcher.embedder.embed([search])
+        found = await self._memory.search.search(kind, vector, MEANT, among.__contains__)
+        return {record.id: similarity for record, similarity in found if similarity >= LEAST_SIMILARITY}
+
+
+def _page(
+    found: list[tuple[Record, float | None]], offset: int, limit: int, entry: Callable[[Record], dict[str, Any]]
+) -> dict[str, Any]:
+    shown = found[offset : offset + limit]
+    return {"total": len(found), "items": [{**entry(record), "similarity": similar} for record, similar in shown]}
+
+
+def _pattern_entry(record: Record) -> dict[str, Any]:
+    body = record.body
+    taken = {name: body[name] for name in ("text", "agent", "source", "quality", "uses")}
+    return {"id": record.id, **taken, "created": record.created, "lastUsed": body["last_used"]}
+
+
+def _session_entry(record: Record) -> dict[str, Any]:
+    body = record.body
+    times = {"created": record.created, "updated": record.updated}
+    return {"id": record.id, "title": body["title"], "turns": body["turns"], **times}
+
+
+def _turn_entry(turn: sessions.Turn) -> dict[str, Any]:
+    told = {"role": turn.role, "content": turn.content, "created": turn.created}
+    return {**told, "agent": turn.details.get("agent")}
+
+
+def _log_entry(entry: WitnessEntry) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "created": entry.created,
+        "text": entry.routing.get("text", ""),
+        "agent": entry.agent,
+        "backend": entry.backend,
+        "stages": entry.stages,
+        "totalMs": entry.total_ms,
+        "quality": entry.quality,
+        "error": entry.error,
+        "confidence": entry.routing.get("confidence"),
+    }
+
+
+def _words_of(record: Record) -> str:
+    """What of a record a person would search for, in lower case."""
+    body = record.body
+    texts: Iterable[Any] = (body.get("text"), body.get("title"), body.get("error"), body.get("routing", {}).get("text"))
+    return " ".join(text for text in texts if isinstance(text, str)).lower()

@@ -1,0 +1,64 @@
+"""All that is learned and logged, over one store.
+
+memory = await Memory.open(await Store.open(rows))
+await memory.sessions.start("Holidays")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from py_core.memory.errors import StoreError
+from py_core.memory.patterns import Patterns
+from py_core.memory.policies import Policies
+from py_core.memory.sessions import Sessions
+from py_core.memory.store import Store
+from py_core.memory.transfer import newer
+from py_core.memory.vectors import BruteForceIndex, VectorIndex, VectorSearch
+from py_core.memory.witness import Witness
+from py_core.memory.witness_questions import WitnessQuestions
+from py_core.memory.write_batch import BatchedWriter
+
+
+class Memory:
+    """Made by `open`. What is asked by meaning shares one search; what is written by the way, one writer."""
+
+    def __init__(self, store: Store, writer: BatchedWriter, search: VectorSearch, policies: Policies) -> None:
+        self.store = store
+        self.writer = writer
+        self.search = search
+        self.policies = policies
+        self.patterns = Patterns(store, search)
+        self.sessions = Sessions(store, search)
+        self.witness = Witness(store, writer)
+        self.questions = WitnessQuestions(self.witness, search)
+
+    @classmethod
+    async def open(
+        cls,
+        store: Store,
+        make_index: Callable[[int], VectorIndex] = BruteForceIndex,
+        on_error: Callable[[StoreError], None] | None = None,
+    ) -> Memory:
+        """on_error hears of what could not be written by the way. The witness log is cut to what is to be kept.
+
+        Raises StoreError.
+        """
+        writer = BatchedWriter(store, on_error=on_error)
+        memory = cls(store, writer, VectorSearch(store, make_index), await Policies.open(store, writer))
+        await memory.witness.retain()
+        return memory
+
+    async def take_over(self, other: Memory) -> int:
+        """Write here what `other` holds and is newer; how many records. For what was learned before this opened."""
+        await other.writer.flush()
+        records = await newer([record async for record in other.store.scan()], self.store)
+        await self.store.put_many(records)
+        return len(records)
+
+    async def close(self) -> None:
+        """Write what waits, and close the store."""
+        try:
+            await self.writer.close()
+        finally:
+            await self.store.close()

@@ -1,0 +1,286 @@
+"""A conversation that is routed and remembered, with the real embedder, router and SQLite, and a tiny model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from app.agents import add_agent, remove_agent
+from app.assistant import Assistant, Delta, Done
+from app.conversation import Conversation
+from app.dispatch import Dispatcher, Routed
+from app.memory_desk import MemoryDesk
+from app.memory_keeper import MemoryKeeper
+from app.routing import RouterParts, native_parts
+from py_core.backends.base import ContextFullError
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.errors import StoreError
+from py_core.memory.sqlite import SQLiteRows
+from py_core.model import Model
+from py_core.routing.agents import AgentError
+from py_core.routing.vector_index import HnswVectorIndex
+
+CRASH = "why does my page crash when I scroll"
+SIMILAR = "my page crashes whenever i scroll down, why?"
+FAR = "write a sql query that counts the orders of each month"
+
+OpenModel = Callable[..., Awaitable[Model]]
+OpenKeeper = Callable[[], Awaitable[MemoryKeeper]]
+
+
+@pytest.fixture(scope="module")
+def parts(dist: Path) -> RouterParts:
+    return native_parts()
+
+
+@pytest.fixture
+async def model(tiny_path: Path, open_model: OpenModel) -> Model:
+    return await open_model(tiny_path)
+
+
+@pytest.fixture
+async def open_keeper(parts: RouterParts, tmp_path: Path) -> AsyncIterator[OpenKeeper]:
+    """Opens the same memory each time, as a new start of the program does."""
+    opened = list[MemoryKeeper]()
+
+    async def dispatcher(memory) -> Dispatcher:
+        return await Dispatcher.open(parts.embedder, parts.data, memory, parts.kernel)
+
+    async def open_one() -> MemoryKeeper:
+        keeper = MemoryKeeper(NativeCrypto(), make_index=HnswVectorIndex)
+        opened.append(keeper)
+        await keeper.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+        await keeper.route_with(dispatcher)
+        return keeper
+
+    yield open_one
+    for keeper in opened:
+        await keeper.close()
+
+
+async def begin(model: Model, keeper: MemoryKeeper) -> Conversation:
+    conversation = Conversation(Assistant(model, max_tokens=8), keeper.trouble)
+    keeper.serve(conversation)
+    return conversation
+
+
+async def ask(conversation: Conversation, text: str) -> tuple[Routed, str, Done]:
+    events = [event async for event in conversation.respond(text)]
+    routed, done = events[0], events[-1]
+    assert isinstance(routed, Routed)
+    assert isinstance(done, Done)
+    return routed, "".join(event.text for event in events if isinstance(event, Delta)), done
+
+
+async def routed_to(keeper: MemoryKeeper, text: str) -> str:
+    assert keeper.dispatcher is not None
+    return (await keeper.dispatcher.route(text)).agent.id
+
+
+async def test_a_message_goes_to_its_agent_who_answers_in_its_own_way(model: Model, open_keeper: OpenKeeper) -> None:
+    conversation = await begin(model, await open_keeper())
+    routed, _, _ = await ask(conversation, CRASH)
+    assert routed.agent.id == "debugger"
+    session = conversation.assistant._session
+    assert routed.agent.system_prompt in model.tokenizer.decode(session.tokens)
+    assert (await ask(conversation, FAR))[0].agent.id == "coder"
+    told = model.tokenizer.decode(session.tokens)
+    assert routed.agent.system_prompt not in told
+    assert CRASH in told
+
+
+async def test_an_answer_is_no_longer_than_its_agent_allows(model: Model, open_keeper: OpenKeeper) -> None:
+    keeper = await open_keeper()
+    desk = MemoryDesk(keeper)
+    await desk.edit_agent("debugger", {"max_tokens": 3})
+    _, _, done = await ask(await begin(model, keeper), CRASH)
+    assert done.new_tokens <= 3
+
+
+async def test_what_happened_is_recorded(model: Model, open_keeper: OpenKeeper) -> None:
+    keeper = await open_keeper()
+    conversation = await begin(model, keeper)
+    routed, answer, _ = await ask(conversation, CRASH)
+    second = await ask(conversation, SIMILAR)
+    entries = await keeper.memory.witness.entries()
+    assert [entry.id for entry in entries] == [second[0].id, routed.id]
+    assert set(entries[0].stages) == {"embed", "search", "decide", "prefill", "decode"}
+    assert entries[0].agent == "debugger"
+    (session,) = await keeper.memory.sessions.all()
+    assert session.title == CRASH
+    turns = await keeper.memory.sessions.turns(session.id)
+    assert [(turn.role, turn.content) for turn in turns[:2]] == [("user", CRASH), ("assistant", answer)]
+    found = await keeper.memory.sessions.search(routed.vector, 1)
+    assert found[0][1] > 0.8
+
+
+async def test_a_failed_answer_is_recorded_with_its_error(model: Model, open_keeper: OpenKeeper) -> None:
+    keeper = await open_keeper()
+    conversation = await begin(model, keeper)
+    with pytest.raises(ContextFullError):
+        await ask(conversation, "why does it crash " * 200)
+    (entry,) = await keeper.memory.witness.entries()
+    assert entry.error is not None
+    assert "ContextFullError" in entry.error
+    assert (await MemoryDesk(keeper).log(filter="errors", search="tokens long"))["total"] == 1
+    assert await keeper.memory.sessions.all() == []
+
+
+async def test_a_correction_counts_for_similar_messages_at_once_and_after_a_restart(open_keeper: OpenKeeper) -> None:
+    keeper = await open_keeper()
+    assert keeper.dispatcher is not None
+    assert await routed_to(keeper, SIMILAR) == "debugger"
+    routed = await keeper.dispatcher.route(CRASH)
+    await keeper.dispatcher.correct(routed.id, CRASH, "tester")
+    assert await routed_to(keeper, SIMILAR) == "tester"
+    assert await routed_to(keeper, FAR) == "coder"
+    await keeper.close()
+    again = await open_keeper()
+    assert await routed_to(again, SIMILAR) == "tester"
+    assert await routed_to(again, FAR) == "coder"
+
+
+async def test_judging_a_route_moves_the_weights_of_what_decided_it_by_a_twentieth(open_keeper: OpenKeeper) -> None:
+    keeper = await open_keeper()
+    assert keeper.dispatcher is not None
+    routed = await keeper.dispatcher.route(CRASH)
+    nearest = next(n for n in routed.decision.neighbours if n.agent == "debugger")
+    weights = [keeper.dispatcher.router.examples[nearest.pattern_id].weight]
+    await keeper.dispatcher.confirm(routed.id)
+    weights.append(keeper.dispatcher.router.examples[nearest.pattern_id].weight)
+    await keeper.dispatcher.correct(routed.id, CRASH, "tester")
+    weights.append(keeper.dispatcher.router.examples[nearest.pattern_id].weight)
+    assert weights == pytest.approx([1, 1.05, 1.05 * 0.95])
+    await keeper.close()
+    again = await open_keeper()
+    assert again.dispatcher is not None
+    assert again.dispatcher.router.examples[nearest.pattern_id].weight == pytest.approx(weights[-1])
+    await again.dispatcher.forget([nearest.pattern_id])
+    assert again.dispatcher.router.examples[nearest.pattern_id].weight == 1
+
+
+async def test_an_outcome_is_the_quality_of_the_log_entry(model: Model, open_keeper: OpenKeeper) -> None:
+    keeper = await open_keeper()
+    assert keeper.dispatcher is not None
+    conversation = await begin(model, keeper)
+    right, wrong = (await ask(conversation, CRASH))[0], (await ask(conversation, FAR))[0]
+    await keeper.dispatcher.confirm(right.id)
+    await keeper.dispatcher.correct(wrong.id, wrong.text, "planner")
+    qualities = {entry.id: entry.quality for entry in await keeper.memory.witness.entries()}
+    assert qualities == {right.id: 1.0, wrong.id: 0.0}
+    assert [entry.id for entry in await keeper.memory.questions.poor()] == [wrong.id]
+
+
+async def test_another_program_that_learns_is_followed(open_keeper: OpenKeeper) -> None:
+    here, there = await open_keeper(), await open_keeper()
+    assert there.dispatcher is not None
+    pattern = await there.dispatcher.correct("", CRASH, "tester")
+    assert await routed_to(here, SIMILAR) == "tester"
+    await there.dispatcher.forget([pattern])
+    assert await routed_to(here, SIMILAR) == "debugger"
+
+
+async def test_agents_are_added_and_removed(open_keeper: OpenKeeper) -> None:
+    keeper = await open_keeper()
+    assert keeper.dispatcher is not None
+    cook = {
+        "id": "cook", "title": "Cook", "definition": "Cooks.", "system_prompt": "You cook.",
+        "examples": ["what can i make of carrots and rice", "a soup for six people", "how long do i boil an egg"],
+    }  # fmt: skip
+    await keeper.dispatcher.change_agents(lambda shipped, changes: add_agent(shipped, changes, cook))
+    assert await routed_to(keeper, "how long should i boil eggs") == "cook"
+    await keeper.dispatcher.change_agents(lambda shipped, changes: remove_agent(shipped, changes, "debugger"))
+    assert await routed_to(keeper, CRASH) != "debugger"
+    with pytest.raises(AgentError, match="already"):
+        await keeper.dispatcher.change_agents(lambda shipped, changes: add_agent(shipped, changes, cook))
+    await keeper.close()
+    again = await open_keeper()
+    assert again.dispatcher is not None
+    assert {"cook"} <= set(again.dispatcher.agents)
+    assert "debugger" not in again.dispatcher.agents
+
+
+async def test_a_conversation_is_gone_on_with(model: Model, open_keeper: OpenKeeper) -> None:
+    keeper = await open_keeper()
+    conversation = await begin(model, keeper)
+    await ask(conversation, CRASH)
+    (session,) = await keeper.memory.sessions.all()
+    messages = conversation.assistant.messages
+    conversation.reset()
+    assert conversation.assistant.messages == []
+    await ask(conversation, FAR)
+    await conversation.resume(session.id)
+    assert conversation.assistant.messages == messages
+    await ask(conversation, SIMILAR)
+    assert [s.turns for s in await keeper.memory.sessions.all()] == [4, 2]
+    with pytest.raises(StoreError, match="does not exist"):
+        await conversation.resume("nothing")
+
+
+async def test_a_conversation_that_was_deleted_goes_on_as_another(model: Model, open_keeper: OpenKeeper) -> None:
+    keeper = await open_keeper()
+    conversation = await begin(model, keeper)
+    await ask(conversation, CRASH)
+    await MemoryDesk(keeper).delete_all()
+    assert [await keeper.memory.store.count(kind) for kind in ("session", "turn", "witness", "pattern")] == [0] * 4
+    await ask(conversation, SIMILAR)
+    (session,) = await keeper.memory.sessions.all()
+    assert session.title == SIMILAR
+    assert keeper.problem is None
+
+
+async def test_without_the_memory_the_chat_goes_on_and_says_so(model: Model, open_keeper: OpenKeeper) -> None:
+    keeper = await open_keeper()
+    conversation = await begin(model, keeper)
+    await keeper.memory.store.close()
+    events = [event async for event in conversation.respond(CRASH)]
+    assert isinstance(events[-1], Done)
+    assert keeper.problem is not None
+
+
+async def test_without_a_router_the_plain_assistant_answers(model: Model, tmp_path: Path) -> None:
+    keeper = MemoryKeeper(NativeCrypto())
+
+    async def fail(memory):
+        raise StoreError("unavailable", "There is no router today.")
+
+    await keeper.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    await keeper.route_with(fail)
+    conversation = await begin(model, keeper)
+    events = [event async for event in conversation.respond(CRASH)]
+    assert not any(isinstance(event, Routed) for event in events)
+    assert (await MemoryDesk(keeper).info())["problem"] == "There is no router today."
+    assert [entry.agent for entry in await keeper.memory.witness.entries()] == [""]
+    await keeper.close()
+
+
+async def test_a_locked_memory_learns_meanwhile_and_takes_it_over_when_it_is_unlocked(
+    model: Model, open_keeper: OpenKeeper
+) -> None:
+    first = await open_keeper()
+    desk = MemoryDesk(first)
+    await desk.correct("", CRASH, "tester")
+    await desk.set_passphrase("a long way", None)
+    await first.close()
+    keeper = await open_keeper()
+    desk = MemoryDesk(keeper)
+    assert (await desk.info())["state"] == "locked"
+    assert (await desk.patterns())["total"] == 0
+    assert await routed_to(keeper, SIMILAR) == "debugger"
+    conversation = await begin(model, keeper)
+    await ask(conversation, FAR)
+    await desk.correct("", FAR, "planner")
+    with pytest.raises(StoreError) as wrong:
+        await desk.unlock("a wrong way")
+    assert wrong.value.reason == "passphrase"
+    for refused in (desk.delete_all(), desk.export_file(None), desk.import_file(b"", "merge", None)):
+        with pytest.raises(StoreError, match="passphrase"):
+            await refused
+    await desk.unlock("a long way")
+    assert (await desk.info())["state"] == "ready"
+    assert await routed_to(keeper, SIMILAR) == "tester"
+    assert await routed_to(keeper, FAR) == "planner"
+    await ask(conversation, SIMILAR)
+    assert (await desk.conversations())["items"][0]["turns"] == 4

@@ -1,0 +1,115 @@
+/**
+ * What is remembered and learned, as the page sees it: `engine.memory`. app/memory_desk.py answers.
+ *
+ * Errors have the kind as their `name` ("StoreError", "AgentError", ...), a sentence for the user as their `message`, and
+ * those of the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py). Times are seconds since 1970.
+ */
+import { userError } from './user_error.js';
+
+export class Memory {
+  #call;
+  #listeners = new Set();
+
+  /** @param {(call: string, given: any[], data: Uint8Array|null) => Promise<object|Uint8Array>} call what the worker answers */
+  constructor(call) {
+    this.#call = call;
+  }
+
+  /** @param {() => void} listener called after anything changed, here or in another tab @returns {() => void} ends this */
+  onChange(listener) {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Called by the engine. */
+  tell() {
+    for (const listener of this.#listeners) listener();
+  }
+
+  /**
+   * @returns {Promise<{state: 'opening'|'ready'|'locked', routing: 'opening'|'ready'|'failed'|'off', problem: string|null,
+   *   persistent: boolean, place: string, encrypted: boolean, counts: object, agents: {id: string, title: string}[]}>}
+   */
+  info() { return this.#ask('info'); }
+
+  /** Messages like this one are for this agent. `id`: of the route event. @returns {Promise<{pattern: string}>} */
+  correct(id, text, agent) { return this.#ask('correct', id, text, agent); }
+
+  /** The route was right. */
+  confirm(id) { return this.#ask('confirm', id); }
+
+  /** @returns {Promise<{total: number, items: object[]}>} id, text, agent, source, quality, uses, created, lastUsed, similarity */
+  patterns({ search = '', agent = null, offset = 0, limit = 50 } = {}) { return this.#ask('patterns', search, agent, offset, limit); }
+
+  editPattern(id, { text, agent }) { return this.#ask('edit_pattern', id, text, agent); }
+
+  removePatterns(ids) { return this.#ask('remove_patterns', ids); }
+
+  /** @returns {Promise<{agents: string[], points: [number, number, number, string, string, string][]}>} x, y, agent, source, text, id */
+  map() { return this.#ask('map'); }
+
+  /** @returns {Promise<{total: number, items: object[]}>} id, title, turns, created, updated, similarity */
+  conversations({ search = '', offset = 0, limit = 50 } = {}) { return this.#ask('conversations', search, offset, limit); }
+
+  /** @returns {Promise<{id: string, title: string, turns: {role: string, content: string, created: number, agent: string|null}[]}>} */
+  conversation(id) { return this.#ask('conversation', id); }
+
+  renameConversation(id, title) { return this.#ask('rename_conversation', id, title); }
+
+  removeConversations(ids) { return this.#ask('remove_conversations', ids); }
+
+  /**
+   * @param {{filter?: 'all'|'poor'|'errors'|'slow', search?: string, offset?: number, limit?: number}} [wanted]
+   * @returns {Promise<{total: number, items: object[]}>} id, created, text, agent, backend, stages, totalMs, quality, error, confidence
+   */
+  log({ filter = 'all', search = '', offset = 0, limit = 50 } = {}) { return this.#ask('log', filter, search, offset, limit); }
+
+  removeLog(ids) { return this.#ask('remove_log', ids); }
+
+  /** @returns {Promise<{percentiles: object, trends: object, agents: [string, number][]}>} */
+  statistics() { return this.#ask('statistics'); }
+
+  policies() { return this.#ask('policies'); }
+
+  editPolicy(name, value) { return this.#ask('edit_policy', name, value); }
+
+  removePolicies(names) { return this.#ask('remove_policies', names); }
+
+  agents() { return this.#ask('agents'); }
+
+  addAgent(fields) { return this.#ask('add_agent', fields); }
+
+  editAgent(id, fields) { return this.#ask('edit_agent', id, fields); }
+
+  removeAgent(id) { return this.#ask('remove_agent', id); }
+
+  restoreAgent(id) { return this.#ask('restore_agent', id); }
+
+  resetAgent(id) { return this.#ask('reset_agent', id); }
+
+  /** @param {string|null} passphrase of the file alone @returns {Promise<Uint8Array>} */
+  exportFile(passphrase = null) { return this.#ask('export_file', passphrase); }
+
+  /** @param {Uint8Array} data @param {'merge'|'replace'} mode @returns {Promise<number>} records that were written */
+  importFile(data, mode, passphrase = null) { return this.#call('import_file', [mode, passphrase], data).then(valueOf); }
+
+  /** Everything that was learned and logged. The passphrase stays. */
+  deleteAll() { return this.#ask('delete_all'); }
+
+  setPassphrase(passphrase, old = null) { return this.#ask('set_passphrase', passphrase, old); }
+
+  removePassphrase(old) { return this.#ask('remove_passphrase', old); }
+
+  unlock(passphrase) { return this.#ask('unlock', passphrase); }
+
+  #ask(call, ...given) {
+    return this.#call(call, given, null).then(valueOf);
+  }
+}
+
+function valueOf(answer) {
+  if (answer instanceof Uint8Array) return answer;
+  if (!answer.error) return answer.value;
+  const { kind, message, details, reason } = answer.error;
+  throw Object.assign(userError(kind, message), { reason, stack: details ?? '' });
+}
