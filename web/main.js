@@ -43,8 +43,10 @@ let engine = null;
 let turn = null; // the running turn: {view, question, stream, ended}
 let runner = null; // what the status line says of the engine, as StatusView.showInfo takes it
 let recovering = false;
+let memoryFrame = null; // the Memory view, once it was opened
 
 byId('new-chat').addEventListener('click', newChat);
+byId('memory-button').addEventListener('click', openMemory);
 for (const button of document.querySelectorAll('#welcome button')) {
   button.addEventListener('click', () => useExample(button.textContent.trim()));
 }
@@ -80,6 +82,7 @@ async function load() {
   watchdog.feed();
   const current = (engine = new Engine());
   current.memory.onChange(() => onMemory(current));
+  memoryFrame?.use(current.memory);
   expose(current);
   try {
     const model = await chooseModel(options.modelUrl);
@@ -215,6 +218,8 @@ function onEvent(current, event) {
   endRecovery();
   if (event.type === 'delta') {
     current.view.append(event.text);
+  } else if (event.type === 'route') {
+    current.view.showRoute(event, engine.memory);
   } else if (event.type === 'done') {
     window.sonata.lastAnswer = event;
     status.showRate(event.decodeTokS);
@@ -286,6 +291,17 @@ function useExample(text) {
   if (state === 'ready') return ask(text);
   composer.text = text;
   composer.focus();
+}
+
+/** The Memory view is loaded when it is first asked for. */
+async function openMemory() {
+  try {
+    memoryFrame ??= new (await import('./memory_view/frame.js')).MemoryFrame({ onResume: resume });
+    notices.say('memory-view', null);
+    await memoryFrame.open(engine.memory);
+  } catch {
+    notices.say('memory-view', 'The Memory view could not be loaded. Check your connection, then try again.');
+  }
 }
 
 /** Wait for the engine's word only to report that it failed. */

@@ -6,7 +6,7 @@ import { button, element, ProblemLine } from './dom.js';
 import { formatDuration, formatShare } from './format.js';
 
 const PLAIN = 'assistant';
-const NEIGHBOURS = 5;
+const NEIGHBOURS = 3;
 const RANKED = 4;
 const WHOSE = { user: 'you said', agent: 'your agent’s example' };
 
@@ -58,7 +58,7 @@ export class RouteChip {
       this.#problem.say(error);
     }
     for (const { id, title } of agents) this.#titles.set(id, title);
-    this.#panel.replaceChildren(this.#why(), ...this.#others(), this.#times(), this.#choice(agents));
+    this.#panel.replaceChildren(this.#why(), this.#choice(agents), ...this.#others(), this.#times());
   }
 
   #why() {

@@ -2,8 +2,8 @@
 import { button, element, ProblemLine } from '../dom.js';
 
 /**
- * @param {{fields: HTMLElement[], save: () => Promise<void>, close: (saved: boolean) => void, label?: string}} form
- *   `save`'s rejection is shown, and the form stays; `label` is what the button says
+ * @param {{fields: HTMLElement[], save: () => Promise<void>, close: () => void, label?: string}} form `close` is called when it
+ *   is saved or given up; `save`'s rejection is shown, and the form stays; `label` is what the button says
  * @returns {HTMLFormElement} its first field wants the focus once it is in the page
  */
 export function editForm({ fields, save, close, label = 'Save' }) {
@@ -11,7 +11,7 @@ export function editForm({ fields, save, close, label = 'Save' }) {
   const problem = new ProblemLine();
   const submit = element('button', 'primary', label);
   const actions = element('div', 'edit-actions');
-  actions.append(submit, button('Cancel', 'quiet', () => close(false)));
+  actions.append(submit, button('Cancel', 'quiet', close));
   form.append(...fields, problem.element, actions);
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
@@ -19,7 +19,7 @@ export function editForm({ fields, save, close, label = 'Save' }) {
     submit.disabled = true;
     try {
       await save();
-      close(true);
+      close();
     } catch (error) {
       problem.say(error);
     } finally {
@@ -29,7 +29,7 @@ export function editForm({ fields, save, close, label = 'Save' }) {
   form.addEventListener('keydown', (event) => {
     if (event.key === 'Escape') {
       event.preventDefault(); // or the whole dialog would close
-      close(false);
+      close();
     } else if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       form.requestSubmit();
@@ -43,6 +43,11 @@ export function labelled(name, control) {
   const label = element('label', 'field');
   label.append(element('span', '', name), control);
   return label;
+}
+
+/** @param {'current-password'|'new-password'|'off'} autocomplete */
+export function passphraseInput(autocomplete) {
+  return Object.assign(element('input'), { type: 'password', autocomplete, required: true });
 }
 
 /** @param {{id: string, title: string}[]} agents @param {string} chosen also one that is not there any more */

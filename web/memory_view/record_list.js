@@ -24,6 +24,8 @@ export class RecordList {
   #count = element('span', 'records-count');
   #empty = element('p', 'records-empty');
   #problem = new ProblemLine();
+  #tools = element('div', 'records-tools');
+  #bar = element('div', 'records-bar');
   #bulk = element('div', 'records-bulk');
   #all = element('input');
   #pages = element('nav', 'records-pages');
@@ -46,10 +48,12 @@ export class RecordList {
     this.#list.setAttribute('aria-label', capital(options.nouns[1]));
     this.#count.setAttribute('role', 'status');
     this.#pages.setAttribute('aria-label', 'Pages');
-    const bar = element('div', 'records-bar');
-    if (options.selectable) bar.append(this.#selectAll());
-    bar.append(this.#count, this.#bulk);
-    this.element.append(...this.#tools(), this.#problem.element, bar, this.#list, this.#empty, this.#pages);
+    if (options.selectable) this.#bar.append(this.#selectAll());
+    this.#bar.append(this.#count, this.#bulk);
+    if (options.searchLabel) this.#tools.append(this.#searchField());
+    if (options.filters) this.#tools.append(this.#filterMenu());
+    this.#tools.hidden = this.#bar.hidden = true;
+    this.element.append(this.#tools, this.#problem.element, this.#bar, this.#list, this.#empty, this.#pages);
   }
 
   /** Load the page that is shown, again. */
@@ -86,34 +90,29 @@ export class RecordList {
     (next ?? this.#search)?.focus();
   }
 
-  #tools() {
-    const { searchLabel, filters, filterLabel } = this.#options;
-    if (!searchLabel && !filters) return [];
-    const tools = element('div', 'records-tools');
-    if (searchLabel) {
-      this.#search = element('input');
-      Object.assign(this.#search, { type: 'search', placeholder: searchLabel, autocomplete: 'off', spellcheck: false });
-      this.#search.setAttribute('aria-label', searchLabel);
-      this.#search.addEventListener('input', () => {
-        clearTimeout(this.#timer);
-        this.#timer = setTimeout(() => this.#turnTo(0), SEARCH_PAUSE_MS);
-      });
-      this.#search.addEventListener('keydown', (event) => {
-        if (event.key === 'Escape' && this.#search.value) event.preventDefault(); // empties it, and does no more
-        if (event.key !== 'Escape' || !this.#search.value) return;
-        this.#search.value = '';
-        this.#turnTo(0);
-      });
-      tools.append(this.#search);
-    }
-    if (filters) {
-      this.#filter = element('select');
-      this.#filter.setAttribute('aria-label', filterLabel);
-      for (const { value, label } of filters) this.#filter.append(new Option(label, value));
-      this.#filter.addEventListener('change', () => this.#turnTo(0));
-      tools.append(this.#filter);
-    }
-    return [tools];
+  #searchField() {
+    const label = this.#options.searchLabel;
+    const field = Object.assign(element('input'), { type: 'search', placeholder: label, autocomplete: 'off', spellcheck: false });
+    field.setAttribute('aria-label', label);
+    field.addEventListener('input', () => {
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(() => this.#turnTo(0), SEARCH_PAUSE_MS);
+    });
+    field.addEventListener('keydown', (event) => {
+      if (event.key !== 'Escape' || !field.value) return;
+      event.preventDefault(); // empties the field, and does not close the dialog
+      field.value = '';
+      this.#turnTo(0);
+    });
+    return (this.#search = field);
+  }
+
+  #filterMenu() {
+    const menu = element('select');
+    menu.setAttribute('aria-label', this.#options.filterLabel);
+    for (const { value, label } of this.#options.filters) menu.append(new Option(label, value));
+    menu.addEventListener('change', () => this.#turnTo(0));
+    return (this.#filter = menu);
   }
 
   #selectAll() {
@@ -163,6 +162,9 @@ export class RecordList {
     this.#count.textContent = formatCount(this.#total, one, many);
     this.#empty.textContent = narrowed ? `No ${many} like that.` : this.#options.empty;
     this.#empty.hidden = this.#rows.size > 0;
+    const nothing = this.#rows.size === 0 && !narrowed;
+    this.#tools.hidden = nothing || !this.#tools.hasChildNodes();
+    this.#bar.hidden = nothing || (!this.#options.selectable && !this.#search); // a few entries need no counting
     this.#list.hidden = !this.#empty.hidden;
     const last = Math.min(this.#offset + PAGE, this.#total);
     const turn = (label, offset, enabled) => {

@@ -51,11 +51,11 @@ export class Row {
    */
   edit(fields, save) {
     this.isEdited = true;
-    const close = async (saved) => {
+    const close = async () => {
       this.isEdited = false;
       this.#show();
-      if (saved) await this.#list.refresh();
       this.focus();
+      await this.#list.refresh();
     };
     this.#body.replaceChildren(editForm({ fields, save, close }));
     this.#body.querySelector('input, textarea, select').focus();

@@ -1,0 +1,118 @@
+/** What was talked about: the list of conversations, and one of them to read. */
+import { AnswerView } from '../answer_view.js';
+import { button, element, ProblemLine } from '../dom.js';
+import { formatCount, formatDate, formatShare } from '../format.js';
+import { askingButton } from './ask.js';
+import { labelled } from './edit_form.js';
+import { RecordList } from './record_list.js';
+import { actions, facts } from './record_row.js';
+
+export class ConversationsPanel {
+  #memory;
+  #onResume;
+  #list;
+  #reader = element('article', 'reader');
+  #problem = new ProblemLine();
+  #titles = new Map(); // agent's id -> what people read
+
+  constructor(root, memory, { onResume } = {}) {
+    this.#memory = memory;
+    this.#onResume = onResume;
+    this.#list = new RecordList({
+      nouns: ['conversation', 'conversations'],
+      searchLabel: 'Search conversations by meaning',
+      empty: 'No conversation is kept yet.',
+      selectable: true,
+      load: ({ search, offset, limit }) => memory.conversations({ search, offset, limit }),
+      key: ({ id }) => id,
+      render: (conversation, row) => this.#render(conversation, row),
+      remove: (ids) => memory.removeConversations(ids),
+    });
+    this.#reader.hidden = true;
+    root.append(this.#list.element, this.#problem.element, this.#reader);
+  }
+
+  show() {
+    return this.refresh();
+  }
+
+  /** One that is being read stays as it was opened. */
+  refresh() {
+    return this.#list.refresh();
+  }
+
+  hide() {}
+
+  #render(conversation, row) {
+    const { id, title, turns, created, updated, similarity } = conversation;
+    const open = row.action('Read', () => this.#open(id));
+    const goOn = this.#onResume ? [row.action('Go on with it', () => this.#onResume(id))] : [];
+    return [
+      element('p', 'record-title', title || 'Without a title'),
+      facts(
+        similarity === null ? null : `${formatShare(similarity)} alike`,
+        formatCount(turns, 'message'),
+        formatDate(updated),
+        updated - created > 60 ? `begun ${formatDate(created)}` : null,
+      ),
+      actions(open, ...goOn, row.action('Rename', () => this.#rename(conversation, row)), row.deleteAction()),
+    ];
+  }
+
+  #rename({ id, title }, row) {
+    const name = element('input');
+    Object.assign(name, { value: title, required: true, autocomplete: 'off' });
+    row.edit([labelled('Title', name)], () => this.#memory.renameConversation(id, name.value.trim()));
+  }
+
+  async #open(id) {
+    this.#problem.say(null);
+    try {
+      const [conversation, { agents }] = await Promise.all([this.#memory.conversation(id), this.#memory.info()]);
+      this.#titles = new Map(agents.map((agent) => [agent.id, agent.title]));
+      this.#read(conversation);
+    } catch (error) {
+      this.#problem.say(error);
+    }
+  }
+
+  #read({ id, title, turns }) {
+    const head = element('h3', '', title || 'Without a title');
+    head.tabIndex = -1;
+    const line = actions(button('Back to the list', 'quiet', () => this.#back()));
+    if (this.#onResume) line.append(button('Go on with it', 'quiet', () => this.#onResume(id)));
+    line.append(askingButton('Delete', () => 'Delete this conversation?', 'Delete', () => {
+      this.#back();
+      this.#list.remove([id]);
+    }));
+    this.#reader.replaceChildren(line, head, ...turns.map((turn) => this.#turn(turn)));
+    this.#show(true);
+    head.focus({ preventScroll: true });
+    this.#reader.scrollIntoView({ block: 'start' });
+  }
+
+  #turn({ role, content, created, agent }) {
+    const mine = role === 'user';
+    const made = element('section', `message ${mine ? 'question' : 'answer'}`);
+    const body = element(mine ? 'p' : 'div', 'body', mine ? content : '');
+    made.append(element('h4', 'visually-hidden', mine ? 'You' : 'Sonata'), body);
+    if (!mine) {
+      const view = new AnswerView(body);
+      view.append(content);
+      view.finish();
+    }
+    made.append(facts(agent ? this.#titles.get(agent) ?? agent : null, formatDate(created)));
+    return made;
+  }
+
+  #back() {
+    this.#show(false);
+    this.#reader.replaceChildren();
+    this.#list.element.querySelector('button')?.focus();
+  }
+
+  #show(reading) {
+    this.#reader.hidden = !reading;
+    this.#list.element.hidden = reading;
+  }
+}

@@ -1,0 +1,156 @@
+/** The log of requests: what each took, who answered, what went wrong; and how long the stages take by and large. */
+import { element, ProblemLine } from '../dom.js';
+import { formatCount, formatDate, formatDuration, formatShare } from '../format.js';
+import { RecordList } from './record_list.js';
+import { actions, facts } from './record_row.js';
+
+const FILTERS = [
+  { value: 'all', label: 'All requests' },
+  { value: 'poor', label: 'Poor answers' },
+  { value: 'errors', label: 'Errors' },
+  { value: 'slow', label: 'Unusually slow' },
+];
+const COLOURS = 6; // of stages, in memory.css
+const TOTAL = 'total';
+
+export class LogPanel {
+  #memory;
+  #list;
+  #titles = new Map(); // agent's id -> what people read
+  #colours = new Map(); // stage -> which of the colours
+  #statistics = element('section', 'statistics');
+  #problem = new ProblemLine();
+
+  constructor(root, memory) {
+    this.#memory = memory;
+    this.#list = new RecordList({
+      nouns: ['request', 'requests'],
+      searchLabel: 'Search the log',
+      filters: FILTERS,
+      filterLabel: 'Which requests',
+      empty: 'Nothing is logged yet.',
+      selectable: true,
+      load: (asked) => this.#load(asked),
+      key: ({ id }) => id,
+      render: (entry, row) => this.#render(entry, row),
+      remove: (ids) => memory.removeLog(ids),
+    });
+    root.append(this.#statistics, this.#problem.element, this.#list.element);
+  }
+
+  show() {
+    return this.refresh();
+  }
+
+  async refresh() {
+    await Promise.all([this.#list.refresh(), this.#summarize()]);
+  }
+
+  hide() {}
+
+  async #load(asked) {
+    const { agents } = await this.#memory.info();
+    this.#titles = new Map(agents.map(({ id, title }) => [id, title]));
+    return this.#memory.log(asked);
+  }
+
+  #render({ created, agent, backend, stages, totalMs, quality, error, confidence }, row) {
+    const head = element('p', 'record-title');
+    head.append(this.#title(agent));
+    if (totalMs > 0) head.append(element('span', 'log-total', formatDuration(totalMs)));
+    const nodes = [head];
+    if (error) nodes.push(element('p', 'log-error', error));
+    if (totalMs > 0) nodes.push(this.#bar(stages), this.#legend(stages));
+    nodes.push(facts(
+      formatDate(created),
+      backend,
+      confidence === null ? null : `${formatShare(confidence)} sure of the agent`,
+      quality === null ? null : `quality ${formatShare(quality)}`,
+    ));
+    return [...nodes, actions(row.deleteAction())];
+  }
+
+  /** As long as the request took, divided as its stages were; the legend says the same in words. */
+  #bar(stages) {
+    const bar = element('span', 'stage-bar');
+    bar.setAttribute('aria-hidden', 'true');
+    for (const [stage, ms] of Object.entries(stages)) {
+      const part = element('span', `stage-${this.#colour(stage)}`);
+      part.style.flexGrow = ms;
+      bar.append(part);
+    }
+    return bar;
+  }
+
+  #legend(stages) {
+    const legend = element('p', 'stage-legend');
+    for (const [stage, ms] of Object.entries(stages)) {
+      legend.append(element('span', `stage-${this.#colour(stage)}`, `${stage} ${formatDuration(ms)}`));
+    }
+    return legend;
+  }
+
+  #colour(stage) {
+    if (!this.#colours.has(stage)) this.#colours.set(stage, this.#colours.size % COLOURS);
+    return this.#colours.get(stage);
+  }
+
+  async #summarize() {
+    try {
+      const statistics = await this.#memory.statistics();
+      this.#problem.say(null);
+      this.#showStatistics(statistics);
+    } catch (error) {
+      this.#problem.say(error);
+    }
+  }
+
+  #showStatistics({ percentiles, trends, agents }) {
+    const stages = Object.keys(percentiles);
+    const opened = this.#statistics.querySelector('details')?.open ?? false;
+    this.#statistics.replaceChildren();
+    if (stages.length === 0) return;
+    const details = element('details');
+    details.open = opened;
+    const total = percentiles[TOTAL];
+    const gist = total ? `Half of the requests take under ${formatDuration(total[50])}, 99% under ${formatDuration(total[99])}` : 'How long the stages take';
+    details.append(element('summary', '', gist), this.#table(stages, percentiles, trends));
+    if (agents.length) {
+      const counts = agents.map(([agent, count]) => `${this.#title(agent)} ${count.toLocaleString('en')}`);
+      details.append(element('p', 'memory-lead', `Requests by agent: ${counts.join(', ')}`));
+    }
+    this.#statistics.append(details);
+  }
+
+  #table(stages, percentiles, trends) {
+    const table = element('table', 'percentiles');
+    const head = element('tr');
+    for (const name of ['Stage', 'Half under', '90% under', '99% under', 'Trend']) {
+      const cell = element('th', '', name);
+      cell.scope = 'col';
+      head.append(cell);
+    }
+    table.createTHead().append(head);
+    const body = table.createTBody();
+    for (const stage of [...stages.filter((name) => name !== TOTAL), ...stages.filter((name) => name === TOTAL)]) {
+      const name = element('th', '', stage);
+      name.scope = 'row';
+      const row = body.insertRow();
+      row.append(name, ...[50, 90, 99].map((p) => element('td', '', formatDuration(percentiles[stage][p]))));
+      row.append(element('td', '', trendOf(trends[stage])));
+    }
+    return table;
+  }
+
+  #title(agent) {
+    return this.#titles.get(agent) ?? agent;
+  }
+}
+
+/** "12% slower" than in the first hour that is logged; nothing where there is only one. */
+function trendOf(trend) {
+  if (!trend || trend.medians.length < 2) return '–';
+  const change = Math.abs(trend.change);
+  if (change < 0.01) return 'the same';
+  return `${formatShare(change)} ${trend.change > 0 ? 'slower' : 'faster'} in ${formatCount(trend.medians.length, 'hour')}`;
+}

@@ -1,0 +1,78 @@
+/** What was learned of requests: corrections and examples, each with the agent that such requests are for. */
+import { element } from '../dom.js';
+import { formatCount, formatDate, formatShare } from '../format.js';
+import { agentSelect, labelled } from './edit_form.js';
+import { RecordList } from './record_list.js';
+import { actions, facts } from './record_row.js';
+
+const SOURCES = { user: 'You said', agent: 'Example of your agent', example: 'Comes with Sonata' };
+
+export class PatternsPanel {
+  #memory;
+  #list;
+  #agents = [];
+
+  constructor(root, memory) {
+    this.#memory = memory;
+    const lead = 'A message that means much the same as one of these is sent to its agent. Correct a chip in the chat to add one.';
+    this.#list = new RecordList({
+      nouns: ['pattern', 'patterns'],
+      searchLabel: 'Search by meaning',
+      empty: 'Nothing was learned yet. When an answer came from the wrong agent, click the chip above it and choose another.',
+      selectable: true,
+      load: ({ search, offset, limit }) => this.#load({ search, offset, limit }),
+      key: ({ id }) => id,
+      render: (pattern, row) => this.#render(pattern, row),
+      remove: (ids) => memory.removePatterns(ids),
+    });
+    root.append(element('p', 'memory-lead', lead), this.#list.element);
+  }
+
+  show() {
+    return this.refresh();
+  }
+
+  refresh() {
+    return this.#list.refresh();
+  }
+
+  hide() {}
+
+  async #load(asked) {
+    ({ agents: this.#agents } = await this.#memory.info());
+    return this.#memory.patterns({ agent: null, ...asked });
+  }
+
+  #render(pattern, row) {
+    const { text, agent, source, quality, uses, created, lastUsed, similarity } = pattern;
+    const to = element('b', 'record-agent', this.#title(agent));
+    const used = uses ? `used ${formatCount(uses, 'time')}${lastUsed ? `, last ${formatDate(lastUsed)}` : ''}` : 'not used yet';
+    return [
+      element('p', 'record-text', text),
+      facts(
+        to,
+        similarity === null ? null : `${formatShare(similarity)} alike`,
+        SOURCES[source] ?? source,
+        quality === null ? null : `quality ${formatShare(quality)}`,
+        used,
+        `learned ${formatDate(created)}`,
+      ),
+      actions(row.action('Edit', () => this.#edit(pattern, row)), row.deleteAction()),
+    ];
+  }
+
+  #edit({ id, text, agent }, row) {
+    const words = element('textarea');
+    words.value = text;
+    words.required = true;
+    const select = agentSelect(this.#agents, agent);
+    row.edit(
+      [labelled('Request', words), labelled('Agent', select)],
+      () => this.#memory.editPattern(id, { text: words.value.trim(), agent: select.value }),
+    );
+  }
+
+  #title(agent) {
+    return this.#agents.find(({ id }) => id === agent)?.title ?? agent;
+  }
+}

@@ -1,0 +1,73 @@
+/** Parameters that were learned or chosen. */
+import { element } from '../dom.js';
+import { formatDate, formatShare } from '../format.js';
+import { userError } from '../user_error.js';
+import { labelled } from './edit_form.js';
+import { RecordList } from './record_list.js';
+import { actions, facts } from './record_row.js';
+
+export class PoliciesSection {
+  #memory;
+  #list;
+
+  constructor(memory) {
+    this.#memory = memory;
+    this.#list = new RecordList({
+      nouns: ['policy', 'policies'],
+      empty: 'There are none: policies are settings that are learned as you use Sonata.',
+      load: async ({ offset, limit }) => {
+        const policies = await memory.policies();
+        return { total: policies.length, items: policies.slice(offset, offset + limit) };
+      },
+      key: ({ name }) => name,
+      render: (policy, row) => this.#render(policy, row),
+      remove: (names) => memory.removePolicies(names),
+    });
+    this.element = this.#list.element;
+  }
+
+  refresh() {
+    return this.#list.refresh();
+  }
+
+  #render(policy, row) {
+    const { name, value, confidence, source, lastUsed } = policy;
+    const title = element('p', 'record-title', name);
+    title.append(element('code', 'policy-value', JSON.stringify(value)));
+    return [
+      title,
+      facts(`${formatShare(confidence)} sure`, `by ${source}`, lastUsed ? `last used ${formatDate(lastUsed)}` : null),
+      actions(row.action('Edit', () => this.#edit(policy, row)), row.deleteAction()),
+    ];
+  }
+
+  #edit({ name, value }, row) {
+    const control = controlOf(value);
+    row.edit([labelled(name, control)], () => this.#memory.editPolicy(name, valueOf(control, value)));
+  }
+}
+
+function controlOf(value) {
+  if (typeof value === 'boolean') {
+    const select = element('select');
+    for (const choice of [true, false]) select.append(new Option(String(choice), String(choice), false, choice === value));
+    return select;
+  }
+  const input = element('input');
+  if (typeof value === 'number') Object.assign(input, { type: 'number', step: 'any', required: true });
+  input.value = Array.isArray(value) ? value.join(', ') : value;
+  return input;
+}
+
+/** What was typed, as the type that the policy has. */
+function valueOf(control, before) {
+  const typed = control.value.trim();
+  if (typeof before === 'boolean') return typed === 'true';
+  if (typeof before === 'number') return Number(typed);
+  if (!Array.isArray(before)) return typed;
+  const numbers = typed.split(/[\s,]+/).filter(Boolean).map(Number);
+  if (numbers.some((number) => !Number.isFinite(number))) {
+    throw userError('ValueError', 'These must be numbers with commas between them, for example 0.5, 1, 2.');
+  }
+  return numbers;
+}
