@@ -16,6 +16,9 @@ export const SAMPLING = [
 ];
 export const MAX_TOKENS = 1024; // of an agent that says nothing else
 
+/** What a new one begins with: the shipped ones have it, too, or the model would go round in circles. */
+export const NEW_AGENT = { sampling: { frequency_penalty: 0.2 } };
+
 /** "Recipe helper!" -> "recipe-helper": what Python takes for an id, as far as the title allows one. */
 export function idFromTitle(title) {
   const plain = title.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();

@@ -1,7 +1,7 @@
 /** The form of an agent: what can be set of it, and a question before what was typed is thrown away. */
 import { element } from '../dom.js';
 import { ask } from './ask.js';
-import { FALLBACK, MAX_TOKENS, SAMPLING, changedFields, idFromTitle, readExamples, readNumber } from './agent_fields.js';
+import { FALLBACK, MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, idFromTitle, readExamples, readNumber } from './agent_fields.js';
 import { editForm, labelled } from './edit_form.js';
 
 const DISCARD = {
@@ -54,11 +54,11 @@ export class AgentForm {
   }
 
   #makeControls() {
-    const agent = this.#agent ?? {};
+    const agent = this.#agent ?? NEW_AGENT;
     const controls = {
       title: line(agent.title),
       definition: area(agent.definition),
-      system_prompt: area(agent.system_prompt),
+      system_prompt: Object.assign(area(agent.system_prompt), { placeholder: 'You are a helpful AI assistant who …' }),
       examples: area((agent.examples ?? []).join('\n'), 'agent-examples'),
       max_tokens: line(agent.max_tokens, String(MAX_TOKENS)),
     };
@@ -90,12 +90,12 @@ export class AgentForm {
     if (id) fields.push(hinted('Id', id, 'Lower-case letters, digits and hyphens. It cannot be changed later.'));
     fields.push(
       hinted('What it is for', definition, 'Shown in the list of agents.'),
-      hinted('System prompt', prompt, 'What the model is told before the conversation. One sentence suits a small model best.'),
+      hinted('System prompt', prompt, 'What the model is told before the conversation. One sentence that begins like the others suits a small model best.'),
     );
     if (this.#agent?.id !== FALLBACK) {
       const beside = this.#agent?.shipped ? 'They are added to those that come with Sonata. ' : '';
       const hint = `${beside}Messages like these go to this agent; the more there are, and the more they differ, the better it is found.`;
-      fields.push(hinted('Requests of yours that are for it, one a line', examples, hint));
+      fields.push(hinted('Your requests for it, one a line', examples, hint));
     }
     return [...fields, sampling];
   }
