@@ -56,7 +56,7 @@ export class PatternsPanel {
         SOURCES[source] ?? source,
         weightOf(quality),
         source === SHIPPED ? null : used,
-        `learned ${formatDate(created)}`,
+        `${source === SHIPPED ? 'since' : 'learned'} ${formatDate(created)}`,
       ),
       source === SHIPPED
         ? actions(row.deleteAction('Let it count as usual again?', 'Reset'))
