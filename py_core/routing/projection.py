@@ -103,7 +103,8 @@ def _main_directions(rows: np.ndarray) -> np.ndarray:
     By subspace iteration from a fixed start: they need not be exact, and all of them would take seconds in Pyodide.
     """
     rows = rows - rows.mean(0)
-    directions = np.random.default_rng(0).normal(size=(rows.shape[1], 2)).astype(np.float32)
+    # any start will do; numpy.random takes Pyodide half a second to load
+    directions = np.cos(np.outer(np.arange(1, rows.shape[1] + 1), [1, 2])).astype(np.float32)
     for _ in range(_POWER_STEPS):
         directions, _ = np.linalg.qr(rows.T @ (rows @ directions))
     if directions.shape[1] < 2:  # of vectors with one number

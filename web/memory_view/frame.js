@@ -8,6 +8,8 @@
  * Where the memory is locked, every panel is a form that unlocks it, but for those that work without.
  */
 import { button, element, ProblemLine } from '../dom.js';
+import { loadStyles } from '../load_file.js';
+import { userError } from '../user_error.js';
 import { editForm, labelled, passphraseInput } from './edit_form.js';
 
 const TABS = [
@@ -35,11 +37,11 @@ export class MemoryFrame {
   #unlock = element('section', 'memory-unlock');
   #body = element('div', 'memory-body');
 
-  /** @param {{onResume?: (id: string) => void}} [callbacks] go on with a conversation; without it none is offered */
+  /** @param {{onResume?: (id: string) => Promise<void>}} [callbacks] go on with a conversation; without it none is offered */
   constructor({ onResume } = {}) {
-    this.#onResume = onResume && ((id) => {
+    this.#onResume = onResume && (async (id) => {
+      await onResume(id);
       this.#dialog.close();
-      onResume(id);
     });
     this.#status.setAttribute('role', 'status');
     const head = element('div', 'memory-head');
@@ -57,7 +59,7 @@ export class MemoryFrame {
 
   /** @param {import('../memory_client.js').Memory} memory */
   async open(memory) {
-    await loadStyles();
+    await loadStyles('memory.css');
     this.use(memory);
     if (!this.#dialog.open) this.#dialog.showModal();
     this.#tabs.get(this.#current).tab.focus();
@@ -161,7 +163,9 @@ export class MemoryFrame {
         return;
       }
       if (!entry.panel) {
-        const Panel = await load();
+        const Panel = await load().catch(() => {
+          throw userError('LoadError', 'This part of the page could not be loaded. Check your connection, then choose the tab again.');
+        });
         if (run !== this.#run) return;
         entry.panel ??= new Panel(entry.root, this.#memory, { onResume: this.#onResume });
       }
@@ -169,9 +173,7 @@ export class MemoryFrame {
       this.#shown = entry.panel;
       await entry.panel.show();
     } catch (error) {
-      if (run !== this.#run) return;
-      const notLoaded = error instanceof TypeError; // what import() rejects with
-      this.#problem.say(notLoaded ? 'This part of the page could not be loaded. Check your connection, then choose the tab again.' : error);
+      if (run === this.#run) this.#problem.say(error);
     }
   }
 
@@ -196,16 +198,4 @@ export class MemoryFrame {
     const what = element('p', '', 'The memory is locked. You can chat all the same: what is learned meanwhile is added when you unlock it.');
     return [element('h3', '', 'Unlock the memory'), what, form];
   }
-}
-
-/** The rules of the view, loaded with its first opening. */
-function loadStyles() {
-  const href = new URL('../memory.css', import.meta.url).href;
-  if ([...document.styleSheets].some((sheet) => sheet.href === href)) return null;
-  return new Promise((resolve) => {
-    const link = Object.assign(document.createElement('link'), { rel: 'stylesheet', href });
-    link.addEventListener('load', resolve);
-    link.addEventListener('error', resolve); // without them it is ugly, but there
-    document.head.append(link);
-  });
 }

@@ -42,7 +42,7 @@ export class MapChart {
         parsing: false,
         normalized: true,
         maintainAspectRatio: false,
-        layout: { padding: 0 },
+        layout: { padding: 0, autoPadding: false }, // the scales fill the canvas, whatever the points' size
         interaction: { mode: 'nearest', intersect: true },
         scales: { x: { display: false }, y: { display: false } },
         plugins: { legend: { display: false }, tooltip: { enabled: false, external: (context) => this.#tell(context) } },

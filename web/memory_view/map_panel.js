@@ -11,7 +11,7 @@ const NOTHING_OWN = 'Correct a chip in the chat, and your request is here, too: 
 export class MapPanel {
   #memory;
   #run = 0; // of which loading there is news
-  #map = null; // {agents: [{id, title, index, points}]}, those that have any
+  #map = null; // [{id, title, index, points: [{x, y, source, text}]}]: agents that have any
   #chart = null;
   #hiddenAgents = new Set();
   #hiddenSources = new Set();
@@ -60,7 +60,7 @@ export class MapPanel {
         this.#memory.map(), this.#memory.info(), loadScript('vendor/chart.umd.min.js'), loadStyles('memory_map.css'),
       ]);
       if (run !== this.#run) return;
-      this.#map = byAgent(map, new Map(agents.map(({ id, title }) => [id, title])));
+      this.#map = byAgent(map, agents);
       this.#problem.say(null);
       this.#again.hidden = true;
       this.#draw();
@@ -137,11 +137,16 @@ export class MapPanel {
   }
 }
 
-/** @param {{agents: string[], points: Array}} map as Memory.map() gives it @param {Map<string, string>} titles */
-function byAgent({ agents, points }, titles) {
-  const made = agents.map((id, index) => ({ id, title: titles.get(id) ?? id, index, points: [] }));
-  for (const [x, y, agent, source, text] of points) made[agent].points.push({ x, y, source, text });
-  return made.filter((agent) => agent.points.length);
+/**
+ * The agents that have any points, in the order in which the memory lists all of them: a colour stays with its agent.
+ * @param {{agents: string[], points: Array}} map as Memory.map() gives it @param {{id: string, title: string}[]} all
+ */
+function byAgent({ agents, points }, all) {
+  const order = [...new Set([...all.map(({ id }) => id), ...agents])];
+  const titles = new Map(all.map(({ id, title }) => [id, title]));
+  const made = new Map(order.map((id, index) => [id, { id, title: titles.get(id) ?? id, index, points: [] }]));
+  for (const [x, y, agent, source, text] of points) made.get(agents[agent]).points.push({ x, y, source, text });
+  return [...made.values()].filter((agent) => agent.points.length);
 }
 
 function count(agents) {

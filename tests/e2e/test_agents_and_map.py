@@ -1,0 +1,278 @@
+"""The Agents and the Map of the Memory view, with the real engine: one page for all of these tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from chat_page import NO_SERVICE_WORKER, ChatPage
+from playwright.async_api import Browser, Locator, Page
+
+from app.agents import shipped_agents, shipped_examples
+from py_core.engine.sampling import SamplingParams
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
+
+RECIPES = ["how do i bake sourdough bread", "a soup with carrots for six", "what can i cook with leftover rice"]
+CORRECTED = "the tomatoes on my balcony have brown spots"
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def shared(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
+    """The page with a model, its memory and its router."""
+    page = await browser.new_page(viewport={"width": 1280, "height": 800})
+    await page.add_init_script(NO_SERVICE_WORKER)
+    chat = ChatPage(page, site)
+    await chat.open_ready("?max_tokens=4&backend=wasm")
+    await page.wait_for_function(
+        "async () => (await sonata.engine.memory.info()).routing === 'ready'", timeout=60_000, polling=500
+    )
+    yield chat
+    await page.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(shared: ChatPage) -> AsyncIterator[Page]:
+    """With the Memory view open. Nothing went wrong in the console."""
+    await shared.page.click("#memory-button")
+    yield shared.page
+    await shared.page.locator("dialog.memory").evaluate("dialog => dialog.close()")
+    assert shared.errors == []
+
+
+async def open_tab(page: Page, name: str) -> Locator:
+    await page.get_by_role("tab", name=name, exact=True).click()
+    panel = page.get_by_role("tabpanel", name=name, exact=True)
+    await panel.wait_for()
+    return panel
+
+
+def row_of(panel: Locator, title: str) -> Locator:
+    return panel.locator("[data-agent]").filter(has=panel.page.locator(".record-title", has_text=title))
+
+
+async def agents_of(page: Page) -> dict[str, dict]:
+    return {agent["id"]: agent for agent in await page.evaluate("sonata.engine.memory.agents()")}
+
+
+async def test_a_new_agent_gets_the_messages_that_are_like_its_requests(
+    shared: ChatPage, page: Page, screenshots: Path
+) -> None:
+    panel = await open_tab(page, "Agents")
+    await panel.get_by_role("button", name="Add an agent").click()
+    await panel.get_by_label("Name", exact=True).fill("Head cook!")
+    assert await panel.get_by_label("Id", exact=True).input_value() == "head-cook"
+    await panel.get_by_label("What it is for").fill("Cooking and baking")
+    await panel.get_by_label("System prompt").fill("You are a helpful AI assistant who cooks.")
+    await panel.get_by_label("Your requests for it").fill("\n".join(["", *RECIPES, " "]))
+    await page.screenshot(path=screenshots / "agents-add.png")
+    await panel.get_by_role("button", name="Add", exact=True).click()
+
+    await row_of(panel, "Head cook!").wait_for()
+    assert "3 examples of yours" in await row_of(panel, "Head cook!").inner_text()
+    assert await page.evaluate("document.activeElement.closest('[data-agent]').dataset.agent") == "head-cook"
+    made = (await agents_of(page))["head-cook"]
+    assert made["examples"] == RECIPES
+    assert made["sampling"] == {"frequency_penalty": 0.2}
+    assert not made["shipped"]
+
+    await page.get_by_role("button", name="Close", exact=True).click()
+    await shared.ask("how can i bake bread")
+    assert "Head cook!" in await page.locator(".route-chip").last.inner_text()
+
+    await page.click("#memory-button")
+    await row_of(panel, "Head cook!").get_by_role("button", name="Delete").click()
+    await row_of(panel, "Head cook!").get_by_role("button", name="Delete", exact=True).click()
+    await row_of(panel, "Head cook!").wait_for(state="detached")
+    assert "head-cook" not in await agents_of(page)
+
+
+async def test_what_python_refuses_is_said_at_the_form_which_keeps_what_was_typed(page: Page) -> None:
+    panel = await open_tab(page, "Agents")
+    await row_of(panel, "Planner").get_by_role("button", name="Edit").click()
+    await panel.get_by_text("How it chooses words").click()
+    await panel.get_by_label("Top p").fill("3")
+    await panel.get_by_role("button", name="Save").click()
+    problem = panel.locator(".agent-form").get_by_role("alert")
+    await problem.wait_for()
+    assert "top_p is 3" in await problem.inner_text()
+    assert await panel.get_by_label("Top p").input_value() == "3"
+
+    await panel.get_by_label("Top p").fill("a lot")
+    await panel.get_by_role("button", name="Save").click()
+    await problem.filter(has_text="a number such as 1").wait_for()
+
+    await panel.get_by_label("Top p").fill("0,5")
+    await panel.get_by_role("button", name="Save").click()
+    await panel.locator(".agent-form").wait_for(state="detached")
+    planner = (await agents_of(page))["planner"]
+    assert planner["sampling"] == {"top_p": 0.5, "frequency_penalty": 0.2}
+
+    assert "edited by you" in await row_of(panel, "Planner").inner_text()
+    await row_of(panel, "Planner").get_by_role("button", name="Go back to the shipped one").click()
+    await row_of(panel, "Planner").get_by_role("button", name="Go back", exact=True).click()
+    await row_of(panel, "Planner").get_by_text("edited by you").wait_for(state="detached")
+    planner = (await agents_of(page))["planner"]
+    assert planner["sampling"] == {"frequency_penalty": 0.2}
+    assert not planner["edited"]
+
+
+async def test_a_changed_form_asks_before_it_is_thrown_away_and_outlasts_other_tabs(page: Page) -> None:
+    panel = await open_tab(page, "Agents")
+    await row_of(panel, "Tester").get_by_role("button", name="Edit").click()
+    prompt = panel.get_by_label("System prompt")
+    await panel.get_by_role("button", name="Cancel").click()  # nothing was changed: nobody is asked
+    await panel.locator(".agent-form").wait_for(state="detached")
+
+    await row_of(panel, "Tester").get_by_role("button", name="Edit").click()
+    await prompt.fill("You test.")
+    await open_tab(page, "Log")
+    await open_tab(page, "Agents")
+    assert await prompt.input_value() == "You test."
+    await prompt.press("Escape")
+    question = page.get_by_role("dialog", name="Throw away what you changed?")
+    await question.get_by_role("button", name="Cancel").click()
+    assert await prompt.input_value() == "You test."
+
+    await panel.get_by_role("button", name="Cancel").click()
+    await question.get_by_role("button", name="Throw away").click()
+    await panel.locator(".agent-form").wait_for(state="detached")
+    assert not (await agents_of(page))["tester"]["edited"]
+
+
+async def test_a_shipped_agent_is_removed_and_brought_back(page: Page) -> None:
+    panel = await open_tab(page, "Agents")
+    listed = panel.get_by_role("list", name="Agents", exact=True)
+    assert await listed.get_by_role("listitem").count() == len(shipped_agents())
+    assert await row_of(listed, "Assistant").get_by_role("button").count() == 1, "it can only be edited"
+
+    await panel.get_by_role("button", name="Remove Refactorer").click()
+    removed = row_of(panel.get_by_role("list", name="Removed agents"), "Refactorer")
+    await removed.wait_for()
+    assert (await agents_of(page))["refactorer"]["hidden"]
+    assert await row_of(listed, "Refactorer").count() == 0
+
+    await removed.get_by_role("button", name="Bring back Refactorer").click()
+    await row_of(listed, "Refactorer").wait_for()
+    assert not (await agents_of(page))["refactorer"]["hidden"]
+
+
+async def test_the_form_knows_pythons_standards(page: Page) -> None:
+    """The placeholders are what an empty field means."""
+    shown = await page.evaluate(
+        """async () => {
+          const { SAMPLING, MAX_TOKENS } = await import('./memory_view/agent_fields.js');
+          return { max_tokens: MAX_TOKENS, ...Object.fromEntries(SAMPLING.map((f) => [f.name, f.standard])) };
+        }"""
+    )
+    assert shown.pop("max_tokens") == 1024
+    assert shown == {name: getattr(SamplingParams(), name) for name in shown}
+    assert len(shown) >= 6
+
+
+async def test_the_map_shows_every_request_and_what_the_user_said_stands_out(page: Page, screenshots: Path) -> None:
+    await page.evaluate("text => sonata.engine.memory.correct('', text, 'planner')", CORRECTED)
+    panel = await open_tab(page, "Map")
+    entry = panel.get_by_role("button")
+    await entry.filter(has_text="Planner").wait_for()
+    await page.screenshot(path=screenshots / "map.png")
+
+    examples = shipped_examples()
+    assert await number_of(entry.filter(has_text="Shipped")) == len(examples)
+    assert await number_of(entry.filter(has_text="Yours")) == 1
+    own = sum(example.agent == "planner" for example in examples)
+    assert await number_of(entry.filter(has_text="Planner")) == own + 1
+    assert f"{len(examples) + 1:,} requests of 13 agents" in (
+        await panel.get_by_role("img").get_attribute("aria-label") or ""
+    )
+
+    x, y = await place_of(page, CORRECTED)
+    await page.mouse.move(x, y)
+    tip = panel.locator(".map-tip")
+    await tip.wait_for()
+    assert (await tip.inner_text()).split("\n") == ["Planner · you said so", "", CORRECTED]
+
+
+async def test_the_legend_hides_agents_and_the_map_is_zoomed_and_moved(page: Page) -> None:
+    panel = await open_tab(page, "Map")
+    coder = panel.get_by_role("button", name="Coder")
+    await coder.wait_for()
+    before = await colours_on(panel)
+    await coder.click()
+    assert await coder.get_attribute("aria-pressed") == "false"
+    assert await coder.evaluate("element => document.activeElement === element"), "the focus was lost"
+    without = await colours_on(panel)
+    assert without < before
+    await panel.get_by_role("button", name="Show all agents").click()
+    assert await colours_on(panel) == before
+
+    first = shipped_examples()[0].text
+    whole = panel.get_by_role("button", name="Show the whole map")
+    assert await whole.is_disabled()
+    at_first = await place_of(page, first)
+    await panel.get_by_role("button", name="Zoom in").click()
+    await page.wait_for_function("() => !document.querySelector('.map-zoom button:last-child').disabled")
+    near = await place_of(page, first)
+    assert near != pytest.approx(at_first, abs=2)
+    await panel.locator(".map-box").press("ArrowLeft")
+    await page.wait_for_timeout(100)
+    moved = await place_of(page, first)
+    assert moved[0] > near[0] + 5
+    assert moved[1] == pytest.approx(near[1], abs=1)
+    await whole.click()
+    await page.wait_for_function("() => document.querySelector('.map-zoom button:last-child').disabled")
+    assert await place_of(page, first) == pytest.approx(at_first, abs=1)
+
+
+async def test_the_map_follows_light_and_dark_and_a_phones_width(page: Page, screenshots: Path) -> None:
+    panel = await open_tab(page, "Map")
+    await panel.get_by_role("button", name="Coder").wait_for()
+    light = await panel.locator(".map-symbol").first.evaluate("canvas => canvas.toDataURL()")
+    await page.emulate_media(color_scheme="dark")
+    try:
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.wait_for_function("() => document.querySelector('.map-box canvas').clientWidth < 390")
+        await page.screenshot(path=screenshots / "map-phone-dark.png")
+        assert await panel.locator(".map-symbol").first.evaluate("canvas => canvas.toDataURL()") != light
+        assert await page.evaluate("document.querySelector('.memory-body').scrollWidth <= innerWidth")
+    finally:
+        await page.emulate_media(color_scheme="light")
+        await page.set_viewport_size({"width": 1280, "height": 800})
+
+
+async def number_of(entry: Locator) -> int:
+    return int((await entry.locator(".map-count").evaluate("e => e.firstChild.data")).replace(",", ""))
+
+
+async def place_of(page: Page, text: str) -> tuple[float, float]:
+    """Where a request's point is on the screen."""
+    x, y = await page.evaluate(
+        """(text) => {
+          const chart = Chart.getChart(document.querySelector('.map-box canvas'));
+          const { left, top } = chart.canvas.getBoundingClientRect();
+          for (const [number, { data }] of chart.data.datasets.entries()) {
+            const at = data.findIndex((point) => point.text === text);
+            if (at < 0) continue;
+            const { x, y } = chart.getDatasetMeta(number).data[at];
+            return [left + x, top + y];
+          }
+        }""",
+        text,
+    )
+    return x, y
+
+
+async def colours_on(panel: Locator) -> int:
+    """Pixels of the map that something was drawn on."""
+    return await panel.locator(".map-box canvas").evaluate(
+        """(canvas) => {
+          const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+          copy.drawImage(canvas, 0, 0);
+          const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+          let drawn = 0;
+          for (let at = 3; at < data.length; at += 4) drawn += data[at] > 0;
+          return drawn;
+        }"""
+    )

@@ -1,0 +1,56 @@
+/** What can be set of an agent: the fields as data, and what changed between two states of them. Python checks the values. */
+import { userError } from '../user_error.js';
+
+export const FALLBACK = 'assistant'; // answers what suits no other; it cannot be removed
+
+/** Fields of py_core/engine/sampling.py, with its defaults. */
+export const SAMPLING = [
+  { name: 'temperature', title: 'Temperature', standard: 0, hint: '0 takes the likeliest word each time; 0.7 varies.' },
+  { name: 'top_k', title: 'Top k', standard: 0, hint: 'Choose among so many words; 0: all.' },
+  { name: 'top_p', title: 'Top p', standard: 1, hint: 'Choose among the likeliest with this share; 1: all.' },
+  { name: 'min_p', title: 'Min p', standard: 0, hint: 'Leave out words less likely than this part of the best; 0: none.' },
+  { name: 'repetition_penalty', title: 'Repetition penalty', standard: 1, hint: 'Over 1 avoids words that were used.' },
+  { name: 'frequency_penalty', title: 'Frequency penalty', standard: 0, hint: 'Over 0 avoids words the more, the oftener they were used.' },
+  { name: 'presence_penalty', title: 'Presence penalty', standard: 0, hint: 'Over 0 avoids words that were used at all.' },
+  { name: 'penalty_window', title: 'Penalty window', standard: 64, hint: 'Tokens back that the penalties look at, up to 256.' },
+];
+export const MAX_TOKENS = 1024; // of an agent that says nothing else
+
+/** What a new one begins with: the shipped ones have it, too, or the model would go round in circles. */
+export const NEW_AGENT = { sampling: { frequency_penalty: 0.2 } };
+
+/** "Recipe helper!" -> "recipe-helper": what Python takes for an id, as far as the title allows one. */
+export function idFromTitle(title) {
+  const plain = title.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
+  return plain.replace(/[^a-z0-9]+/g, '-').replace(/^[-0-9]+/, '').slice(0, 40).replace(/-+$/, '');
+}
+
+/** What was typed as a number; nothing is the standard. Rejects other words with a sentence. */
+export function readNumber(text, title, standard) {
+  const typed = text.trim().replace(',', '.');
+  if (!typed) return standard;
+  const number = Number(typed);
+  if (Number.isFinite(number)) return number;
+  throw userError('AgentError', `${title} is “${text.trim()}”, but must be a number such as ${standard}.`);
+}
+
+/** One request a line; blank lines are nothing. */
+export function readExamples(text) {
+  return text.split('\n').map((line) => line.trim()).filter(Boolean);
+}
+
+/**
+ * The fields that differ, of `sampling` only what differs: what was left alone follows the next version of a shipped agent.
+ * @param {object} before as Memory.agents() gives an agent @param {object} after all fields
+ */
+export function changedFields(before, after) {
+  const changed = {};
+  for (const name of ['title', 'definition', 'system_prompt']) {
+    if (after[name] !== before[name]) changed[name] = after[name];
+  }
+  if (after.max_tokens !== (before.max_tokens ?? MAX_TOKENS)) changed.max_tokens = after.max_tokens;
+  if (JSON.stringify(after.examples) !== JSON.stringify(before.examples ?? [])) changed.examples = after.examples;
+  const sampling = SAMPLING.filter(({ name, standard }) => after.sampling[name] !== (before.sampling?.[name] ?? standard));
+  if (sampling.length) changed.sampling = Object.fromEntries(sampling.map(({ name }) => [name, after.sampling[name]]));
+  return changed;
+}

@@ -1,0 +1,141 @@
+/** The form of an agent: what can be set of it, and a question before what was typed is thrown away. */
+import { element } from '../dom.js';
+import { ask } from './ask.js';
+import { FALLBACK, MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, idFromTitle, readExamples, readNumber } from './agent_fields.js';
+import { editForm, labelled } from './edit_form.js';
+
+const DISCARD = {
+  title: 'Throw away what you changed?', paragraphs: ['What you typed for this agent has not been saved.'], yes: 'Throw away',
+};
+
+export class AgentForm {
+  element = element('section', 'agent-form');
+  #agent;
+  #controls;
+  #close;
+  #before;
+  #saved = false;
+
+  /**
+   * @param {object|null} agent as Memory.agents() gives it; null: a new one
+   * @param {{save: (fields: object) => Promise<void>, close: (id: string) => void}} callbacks save: the id and all fields of a new agent,
+   *   else those that changed; close: it was saved or given up
+   */
+  constructor(agent, { save, close }) {
+    this.#agent = agent;
+    this.#close = close;
+    const head = element('h3', '', agent ? `Edit ${agent.title}` : 'Add an agent');
+    head.id = 'agent-form-title';
+    this.element.setAttribute('aria-labelledby', head.id);
+    this.#controls = this.#makeControls();
+    const form = editForm({
+      fields: this.#layOut(),
+      save: async () => {
+        await save(this.#read());
+        this.#saved = true;
+      },
+      close: () => this.#leave(),
+      label: agent ? 'Save' : 'Add',
+    });
+    this.element.append(head, form);
+    this.#before = this.#typed();
+  }
+
+  get isChanged() {
+    return !this.#saved && this.#typed() !== this.#before;
+  }
+
+  focus() {
+    this.#controls.title.focus();
+  }
+
+  async #leave() {
+    if (!this.isChanged || await ask(DISCARD)) this.#close(this.#agent?.id ?? this.#controls.id.value.trim());
+  }
+
+  #makeControls() {
+    const agent = this.#agent ?? NEW_AGENT;
+    const controls = {
+      title: line(agent.title),
+      definition: area(agent.definition),
+      system_prompt: Object.assign(area(agent.system_prompt), { placeholder: 'You are a helpful AI assistant who …' }),
+      examples: area((agent.examples ?? []).join('\n'), 'agent-examples'),
+      max_tokens: line(agent.max_tokens, String(MAX_TOKENS)),
+    };
+    if (!this.#agent) {
+      controls.id = line('');
+      let own = false; // once it was typed it follows the title no longer
+      controls.id.addEventListener('input', () => (own = controls.id.value !== ''));
+      controls.title.addEventListener('input', () => {
+        if (!own) controls.id.value = idFromTitle(controls.title.value);
+      });
+    }
+    for (const { name, standard } of SAMPLING) controls[name] = line(agent.sampling?.[name], String(standard));
+    for (const name of ['max_tokens', ...SAMPLING.map((field) => field.name)]) controls[name].inputMode = 'decimal';
+    return controls;
+  }
+
+  #layOut() {
+    const { title, id, definition, system_prompt: prompt, examples, max_tokens: maxTokens } = this.#controls;
+    const sampling = element('details', 'agent-sampling');
+    sampling.append(element('summary', '', 'How it chooses words'));
+    sampling.open = Object.keys(this.#agent?.sampling ?? {}).some((name) => name !== 'frequency_penalty');
+    const grid = element('div', 'agent-grid');
+    grid.append(
+      hinted('Longest answer', maxTokens, 'In tokens: three quarters of a word each, about.'),
+      ...SAMPLING.map(({ name, title: label, hint }) => hinted(label, this.#controls[name], hint)),
+    );
+    sampling.append(grid);
+    const fields = [labelled('Name', title)];
+    if (id) fields.push(hinted('Id', id, 'Lower-case letters, digits and hyphens. It cannot be changed later.'));
+    fields.push(
+      hinted('What it is for', definition, 'Shown in the list of agents.'),
+      hinted('System prompt', prompt, 'What the model is told before the conversation. One sentence that begins like the others suits a small model best.'),
+    );
+    if (this.#agent?.id !== FALLBACK) {
+      const beside = this.#agent?.shipped ? 'They are added to those that come with Sonata. ' : '';
+      const hint = `${beside}Messages like these go to this agent; the more there are, and the more they differ, the better it is found.`;
+      fields.push(hinted('Your requests for it, one a line', examples, hint));
+    }
+    return [...fields, sampling];
+  }
+
+  /** All fields of a new agent, else those that changed. */
+  #read() {
+    const { title, id, definition, system_prompt: prompt, examples, max_tokens: maxTokens } = this.#controls;
+    const number = ({ name, title: label, standard }) => [name, readNumber(this.#controls[name].value, label, standard)];
+    const all = {
+      title: title.value.trim(),
+      definition: definition.value.trim(),
+      system_prompt: prompt.value.trim(),
+      max_tokens: readNumber(maxTokens.value, 'Longest answer', MAX_TOKENS),
+      sampling: Object.fromEntries(SAMPLING.map(number)),
+      examples: readExamples(examples.value),
+    };
+    if (this.#agent) return changedFields(this.#agent, all);
+    const { sampling } = changedFields({}, all); // what is standard is left out
+    return { ...all, id: id.value.trim(), sampling: sampling ?? {} };
+  }
+
+  #typed() {
+    return JSON.stringify(Object.values(this.#controls).map(({ value }) => value));
+  }
+}
+
+function line(value, placeholder = '') {
+  return Object.assign(element('input'), { type: 'text', value: value ?? '', placeholder, autocomplete: 'off' });
+}
+
+function area(value, className = '') {
+  return Object.assign(element('textarea', className), { value: value ?? '' });
+}
+
+/** A control with its name above it and what it means below. */
+function hinted(name, control, hint) {
+  const made = element('div', 'agent-field');
+  const below = element('p', 'agent-hint', hint);
+  below.id = `agent-hint-${name.replace(/\W+/g, '-').toLowerCase()}`;
+  control.setAttribute('aria-describedby', below.id);
+  made.append(labelled(name, control), below);
+  return made;
+}

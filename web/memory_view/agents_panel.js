@@ -1,0 +1,172 @@
+/** The agents: those that come with Sonata and the user's own, to edit, to add, to remove and to bring back. */
+import { button, element, ProblemLine } from '../dom.js';
+import { formatCount } from '../format.js';
+import { loadStyles } from '../load_file.js';
+import { FALLBACK } from './agent_fields.js';
+import { AgentForm } from './agent_form.js';
+import { askingButton } from './ask.js';
+import { actions, facts } from './record_row.js';
+
+const ABOUT = 'Each message goes to the agent that suits it. An agent is a system prompt, a way of choosing words, and requests that are '
+  + 'for it. Changes hold from the next message.';
+
+export class AgentsPanel {
+  #memory;
+  #run = 0; // of which loading there is news
+  #agents = '[]'; // those that are listed, as JSON
+  #form = null;
+  #root;
+  #list = element('div', 'agents');
+  #outcome = element('p', 'outcome');
+  #problem = new ProblemLine();
+  #onUnload = (event) => {
+    if (this.#form?.isChanged && this.#form.element.isConnected) event.preventDefault(); // the browser asks
+  };
+
+  constructor(root, memory) {
+    this.#root = root;
+    this.#memory = memory;
+    this.#outcome.setAttribute('role', 'status');
+    root.append(element('p', 'memory-lead', ABOUT), this.#outcome, this.#problem.element, this.#list);
+  }
+
+  /** A form that was left open is still there, with what was typed. */
+  async show() {
+    await loadStyles('memory_agents.css');
+    await this.refresh();
+  }
+
+  hide() {
+    this.#run += 1;
+  }
+
+  async refresh() {
+    const run = (this.#run += 1);
+    try {
+      const agents = await this.#memory.agents();
+      if (run !== this.#run) return;
+      this.#problem.say(null);
+      const now = JSON.stringify(agents);
+      if (now === this.#agents && this.#list.hasChildNodes()) return; // nobody loses the focus
+      this.#agents = now;
+      this.#draw();
+    } catch (error) {
+      if (run === this.#run) this.#problem.say(error);
+    }
+  }
+
+  #draw() {
+    const agents = JSON.parse(this.#agents);
+    const focused = this.#list.contains(document.activeElement) ? document.activeElement.closest('[data-agent]')?.dataset.agent : null;
+    const add = button('Add an agent', 'primary agents-add', () => this.#open(null));
+    const shown = element('ul', 'record-list');
+    shown.setAttribute('aria-label', 'Agents');
+    shown.append(...agents.filter(({ hidden }) => !hidden).map((agent) => this.#row(agent)));
+    this.#list.replaceChildren(add, shown);
+    const removed = agents.filter(({ hidden }) => hidden);
+    if (removed.length) {
+      const list = element('ul', 'record-list');
+      list.setAttribute('aria-label', 'Removed agents');
+      list.append(...removed.map((agent) => this.#removedRow(agent)));
+      this.#list.append(element('h3', '', 'Removed'), list);
+    }
+    if (focused) this.#focus(focused);
+  }
+
+  #row(agent) {
+    const { id, title, definition, shipped, edited, examples = [] } = agent;
+    const head = element('p', 'record-title', title);
+    const own = examples.length ? `${formatCount(examples.length, 'example')} of yours` : null;
+    const unknown = !shipped && !examples.length ? 'no examples yet: only your corrections send messages here' : null;
+    const buttons = [named(button('Edit', 'quiet', () => this.#open(agent)), title)];
+    if (edited) {
+      const question = `Forget what you changed of ${title}?`;
+      buttons.push(askingButton('Go back to the shipped one', () => question, 'Go back', () => {
+        return this.#act(() => this.#memory.resetAgent(id), `${title} is the shipped one again.`, id);
+      }));
+    }
+    if (shipped && id !== FALLBACK) { // it can be brought back, so nobody is asked
+      const remove = () => this.#act(() => this.#memory.removeAgent(id), `${title} was removed. You can bring it back below.`, id);
+      buttons.push(named(button('Remove', 'quiet', remove), title));
+    } else if (!shipped) {
+      const what = examples.length ? ` and its ${formatCount(examples.length, 'example')}` : '';
+      buttons.push(askingButton('Delete', () => `Delete ${title}${what}?`, 'Delete', () => {
+        return this.#act(() => this.#memory.removeAgent(id), `${title} was deleted.`, id);
+      }));
+    }
+    return row(id, head, element('p', 'agent-definition', definition), facts(kind(agent), own, unknown), actions(...buttons));
+  }
+
+  #removedRow({ id, title, definition }) {
+    const restore = button('Bring back', 'quiet', () => {
+      return this.#act(() => this.#memory.restoreAgent(id), `${title} is back.`, id);
+    });
+    return row(id, element('p', 'record-title', title), element('p', 'agent-definition', definition), actions(named(restore, title)));
+  }
+
+  async #act(act, outcome, id) {
+    this.#outcome.textContent = '';
+    this.#problem.say(null);
+    try {
+      await act();
+    } catch (error) {
+      return this.#problem.say(error);
+    }
+    await this.refresh();
+    this.#outcome.textContent = outcome;
+    this.#focus(id);
+  }
+
+  #open(agent) {
+    this.#outcome.textContent = '';
+    this.#form = new AgentForm(agent, {
+      save: (fields) => this.#save(agent, fields),
+      close: (id) => this.#close(id),
+    });
+    this.#list.hidden = true;
+    this.#root.append(this.#form.element);
+    this.#form.focus();
+    addEventListener('beforeunload', this.#onUnload);
+  }
+
+  async #save(agent, fields) {
+    if (!agent) await this.#memory.addAgent(fields);
+    else if (Object.keys(fields).length) await this.#memory.editAgent(agent.id, fields);
+    await this.refresh();
+    this.#outcome.textContent = agent ? `${fields.title ?? agent.title} was saved.` : `${fields.title} was added.`;
+  }
+
+  #close(id) {
+    removeEventListener('beforeunload', this.#onUnload);
+    this.#form.element.remove();
+    this.#form = null;
+    this.#list.hidden = false;
+    this.#focus(id);
+  }
+
+  /** Its first button, wherever it is listed now; else that which adds one. */
+  #focus(id) {
+    const row = [...this.#list.querySelectorAll('[data-agent]')].find(({ dataset }) => dataset.agent === id);
+    (row ?? this.#list).querySelector('button')?.focus();
+  }
+}
+
+function row(id, ...content) {
+  const made = element('li', 'record');
+  made.dataset.agent = id;
+  const body = element('div', 'record-body');
+  body.append(...content);
+  made.append(body);
+  return made;
+}
+
+function kind({ shipped, edited }) {
+  if (!shipped) return 'your own';
+  return edited ? 'edited by you' : null;
+}
+
+/** "Edit" for the eye, "Edit Coder" for a screen reader. */
+function named(made, title) {
+  made.setAttribute('aria-label', `${made.textContent} ${title}`);
+  return made;
+}
