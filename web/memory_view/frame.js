@@ -8,6 +8,7 @@
  * Where the memory is locked, every panel is a form that unlocks it, but for those that work without.
  */
 import { button, element, ProblemLine } from '../dom.js';
+import { loadStyles } from '../load_file.js';
 import { editForm, labelled, passphraseInput } from './edit_form.js';
 
 const TABS = [
@@ -57,7 +58,7 @@ export class MemoryFrame {
 
   /** @param {import('../memory_client.js').Memory} memory */
   async open(memory) {
-    await loadStyles();
+    await loadStyles('memory.css');
     this.use(memory);
     if (!this.#dialog.open) this.#dialog.showModal();
     this.#tabs.get(this.#current).tab.focus();
@@ -196,16 +197,4 @@ export class MemoryFrame {
     const what = element('p', '', 'The memory is locked. You can chat all the same: what is learned meanwhile is added when you unlock it.');
     return [element('h3', '', 'Unlock the memory'), what, form];
   }
-}
-
-/** The rules of the view, loaded with its first opening. */
-function loadStyles() {
-  const href = new URL('../memory.css', import.meta.url).href;
-  if ([...document.styleSheets].some((sheet) => sheet.href === href)) return null;
-  return new Promise((resolve) => {
-    const link = Object.assign(document.createElement('link'), { rel: 'stylesheet', href });
-    link.addEventListener('load', resolve);
-    link.addEventListener('error', resolve); // without them it is ugly, but there
-    document.head.append(link);
-  });
 }
