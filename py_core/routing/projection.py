@@ -83,14 +83,26 @@ def _places_of_agents(directions: np.ndarray) -> np.ndarray:
     left, singular, _ = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
     places = np.zeros((len(rows), 2))
     found = min(2, len(singular))
-    places[:, :found] = _fixed_signs(left[:, :found] * singular[:found])
+    places[:, :found] = left[:, :found] * singular[:found]
     wanted = _distances(rows)
     for _ in range(_STRESS_STEPS):
         pull = -wanted / np.maximum(_distances(places), 1e-9)
         np.fill_diagonal(pull, 0)
         np.fill_diagonal(pull, -pull.sum(1))
         places = pull @ places / len(places)
-    return places
+    return _turned(places)
+
+
+def _turned(places: np.ndarray) -> np.ndarray:
+    """The first agent to the left, the second one above the line through it.
+
+    Distances leave that open, and the map would turn over with each new agent."""
+    first = places[0]
+    length = float(np.hypot(*first))
+    if length > _NOTHING:
+        across, up = -first / length
+        places = places @ np.array([[across, -up], [up, across]])
+    return places * [1, -1] if len(places) > 1 and places[1, 1] < 0 else places
 
 
 def _distances(rows: np.ndarray) -> np.ndarray:

@@ -128,7 +128,7 @@ async def test_files_that_cannot_be_had_are_a_sentence(page: Page, pattern: str,
 
 
 async def test_a_damaged_model_is_refused(page: Page, dist) -> None:
-    (model,) = (dist / "models").glob("*.onnx")
+    (model,) = (dist / "embedder").glob("*.onnx")
     content = bytearray(model.read_bytes())
     content[len(content) // 2] ^= 1
 

@@ -97,6 +97,16 @@ def test_two_vectors_lie_opposite(labels: list[str]) -> None:
     assert np.abs(first).max() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_new_agent_does_not_turn_the_map_over(seed: int) -> None:
+    vectors, labels = clusters(13, 20, noise=1.0, seed=seed)
+    before = project(vectors, labels)
+
+    after = project(np.vstack([vectors, vectors[:1]]), [*labels, "another agent"])[:-1]
+
+    assert np.median(np.hypot(*(after - before).T)) < 0.4
+
+
 def test_requests_of_one_agent_lie_where_they_are_alike() -> None:
     vectors, kinds = clusters(2, 20, noise=0.3)
     places = project(vectors, ["coder"] * len(vectors))

@@ -33,8 +33,9 @@ export class MapPanel {
     this.#box.tabIndex = 0;
     this.#box.setAttribute('role', 'group');
     this.#box.setAttribute('aria-label', 'Map: plus and minus zoom, the arrow keys move it, 0 shows all');
-    this.#figure.append(this.#box, this.#legend);
-    this.#box.append(this.#zoomButtons());
+    const plot = element('div', 'map-plot');
+    plot.append(this.#box, this.#zoomButtons());
+    this.#figure.append(plot, this.#legend);
     this.#figure.hidden = true;
     root.append(element('p', 'memory-lead', ABOUT), this.#status, this.#problem.element, this.#again, this.#figure);
   }
@@ -128,7 +129,7 @@ export class MapPanel {
       made.title = label;
       return made;
     };
-    this.#whole = make('Show the whole map', 'All', () => this.#chart?.showAll());
+    this.#whole = make('Show the whole map', 'Whole map', () => this.#chart?.showAll());
     this.#whole.disabled = true;
     group.append(
       make('Zoom in', '+', () => this.#chart?.zoomIn()), make('Zoom out', '−', () => this.#chart?.zoomOut()), this.#whole,
