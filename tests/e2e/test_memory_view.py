@@ -412,7 +412,7 @@ async def test_export_delete_all_and_import_with_a_passphrase(chat: MemoryPage, 
     await expect(chat.panel.get_by_role("alert").filter(has_text="passphrase")).to_be_visible()
     await secret.fill("of the file")
     await chat.button("Import").click()
-    await expect(chat.panel.get_by_text(re.compile("records came in"))).to_be_visible(timeout=60_000)
+    await expect(chat.panel.get_by_text(re.compile("records? came in"))).to_be_visible(timeout=60_000)
     restored = (await chat.memory("info"))["counts"]
     assert {kind: restored[kind] for kind in ("pattern", "session", "witness")} == {
         kind: before[kind] for kind in ("pattern", "session", "witness")
@@ -484,3 +484,20 @@ async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage
     await chat.button("Remove").click()
     await expect(chat.panel.get_by_text("is not encrypted any more")).to_be_visible(timeout=60_000)
     assert not (await chat.memory("info"))["encrypted"]
+
+
+async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(chat: MemoryPage) -> None:
+    await chat.memory("correct", "", "nobody can read this any more", "planner")
+    await chat.memory("setPassphrase", "lost", None)
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    await chat.show("Storage")
+    await expect(chat.view.get_by_role("heading", name="Unlock the memory")).to_be_visible()
+    await expect(chat.button("Export to a file")).to_be_hidden()
+    await chat.button("Delete everything…").click()
+    question = chat.page.get_by_role("dialog", name="Delete everything?")
+    await expect(question).to_contain_text("with its passphrase")
+    await question.get_by_role("button", name="Delete everything").click()
+    await expect(chat.button("Set a passphrase")).to_be_visible()
+    info = await chat.memory("info")
+    assert (info["state"], info["encrypted"], info["counts"]["pattern"]) == ("ready", False, 0)

@@ -27,19 +27,7 @@ export class DeleteSection {
     this.#problem.say(null);
     this.#outcome.textContent = '';
     try {
-      const { counts } = await this.#memory.info();
-      const what = [
-        formatCount(counts.pattern ?? 0, 'pattern'), formatCount(counts.session ?? 0, 'conversation'),
-        formatCount(counts.witness ?? 0, 'log entry', 'log entries'), formatCount(counts.policy ?? 0, 'policy', 'policies'),
-      ].join(', ');
-      const sure = await ask({
-        title: 'Delete everything?',
-        paragraphs: [
-          `${what}, and your changes to agents, will be deleted. This cannot be undone: export the memory first if you may want it again.`,
-          'The models, and a passphrase if you have set one, stay.',
-        ],
-        yes: 'Delete everything',
-      });
+      const sure = await ask({ title: 'Delete everything?', paragraphs: whatGoes(await this.#memory.info()), yes: 'Delete everything' });
       if (!sure) return;
       await this.#memory.deleteAll();
       this.#outcome.textContent = 'Everything was deleted.';
@@ -47,4 +35,22 @@ export class DeleteSection {
       this.#problem.say(error);
     }
   }
+}
+
+function whatGoes({ state, counts }) {
+  if (state === 'locked') {
+    return [
+      'All that is locked will be deleted, with its passphrase. This cannot be undone: without the passphrase it cannot be exported.',
+      'The models stay.',
+    ];
+  }
+  const what = [
+    formatCount(counts.pattern ?? 0, 'pattern'), formatCount(counts.session ?? 0, 'conversation'),
+    formatCount(counts.witness ?? 0, 'log entry', 'log entries'), formatCount(counts.policy ?? 0, 'policy', 'policies'),
+  ];
+  return [
+    `${what.join(', ')}, and your changes to agents, will be deleted.`,
+    'This cannot be undone: export the memory first if you may want it again.',
+    'The models, and a passphrase if you have set one, stay.',
+  ];
 }

@@ -196,7 +196,7 @@ export class MemoryFrame {
       close: () => this.#update(),
       label: 'Unlock',
     });
-    const what = element('p', '', 'The memory is locked. You can chat all the same: what is learned meanwhile is added when you unlock it.');
+    const what = element('p', '', 'You can chat all the same: what is learned meanwhile is added when you unlock it.');
     return [element('h3', '', 'Unlock the memory'), what, form];
   }
 }

@@ -115,7 +115,9 @@ export class LogPanel {
     const details = element('details');
     details.open = opened;
     const total = percentiles[TOTAL];
-    const gist = total ? `Half of the requests take under ${formatDuration(total[50])}, 99% under ${formatDuration(total[99])}` : 'How long the stages take';
+    const gist = total
+      ? `Half of the requests take under ${formatDuration(total[50])}, 99% under ${formatDuration(total[99])}`
+      : 'How long the stages take';
     details.append(element('summary', '', gist), this.#table(stages, percentiles, trends));
     if (agents.length) {
       const counts = agents.map(([agent, count]) => `${this.#title(agent)} ${count.toLocaleString('en')}`);
