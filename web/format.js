@@ -20,7 +20,7 @@ export function formatMicroseconds(us) {
 
 /** "0%", "0.4%", "41%" */
 export function formatShare(share) {
-  return `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)}%`;
+  return `${(100 * share).toFixed(share >= 0.0005 && share < 0.01 ? 1 : 0)}%`;
 }
 
 /** Of {gb_s, gflop_s}: "5.2 GB/s" or "2.7 TB/s" of memory, "310 GFLOP/s" of computing. */

@@ -9,6 +9,7 @@ import { formatDuration, formatShare } from './format.js';
 export const PLAIN = 'assistant';
 const NEIGHBOURS = 3;
 const RANKED = 4;
+const LEAST_SHARE = 0.005; // of an agent that is worth a line
 const WHOSE = { user: 'you said', agent: 'your agent’s example' };
 
 export class RouteChip {
@@ -87,7 +88,7 @@ export class RouteChip {
   }
 
   #others() {
-    const ranked = this.#route.ranked.slice(0, RANKED);
+    const ranked = this.#route.ranked.slice(0, RANKED).filter(([, share]) => share >= LEAST_SHARE);
     if (ranked.length < 2) return [];
     const list = element('ul', 'route-ranked');
     for (const [agent, share] of ranked) {
