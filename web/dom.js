@@ -1,4 +1,5 @@
 /** Elements of the page. Text goes in as text, never as HTML. */
+import { describe, fromError } from './problems.js';
 
 export function element(tag, className = '', text = '') {
   const made = document.createElement(tag);
@@ -24,10 +25,9 @@ export class ProblemLine {
     this.element.hidden = true;
   }
 
-  /** @param {Error|string|null} problem an Error whose message is written for the user, or null: all is well */
-  say(problem) {
-    const text = problem?.message ?? problem ?? '';
-    this.element.textContent = text;
-    this.element.hidden = !text;
+  /** @param {Error|null} error null: all is well */
+  say(error) {
+    this.element.textContent = error ? describe(fromError(error)).message : '';
+    this.element.hidden = !error;
   }
 }

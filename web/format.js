@@ -18,9 +18,9 @@ export function formatMicroseconds(us) {
   return `${value.toFixed(value < 100 ? 1 : 0)} ${unit}`;
 }
 
-/** "0.4%", "41%" */
+/** "0%", "0.4%", "41%" */
 export function formatShare(share) {
-  return `${(100 * share).toFixed(share < 0.01 ? 1 : 0)}%`;
+  return `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)}%`;
 }
 
 /** Of {gb_s, gflop_s}: "5.2 GB/s" or "2.7 TB/s" of memory, "310 GFLOP/s" of computing. */

@@ -5,7 +5,8 @@
 import { button, element, ProblemLine } from './dom.js';
 import { formatDuration, formatShare } from './format.js';
 
-const PLAIN = 'assistant';
+/** The id of the agent that answers when no other is likely enough (py_core/routing/agents.py). */
+export const PLAIN = 'assistant';
 const NEIGHBOURS = 3;
 const RANKED = 4;
 const WHOSE = { user: 'you said', agent: 'your agent’s example' };
@@ -16,6 +17,7 @@ export class RouteChip {
   #memory;
   #titles = new Map(); // agent's id -> what people read; filled when the chip is opened
   #correction = null; // {pattern, agent} that a click has taught
+  #earlier; // what the user had said of these very words before, if anything
   #chip = element('summary', 'route-chip');
   #details = element('details', 'route-details');
   #panel = element('div', 'route-panel');
@@ -31,6 +33,7 @@ export class RouteChip {
   constructor(route, memory) {
     this.#route = route;
     this.#memory = memory;
+    this.#earlier = route.neighbours.find(({ source, text }) => source === 'user' && text === route.text);
     this.#titles.set(route.agent, route.title);
     this.#outcome.setAttribute('role', 'status');
     this.#details.append(this.#chip, this.#panel);
@@ -137,7 +140,9 @@ export class RouteChip {
 
   async #undo() {
     await this.#try(async () => {
-      await this.#memory.removePatterns([this.#correction.pattern]);
+      const { id, text } = this.#route;
+      if (this.#earlier) await this.#memory.correct(id, text, this.#earlier.agent);
+      else await this.#memory.removePatterns([this.#correction.pattern]);
       this.#correction = null;
       this.#outcome.replaceChildren('Taken back');
       this.#close();

@@ -94,8 +94,10 @@ def _places_of_agents(directions: np.ndarray) -> np.ndarray:
 
 
 def _turned(places: np.ndarray) -> np.ndarray:
-    """The first agent to the left, the second one above the line through it: distances leave that open, and the map would
-    turn over with each new agent."""
+    """The first agent to the left, the second one above it.
+
+    Distances leave that open, and the map would turn over with each new agent.
+    """
     first = places[0]
     length = float(np.hypot(*first))
     if length > _NOTHING:

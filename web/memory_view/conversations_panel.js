@@ -46,7 +46,6 @@ export class ConversationsPanel {
   #render(conversation, row) {
     const { id, title, turns, created, updated, similarity } = conversation;
     const open = row.action('Read', () => this.#open(id));
-    const goOn = this.#onResume ? [row.action('Go on with it', () => this.#onResume(id))] : [];
     return [
       element('p', 'record-title', title || 'Without a title'),
       facts(
@@ -55,8 +54,16 @@ export class ConversationsPanel {
         formatDate(updated),
         updated - created > 60 ? `begun ${formatDate(created)}` : null,
       ),
-      actions(open, ...goOn, row.action('Rename', () => this.#rename(conversation, row)), row.deleteAction()),
+      actions(open, ...this.#goOn(id), row.action('Rename', () => this.#rename(conversation, row)), row.deleteAction()),
     ];
+  }
+
+  #goOn(id) {
+    if (!this.#onResume) return [];
+    return [button('Go on with it', 'quiet', async () => {
+      this.#problem.say(null);
+      await this.#onResume(id).catch((error) => this.#problem.say(error));
+    })];
   }
 
   #rename({ id, title }, row) {
@@ -80,8 +87,7 @@ export class ConversationsPanel {
     const head = element('h3', '', title || 'Without a title');
     head.tabIndex = -1;
     const line = actions(button('Back to the list', 'quiet', () => this.#back()));
-    if (this.#onResume) line.append(button('Go on with it', 'quiet', () => this.#onResume(id)));
-    line.append(askingButton('Delete', () => 'Delete this conversation?', 'Delete', () => {
+    line.append(...this.#goOn(id), askingButton('Delete', () => 'Delete this conversation?', 'Delete', () => {
       this.#back();
       this.#list.remove([id]);
     }));

@@ -6,14 +6,13 @@ import { ask } from './ask.js';
 export class DeleteSection {
   element = element('div');
   #memory;
-  #locked = false;
   #outcome = element('p', 'outcome');
   #problem = new ProblemLine();
 
   constructor(memory) {
     this.#memory = memory;
     this.#outcome.setAttribute('role', 'status');
-    const lead = 'All that was learned and logged: patterns, conversations, the log and policies, in this browser.';
+    const lead = 'All that was learned and logged: patterns, conversations, the log, policies and your changes to agents, in this browser.';
     this.element.append(
       element('p', 'memory-lead', lead),
       button('Delete everything…', 'danger', () => this.#delete()),
@@ -22,23 +21,21 @@ export class DeleteSection {
     );
   }
 
-  refresh({ state }) {
-    this.#locked = state === 'locked';
-  }
+  refresh() {}
 
   async #delete() {
     this.#problem.say(null);
     this.#outcome.textContent = '';
     try {
       const { counts } = await this.#memory.info();
-      const what = this.#locked ? 'Everything behind the passphrase' : [
+      const what = [
         formatCount(counts.pattern ?? 0, 'pattern'), formatCount(counts.session ?? 0, 'conversation'),
         formatCount(counts.witness ?? 0, 'log entry', 'log entries'), formatCount(counts.policy ?? 0, 'policy', 'policies'),
       ].join(', ');
       const sure = await ask({
         title: 'Delete everything?',
         paragraphs: [
-          `${what}, and the changes you made to agents, will be deleted. This cannot be undone: export the memory first if you may want it again.`,
+          `${what}, and your changes to agents, will be deleted. This cannot be undone: export the memory first if you may want it again.`,
           'The models, and a passphrase if you have set one, stay.',
         ],
         yes: 'Delete everything',

@@ -9,6 +9,7 @@
  */
 import { button, element, ProblemLine } from '../dom.js';
 import { loadStyles } from '../load_file.js';
+import { userError } from '../user_error.js';
 import { editForm, labelled, passphraseInput } from './edit_form.js';
 
 const TABS = [
@@ -36,11 +37,11 @@ export class MemoryFrame {
   #unlock = element('section', 'memory-unlock');
   #body = element('div', 'memory-body');
 
-  /** @param {{onResume?: (id: string) => void}} [callbacks] go on with a conversation; without it none is offered */
+  /** @param {{onResume?: (id: string) => Promise<void>}} [callbacks] go on with a conversation; without it none is offered */
   constructor({ onResume } = {}) {
-    this.#onResume = onResume && ((id) => {
+    this.#onResume = onResume && (async (id) => {
+      await onResume(id);
       this.#dialog.close();
-      onResume(id);
     });
     this.#status.setAttribute('role', 'status');
     const head = element('div', 'memory-head');
@@ -162,7 +163,9 @@ export class MemoryFrame {
         return;
       }
       if (!entry.panel) {
-        const Panel = await load();
+        const Panel = await load().catch(() => {
+          throw userError('LoadError', 'This part of the page could not be loaded. Check your connection, then choose the tab again.');
+        });
         if (run !== this.#run) return;
         entry.panel ??= new Panel(entry.root, this.#memory, { onResume: this.#onResume });
       }
@@ -170,9 +173,7 @@ export class MemoryFrame {
       this.#shown = entry.panel;
       await entry.panel.show();
     } catch (error) {
-      if (run !== this.#run) return;
-      const notLoaded = error instanceof TypeError; // what import() rejects with
-      this.#problem.say(notLoaded ? 'This part of the page could not be loaded. Check your connection, then choose the tab again.' : error);
+      if (run === this.#run) this.#problem.say(error);
     }
   }
 

@@ -1,6 +1,7 @@
 /** The log of requests: what each took, who answered, what went wrong; and how long the stages take by and large. */
 import { element, ProblemLine } from '../dom.js';
 import { formatCount, formatDate, formatDuration, formatShare } from '../format.js';
+import { PLAIN } from '../route_chip.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
@@ -54,17 +55,18 @@ export class LogPanel {
     return this.#memory.log(asked);
   }
 
-  #render({ created, agent, backend, stages, totalMs, quality, error, confidence }, row) {
+  #render({ created, text, agent, backend, stages, totalMs, quality, error, confidence }, row) {
     const head = element('p', 'record-title');
-    head.append(this.#title(agent));
+    head.append(text ? element('span', 'log-text', text) : this.#title(agent));
     if (totalMs > 0) head.append(element('span', 'log-total', formatDuration(totalMs)));
     const nodes = [head];
     if (error) nodes.push(element('p', 'log-error', error));
     if (totalMs > 0) nodes.push(this.#bar(stages), this.#legend(stages));
     nodes.push(facts(
+      text ? element('b', 'record-agent', this.#title(agent)) : null,
       formatDate(created),
       backend,
-      confidence === null ? null : `${formatShare(confidence)} sure of the agent`,
+      confidence === null || agent === PLAIN ? null : `${formatShare(confidence)} sure of the agent`,
       quality === null ? null : `quality ${formatShare(quality)}`,
     ));
     return [...nodes, actions(row.deleteAction())];

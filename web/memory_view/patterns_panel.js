@@ -5,7 +5,8 @@ import { agentSelect, labelled } from './edit_form.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
-const SOURCES = { user: 'You said', agent: 'Example of your agent', example: 'Comes with Sonata' };
+const SHIPPED = 'example';
+const SOURCES = { user: 'You said', agent: 'Example of your agent', [SHIPPED]: 'Comes with Sonata' };
 
 export class PatternsPanel {
   #memory;
@@ -53,11 +54,13 @@ export class PatternsPanel {
         to,
         similarity === null ? null : `${formatShare(similarity)} alike`,
         SOURCES[source] ?? source,
-        quality === null ? null : `quality ${formatShare(quality)}`,
-        used,
-        `learned ${formatDate(created)}`,
+        weightOf(quality),
+        source === SHIPPED ? null : used,
+        `${source === SHIPPED ? 'since' : 'learned'} ${formatDate(created)}`,
       ),
-      actions(row.action('Edit', () => this.#edit(pattern, row)), row.deleteAction()),
+      source === SHIPPED
+        ? actions(row.deleteAction('Let it count as usual again?', 'Reset'))
+        : actions(row.action('Edit', () => this.#edit(pattern, row)), row.deleteAction()),
     ];
   }
 
@@ -75,4 +78,11 @@ export class PatternsPanel {
   #title(agent) {
     return this.#agents.find(({ id }) => id === agent)?.title ?? agent;
   }
+}
+
+/** What a pattern's vote counts: a quality of a half is the usual (py_core/routing/pattern_store.py). */
+function weightOf(quality) {
+  const change = 2 * quality - 1;
+  if (Math.abs(change) < 0.005) return 'counts as usual';
+  return `counts ${formatShare(Math.abs(change))} ${change > 0 ? 'more' : 'less'} than usual`;
 }

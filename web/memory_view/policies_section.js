@@ -6,6 +6,12 @@ import { labelled } from './edit_form.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
+/** What cannot be edited here, and what it is. */
+const ABOUT = {
+  'routing.agents': 'your changes to the agents, see Agents',
+  'routing.embedder': 'the embedder that the patterns are from',
+};
+
 export class PoliciesSection {
   #memory;
   #list;
@@ -33,11 +39,13 @@ export class PoliciesSection {
   #render(policy, row) {
     const { name, value, confidence, source, lastUsed } = policy;
     const title = element('p', 'record-title', name);
-    title.append(element('code', 'policy-value', JSON.stringify(value)));
+    const about = ABOUT[name];
+    if (!about) title.append(element('code', 'policy-value', JSON.stringify(value)));
+    const edit = about ? [] : [row.action('Edit', () => this.#edit(policy, row))];
     return [
       title,
-      facts(`${formatShare(confidence)} sure`, `by ${source}`, lastUsed ? `last used ${formatDate(lastUsed)}` : null),
-      actions(row.action('Edit', () => this.#edit(policy, row)), row.deleteAction()),
+      facts(about ?? null, `${formatShare(confidence)} sure`, `by ${source}`, lastUsed ? `last used ${formatDate(lastUsed)}` : null),
+      actions(...edit, row.deleteAction()),
     ];
   }
 

@@ -67,8 +67,8 @@ export class Row {
   }
 
   /** A button that deletes the entry, after asking once. */
-  deleteAction(question = `Delete this ${this.#options.nouns[0]}?`) {
-    return askingButton('Delete', () => question, 'Delete', () => this.#list.remove([this.#key]));
+  deleteAction(question = `Delete this ${this.#options.nouns[0]}?`, label = 'Delete') {
+    return askingButton(label, () => question, label, () => this.#list.remove([this.#key]));
   }
 
   #show() {

@@ -24,7 +24,7 @@ export class StoragePanel {
       { title: 'Import', part: new ImportSection(memory) },
       { title: 'Policies', part: new PoliciesSection(memory) },
       { title: 'Models', part: new ModelsSection(), whileLocked: true },
-      { title: 'Delete everything', part: new DeleteSection(memory), whileLocked: true },
+      { title: 'Delete everything', part: new DeleteSection(memory) },
     ].map(({ title, ...rest }) => {
       const made = section(title);
       made.append(rest.part.element);

@@ -1,0 +1,478 @@
+"""The chip on each answer and the Memory view, over the real engine: model, router and IndexedDB in Chromium.
+
+The tests share a page, and what is remembered there: each makes what it needs and says only what is about that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from chat_page import NO_SERVICE_WORKER, ChatPage
+from playwright.async_api import Browser, Locator, expect
+
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.memory import Memory
+from py_core.memory.sessions import Turn
+from py_core.memory.store import Store
+from py_core.memory.transfer import export
+from py_core.memory.volatile import VolatileRows
+from py_core.memory.witness import WitnessEntry
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+
+QUERY = "?backend=wasm&max_tokens=4"
+QUESTION = "the login page takes for ever, what can i do"
+ALIKE = "our login page takes for ever, what can we do about it"
+MANY = 5000
+SIZES = [(1280, 800), (390, 844), (320, 568)]
+expect.set_options(timeout=20_000)
+
+
+class MemoryPage(ChatPage):
+    """The chat, the Memory view over it, and what the page's code can ask of the memory."""
+
+    async def open_routed(self) -> None:
+        await self.open_ready(QUERY)
+        await self.page.wait_for_function("document.documentElement.dataset.routing === 'ready'")
+
+    async def memory(self, call: str, *given: Any) -> Any:
+        return await self.page.evaluate("([call, given]) => sonata.engine.memory[call](...given)", [call, list(given)])
+
+    @property
+    def view(self) -> Locator:
+        return self.page.get_by_role("dialog", name="Memory", exact=True)
+
+    @property
+    def panel(self) -> Locator:
+        return self.view.get_by_role("tabpanel")
+
+    @property
+    def rows(self) -> Locator:
+        return self.panel.locator(".record")
+
+    def row(self, text: str) -> Locator:
+        return self.rows.filter(has_text=text)
+
+    def button(self, name: str) -> Locator:
+        return self.panel.get_by_role("button", name=name, exact=True)
+
+    async def show(self, tab: str) -> None:
+        if not await self.view.is_visible():
+            await self.page.get_by_role("button", name="Memory", exact=True).click()
+        await self.view.get_by_role("tab", name=tab).click()
+
+    async def close(self) -> None:
+        if await self.view.is_visible():
+            await self.view.get_by_role("button", name="Close").click()
+
+    @property
+    def chip(self) -> Locator:
+        """That of the last answer."""
+        return self.page.locator(".route").last
+
+    async def send_to_another(self) -> str:
+        """Correct the last answer's chip; returns the agent's title."""
+        now = await self.chip.locator("summary").inner_text()
+        other = "Planner" if now.startswith("Tester") else "Tester"
+        await self.chip.locator("summary").click()
+        group = self.chip.get_by_role("group", name="Send such messages to")
+        await group.get_by_role("button", name=other, exact=True).click()
+        return other
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def shared(browser: Browser, site: str) -> AsyncIterator[MemoryPage]:
+    context = await browser.new_context(viewport={"width": 1280, "height": 800})
+    page = MemoryPage(await context.new_page(), site)
+    await page.page.add_init_script(NO_SERVICE_WORKER)
+    await page.open_routed()
+    yield page
+    await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def chat(shared: MemoryPage) -> AsyncIterator[MemoryPage]:
+    yield shared
+    await shared.close()
+    assert shared.errors == []
+
+
+@pytest.fixture(scope="module")
+def big_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with 60 conversations and a log of 5,000 requests."""
+    path = tmp_path_factory.mktemp("export") / "big.sonata"
+
+    async def make() -> bytes:
+        memory = await Memory.open(await Store.open(VolatileRows(), crypto=NativeCrypto()))
+        for number in range(60):
+            session = await memory.sessions.start(f"Conversation {number}")
+            said = Turn("user", f"What is {number} plus {number}?"), Turn("assistant", f"It is **{2 * number}**.")
+            await memory.sessions.add_turns(session.id, *said)
+        for number in range(MANY):
+            error = "DeviceLostError: The graphics card was reset." if number % 1000 == 999 else None
+            stages = {"embed": 5.0, "prefill": 100.0, "decode": 300.0 + number % 7}
+            routing = {"text": f"Request {number}", "confidence": 0.9}
+            memory.witness.record(WitnessEntry("coder", "wasm", stages, routing, 0.25 if error else None, error))
+        await memory.writer.flush()
+        return await export(memory.store)
+
+    path.write_bytes(asyncio.run(make()))
+    return path
+
+
+# ---- the chip ----
+
+
+async def test_the_chip_says_why_and_one_click_corrects_it(chat: MemoryPage) -> None:
+    await chat.ask(QUESTION)
+    before = await chat.chip.locator("summary").inner_text()
+    assert re.fullmatch(r"[\w ]+ · \d+%", before), before
+    await chat.chip.locator("summary").click()
+    why = chat.chip.locator(".route-panel")
+    await expect(why.locator("q")).to_have_count(3)
+    assert re.search(r"\d+% alike", await why.inner_text())
+    assert re.search(r"Decided in [\d.]+ ms: embed [\d.]+ .s, search", await why.inner_text())
+    await chat.chip.locator("summary").click()
+
+    other = await chat.send_to_another()
+    await expect(chat.chip.locator("summary")).to_have_text(f"Will go to {other} from now on")
+    await chat.ask(ALIKE)
+    assert (await chat.chip.locator("summary").inner_text()).startswith(f"{other} · ")
+    await chat.chip.locator("summary").click()
+    first = chat.chip.locator(".route-neighbours li").first
+    await expect(first).to_contain_text(QUESTION)
+    await expect(first).to_contain_text("you said")
+
+
+async def test_undo_takes_a_correction_back(chat: MemoryPage) -> None:
+    question = "my tomatoes keep catching blight, every single year"
+    await chat.ask(question)
+    before = await chat.chip.locator("summary").inner_text()
+    await chat.send_to_another()
+    undo = chat.chip.get_by_role("button", name="Undo")
+    await undo.wait_for()
+    learned = await chat.memory("patterns", {"search": question})
+    assert question in [item["text"] for item in learned["items"]]
+
+    await undo.click()
+    await expect(chat.chip.locator("summary")).to_have_text(before)
+    learned = await chat.memory("patterns", {"search": question})
+    assert question not in [item["text"] for item in learned["items"]]
+
+
+async def test_that_was_right_is_noted_in_the_log(chat: MemoryPage) -> None:
+    await chat.ask("write a function that reverses a string")
+    await chat.chip.locator("summary").click()
+    await chat.chip.get_by_role("button", name="That was right").click()
+    await expect(chat.chip.locator(".route-outcome")).to_have_text("Noted: that was right")
+    log = await chat.memory("log", {"search": "reverses a string"})
+    assert log["items"][0]["quality"] == 1
+
+
+async def test_the_plain_assistant_is_quiet(chat: MemoryPage) -> None:
+    await chat.ask("hello")
+    await expect(chat.chip.locator("summary")).to_have_text("Assistant")
+
+
+# ---- the frame ----
+
+
+async def test_the_view_is_loaded_when_it_is_opened_and_worked_by_keyboard(browser: Browser, site: str) -> None:
+    context = await browser.new_context()
+    chat = MemoryPage(await context.new_page(), site)
+    await chat.page.add_init_script(NO_SERVICE_WORKER)
+    await chat.open_routed()
+    assert not [url for url in chat.requests if "memory_view" in url or "memory.css" in url]
+
+    await chat.page.focus("#memory-button")
+    await chat.page.keyboard.press("Enter")
+    await expect(chat.panel).to_contain_text("Nothing was learned yet")
+    assert await chat.page.evaluate("document.activeElement.id") == "memory-tab-patterns"
+    await chat.page.keyboard.press("ArrowRight")
+    await expect(chat.panel).to_contain_text("No conversation is kept yet")
+    assert await chat.page.evaluate("document.activeElement.textContent") == "Conversations"
+    await chat.page.keyboard.press("End")
+    await expect(chat.panel).to_contain_text("It is still there after a restart")
+    await chat.page.keyboard.press("Escape")
+    await expect(chat.view).to_be_hidden()
+    assert await chat.page.evaluate("document.activeElement.id") == "memory-button"
+    assert chat.errors == []
+    await context.close()
+
+
+# ---- patterns ----
+
+
+async def test_a_pattern_is_searched_by_meaning_edited_and_deleted(chat: MemoryPage) -> None:
+    await chat.memory("correct", "", "translate this letter into danish", "documenter")
+    await chat.memory("correct", "", "water the plants on the balcony", "devops")
+    await chat.show("Patterns")
+    await chat.panel.get_by_role("searchbox").fill("a text in another language")
+    await expect(chat.rows.first).to_contain_text("translate this letter into danish")
+    await expect(chat.rows.first).to_contain_text("alike")
+    await expect(chat.row("water the plants")).to_have_count(0)
+
+    row = chat.rows.first
+    await row.get_by_role("button", name="Edit").click()
+    await row.get_by_label("Request").fill("   ")
+    await row.get_by_role("button", name="Save").click()
+    await expect(row.get_by_role("alert")).not_to_be_empty()
+    await row.get_by_label("Request").fill("translate this letter into swedish")
+    await row.get_by_label("Agent").select_option(label="Researcher")
+    await row.get_by_role("button", name="Save").click()
+    changed = chat.row("translate this letter into swedish")
+    await expect(changed).to_contain_text("Researcher")
+    await expect(chat.row("danish")).to_have_count(0)
+
+    await changed.get_by_role("button", name="Delete").click()
+    await chat.page.keyboard.press("Escape")  # not sure after all
+    await expect(changed).to_be_visible()
+    await changed.get_by_role("button", name="Delete").click()
+    await changed.get_by_role("button", name="Delete").click()
+    await expect(changed).to_have_count(0)
+    texts = [item["text"] for item in (await chat.memory("patterns", {}))["items"]]
+    assert "translate this letter into swedish" not in texts
+    assert "water the plants on the balcony" in texts
+
+
+async def test_several_patterns_are_deleted_at_once(chat: MemoryPage) -> None:
+    for day in ("monday", "tuesday", "sunday"):
+        await chat.memory("correct", "", f"remind me of the bins on {day}", "planner")
+    await chat.show("Patterns")
+    await chat.panel.get_by_role("searchbox").fill("remind me of the bins")
+    for day in ("monday", "tuesday"):
+        await chat.row(f"bins on {day}").get_by_role("checkbox").check()
+    await chat.button("Delete 2 patterns").click()
+    await chat.panel.locator(".records-bulk").get_by_role("button", name="Delete", exact=True).click()
+    await expect(chat.row("bins on monday")).to_have_count(0)
+    await expect(chat.row("bins on tuesday")).to_have_count(0)
+    await expect(chat.row("bins on sunday")).to_have_count(1)
+
+
+async def test_what_is_typed_stays_when_the_memory_changes(chat: MemoryPage) -> None:
+    await chat.memory("correct", "", "paint the fence green", "planner")
+    await chat.show("Patterns")
+    await chat.panel.get_by_role("searchbox").fill("")
+    row = chat.rows.filter(has=chat.page.locator("textarea")).or_(chat.row("paint the fence green")).first
+    await row.get_by_role("button", name="Edit").click()
+    await chat.panel.get_by_label("Request").fill("half a thou")
+    await chat.memory("correct", "", "mow the lawn at noon", "planner")
+    await expect(chat.row("mow the lawn at noon")).to_be_visible()
+    await chat.page.keyboard.type("ght")
+    assert await chat.panel.get_by_label("Request").input_value() == "half a thought"
+    await chat.button("Cancel").click()
+    await expect(chat.row("paint the fence green")).to_be_visible()
+
+
+# ---- conversations ----
+
+
+async def test_a_conversation_is_read_renamed_gone_on_with_and_deleted(chat: MemoryPage) -> None:
+    await chat.page.click("#new-chat")
+    await chat.ask("Name a river in Portugal.")
+    answer = await chat.last_answer()
+    await chat.page.click("#new-chat")
+    await chat.show("Conversations")
+    await chat.panel.get_by_role("searchbox").fill("Name a river in Portugal")
+    row = chat.rows.first
+    await expect(row).to_contain_text("Name a river in Portugal.")
+    await row.get_by_role("button", name="Rename").click()
+    await row.get_by_label("Title").fill("Rivers")
+    await chat.page.keyboard.press("Enter")
+    row = chat.row("Rivers")
+    await expect(row).to_contain_text("2 messages")
+    await row.get_by_role("button", name="Read").click()
+    reader = chat.panel.get_by_role("article")
+    await expect(reader.locator(".question")).to_contain_text("Name a river in Portugal.")
+    await expect(reader.locator(".answer")).to_contain_text(answer)
+
+    await reader.get_by_role("button", name="Go on with it").click()
+    await expect(chat.view).to_be_hidden()
+    assert await chat.last_answer() == answer
+    await chat.ask("And one in Spain?")
+    assert [turn["role"] for turn in await turns_of(chat, "Rivers")] == ["user", "assistant"] * 2
+
+    await chat.page.click("#new-chat")
+    await chat.show("Conversations")
+    await chat.button("Back to the list").click()
+    await chat.row("Rivers").get_by_role("button", name="Delete").click()
+    await chat.row("Rivers").get_by_role("button", name="Delete").click()
+    await expect(chat.row("Rivers")).to_have_count(0)
+
+
+async def turns_of(chat: MemoryPage, title: str) -> list[dict[str, Any]]:
+    found = await chat.memory("conversations", {"search": title})
+    (id,) = [item["id"] for item in found["items"] if item["title"] == title]
+    return (await chat.memory("conversation", id))["turns"]
+
+
+# ---- the log, and much of everything ----
+
+
+async def test_a_big_memory_is_shown_a_page_at_a_time(chat: MemoryPage, big_export: Path) -> None:
+    await chat.show("Storage")
+    await chat.panel.get_by_label("A file that Sonata exported").set_input_files(big_export)
+    await chat.button("Import").click()
+    came = f"{60 + 120 + MANY:,} records came in."
+    await expect(chat.panel.get_by_text(came)).to_be_visible(timeout=60_000)
+
+    await chat.show("Log")
+    await expect(chat.panel.get_by_text(re.compile(r"^5,0\d\d requests$"))).to_be_visible()
+    assert await chat.rows.count() == 25
+    await expect(chat.panel.locator(".statistics")).to_contain_text("Half of the requests take under")
+    await chat.panel.get_by_label("Which requests").select_option(label="Errors")
+    await expect(chat.rows).to_have_count(5)
+    await expect(chat.rows.first).to_contain_text("The graphics card was reset.")
+    await expect(chat.rows.first).to_contain_text("decode 30")
+    await expect(chat.rows.first).to_contain_text("quality 25%")
+    await chat.rows.first.get_by_role("button", name="Delete").click()
+    await chat.rows.first.get_by_role("button", name="Delete").click()
+    await expect(chat.rows).to_have_count(4)
+
+    await chat.show("Conversations")
+    await chat.panel.get_by_role("searchbox").fill("")
+    await chat.button("Next").click()
+    await expect(chat.panel.get_by_text("26 to 50")).to_be_visible()
+    assert await chat.rows.count() == 25
+    await chat.panel.get_by_role("searchbox").fill("Conversation 17")
+    await expect(chat.rows.first).to_contain_text("Conversation 17")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_everything_fits_the_screen(chat: MemoryPage, screenshots: Path, scheme: Any) -> None:
+    await chat.page.emulate_media(color_scheme=scheme)
+    for width, height in SIZES:
+        await chat.page.set_viewport_size({"width": width, "height": height})
+        await shoot(chat, screenshots / f"memory-chat-{width}-{scheme}.png")
+        for tab in ("Patterns", "Conversations", "Log", "Storage"):
+            await chat.show(tab)
+            await chat.panel.locator(".record, .counts").first.wait_for()
+            await shoot(chat, screenshots / f"memory-{tab.lower()}-{width}-{scheme}.png")
+        await chat.close()
+    await chat.page.set_viewport_size({"width": 1280, "height": 800})
+
+
+async def shoot(chat: MemoryPage, path: Path) -> None:
+    await chat.page.screenshot(path=path)
+    wide = await chat.page.evaluate(
+        "[document.documentElement, ...document.querySelectorAll('.top-row, .memory-body, .memory-tabs')]"
+        ".filter((node) => node.scrollWidth > node.clientWidth).map((node) => node.className || node.tagName)"
+    )
+    assert wide == [], f"{path.stem}: too wide"
+
+
+# ---- storage ----
+
+
+async def test_export_delete_all_and_import_with_a_passphrase(chat: MemoryPage, tmp_path: Path) -> None:
+    text = "count the sheep on the hill"
+    await chat.memory("correct", "", text, "optimizer")
+    await chat.show("Storage")
+    await chat.panel.get_by_label("Passphrase of the file (optional)").fill("of the file")
+    async with chat.page.expect_download() as downloading:
+        await chat.button("Export to a file").click()
+    download = await downloading.value
+    file = tmp_path / download.suggested_filename
+    await download.save_as(file)
+    before = (await chat.memory("info"))["counts"]
+    assert before["pattern"] > 0
+
+    await chat.button("Delete everything…").click()
+    question = chat.page.get_by_role("dialog", name="Delete everything?")
+    await expect(question).to_contain_text(f"{before['pattern']} pattern")
+    await question.get_by_role("button", name="Cancel").click()
+    assert (await chat.memory("info"))["counts"] == before
+    await chat.button("Delete everything…").click()
+    await question.get_by_role("button", name="Delete everything").click()
+    await expect(chat.panel.get_by_text("Everything was deleted.")).to_be_visible()
+    after = (await chat.memory("info"))["counts"]
+    assert [after[kind] for kind in ("pattern", "session", "witness")] == [0, 0, 0]
+
+    await chat.panel.get_by_label("A file that Sonata exported").set_input_files(file)
+    secret = chat.panel.get_by_label("Passphrase of the file", exact=True)
+    await expect(secret).to_be_hidden()
+    await chat.button("Import").click()
+    await expect(secret).to_be_visible()
+    await secret.fill("wrong")
+    await chat.button("Import").click()
+    await expect(chat.panel.get_by_role("alert").filter(has_text="passphrase")).to_be_visible()
+    await secret.fill("of the file")
+    await chat.button("Import").click()
+    await expect(chat.panel.get_by_text(re.compile("records came in"))).to_be_visible(timeout=60_000)
+    restored = (await chat.memory("info"))["counts"]
+    assert {kind: restored[kind] for kind in ("pattern", "session", "witness")} == {
+        kind: before[kind] for kind in ("pattern", "session", "witness")
+    }
+    await chat.close()
+    await chat.ask(text)
+    assert (await chat.chip.locator("summary").inner_text()).startswith("Optimizer")
+
+
+async def test_a_foreign_file_is_refused_with_a_sentence(chat: MemoryPage, tmp_path: Path) -> None:
+    foreign = tmp_path / "notes.txt"
+    foreign.write_text("not an export")
+    await chat.show("Storage")
+    await chat.panel.get_by_label("A file that Sonata exported").set_input_files(foreign)
+    await chat.button("Import").click()
+    await expect(chat.panel.get_by_role("alert").filter(has_text="not an export of Sonata")).to_be_visible()
+
+
+async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage) -> None:
+    await chat.memory("editPolicy", "tests.share", 0.5)
+    await chat.show("Storage")
+    row = chat.row("tests.share")
+    await row.get_by_role("button", name="Edit").click()
+    await row.get_by_label("tests.share").fill("0.75")
+    await row.get_by_role("button", name="Save").click()
+    await expect(row).to_contain_text("0.75")
+    await row.get_by_role("button", name="Delete").click()
+    await row.get_by_role("button", name="Delete").click()
+    await expect(row).to_have_count(0)
+    assert "tests.share" not in [policy["name"] for policy in await chat.memory("policies")]
+
+    model = chat.row(".gguf")
+    await expect(model).to_contain_text("98.4 MB")
+    await model.get_by_role("button", name="Delete").click()
+    await model.get_by_role("button", name="Delete").click()
+    await expect(model).to_have_count(0)
+    assert await chat.page.evaluate("sonata.storedModels()") == []
+
+
+async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage) -> None:
+    await chat.memory("correct", "", "a secret request", "planner")
+    await chat.show("Storage")
+    await chat.button("Set a passphrase").click()
+    await chat.panel.get_by_label("New passphrase").fill("open sesame")
+    await chat.panel.get_by_label("The same again").fill("open sesam")
+    await chat.button("Save").click()
+    await expect(chat.panel.get_by_role("alert").filter(has_text="not the same")).to_be_visible()
+    await chat.panel.get_by_label("The same again").fill("open sesame")
+    await chat.button("Save").click()
+    await expect(chat.panel.get_by_text("The memory is encrypted now.")).to_be_visible(timeout=60_000)
+
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    await chat.show("Patterns")
+    await expect(chat.view.get_by_role("heading", name="Unlock the memory")).to_be_visible()
+    await expect(chat.rows).to_have_count(0)
+    passphrase = chat.view.get_by_label("Passphrase", exact=True)
+    await passphrase.fill("wrong")
+    await chat.page.keyboard.press("Enter")
+    await expect(chat.view.get_by_role("alert").filter(has_text="not the passphrase")).to_be_visible()
+    assert await passphrase.input_value() == "wrong"
+    await passphrase.fill("open sesame")
+    await chat.page.keyboard.press("Enter")
+    await expect(chat.row("a secret request")).to_be_visible()
+
+    await chat.show("Storage")
+    await chat.button("Remove").click()
+    await chat.panel.get_by_label("Current passphrase").fill("open sesame")
+    await chat.button("Remove").click()
+    await expect(chat.panel.get_by_text("is not encrypted any more")).to_be_visible(timeout=60_000)
+    assert not (await chat.memory("info"))["encrypted"]
