@@ -213,9 +213,7 @@ class MemoryDesk:
         return count
 
     async def delete_all(self) -> None:
-        self._refuse_locked()
-        await self._memory.writer.flush()
-        await self._memory.store.clear()
+        await self._keeper.forget()
         await self._read_again()
 
     async def set_passphrase(self, passphrase: str, old: str | None) -> None:

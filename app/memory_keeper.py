@@ -11,7 +11,7 @@ from py_core.memory.encryption import Crypto
 from py_core.memory.errors import StoreError
 from py_core.memory.fallback import open_or_volatile
 from py_core.memory.memory import Memory
-from py_core.memory.rows import Rows
+from py_core.memory.rows import EVERYTHING, Batch, Rows
 from py_core.memory.store import Store
 from py_core.memory.vectors import BruteForceIndex, VectorIndex
 from py_core.memory.volatile import VolatileRows
@@ -83,6 +83,9 @@ class MemoryKeeper:
 
     async def unlock(self, passphrase: str) -> None:
         """Raises StoreError("passphrase") for a wrong one."""
+        await self._open_locked(passphrase)
+
+    async def _open_locked(self, passphrase: str | None) -> None:
         if self.locked_rows is None:
             return
         store = await Store.open(self.locked_rows, passphrase, crypto=self._crypto)
@@ -94,6 +97,17 @@ class MemoryKeeper:
         if self.dispatcher is not None:
             await self.dispatcher.move(self.memory)
         self.serve(self._conversation)
+
+    async def forget(self) -> None:
+        """Delete all that is remembered; of a locked memory, whose passphrase may be lost, the passphrase too."""
+        if self.locked_rows is None:
+            await self.memory.writer.flush()
+            await self.memory.store.clear()
+            return
+        await self.locked_rows.apply(Batch(clear=EVERYTHING, meta={"key": None}))
+        await self.locked_rows.compact()
+        await self.memory.store.clear()
+        await self._open_locked(None)
 
     async def close(self) -> None:
         """Write what waits, and close the memory. What is not written after a failure was told as trouble."""

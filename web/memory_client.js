@@ -93,7 +93,7 @@ export class Memory {
   /** @param {Uint8Array} data @param {'merge'|'replace'} mode @returns {Promise<number>} records that were written */
   importFile(data, mode, passphrase = null) { return this.#call('import_file', [mode, passphrase], data).then(valueOf); }
 
-  /** Everything that was learned and logged. The passphrase stays. */
+  /** Everything that was learned and logged. The passphrase stays, but for that of a locked memory. */
   deleteAll() { return this.#ask('delete_all'); }
 
   setPassphrase(passphrase, old = null) { return this.#ask('set_passphrase', passphrase, old); }

@@ -275,7 +275,11 @@ async def test_a_locked_memory_learns_meanwhile_and_takes_it_over_when_it_is_unl
     with pytest.raises(StoreError) as wrong:
         await desk.unlock("a wrong way")
     assert wrong.value.reason == "passphrase"
-    for refused in (desk.delete_all(), desk.export_file(None), desk.import_file(b"", "merge", None)):
+    for refused in (
+        desk.export_file(None),
+        desk.import_file(b"", "merge", None),
+        desk.remove_passphrase("a wrong way"),
+    ):
         with pytest.raises(StoreError, match="passphrase"):
             await refused
     await desk.unlock("a long way")
@@ -284,3 +288,20 @@ async def test_a_locked_memory_learns_meanwhile_and_takes_it_over_when_it_is_unl
     assert await routed_to(keeper, FAR) == "planner"
     await ask(conversation, SIMILAR)
     assert (await desk.conversations())["items"][0]["turns"] == 4
+
+
+async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(open_keeper: OpenKeeper) -> None:
+    first = await open_keeper()
+    await MemoryDesk(first).correct("", CRASH, "tester")
+    await MemoryDesk(first).set_passphrase("a long way", None)
+    await first.close()
+    keeper = await open_keeper()
+    desk = MemoryDesk(keeper)
+    await desk.delete_all()
+    assert (await desk.info())["state"] == "ready"
+    assert not (await desk.info())["encrypted"]
+    await desk.correct("", FAR, "planner")
+    await keeper.close()
+    again = await open_keeper()
+    assert again.state == "ready"
+    assert [pattern.text for pattern in await again.memory.patterns.all()] == [FAR]

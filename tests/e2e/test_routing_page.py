@@ -1,0 +1,165 @@
+"""Routing and memory on the page: a correction is learned, lasts without a server, and travels in an export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chat_page import ChatPage
+from plain_server import PlainServer
+from playwright.async_api import BrowserContext, Locator
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
+
+QUERY = "?backend=wasm&workers=1&max_tokens=4"
+CRASH = "why does my page crash when I scroll"
+SIMILAR = "my page crashes whenever i scroll down, why?"
+FAR = "write a sql query that counts the orders of each month"
+
+
+async def open_page(context: BrowserContext, url: str, query: str = QUERY) -> ChatPage:
+    """A tab with the page, its memory and its router ready, and the site kept."""
+    chat = ChatPage(await context.new_page(), url)
+    await chat.open_ready(query)
+    await routing(chat, "ready")
+    return chat
+
+
+async def routing(chat: ChatPage, state: str) -> None:
+    await chat.page.wait_for_function(
+        "wanted => document.documentElement.dataset.routing === wanted", arg=state, timeout=60_000
+    )
+
+
+async def kept(chat: ChatPage) -> None:
+    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=60_000)
+
+
+async def agent_of(chat: ChatPage, text: str) -> str:
+    """Ask, and read the chip of the answer."""
+    await chat.ask(text)
+    return (await chip(chat).inner_text()).split(" · ")[0]
+
+
+def chip(chat: ChatPage) -> Locator:
+    return chat.page.locator(".answer .route summary").last
+
+
+async def correct(chat: ChatPage, agent: str) -> None:
+    """With the chip of the last answer."""
+    await chip(chat).click()
+    await chat.page.locator(".answer .route").last.get_by_role("button", name=agent, exact=True).click()
+    await chat.page.locator(".answer .route summary", has_text=f"go to {agent}").last.wait_for()
+
+
+async def open_storage(chat: ChatPage) -> Locator:
+    await chat.page.click("#memory-button")
+    await chat.page.get_by_role("tab", name="Storage").click()
+    panel = chat.page.locator("#memory-panel-storage")
+    await panel.get_by_role("button", name="Export to a file").wait_for()
+    return panel
+
+
+async def test_a_corrected_route_is_followed_also_after_a_reload_without_the_server(
+    context: BrowserContext, server: PlainServer
+) -> None:
+    chat = await open_page(context, server.url)
+    assert await agent_of(chat, CRASH) == "Debugger"
+    await correct(chat, "Tester")
+    assert await agent_of(chat, SIMILAR) == "Tester"
+    await kept(chat)
+    server.stop()
+
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    await routing(chat, "ready")
+
+    assert await agent_of(chat, SIMILAR) == "Tester"
+    assert await agent_of(chat, FAR) == "Coder"
+    assert chat.errors == []
+
+
+async def test_export_delete_all_and_import_bring_the_same_routes(
+    context: BrowserContext, server: PlainServer, tmp_path: Path
+) -> None:
+    chat = await open_page(context, server.url)
+    assert await agent_of(chat, CRASH) == "Debugger"
+    await correct(chat, "Tester")
+    panel = await open_storage(chat)
+    async with chat.page.expect_download() as downloading:
+        await panel.get_by_role("button", name="Export to a file").click()
+    file = tmp_path / "memory.sonata"
+    await (await downloading.value).save_as(file)
+
+    await panel.get_by_role("button", name="Delete everything…").click()
+    await chat.page.get_by_role("button", name="Delete everything", exact=True).click()
+    await panel.get_by_text("Everything was deleted.").wait_for()
+    await chat.page.get_by_role("button", name="Close").click()
+    assert await agent_of(chat, SIMILAR) == "Debugger"
+
+    panel = await open_storage(chat)
+    await panel.locator("input[type=file]").set_input_files(file)
+    await panel.get_by_role("button", name="Import", exact=True).click()
+    await panel.get_by_text("came in").wait_for()
+    await chat.page.get_by_role("button", name="Close").click()
+    assert await agent_of(chat, SIMILAR) == "Tester"
+    assert await agent_of(chat, FAR) == "Coder"
+    assert chat.errors == []
+
+
+async def test_a_correction_in_one_tab_counts_in_the_other(context: BrowserContext, server: PlainServer) -> None:
+    first, second = await open_page(context, server.url), await open_page(context, server.url)
+    assert await agent_of(first, CRASH) == "Debugger"
+    await correct(first, "Tester")
+    assert await agent_of(second, SIMILAR) == "Tester"
+
+
+async def test_without_the_router_the_plain_assistant_answers_and_the_page_says_why(
+    context: BrowserContext, server: PlainServer
+) -> None:
+    server.instead["routing.safetensors"] = b"not the router"
+    await context.add_init_script("delete Navigator.prototype.serviceWorker")
+    chat = ChatPage(await context.new_page(), server.url)
+    await chat.open_ready(QUERY)
+    await routing(chat, "failed")
+    assert "routing data" in await chat.page.inner_text("#notices")
+    await chat.ask(CRASH)
+    assert await chat.page.locator(".answer .route").count() == 0
+
+
+async def test_a_conversation_of_before_is_gone_on_with(context: BrowserContext, server: PlainServer) -> None:
+    chat = await open_page(context, server.url)
+    await chat.ask(CRASH)
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    await routing(chat, "ready")
+    await chat.page.click("#memory-button")
+    await chat.page.get_by_role("tab", name="Conversations").click()
+    panel = chat.page.locator("#memory-panel-conversations")
+    await panel.get_by_role("button", name="Go on with it").click()
+    await chat.page.locator(".question", has_text=CRASH).wait_for()
+    await chat.ask("And why?")
+    listed = await chat.page.evaluate("sonata.engine.memory.conversations()")
+    assert [conversation["turns"] for conversation in listed["items"]] == [4]
+
+
+async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(context: BrowserContext, server: PlainServer) -> None:
+    chat = await open_page(context, server.url)
+    assert await agent_of(chat, CRASH) == "Debugger"
+    await correct(chat, "Tester")
+    await chat.page.evaluate("sonata.engine.memory.setPassphrase('a long way')")
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    await routing(chat, "ready")
+    assert await agent_of(chat, SIMILAR) == "Debugger"
+    await chat.page.get_by_role("button", name="unlock").click()
+    dialog = chat.page.get_by_role("dialog")
+    await dialog.get_by_label("Passphrase").fill("a wrong way")
+    await dialog.get_by_role("button", name="Unlock").click()
+    await dialog.get_by_text("not the passphrase").wait_for()
+    await dialog.get_by_label("Passphrase").fill("a long way")
+    await dialog.get_by_role("button", name="Unlock").click()
+    await dialog.get_by_text(CRASH).wait_for()
+    await chat.page.get_by_role("button", name="Close").click()
+    assert await agent_of(chat, SIMILAR) == "Tester"
+    assert len((await chat.page.evaluate("sonata.engine.memory.conversations()"))["items"]) == 2
