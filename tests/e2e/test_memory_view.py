@@ -6,6 +6,7 @@ The tests share a page, and what is remembered there: each makes what it needs a
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -30,7 +31,7 @@ QUERY = "?backend=wasm&max_tokens=4"
 QUESTION = "the login page takes for ever, what can i do"
 ALIKE = "our login page takes for ever, what can we do about it"
 MANY = 5000
-SIZES = [(1280, 800), (390, 844), (320, 568)]
+SIZES = ((1280, 800), (390, 844), (320, 568))
 expect.set_options(timeout=20_000)
 
 
@@ -39,7 +40,7 @@ class MemoryPage(ChatPage):
 
     async def open_routed(self) -> None:
         await self.open_ready(QUERY)
-        await self.page.wait_for_function("document.documentElement.dataset.routing === 'ready'")
+        await self.page.wait_for_function("() => document.documentElement.dataset.routing === 'ready'")
 
     async def memory(self, call: str, *given: Any) -> Any:
         return await self.page.evaluate("([call, given]) => sonata.engine.memory[call](...given)", [call, list(given)])
@@ -256,18 +257,20 @@ async def test_several_patterns_are_deleted_at_once(chat: MemoryPage) -> None:
 
 
 async def test_what_is_typed_stays_when_the_memory_changes(chat: MemoryPage) -> None:
-    await chat.memory("correct", "", "paint the fence green", "planner")
+    text = "paint the fence green"
+    await chat.memory("correct", "", text, "planner")
     await chat.show("Patterns")
     await chat.panel.get_by_role("searchbox").fill("")
-    row = chat.rows.filter(has=chat.page.locator("textarea")).or_(chat.row("paint the fence green")).first
-    await row.get_by_role("button", name="Edit").click()
+    await chat.row(text).get_by_role("button", name="Edit").click()
     await chat.panel.get_by_label("Request").fill("half a thou")
     await chat.memory("correct", "", "mow the lawn at noon", "planner")
+    await chat.memory("correct", "", text, "tester")  # in another tab, say
     await expect(chat.row("mow the lawn at noon")).to_be_visible()
+    await chat.page.wait_for_timeout(600)  # longer than changes are waited for
     await chat.page.keyboard.type("ght")
     assert await chat.panel.get_by_label("Request").input_value() == "half a thought"
     await chat.button("Cancel").click()
-    await expect(chat.row("paint the fence green")).to_be_visible()
+    await expect(chat.row(text)).to_contain_text("Tester")
 
 
 # ---- conversations ----
@@ -344,24 +347,29 @@ async def test_a_big_memory_is_shown_a_page_at_a_time(chat: MemoryPage, big_expo
     await expect(chat.rows.first).to_contain_text("Conversation 17")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_everything_fits_the_screen(chat: MemoryPage, screenshots: Path, scheme: Any) -> None:
-    await chat.page.emulate_media(color_scheme=scheme)
-    for width, height in SIZES:
+async def test_everything_fits_the_screen(chat: MemoryPage, screenshots: Path) -> None:
+    await chat.open_routed()
+    await chat.memory("correct", "", "does it fit on a small screen", "tester")
+    await chat.ask(QUESTION)
+    await chat.chip.locator("summary").click()
+    await chat.chip.locator(".route-panel").wait_for()
+    for scheme, (width, height) in itertools.product(("light", "dark"), SIZES):
+        await chat.page.emulate_media(color_scheme=scheme)
         await chat.page.set_viewport_size({"width": width, "height": height})
-        await shoot(chat, screenshots / f"memory-chat-{width}-{scheme}.png")
+        await shoot(chat, screenshots / f"memory-chip-{width}-{scheme}.png")
         for tab in ("Patterns", "Conversations", "Log", "Storage"):
             await chat.show(tab)
             await chat.panel.locator(".record, .counts").first.wait_for()
             await shoot(chat, screenshots / f"memory-{tab.lower()}-{width}-{scheme}.png")
         await chat.close()
     await chat.page.set_viewport_size({"width": 1280, "height": 800})
+    await chat.page.emulate_media(color_scheme="light")
 
 
 async def shoot(chat: MemoryPage, path: Path) -> None:
     await chat.page.screenshot(path=path)
     wide = await chat.page.evaluate(
-        "[document.documentElement, ...document.querySelectorAll('.top-row, .memory-body, .memory-tabs')]"
+        "[document.documentElement, ...document.querySelectorAll('.top-row, .route-panel, .memory-body, .memory-tabs')]"
         ".filter((node) => node.scrollWidth > node.clientWidth).map((node) => node.className || node.tagName)"
     )
     assert wide == [], f"{path.stem}: too wide"
@@ -460,12 +468,12 @@ async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage
     await chat.wait_for("ready", 60)
     await chat.show("Patterns")
     await expect(chat.view.get_by_role("heading", name="Unlock the memory")).to_be_visible()
-    await expect(chat.rows).to_have_count(0)
     passphrase = chat.view.get_by_label("Passphrase", exact=True)
     await passphrase.fill("wrong")
     await chat.page.keyboard.press("Enter")
     await expect(chat.view.get_by_role("alert").filter(has_text="not the passphrase")).to_be_visible()
     assert await passphrase.input_value() == "wrong"
+    assert await chat.panel.count() == 0
     await passphrase.fill("open sesame")
     await chat.page.keyboard.press("Enter")
     await expect(chat.row("a secret request")).to_be_visible()

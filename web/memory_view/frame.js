@@ -113,6 +113,7 @@ export class MemoryFrame {
   }
 
   async #choose(name) {
+    if (name === this.#current && this.#shown) return;
     this.#leave();
     this.#current = name;
     for (const [other, { tab, root }] of this.#tabs) {
