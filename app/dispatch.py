@@ -27,7 +27,7 @@ from py_core.memory.rows import Change
 from py_core.routing.agents import FALLBACK_ID, Agent, AgentError
 from py_core.routing.embedder import Embedder
 from py_core.routing.kernel import Kernel
-from py_core.routing.pattern_store import keep_pattern, load_patterns, routing_pattern
+from py_core.routing.pattern_store import EMBEDDER_POLICY, keep_pattern, load_patterns, routing_pattern
 from py_core.routing.router import Decision, Router
 
 AGENTS_POLICY = "routing.agents"
@@ -208,11 +208,23 @@ class Dispatcher:
 
     async def _take(self, router: Router) -> None:
         agents = current_agents(shipped_agents(), self._valid_changes())
+        await self._renew_vectors()
         await load_patterns(router, self.memory.patterns, self.memory.policies)
         await router.route("Hello")  # what only the first one pays
         self.agents: dict[str, Agent] = {agent.id: agent for agent in agents}
         self._router = router
         self._stale_patterns.clear()
+
+    async def _renew_vectors(self) -> None:
+        """Vectors of another embedder cannot be compared with new ones: conversations get that of their title, log
+        entries none. load_patterns does the rest, and names the embedder last."""
+        made_by = self.memory.policies.look(EMBEDDER_POLICY)
+        if made_by is None or made_by.value == self.embedder.fingerprint:
+            return
+        for session in await self.memory.sessions.all():
+            (vector,) = await self.embedder.embed([session.title])
+            await self.memory.sessions.edit(session.id, context=vector)
+        await self.memory.witness.drop_vectors()
 
     def _drop(self, id: str) -> None:
         if id in self._router.examples:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.agents import current_agents, current_examples, no_changes, shipped_agents, shipped_examples
+from py_core.routing.agents import Example
 from py_core.routing.embedder import Embedder
 from py_core.routing.kernel import Kernel
 from py_core.routing.parameters import ParametersError, RouterParameters, parameters_from_dict
@@ -16,6 +17,7 @@ from py_core.routing.router import Router
 from py_core.routing.routing_data import RoutingDataError, examples_digest, read_routing_data
 
 PARAMETERS = Path(__file__).with_name("agents") / "router.toml"
+MORE_REQUESTS = Path(__file__).with_name("agents") / "more_requests.toml"
 OUT_OF_SCOPE = Path(__file__).with_name("agents") / "out_of_scope.toml"
 
 
@@ -31,6 +33,13 @@ def out_of_scope(path: Path = OUT_OF_SCOPE) -> list[str]:
     """Requests that suit no agent: the head learns them as the fallback's, and the threshold is fitted on them."""
     texts: list[str] = tomllib.loads(path.read_text(encoding="utf-8"))["texts"]
     return texts
+
+
+def more_requests(path: Path = MORE_REQUESTS) -> list[Example]:
+    """What the embedder's adapter and the head learn from besides the examples; each has a group of its own."""
+    written: dict[str, list[str]] = tomllib.loads(path.read_text(encoding="utf-8"))
+    pairs = [(text, agent) for agent, texts in written.items() for text in texts]
+    return [Example(text, agent, -number) for number, (text, agent) in enumerate(pairs, 1)]
 
 
 async def assemble(

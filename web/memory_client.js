@@ -6,9 +6,12 @@
  */
 import { userError } from './user_error.js';
 
+const TOGETHER_MS = 50;
+
 export class Memory {
   #call;
   #listeners = new Set();
+  #telling = 0;
 
   /** @param {(call: string, given: any[], data: Uint8Array|null) => Promise<object|Uint8Array>} call what the worker answers */
   constructor(call) {
@@ -21,9 +24,12 @@ export class Memory {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Called by the engine. */
+  /** Called by the engine, often many times in a row: an answer alone writes five records. */
   tell() {
-    for (const listener of this.#listeners) listener();
+    this.#telling ||= setTimeout(() => {
+      this.#telling = 0;
+      for (const listener of this.#listeners) listener();
+    }, TOGETHER_MS);
   }
 
   /**

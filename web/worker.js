@@ -19,6 +19,14 @@ import { WeightStream } from './weight_stream.js';
 
 const PROGRESS_EVERY_MS = 50;
 
+// What is said of the memory before there is Python.
+const OPENING = {
+  state: 'opening', routing: 'opening', problem: null, persistent: false, place: '', encrypted: false, counts: {}, agents: [],
+};
+const NOT_OPEN = {
+  kind: 'StoreError', message: 'The memory is still being opened. Try again in a moment.', details: null, reason: 'busy',
+};
+
 let page = null; // app.worker.PageWorker
 let executor = null;
 let pool = null; // KernelPool
@@ -78,6 +86,7 @@ Comlink.expose({
 
   /** Of app/memory_desk.py; `data`, bytes, is its first argument. */
   async memory(call, given, data) {
+    if (!page) return call === 'info' ? { value: OPENING } : { error: NOT_OPEN };
     const answer = await page.memory(call, JSON.stringify(given), data ?? undefined);
     return typeof answer === 'string' ? JSON.parse(answer) : answer;
   },

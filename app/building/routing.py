@@ -1,6 +1,6 @@
 """The examples' vectors and the router's head (py_core/routing/routing_data.py), kept in <cache>/routing/.
 
-Making them takes ten seconds, mostly to embed the examples: too long for the page or a command. And 2.2 MB that are
+Making them takes twenty seconds, mostly to embed the examples: too long for the page or a command. And 2.2 MB that are
 others with each embedder are too much for the repository. Standard library only.
 """
 
@@ -15,7 +15,7 @@ from app.building.embedder import embedder_files
 NAME = "routing.safetensors"
 _AGENTS = ROOT / "app" / "agents"
 _SOURCES = (
-    *("app/agents/out_of_scope.toml", "app/building/routing_export.py"),
+    *("app/agents/more_requests.toml", "app/agents/out_of_scope.toml", "app/building/routing_export.py"),
     *("py_core/routing/head.py", "py_core/routing/routing_data.py"),
 )
 

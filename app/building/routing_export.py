@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.agents import shipped_examples
 from app.embedding import open_embedder
-from app.routing import out_of_scope, router_parameters
+from app.routing import more_requests, out_of_scope, router_parameters
 from py_core.routing.agents import FALLBACK_ID
 from py_core.routing.head import fit_head
 from py_core.routing.routing_data import RoutingData, examples_digest, write_routing_data
@@ -18,8 +18,9 @@ async def routing_data() -> RoutingData:
     embedder = open_embedder(threads=2)
     parameters = router_parameters()
     examples, others = shipped_examples(), out_of_scope()
-    texts = [example.text for example in examples] + others
-    agents = [example.agent for example in examples] + [FALLBACK_ID] * len(others)
+    learned = examples + more_requests()
+    texts = [example.text for example in learned] + others
+    agents = [example.agent for example in learned] + [FALLBACK_ID] * len(others)
     vectors = await embedder.embed(texts)
     head = fit_head(texts, vectors, agents, words=parameters.head_words, ridge=parameters.head_ridge)
     return RoutingData(embedder.fingerprint, examples_digest(examples), vectors[: len(examples)], head)

@@ -38,7 +38,8 @@ NOT_PRECACHED = {"sw.js", "precache.json"}
 MODEL_SUFFIXES = (".gguf", ".onnx")
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
-    *("app/bench_routing.py", "app/building/", "app/cli", "app/downloads.toml", "app/embedder_adapter"),
+    *("app/agents/more_requests.toml", "app/agents/out_of_scope.toml", "app/bench_routing.py", "app/building/"),
+    *("app/cli", "app/downloads.toml", "app/embedder_adapter"),
     *("app/embedding.py", "app/kernels.py", "app/models.py", "app/native_memory.py", "app/server", "app/terminal"),
     *("app/training/", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
 )

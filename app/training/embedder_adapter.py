@@ -38,10 +38,10 @@ from app.building.common import ROOT
 from app.building.embedder import ADAPTER, TOKENIZER, WEIGHTS
 from app.building.minilm import merge_adapter, sentence_vector
 from app.models import cache_dir
-from app.routing import out_of_scope
+from app.routing import more_requests, out_of_scope
 from app.training.general import GeneralSentences, graded_pairs, spearman
 from app.training.minilm_torch import AdaptedMiniLM
-from app.training.requests import Request, Templates, changed, folds, more_requests, read_requests
+from app.training.requests import Request, Templates, changed, folds, read_requests
 from py_core.formats.safetensors import read_safetensors, write_safetensors
 from py_core.tokenizers.wordpiece import WordPiece
 
@@ -86,7 +86,8 @@ class Trainer:
     def train(self, requests: Sequence[Request]) -> None:
         recipe = self._recipe
         agents = sorted({request.agent for request in requests})
-        requests = [*requests, *(request for request in more_requests() if request.agent in agents)]
+        more = [Request(one.text, one.agent, one.group) for one in more_requests() if one.agent in agents]
+        requests = [*requests, *more]
         by_agent = {agent: [r for r in requests if r.agent == agent] for agent in agents}
         prototypes = nn.Parameter(torch.randn(len(agents), 384, device=self._device))
         groups = [
@@ -225,7 +226,8 @@ def fold_vectors(
     requests: Sequence[Request], others: Sequence[str], weights: dict[str, np.ndarray], tokenizer: WordPiece,
     recipe: Recipe, device: str, target: Path,
 ) -> None:  # fmt: skip
-    """A float32 array (FOLDS, requests and others, 384): part i is by an embedder trained without fold i."""
+    """A float32 array (FOLDS, requests and others, 384): part i is by an embedder trained without fold i of the
+    requests. others: texts that no embedder is trained on, or all are."""
     part = np.array(folds(requests, FOLDS, recipe.seed))
     texts = [request.text for request in requests] + list(others)
     shape = (FOLDS, len(texts), 384)
@@ -306,7 +308,15 @@ def main() -> None:
     print(f"{len(requests)} examples of {len({r.agent for r in requests})} agents")
     begin = time.monotonic()
     if options.fold_vectors:
-        fold_vectors(requests, out_of_scope(), weights, tokenizer, recipe, options.device, options.fold_vectors)
+        fold_vectors(
+            requests,
+            out_of_scope() + [one.text for one in more_requests()],
+            weights,
+            tokenizer,
+            recipe,
+            options.device,
+            options.fold_vectors,
+        )
         return
     if options.validate:
         result = validate(requests, weights, tokenizer, recipe, options.device, FOLDS, options.only)

@@ -7,8 +7,8 @@ is routed by a router that has not seen it. Its answers decide everything here. 
 read.
 
 An adapter of the embedder that was trained on all examples would make them look easier than requests are that nobody
-has seen. So with an adapter give --vectors: an array (5, examples + out of scope, dimensions) whose part i is made by
-an embedder trained without part i of `app.training.requests.folds(requests, 5, 7)`.
+has seen. So with an adapter give --vectors, which `app.training.embedder_adapter --fold-vectors` writes: an array (5,
+examples + out of scope + more requests, dimensions) whose part i is by an embedder trained without part i.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rich.console import Console
 from app.agents import shipped_examples
 from app.bench_routing import calibration_error
 from app.embedding import open_embedder
-from app.routing import PARAMETERS, out_of_scope
+from app.routing import PARAMETERS, more_requests, out_of_scope
 from app.training.requests import Request, folds
 from py_core.routing.agents import FALLBACK_ID, Example
 from py_core.routing.head import Head, fit_head, word_matrix
@@ -47,11 +47,16 @@ START = RouterParameters(
 
 @dataclass
 class Material:
-    """`examples` and after them what is out of scope. vectors: (FOLDS, all, dimensions). fold: (all,)."""
+    """`examples` and after them what is out of scope. vectors: (FOLDS, all, dimensions). fold: (all,).
+
+    `more` is what heads learn from besides; nothing is measured on it. more_vectors: (FOLDS, more, dimensions).
+    """
 
     examples: list[Example]
     vectors: np.ndarray
     fold: np.ndarray
+    more: list[Example]
+    more_vectors: np.ndarray
 
     @property
     def agents(self) -> list[str]:
@@ -77,7 +82,8 @@ def read_material(vectors: Path | None) -> Material:
     fold = folds([Request(e.text, e.agent, e.group, e.hard) for e in examples], FOLDS, SEED)
     others = [Example(text, FALLBACK_ID, number) for number, text in enumerate(out_of_scope(), 1)]
     fold += [number % FOLDS for number in range(len(others))]
-    every = examples + others
+    more = more_requests()
+    every = examples + others + more
     if vectors is None:
         embedder = open_embedder(threads=2)
         made = asyncio.run(embedder.embed([example.text for example in every]))
@@ -86,17 +92,20 @@ def read_material(vectors: Path | None) -> Material:
         array = np.load(vectors).astype(np.float32)
         if array.shape[:2] != (FOLDS, len(every)):
             raise SystemExit(f"{vectors} has the shape {array.shape}, but ({FOLDS}, {len(every)}, ...) is wanted.")
-    return Material(every, array, np.array(fold))
+    asked = len(examples + others)
+    return Material(examples + others, array[:, :asked], np.array(fold), more, array[:, asked:])
 
 
 def head_scores(material: Material) -> dict[tuple[float, float], np.ndarray]:
     """(words, ridge) -> scores (rows, agents), each row's by a head that has not seen its part."""
-    labels, agents = material.labels, len(material.agents)
-    texts = [example.text for example in material.examples]
+    every = material.examples + material.more
+    labels = np.array([material.agents.index(example.agent) for example in every])
+    texts, agents, asked = [example.text for example in every], len(material.agents), len(material.examples)
     options = list(product((0.5, 0.7), (1.0, 3.0, 10.0)))
-    scores = {option: np.zeros((len(texts), agents)) for option in options}
+    scores = {option: np.zeros((asked, agents)) for option in options}
     for part in range(FOLDS):
-        seen, vectors = material.fold != part, material.vectors[part]
+        seen = np.concatenate([material.fold != part, np.ones(len(material.more), bool)])
+        vectors = np.concatenate([material.vectors[part], material.more_vectors[part]])
         _, rarity = word_matrix([text for text, ok in zip(texts, seen, strict=True) if ok])
         matrix, _ = word_matrix(texts, rarity)
         wanted = (np.eye(agents)[labels[seen]] - 1 / agents).astype(np.float32)
@@ -104,7 +113,7 @@ def head_scores(material: Material) -> dict[tuple[float, float], np.ndarray]:
         for words, ridge in options:
             gram = words * by_words + (1 - words) * by_vector
             alpha = np.linalg.solve(gram[seen] + ridge * np.eye(int(seen.sum()), dtype=np.float32), wanted)
-            scores[words, ridge][~seen] = gram[~seen] @ alpha
+            scores[words, ridge][~seen[:asked]] = gram[~seen] @ alpha
     return scores
 
 
@@ -187,7 +196,9 @@ def decisions(material: Material, parameters: RouterParameters) -> list[tuple[De
         vectors = material.vectors[part]
         known = [material.examples[row] for row in seen]
         head = fit_head(
-            [example.text for example in known], vectors[seen], [example.agent for example in known],
+            [example.text for example in known + material.more],
+            np.concatenate([vectors[seen], material.more_vectors[part]]),
+            [example.agent for example in known + material.more],
             words=parameters.head_words, ridge=parameters.head_ridge,
         )  # fmt: skip
         router = Router(NoEmbedder(vectors.shape[1]), parameters, agents=material.agents, head=head)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TEMPLATES = Path(__file__).with_name("templates.toml")
-MORE_REQUESTS = Path(__file__).with_name("more_requests.toml")
 _LEADS = (
     "hey, ", "hi! ", "pls ", "please ", "ok so ", "quick one: ", "hello, ", "so ", "um, ", "next: ", "todo: ",
     "one more thing: ", "for work: ", "good morning, ", "i was wondering, ",
@@ -39,12 +38,6 @@ def read_requests(folder: Path) -> list[Request]:
         for path in files
         for entry in tomllib.loads(path.read_text(encoding="utf-8"))["example"]
     ]
-
-
-def more_requests() -> list[Request]:
-    """Those of more_requests.toml, each a group of its own, numbered from -1 down."""
-    written = tomllib.loads(MORE_REQUESTS.read_text(encoding="utf-8"))
-    return [Request(text, agent, -1 - index) for agent, texts in written.items() for index, text in enumerate(texts)]
 
 
 def folds(requests: Sequence[Request], count: int, seed: int) -> list[int]:

@@ -71,6 +71,12 @@ class Witness:
         record = await self.store.update(KIND, id, lambda r: replace(r, body={**r.body, "quality": quality}))
         return entry_of(record) if record else None
 
+    async def drop_vectors(self) -> None:
+        """Those of an embedder that is no longer there."""
+        await self.writer.flush()
+        records = await self.store.query(KIND)
+        await self.store.put_many(replace(record, vector=None) for record in records if record.vector is not None)
+
     async def entries(self, *, since: float | None = None, limit: int | None = None) -> list[WitnessEntry]:
         """The newest first."""
         await self.writer.flush()

@@ -17,6 +17,8 @@ AGENTS_OF_A_REQUEST = 2.0
 """Between how many agents a request lies on average (the perplexity of its shares)."""
 OWN_PLACE = 0.06
 """The part of the linear directions: the standard deviation, where agents are 1 or a little more apart."""
+LARGEST_SAMPLE = 4000
+"""Vectors that these directions are found of; all are placed."""
 _STRESS_STEPS = 200
 _POWER_STEPS = 8
 _NOTHING = 1e-5
@@ -27,22 +29,24 @@ def project(vectors: np.ndarray, labels: Sequence[str]) -> np.ndarray:
     """A place for each vector: float32 (n, 2), from -1 to 1, with the largest extent filling it.
 
     vectors: (n, dimensions), of about the same length. labels: the agent of each. The same input gives the same
-    places, and the order of the rows does not matter. Raises ValueError if there are not as many labels as vectors.
+    places, and up to LARGEST_SAMPLE the order of the rows does not matter. Of float32 no copy is made. Raises
+    ValueError if there are not as many labels as vectors.
     """
     if vectors.ndim != 2 or len(vectors) != len(labels):
         raise ValueError(f"There must be a label for each vector, but there are {len(labels)} for {vectors.shape}.")
     if not len(vectors):
         return np.zeros((0, 2), np.float32)
     names, agent_of = np.unique(np.asarray(labels), return_inverse=True)
-    vectors = vectors.astype(np.float32)
-    length = float(np.abs(vectors).max()) * math.sqrt(vectors.shape[1]) or 1.0
-    vectors /= length
-    centres = _centres(vectors, agent_of, len(names))
+    vectors = vectors.astype(np.float32, copy=False)
+    length = float(max(vectors.max(), -vectors.min())) * math.sqrt(vectors.shape[1]) or 1.0
+    centres = _centres(vectors, agent_of, len(names)) / length
     middle = centres.mean(0)
-    directions = _rows_of_length_one(centres - middle)
-    shares = _shares((vectors - middle) @ directions.T)
-    unexplained = vectors - shares @ centres
-    return _fill(shares @ _places_of_agents(directions) + OWN_PLACE * _main_directions(unexplained))
+    to_agents = _rows_of_length_one(centres - middle)
+    shares = _shares(vectors @ to_agents.T / length - to_agents @ middle)
+    every = -(-len(vectors) // LARGEST_SAMPLE)
+    beside = _main_directions(vectors[::every] / length - shares[::every] @ centres)
+    own = _standardized(vectors @ beside / length - shares @ (centres @ beside))
+    return _fill(shares @ _places_of_agents(to_agents) + OWN_PLACE * own)
 
 
 def _centres(vectors: np.ndarray, agent_of: np.ndarray, agents: int) -> np.ndarray:
@@ -94,9 +98,10 @@ def _places_of_agents(directions: np.ndarray) -> np.ndarray:
 
 
 def _turned(places: np.ndarray) -> np.ndarray:
-    """The first agent to the left, the second one above the line through it.
+    """The first agent to the left, the second one above it.
 
-    Distances leave that open, and the map would turn over with each new agent."""
+    Distances leave that open, and the map would turn over with each new agent.
+    """
     first = places[0]
     length = float(np.hypot(*first))
     if length > _NOTHING:
@@ -110,7 +115,7 @@ def _distances(rows: np.ndarray) -> np.ndarray:
 
 
 def _main_directions(rows: np.ndarray) -> np.ndarray:
-    """(n, 2): the rows along their two principal directions, with a standard deviation of 1 on average; 0 for no rows.
+    """(dimensions, 2): the two principal directions of the rows, or one and nothing where there is but one dimension.
 
     By subspace iteration from a fixed start: they need not be exact, and all of them would take seconds in Pyodide.
     """
@@ -119,9 +124,12 @@ def _main_directions(rows: np.ndarray) -> np.ndarray:
     directions = np.cos(np.outer(np.arange(1, rows.shape[1] + 1), [1, 2])).astype(np.float32)
     for _ in range(_POWER_STEPS):
         directions, _ = np.linalg.qr(rows.T @ (rows @ directions))
-    if directions.shape[1] < 2:  # of vectors with one number
-        directions = np.hstack([directions, np.zeros_like(directions)])
-    along = _fixed_signs(rows @ directions)
+    return directions if directions.shape[1] == 2 else np.hstack([directions, np.zeros_like(directions)])
+
+
+def _standardized(along: np.ndarray) -> np.ndarray:
+    """Columns around 0 with a standard deviation of 1 on average; 0 where there is nothing but rounding."""
+    along = _fixed_signs(along - along.mean(0))
     deviation = float(along.std(0).mean())
     return along / deviation if deviation > _NOTHING else np.zeros_like(along)
 

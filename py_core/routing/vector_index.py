@@ -9,13 +9,17 @@ import numpy as np
 from py_core.routing.hnsw import HnswIndex, Settings
 from py_core.routing.kernel import Kernel
 
+SCANNED = 20_000
+"""So many vectors are compared one by one, in a few milliseconds: a graph of them would take seconds to build, and a
+search in the memory is typed by a person."""
+
 
 class HnswVectorIndex:
     """See py_core.memory.vectors.VectorIndex."""
 
     def __init__(self, dimensions: int, kernel: Kernel | None = None) -> None:
         """kernel: numpy's if none."""
-        self._index = HnswIndex(Settings(dimensions), kernel)
+        self._index = HnswIndex(Settings(dimensions, brute_force_below=SCANNED), kernel)
         self._numbers: dict[str, int] = {}
         self._ids: dict[int, str] = {}
         self._next = 0

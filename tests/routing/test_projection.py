@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from app.agents import shipped_examples
 from py_core.formats.safetensors import read_safetensors
-from py_core.routing.projection import project
+from py_core.routing.projection import LARGEST_SAMPLE, project
 
 AGENTS = ("coder", "tester", "cook", "gardener")
 
@@ -111,6 +111,14 @@ def test_requests_of_one_agent_lie_where_they_are_alike() -> None:
     vectors, kinds = clusters(2, 20, noise=0.3)
     places = project(vectors, ["coder"] * len(vectors))
     assert share_beside_their_own(places, kinds) == 1
+
+
+def test_more_vectors_than_the_sample_are_all_placed() -> None:
+    vectors, labels = clusters(4, LARGEST_SAMPLE // 2, noise=0.5)
+    places = project(vectors, labels)
+    few = slice(0, len(vectors), 20)
+    assert share_beside_their_own(places[few], labels[few]) == 1
+    assert len(np.unique(places, axis=0)) > 0.99 * len(places)
 
 
 def test_thirteen_agents_lie_apart() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app.agents import add_agent, remove_agent
@@ -20,6 +21,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.sqlite import SQLiteRows
 from py_core.model import Model
 from py_core.routing.agents import AgentError
+from py_core.routing.pattern_store import EMBEDDER_POLICY
 from py_core.routing.vector_index import HnswVectorIndex
 
 CRASH = "why does my page crash when I scroll"
@@ -305,3 +307,20 @@ async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(open_keeper: Ope
     again = await open_keeper()
     assert again.state == "ready"
     assert [pattern.text for pattern in await again.memory.patterns.all()] == [FAR]
+
+
+async def test_what_another_embedder_made_is_made_anew(model: Model, open_keeper: OpenKeeper) -> None:
+    keeper = await open_keeper()
+    routed = (await ask(await begin(model, keeper), CRASH))[0]
+    await MemoryDesk(keeper).correct("", CRASH, "tester")
+    turned = np.roll(routed.vector, 1)
+    (session,) = await keeper.memory.sessions.all()
+    await keeper.memory.sessions.edit(session.id, context=turned)
+    (pattern,) = await keeper.memory.patterns.all()
+    await keeper.memory.patterns.edit(pattern.id, vector=turned)
+    await keeper.memory.policies.set(EMBEDDER_POLICY, "another one", confidence=1.0, source="router")
+    await keeper.close()
+    again = await open_keeper()
+    assert await routed_to(again, SIMILAR) == "tester"
+    np.testing.assert_allclose((await again.memory.sessions.all())[0].context, routed.vector, atol=1e-6)
+    assert [entry.vector for entry in await again.memory.witness.entries()] == [None]
