@@ -242,7 +242,7 @@ async def test_screenshots(browser: Browser, site: str, screenshots: Path, schem
 
     async def shoot(name: str) -> None:
         await chat.page.screenshot(path=screenshots / f"{name}-{device}-{scheme}.png")
-        width = await chat.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        width = await chat.page.evaluate("document.documentElement.scrollWidth - visualViewport.width")
         assert width <= 0, f"{name} is wider than the screen"
 
     await chat.open("?model=slow")

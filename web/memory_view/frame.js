@@ -10,7 +10,8 @@
 import { button, element, ProblemLine } from '../dom.js';
 import { loadStyles } from '../load_file.js';
 import { userError } from '../user_error.js';
-import { editForm, labelled, passphraseInput } from './edit_form.js';
+import { passphraseInput } from './edit_form.js';
+import { SectionForm } from './section_form.js';
 
 const TABS = [
   { name: 'patterns', title: 'Patterns', load: async () => (await import('./patterns_panel.js')).PatternsPanel },
@@ -190,13 +191,13 @@ export class MemoryFrame {
 
   #unlockForm() {
     const passphrase = passphraseInput('current-password');
-    const form = editForm({
-      fields: [labelled('Passphrase', passphrase)],
-      save: () => this.#memory.unlock(passphrase.value),
-      close: () => this.#update(),
-      label: 'Unlock',
-    });
+    const form = new SectionForm('Unlock', async () => {
+      await this.#memory.unlock(passphrase.value);
+      await this.#update();
+      return '';
+    }, 'primary');
+    form.addField('Passphrase', passphrase);
     const what = element('p', '', 'You can chat all the same: what is learned meanwhile is added when you unlock it.');
-    return [element('h3', '', 'Unlock the memory'), what, form];
+    return [element('h3', '', 'Unlock the memory'), what, form.element];
   }
 }

@@ -8,9 +8,12 @@ export class SectionForm {
   #outcome = element('p', 'outcome');
   #problem = new ProblemLine();
 
-  /** @param {string} label of the button @param {() => Promise<string>} run returns what to say; its rejection is shown */
-  constructor(label, run) {
-    this.#submit = element('button', 'quiet', label);
+  /**
+   * @param {string} label of the button @param {() => Promise<string>} run returns what to say; its rejection is shown
+   * @param {'quiet'|'primary'} [look] of the button
+   */
+  constructor(label, run, look = 'quiet') {
+    this.#submit = element('button', look, label);
     this.#outcome.setAttribute('role', 'status');
     this.element.append(this.#submit, this.#outcome, this.#problem.element);
     this.element.addEventListener('submit', async (event) => {
