@@ -38,14 +38,19 @@ class Conversation:
         self.memory: Memory | None = None
         self.dispatcher: Dispatcher | None = None
         self._on_trouble = on_trouble
+        self._stopped = False
         self._session: Session | None = None
         self._context: np.ndarray | None = None  # the sum of the messages' vectors
 
     async def respond(self, text: str) -> AsyncIterator[Event]:
         """Raises what Assistant.respond raises. What is to be remembered is stored after Done."""
+        self._stopped = False
         routed = await self._route(text)
         if routed is not None:
             yield routed
+        if self._stopped:
+            yield Done("stopped", 0, 0, 0.0, 0.0)
+            return
         answer, done, failure = "", None, None
         try:
             answering = self.assistant.respond(text, routed.agent if routed else None)
@@ -63,6 +68,8 @@ class Conversation:
             await self._remember(text, answer, routed, done, failure)
 
     def stop(self) -> None:
+        """End the running answer, also before it has begun."""
+        self._stopped = True
         self.assistant.stop()
 
     def reset(self) -> None:

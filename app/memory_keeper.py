@@ -44,7 +44,11 @@ class MemoryKeeper:
 
     async def open(self, opening: Callable[[], Awaitable[Rows]]) -> None:
         """Open the memory with the rows of `opening`; memory alone where that fails, or until it is unlocked."""
-        rows = await open_or_volatile(opening, self.trouble)
+        try:
+            rows = await open_or_volatile(opening, self.trouble)
+        except Exception as error:  # of a browser that does what none should
+            self.trouble(error)
+            rows = VolatileRows()
         try:
             await self._take(await Store.open(rows, crypto=self._crypto))
             self.state = "ready"

@@ -148,12 +148,12 @@ class PageWorker:
         self._turns += 1
         turn = self._turns
         async with self._turn:  # the page may ask again before an answer that it stopped has ended
-            if turn <= self._stopped_turns:
-                on_event("done", done_json(Done("stopped", 0, 0, 0.0, 0.0)))
-                return
             try:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._routing_opened.wait(), ROUTING_PATIENCE)
+                if turn <= self._stopped_turns:
+                    on_event("done", done_json(Done("stopped", 0, 0, 0.0, 0.0)))
+                    return
                 async for event in self._talk().respond(text):
                     if isinstance(event, Delta):
                         on_event("delta", event.text)

@@ -204,6 +204,34 @@ async def test_agents_are_added_and_removed(open_keeper: OpenKeeper) -> None:
     assert "debugger" not in again.dispatcher.agents
 
 
+async def test_an_answer_that_is_stopped_while_it_is_routed_does_not_begin(
+    model: Model, open_keeper: OpenKeeper
+) -> None:
+    conversation = await begin(model, await open_keeper())
+    events = conversation.respond(CRASH)
+    assert isinstance(await anext(events), Routed)
+    conversation.stop()
+    rest = [event async for event in events]
+    assert [event.reason for event in rest if isinstance(event, Done)] == ["stopped"]
+    assert not any(isinstance(event, Delta) for event in rest)
+    assert conversation.assistant.messages == []
+    _, answer, _ = await ask(conversation, CRASH)
+    assert answer
+
+
+async def test_a_memory_that_fails_in_an_unknown_way_is_told_and_done_without(model: Model, parts: RouterParts) -> None:
+    keeper = MemoryKeeper(NativeCrypto())
+
+    async def fail():
+        raise RuntimeError("a strange browser")
+
+    await keeper.open(fail)
+    assert keeper.problem == "a strange browser"
+    assert not keeper.memory.store.persistent
+    await keeper.route_with(lambda memory: Dispatcher.open(parts.embedder, parts.data, memory))
+    assert (await ask(await begin(model, keeper), CRASH))[0].agent.id == "debugger"
+
+
 async def test_a_conversation_is_gone_on_with(model: Model, open_keeper: OpenKeeper) -> None:
     keeper = await open_keeper()
     conversation = await begin(model, keeper)
