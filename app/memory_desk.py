@@ -160,6 +160,9 @@ class MemoryDesk:
         ]
 
     async def edit_policy(self, name: str, value: Any) -> None:
+        policy = self._memory.policies.look(name)
+        if policy is not None and isinstance(policy.value, float) and type(value) is int:
+            value = float(value)  # JavaScript writes 1.0 as 1
         await self._memory.policies.set(name, value, confidence=1.0, source="user")
         await self._read_again()
 

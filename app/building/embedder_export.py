@@ -24,6 +24,7 @@ from app.building.minilm import (
     HIDDEN,
     LAYER_NORM_EPSILON,
     LAYERS,
+    WHITENING,
     Weights,
     merge_adapter,
     positions,
@@ -60,7 +61,12 @@ class _Exporter:
         for layer in range(LAYERS):
             x = self._block(f"encoder.layer.{layer}", x)
         mean = graph.node("ReduceMean", x, constant(np.array([1])), keepdims=0)
-        graph.output(graph.node("LpNormalization", mean, axis=-1, p=2), "embedding", np.float32, [1, HIDDEN])
+        vector = graph.node("LpNormalization", mean, axis=-1, p=2)
+        if WHITENING[0] in self._weights:
+            centre, matrix = (constant(self._weights[name]) for name in WHITENING)
+            moved = graph.node("MatMul", graph.node("Sub", vector, centre), matrix)
+            vector = graph.node("LpNormalization", moved, axis=-1, p=2)
+        graph.output(vector, "embedding", np.float32, [1, HIDDEN])
         return graph.to_bytes(OPERATOR_SETS)
 
     def _embeddings(self, ids: str) -> str:

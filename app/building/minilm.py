@@ -1,6 +1,7 @@
 """all-MiniLM-L6-v2 in numpy: what the ONNX file is made from, calibrated on and compared with.
 
-A BERT of 6 layers, 12 heads, hidden size 384; the sentence's vector is the mean over its tokens, of length 1.
+A BERT of 6 layers, 12 heads, hidden size 384; the sentence's vector is the mean over its tokens, of length 1. An
+adapter may whiten it: without that, all requests to an agent are so close that nothing else about them can be told.
 
 Source: https://arxiv.org/abs/2002.10957 (MiniLM), https://arxiv.org/abs/1908.10084 (pooling)
 """
@@ -16,6 +17,7 @@ LAYERS = 6
 HEADS = 12
 HIDDEN = 384
 LAYER_NORM_EPSILON = 1e-12
+WHITENING = ("whitening.mean", "whitening.matrix")
 
 Weights = Mapping[str, np.ndarray]
 """As in the model's safetensors file; the weight of a linear is (outputs, inputs)."""
@@ -25,7 +27,8 @@ _erf = np.vectorize(math.erf, otypes=[np.float32])
 
 
 def merge_adapter(weights: Weights, adapter: Weights) -> dict[str, np.ndarray]:
-    """The weights with W + B A in place of W, for each "NAME.lora_A" (rank, inputs) and "NAME.lora_B" (outputs, rank).
+    """The weights with W + B A in place of W, for each "NAME.lora_A" (rank, inputs) and "NAME.lora_B" (outputs, rank);
+    and the adapter's WHITENING, if it has one.
 
     Raises ValueError when the adapter does not fit the model.
     """
@@ -37,7 +40,32 @@ def merge_adapter(weights: Weights, adapter: Weights) -> dict[str, np.ndarray]:
             raise ValueError(f"The adapter's {name} does not fit the model: train it again, or remove the adapter.")
         # in float64, so that every machine rounds to the same weights
         merged[f"{name}.weight"] = (weight + b.astype(np.float64) @ a.astype(np.float64)).astype(np.float32)
+    if any(name in adapter for name in WHITENING):
+        if [adapter[name].shape for name in WHITENING if name in adapter] != [(HIDDEN,), (HIDDEN, HIDDEN)]:
+            raise ValueError("The adapter's whitening does not fit the model: train it again, or remove the adapter.")
+        merged |= {name: adapter[name].astype(np.float32) for name in WHITENING}
     return merged
+
+
+def whitening(vectors: np.ndarray, ridge: float) -> dict[str, np.ndarray]:
+    """WHITENING of vectors (n, 384) of length 1: after it, all directions vary alike but for `ridge`, float16.
+
+    Source: https://arxiv.org/abs/2103.15316 (whitening of sentence vectors)
+    """
+    mean = vectors.mean(0, dtype=np.float64)
+    centred = vectors - mean
+    variances, directions = np.linalg.eigh(centred.T @ centred / len(vectors))
+    made = mean, directions / np.sqrt(np.maximum(variances, 0) + ridge)
+    return {name: array.astype(np.float16) for name, array in zip(WHITENING, made, strict=True)}
+
+
+def whitened(vectors: np.ndarray, weights: Weights) -> np.ndarray:
+    """Vectors (n, 384) of length 1, as the weights' WHITENING makes them, if there is one."""
+    if WHITENING[0] not in weights:
+        return vectors
+    mean, matrix = (weights[name].astype(np.float32) for name in WHITENING)
+    moved = (vectors - mean) @ matrix
+    return moved / np.linalg.norm(moved, axis=-1, keepdims=True)
 
 
 def sentence_vector(weights: Weights, ids: Sequence[int], observe: Observe | None = None) -> np.ndarray:
@@ -62,7 +90,7 @@ def sentence_vector(weights: Weights, ids: Sequence[int], observe: Observe | Non
         inner = gelu(linear(f"{block}.intermediate.dense", x))
         x = layer_norm(f"{block}.output.LayerNorm", x + linear(f"{block}.output.dense", inner))
     mean = x.mean(0)
-    return (mean / np.linalg.norm(mean)).astype(np.float32)
+    return whitened(mean / np.linalg.norm(mean), weights).astype(np.float32)
 
 
 def positions(weights: Weights) -> np.ndarray:

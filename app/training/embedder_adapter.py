@@ -36,7 +36,7 @@ from torch.nn import functional
 
 from app.building.common import ROOT
 from app.building.embedder import ADAPTER, TOKENIZER, WEIGHTS
-from app.building.minilm import merge_adapter, sentence_vector
+from app.building.minilm import merge_adapter, sentence_vector, whitened, whitening
 from app.models import cache_dir
 from app.routing import more_requests, out_of_scope
 from app.training.general import GeneralSentences, graded_pairs, spearman
@@ -69,6 +69,7 @@ class Recipe:
     template_weight: float = 0.5
     anchor_weight: float = 30.0
     average: float = 0.98
+    ridge: float = 1e-3
 
 
 class Trainer:
@@ -82,6 +83,7 @@ class Trainer:
         self._random = random.Random(recipe.seed)
         self._base = AdaptedMiniLM(weights, rank=1).to(device).eval()  # its adapter is zero
         self.model = AdaptedMiniLM(weights, recipe.rank, dropout=recipe.dropout).to(device)
+        self.whitening: dict[str, np.ndarray] = {}
 
     def train(self, requests: Sequence[Request]) -> None:
         recipe = self._recipe
@@ -136,6 +138,7 @@ class Trainer:
             if step % 25 == 0 or step == recipe.steps - 1:
                 print(f"  step {step}: requests {loss.item():.3f}, anchor {anchor.item():.4f}", flush=True)
         self.model = average.eval()
+        self.whiten(requests)
 
     @torch.no_grad()
     def embed(self, texts: Sequence[str], base: bool = False) -> np.ndarray:
@@ -146,7 +149,14 @@ class Trainer:
         for start in range(0, len(order), 64):
             chosen = order[start : start + 64]
             out[chosen] = model(self._encode([texts[index] for index in chosen])).float().cpu().numpy()
-        return out
+        return out if base else whitened(out, self.whitening)
+
+    def adapter(self) -> dict[str, np.ndarray]:
+        return {**self.model.adapter(), **self.whitening}
+
+    def whiten(self, requests: Sequence[Request]) -> None:
+        """From now on `embed` spreads what lies close together (app/building/minilm.py)."""
+        self.whitening = whitening(self.embed([request.text for request in requests]), self._recipe.ridge)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [self._tokenizer.encode(text) for text in texts]
@@ -224,17 +234,17 @@ def validate(
 
 def fold_vectors(
     requests: Sequence[Request], others: Sequence[str], weights: dict[str, np.ndarray], tokenizer: WordPiece,
-    recipe: Recipe, device: str, target: Path,
+    recipe: Recipe, device: str, parts: int, target: Path,
 ) -> None:  # fmt: skip
-    """A float32 array (FOLDS, requests and others, 384): part i is by an embedder trained without fold i of the
+    """A float32 array (parts, requests and others, 384): part i is by an embedder trained without fold i of the
     requests. others: texts that no embedder is trained on, or all are."""
     part = np.array(folds(requests, FOLDS, recipe.seed))
     texts = [request.text for request in requests] + list(others)
-    shape = (FOLDS, len(texts), 384)
+    shape = (parts, len(texts), 384)
     made = np.load(target) if target.is_file() else np.full(shape, np.nan, np.float32)
     if made.shape != shape:
         raise SystemExit(f"{target} is of other examples: delete it.")
-    for held_out in range(FOLDS):
+    for held_out in range(parts):
         if np.isfinite(made[held_out]).all():
             continue
         print(f"part {held_out}", flush=True)
@@ -262,7 +272,7 @@ def general_similarity(trainer: Trainer) -> dict[str, float]:
 
 def write(trainer: Trainer, requests: Sequence[Request], recipe: Recipe, target: Path, seconds: float) -> None:
     """The adapter, float16, and the JSON file beside it."""
-    content = write_safetensors(trainer.model.adapter(), {"base": "all-MiniLM-L6-v2", "format": "sonata lora 1"})
+    content = write_safetensors(trainer.adapter(), {"base": "all-MiniLM-L6-v2", "format": "sonata lora 1"})
     target.write_bytes(content)
     rows = "\n".join(sorted(f"{r.agent}\t{r.group}\t{r.text}" for r in requests))
     made = {
@@ -280,7 +290,7 @@ def write(trainer: Trainer, requests: Sequence[Request], recipe: Recipe, target:
 
 def check_export(trainer: Trainer, weights: dict[str, np.ndarray], tokenizer: WordPiece, texts: Sequence[str]) -> None:
     """What was trained is what build.py will make of the adapter. Raises AssertionError."""
-    merged = merge_adapter(weights, trainer.model.adapter())
+    merged = merge_adapter(weights, trainer.adapter())
     for text, vector in zip(texts, trainer.embed(texts), strict=True):
         likeness = float(sentence_vector(merged, tokenizer.encode(text)) @ vector)
         assert likeness > 0.999, f"the merged model differs from the trained one: {likeness}"
@@ -291,7 +301,7 @@ def main() -> None:
     parser.add_argument("--examples", type=Path, default=ROOT / "app" / "agents" / "examples")
     parser.add_argument("--output", type=Path, default=ADAPTER)
     parser.add_argument("--validate", action="store_true", help="measure instead of writing")
-    parser.add_argument("--only", type=int, default=0, help="with --validate: only so many of the five parts")
+    parser.add_argument("--only", type=int, default=0, help="with --validate or --fold-vectors: only so many parts")
     parser.add_argument("--wrong", type=Path, help="with --validate: write the wrongly routed requests here")
     parser.add_argument("--fold-vectors", type=Path, metavar="FILE.npy", help="for app.training.fit_router")
     parser.add_argument("--device", default="cpu")
@@ -315,6 +325,7 @@ def main() -> None:
             tokenizer,
             recipe,
             options.device,
+            options.only or FOLDS,
             options.fold_vectors,
         )
         return

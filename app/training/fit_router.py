@@ -7,8 +7,9 @@ is routed by a router that has not seen it. Its answers decide everything here. 
 read.
 
 An adapter of the embedder that was trained on all examples would make them look easier than requests are that nobody
-has seen. So with an adapter give --vectors, which `app.training.embedder_adapter --fold-vectors` writes: an array (5,
-examples + out of scope + more requests, dimensions) whose part i is by an embedder trained without part i.
+has seen. So with an adapter give --vectors, which `app.training.embedder_adapter --fold-vectors` writes: an array
+(parts, examples + out of scope + more requests, dimensions) whose part i is by an embedder trained without fold i. With
+fewer than five parts only these folds are measured.
 """
 
 from __future__ import annotations
@@ -47,9 +48,10 @@ START = RouterParameters(
 
 @dataclass
 class Material:
-    """`examples` and after them what is out of scope. vectors: (FOLDS, all, dimensions). fold: (all,).
+    """`examples` and after them what is out of scope. vectors: (parts, all, dimensions). fold: (all,).
 
-    `more` is what heads learn from besides; nothing is measured on it. more_vectors: (FOLDS, more, dimensions).
+    Measured is on the folds that have a part; the others are always known. `more` is what heads learn from besides.
+    more_vectors: (parts, more, dimensions).
     """
 
     examples: list[Example]
@@ -67,13 +69,21 @@ class Material:
         return np.array([self.agents.index(example.agent) for example in self.examples])
 
     @property
+    def parts(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def measured(self) -> np.ndarray:
+        return self.fold < self.parts
+
+    @property
     def in_scope(self) -> np.ndarray:
         return np.array([example.agent != FALLBACK_ID for example in self.examples])
 
     @property
     def mass(self) -> np.ndarray:
-        """Of each row, so that what is out of scope has its share; they sum to 1."""
-        inside = self.in_scope
+        """Of each row that is measured, so that what is out of scope has its share; they sum to 1."""
+        inside = self.in_scope[self.measured]
         return np.where(inside, (1 - OUT_OF_SCOPE_SHARE) / inside.sum(), OUT_OF_SCOPE_SHARE / (~inside).sum())
 
 
@@ -90,8 +100,8 @@ def read_material(vectors: Path | None) -> Material:
         array = np.broadcast_to(made, (FOLDS, *made.shape))
     else:
         array = np.load(vectors).astype(np.float32)
-        if array.shape[:2] != (FOLDS, len(every)):
-            raise SystemExit(f"{vectors} has the shape {array.shape}, but ({FOLDS}, {len(every)}, ...) is wanted.")
+        if array.ndim != 3 or len(array) > FOLDS or array.shape[1] != len(every):
+            raise SystemExit(f"{vectors} has the shape {array.shape}, but (1 to {FOLDS}, {len(every)}, ...) is wanted.")
     asked = len(examples + others)
     return Material(examples + others, array[:, :asked], np.array(fold), more, array[:, asked:])
 
@@ -103,7 +113,7 @@ def head_scores(material: Material) -> dict[tuple[float, float], np.ndarray]:
     texts, agents, asked = [example.text for example in every], len(material.agents), len(material.examples)
     options = list(product((0.5, 0.7), (1.0, 3.0, 10.0)))
     scores = {option: np.zeros((asked, agents)) for option in options}
-    for part in range(FOLDS):
+    for part in range(material.parts):
         seen = np.concatenate([material.fold != part, np.ones(len(material.more), bool)])
         vectors = np.concatenate([material.vectors[part], material.more_vectors[part]])
         _, rarity = word_matrix([text for text, ok in zip(texts, seen, strict=True) if ok])
@@ -122,7 +132,7 @@ def vote_shares(material: Material) -> dict[tuple[int, float], np.ndarray]:
     labels, agents = material.labels, material.agents
     options = list(product((10, 20, 40), (0.02, 0.05, 0.1, 0.2)))
     shares = {option: np.zeros((len(labels), len(agents))) for option in options}
-    for part in range(FOLDS):
+    for part in range(material.parts):
         asked, vectors = material.fold == part, material.vectors[part]
         seen = ~asked & material.in_scope
         similar = vectors[asked] @ vectors[seen].T
@@ -138,7 +148,8 @@ def vote_shares(material: Material) -> dict[tuple[int, float], np.ndarray]:
 
 def fit_shares(material: Material, start: RouterParameters) -> RouterParameters:
     """Head and votes by the smallest log loss, of what is in scope."""
-    labels, inside = material.labels[material.in_scope], material.in_scope
+    inside = material.in_scope & material.measured
+    labels = material.labels[inside]
     real = [column for column, agent in enumerate(material.agents) if agent != FALLBACK_ID]
     rows = np.arange(len(labels))
     best: tuple[float, RouterParameters] = (np.inf, start)
@@ -175,7 +186,7 @@ def fit_learned(material: Material, start: RouterParameters) -> tuple[RouterPara
     """
     groups = np.unique([f"{e.agent} {e.group}" for e in material.examples], return_inverse=True)[1]
     same, other = [], []
-    for part in range(FOLDS):
+    for part in range(material.parts):
         rows = np.flatnonzero((material.fold == part) & material.in_scope)
         vectors, of = material.vectors[part][rows], groups[rows]
         first, second = np.triu_indices(len(rows), 1)
@@ -189,9 +200,9 @@ def fit_learned(material: Material, start: RouterParameters) -> tuple[RouterPara
 
 
 def decisions(material: Material, parameters: RouterParameters) -> list[tuple[Decision, tuple[float, ...]]]:
-    """Each row's decision by a router that has not seen its part, and the features of its confidence."""
-    made: list[Any] = [None] * len(material.examples)
-    for part in range(FOLDS):
+    """Each measured row's decision by a router that has not seen its part, and the features of its confidence."""
+    made: dict[int, Any] = {}
+    for part in range(material.parts):
         seen = np.flatnonzero(material.fold != part)
         vectors = material.vectors[part]
         known = [material.examples[row] for row in seen]
@@ -206,8 +217,8 @@ def decisions(material: Material, parameters: RouterParameters) -> list[tuple[De
         router.add_examples([material.examples[row] for row in inside], vectors[inside])
         for row in np.flatnonzero(material.fold == part):
             text = material.examples[row].text
-            made[row] = router.decide(text, vectors[row]), _features(router, head, text, vectors[row])
-    return made
+            made[int(row)] = router.decide(text, vectors[row]), _features(router, head, text, vectors[row])
+    return [made[row] for row in sorted(made)]
 
 
 class NoEmbedder:
@@ -251,20 +262,21 @@ def best_threshold(confidence: np.ndarray, right: np.ndarray, inside: np.ndarray
 def report(material: Material, parameters: RouterParameters) -> tuple[RouterParameters, dict[str, Any]]:
     """Calibration and threshold, and how good all of it is: with calibrations that have not seen a part, either."""
     made = decisions(material, parameters)
-    inside, mass = material.in_scope, material.mass
+    measured = [material.examples[row] for row in np.flatnonzero(material.measured)]
+    inside, mass, fold = material.in_scope[material.measured], material.mass, material.fold[material.measured]
     ranked = [[agent for agent, _ in decision.ranked] for decision, _ in made]
-    wanted = [example.agent for example in material.examples]
+    wanted = [example.agent for example in measured]
     right = np.array([names[0] == agent for names, agent in zip(ranked, wanted, strict=True)])
     in_three = np.array([agent in names[:3] for names, agent in zip(ranked, wanted, strict=True)])
     inputs = np.array([found for _, found in made])
     unseen = np.zeros(len(right))
-    for part in range(FOLDS):
-        rows = material.fold != part
+    for part in range(material.parts):
+        rows = fold != part
         weights = fit_logistic(inputs[rows], right[rows], mass[rows] / mass[rows].sum())
         unseen[~rows] = 1 / (1 + np.exp(-inputs[~rows] @ weights))
     weights = fit_logistic(inputs, right, mass)
     threshold = best_threshold(unseen, right, inside, mass)
-    hard = np.array([example.hard for example in material.examples])
+    hard = np.array([example.hard for example in measured])
     figures = {
         "top1": right[inside].mean(), "top1_hard": right[hard].mean(), "top3": in_three[inside].mean(),
         "calibration_error": calibration_error(unseen, right, mass),

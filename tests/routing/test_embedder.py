@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.building.common import ROOT
-from app.building.embedder import embedder_files
+from app.building.embedder import ADAPTER, embedder_files
 from app.building.embedder_export import calibration_ids, export
 from app.building.minilm import merge_adapter, sentence_vector
 from app.embedding import open_embedder
@@ -38,9 +37,8 @@ def weights(minilm: tuple[Path, Path]) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def adapted(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """With the adapter that was trained, which is not in use yet (docs/decisions.md)."""
-    trained = ROOT / "app" / "training" / "embedder_adapter.safetensors"
-    return merge_adapter(weights, read_safetensors(trained.read_bytes())[0])
+    """With the adapter, as the application's."""
+    return merge_adapter(weights, read_safetensors(ADAPTER.read_bytes())[0])
 
 
 @pytest.fixture(scope="module")

@@ -181,6 +181,9 @@ async def test_agents_are_edited_hidden_and_brought_back(desk: MemoryDesk) -> No
 
 async def test_policies_are_edited_and_removed(desk: MemoryDesk, keeper: MemoryKeeper) -> None:
     await keeper.memory.policies.set("answers.length", 3, confidence=0.5, source="learned")
+    await keeper.memory.policies.set("answers.warmth", 0.5, confidence=0.5, source="learned")
+    await desk.edit_policy("answers.warmth", 1)
+    assert keeper.memory.policies.get("answers.warmth", 0.0) == 1.0
     await desk.edit_policy("answers.length", 4)
     told = {policy["name"]: (policy["value"], policy["source"]) for policy in await desk.policies()}
     assert told["answers.length"] == (4, "user")
