@@ -66,13 +66,13 @@ class CountingEncoder:
         return await self._encoder.encode(texts)
 
 
-async def test_vectors_are_those_of_the_model_in_float32(embedder, weights, tokenizer) -> None:
+async def test_vectors_are_those_of_the_adapted_model_in_float32(embedder, adapted, tokenizer) -> None:
     vectors = await embedder.embed(TEXTS)
     assert vectors.shape == (len(TEXTS), 384)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     for text, vector in zip(TEXTS, vectors, strict=True):
-        assert sentence_vector(weights, tokenizer.encode(text)) @ vector > 0.985, text
+        assert sentence_vector(adapted, tokenizer.encode(text)) @ vector > 0.985, text
 
 
 def test_an_adapter_is_in_the_vectors(weights, adapted, tokenizer, tmp_path) -> None:
