@@ -6,6 +6,8 @@
  */
 import { userError } from './user_error.js';
 
+/** The agent that answers what suits no other (py_core/routing/agents.py: FALLBACK_ID). */
+export const PLAIN = 'assistant';
 const TOGETHER_MS = 50;
 
 export class Memory {

@@ -4,9 +4,9 @@
  */
 import { button, element, ProblemLine } from './dom.js';
 import { formatDuration, formatShare } from './format.js';
+import { PLAIN } from './memory_client.js';
 
 /** The id of the agent that answers when no other is likely enough (py_core/routing/agents.py). */
-export const PLAIN = 'assistant';
 const NEIGHBOURS = 3;
 const RANKED = 4;
 const LEAST_SHARE = 0.005; // of an agent that is worth a line

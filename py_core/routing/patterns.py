@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from py_core.routing.hnsw import HnswIndex, Settings
-from py_core.routing.index_file import IndexFileError, load, save
 from py_core.routing.kernel import Kernel
 
 LEAST_WEIGHT, MOST_WEIGHT = 0.5, 2.0
@@ -35,7 +33,7 @@ class RoutingPattern:
     source: Source
     vector: np.ndarray = field(compare=False, repr=False)
     weight: float = 1.0
-    age: float = 1.0
+    age: float = field(default=1.0, compare=False)
 
     @property
     def strength(self) -> float:
@@ -94,25 +92,6 @@ class Patterns:
     def nearest(self, vector: np.ndarray, k: int) -> list[tuple[RoutingPattern, float]]:
         """(pattern, cosine), the most similar first."""
         return [(self.of[number], 1 - distance) for number, distance in self.index.search(vector, k)]
-
-    def graph_bytes(self) -> bytes:
-        """The index, if it has a graph: without one it is made anew as quickly as read."""
-        return save(self.index) if self.index.linked else b""
-
-    def replace_all(self, patterns: Mapping[int, RoutingPattern], agents: frozenset[str], graph: bytes) -> None:
-        """Other patterns, by their numbers, of which those of `agents` vote; `graph` of them saves building one."""
-        index = HnswIndex(self._settings, self._kernel)
-        try:
-            loaded = load(graph, self._kernel) if graph else index
-            if loaded.settings == self._settings and set(loaded) <= set(patterns):
-                index = loaded
-        except IndexFileError:
-            pass  # built below, from the vectors
-        self.index = index
-        self.of = dict(patterns)
-        self._numbers = {pattern.id: number for number, pattern in patterns.items()}
-        self._next = max(patterns, default=-1) + 1
-        self.activate(agents)
 
     def _set_active(self, number: int, pattern: RoutingPattern, active: bool) -> None:
         if active:

@@ -16,7 +16,6 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -169,45 +168,6 @@ class Router:
     def forget(self, pattern_id: str) -> bool:
         """Whether there was such a pattern. A shipped example comes back at the next start."""
         return self.learned.remove(pattern_id) or self.examples.remove(pattern_id)
-
-    def export_state(self) -> dict[str, Any]:
-        """What was learned, as plain data: dicts, lists, texts, numbers, bytes (vectors are float32, little-endian)."""
-        return {
-            "version": 1,
-            "fingerprint": self.embedder.fingerprint,
-            "patterns": [
-                {"number": number, "id": p.id, "text": p.text, "agent": p.agent, "source": p.source,
-                 "weight": p.weight, "vector": p.vector.astype("<f4").tobytes()}
-                for number, p in self.learned.of.items()
-            ],
-            "index": self.learned.graph_bytes(),
-            "example_weights": {p.id: p.weight for p in self.examples.of.values() if p.weight != 1},
-        }  # fmt: skip
-
-    async def restore(self, state: Mapping[str, Any]) -> bool:
-        """Put an exported state in place of what was learned.
-
-        Whether the vectors could be used as they were: those of another embedder are made anew from the texts. Raises
-        ValueError for other data, EmbedderError; what was learned is then as it was.
-        """
-        if state.get("version") != 1:
-            raise ValueError(f"What was learned about routing has the version {state.get('version')!r}; this reads 1.")
-        rows = state["patterns"]
-        same = state["fingerprint"] == self.embedder.fingerprint
-        if same:
-            vectors = [np.frombuffer(row["vector"], "<f4") for row in rows]
-        else:
-            vectors = list(await self.embedder.embed([row["text"] for row in rows]))
-        numbered = {
-            int(row["number"]): RoutingPattern(
-                row["id"], row["text"], row["agent"], row["source"], vector, limited(float(row["weight"]))
-            )
-            for row, vector in zip(rows, vectors, strict=True)
-        }
-        self.learned.replace_all(numbered, self._allowed, state["index"] if same else b"")
-        for pattern in list(self.examples.of.values()):
-            self.examples.reweigh(pattern.id, float(state["example_weights"].get(pattern.id, 1)))
-        return same
 
     def put(self, pattern: RoutingPattern) -> None:
         """Add a pattern of the user's that was kept, with a vector of this embedder; or the weight of an example."""

@@ -1,8 +1,6 @@
 /** What can be set of an agent: the fields as data, and what changed between two states of them. Python checks the values. */
 import { userError } from '../user_error.js';
 
-export const FALLBACK = 'assistant'; // answers what suits no other; it cannot be removed
-
 /** Fields of py_core/engine/sampling.py, with its defaults. */
 export const SAMPLING = [
   { name: 'temperature', title: 'Temperature', standard: 0, hint: '0 takes the likeliest word each time; 0.7 varies.' },

@@ -1,7 +1,8 @@
 /** The form of an agent: what can be set of it, and a question before what was typed is thrown away. */
 import { element } from '../dom.js';
+import { PLAIN } from '../memory_client.js';
 import { ask } from './ask.js';
-import { FALLBACK, MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, idFromTitle, readExamples, readNumber } from './agent_fields.js';
+import { MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, idFromTitle, readExamples, readNumber } from './agent_fields.js';
 import { editForm, labelled } from './edit_form.js';
 
 const DISCARD = {
@@ -92,7 +93,7 @@ export class AgentForm {
       hinted('What it is for', definition, 'Shown in the list of agents.'),
       hinted('System prompt', prompt, 'What the model is told before the conversation. One sentence that begins like the others suits a small model best.'),
     );
-    if (this.#agent?.id !== FALLBACK) {
+    if (this.#agent?.id !== PLAIN) {
       const beside = this.#agent?.shipped ? 'They are added to those that come with Sonata. ' : '';
       const hint = `${beside}Messages like these go to this agent; the more there are, and the more they differ, the better it is found.`;
       fields.push(hinted('Your requests for it, one a line', examples, hint));

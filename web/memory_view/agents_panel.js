@@ -2,7 +2,7 @@
 import { button, element, ProblemLine } from '../dom.js';
 import { formatCount } from '../format.js';
 import { loadStyles } from '../load_file.js';
-import { FALLBACK } from './agent_fields.js';
+import { PLAIN } from '../memory_client.js';
 import { AgentForm } from './agent_form.js';
 import { askingButton } from './ask.js';
 import { actions, facts } from './record_row.js';
@@ -85,7 +85,7 @@ export class AgentsPanel {
         return this.#act(() => this.#memory.resetAgent(id), `${title} is the shipped one again.`, id);
       }));
     }
-    if (shipped && id !== FALLBACK) { // it can be brought back, so nobody is asked
+    if (shipped && id !== PLAIN) { // it can be brought back, so nobody is asked
       const remove = () => this.#act(() => this.#memory.removeAgent(id), `${title} was removed. You can bring it back below.`, id);
       buttons.push(named(button('Remove', 'quiet', remove), title));
     } else if (!shipped) {
