@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from py_core.routing.head import buckets, fit_head
 from py_core.routing.kernel_wasmtime import WasmtimeKernel
 from py_core.routing.parameters import ParametersError, RouterParameters, parameters_from_dict
 from py_core.routing.pattern_store import keep_pattern, load_patterns
-from py_core.routing.patterns import LEAST_WEIGHT, MOST_WEIGHT, RoutingPattern
+from py_core.routing.patterns import LEAST_AGE, LEAST_WEIGHT, MOST_WEIGHT, RoutingPattern
 from py_core.routing.router import Decision, Router
 from py_core.routing.routing_data import RoutingData, RoutingDataError, read_routing_data, write_routing_data
 
@@ -283,6 +284,21 @@ async def test_what_was_learned_lives_in_a_store(tmp_path) -> None:
     assert (await turned.route("how do i bake bread")).agent == "driver"
     assert (await stored.get(pattern.id)).vector == pytest.approx(turned.learned[pattern.id].vector)
     await store.close()
+
+
+async def test_of_two_corrections_the_one_that_was_used_lately_counts_more() -> None:
+    for old, new in (("driver", "cook"), ("cook", "driver")):
+        router, store = await made(), await Store.open(VolatileRows())
+        stored, policies = StoredPatterns(store), await Policies.open(store)
+        for text, agent in (("take bread home a", old), ("take bread home b", new)):
+            pattern = await router.correct(text, agent)
+            await keep_pattern(pattern, stored)
+            if agent == old:
+                await stored.edit(pattern.id, last_used=time.time() - 365 * 86400)
+        again = await made()
+        await load_patterns(again, stored, policies)
+        assert {p.agent: round(p.strength, 3) for p in again.learned.of.values()} == {old: LEAST_AGE, new: 1.0}
+        assert (await again.route("take bread home")).ranked[0][0] == new
 
 
 def test_the_head_tells_agents_by_words_and_by_vectors() -> None:
