@@ -9,6 +9,7 @@ What is learned, and the user's changes to the agents, are kept in the memory. O
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 from collections import OrderedDict
@@ -55,6 +56,7 @@ class Dispatcher:
         self.embedder = embedder
         self._data, self._kernel = data, kernel
         self._routed: OrderedDict[str, Routed] = OrderedDict()
+        self._outcomes: dict[str, list[tuple[str, float]]] = {}  # of a route: patterns and what they were multiplied by
         self._stale_patterns: set[str] = set()
         self._stale = True
         self._router: Router
@@ -92,7 +94,7 @@ class Dispatcher:
         routed = Routed(uuid.uuid4().hex, text, agent, decision, vector)
         self._routed[routed.id] = routed
         while len(self._routed) > REMEMBERED:
-            self._routed.popitem(last=False)
+            self._outcomes.pop(self._routed.popitem(last=False)[0], None)
         return routed
 
     async def correct(self, route_id: str, text: str, agent: str) -> str:
@@ -107,6 +109,7 @@ class Dispatcher:
         await keep_pattern(pattern, self.memory.patterns)
         replaced = before - {pattern.id for pattern in self._router.learned.of.values()}
         await self.memory.patterns.delete(*replaced)
+        await self.take_back(route_id)
         routed = self._routed.get(route_id)
         if routed is not None and routed.agent.id != agent:
             await self._judge(routed, routed.agent.id, good=False)
@@ -116,10 +119,20 @@ class Dispatcher:
 
     async def confirm(self, route_id: str) -> None:
         """The route was right: the patterns that decided it gain weight. Nothing happens where it is forgotten."""
-        await self.refresh()
+        await self.take_back(route_id)
         if routed := self._routed.get(route_id):
             await self._judge(routed, routed.agent.id, good=True)
             await self.memory.witness.rate(routed.id, 1.0)
+
+    async def take_back(self, route_id: str) -> None:
+        """As if nothing had been said of this route; a pattern that was made of it stays (see `forget`)."""
+        await self.refresh()
+        outcomes = self._outcomes.pop(route_id, [])
+        for pattern_id, factor in outcomes:
+            with contextlib.suppress(KeyError):  # deleted meanwhile
+                await keep_pattern(self._router.scale(pattern_id, 1 / factor), self.memory.patterns)
+        if outcomes:
+            await self.memory.witness.rate(route_id, None)
 
     async def used(self, routed: Routed) -> None:
         """A message was answered: the user's own pattern that sent it there does not age."""
@@ -148,9 +161,11 @@ class Dispatcher:
         deciding = [n for n in routed.decision.neighbours if n.agent == agent][:JUDGED_NEIGHBOURS]
         for neighbour in deciding:
             try:
-                pattern = self._router.learn(neighbour.pattern_id, good)
+                before = self._router.weight(neighbour.pattern_id)
             except KeyError:
                 continue  # deleted meanwhile
+            pattern = self._router.learn(neighbour.pattern_id, good)
+            self._outcomes.setdefault(routed.id, []).append((pattern.id, pattern.weight / before))
             await keep_pattern(pattern, self.memory.patterns)
 
     # ---- agents ----

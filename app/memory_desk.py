@@ -65,6 +65,9 @@ class MemoryDesk:
     async def confirm(self, route_id: str) -> None:
         await self._routing.confirm(route_id)
 
+    async def take_back(self, route_id: str) -> None:
+        await self._routing.take_back(route_id)
+
     async def patterns(
         self, search: str = "", agent: str | None = None, offset: int = 0, limit: int = 50
     ) -> dict[str, Any]:

@@ -3,6 +3,7 @@
  *
  * Python (py_core/routing/embedder_browser.py) makes the tokens.
  */
+import { fetchFile } from './fetch_file.js';
 import { userError } from './user_error.js';
 
 export class Embedder {
@@ -80,11 +81,5 @@ export class Embedder {
 }
 
 async function fetchText(url) {
-  let why = 'there is no connection to the server';
-  try {
-    const response = await fetch(url);
-    if (response.ok) return await response.text();
-    why = `HTTP ${response.status}`;
-  } catch { /* said below */ }
-  throw userError('DownloadError', `The sentence embedder could not be loaded (${why}). Check your connection, then load again.`);
+  return new TextDecoder().decode(await fetchFile(url, 'The sentence embedder'));
 }

@@ -4,6 +4,8 @@
  * One thread: a short text takes some 4 ms, and the cores belong to the model that answers.
  */
 import * as ort from './vendor/ort.wasm.min.mjs';
+import { fetchFile } from './fetch_file.js';
+import { userError } from './user_error.js';
 
 const DIMENSIONS = 384;
 
@@ -38,22 +40,15 @@ async function embed(ids) {
 }
 
 async function fetchModel(url, bytes, sha256) {
-  const fail = (why) => Object.assign(new Error(`The sentence embedder could not be loaded (${why}). Check your connection, then load again.`), { name: 'DownloadError' });
-  let content;
-  try {
-    const response = await fetch(url);
-    if (!response.ok) throw fail(`HTTP ${response.status}`);
-    content = await response.arrayBuffer();
-  } catch (error) {
-    throw error.name === 'DownloadError' ? error : fail('there is no connection to the server');
-  }
+  const content = await fetchFile(url, 'The sentence embedder');
+  const fail = (why) => userError('DownloadError', `The sentence embedder could not be loaded (${why}). Check your connection, then load again.`);
   if (content.byteLength !== bytes) throw fail(`the file has ${content.byteLength} bytes instead of ${bytes}`);
   if (globalThis.crypto?.subtle) { // only in a secure context
     const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', content));
     const found = Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
     if (found !== sha256) throw fail('the file was damaged on its way');
   }
-  return new Uint8Array(content);
+  return content;
 }
 
 self.onmessage = ({ data: { id, kind, ...content } }) => {

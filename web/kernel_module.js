@@ -4,6 +4,7 @@
  * The files import a shared memory. Where there is none, one byte is changed: the limits of an imported memory begin
  * with flags, 0x03 = shared with a maximum, 0x01 = with a maximum. Atomics work on either (threads proposal).
  */
+import { fetchFile } from './fetch_file.js';
 import { userError } from './user_error.js';
 
 // (func (result v128) (i8x16.swizzle ...)) and the same with i8x16.relaxed_swizzle: valid where the feature is there.
@@ -23,7 +24,7 @@ export async function loadKernels(folder, shared) {
     throw userError('NoSIMDError', 'This browser cannot run the model on the CPU: it has no WebAssembly SIMD. Use a newer one (Chrome or Edge 91, Firefox 89, Safari 16.4), then load again.');
   }
   const relaxed = validates(RELAXED_SIMD);
-  const bytes = await fetchBytes(`${folder}kernels-${relaxed ? 'relaxed' : 'simd'}.wasm`);
+  const bytes = await fetchFile(`${folder}kernels-${relaxed ? 'relaxed' : 'simd'}.wasm`, 'The CPU\'s kernels');
   const memory = findMemoryImport(bytes);
   if (!shared) bytes[memory.flagsAt] &= ~0x02;
   return { module: await WebAssembly.compile(bytes), relaxed, minimum: memory.minimum, maximum: memory.maximum };
@@ -31,16 +32,6 @@ export async function loadKernels(folder, shared) {
 
 function validates(bytes) {
   return WebAssembly.validate(new Uint8Array(bytes));
-}
-
-async function fetchBytes(url) {
-  let why = 'there is no connection to the server';
-  try {
-    const response = await fetch(url);
-    if (response.ok) return new Uint8Array(await response.arrayBuffer());
-    why = `HTTP ${response.status}`;
-  } catch { /* said below */ }
-  throw userError('DownloadError', `The CPU's kernels could not be loaded (${why}). Check your connection, then load again.`);
 }
 
 /** The imported memory of a .wasm file: where the flags of its limits are, and the limits in pages. */

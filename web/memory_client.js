@@ -46,6 +46,9 @@ export class Memory {
   /** The route was right. */
   confirm(id) { return this.#ask('confirm', id); }
 
+  /** As if nothing had been said of the route; the pattern of a correction stays (removePatterns). */
+  takeBack(id) { return this.#ask('take_back', id); }
+
   /** @returns {Promise<{total: number, items: object[]}>} id, text, agent, source, quality, uses, created, lastUsed, similarity */
   patterns({ search = '', agent = null, offset = 0, limit = 50 } = {}) { return this.#ask('patterns', search, agent, offset, limit); }
 

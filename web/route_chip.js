@@ -142,7 +142,8 @@ export class RouteChip {
   async #undo() {
     await this.#try(async () => {
       const { id, text } = this.#route;
-      if (this.#earlier) await this.#memory.correct(id, text, this.#earlier.agent);
+      await this.#memory.takeBack(id);
+      if (this.#earlier) await this.#memory.correct('', text, this.#earlier.agent);
       else await this.#memory.removePatterns([this.#correction.pattern]);
       this.#correction = null;
       this.#outcome.replaceChildren('Taken back');

@@ -8,6 +8,7 @@ import './stream_transfer.js';
 import { chooseBackend } from './backend_choice.js';
 import { Embedder } from './embedder.js';
 import { EventQueue } from './event_queue.js';
+import { fetchFile } from './fetch_file.js';
 import { loadHnswKernel } from './hnsw_kernel.js';
 import { deriveCipher } from './memory_cipher.js';
 import { memoryStore } from './memory_store.js';
@@ -140,20 +141,10 @@ Comlink.expose({
 /** What routing needs, while Python boots and the model loads. Its failure is told by the memory's info. */
 function openRouter(booting) {
   const here = (path) => new URL(path, import.meta.url).href;
-  const parts = [Embedder.open(here('./embedder/')), booting.then(loadHnswKernel), fetchBytes(here('./routing.safetensors'))];
+  const parts = [Embedder.open(here('./embedder/')), booting.then(loadHnswKernel), fetchFile(here('./routing.safetensors'), 'The router')];
   const opening = Promise.all(parts).then(([embedder, kernel, data]) => ({ embedder, kernel, data }));
   opening.catch(() => {});
   return opening;
-}
-
-async function fetchBytes(url) {
-  let why = 'there is no connection to the server';
-  try {
-    const response = await fetch(url);
-    if (response.ok) return new Uint8Array(await response.arrayBuffer());
-    why = `HTTP ${response.status}`;
-  } catch { /* said below */ }
-  throw userError('DownloadError', `The router could not be loaded (${why}). Check your connection, then load again.`);
 }
 
 async function openWeights(source, signal, onProgress) {

@@ -63,9 +63,9 @@ class Witness:
         self.writer.put(_record(entry))
         return entry.id
 
-    async def rate(self, id: str, quality: float) -> WitnessEntry | None:
-        """What the answer was worth, told later. None when there is no such entry."""
-        if not 0.0 <= quality <= 1.0:
+    async def rate(self, id: str, quality: float | None) -> WitnessEntry | None:
+        """What the answer was worth, told later; None takes it back. None when there is no such entry."""
+        if quality is not None and not 0.0 <= quality <= 1.0:
             raise StoreError("record", "Quality is a number from 0 to 1.")
         await self.writer.flush()
         record = await self.store.update(KIND, id, lambda r: replace(r, body={**r.body, "quality": quality}))

@@ -145,8 +145,16 @@ class Router:
 
         Raises KeyError if there is no such pattern.
         """
+        return self.scale(pattern_id, 1 + OUTCOME if good else 1 - OUTCOME)
+
+    def scale(self, pattern_id: str, factor: float) -> RoutingPattern:
+        """Multiply a pattern's weight, within its limits. Returns it, to be kept. Raises KeyError."""
         patterns = self._with(pattern_id)
-        return patterns.reweigh(pattern_id, patterns[pattern_id].weight * (1 + OUTCOME if good else 1 - OUTCOME))
+        return patterns.reweigh(pattern_id, patterns[pattern_id].weight * factor)
+
+    def weight(self, pattern_id: str) -> float:
+        """Raises KeyError."""
+        return self._with(pattern_id)[pattern_id].weight
 
     async def correct(self, text: str, agent: str) -> RoutingPattern:
         """This text is for this agent, whatever was said of it before. Returns the pattern, to be kept.
