@@ -60,7 +60,8 @@ async def test_the_second_question_continues_the_conversation_and_new_chat_forge
 
 @pytest.mark.parametrize("backend", ["auto", "webgpu"])
 async def test_stop_takes_effect_at_once_and_the_chat_goes_on(chat: ChatPage, backend: str) -> None:
-    await chat.open_ready(f"{LONG}&backend={backend}")
+    # Another agent would read all of it again, for a minute without a GPU.
+    await chat.open_ready(f"{LONG}&backend={backend}&routing=off")
     await chat.send("Tell me a very long story about a lighthouse.")
     await chat.wait_for_words()
 
