@@ -31,11 +31,12 @@ async def test_logits_and_greedy_tokens_equal_llama_cpp(chat: ChatPage, oracle) 
         reference = expected.logits.ravel()
         assert got @ reference / (np.linalg.norm(got) * np.linalg.norm(reference)) > 0.99999
         assert np.abs(got - reference).max() < 0.02
-        answer = await chat.page.evaluate(GENERATE, [expected.prompt, STEPS])
+        certain = expected.certain_ids()[:STEPS]
+        steps = max(len(certain), 1)  # each takes a second without a GPU, and those after them tell nothing
+        answer = await chat.page.evaluate(GENERATE, [expected.prompt, steps])
         assert answer["backend"] == "webgpu"
         assert answer["prompt_tokens"] == expected.prompt_ids
-        assert len(answer["tokens"]) == STEPS
-        certain = expected.certain_ids()[:STEPS]
+        assert len(answer["tokens"]) == steps
         assert answer["tokens"][: len(certain)] == certain
     # p1 and p3 begin with a step that rounding may decide: after the oracle's first word the rest is certain again.
     for name in ("p1", "p3"):
