@@ -104,11 +104,8 @@ class Dispatcher:
         EmbedderError, StoreError.
         """
         await self.refresh()
-        before = {pattern.id for pattern in self._router.learned.of.values()}
         pattern = await self._router.correct(text, agent)
         await keep_pattern(pattern, self.memory.patterns)
-        replaced = before - {pattern.id for pattern in self._router.learned.of.values()}
-        await self.memory.patterns.delete(*replaced)
         await self.take_back(route_id)
         routed = self._routed.get(route_id)
         if routed is not None and routed.agent.id != agent:

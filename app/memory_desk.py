@@ -108,7 +108,7 @@ class MemoryDesk:
         if session is None:
             raise StoreError("record", "This conversation does not exist any more.")
         turns = await self._memory.sessions.turns(id)
-        return {"id": id, "title": session.title, "turns": [_turn_entry(turn) for turn in turns]}
+        return {"id": id, "title": session.title, "turns": [turn_entry(turn) for turn in turns]}
 
     async def rename_conversation(self, id: str, title: str) -> None:
         if not title.strip():
@@ -129,7 +129,7 @@ class MemoryDesk:
             entries = list({spike.entry.id: spike.entry for spike in await asked.spikes()}.values())
         elif filter == "errors" and search:
             entries = [entry for entry, _ in await asked.similar_errors(search, k=MEANT)]
-            return {"total": len(entries), "items": [_log_entry(entry) for entry in entries[offset : offset + limit]]}
+            search = ""  # answered: by the words of the error
         else:
             entries = await self._memory.witness.entries()
         if filter == "errors":
@@ -182,12 +182,12 @@ class MemoryDesk:
         changes = self._routing.changes
         hidden = [shipped[id] for id in changes.get("hidden", []) if id in shipped]
         current = [agent_to_dict(agent) for agent in self._routing.agents.values()]
+        edited = shipped.keys() & changes.get("agents", {}).keys()
         return [
-            {**entry, "shipped": entry["id"] in shipped, "edited": entry["id"] in shipped and entry["id"] in edited,
-             "hidden": number >= len(current)}
-            for edited in [changes.get("agents", {})]
-            for number, entry in enumerate(current + hidden)
-        ]  # fmt: skip
+            {**entry, "shipped": entry["id"] in shipped, "edited": entry["id"] in edited, "hidden": is_hidden}
+            for entries, is_hidden in ((current, False), (hidden, True))
+            for entry in entries
+        ]
 
     async def add_agent(self, fields: dict[str, Any]) -> None:
         await self._routing.change_agents(lambda shipped, changes: agents_data.add_agent(shipped, changes, fields))
@@ -302,7 +302,7 @@ def _session_entry(record: Record) -> dict[str, Any]:
     return {"id": record.id, "title": body["title"], "turns": body["turns"], **times}
 
 
-def _turn_entry(turn: sessions.Turn) -> dict[str, Any]:
+def turn_entry(turn: sessions.Turn) -> dict[str, Any]:
     told = {"role": turn.role, "content": turn.content, "created": turn.created}
     return {**told, "agent": turn.details.get("agent")}
 

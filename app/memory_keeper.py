@@ -85,11 +85,8 @@ class MemoryKeeper:
         self.problem = str(error) or type(error).__name__
         self.changed()
 
-    async def unlock(self, passphrase: str) -> None:
+    async def unlock(self, passphrase: str | None) -> None:
         """Raises StoreError("passphrase") for a wrong one."""
-        await self._open_locked(passphrase)
-
-    async def _open_locked(self, passphrase: str | None) -> None:
         if self.locked_rows is None:
             return
         store = await Store.open(self.locked_rows, passphrase, crypto=self._crypto)
@@ -111,7 +108,7 @@ class MemoryKeeper:
         await self.locked_rows.apply(Batch(clear=EVERYTHING, meta={"key": None}))
         await self.locked_rows.compact()
         await self.memory.store.clear()
-        await self._open_locked(None)
+        await self.unlock(None)
 
     async def close(self) -> None:
         """Write what waits, and close the memory. What is not written after a failure was told as trouble."""

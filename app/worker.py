@@ -21,7 +21,7 @@ from app.bench import profile_report
 from app.completion import complete, last_logits
 from app.conversation import Conversation
 from app.dispatch import Dispatcher, Routed, route_entry
-from app.memory_desk import MemoryDesk
+from app.memory_desk import MemoryDesk, turn_entry
 from app.memory_keeper import MemoryKeeper
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host_browser import BrowserKernelHost
@@ -125,7 +125,7 @@ class PageWorker:
                 turns = await self._talk().resume(session_id)
             except Exception as error:
                 return json.dumps({"error": describe(error)})
-        return json.dumps({"value": [{"role": t.role, "content": t.content, **t.details} for t in turns]})
+        return json.dumps({"value": [turn_entry(turn) for turn in turns]})
 
     async def _open_rows(self, memory_store: JsObject) -> IndexedDBRows:
         rows = await IndexedDBRows.open(memory_store)

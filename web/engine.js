@@ -62,7 +62,7 @@ export class Engine {
     return this.#alive(this.#remote.newChat());
   }
 
-  /** Go on with a stored conversation. @returns {Promise<{role: string, content: string, agent?: string}[]>} what was said */
+  /** Go on with a stored conversation. @returns {Promise<{role: string, content: string, created: number, agent: string|null}[]>} what was said */
   resume(id) {
     return this.#alive(this.#remote.resume(id));
   }

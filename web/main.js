@@ -272,7 +272,13 @@ function newChat() {
 /** Go on with a conversation of an earlier day, in place of the one on the page. */
 async function resume(id) {
   if (turn) stop();
-  const turns = await engine.resume(id);
+  let turns;
+  try {
+    turns = await engine.resume(id);
+    notices.say('resume', null);
+  } catch (error) {
+    return notices.say('resume', describe(fromError(error)).message);
+  }
   chat.clear();
   let view = null;
   for (const { role, content } of turns) {
