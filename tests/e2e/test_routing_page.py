@@ -163,3 +163,23 @@ async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(context: Browse
     await chat.page.get_by_role("button", name="Close").click()
     assert await agent_of(chat, SIMILAR) == "Tester"
     assert len((await chat.page.evaluate("sonata.engine.memory.conversations()"))["items"]) == 2
+
+
+async def test_a_conversation_that_was_deleted_elsewhere_is_told(context: BrowserContext, server: PlainServer) -> None:
+    chat = await open_page(context, server.url)
+    answer = await chat.ask(CRASH)
+    await chat.page.click("#memory-button")
+    await chat.page.get_by_role("tab", name="Conversations").click()
+    await chat.page.get_by_role("button", name="Go on with it").wait_for()
+    # deleted a moment before the click: the list has not heard of it yet
+    await chat.page.evaluate(
+        """async () => {
+          const [{ id }] = (await sonata.engine.memory.conversations()).items;
+          await sonata.engine.memory.removeConversations([id]);
+          const named = (button) => button.textContent === 'Go on with it';
+          [...document.querySelectorAll('#memory-panel-conversations button')].find(named).click();
+        }"""
+    )
+    await chat.page.locator("#notices", has_text="This conversation does not exist any more.").wait_for()
+    assert await chat.last_answer() == answer
+    assert chat.errors == []
