@@ -1,11 +1,11 @@
 /** Encodes recorded lists of dispatches, and measures how long they take by the GPU's own clock. */
 
-/** @param {GPUComputePassEncoder} pass @param {{pipeline, group, x, y, z}[][]} lists */
+/** @param {GPUComputePassEncoder} pass @param {{kernel: {pipeline}, group, x, y, z}[][]} lists */
 export function encodeLists(pass, lists) {
   let current = null;
   for (const list of lists) {
-    for (const { pipeline, group, x, y, z } of list) {
-      if (pipeline !== current) pass.setPipeline(current = pipeline);
+    for (const { kernel, group, x, y, z } of list) {
+      if (kernel !== current) pass.setPipeline((current = kernel).pipeline);
       pass.setBindGroup(0, group);
       pass.dispatchWorkgroups(x, y, z);
     }

@@ -24,7 +24,9 @@ function wholeWords(bytes) {
 
 class GpuExecutor {
   #device;
-  #objects = new Map();  // handle -> GPUBuffer | {pipeline, layout} | recorded list
+  #objects = new Map();  // handle -> GPUBuffer | kernel {pipeline, layout, compiled} | recorded list
+  #compiling = [];       // promises of kernels since the last check
+  #refused = null;       // what the first kernel that could not be compiled was refused for
   #next = 1;
   #staging = [];         // mappable buffers at rest
   #waiting;              // the write that `upload` sent last
@@ -40,6 +42,8 @@ class GpuExecutor {
     this.#device = device;
     this.#objects.clear();
     this.#staging = [];
+    this.#compiling = [];
+    this.#refused = null;
     this.#waiting = undefined;
     this.adapterInfo = describeAdapter(adapter, device);
     this.limits = device.limits;
@@ -87,18 +91,22 @@ class GpuExecutor {
     this.#device.queue.submit([encoder.finish()]);
   }
 
-  /** access: 'r' or 'w' for each binding in order. */
+  /** access: 'r' or 'w' for each binding in order. Compiled beside others, until `check`; lists may be recorded before. */
   pipeline(code, access, label) {
     const device = this.#device;
     const entries = [...access].map((mode, binding) => ({
       binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: mode === 'w' ? 'storage' : 'read-only-storage' },
     }));
-    const layout = device.createBindGroupLayout({ entries });
-    const pipeline = device.createComputePipeline({
-      label, layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
+    const kernel = { pipeline: null, layout: device.createBindGroupLayout({ entries }) };
+    kernel.compiled = device.createComputePipelineAsync({
+      label, layout: device.createPipelineLayout({ bindGroupLayouts: [kernel.layout] }),
       compute: { module: device.createShaderModule({ code, label }), entryPoint: 'main' },
-    });
-    return this.#keep({ pipeline, layout });
+    }).then(
+      (pipeline) => { kernel.pipeline = pipeline; },
+      (error) => { if (device === this.#device) this.#refused ??= `${label}: ${error.message}`; },
+    );
+    this.#compiling.push(kernel.compiled);
+    return this.#keep(kernel);
   }
 
   /** words: for each dispatch pipeline, x, y, z, number of bindings, then (buffer, offset, size) of each. */
@@ -106,12 +114,13 @@ class GpuExecutor {
     const steps = [];
     for (let at = 0; at < words.length;) {
       const [handle, x, y, z, count] = words.subarray(at, at + 5);
-      const { pipeline, layout } = this.#objects.get(handle);
+      const kernel = this.#objects.get(handle);
       const entries = Array.from({ length: count }, (_, binding) => {
         const [buffer, offset, size] = words.subarray(at + 5 + 3 * binding);
         return { binding, resource: { buffer: this.#objects.get(buffer), offset, size } };
       });
-      steps.push({ pipeline, group: this.#device.createBindGroup({ layout, entries }), x, y, z });
+      const group = this.#device.createBindGroup({ layout: kernel.layout, entries });
+      steps.push({ kernel, group, x, y, z });
       at += 5 + 3 * count;
     }
     return this.#keep(steps);
@@ -128,7 +137,8 @@ class GpuExecutor {
   }
 
   /** Seconds of each list, run times[i] times over in a pass of its own; undefined where the GPU has no timestamps. */
-  profile(handles, times) {
+  async profile(handles, times) {
+    await Promise.all(this.#compiling);
     return profileLists(this.#device, handles.map((handle) => this.#objects.get(handle)), times);
   }
 
@@ -152,6 +162,9 @@ class GpuExecutor {
 
   /** segments: (file offset, bytes, buffer, offset, then) of each, in the file's order; stream: a WeightStream. */
   async upload(stream, segments) {
+    const following = new Set(Array.from({ length: segments.length / 5 }, (_, at) => segments[5 * at + 4]));
+    await Promise.all([...following].flatMap((list) => this.#objects.get(list) ?? []).map((step) => step.kernel.compiled));
+    if (this.#refused) return;  // and `check` says why
     for (let at = 0; at < segments.length; at += 5) {
       const [fileOffset, nbytes, buffer, offset, then] = segments.subarray(at, at + 5);
       for (let done = 0; done < nbytes; done += UPLOAD_CHUNK) {
@@ -169,9 +182,11 @@ class GpuExecutor {
 
   /** What the device refused since the last check, or null. */
   async check() {
+    await Promise.all(this.#compiling);
+    this.#compiling = [];
     const errors = await Promise.all(['a', 'b', 'c'].map(() => this.#device.popErrorScope()));
     this.#watch();
-    return errors.find(Boolean)?.message ?? null;
+    return this.#refused ?? errors.find(Boolean)?.message ?? null;
   }
 
   destroy() {

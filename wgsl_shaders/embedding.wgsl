@@ -17,7 +17,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   let unit = id.x;
   let row = state.rows[m].token - FIRST_ROW;
   if (m >= state.count || unit >= K / 8u || row >= N) { return; }
-  let values = dequantize8(load_block(row * (K / 32u) + unit / 4u), unit % 4u);
+  let values = dequantize8(load_block(row, unit / 4u), unit % 4u);
   let out = m * (K / 4u) + unit / 4u * 8u + unit % 4u;
   x[out] = values[0];
   x[out + 4u] = values[1];

@@ -43,7 +43,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     for (var i = index; i < 256u; i += 128u) {
       let n = i / 4u;
       let k = i % 4u * 4u;
-      let values = dequantize8(load_block(weight_row(n0, n) * (K / 32u) + block), i % 4u);
+      let values = dequantize8(load_block(weight_row(n0, n), block), i % 4u);
       for (var j = 0u; j < 4u; j++) {
         w_tile[(k + j) * 16u + n / 4u][n % 4u] = values[0][j];
         w_tile[(k + j + 16u) * 16u + n / 4u][n % 4u] = values[1][j];

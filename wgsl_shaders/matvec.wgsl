@@ -2,10 +2,11 @@
 // EPILOGUE 0: as it is; 1: added to what y holds (the residual); 2: silu(row n) * row (N + n), with W of 2 N rows.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
 //           4 norm_weight: (K / 4) vec4f, without NORM anything; 5 y: (MAX_ROWS, Y_STRIDE).
-// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, NORM, EPS, CHUNK; LANES invocations (a power of two) share ROWS
-// rows of W (with EPILOGUE 2 an even number), for M_TILE rows of x; WORKGROUP, a multiple of LANES. LAST: of x only the state's last row
-// is wanted; ONE: there is but one, so nobody has to wait for the state.
-// Dispatch (g, h, ceil(count / M_TILE)) with g * h >= ceil(items / (WORKGROUP / LANES)), items = ceil(N / ROWS), or of N / ROWS * 2.
+// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, NORM, EPS, CHUNK; PARTS * LANES invocations (LANES a power of two)
+// share ROWS rows of W (with EPILOGUE 2 an even number), for M_TILE rows of x, and do so TURNS times; WORKGROUP, a multiple
+// of PARTS * LANES. LAST: of x only the state's last row is wanted; ONE: there is but one, so nobody has to wait for the state.
+// Dispatch (g, h, ceil(count / M_TILE)) with g * h >= ceil(items / (TURNS * WORKGROUP / (PARTS * LANES))), items = ceil(N / ROWS),
+// or of N / ROWS * 2.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;
@@ -15,7 +16,11 @@
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;
 #import dot_rows
 
-const EACH = select(ROWS, ROWS / 2u, EPILOGUE == 2u);  // values of y that an item makes
+const EACH = select(ROWS, ROWS / 2u, EPILOGUE == 2u);  // rows of y that an item makes
+
+fn place(item: u32, m0: u32, output: Output) -> u32 {
+  return min(m0 + output.m, MAX_ROWS - 1u) * Y_STRIDE + Y_OFFSET + min(item * EACH + output.row, N - 1u);
+}
 
 fn weight_row(item: u32, r: u32) -> u32 {
   if (EPILOGUE == 2u) { return min(item * EACH + r % EACH, N - 1u) + r / EACH * N; }
@@ -33,17 +38,19 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   }
   var first_row = m0;
   if (LAST && !ONE) { first_row = state.count - 1u; }
-  let item = (group.y * groups.x + group.x) * (WORKGROUP / LANES) + index / LANES;
+  let item = first_item(group.y * groups.x + group.x, index);
+  // What is added to is asked for before the sums are made, not after.
+  var before: array<f32, OWN>;
+  if (EPILOGUE == 1u) {
+    for (var o = 0u; o < OWN; o++) { before[o] = y[place(item, m0, output_of(o, index))]; }
+  }
   var sums = dot_rows(item, first_row, index);
-  if (index % LANES != 0u) { return; }
-  for (var m = 0u; m < M_TILE && m0 + m < count; m++) {
-    for (var r = 0u; r < EACH && item * EACH + r < N; r++) {
-      let at = (m0 + m) * Y_STRIDE + Y_OFFSET + item * EACH + r;
-      if (EPILOGUE == 2u) {
-        y[at] = sums[r][m] / (1.0 + exp(-sums[r][m])) * sums[r + ROWS - EACH][m];
-      } else {
-        y[at] = select(0.0, y[at], EPILOGUE == 1u) + sums[r][m];
-      }
-    }
+  for (var o = 0u; o < OWN; o++) {
+    let output = output_of(o, index);
+    if (!output.exists || m0 + output.m >= count || item * EACH + output.row >= N) { continue; }
+    var value = sums[o][0];
+    if (EPILOGUE == 1u) { value += before[o]; }
+    if (EPILOGUE == 2u) { value = value / (1.0 + exp(-value)) * sums[o][VALUES - 1u]; }
+    y[place(item, m0, output)] = value;
   }
 }

@@ -21,6 +21,9 @@
 #import kv_pages
 
 const HALF = HEAD_DIM / 2u;
+const EACH = 1u;
+
+fn head_of(item: u32) -> u32 { return FIRST_HEAD + item / HALF; }
 
 // Where a pair's r-th value lies in its head.
 fn in_head(item: u32, r: u32) -> u32 {
@@ -41,32 +44,35 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     count = state.count;
     if (m0 >= count) { return; }
   }
-  let item = (group.y * groups.x + group.x) * (WORKGROUP / LANES) + index / LANES;
-  let head = FIRST_HEAD + min(item, N / 2u - 1u) / HALF;
-  let is_value = head >= HEADS + KV_HEADS;
+  let item = first_item(group.y * groups.x + group.x, index);
   // Where the row is and how it turns is found out before the sums, not after them.
-  var turns: array<vec2f, M_TILE>;
-  var keys: array<u32, M_TILE>;
-  for (var m = 0u; m < M_TILE; m++) {
-    let row = state.rows[min(m0 + m, MAX_ROWS - 1u)];
-    turns[m] = angles[row.position * HALF + item % HALF];
-    keys[m] = kv_index(row.slot, row.position, (head - HEADS) % KV_HEADS, u32(is_value)) * 4u;
+  var turns: array<vec2f, OWN>;
+  var keys: array<u32, OWN>;
+  for (var o = 0u; o < OWN; o++) {
+    let output = output_of(o, index);
+    let pair = min(item + output.row, N / 2u - 1u);
+    let row = state.rows[min(m0 + output.m, MAX_ROWS - 1u)];
+    turns[o] = angles[row.position * HALF + pair % HALF];
+    keys[o] = kv_index(row.slot, row.position, (head_of(pair) - HEADS) % KV_HEADS, u32(head_of(pair) >= HEADS + KV_HEADS)) * 4u;
   }
   var sums = dot_rows(item, m0, index);
-  if (index % LANES != 0u || item >= N / 2u) { return; }
-  for (var m = 0u; m < M_TILE && m0 + m < count; m++) {
-    var pair = vec2f(sums[0][m], sums[1][m]);
-    if (!is_value) {
-      let turn = turns[m];
+  for (var o = 0u; o < OWN; o++) {
+    let output = output_of(o, index);
+    let own = item + output.row;
+    if (!output.exists || m0 + output.m >= count || own >= N / 2u) { continue; }
+    let head = head_of(own);
+    var pair = vec2f(sums[o][0], sums[o][1]);
+    if (head < HEADS + KV_HEADS) {
+      let turn = turns[o];
       pair = vec2f(pair.x * turn.x - pair.y * turn.y, pair.x * turn.y + pair.y * turn.x);
     }
     if (head < HEADS) {
-      let to = ((m0 + m) * HEADS + head) * HEAD_DIM;
-      q_out[to + in_head(item, 0u)] = pair.x;
-      q_out[to + in_head(item, 1u)] = pair.y;
+      let to = ((m0 + output.m) * HEADS + head) * HEAD_DIM;
+      q_out[to + in_head(own, 0u)] = pair.x;
+      q_out[to + in_head(own, 1u)] = pair.y;
     } else {
-      kv[keys[m] + in_head(item, 0u)] = pair.x;
-      kv[keys[m] + in_head(item, 1u)] = pair.y;
+      kv[keys[o] + in_head(own, 0u)] = pair.x;
+      kv[keys[o] + in_head(own, 1u)] = pair.y;
     }
   }
 }

@@ -25,6 +25,14 @@ REDUCTIONS = [
 ]
 
 
+def team_constants(lanes: int, workgroup: int, parts: int, turns: int, chunk: int, k: int) -> dict[str, int]:
+    """A shape of a matvec: a workgroup of whole teams; turns only where all of x is at hand."""
+    whole = chunk >= k // 32
+    parts = parts if workgroup % (lanes * parts) == 0 else 1
+    return {"LANES": lanes, "WORKGROUP": workgroup, "PARTS": parts, "TURNS": turns if whole else 1,
+            "CHUNK": k // 32 if whole else chunk}  # fmt: skip
+
+
 def snippets_of(form: str, reduce: str, integers: bool) -> dict[str, str]:
     """Of a matvec: what adds up nothing reads x where it lies. Integers multiply codes only."""
     columns = "x_digits" if integers and LAYOUTS[form].quantized else "x_staged"
@@ -110,11 +118,12 @@ def run_linear(run_kernel, kernel: str, case: dict, grid, snippets: dict[str, st
 @pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
 @given(
     case=linear_cases(9), tile=st.sampled_from([1, 2, 4, 8]), together=st.integers(1, 3), norm=st.booleans(),
-    last=st.booleans(), one=st.booleans(), chunk=st.integers(1, 9), integers=st.booleans(),
+    last=st.booleans(), one=st.booleans(), chunk=st.integers(1, 12), integers=st.booleans(),
+    parts=st.sampled_from([1, 2, 3, 4]), turns=st.integers(1, 5),
 )  # fmt: skip
 @few
 def test_matvec_equals_numpy_and_leaves_the_rest_alone(
-    run_kernel, reduce, lanes, workgroup, case, tile, together, norm, last, one, chunk, integers
+    run_kernel, reduce, lanes, workgroup, case, tile, together, norm, last, one, chunk, integers, parts, turns
 ) -> None:
     rng = np.random.default_rng(case["seed"])
     n, k, m, offset, epilogue = case["n"], case["k"], case["m"], case["offset"], case["epilogue"]
@@ -122,20 +131,21 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(
     m, tile = 1 if one else m, 1 if last or one else tile
     staged = reduce != "reduce_single"
     norm, chunk = norm and staged, chunk if staged else lanes
+    team = team_constants(lanes, workgroup * (3 if parts == 3 else 1), parts if staged else 1, turns, chunk, k)
     data, w = random_matrix(run_kernel.host, rng, rows, k, case["form"])
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
     weight = rng.standard_normal(k).astype(np.float32)
     stride = n + offset + 3
     y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
     items = -(-n // together)
-    groups = -(-items // (workgroup // lanes))
+    groups = -(-items // (team["WORKGROUP"] // lanes // team["PARTS"] * team["TURNS"]))
     fold = 2 if groups > 3 else 1
     (out,) = run_kernel(
         "matvec", [state(m), *data, x, weight, y], (-(-groups // fold), fold, 1 if last else -(-m // tile)),
         snippets_of(case["form"], reduce, integers),
         MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=epilogue,
-        NORM=norm, EPS=1e-5, ROWS=2 * together if epilogue == 2 else together, M_TILE=tile, LANES=lanes,
-        WORKGROUP=workgroup, LAST=last, ONE=one, CHUNK=chunk,
+        NORM=norm, EPS=1e-5, ROWS=2 * together if epilogue == 2 else together, M_TILE=tile,
+        LAST=last, ONE=one, **team,
     )  # fmt: skip
     used = x[m - 1 : m] if last else x[:m]
     used = reference.rms_norm(used, weight, 1e-5) if norm else used
@@ -177,7 +187,7 @@ def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, k
             "matvec", [state(1), *data, x, weight, bytes(4 * n)], (-(-n // 4), 1, 1),
             snippets_of(form, "reduce_workgroup", integers),
             MAX_ROWS=1, K=k, N=n, BLOCKS=n * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0, NORM=norm, EPS=1e-5, ROWS=1,
-            M_TILE=1, LANES=8, WORKGROUP=32, LAST=False, ONE=True, CHUNK=11,
+            M_TILE=1, LAST=False, ONE=True, **team_constants(8, 32, 1, 1, 11, k),
         )  # fmt: skip
         errors[integers] = np.abs(floats(out, n) - expected).max()
     scale = np.abs(expected).max()
@@ -189,7 +199,8 @@ def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, k
     form=st.sampled_from(FORMAT_NAMES), heads=st.sampled_from([(1, 1), (3, 1), (4, 2)]), first=st.integers(0, 2),
     head_dim=st.sampled_from([8, 24, 64]), blocks=st.integers(1, 5), m=st.integers(1, 5),
     tile=st.sampled_from([1, 2, 4]), norm=st.booleans(), interleaved=st.booleans(), one=st.booleans(),
-    chunk=st.integers(1, 5), integers=st.booleans(), seed=st.integers(0, 2**32 - 1),
+    chunk=st.integers(1, 9), integers=st.booleans(), parts=st.sampled_from([1, 2, 4]), turns=st.integers(1, 5),
+    seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 @few
 def test_qkv_rotates_and_appends_as_numpy_does(
@@ -209,6 +220,8 @@ def test_qkv_rotates_and_appends_as_numpy_does(
     one,
     chunk,
     integers,
+    parts,
+    turns,
     seed,
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -216,6 +229,7 @@ def test_qkv_rotates_and_appends_as_numpy_does(
     m, tile = (1, 1) if one else (m, tile)
     staged = reduce != "reduce_single"
     norm, chunk = norm and staged, chunk if staged else lanes
+    team = team_constants(lanes, workgroup, parts if staged else 1, turns, chunk, k)
     # The kernel may be given some of the heads only, when their formats differ.
     count = heads + 2 * kv_heads - first
     data, w = random_matrix(run_kernel.host, rng, count * head_dim, k, form)
@@ -228,13 +242,13 @@ def test_qkv_rotates_and_appends_as_numpy_does(
     rows = state_bytes([(0, int(position), 1) for position in positions]) + bytes(16 * (MAX_ROWS - m))
     q = rng.standard_normal((MAX_ROWS, heads, head_dim)).astype(np.float32)
     kv = rng.standard_normal((3, 2, kv_heads, PAGE, head_dim)).astype(np.float32)
-    groups = -(-count * head_dim // 2 // (workgroup // lanes))
+    groups = -(-count * head_dim // 2 // (workgroup // lanes // team["PARTS"] * team["TURNS"]))
     out_q, out_kv = run_kernel(
         "qkv", [rows, *data, x, weight, table, pages, q, kv], (groups, 1, -(-m // tile)),
         snippets_of(form, reduce, integers),
         MAX_ROWS=MAX_ROWS, K=k, N=count * head_dim, BLOCKS=count * head_dim * k // 32, FIRST_HEAD=first, HEADS=heads,
         KV_HEADS=kv_heads, HEAD_DIM=head_dim, PAGE=PAGE, MAX_PAGES=3, INTERLEAVED=interleaved, NORM=norm, EPS=1e-5,
-        ROWS=2, M_TILE=tile, LANES=lanes, WORKGROUP=workgroup, ONE=one, CHUNK=chunk,
+        ROWS=2, M_TILE=tile, ONE=one, **team,
     )  # fmt: skip
     used = reference.rms_norm(x[:m], weight, 1e-5) if norm else x[:m]
     product = (used.astype(np.float64) @ w.T.astype(np.float64)).astype(np.float32).reshape(m, count, head_dim)

@@ -3,4 +3,6 @@
 #import half_scale
 const BIAS = 8.0;
 const OFFSETS = false;
-fn load_block(block: u32) -> Block { return Block(quants[block], vec2f(half_scale(block)), 0.0); }
+fn load_block(row: u32, column: u32) -> Block {
+  return Block(quants[block_of(row, column)], vec2f(half_scale(row, column)), 0.0);
+}

@@ -1,9 +1,11 @@
 // Q4_1: value = d * q + m
 #import four_bits
 #import halves
+#import blocks
 const BIAS = 0.0;
 const OFFSETS = true;
-fn load_block(block: u32) -> Block {
+fn load_block(row: u32, column: u32) -> Block {
+  let block = block_of(row, column);
   let dm = halves(scales[block]);
   return Block(quants[block], vec2f(dm.x), dm.y);
 }

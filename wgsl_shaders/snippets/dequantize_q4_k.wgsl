@@ -3,7 +3,7 @@
 #import super_scale
 const BIAS = 0.0;
 const OFFSETS = true;
-fn load_block(block: u32) -> Block {
-  let st = super_scale(block);
-  return Block(quants[block], vec2f(st.x), -st.y);
+fn load_block(row: u32, column: u32) -> Block {
+  let st = super_scale(row, column);
+  return Block(quants[block_of(row, column)], vec2f(st.x), -st.y);
 }

@@ -1,9 +1,11 @@
 // Q5_1: value = d * q + m
 #import five_bits
 #import halves
+#import blocks
 const BIAS = 0.0;
 const OFFSETS = true;
-fn load_block(block: u32) -> Block {
+fn load_block(row: u32, column: u32) -> Block {
+  let block = block_of(row, column);
   let dm = halves(scales[block]);
   return Block(quants[block], scales[BLOCKS + block], vec2f(dm.x), dm.y);
 }

@@ -3,7 +3,8 @@
 #import super_scale
 const BIAS = 0.0;
 const OFFSETS = true;
-fn load_block(block: u32) -> Block {
-  let st = super_scale(block);
+fn load_block(row: u32, column: u32) -> Block {
+  let block = block_of(row, column);
+  let st = super_scale(row, column);
   return Block(quants[block], scales[BLOCKS / 2u + BLOCKS / 8u + block], vec2f(st.x), -st.y);
 }

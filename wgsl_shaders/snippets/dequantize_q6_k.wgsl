@@ -1,14 +1,16 @@
 // Q6_K: value = d * s * (q - 32), with an s for values 0..15 and one for 16..31.
 #import nibble_codes
 #import halves
+#import blocks
 const BIAS = 32.0;
 const OFFSETS = false;
 const TWO_SCALES = true;
 struct Block { nibbles: vec4u, uppers: vec2u, scale: vec2f, offset: f32 }
-fn load_block(block: u32) -> Block {
+fn load_block(row: u32, column: u32) -> Block {
+  let block = block_of(row, column);
   let high = BLOCKS / 2u + BLOCKS / 8u + 2u * block;
-  let s = bitcast<i32>(scales[block / 2u] << (16u - block % 2u * 16u));
-  let d = halves(scales[BLOCKS / 2u + block / 8u]).x;
+  let s = bitcast<i32>(scales[word_of(row, column, 2u)] << (16u - place_of(row, column, 2u) * 16u));
+  let d = halves(scales[BLOCKS / 2u + word_of(row, column, 8u)]).x;
   return Block(
     quants[block], vec2u(scales[high], scales[high + 1u]), d * vec2f(vec2i((s << 8u) >> 24u, s >> 24u)), 0.0);
 }

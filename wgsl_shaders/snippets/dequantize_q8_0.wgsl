@@ -1,9 +1,10 @@
 // Q8_0: 32 int8 are 2 elements of quants. value = d * q
 #import half_scale
 const OFFSETS = false;
-struct Block { bytes: array<vec4u, 2>, scale: vec2f, offset: f32 }
-fn load_block(block: u32) -> Block {
-  return Block(array<vec4u, 2>(quants[block * 2u], quants[block * 2u + 1u]), vec2f(half_scale(block)), 0.0);
+struct Block { low: vec4u, high: vec4u, scale: vec2f, offset: f32 }
+fn load_block(row: u32, column: u32) -> Block {
+  let block = block_of(row, column);
+  return Block(quants[block * 2u], quants[block * 2u + 1u], vec2f(half_scale(row, column)), 0.0);
 }
 // As nibble_codes does it, with all 8 bits.
 fn signed_bytes(word: u32) -> vec4f {
@@ -13,9 +14,9 @@ fn signed_bytes(word: u32) -> vec4f {
   return floats - vec4f(0x1p23 + 128.0, 0x1p15 + 128.0, 0x1p23 + 128.0, 0x1p15 + 128.0);
 }
 fn codes8(b: Block, w: u32) -> array<vec4f, 2> {
-  return array<vec4f, 2>(signed_bytes(b.bytes[0][w]), signed_bytes(b.bytes[1][w]));
+  return array<vec4f, 2>(signed_bytes(b.low[w]), signed_bytes(b.high[w]));
 }
 const TWO_SCALES = false;
 const UNIT = 1.0;
 const MIDDLE = 0.0;
-fn packed_codes(b: Block) -> array<vec4u, 2> { return b.bytes; }
+fn packed_codes(b: Block) -> array<vec4u, 2> { return array<vec4u, 2>(b.low, b.high); }

@@ -1,3 +1,6 @@
 // d of a block, where S has a half a block.
 #import halves
-fn half_scale(block: u32) -> f32 { return halves(scales[block / 2u])[block % 2u]; }
+#import blocks
+fn half_scale(row: u32, column: u32) -> f32 {
+  return halves(scales[word_of(row, column, 2u)] >> (place_of(row, column, 2u) * 16u)).x;
+}

@@ -9,5 +9,5 @@ fn reduce_lanes4(value: vec4f, index: u32) -> vec4f {
   for (var mask = LANES / 2u; mask > 0u; mask /= 2u) { sum += subgroupShuffleXor(sum, mask); }
   return sum;
 }
-// What the invocation beside gives, of 2 and 2 of them.
-fn of_neighbour(value: vec2f, index: u32) -> vec2f { return subgroupShuffleXor(value, 1u); }
+// What the invocation whose number differs in the bit `mask` gives, of the LANES.
+fn exchange(value: f32, mask: u32, index: u32) -> f32 { return subgroupShuffleXor(value, mask); }

@@ -13,11 +13,11 @@ fn reduce_lanes4(value: vec4f, index: u32) -> vec4f {
   return sum;
 }
 fn reduce_lanes(value: f32, index: u32) -> f32 { return reduce_lanes4(vec4f(value), index).x; }
-// What the invocation beside gives, of 2 and 2 of them.
-fn of_neighbour(value: vec2f, index: u32) -> vec2f {
-  reduce_scratch[index] = vec4f(value, value);
+// What the invocation whose number differs in the bit `mask` gives.
+fn exchange(value: f32, mask: u32, index: u32) -> f32 {
+  reduce_scratch[index].x = value;
   workgroupBarrier();
-  let other = reduce_scratch[index ^ 1u].xy;
+  let other = reduce_scratch[index ^ mask].x;
   workgroupBarrier();
   return other;
 }

@@ -1,8 +1,9 @@
 // Blocks of 32 values of 16 bits, two to a word: 4 elements of quants. `widen` is the format's.
 const OFFSETS = false;
 struct Block { words: array<vec4u, 4>, scale: vec2f, offset: f32 }
-fn load_block(block: u32) -> Block {
-  let at = block * 4u;
+#import blocks
+fn load_block(row: u32, column: u32) -> Block {
+  let at = block_of(row, column) * 4u;
   return Block(array<vec4u, 4>(quants[at], quants[at + 1u], quants[at + 2u], quants[at + 3u]), vec2f(1.0), 0.0);
 }
 fn widen4(words: vec4u, w: u32) -> vec4f {

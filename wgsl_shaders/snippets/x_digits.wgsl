@@ -41,7 +41,7 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
       let most = max(max(abs(quads[0]), abs(quads[1])), max(abs(quads[2]), abs(quads[3])));
       let total = dot(quads[0] + quads[1] + quads[2] + quads[3], vec4f(f32(OFFSETS)));
       let own = vec2f(max(max(most.x, most.y), max(most.z, most.w)), total);
-      let other = of_neighbour(own, index);
+      let other = vec2f(exchange(own.x, 1u, index), exchange(own.y, 1u, index));
       // Not so small that s would be subnormal. A division may be off by some ulp, which all values of a block would share.
       let inverse = LARGEST / max(max(own.x, other.x), 1e-30);
       let about = 1.0 / inverse;
@@ -68,6 +68,23 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
   workgroupBarrier();
 }
 
+// The digits of its own blocks are kept where several rows are multiplied by them one after the other: workgroup memory is
+// not much faster than the weights come. They are read from there as they are needed where one row is.
+var<private> held: array<vec4u, select(1u, PER_LANE * M_TILE * STRIDE, TURNS > 1u)>;
+fn hold_columns(member: u32) {
+  if (TURNS == 1u) { return; }
+  for (var i = 0u; i < PER_LANE; i++) {
+    let block = min(i * TEAM + member, CHUNK - 1u);
+    for (var m = 0u; m < M_TILE; m++) {
+      for (var v = 0u; v < STRIDE; v++) { held[(i * M_TILE + m) * STRIDE + v] = tile[(m * CHUNK + block) * STRIDE + v]; }
+    }
+  }
+}
+fn column_digits(m: u32, i: u32, chunk_block: u32, v: u32) -> vec4u {
+  if (TURNS > 1u) { return held[(i * M_TILE + m) * STRIDE + v]; }
+  return tile[(m * CHUNK + chunk_block) * STRIDE + v];
+}
+
 const ZERO = 0x4b400000;  // The bits of 1.5 * 2^23: added to small integers it makes floats of them, without conversions.
 
 fn add_dot(sum: i32, codes: vec4u, digits: vec4u) -> i32 {
@@ -80,26 +97,27 @@ fn joined(a: i32, b: i32, c: i32) -> f32 {
 }
 
 // The products of a block of ROWS rows of W with its columns of M_TILE rows of x.
-fn block_dot(blocks: array<Block, ROWS>, m0: u32, first: u32, block: u32) -> Sums {
+fn block_dot(blocks: array<Block, ROWS>, i: u32, m0: u32, first: u32, block: u32) -> Sums {
   var weights = blocks;
   var products: Sums;
   for (var m = 0u; m < M_TILE; m++) {
-    let at = (m * CHUNK + block - first) * STRIDE;
-    let x_block = bitcast<vec4f>(tile[at + 6u]);
+    var digits: array<vec4u, 6>;
+    for (var v = 0u; v < 6u; v++) { digits[v] = column_digits(m, i, block - first, v); }
+    let x_block = bitcast<vec4f>(column_digits(m, i, block - first, 6u));
     for (var r = 0u; r < ROWS; r++) {
       let codes = packed_codes(weights[r]);
-      let a = add_dot(ZERO, codes[0], tile[at]);
-      let b = add_dot(ZERO, codes[0], tile[at + 2u]);
-      let c = add_dot(ZERO, codes[0], tile[at + 4u]);
+      let a = add_dot(ZERO, codes[0], digits[0]);
+      let b = add_dot(ZERO, codes[0], digits[2]);
+      let c = add_dot(ZERO, codes[0], digits[4]);
       var product = 0.0;
       if (TWO_SCALES) {
         let last = joined(
-          add_dot(ZERO, codes[1], tile[at + 1u]), add_dot(ZERO, codes[1], tile[at + 3u]),
-          add_dot(ZERO, codes[1], tile[at + 5u]));
+          add_dot(ZERO, codes[1], digits[1]), add_dot(ZERO, codes[1], digits[3]),
+          add_dot(ZERO, codes[1], digits[5]));
         product = dot(weights[r].scale, vec2f(joined(a, b, c), last));
       } else {
         product = weights[r].scale.x * joined(
-          add_dot(a, codes[1], tile[at + 1u]), add_dot(b, codes[1], tile[at + 3u]), add_dot(c, codes[1], tile[at + 5u]));
+          add_dot(a, codes[1], digits[1]), add_dot(b, codes[1], digits[3]), add_dot(c, codes[1], digits[5]));
       }
       products[r][m] = product * x_block.x;
       if (OFFSETS) { products[r][m] += fma(MIDDLE, weights[r].scale.x, weights[r].offset) * x_block.y; }

@@ -4,25 +4,44 @@
 #import block_dot_floats
 const STRIDE = 9u;  // of a block of 8 quads: neighbouring blocks begin in other banks
 var<workgroup> tile: array<vec4f, M_TILE * CHUNK * STRIDE>;
+// Of a chunk's quads, all asked for before one is put down.
+const EACH_BRINGS = (CHUNK * 8u + WORKGROUP - 1u) / WORKGROUP;
 
 fn bring_columns(m0: u32, first: u32, index: u32) {
   if (first > 0u) { workgroupBarrier(); }
-  let quads = min(CHUNK, K / 32u - first) * 8u;
+  let quads_there = min(CHUNK, K / 32u - first) * 8u;
   for (var m = 0u; m < M_TILE; m++) {
     var sum = 0.0;
-    for (var i = index; i < quads; i += WORKGROUP) {
-      var quad = x[(m0 + m) * (K / 4u) + first * 8u + i];
+    var quads: array<vec4f, EACH_BRINGS>;
+    for (var q = 0u; q < EACH_BRINGS; q++) {
+      let i = min(index + q * WORKGROUP, quads_there - 1u);
+      quads[q] = x[(m0 + m) * (K / 4u) + first * 8u + i];
       if (NORM) {
-        sum += dot(quad, quad);
-        quad *= norm_weight[first * 8u + i];
+        sum += select(0.0, dot(quads[q], quads[q]), index + q * WORKGROUP < quads_there);
+        quads[q] *= norm_weight[first * 8u + i];
       }
-      tile[(m * CHUNK + i / 8u) * STRIDE + i % 8u] = quad;
+    }
+    for (var q = 0u; q < EACH_BRINGS; q++) {
+      let i = index + q * WORKGROUP;
+      if (i < quads_there) { tile[(m * CHUNK + i / 8u) * STRIDE + i % 8u] = quads[q]; }
     }
     add_squares(m, first, index, sum);
   }
   workgroupBarrier();
 }
 
-fn column_quad(m0: u32, m: u32, first: u32, block: u32, w: u32) -> vec4f {
+// Columns that are multiplied by several rows are kept at hand.
+var<private> held: array<vec4f, select(1u, PER_LANE * M_TILE * 8u, TURNS > 1u)>;
+fn hold_columns(member: u32) {
+  if (TURNS == 1u) { return; }
+  for (var i = 0u; i < PER_LANE; i++) {
+    let block = min(i * TEAM + member, CHUNK - 1u);
+    for (var m = 0u; m < M_TILE; m++) {
+      for (var w = 0u; w < 8u; w++) { held[(i * M_TILE + m) * 8u + w] = tile[(m * CHUNK + block) * STRIDE + w]; }
+    }
+  }
+}
+fn column_quad(m0: u32, m: u32, first: u32, i: u32, block: u32, w: u32) -> vec4f {
+  if (TURNS > 1u) { return held[(i * M_TILE + m) * 8u + w]; }
   return tile[(m * CHUNK + block - first) * STRIDE + w];
 }

@@ -1,7 +1,7 @@
 """Finds out by measuring which shape of a matvec is the fastest for each matrix of a model, and remembers it.
 
 What is fast depends on the GPU, and nobody has all of them: so at the first load the kernels of a decode step are
-timed in a dozen shapes, over the weights of all layers as decoding reads them. What was found is kept by the adapter's
+timed in some ten shapes, over the weights of all layers as decoding reads them. What was found is kept by the adapter's
 name.
 """
 
@@ -14,13 +14,14 @@ from typing import Protocol
 from py_core.backends.base import BackendError, DeviceLostError
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.webgpu.attention import NEAR
-from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
+from py_core.backends.webgpu.layout import BLOCK
 from py_core.backends.webgpu.lowering import KernelBuilder
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape
 
-_VERSION = "4"
+_VERSION = "5"
 """Changes with the kernels: what was measured of others is of no use."""
 
 
@@ -34,14 +35,26 @@ class TuningStore(Protocol):
     async def write(self, text: str) -> None: ...
 
 
-def candidates(shapes: KernelShapes) -> list[MatvecShape]:
-    """The usual shape first. Lanes beyond a subgroup cannot add up."""
-    usual, full = shapes.matvec, shapes.lanes
-    half, quarter = max(1, full // 2), max(1, full // 4)
-    found = [MatvecShape(full, workgroup, rows) for workgroup in (128, 256) for rows in (1, 2)]
-    found += [MatvecShape(half, workgroup, 1) for workgroup in (128, 256)]
-    found += [MatvecShape(half, 128, 4), MatvecShape(quarter, 128, 2)]
-    return [usual, *(shape for shape in found if shape != usual)]
+def candidates(shapes: KernelShapes, adapter: AdapterInfo, columns: int) -> list[MatvecShape]:
+    """What may be fast for a matrix of so many columns, the usual shape first. Lanes beyond a subgroup cannot add up.
+
+    Teams of several subgroups have a block of x in each invocation: they keep it for many rows.
+    """
+    usual, full, blocks = shapes.matvec, shapes.lanes, columns // BLOCK
+    found = [MatvecShape(full, workgroup, rows) for workgroup in (128, 256) for rows in (1, 2, 4)]
+    found += [MatvecShape(max(1, full // 2), workgroup, 1) for workgroup in (128, 256)]
+    found += [MatvecShape(max(1, full // 4), 128, 2)]
+    parts = -(-blocks // full)
+    if parts > 1:
+        team = full * parts
+        found += [MatvecShape(full, team * max(1, size // team), 2, 8, parts) for size in (256, 768)]
+        if parts <= 4:
+            found += [MatvecShape(full, team * max(1, size // team), 4, 1, parts) for size in (128, 256)]
+        else:
+            team = full * -(-parts // 4)
+            found += [MatvecShape(full, team * max(1, 768 // team), 2, 1, -(-parts // 4))]
+    possible = dict.fromkeys(shape for shape in found if shape.workgroup <= adapter.max_workgroup_size)
+    return [usual, *(shape for shape in possible if shape != usual)]
 
 
 async def tune(
@@ -51,11 +64,13 @@ async def tune(
 
     Nothing may be in the pages yet. Where the GPU has no clock, the usual shapes stay.
     """
-    kept, possible = _parsed(await store.read()), [shape.as_list() for shape in candidates(builder.shapes)]
+    kept = _parsed(await store.read())
     known = kept.setdefault(f"{host.adapter.name}, version {_VERSION}", {})
-    names = builder.shaped
+    tried = {name: candidates(builder.shapes, host.adapter, columns) for name, columns in builder.shaped.items()}
     # Somebody else may have written there, for another adapter of the same name even.
-    if missing := {name for name in names if known.get(name) not in possible}:
+    if missing := {
+        name: shapes for name, shapes in tried.items() if known.get(name) not in [shape.as_list() for shape in shapes]
+    }:
         try:
             known |= await _measure(host, builder, state, missing, lower)
         except DeviceLostError:
@@ -63,19 +78,21 @@ async def tune(
         except BackendError:
             return
         await store.write(json.dumps(kept))
-    builder.chosen = {name: MatvecShape(*known[name]) for name in names}
+    builder.chosen = {name: MatvecShape(*known[name]) for name in tried}
 
 
 async def _measure(
-    host: Host, builder: KernelBuilder, state: Binding, names: set[str], lower: Callable[[], list[Kernel]]
-) -> dict[str, list[int]]:
+    host: Host, builder: KernelBuilder, state: Binding, tried: dict[str, list[MatvecShape]],
+    lower: Callable[[], list[Kernel]],
+) -> dict[str, list[int]]:  # fmt: skip
     """The fastest shape of each kernel name."""
     recorded: dict[tuple[str, MatvecShape], int] = {}
     try:
-        for shape in candidates(builder.shapes):
-            builder.chosen = dict.fromkeys(names, shape)
+        for round_ in range(max(map(len, tried.values()))):
+            now = {name: shapes[round_] for name, shapes in tried.items() if round_ < len(shapes)}
+            builder.chosen = now
             kernels = lower()
-            for name in names:
+            for name, shape in now.items():
                 dispatches = [Launch(kernel, 1, NEAR).dispatch() for kernel in kernels if kernel.name == name]
                 recorded[name, shape] = host.record(dispatches)
         await host.check()
@@ -86,10 +103,7 @@ async def _measure(
         for one in recorded.values():
             host.forget(one)
     timed = dict(zip(recorded, seconds, strict=True))
-    return {
-        name: min((shape for other, shape in timed if other == name), key=lambda shape: timed[name, shape]).as_list()
-        for name in names
-    }
+    return {name: min(shapes, key=lambda shape: timed[name, shape]).as_list() for name, shapes in tried.items()}
 
 
 def _parsed(text: str) -> dict[str, dict[str, list[int]]]:

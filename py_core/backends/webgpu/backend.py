@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
@@ -26,7 +27,7 @@ from py_core.backends.webgpu.profiling import (
     measure_flops,
     measure_kernels,
 )
-from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, choose_shapes
+from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, choose_halves, choose_shapes
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import GGUFHeader
@@ -79,11 +80,13 @@ class WebGPUBackend(PipelinedBackend):
         self._host, self._source, self._config, self._graph = host, source, config, graph
         self._tensors = {name: header.tensors[name] for name in graph.weights}
         self._wanted_shapes, self._tuning = shapes, tuning
+        self._shapes: KernelShapes
         super().__init__(self._on_adapter(), context_length, config.vocab_size, self._shapes.max_rows)
 
     async def load(self, progress: Progress | None) -> None:
         """Build everything that lives on the host's device, and bring the weights there."""
         host, config = self._host, self._config
+        self._shapes = replace(self._shapes, halves=await choose_halves(host))
         self.arena = WeightArena(host, self._tensors)
         self._buffers = Buffers(
             state=self._buffer(STATE_HEADER + ROW_BYTES * self._shapes.max_rows, "state"),

@@ -65,8 +65,8 @@ class KernelBuilder:
     def __init__(self, host: Host, shapes: KernelShapes) -> None:
         self._host, self.shapes = host, shapes
         self._pipelines: dict[object, int] = {}
-        self.shaped: set[str] = set()
-        """Names of kernels that have a shape to choose."""
+        self.shaped: dict[str, int] = {}
+        """Columns of the kernels that have a shape to choose, by name."""
         self.chosen: dict[str, MatvecShape] = {}
         """Of kernels that were measured, by name; for one row of x."""
 
@@ -78,6 +78,10 @@ class KernelBuilder:
             self._pipelines[key] = self._host.pipeline(wgsl, binding_access(wgsl), name)
         return self._pipelines[key]
 
+    def reader(self, form: BlockFormat) -> dict[str, str]:
+        """The snippets that read a format."""
+        return {"dequantize": f"dequantize_{form.name.lower()}", "halves": self.shapes.halves}
+
     def shape(self, kernel: str, k: int, rows: str) -> MatvecShape:
         """The shape of a matvec over rows of k columns: each lane takes whole blocks of 32."""
         usual = self.shapes.matvec
@@ -85,7 +89,7 @@ class KernelBuilder:
         lanes = shape.lanes
         while lanes > 1 and lanes > k // 32:
             lanes //= 2
-        self.shaped.add(kernel)
+        self.shaped[kernel] = k
         return replace(shape, lanes=lanes)
 
     def matvec(
@@ -96,34 +100,33 @@ class KernelBuilder:
         tile = 1 if step.rows == "one" else self.shapes.batch_tile
         integers = self.shapes.integer_dot and step.rows == "one" and LAYOUTS[matrix.format.name].quantized
         reduce = self.shapes.reduce if shape.lanes > 1 or integers else "reduce_single"
-        columns, chunk = "x_direct", shape.lanes
+        columns, chunk, turns = "x_direct", shape.lanes, 1
         if self.shapes.stage_columns:
             columns = "x_digits" if integers else "x_staged"
+            # Besides x: sums of squares, what lanes exchange, and what teams add up.
             sums = 4 * tile + (16 if reduce == "reduce_workgroup" else 0)
-            memory = self._host.adapter.max_workgroup_storage - sums * shape.workgroup - 16
+            totals = 4 * tile * shape.turns * rows * (shape.workgroup // shape.lanes)
+            memory = self._host.adapter.max_workgroup_storage - sums * shape.workgroup - totals - 32
             room = memory // (tile * _STAGED_BLOCK[columns])
-            chunk = chunk_blocks(matrix.columns, shape.lanes, rows, room)
+            chunk = chunk_blocks(matrix.columns, shape.team, rows, room)
+            # Columns that are brought piece by piece would have to be brought again for each turn.
+            turns = shape.turns if chunk == matrix.columns // 32 else 1
         pipeline = self.pipeline(
-            shader, {"dequantize": dequantizer(matrix.format), "reduce": reduce, "columns": columns},
+            shader, {**self.reader(matrix.format), "reduce": reduce, "columns": columns},
             K=matrix.columns, BLOCKS=part.blocks, NORM=norm is not None, EPS=norm.eps if norm else 0.0,
-            LANES=shape.lanes, ROWS=rows, M_TILE=tile, CHUNK=chunk, WORKGROUP=shape.workgroup, ONE=step.alone,
-            **constants,
+            LANES=shape.lanes, PARTS=shape.parts, TURNS=turns, ROWS=rows, M_TILE=tile, CHUNK=chunk,
+            WORKGROUP=shape.workgroup, ONE=step.alone, **constants,
         )  # fmt: skip
-        return pipeline, _grid(items, shape.workgroup // shape.lanes, tile)
+        return pipeline, _grid(items, shape.workgroup // shape.team * turns, tile)
 
 
-def chunk_blocks(k: int, lanes: int, rows: int, room: int) -> int:
+def chunk_blocks(k: int, team: int, rows: int, room: int) -> int:
     """Blocks of x that a matvec keeps in workgroup memory at a time, where there is room for so many.
 
     A lane asks for its part of them in `rows` rows of W together: as many blocks as there are registers for.
     """
-    chunk = lanes * max(1, _BLOCKS_AHEAD // rows)
-    return max(1, min(k // 32, chunk, room // lanes * lanes or room))
-
-
-def dequantizer(form: BlockFormat) -> str:
-    """The snippet that reads a format."""
-    return f"dequantize_{form.name.lower()}"
+    chunk = team * max(1, _BLOCKS_AHEAD // rows)
+    return max(1, min(k // 32, chunk, room // team * team or room))
 
 
 class Lowering:
@@ -195,7 +198,7 @@ class Lowering:
         for part in matrix.parts:
             pipeline = self._builder.pipeline(
                 "embedding",
-                {"dequantize": dequantizer(matrix.format)},
+                self._builder.reader(matrix.format),
                 K=k, N=part.rows, BLOCKS=part.blocks, FIRST_ROW=part.first_row, WORKGROUP=64,
             )  # fmt: skip
             bindings = (self._buffers.state, part.quants, part.scales, out)
@@ -310,8 +313,8 @@ class Lowering:
             cost = linear_cost(matrix, part.rows, n if epilogue == 1 else 0, n)
             before = (self._buffers.state, part.quants, part.scales, place)
             if step.tiled:
-                dequantize = {"dequantize": dequantizer(matrix.format)}
-                pipeline = self._builder.pipeline("matmul", dequantize, K=x.width, BLOCKS=part.blocks, **common)
+                reader = self._builder.reader(matrix.format)
+                pipeline = self._builder.pipeline("matmul", reader, K=x.width, BLOCKS=part.blocks, **common)
                 grid = _grid(n, 32 if epilogue == 2 else 64, 32)
                 found.append(Kernel(name, pipeline, _fixed((*before, out)), grid, cost))
                 continue

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py_core.backends.webgpu.host import AdapterInfo
+import numpy as np
+
+from py_core.backends.webgpu.host import AdapterInfo, Binding, Dispatch, Host
+from py_core.backends.webgpu.shaders import binding_access, compose
 
 FEW_ROWS = 8
 """Rows of a pass (a draft, several conversations) that is not yet a prefill of many."""
@@ -17,14 +20,24 @@ FEW_ROWS = 8
 
 @dataclass(frozen=True)
 class MatvecShape:
-    """`lanes` invocations (a power of two) share `rows` rows of W; `workgroup` of them are a workgroup."""
+    """How a matvec's invocations share the rows of W.
+
+    `parts` times `lanes` of them (a power of two, at most a subgroup) are a team and share `rows` rows of W, and that
+    `turns` times; as many teams as fit in `workgroup` are a workgroup.
+    """
 
     lanes: int
     workgroup: int
     rows: int
+    turns: int = 1
+    parts: int = 1
+
+    @property
+    def team(self) -> int:
+        return self.lanes * self.parts
 
     def as_list(self) -> list[int]:
-        return [self.lanes, self.workgroup, self.rows]
+        return [self.lanes, self.workgroup, self.rows, self.turns, self.parts]
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,8 @@ class KernelShapes:
     """Whether attention shares work in workgroup memory."""
     integer_dot: bool
     """Whether a matvec of one row of x multiplies quantized weights in integers. Needs `stage_columns`."""
+    halves: str = "halves"
+    """The snippet that reads halves: this one is exact everywhere."""
 
     @property
     def matvec(self) -> MatvecShape:
@@ -63,3 +78,21 @@ def choose_shapes(adapter: AdapterInfo, head_dim: int) -> KernelShapes:
     lanes = min(adapter.subgroup_size, 32) if adapter.subgroup_size >= 8 else 32
     reduce = "reduce_subgroup" if adapter.subgroup_size >= 8 else "reduce_workgroup"
     return KernelShapes(lanes, 128, reduce, 4, 1, True, True, 256, True, adapter.integer_dot)
+
+
+async def choose_halves(host: Host) -> str:
+    """The snippet that reads halves on this adapter: WGSL lets its own function make zeros of subnormal ones."""
+    shader = compose("unpack_halves", {}, {})
+    pipeline = host.pipeline(shader, binding_access(shader), "unpack_halves")
+    given = np.array([1, 0x200, 0x3FF, 0x8001, 0x83FF, 0x3C00, 0x7BFF, 0x8400], np.uint16)
+    words, floats = host.create_buffer(given.nbytes, "halves"), host.create_buffer(2 * given.nbytes, "floats")
+    host.write(words, 0, given.tobytes())
+    bindings = (Binding(words, 0, given.nbytes), Binding(floats, 0, 2 * given.nbytes))
+    recorded = host.record([Dispatch(pipeline, bindings, (1, 1, 1))])
+    await host.check()
+    host.submit([recorded])
+    found = np.frombuffer(await host.read(floats, 0, 2 * given.nbytes), np.float32)
+    host.forget(recorded)
+    host.destroy_buffer(words)
+    host.destroy_buffer(floats)
+    return "halves_unpacked" if np.array_equal(found, given.view(np.float16).astype(np.float32)) else "halves"

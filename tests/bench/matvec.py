@@ -1,0 +1,159 @@
+"""How fast the kernel of decoding reads matrices, by format: its share of what the adapter reads at most.
+
+python tests/bench/matvec.py [--sizes 4096x11008,11008x4096] [--formats Q4_K,Q6_K] [--shapes all] [--json FILE]
+
+Sizes are rows x columns. "In a chain" each product waits for the one before, as in a model, so that its beginning and
+its end count; "side by side" it does not. Weights are random, and so many copies are read in turns that no cache keeps
+them. The shape is the fastest of those that autotune tries (in a chain), or of all that make sense.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from py_core.backends.base import BackendError
+from py_core.backends.sampling_state import state_bytes
+from py_core.backends.webgpu.autotune import candidates
+from py_core.backends.webgpu.host import Binding, Dispatch
+from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
+from py_core.backends.webgpu.lowering import KernelBuilder, Pass
+from py_core.backends.webgpu.profiling import measure_bandwidth, measure_lists
+from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape, choose_halves, choose_shapes
+from py_core.backends.webgpu.weights import Matrix, MatrixPart
+from py_core.formats.quantization import FORMATS
+
+CACHES = 256 << 20
+"""Bytes that one round reads at least: more than any cache holds."""
+STEP = Pass("one", tiled=False, alone=True)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a matrix took in one shape, in seconds."""
+
+    size: str
+    format: str
+    shape: list[int]
+    nbytes: int
+    chained: float
+    apart: float
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.host = WgpuHost()
+        self.shapes = choose_shapes(self.host.adapter, 64)
+        self._random = np.random.default_rng(7)
+
+    def buffer(self, data: bytes, label: str) -> Binding:
+        binding = Binding(self.host.create_buffer(-(-len(data) // 16) * 16, label), 0, len(data))
+        self.host.write(binding.buffer, 0, data)
+        return binding
+
+    def matrix(self, form: str, rows: int, columns: int) -> Matrix:
+        """Random codes, and scales of a sensible size: halves between 0.002 and 0.1."""
+        layout, blocks = LAYOUTS[form], rows * columns // BLOCK
+        quants = self.buffer(self._random.bytes(4 * blocks * layout.quant_words), "codes")
+        words = layout.sections(blocks)[2]
+        scales = self._random.integers(0x1800, 0x2E00, 2 * words, np.uint16).tobytes()
+        part = MatrixPart(quants, self.buffer(scales, "scales") if words else quants, blocks, 0, rows)
+        return Matrix(FORMATS[form], rows, columns, (part,))
+
+    async def measure(self, form: str, rows: int, columns: int, shapes: list[MatvecShape]) -> list[Reading]:
+        fmt = FORMATS[form]
+        nbytes = rows * columns // fmt.block_size * fmt.block_bytes
+        copies = max(2, -(-(CACHES >> 4 * self.host.adapter.software) // nbytes))
+        matrices = [self.matrix(form, rows, columns) for _ in range(copies)]
+        state = self.buffer(state_bytes([(0, 0, 0)]).ljust(1 << 13, b"\0"), "state")
+        x = self.buffer(self._random.standard_normal(columns).astype(np.float32).tobytes(), "x")
+        outs = [self.buffer(bytes(4 * rows), "y") for _ in matrices]
+        builder = KernelBuilder(self.host, self.shapes)
+        found, lists = [], []
+        for shape in shapes:
+            items = -(-rows // shape.rows)
+            pipeline, grid = builder.matvec(
+                "matvec", matrices[0], matrices[0].parts[0], shape, items, shape.rows, STEP, None,
+                N=rows, Y_STRIDE=rows, Y_OFFSET=0, EPILOGUE=0, LAST=False,
+            )  # fmt: skip
+            try:
+                await self.host.check()
+            except BackendError as error:
+                print(form, shape, error)
+                continue
+            found.append(shape)
+            for many in (outs[:1] * copies, outs):
+                bindings = [
+                    (state, one.parts[0].quants, one.parts[0].scales, x, x, y)
+                    for one, y in zip(matrices, many, strict=True)
+                ]
+                lists.append(self.host.record([Dispatch(pipeline, one, grid(1)) for one in bindings]))
+        seconds = [of_list / copies for of_list in await measure_lists(self.host, lists)]
+        for one in lists:
+            self.host.forget(one)
+        for binding in (state, x, *outs, *(part for one in matrices for part in _buffers(one))):
+            self.host.destroy_buffer(binding.buffer)
+        return [
+            Reading(f"{rows}x{columns}", form, shape.as_list(), nbytes, chained, apart)
+            for shape, chained, apart in zip(found, seconds[::2], seconds[1::2], strict=True)
+        ]
+
+
+def _buffers(matrix: Matrix) -> set[Binding]:
+    return {matrix.parts[0].quants, matrix.parts[0].scales}
+
+
+def all_shapes(shapes: KernelShapes, columns: int) -> Iterator[MatvecShape]:
+    """Those that keep at most four blocks of x in an invocation, and the usual one."""
+    yield shapes.matvec
+    blocks, lanes = columns // BLOCK, shapes.lanes
+    teams = {lanes * parts for parts in (1, 2, 3, 4, 6, 8, 11, 12)}
+    for team, rows, turns, multiple in product(sorted(teams), (1, 2, 4), (1, 2, 4, 8, 16), (1, 2, 4, 8)):
+        each = -(-blocks // team)
+        waste = each * team / blocks
+        if 128 <= team * multiple <= 768 and waste < 1.3 and (each <= 4 if turns > 1 else each * rows <= 8):
+            yield MatvecShape(lanes, team * multiple, rows, turns, team // lanes)
+
+
+async def run(options: argparse.Namespace) -> None:
+    bench = Bench()
+    shapes = bench.shapes = replace(bench.shapes, halves=await choose_halves(bench.host))
+    limit = await measure_bandwidth(bench.host)
+    print(f"{bench.host.adapter.name}: {limit / 1e12:.2f} TB/s")
+    found: list[Reading] = []
+    for form, size in product(options.formats.split(","), options.sizes.split(",")):
+        rows, columns = map(int, size.split("x"))
+        every = options.shapes == "all"
+        tried = list(all_shapes(shapes, columns)) if every else candidates(shapes, bench.host.adapter, columns)
+        readings = await bench.measure(form, rows, columns, tried)
+        found += readings
+        readings.sort(key=lambda one: one.chained)
+        for one in readings[: options.best]:
+            chained, apart = (one.nbytes / seconds / limit for seconds in (one.chained, one.apart))
+            print(
+                f"{size:>12} {form:5} {one.shape!s:22} {one.nbytes / 1e6:6.1f} MB  {one.chained * 1e6:7.1f} us in"
+                f" a chain {chained:4.0%}  {one.apart * 1e6:7.1f} side by side {apart:4.0%}", flush=True,
+            )  # fmt: skip
+    if options.json:
+        options.json.write_text(json.dumps({"limit": limit, "readings": [asdict(one) for one in found]}))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="4096x11008,11008x4096,151936x2048")
+    parser.add_argument("--formats", default=",".join(name for name, one in LAYOUTS.items() if name != "F32"))
+    parser.add_argument("--shapes", choices=["tuned", "all"], default="tuned")
+    parser.add_argument("--best", type=int, default=1, help="rows to print of each")
+    parser.add_argument("--json", type=Path)
+    asyncio.run(run(parser.parse_args()))

@@ -1,0 +1,2 @@
+// Two halves of a word, for adapters that keep subnormal ones.
+fn halves(word: u32) -> vec2f { return unpack2x16float(word); }
