@@ -1,10 +1,11 @@
-// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k], for many rows m: tiles of 32 rows of x by 64 rows of W go through workgroup
-// memory a block of 32 columns at a time; each of 128 invocations holds 4 x 4 sums.
-// EPILOGUE 0: as it is; 1: added to what y holds; 2: silu(row n) * row (N + n), with W of 2 N rows (tiles of 32 + 32).
+// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k], for many rows m: tiles of 32 rows of x by 32 * WIDE rows of W. SLICES times 32
+// invocations share a tile: each slice takes every SLICES-th block of 32 columns through workgroup memory of its own, and an
+// invocation holds 8 x 4 * WIDE sums, which are added up over the slices at the end. The next block is on its way meanwhile.
+// EPILOGUE 0: as it is; 1: added to what y holds; 2: silu(row n) * row (N + n), with W of 2 N rows: half a tile of each.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
 //           4 y: (MAX_ROWS, Y_STRIDE).
-// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE.
-// Dispatch (g, h, ceil(count / 32)) with g * h >= ceil(N / 64), or ceil(N / 32) for EPILOGUE 2.
+// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, SLICES, WIDE.
+// Dispatch (g, h, ceil(count / 32)) with g * h >= ceil(N / (32 * WIDE)), or ceil(N / (16 * WIDE)) for EPILOGUE 2.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;
@@ -13,72 +14,124 @@
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;
 #import dequantize8
 
-const TILE_N = select(64u, 32u, EPILOGUE == 2u);
-var<workgroup> x_tile: array<vec4f, 256>;  // [k 32][m / 4 8]
-var<workgroup> w_tile: array<vec4f, 512>;  // [k 32][n / 4 16]
+const ROWS = 32u * WIDE;  // of W
+const TILE_N = select(ROWS, ROWS / 2u, EPILOGUE == 2u);
+const COLUMNS = K / 32u;
+var<workgroup> x_tile: array<array<array<vec4f, 8>, 32>, SLICES>;          // [k][m / 4]
+var<workgroup> w_tile: array<array<array<vec4f, ROWS / 4u>, 32>, SLICES>;  // [k][n / 4]; at the end sums: [m][n / 4]
 
 fn weight_row(n0: u32, i: u32) -> u32 {
-  if (EPILOGUE == 2u && i >= 32u) { return N + min(n0 + i - 32u, N - 1u); }
+  if (EPILOGUE == 2u && i >= TILE_N) { return N + min(n0 + i - TILE_N, N - 1u); }
   return min(n0 + i, N - 1u);
 }
 
-@compute @workgroup_size(128)
+// Of four rows of x the quads `quad` and quad + 4 of a block.
+alias Quads = array<array<vec4f, 4>, 2>;
+fn load_quads(m: u32, block: u32, quad: u32) -> Quads {
+  var quads: Quads;
+  for (var h = 0u; h < 2u; h++) {
+    for (var r = 0u; r < 4u; r++) { quads[h][r] = x[min(m + r, MAX_ROWS - 1u) * (K / 4u) + block * 8u + quad + 4u * h]; }
+  }
+  return quads;
+}
+
+alias Blocks = array<Block, WIDE>;
+fn load_blocks(n0: u32, lane: u32, column: u32) -> Blocks {
+  var blocks: Blocks;
+  for (var i = 0u; i < WIDE; i++) { blocks[i] = load_block(weight_row(n0, 32u * i + lane), column); }
+  return blocks;
+}
+
+@compute @workgroup_size(32u * SLICES)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
         @builtin(local_invocation_index) index: u32) {
   let m0 = group.z * 32u;
   let n0 = (group.y * groups.x + group.x) * TILE_N;
   if (m0 >= state.count || n0 >= N) { return; }
-  let tm = index % 8u;   // rows m0 + 4 tm ..
-  let tn = index / 8u;   // columns n0 + 4 tn ..
-  var sums: array<vec4f, 4>;  // [m][n 4]
-  for (var block = 0u; block < K / 32u; block++) {
-    // x: 32 rows of 8 vec4f; an invocation brings two and spreads each over four k.
-    for (var i = index; i < 256u; i += 128u) {
-      let m = i / 8u;
-      let k = i % 8u * 4u;
-      let value = x[(m0 + m) * (K / 4u) + block * 8u + i % 8u];
-      for (var j = 0u; j < 4u; j++) { x_tile[(k + j) * 8u + m / 4u][m % 4u] = value[j]; }
+  let slice = index / 32u;
+  let lane = index % 32u;
+  // It brings rows `lane`, lane + 32 .. of W and two quads of rows m0 + 4 tx .. of x; its sums are of rows m0 + 8 tm .. and
+  // columns 4 tn .., 32 + 4 tn ..
+  let tx = lane % 8u;
+  let quad = lane / 8u;
+  let tm = lane % 4u;
+  let tn = lane / 4u;
+  var sums: array<vec4f, 8>;  // [m][n 4]; in wide tiles also those of the columns from 32 on
+  var more: array<vec4f, 8>;
+  var blocks = load_blocks(n0, lane, min(slice, COLUMNS - 1u));
+  var quads = load_quads(m0 + 4u * tx, min(slice, COLUMNS - 1u), quad);
+  for (var first = 0u; first < COLUMNS; first += SLICES) {
+    for (var i = 0u; i < WIDE; i++) {
+      for (var w = 0u; w < 4u; w++) {
+        let values = dequantize8(blocks[i], w);
+        for (var j = 0u; j < 4u; j++) {
+          w_tile[slice][4u * w + j][8u * i + lane / 4u][lane % 4u] = values[0][j];
+          w_tile[slice][16u + 4u * w + j][8u * i + lane / 4u][lane % 4u] = values[1][j];
+        }
+      }
     }
-    // W: 64 rows of 4 units of 8 values; an invocation brings two units.
-    for (var i = index; i < 256u; i += 128u) {
-      let n = i / 4u;
-      let k = i % 4u * 4u;
-      let values = dequantize8(load_block(weight_row(n0, n), block), i % 4u);
+    for (var h = 0u; h < 2u; h++) {
+      let q = quads[h];
       for (var j = 0u; j < 4u; j++) {
-        w_tile[(k + j) * 16u + n / 4u][n % 4u] = values[0][j];
-        w_tile[(k + j + 16u) * 16u + n / 4u][n % 4u] = values[1][j];
+        x_tile[slice][4u * (quad + 4u * h) + j][tx] = vec4f(q[0][j], q[1][j], q[2][j], q[3][j]);
       }
     }
     workgroupBarrier();
-    for (var k = 0u; k < 32u; k++) {
-      let xs = x_tile[k * 8u + tm];
-      let ws = w_tile[k * 16u + tn];
-      sums[0] += xs.x * ws;
-      sums[1] += xs.y * ws;
-      sums[2] += xs.z * ws;
-      sums[3] += xs.w * ws;
+    if (first + SLICES < COLUMNS) {
+      let next = min(first + SLICES + slice, COLUMNS - 1u);
+      blocks = load_blocks(n0, lane, next);
+      quads = load_quads(m0 + 4u * tx, next, quad);
+    }
+    if (first + slice < COLUMNS) {
+      for (var k = 0u; k < 32u; k++) {
+        let low = x_tile[slice][k][2u * tm];
+        let high = x_tile[slice][k][2u * tm + 1u];
+        let ws = w_tile[slice][k][tn];
+        sums[0] += low.x * ws;
+        sums[1] += low.y * ws;
+        sums[2] += low.z * ws;
+        sums[3] += low.w * ws;
+        sums[4] += high.x * ws;
+        sums[5] += high.y * ws;
+        sums[6] += high.z * ws;
+        sums[7] += high.w * ws;
+        if (WIDE > 1u) {
+          let others = w_tile[slice][k][8u + tn];
+          more[0] += low.x * others;
+          more[1] += low.y * others;
+          more[2] += low.z * others;
+          more[3] += low.w * others;
+          more[4] += high.x * others;
+          more[5] += high.y * others;
+          more[6] += high.z * others;
+          more[7] += high.w * others;
+        }
+      }
     }
     workgroupBarrier();
   }
-  if (EPILOGUE == 2u) {
-    // Columns 32.. hold the up rows: hand them to the invocations that hold the gates, through x_tile.
-    if (tn >= 8u) {
-      for (var m = 0u; m < 4u; m++) { x_tile[(tm * 4u + m) * 8u + tn - 8u] = sums[m]; }
-    }
-    workgroupBarrier();
-    if (tn >= 8u) { return; }
-    for (var m = 0u; m < 4u; m++) {
-      sums[m] = sums[m] / (1.0 + exp(-sums[m])) * x_tile[(tm * 4u + m) * 8u + tn];
-    }
+  for (var m = 0u; m < 8u; m++) {
+    w_tile[slice][8u * tm + m][tn] = sums[m];
+    if (WIDE > 1u) { w_tile[slice][8u * tm + m][8u + tn] = more[m]; }
   }
-  for (var m = 0u; m < 4u; m++) {
+  workgroupBarrier();
+  // The tile's quads of y, shared by all.
+  for (var i = index; i < 8u * TILE_N; i += 32u * SLICES) {
+    let m = i / (TILE_N / 4u);
+    let n4 = i % (TILE_N / 4u);
+    var sum = vec4f();
+    for (var s = 0u; s < SLICES; s++) { sum += w_tile[s][m][n4]; }
+    if (EPILOGUE == 2u) {
+      var up = vec4f();
+      for (var s = 0u; s < SLICES; s++) { up += w_tile[s][m][n4 + TILE_N / 4u]; }
+      sum = sum / (1.0 + exp(-sum)) * up;
+    }
+    if (m0 + m >= state.count) { continue; }
     for (var j = 0u; j < 4u; j++) {
-      let row = m0 + tm * 4u + m;
-      let n = n0 + tn * 4u + j;
-      if (row < state.count && n < N) {
-        let at = row * Y_STRIDE + Y_OFFSET + n;
-        if (EPILOGUE == 1u) { y[at] += sums[m][j]; } else { y[at] = sums[m][j]; }
-      }
+      let n = n0 + 4u * n4 + j;
+      if (n >= N) { break; }
+      let at = (m0 + m) * Y_STRIDE + Y_OFFSET + n;
+      if (EPILOGUE == 1u) { y[at] += sum[j]; } else { y[at] = sum[j]; }
     }
   }
 }

@@ -90,7 +90,7 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
         # What reads a format is the same code in each shape: all shapes are compiled for one format.
         every = form.name == "Q4_1"
         matrix = {"K": 768, "N": 100, "BLOCKS": 4800}
-        shape = {"EPS": 1e-5, "ROWS": 2, "M_TILE": 4, "CHUNK": 8, "WORKGROUP": 64}
+        shape = {"EPS": 1e-5, "ROWS": 2, "M_TILE": 4, "CHUNK": 8, "WORKGROUP": 64, "PARTS": 1, "TURNS": 1}
         for reduce, lanes in reductions if every else reductions[-1:]:
             staged = lanes > 1
             snippets = {**dequantize, "reduce": reduce, "columns": "x_staged" if staged else "x_direct"}
@@ -99,9 +99,13 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
             for epilogue in (0, 1, 2) if every else (0,):
                 linear = {**matrix, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
                 add("matvec", snippets, **linear, **shape, LAST=False)
-                add("matmul", dequantize, **linear)
+                add("matmul", dequantize, **linear, SLICES=1 + lanes % 2, WIDE=2 - lanes % 2)
                 if staged and LAYOUTS[form.name].quantized:
-                    add("matvec", {**snippets, "columns": "x_digits"}, **linear, **shape, LAST=False)
+                    # A team of two parts takes three turns over columns that it keeps.
+                    turns = {**shape, "PARTS": 2, "TURNS": 3, "CHUNK": 24, "M_TILE": 1}
+                    kept = {**snippets, "halves": "halves_unpacked"}
+                    add("matvec", kept, **linear, **turns, LAST=False)
+                    add("matvec", {**kept, "columns": "x_digits"}, **linear, **turns, LAST=False)
     add("rope_append", {}, **sizes, WORKGROUP=64, INTERLEAVED=True)
     add("attention", {}, **sizes, WORKGROUP=4)
     for head_dim in (64, 72, 80, 256):
@@ -118,6 +122,7 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
     for name in ("argmax", "penalties", "sample"):
         add(name, {}, **vocabulary)
     add("swiglu", {}, N=100, WORKGROUP=64)
+    add("unpack_halves", {})
     add("read_bandwidth", {}, LOADS=8, WORKGROUP=256)
     add("multiply_add", {}, CHAINS=8, STEPS=256, WORKGROUP=64)
 

@@ -110,7 +110,7 @@ class Sequences:
     seed: int
     spread: float
     """Of the scores: large ones test the softmax's range."""
-    pages: int = 9
+    pages: int = NEAR // PAGE + 1
     """Of each sequence."""
 
     SLOTS = 2
@@ -269,7 +269,7 @@ def test_a_full_context_equals_numpy(run_kernel, name, constants, head_dim) -> N
 
 
 def test_a_class_of_lengths_reaches_to_a_power_of_two() -> None:
-    assert [reach_of(n) for n in (1, NEAR, NEAR + 1, 2 * NEAR, 2 * NEAR + 1, 8192)] == [256, 256, 512, 512, 1024, 8192]
+    assert [reach_of(n) for n in (1, 1024, 1025, 2048, 2049, 8192)] == [1024, 1024, 2048, 2048, 4096, 8192]
 
 
 def test_heads_share_a_workgroup_evenly() -> None:

@@ -269,11 +269,12 @@ def test_qkv_rotates_and_appends_as_numpy_does(
     np.testing.assert_allclose(floats(out_kv, *kv.shape), expected_kv, rtol=1e-4, atol=1e-5 * scale)
 
 
+@pytest.mark.parametrize(("slices", "wide"), [(2, 2), (2, 1), (4, 1)])
 @given(case=linear_cases(MAX_ROWS))
 @few
-def test_matmul_equals_numpy_and_leaves_the_rest_alone(run_kernel, case) -> None:
-    groups = -(-case["n"] // (32 if case["epilogue"] == 2 else 64))
-    run_linear(run_kernel, "matmul", case, (groups, 1, 1), {})
+def test_matmul_equals_numpy_and_leaves_the_rest_alone(run_kernel, slices, wide, case) -> None:
+    groups = -(-case["n"] // ((16 if case["epilogue"] == 2 else 32) * wide))
+    run_linear(run_kernel, "matmul", case, (groups, 1, -(-case["m"] // 32)), {}, SLICES=slices, WIDE=wide)
 
 
 def test_matmul_over_several_tiles_of_rows(run_kernel) -> None:
@@ -283,8 +284,8 @@ def test_matmul_over_several_tiles_of_rows(run_kernel) -> None:
     x = rng.standard_normal((rows, k)).astype(np.float32)
     many = state_bytes([(0, position, 0) for position in range(m)]) + bytes(16 * (rows - m))
     (out,) = run_kernel(
-        "matmul", [many, *data, x, bytes(4 * rows * n)], (2, 2, 3), {"dequantize": "dequantize_q4_1"},
-        MAX_ROWS=rows, K=k, N=n, BLOCKS=n * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0,
+        "matmul", [many, *data, x, bytes(4 * rows * n)], (3, 2, 3), {"dequantize": "dequantize_q4_1"},
+        MAX_ROWS=rows, K=k, N=n, BLOCKS=n * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0, SLICES=2, WIDE=1,
     )  # fmt: skip
     expected = np.zeros((rows, n))
     expected[:m] = x[:m] @ w.T

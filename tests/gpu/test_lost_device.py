@@ -30,13 +30,14 @@ SAMPLED = SamplingParams(temperature=0.9, top_k=40, repetition_penalty=1.2, freq
 
 
 class FragileHost(WgpuHost):
-    """Loses its device with the submissions of these numbers, counted from 1: on its way, or already waited for."""
+    """Loses its device with the submissions of these numbers once armed: on its way, or already waited for."""
 
     def __init__(self, *breaks: int, waited_for: bool = False) -> None:
         super().__init__()
         self.breaks: Collection[int] = breaks
         self.waited_for = waited_for
         self.submits = self.reopened = 0
+        self.armed = False
 
     def lose(self) -> None:
         self._device.destroy()
@@ -44,7 +45,7 @@ class FragileHost(WgpuHost):
     def submit(self, recorded: Sequence[int]) -> None:
         super().submit(recorded)
         self.submits += 1
-        if self.submits not in self.breaks:
+        if not self.armed or self.submits not in self.breaks:
             return
         if self.waited_for:
             asyncio.get_running_loop().call_soon(self.lose)
@@ -69,7 +70,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def open_fragile(path: Path, host: FragileHost) -> Pair:
     """In passes of 32 rows, so that a prompt takes several. Submissions count from here on."""
     pair = await open_pair(path, host, shapes=dataclasses.replace(choose_shapes(host.adapter, 16), max_rows=32))
-    host.submits = 0
+    host.submits, host.armed = 0, True
     return pair
 
 

@@ -6,8 +6,10 @@
 // Codes are taken from their middle since offsets take most of them away again: so little is that it costs no digits.
 // LANES may be 1, but the invocations of a WORKGROUP are even in number and `reduce` is not reduce_single.
 #import norm_squares
-const STRIDE = 7u;  // of a block: two vec4u of a, of b, of c, then (s / UNIT, sum of x); neighbouring blocks begin in other banks
-var<workgroup> tile: array<vec4u, M_TILE * CHUNK * STRIDE>;
+// Of a block: two vec4u of a, of b, of c, then (s / UNIT, sum of x). An array of blocks: browsers check each index that is not
+// a constant. As there are seven, neighbouring blocks begin in other banks.
+alias Digits = array<vec4u, 7>;
+var<workgroup> tile: array<Digits, M_TILE * CHUNK>;
 const LARGEST = 4161400.0;  // a little less than 2^22 - 32896, beyond which there are no digits
 const BYTES = vec2u(0x00ff00ffu);
 
@@ -56,11 +58,17 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
         c[q] = digits.z;
       }
       if (i < count) {
-        let at = (m * CHUNK + i / 2u) * STRIDE;
-        tile[at + i % 2u] = a;
-        tile[at + i % 2u + 2u] = b;
-        tile[at + i % 2u + 4u] = c;
-        if (i % 2u == 0u) { tile[at + 6u] = bitcast<vec4u>(vec4f(s / UNIT, own.y + other.y, 0.0, 0.0)); }
+        let at = m * CHUNK + i / 2u;
+        if (i % 2u == 0u) {
+          tile[at][0] = a;
+          tile[at][2] = b;
+          tile[at][4] = c;
+          tile[at][6] = bitcast<vec4u>(vec4f(s / UNIT, own.y + other.y, 0.0, 0.0));
+        } else {
+          tile[at][1] = a;
+          tile[at][3] = b;
+          tile[at][5] = c;
+        }
       }
     }
     add_squares(m, first, index, sum);
@@ -70,19 +78,17 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
 
 // The digits of its own blocks are kept where several rows are multiplied by them one after the other: workgroup memory is
 // not much faster than the weights come. They are read from there as they are needed where one row is.
-var<private> held: array<vec4u, select(1u, PER_LANE * M_TILE * STRIDE, TURNS > 1u)>;
+var<private> held: array<Digits, select(1u, PER_LANE * M_TILE, TURNS > 1u)>;
 fn hold_columns(member: u32) {
   if (TURNS == 1u) { return; }
   for (var i = 0u; i < PER_LANE; i++) {
     let block = min(i * TEAM + member, CHUNK - 1u);
-    for (var m = 0u; m < M_TILE; m++) {
-      for (var v = 0u; v < STRIDE; v++) { held[(i * M_TILE + m) * STRIDE + v] = tile[(m * CHUNK + block) * STRIDE + v]; }
-    }
+    for (var m = 0u; m < M_TILE; m++) { held[i * M_TILE + m] = tile[m * CHUNK + block]; }
   }
 }
-fn column_digits(m: u32, i: u32, chunk_block: u32, v: u32) -> vec4u {
-  if (TURNS > 1u) { return held[(i * M_TILE + m) * STRIDE + v]; }
-  return tile[(m * CHUNK + chunk_block) * STRIDE + v];
+fn column_digits(m: u32, i: u32, chunk_block: u32) -> Digits {
+  if (TURNS > 1u) { return held[i * M_TILE + m]; }
+  return tile[m * CHUNK + chunk_block];
 }
 
 const ZERO = 0x4b400000;  // The bits of 1.5 * 2^23: added to small integers it makes floats of them, without conversions.
@@ -101,9 +107,8 @@ fn block_dot(blocks: array<Block, ROWS>, i: u32, m0: u32, first: u32, block: u32
   var weights = blocks;
   var products: Sums;
   for (var m = 0u; m < M_TILE; m++) {
-    var digits: array<vec4u, 6>;
-    for (var v = 0u; v < 6u; v++) { digits[v] = column_digits(m, i, block - first, v); }
-    let x_block = bitcast<vec4f>(column_digits(m, i, block - first, 6u));
+    let digits = column_digits(m, i, block - first);
+    let x_block = bitcast<vec4f>(digits[6]);
     for (var r = 0u; r < ROWS; r++) {
       let codes = packed_codes(weights[r]);
       let a = add_dot(ZERO, codes[0], digits[0]);

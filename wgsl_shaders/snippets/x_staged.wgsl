@@ -2,8 +2,9 @@
 // lie far apart in x. With NORM they are multiplied by norm_weight on the way, and their squares added up.
 #import norm_squares
 #import block_dot_floats
-const STRIDE = 9u;  // of a block of 8 quads: neighbouring blocks begin in other banks
-var<workgroup> tile: array<vec4f, M_TILE * CHUNK * STRIDE>;
+// A block of 8 quads, and one more: neighbouring blocks begin in other banks.
+alias Column = array<vec4f, 9>;
+var<workgroup> tile: array<Column, M_TILE * CHUNK>;
 // Of a chunk's quads, all asked for before one is put down.
 const EACH_BRINGS = (CHUNK * 8u + WORKGROUP - 1u) / WORKGROUP;
 
@@ -23,7 +24,7 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
     }
     for (var q = 0u; q < EACH_BRINGS; q++) {
       let i = index + q * WORKGROUP;
-      if (i < quads_there) { tile[(m * CHUNK + i / 8u) * STRIDE + i % 8u] = quads[q]; }
+      if (i < quads_there) { tile[m * CHUNK + i / 8u][i % 8u] = quads[q]; }
     }
     add_squares(m, first, index, sum);
   }
@@ -31,17 +32,15 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
 }
 
 // Columns that are multiplied by several rows are kept at hand.
-var<private> held: array<vec4f, select(1u, PER_LANE * M_TILE * 8u, TURNS > 1u)>;
+var<private> held: array<Column, select(1u, PER_LANE * M_TILE, TURNS > 1u)>;
 fn hold_columns(member: u32) {
   if (TURNS == 1u) { return; }
   for (var i = 0u; i < PER_LANE; i++) {
     let block = min(i * TEAM + member, CHUNK - 1u);
-    for (var m = 0u; m < M_TILE; m++) {
-      for (var w = 0u; w < 8u; w++) { held[(i * M_TILE + m) * 8u + w] = tile[(m * CHUNK + block) * STRIDE + w]; }
-    }
+    for (var m = 0u; m < M_TILE; m++) { held[i * M_TILE + m] = tile[m * CHUNK + block]; }
   }
 }
 fn column_quad(m0: u32, m: u32, first: u32, i: u32, block: u32, w: u32) -> vec4f {
-  if (TURNS > 1u) { return held[(i * M_TILE + m) * 8u + w]; }
-  return tile[(m * CHUNK + block - first) * STRIDE + w];
+  if (TURNS > 1u) { return held[i * M_TILE + m][w]; }
+  return tile[m * CHUNK + block - first][w];
 }

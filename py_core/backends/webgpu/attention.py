@@ -19,7 +19,7 @@ from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes
 from py_core.models.config import ModelConfig
 
-NEAR = 256
+NEAR = 1024
 """Tokens that one workgroup attends to alone; a power of two."""
 
 SPLIT = 128

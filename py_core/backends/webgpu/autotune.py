@@ -43,7 +43,7 @@ def candidates(shapes: KernelShapes, adapter: AdapterInfo, columns: int) -> list
     usual, full, blocks = shapes.matvec, shapes.lanes, columns // BLOCK
     found = [MatvecShape(full, workgroup, rows) for workgroup in (128, 256) for rows in (1, 2, 4)]
     found += [MatvecShape(max(1, full // 2), workgroup, 1) for workgroup in (128, 256)]
-    found += [MatvecShape(max(1, full // 4), 128, 2)]
+    found += [MatvecShape(max(1, full // 4), workgroup, rows) for workgroup, rows in ((128, 1), (128, 4), (64, 2))]
     parts = -(-blocks // full)
     if parts > 1:
         team = full * parts

@@ -108,6 +108,7 @@ class WebGPUBackend(PipelinedBackend):
             await tune(host, builder, self._buffers.state, self._tuning, lambda: lowering.plan("one").step)
             if builder.chosen:
                 self._plans["one"] = lowering.plan("one")
+                await host.check()  # Kernels that were kept are compiled only now.
 
     async def _rebuild(self) -> None:
         if self._losses > 1:

@@ -32,6 +32,11 @@ _STAGED_BLOCK = {"x_staged": 144, "x_digits": 112}
 """Bytes of 32 values of x in workgroup memory, by snippet."""
 _BLOCKS_AHEAD = 8
 """Blocks of weights that an invocation holds."""
+_WIDE_ROWS = 2048
+"""Rows of W from which on a matmul has enough wide tiles for a GPU."""
+_SLICES = 4
+_TILE_BYTES = 4096
+"""Of workgroup memory, for 32 x 32 values."""
 QKV_BINDINGS = 9
 """Storage buffers of the kernel that makes queries, keys and values; WebGPU promises 8 only."""
 
@@ -91,6 +96,13 @@ class KernelBuilder:
             lanes //= 2
         self.shaped[kernel] = k
         return replace(shape, lanes=lanes)
+
+    def tiles(self, rows: int) -> tuple[int, int]:
+        """WIDE and SLICES of a matmul over so many rows of W. Few rows are few tiles: narrow ones, for more of them."""
+        memory = self._host.adapter.max_workgroup_storage
+        if rows >= _WIDE_ROWS and memory >= 3 * _SLICES * _TILE_BYTES:
+            return 2, _SLICES
+        return 1, min(_SLICES, memory // (2 * _TILE_BYTES))
 
     def matvec(
         self, shader: str, matrix: Matrix, part: MatrixPart, shape: MatvecShape, items: int, rows: int, step: Pass,
@@ -314,8 +326,11 @@ class Lowering:
             before = (self._buffers.state, part.quants, part.scales, place)
             if step.tiled:
                 reader = self._builder.reader(matrix.format)
-                pipeline = self._builder.pipeline("matmul", reader, K=x.width, BLOCKS=part.blocks, **common)
-                grid = _grid(n, 32 if epilogue == 2 else 64, 32)
+                wide, slices = self._builder.tiles(part.rows)
+                pipeline = self._builder.pipeline(
+                    "matmul", reader, K=x.width, BLOCKS=part.blocks, SLICES=slices, WIDE=wide, **common
+                )
+                grid = _grid(n, (16 if epilogue == 2 else 32) * wide, 32)
                 found.append(Kernel(name, pipeline, _fixed((*before, out)), grid, cost))
                 continue
             shape = self._builder.shape(name, matrix.columns, step.rows)
