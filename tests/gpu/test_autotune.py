@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,33 @@ class Kept(FileTuning):
         await super().write(text)
 
 
+class LateHost(WgpuHost):
+    """Its kernels are there after a `check` only, as a browser's are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late: set[int] = set()
+
+    def pipeline(self, wgsl: str, access: str, label: str) -> int:
+        made = super().pipeline(wgsl, access, label)
+        self.late.add(made)
+        return made
+
+    async def check(self) -> None:
+        await super().check()
+        self.late.clear()
+
+    async def upload(self, *what: Any) -> None:
+        late, self.late = self.late, set()
+        await super().upload(*what)
+        self.late = late
+
+    def submit(self, recorded: Sequence[int]) -> None:
+        pipelines = {id(step[0]) for one in recorded for step in self._recorded[one]}
+        assert not pipelines & {id(self._pipelines[made][0]) for made in self.late}
+        super().submit(recorded)
+
+
 async def load(tmp_path: Path, host: WgpuHost, store: Kept, shapes: KernelShapes | None = SHAPES) -> Pair:
     model = TinyLlama(hidden=512, heads=8, kv_heads=2, ffn=1024, layers=1)
     return await open_pair(model.write(tmp_path / "tiny.gguf"), host, tuning=store, shapes=shapes)
@@ -48,6 +77,18 @@ async def test_what_is_measured_once_is_kept_and_changes_no_token(tmp_path: Path
 
     await load(tmp_path, host, store, shapes)
     assert store.writes == 1
+
+
+@pytest.mark.parametrize("formats", [("F32",), ("Q4_1",)])
+async def test_no_kernel_runs_before_it_is_compiled(tmp_path: Path, formats: tuple[str, ...]) -> None:
+    path = TinyLlama(formats=formats, layers=1).write(tmp_path / "tiny.gguf")
+    store = Kept(tmp_path / "tuning.json")
+    for _ in range(2):  # measured, then kept
+        pair = await open_pair(path, LateHost(), tuning=store, shapes=SHAPES)
+        ours, reference = await pair.prefilled(prompt(9))
+        assert await collect(pair.other, ours, 3) == await collect(pair.numpy, reference, 3)
+        await pair.other.profile(20)
+        pair.other.close()
 
 
 async def test_the_shape_that_is_kept_is_the_one_that_runs(tmp_path: Path, host: WgpuHost) -> None:

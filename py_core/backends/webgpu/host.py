@@ -100,7 +100,11 @@ class Host(Protocol):
         ...
 
     def pipeline(self, wgsl: str, access: str, label: str) -> int:
-        """Compile a compute shader with the entry point `main`. access: 'r' or 'w' for each binding in order."""
+        """Compile a compute shader with the entry point `main`. access: 'r' or 'w' for each binding in order.
+
+        It may be recorded at once, but submitted only after a `check`, since a browser compiles several at a time;
+        `upload` waits for those that it runs.
+        """
         ...
 
     def record(self, dispatches: Sequence[Dispatch]) -> int:
