@@ -1,6 +1,7 @@
-"""How fast the kernel of decoding reads matrices, by format: its share of what the adapter reads at most.
+"""How fast the kernel of decoding reads matrices, by format: its share of what the adapter reads at most. JSON
+and a table.
 
-python tests/bench/matvec.py [--sizes 4096x11008,11008x4096] [--formats Q4_K,Q6_K] [--shapes all] [--json FILE]
+python tests/bench/matvec.py [--sizes 4096x11008,11008x4096] [--formats Q4_K,Q6_K] [--shapes all]
 
 Sizes are rows x columns. "In a chain" each product waits for the one before, as in a model, so that its beginning and
 its end count; "side by side" it does not. Weights are random, and so many copies are read in turns that no cache keeps
@@ -15,10 +16,12 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -126,27 +129,42 @@ def all_shapes(shapes: KernelShapes, columns: int) -> Iterator[MatvecShape]:
             yield MatvecShape(lanes, team * multiple, rows, turns, team // lanes)
 
 
+def table_of(found: list[Reading], limit: float, best: int) -> Table:
+    """The fastest shapes of each matrix, in a chain."""
+    table = Table(title=f"of {limit / 1e12:.2f} TB/s")
+    for name in (
+        "rows x columns",
+        "format",
+        "lanes, workgroup, rows, turns, parts",
+        "MB",
+        "us in a chain",
+        "",
+        "apart",
+        "",
+    ):
+        table.add_column(name, justify="right")
+    for (size, form), readings in groupby(found, key=lambda one: (one.size, one.format)):
+        for one in sorted(readings, key=lambda one: one.chained)[:best]:
+            row = [size, form, ", ".join(map(str, one.shape)), f"{one.nbytes / 1e6:.1f}"]
+            for seconds in (one.chained, one.apart):
+                row += [f"{seconds * 1e6:.1f}", f"{one.nbytes / seconds / limit:.0%}"]
+            table.add_row(*row)
+    return table
+
+
 async def run(options: argparse.Namespace) -> None:
     bench = Bench()
     shapes = bench.shapes = replace(bench.shapes, halves=await choose_halves(bench.host))
     limit = await measure_bandwidth(bench.host)
-    print(f"{bench.host.adapter.name}: {limit / 1e12:.2f} TB/s")
     found: list[Reading] = []
     for form, size in product(options.formats.split(","), options.sizes.split(",")):
         rows, columns = map(int, size.split("x"))
         every = options.shapes == "all"
         tried = list(all_shapes(shapes, columns)) if every else candidates(shapes, bench.host.adapter, columns)
-        readings = await bench.measure(form, rows, columns, tried)
-        found += readings
-        readings.sort(key=lambda one: one.chained)
-        for one in readings[: options.best]:
-            chained, apart = (one.nbytes / seconds / limit for seconds in (one.chained, one.apart))
-            print(
-                f"{size:>12} {form:5} {one.shape!s:22} {one.nbytes / 1e6:6.1f} MB  {one.chained * 1e6:7.1f} us in"
-                f" a chain {chained:4.0%}  {one.apart * 1e6:7.1f} side by side {apart:4.0%}", flush=True,
-            )  # fmt: skip
-    if options.json:
-        options.json.write_text(json.dumps({"limit": limit, "readings": [asdict(one) for one in found]}))
+        found += await bench.measure(form, rows, columns, tried)
+    adapter = bench.host.adapter.name
+    print(json.dumps({"adapter": adapter, "bytes_per_second": limit, "readings": [asdict(one) for one in found]}))
+    Console(width=120).print(table_of(found, limit, options.best))
 
 
 if __name__ == "__main__":
@@ -155,5 +173,4 @@ if __name__ == "__main__":
     parser.add_argument("--formats", default=",".join(name for name, one in LAYOUTS.items() if name != "F32"))
     parser.add_argument("--shapes", choices=["tuned", "all"], default="tuned")
     parser.add_argument("--best", type=int, default=1, help="rows to print of each")
-    parser.add_argument("--json", type=Path)
     asyncio.run(run(parser.parse_args()))
