@@ -4,6 +4,7 @@
 
 import { encodeLists, profileLists } from './dispatch_lists.js';
 import { describeAdapter, findAdapter, openDevice } from './gpu_device.js';
+import { KernelCompiler } from './kernel_compiler.js';
 
 const UPLOAD_CHUNK = 4 << 20;
 const NEWS_MS = 500;
@@ -25,8 +26,7 @@ function wholeWords(bytes) {
 class GpuExecutor {
   #device;
   #objects = new Map();  // handle -> GPUBuffer | kernel {pipeline, layout, compiled} | recorded list
-  #compiling = [];       // promises of kernels since the last check
-  #refused = null;       // what the first kernel that could not be compiled was refused for
+  #compiler;
   #next = 1;
   #staging = [];         // mappable buffers at rest
   #waiting;              // the write that `upload` sent last
@@ -42,8 +42,7 @@ class GpuExecutor {
     this.#device = device;
     this.#objects.clear();
     this.#staging = [];
-    this.#compiling = [];
-    this.#refused = null;
+    this.#compiler = new KernelCompiler(device);
     this.#waiting = undefined;
     this.adapterInfo = describeAdapter(adapter, device);
     this.limits = device.limits;
@@ -91,22 +90,9 @@ class GpuExecutor {
     this.#device.queue.submit([encoder.finish()]);
   }
 
-  /** access: 'r' or 'w' for each binding in order. Compiled beside others, until `check`; lists may be recorded before. */
+  /** Compiled by the next `check`; lists may be recorded before. */
   pipeline(code, access, label) {
-    const device = this.#device;
-    const entries = [...access].map((mode, binding) => ({
-      binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: mode === 'w' ? 'storage' : 'read-only-storage' },
-    }));
-    const kernel = { pipeline: null, layout: device.createBindGroupLayout({ entries }) };
-    kernel.compiled = device.createComputePipelineAsync({
-      label, layout: device.createPipelineLayout({ bindGroupLayouts: [kernel.layout] }),
-      compute: { module: device.createShaderModule({ code, label }), entryPoint: 'main' },
-    }).then(
-      (pipeline) => { kernel.pipeline = pipeline; },
-      (error) => { if (device === this.#device) this.#refused ??= `${label}: ${error.message}`; },
-    );
-    this.#compiling.push(kernel.compiled);
-    return this.#keep(kernel);
+    return this.#keep(this.#compiler.compile(code, access, label));
   }
 
   /** words: for each dispatch pipeline, x, y, z, number of bindings, then (buffer, offset, size) of each. */
@@ -138,7 +124,8 @@ class GpuExecutor {
 
   /** Seconds of each list, run times[i] times over in a pass of its own; undefined where the GPU has no timestamps. */
   async profile(handles, times) {
-    await Promise.all(this.#compiling);
+    const refused = await this.#compiler.finish();
+    if (refused) throw new Error(refused);
     return profileLists(this.#device, handles.map((handle) => this.#objects.get(handle)), times);
   }
 
@@ -162,9 +149,10 @@ class GpuExecutor {
 
   /** segments: (file offset, bytes, buffer, offset, then) of each, in the file's order; stream: a WeightStream. */
   async upload(stream, segments) {
-    const following = new Set(Array.from({ length: segments.length / 5 }, (_, at) => segments[5 * at + 4]));
-    await Promise.all([...following].flatMap((list) => this.#objects.get(list) ?? []).map((step) => step.kernel.compiled));
-    if (this.#refused) return;  // and `check` says why
+    const following = new Set(segments.filter((_, at) => at % 5 === 4 && segments[at]));
+    const steps = [...following].flatMap((list) => this.#objects.get(list));
+    await Promise.all(steps.map(({ kernel }) => kernel.compiled));
+    if (steps.some(({ kernel }) => !kernel.pipeline)) return;  // `check` says why
     for (let at = 0; at < segments.length; at += 5) {
       const [fileOffset, nbytes, buffer, offset, then] = segments.subarray(at, at + 5);
       for (let done = 0; done < nbytes; done += UPLOAD_CHUNK) {
@@ -182,11 +170,10 @@ class GpuExecutor {
 
   /** What the device refused since the last check, or null. */
   async check() {
-    await Promise.all(this.#compiling);
-    this.#compiling = [];
+    const refused = await this.#compiler.finish();
     const errors = await Promise.all(['a', 'b', 'c'].map(() => this.#device.popErrorScope()));
     this.#watch();
-    return this.#refused ?? errors.find(Boolean)?.message ?? null;
+    return refused ?? errors.find(Boolean)?.message ?? null;
   }
 
   destroy() {

@@ -1,0 +1,38 @@
+/** Compiles compute shaders beside each other, so that a model's sixty take as long as the slowest. */
+export class KernelCompiler {
+  #device;
+  #compiling = [];  // promises since the last `finish`
+  #refused = null;  // why the first that could not be compiled was refused
+
+  constructor(device) {
+    this.#device = device;
+  }
+
+  /**
+   * A kernel that may be recorded at once; its `pipeline` is there after `compiled`.
+   * @param {string} access 'r' or 'w' for each storage binding in order
+   */
+  compile(code, access, label) {
+    const device = this.#device;
+    const entries = [...access].map((mode, binding) => ({
+      binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: mode === 'w' ? 'storage' : 'read-only-storage' },
+    }));
+    const layout = device.createBindGroupLayout({ entries });
+    const kernel = { layout, pipeline: null };
+    kernel.compiled = device.createComputePipelineAsync({
+      label, layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
+      compute: { module: device.createShaderModule({ code, label }), entryPoint: 'main' },
+    }).then((pipeline) => { kernel.pipeline = pipeline; }, (error) => { this.#refused ??= `${label}: ${error.message}`; });
+    this.#compiling.push(kernel.compiled);
+    return kernel;
+  }
+
+  /** Waits for all of them. Why one was refused since the last call, or null. */
+  async finish() {
+    await Promise.all(this.#compiling);
+    const refused = this.#refused;
+    this.#compiling = [];
+    this.#refused = null;
+    return refused;
+  }
+}
