@@ -17,7 +17,10 @@ const TEAMS = WORKGROUP / TEAM;
 const PER_LANE = (CHUNK + TEAM - 1u) / TEAM;
 alias Blocks = array<array<Block, ROWS>, PER_LANE>;
 const CHUNKS = (K / 32u + CHUNK - 1u) / CHUNK;
+// A step is a turn over all of x, or a chunk of the only turn: found without a division, which software adapters make slowly.
 const STEPS = TURNS * CHUNKS;
+fn turn_of(step: u32) -> u32 { return select(0u, step, CHUNKS == 1u); }
+fn first_of(step: u32) -> u32 { return select(step * CHUNK, 0u, CHUNKS == 1u); }
 const EVEN = K / 32u % CHUNK == 0u && CHUNK % TEAM == 0u;  // whether every invocation has a block each time
 
 const VALUES = ROWS / EACH;
@@ -60,9 +63,9 @@ fn partial_of(index: u32, output: u32, value: u32) -> u32 { return ((index / TEA
 fn load_blocks(item: u32, step: u32, member: u32) -> Blocks {
   var blocks: Blocks;
   for (var i = 0u; i < PER_LANE; i++) {
-    let block = min(step % CHUNKS * CHUNK + i * TEAM + member, K / 32u - 1u);
+    let block = min(first_of(step) + i * TEAM + member, K / 32u - 1u);
     for (var r = 0u; r < ROWS; r++) {
-      blocks[i][r] = load_block(weight_row(item + step / CHUNKS, r), block);
+      blocks[i][r] = load_block(weight_row(item + turn_of(step), r), block);
     }
   }
   return blocks;
@@ -76,7 +79,7 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> Own {
   // Weights are on their way while columns of x are being brought, and while other weights are multiplied.
   var ahead = load_blocks(item, 0u, member);
   for (var step = 0u; step < STEPS; step++) {
-    let first = step % CHUNKS * CHUNK;
+    let first = first_of(step);
     if (CHUNKS > 1u || step == 0u) {
       bring_columns(m0, first, index);
       hold_columns(member);
@@ -99,7 +102,7 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> Own {
       var kept = reduce_rows(rows, index);
       for (var k = 0u; k < KEPT; k++) {
         let r = index % LANES / (LANES / GROUPS) * KEPT + k;
-        let output = (m * TURNS + step / CHUNKS) * EACH + r % EACH;
+        let output = (m * TURNS + turn_of(step)) * EACH + r % EACH;
         if (TEAM == 1u) {
           own[output][r / EACH] = kept[k] * x_scale[m];
         } else if (index % (LANES / GROUPS) == 0u) {
