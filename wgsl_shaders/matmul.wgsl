@@ -56,7 +56,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   let quad = lane / 8u;
   let tm = lane % 4u;
   let tn = lane / 4u;
-  var sums: array<vec4f, 8>;  // [m][n 4]; in wide tiles also those of the columns from 32 on
+  // [m][n 4]; `more` are those of a wide tile's columns from 32 on. Both are indexed by constants only, to stay in registers.
+  var sums: array<vec4f, 8>;
   var more: array<vec4f, 8>;
   var blocks = load_blocks(n0, lane, min(slice, COLUMNS - 1u));
   var quads = load_quads(m0 + 4u * tx, min(slice, COLUMNS - 1u), quad);
