@@ -6,14 +6,15 @@
 // Codes are taken from their middle since offsets take most of them away again: so little is that it costs no digits.
 // LANES may be 1, but the invocations of a WORKGROUP are even in number and `reduce` is not reduce_single.
 #import norm_squares
+#import hold_columns
 // Of a block: two vec4u of a, of b, of c, then (s / UNIT, sum of x). An array of blocks: browsers check each index that is not
 // a constant. As there are seven, neighbouring blocks begin in other banks.
-alias Digits = array<vec4u, 7>;
-var<workgroup> tile: array<Digits, M_TILE * CHUNK>;
+alias Column = array<vec4u, 7>;
+var<workgroup> tile: array<Column, M_TILE * CHUNK>;
 const LARGEST = 4161400.0;  // a little less than 2^22 - 32896, beyond which there are no digits
 const BYTES = vec2u(0x00ff00ffu);
 
-// Digits of four values in units of 1 / inverse: a word of a, of b and of c.
+// Column of four values in units of 1 / inverse: a word of a, of b and of c.
 fn digits_of(values: vec4f, inverse: f32) -> vec3u {
   // The last three bytes of the float are a + 64, b + 128 and c + 128, whatever the signs.
   let bits = bitcast<vec4u>(fma(values, vec4f(inverse), vec4f(0x1.8p23 + 32896.0)));
@@ -76,17 +77,7 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
   workgroupBarrier();
 }
 
-// The digits of its own blocks are kept where several rows are multiplied by them one after the other: workgroup memory is
-// not much faster than the weights come. They are read from there as they are needed where one row is.
-var<private> held: array<Digits, select(1u, PER_LANE * M_TILE, TURNS > 1u)>;
-fn hold_columns(member: u32) {
-  if (TURNS == 1u) { return; }
-  for (var i = 0u; i < PER_LANE; i++) {
-    let block = min(i * TEAM + member, CHUNK - 1u);
-    for (var m = 0u; m < M_TILE; m++) { held[i * M_TILE + m] = tile[m * CHUNK + block]; }
-  }
-}
-fn column_digits(m: u32, i: u32, chunk_block: u32) -> Digits {
+fn column_digits(m: u32, i: u32, chunk_block: u32) -> Column {
   if (TURNS > 1u) { return held[i * M_TILE + m]; }
   return tile[m * CHUNK + chunk_block];
 }

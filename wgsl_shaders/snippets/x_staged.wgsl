@@ -1,6 +1,7 @@
 // Columns of x in workgroup memory, CHUNK blocks at a time: neighbouring invocations want neighbouring blocks, which
 // lie far apart in x. With NORM they are multiplied by norm_weight on the way, and their squares added up.
 #import norm_squares
+#import hold_columns
 #import block_dot_floats
 // A block of 8 quads, and one more: neighbouring blocks begin in other banks.
 alias Column = array<vec4f, 9>;
@@ -31,15 +32,6 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
   workgroupBarrier();
 }
 
-// Columns that are multiplied by several rows are kept at hand.
-var<private> held: array<Column, select(1u, PER_LANE * M_TILE, TURNS > 1u)>;
-fn hold_columns(member: u32) {
-  if (TURNS == 1u) { return; }
-  for (var i = 0u; i < PER_LANE; i++) {
-    let block = min(i * TEAM + member, CHUNK - 1u);
-    for (var m = 0u; m < M_TILE; m++) { held[i * M_TILE + m] = tile[m * CHUNK + block]; }
-  }
-}
 fn column_quad(m0: u32, m: u32, first: u32, i: u32, block: u32, w: u32) -> vec4f {
   if (TURNS > 1u) { return held[i * M_TILE + m][w]; }
   return tile[m * CHUNK + block - first][w];

@@ -1,7 +1,7 @@
 """Finds out by measuring which shape of a matvec is the fastest for each matrix of a model, and remembers it.
 
 What is fast depends on the GPU, and nobody has all of them: so at the first load the kernels of a decode step are
-timed in some ten shapes, over the weights of all layers as decoding reads them. What was found is kept by the adapter's
+timed in a dozen shapes, over the weights of all layers as decoding reads them. What was found is kept by the adapter's
 name.
 """
 
