@@ -94,7 +94,7 @@ def measure(
             except Exception as error:  # of a page: the others are measured all the same
                 result["not_measured"][name] = str(error).strip().splitlines()[0]
             said = {key: round(value) for key, value in figures.get(name, {}).items()}
-            print(f"round {number + 1}, {name}: {said or result['failed'][name]}", file=sys.stderr)
+            print(f"round {number + 1}, {name}: {said or result['not_measured'][name]}", file=sys.stderr)
         result["rounds"].append(figures)
     return result | summary(result["rounds"])
 
