@@ -21,13 +21,13 @@ import numpy as np
 
 from app.agents import Changes, Fields, current_agents, no_changes, shipped_agents
 from app.routing import assemble
+from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.memory import Memory
 from py_core.memory.patterns import KIND as PATTERN
 from py_core.memory.policies import KIND as POLICY
 from py_core.memory.rows import Change
 from py_core.routing.agents import FALLBACK_ID, Agent, AgentError
 from py_core.routing.embedder import Embedder
-from py_core.routing.kernel import Kernel
 from py_core.routing.pattern_store import EMBEDDER_POLICY, keep_pattern, load_patterns, routing_pattern
 from py_core.routing.router import Decision, Router
 
@@ -52,7 +52,7 @@ class Routed:
 class Dispatcher:
     """Made by `open`."""
 
-    def __init__(self, embedder: Embedder, data: bytes, memory: Memory, kernel: Kernel | None) -> None:
+    def __init__(self, embedder: Embedder, data: bytes, memory: Memory, kernel: HnswKernel | None) -> None:
         self.embedder = embedder
         self._data, self._kernel = data, kernel
         self._routed: OrderedDict[str, Routed] = OrderedDict()
@@ -63,7 +63,9 @@ class Dispatcher:
         self._follow(memory)
 
     @classmethod
-    async def open(cls, embedder: Embedder, data: bytes, memory: Memory, kernel: Kernel | None = None) -> Dispatcher:
+    async def open(
+        cls, embedder: Embedder, data: bytes, memory: Memory, kernel: HnswKernel | None = None
+    ) -> Dispatcher:
         """data: what app/building/routing.py made. kernel: of the router's indexes, numpy's if none.
 
         Raises RoutingDataError, EmbedderError, StoreError.

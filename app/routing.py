@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from app.agents import current_agents, current_examples, no_changes, shipped_agents, shipped_examples
+from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.routing.agents import Example
 from py_core.routing.embedder import Embedder
-from py_core.routing.kernel import Kernel
 from py_core.routing.parameters import ParametersError, RouterParameters, parameters_from_dict
 from py_core.routing.router import Router
 from py_core.routing.routing_data import RoutingDataError, examples_digest, read_routing_data
@@ -43,7 +43,7 @@ def more_requests(path: Path = MORE_REQUESTS) -> list[Example]:
 
 
 async def assemble(
-    embedder: Embedder, data: bytes, kernel: Kernel | None = None, changes: Mapping[str, Any] | None = None
+    embedder: Embedder, data: bytes, kernel: HnswKernel | None = None, changes: Mapping[str, Any] | None = None
 ) -> Router:
     """The router of the shipped agents and the user's changes. data: what app/building/routing.py made.
 
@@ -68,7 +68,7 @@ class RouterParts:
 
     embedder: Embedder
     data: bytes
-    kernel: Kernel | None
+    kernel: HnswKernel | None
 
 
 def native_parts() -> RouterParts:
@@ -78,14 +78,14 @@ def native_parts() -> RouterParts:
     from app.embedding import open_embedder
     from app.kernels import hnsw_kernel_path
     from app.models import cache_dir
-    from py_core.routing.kernel_wasmtime import WasmtimeKernel
+    from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 
     embedder = open_embedder()
     path = routing_file(cache_dir())
     if not path.is_file():
         raise RoutingDataError(f"{path} is not there: run `python build.py site` once to make it.")
     try:
-        kernel: Kernel | None = WasmtimeKernel(hnsw_kernel_path())
+        kernel: HnswKernel | None = WasmtimeHnswKernel(hnsw_kernel_path())
     except FileNotFoundError:
         kernel = None
     return RouterParts(embedder, path.read_bytes(), kernel)

@@ -27,6 +27,7 @@ from py_core.backends.base import BackendError
 from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.backends.webgpu.host_browser import BrowserHost, BrowserSource
 from py_core.engine.sampling import SamplingParams
+from py_core.hnsw.wasm_kernel import PyodideHnswKernel
 from py_core.memory.encryption_browser import BrowserCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.indexeddb import IndexedDBRows
@@ -34,7 +35,6 @@ from py_core.memory.memory import Memory
 from py_core.model import Model, load_model
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.embedder_browser import browser_embedder
-from py_core.routing.kernel_wasm import PyodideKernel
 from py_core.routing.vector_index import HnswVectorIndex
 
 JsObject = Any
@@ -51,7 +51,7 @@ class PageWorker:
 
     def __init__(self, derive_cipher: JsObject, on_memory: Callable[[], None]) -> None:
         """derive_cipher: of web/memory_cipher.js. on_memory: called when the memory or the router changed."""
-        self._kernel: PyodideKernel | None = None
+        self._kernel: PyodideHnswKernel | None = None
         self._keeper = MemoryKeeper(
             BrowserCrypto(derive_cipher), on_memory, lambda dimensions: HnswVectorIndex(dimensions, self._kernel)
         )
@@ -138,7 +138,7 @@ class PageWorker:
             parts = await opening
         except JsException as error:
             raise EmbedderError(error.message) from error
-        self._kernel = PyodideKernel(parts.kernel)
+        self._kernel = PyodideHnswKernel(parts.kernel)
         embedder = browser_embedder(parts.embedder)
         return await Dispatcher.open(embedder, parts.data.to_bytes(), memory, self._kernel)
 

@@ -1,6 +1,6 @@
 /**
  * The kernel of web/kernels/hnsw on Pyodide's own memory, so that it works on numpy's arrays where they are.
- * py_core/routing/kernel_wasm.py (PyodideKernel) takes what this gives, and says where its stack is.
+ * py_core/hnsw/wasm_kernel.py (PyodideHnswKernel) takes what this gives, and says where its stack is.
  */
 import { fetchFile } from './fetch_file.js';
 

@@ -1,1 +1,1 @@
-"""Which agent a message is for: an index of learned patterns, and who they vote for."""
+"""Which agent a message is for: a linear head, and the votes of the most similar patterns (router.py)."""

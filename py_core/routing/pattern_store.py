@@ -13,7 +13,7 @@ from typing import cast
 
 from py_core.memory.patterns import Pattern, Patterns
 from py_core.memory.policies import Policies
-from py_core.routing.patterns import LEAST_AGE, RoutingPattern, Source
+from py_core.routing.pattern_index import LEAST_AGE, RoutingPattern, Source
 from py_core.routing.router import Router
 
 EMBEDDER_POLICY = "routing.embedder"

@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.embedder import Embedder
 from py_core.routing.head import Head
-from py_core.routing.kernel import Kernel
 from py_core.routing.parameters import RouterParameters
-from py_core.routing.patterns import Patterns, RoutingPattern, Source, limited, pattern_id, same_text
+from py_core.routing.pattern_index import PatternIndex, RoutingPattern, Source, limited, pattern_id, same_text
 
 OUTCOME = 0.05
 """What one outcome adds to a pattern's weight, or takes off."""
@@ -69,14 +69,14 @@ class Router:
         *,
         agents: Iterable[str],
         head: Head | None = None,
-        kernel: Kernel | None = None,
+        kernel: HnswKernel | None = None,
     ) -> None:
         """agents: the ids that there are; the fallback is always one. kernel: of the indexes, numpy's if none."""
         self.embedder = embedder
         self.parameters = parameters
         self.head = head
-        self.examples = Patterns(embedder.dimensions, kernel)
-        self.learned = Patterns(embedder.dimensions, kernel)
+        self.examples = PatternIndex(embedder.dimensions, kernel)
+        self.learned = PatternIndex(embedder.dimensions, kernel)
         self.set_agents(agents)
 
     @property
@@ -123,16 +123,16 @@ class Router:
         head = self._head_shares(text, vector)
         plain = self._shares(head, _votes(examples, self.parameters.temperature))
         confidence = self._confidence(plain, head, examples)
-        say = self._say(learned, examples)
-        told = _votes(learned, self.parameters.learned_width)
-        shares = {agent: (1 - say) * share for agent, share in plain.items()}
-        for agent, share in told.items():
-            shares[agent] = shares.get(agent, 0.0) + say * share
+        learned_share = self._learned_share(learned, examples)
+        learned_votes = _votes(learned, self.parameters.learned_width)
+        shares = {agent: (1 - learned_share) * share for agent, share in plain.items()}
+        for agent, share in learned_votes.items():
+            shares[agent] = shares.get(agent, 0.0) + learned_share * share
         ranked = tuple(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
         best = ranked[0][0] if ranked else FALLBACK_ID
         # what the user said is right as far as it applies; the rest is as likely as the others' word
         agreed = confidence if plain and best == _best(plain) else 0.0
-        confidence = min(max(say * told.get(best, 0.0) + (1 - say) * agreed, 0.0), 1.0)
+        confidence = min(max(learned_share * learned_votes.get(best, 0.0) + (1 - learned_share) * agreed, 0.0), 1.0)
         agent = best if confidence >= self.parameters.threshold else FALLBACK_ID
         nearest = sorted(examples + learned, key=lambda found: -found[1])[:k]
         neighbours = tuple(Neighbour(p.id, p.text, p.agent, similarity, p.source) for p, similarity in nearest)
@@ -185,7 +185,7 @@ class Router:
         else:
             self.learned.put(replace(pattern, weight=limited(pattern.weight)), pattern.agent in self._allowed)
 
-    def _with(self, id: str) -> Patterns:
+    def _with(self, id: str) -> PatternIndex:
         for patterns in (self.learned, self.examples):
             if id in patterns:
                 return patterns
@@ -214,7 +214,7 @@ class Router:
         terms = zip(self.parameters.calibration, features(shares, head, nearest), strict=True)
         return 1 / (1 + math.exp(-max(min(sum(weight * value for weight, value in terms), 30.0), -30.0)))
 
-    def _say(self, learned: Found, examples: Found) -> float:
+    def _learned_share(self, learned: Found, examples: Found) -> float:
         """How much what the user said applies, 0 to 1."""
         if not learned:
             return 0.0

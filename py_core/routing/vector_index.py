@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from py_core.routing.hnsw import HnswIndex, Settings
-from py_core.routing.kernel import Kernel
+from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.hnsw.index import HnswIndex, HnswSettings
 
 SCANNED = 20_000
 """So many vectors are compared one by one, in a few milliseconds: a graph of them would take seconds to build, and a
@@ -17,9 +17,9 @@ search in the memory is typed by a person."""
 class HnswVectorIndex:
     """See py_core.memory.vectors.VectorIndex."""
 
-    def __init__(self, dimensions: int, kernel: Kernel | None = None) -> None:
+    def __init__(self, dimensions: int, kernel: HnswKernel | None = None) -> None:
         """kernel: numpy's if none."""
-        self._index = HnswIndex(Settings(dimensions, brute_force_below=SCANNED), kernel)
+        self._index = HnswIndex(HnswSettings(dimensions, brute_force_below=SCANNED), kernel)
         self._numbers: dict[str, int] = {}
         self._ids: dict[int, str] = {}
         self._next = 0

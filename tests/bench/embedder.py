@@ -67,11 +67,11 @@ async def measure(embedder, texts, rounds):
 async def measure_routes(embedder, exports, data, requests, corrections):
     import numpy as np
     from app.routing import assemble
-    from py_core.routing.kernel_wasm import PyodideKernel
-    from py_core.routing.patterns import RoutingPattern
+    from py_core.hnsw.wasm_kernel import PyodideHnswKernel
+    from py_core.routing.pattern_index import RoutingPattern
 
     begin = performance.now()
-    router = await assemble(browser_embedder(embedder), data.to_bytes(), PyodideKernel(exports))
+    router = await assemble(browser_embedder(embedder), data.to_bytes(), PyodideHnswKernel(exports))
     figures = {"assemble": performance.now() - begin}
     noise = np.random.default_rng(7)
     for count in (0, corrections):

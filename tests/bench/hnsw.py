@@ -1,4 +1,4 @@
-"""The index of py_core/routing/hnsw.py beside hnswlib: recall@10, times, memory; natively and in Pyodide in Chromium.
+"""The index of py_core/hnsw/index.py beside hnswlib: recall@10, times, memory; natively and in Pyodide in Chromium.
 
     python tests/bench/hnsw.py [--size 1000 --size 10000] [--kind clustered] [--where native] [--wait S] [--json FILE]
 
@@ -28,8 +28,8 @@ from rich.table import Table
 
 from app.building.common import ROOT
 from app.building.kernels import hnsw_kernel_path
-from py_core.routing.kernel import NumpyKernel
-from py_core.routing.kernel_wasmtime import WasmtimeKernel
+from py_core.hnsw.numpy_kernel import NumpyHnswKernel
+from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 
 try:
     import hnswlib
@@ -44,8 +44,9 @@ RUN_PYTHON = WORKER.with_name("run_python.js")
 ISOLATED = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
 IN_PAGE = """
 import json
-from py_core.routing.kernel_wasm import PyodideKernel
-json.dumps(measure(PyodideKernel(hnsw_exports), {settings!r}, *dataset({kind!r}, {size}, {dimension}, {queries}), {k}))
+from py_core.hnsw.wasm_kernel import PyodideHnswKernel
+json.dumps(measure(PyodideHnswKernel(hnsw_exports), {settings!r}, *dataset({kind!r}, {size}, {dimension}, {queries}),
+                   {k}))
 """
 
 
@@ -103,9 +104,11 @@ def main() -> None:
                 if hnswlib is not None:
                     add("hnswlib", of_peer(settings, vectors, queries))
                 if "native" in where:
-                    add("sonata, native", measure(WasmtimeKernel(hnsw_kernel_path()), settings, vectors, queries, K))
+                    add(
+                        "sonata, native", measure(WasmtimeHnswKernel(hnsw_kernel_path()), settings, vectors, queries, K)
+                    )
                 if "numpy" in where:
-                    add("sonata, numpy", measure(NumpyKernel(), settings, vectors, queries, K))
+                    add("sonata, numpy", measure(NumpyHnswKernel(), settings, vectors, queries, K))
                 if page:
                     add("sonata, Pyodide", in_page(page, settings, kind, size, options.dimension, options.queries))
     result = {"machine": machine(), "dimension": options.dimension, "settings": settings, "k": K, "rows": rows}

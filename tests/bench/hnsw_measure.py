@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from py_core.routing.hnsw import HnswIndex, Settings
-from py_core.routing.kernel import Kernel
+from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.hnsw.index import HnswIndex, HnswSettings
 
 INNER = 32
 
@@ -31,10 +31,10 @@ def dataset(kind: str, count: int, dimension: int, queries: int) -> tuple[np.nda
 
 
 def measure(
-    kernel: Kernel, settings: dict[str, Any], vectors: np.ndarray, queries: np.ndarray, k: int
+    kernel: HnswKernel, settings: dict[str, Any], vectors: np.ndarray, queries: np.ndarray, k: int
 ) -> dict[str, Any]:
     """Milliseconds of inserts (those into the graph), searches and full scans; bytes; the ids that were found."""
-    index = HnswIndex(Settings(vectors.shape[1], **settings), kernel)
+    index = HnswIndex(HnswSettings(vectors.shape[1], **settings), kernel)
     inserts = []
     for id, vector in enumerate(vectors):
         start = time.perf_counter()
@@ -46,7 +46,7 @@ def measure(
         start = time.perf_counter()
         index.search(query, k)
         searches.append(time.perf_counter() - start)
-    scanned = Settings(vectors.shape[1], **{**settings, "brute_force_below": len(vectors)})
+    scanned = HnswSettings(vectors.shape[1], **{**settings, "brute_force_below": len(vectors)})
     by_graph, index.settings = index.settings, scanned
     for query in queries[:50]:
         start = time.perf_counter()

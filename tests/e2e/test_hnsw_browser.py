@@ -15,8 +15,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, Route
 
 from app.building.kernels import hnsw_kernel_path
-from py_core.routing.kernel import Kernel, NumpyKernel
-from py_core.routing.kernel_wasmtime import WasmtimeKernel
+from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.hnsw.numpy_kernel import NumpyHnswKernel
+from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -27,12 +28,12 @@ ISOLATED = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resour
 STORY = '''
 import base64, hashlib, json
 import numpy as np
-from py_core.routing.hnsw import HnswIndex, Settings
-from py_core.routing.index_file import load, save
+from py_core.hnsw.index import HnswIndex, HnswSettings
+from py_core.hnsw.index_file import load, save
 
 def story(kernel, vectors, metric):
     """Inserts, twins, replaced ids, deletes and compaction, with searches in between. JSON."""
-    index = HnswIndex(Settings(vectors.shape[1], metric, m=8, ef_construction=60, brute_force_below=100), kernel)
+    index = HnswIndex(HnswSettings(vectors.shape[1], metric, m=8, ef_construction=60, brute_force_below=100), kernel)
     told = []
     def ask():
         for query in vectors[::97]:
@@ -57,13 +58,13 @@ def story(kernel, vectors, metric):
 '''
 
 PAGE = """
-from py_core.routing.kernel_wasm import PyodideKernel
+from py_core.hnsw.wasm_kernel import PyodideHnswKernel
 vectors = np.frombuffer(base64.b64decode('{vectors}'), np.float32).reshape({shape})
-story(PyodideKernel(hnsw_exports), vectors, '{metric}')
+story(PyodideHnswKernel(hnsw_exports), vectors, '{metric}')
 """
 
 
-def natively(kernel: Kernel, vectors: np.ndarray, metric: str) -> Any:
+def natively(kernel: HnswKernel, vectors: np.ndarray, metric: str) -> Any:
     space: dict[str, Any] = {}
     exec(STORY, space)  # the very source that the page runs
     return json.loads(SimpleNamespace(**space).story(kernel, vectors, metric))
@@ -93,8 +94,8 @@ async def test_the_page_finds_the_same_ids_as_natively(python_page: Page, metric
     source = STORY + PAGE.format(vectors=encoded, shape=vectors.shape, metric=metric)
     in_page = json.loads(await python_page.evaluate("(source) => runPython(source)", source))
 
-    assert in_page == natively(WasmtimeKernel(hnsw_kernel_path()), vectors, metric)
-    assert in_page == natively(NumpyKernel(), vectors, metric)
+    assert in_page == natively(WasmtimeHnswKernel(hnsw_kernel_path()), vectors, metric)
+    assert in_page == natively(NumpyHnswKernel(), vectors, metric)
 
 
 async def test_indexes_that_are_dropped_give_the_page_its_memory_back(python_page: Page) -> None:
@@ -102,12 +103,12 @@ async def test_indexes_that_are_dropped_give_the_page_its_memory_back(python_pag
 import gc
 import numpy as np
 import pyodide_js
-from py_core.routing.hnsw import HnswIndex, Settings
-from py_core.routing.kernel_wasm import PyodideKernel
-kernel = PyodideKernel(hnsw_exports)
+from py_core.hnsw.index import HnswIndex, HnswSettings
+from py_core.hnsw.wasm_kernel import PyodideHnswKernel
+kernel = PyodideHnswKernel(hnsw_exports)
 vectors = np.random.default_rng(0).standard_normal((3000, 384)).astype(np.float32)
 def heap_after_one():
-    index = HnswIndex(Settings(384, ef_construction=20), kernel)
+    index = HnswIndex(HnswSettings(384, ef_construction=20), kernel)
     for id, vector in enumerate(vectors):
         index.insert(id, vector)
     assert index.search(vectors[5], 1)[0][0] == 5

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from app.agents import add_agent, no_changes, remove_agent, shipped_agents
 from app.kernels import hnsw_kernel_path
 from app.routing import open_router, router_parameters
+from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.memory.patterns import Patterns as StoredPatterns
 from py_core.memory.policies import Policies
 from py_core.memory.sqlite import SQLiteRows
@@ -21,10 +22,9 @@ from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
 from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.head import buckets, fit_head
-from py_core.routing.kernel_wasmtime import WasmtimeKernel
 from py_core.routing.parameters import ParametersError, RouterParameters, parameters_from_dict
+from py_core.routing.pattern_index import LEAST_AGE, LEAST_WEIGHT, MOST_WEIGHT, RoutingPattern
 from py_core.routing.pattern_store import keep_pattern, load_patterns
-from py_core.routing.patterns import LEAST_AGE, LEAST_WEIGHT, MOST_WEIGHT, RoutingPattern
 from py_core.routing.router import Decision, Router
 from py_core.routing.routing_data import RoutingData, RoutingDataError, read_routing_data, write_routing_data
 
@@ -228,7 +228,7 @@ async def test_decisions_are_the_same_each_time_and_with_the_kernel(made_files) 
     texts = ["how do i bake bread", "the car", "xyz", "rain on the roses"]
     first = [what(await (await made()).route(text)) for text in texts]
     assert first == [what(await (await made()).route(text)) for text in texts]
-    with_kernel = await made(WasmtimeKernel(hnsw_kernel_path()))
+    with_kernel = await made(WasmtimeHnswKernel(hnsw_kernel_path()))
     for text, wanted in zip(texts, first, strict=True):
         decision = await with_kernel.route(text)
         assert decision.agent == wanted.agent

@@ -1,6 +1,6 @@
 // HNSW, an index of nearest neighbours (arXiv 1603.09320), over rows that Python keeps in the same memory.
 //
-// py_core/routing/graph.py has the layout, py_core/routing/kernel.py the same steps in numpy: both give the same graph and
+// py_core/hnsw/hnsw_graph.py has the layout, py_core/hnsw/numpy_kernel.py the same steps in numpy: both give the same graph and
 // the same results, bit for bit. So sums are added in one fixed order, without fused or relaxed instructions, and nearest
 // first means: by distance, then by id, then by row. The module has no data of its own: it runs in any memory that it is
 // given, as Pyodide's.

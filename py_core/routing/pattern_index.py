@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from py_core.routing.hnsw import HnswIndex, Settings
-from py_core.routing.kernel import Kernel
+from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.hnsw.index import HnswIndex, HnswSettings
 
 LEAST_WEIGHT, MOST_WEIGHT = 0.5, 2.0
 LEAST_AGE = 0.5
@@ -41,12 +41,12 @@ class RoutingPattern:
         return self.weight * self.age
 
 
-class Patterns:
+class PatternIndex:
     """Patterns by their ids, with an index of those that may vote."""
 
-    def __init__(self, dimensions: int, kernel: Kernel | None) -> None:
+    def __init__(self, dimensions: int, kernel: HnswKernel | None) -> None:
         self._kernel = kernel
-        self._settings = Settings(dimensions, brute_force_below=SCANNED)
+        self._settings = HnswSettings(dimensions, brute_force_below=SCANNED)
         self.index = HnswIndex(self._settings, kernel)
         self.of: dict[int, RoutingPattern] = {}
         """By the numbers that they have in the index."""

@@ -10,27 +10,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.building.kernels import hnsw_kernel_path
-from py_core.routing.graph import METRICS
-from py_core.routing.hnsw import BRIDGED_A_DELETE, FEW_DEAD, HnswIndex, Settings, VectorError
-from py_core.routing.index_file import save
-from py_core.routing.kernel import Kernel, NumpyKernel
-from py_core.routing.kernel_wasmtime import WasmtimeKernel
+from py_core.hnsw.hnsw_graph import METRICS
+from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.hnsw.index import BRIDGED_A_DELETE, FEW_DEAD, HnswIndex, HnswSettings, VectorError
+from py_core.hnsw.index_file import save
+from py_core.hnsw.numpy_kernel import NumpyHnswKernel
+from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 
 few = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-GRAPH_ONLY = Settings(dimension=8, brute_force_below=0, m=8, ef_construction=40)
+GRAPH_ONLY = HnswSettings(dimension=8, brute_force_below=0, m=8, ef_construction=40)
 METRIC = st.sampled_from(METRICS)
 
 
 @pytest.fixture(scope="module")
-def wasm() -> WasmtimeKernel:
-    return WasmtimeKernel(hnsw_kernel_path())
+def wasm() -> WasmtimeHnswKernel:
+    return WasmtimeHnswKernel(hnsw_kernel_path())
 
 
 @pytest.fixture(scope="module", params=["wasm", "numpy"])
-def kernel(request: pytest.FixtureRequest, wasm: WasmtimeKernel) -> Kernel:
-    return wasm if request.param == "wasm" else NumpyKernel()
+def kernel(request: pytest.FixtureRequest, wasm: WasmtimeHnswKernel) -> HnswKernel:
+    return wasm if request.param == "wasm" else NumpyHnswKernel()
 
 
 def clustered(count: int, dimension: int, seed: int) -> np.ndarray:
@@ -40,7 +41,7 @@ def clustered(count: int, dimension: int, seed: int) -> np.ndarray:
     return (centres[rng.integers(0, len(centres), count)] + spread).astype(np.float32)
 
 
-def filled(index_settings: Settings, kernel: Kernel, vectors: np.ndarray) -> HnswIndex:
+def filled(index_settings: HnswSettings, kernel: HnswKernel, vectors: np.ndarray) -> HnswIndex:
     index = HnswIndex(index_settings, kernel)
     for id, vector in enumerate(vectors):
         index.insert(id, vector)
@@ -81,7 +82,7 @@ def recall(index: HnswIndex, queries: np.ndarray, live: dict[int, np.ndarray], k
 def test_few_vectors_are_compared_one_by_one(kernel, metric, count, dimension, k, seed) -> None:
     vectors = clustered(count, dimension, seed)
     query = clustered(1, dimension, seed + 1)[0]
-    index = filled(Settings(dimension, metric), kernel, vectors)
+    index = filled(HnswSettings(dimension, metric), kernel, vectors)
     expected = distances(metric, query, vectors)
     found = index.search(query, k)
     assert len(found) == min(k, count)
@@ -94,14 +95,14 @@ def test_few_vectors_are_compared_one_by_one(kernel, metric, count, dimension, k
 
 
 def test_equally_near_ones_come_by_id(kernel) -> None:
-    index = HnswIndex(Settings(3), kernel)
+    index = HnswIndex(HnswSettings(3), kernel)
     for id in (9, 4, 7, -2, 5):
         index.insert(id, np.array([1, 2, 3]))
     assert [id for id, _ in index.search(np.array([1, 2, 3]), 3)] == [-2, 4, 5]
 
 
 def test_an_empty_index_finds_nothing(kernel) -> None:
-    index = HnswIndex(Settings(4), kernel)
+    index = HnswIndex(HnswSettings(4), kernel)
     assert index.search(np.ones(4)) == []
     assert len(index) == 0
     assert not index.delete(1)
@@ -112,7 +113,7 @@ def test_an_empty_index_finds_nothing(kernel) -> None:
 
 
 def test_no_neighbours_are_asked_for(kernel) -> None:
-    index = filled(Settings(4), kernel, np.eye(4))
+    index = filled(HnswSettings(4), kernel, np.eye(4))
     assert index.search(np.ones(4), 0) == []
     assert index.search(np.ones(4), where=set()) == []
 
@@ -125,7 +126,7 @@ def test_the_graph_finds_the_true_neighbours(kernel, metric) -> None:
     vectors = clustered(750, 24, 1)
     if metric == "dot":
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    index = filled(Settings(24, metric, brute_force_below=0), kernel, vectors[:700])
+    index = filled(HnswSettings(24, metric, brute_force_below=0), kernel, vectors[:700])
     assert recall(index, vectors[700:], dict(enumerate(vectors[:700]))) > 0.99
 
 
@@ -144,7 +145,7 @@ def test_after_any_inserts_and_deletes_what_is_stored_is_found(wasm, metric, ste
         vectors = np.random.default_rng(seed).integers(0, 2, (26, 8)).astype(np.float32)
     vectors[0] = 0
     given_settings = replace(GRAPH_ONLY, metric=metric, brute_force_below=below, seed=seed, ef_search=8)
-    both = [HnswIndex(given_settings, kernel) for kernel in (wasm, NumpyKernel())]
+    both = [HnswIndex(given_settings, kernel) for kernel in (wasm, NumpyHnswKernel())]
     stored: dict[int, np.ndarray] = {}
     for step, id, which in steps:
         for index in both:
@@ -194,11 +195,12 @@ def test_the_same_calls_give_the_same_index_with_each_kernel(wasm) -> None:
     vectors = clustered(500, 24, 7)
     for metric in METRICS:
         built = [
-            filled(Settings(24, metric, m=6, brute_force_below=0), k, vectors) for k in (wasm, wasm, NumpyKernel())
+            filled(HnswSettings(24, metric, m=6, brute_force_below=0), k, vectors)
+            for k in (wasm, wasm, NumpyHnswKernel())
         ]
         first, *others = [save(index) for index in built]
         assert others == [first, first]
-        assert save(filled(Settings(24, metric, m=6, brute_force_below=0, seed=1), wasm, vectors)) != first
+        assert save(filled(HnswSettings(24, metric, m=6, brute_force_below=0, seed=1), wasm, vectors)) != first
         for query in clustered(20, 24, 8):
             found = [index.search(query, 7, ef=20) for index in built]
             assert found[0] == found[1] == found[2]
@@ -263,7 +265,7 @@ def test_dead_rows_are_taken_out_when_they_are_many(wasm) -> None:
 
 def test_recall_survives_the_loss_of_most_vectors(wasm) -> None:
     """Against a new index of what is left, where few candidates and vectors without any order make it hard."""
-    hard = Settings(48, brute_force_below=0, ef_search=20, expansion=1)
+    hard = HnswSettings(48, brute_force_below=0, ef_search=20, expansion=1)
     lost = []
     for seed in (1, 2, 3):
         rng = np.random.default_rng(seed)
@@ -284,10 +286,10 @@ def test_recall_survives_the_loss_of_most_vectors(wasm) -> None:
 
 def test_an_index_gives_its_memory_back(wasm) -> None:
     vectors = clustered(2000, 64, 1)
-    filled(Settings(64), wasm, vectors)
+    filled(HnswSettings(64), wasm, vectors)
     size = wasm.memory_bytes
     for _ in range(5):
-        filled(Settings(64), wasm, vectors)
+        filled(HnswSettings(64), wasm, vectors)
     assert wasm.memory_bytes == size
 
 
@@ -323,7 +325,7 @@ def test_a_filter_that_leaves_few_is_exact(kernel) -> None:
 
 
 def test_zero_vectors_are_as_far_as_perpendicular_ones(kernel) -> None:
-    index = HnswIndex(Settings(3), kernel)
+    index = HnswIndex(HnswSettings(3), kernel)
     index.insert(1, np.zeros(3))
     index.insert(2, np.array([0, 1, 0]))
     index.insert(3, np.array([-1, 0, 0]))
@@ -334,8 +336,8 @@ def test_zero_vectors_are_as_far_as_perpendicular_ones(kernel) -> None:
 @pytest.mark.parametrize("scale", [1e-30, 1e-7, 1e15])
 def test_cosine_does_not_depend_on_length(kernel, scale) -> None:
     vectors = clustered(40, 5, 2)
-    index = filled(Settings(5), kernel, vectors)
-    scaled = filled(Settings(5), kernel, vectors * np.float32(scale))
+    index = filled(HnswSettings(5), kernel, vectors)
+    scaled = filled(HnswSettings(5), kernel, vectors * np.float32(scale))
     query = clustered(1, 5, 3)[0]
     assert [id for id, _ in index.search(query)] == [id for id, _ in scaled.search(query * np.float32(scale))]
     assert np.linalg.norm(scaled.vector(3)) == pytest.approx(1)
@@ -344,7 +346,7 @@ def test_cosine_does_not_depend_on_length(kernel, scale) -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e17, 1e300])
 @pytest.mark.parametrize("metric", METRICS)
 def test_what_cannot_be_compared_is_refused(kernel, metric, bad) -> None:
-    index = filled(Settings(5, metric), kernel, np.eye(5))
+    index = filled(HnswSettings(5, metric), kernel, np.eye(5))
     for place in (0, 4):
         vector = np.ones(5)
         vector[place] = bad
@@ -366,7 +368,7 @@ def test_what_cannot_be_compared_is_refused(kernel, metric, bad) -> None:
     ],
 )
 def test_other_shapes_and_types_are_refused(kernel, vector, said) -> None:
-    index = HnswIndex(Settings(5), kernel)
+    index = HnswIndex(HnswSettings(5), kernel)
     with pytest.raises(VectorError, match=said):
         index.insert(1, vector)
     with pytest.raises(VectorError, match=said):
@@ -375,7 +377,7 @@ def test_other_shapes_and_types_are_refused(kernel, vector, said) -> None:
 
 
 def test_ids_have_64_bits(kernel) -> None:
-    index = HnswIndex(Settings(2), kernel)
+    index = HnswIndex(HnswSettings(2), kernel)
     for id in (-(1 << 63), (1 << 63) - 1, np.int32(7)):
         index.insert(id, np.ones(2))
     assert [id for id, _ in index.search(np.ones(2))] == [-(1 << 63), 7, (1 << 63) - 1]
@@ -398,12 +400,12 @@ def test_ids_have_64_bits(kernel) -> None:
 )
 def test_settings_that_cannot_be_are_a_sentence(wrong, said) -> None:
     with pytest.raises(ValueError, match=said):
-        Settings(**({"dimension": 4} | wrong))
+        HnswSettings(**({"dimension": 4} | wrong))
 
 
 def test_50_000_patterns_take_less_than_120_mb(wasm) -> None:
     """Measured on fewer, of the embedder's size: chunks make it proportional."""
-    index = HnswIndex(Settings(384, brute_force_below=100_000), wasm)
+    index = HnswIndex(HnswSettings(384, brute_force_below=100_000), wasm)
     rng = np.random.default_rng(0)
     for id in range(2560):
         index.insert(id, rng.standard_normal(384))

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import wasmtime
 
-from py_core.routing.graph import Block
-from py_core.routing.kernel_wasm import STACK_BYTES, WasmKernel
+from py_core.hnsw.hnsw_graph import Block
+from py_core.hnsw.wasm_kernel import STACK_BYTES, WasmHnswKernel
 
 _PAGE = 65536
 _MOST_PAGES = 65535
@@ -21,7 +21,7 @@ _HEAP_BASE = 1024 + STACK_BYTES
 _FUNCTIONS = ("prepare", "search", "scan", "link", "bridge")
 
 
-class WasmtimeKernel(WasmKernel):
+class WasmtimeHnswKernel(WasmHnswKernel):
     """One memory for all indexes that use it; what one gives back, another of the same sizes takes."""
 
     def __init__(self, wasm: Path) -> None:

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from py_core.routing.graph import LARGEST, Graph
-from py_core.routing.hnsw import HnswIndex, Settings
-from py_core.routing.kernel import Kernel
+from py_core.hnsw.hnsw_graph import LARGEST, HnswGraph
+from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.hnsw.index import HnswIndex, HnswSettings
 
 MAGIC = b"SONATA-HNSW\n"
 VERSION = 1
@@ -40,7 +40,7 @@ def save(index: HnswIndex) -> bytes:
     return b"".join([*parts, digest.digest()])
 
 
-def load(data: bytes, kernel: Kernel | None = None) -> HnswIndex:
+def load(data: bytes, kernel: HnswKernel | None = None) -> HnswIndex:
     """The index that was saved: it goes on as if it had never been away. Raises IndexFileError."""
     if data[: len(MAGIC)] != MAGIC[: len(data)] or not data:
         raise IndexFileError(f"These bytes are no index of Sonata's. {_REBUILD}")
@@ -56,7 +56,9 @@ def load(data: bytes, kernel: Kernel | None = None) -> HnswIndex:
         raise IndexFileError(f"The index contradicts itself ({error}). {_REBUILD}") from error
 
 
-def rebuild(settings: Settings, vectors: Iterable[tuple[int, np.ndarray]], kernel: Kernel | None = None) -> HnswIndex:
+def rebuild(
+    settings: HnswSettings, vectors: Iterable[tuple[int, np.ndarray]], kernel: HnswKernel | None = None
+) -> HnswIndex:
     """An index of (id, vector) pairs; the same pairs in the same order give the same index."""
     index = HnswIndex(settings, kernel)
     for id, vector in vectors:
@@ -73,7 +75,7 @@ class Loaded:
 
 
 def load_or_rebuild(
-    data: bytes, settings: Settings, vectors: Iterable[tuple[int, np.ndarray]], kernel: Kernel | None = None
+    data: bytes, settings: HnswSettings, vectors: Iterable[tuple[int, np.ndarray]], kernel: HnswKernel | None = None
 ) -> Loaded:
     """The saved index, or one made of the stored vectors, which are asked for only then, with these settings.
 
@@ -118,13 +120,13 @@ def _parts(index: HnswIndex) -> Iterator[bytes]:
             break
 
 
-def _read(body: memoryview, kernel: Kernel | None) -> HnswIndex:
+def _read(body: memoryview, kernel: HnswKernel | None) -> HnswIndex:
     at = len(MAGIC) + 4
     head_bytes = int.from_bytes(body[at : at + 4], "little")
     at += 4
     head = json.loads(bytes(body[at : at + head_bytes]))
     at += head_bytes
-    settings = Settings(**head["settings"])
+    settings = HnswSettings(**head["settings"])
     rows, slots, linked, bridged, inserted, entry, top = (int(head[name]) for name in _COUNTS)
     if not 0 <= linked <= rows <= inserted or not 0 <= bridged <= rows or slots < 0:
         raise ValueError("its counts")
@@ -162,7 +164,7 @@ def _read(body: memoryview, kernel: Kernel | None) -> HnswIndex:
     return index
 
 
-def _set_vectors(graph: Graph, vectors: np.ndarray) -> None:
+def _set_vectors(graph: HnswGraph, vectors: np.ndarray) -> None:
     start = 0
     for chunk in graph.chunks:
         part = vectors[start : start + len(chunk.vector)]

@@ -10,37 +10,37 @@ from typing import Any
 
 import numpy as np
 
-from py_core.routing.graph import Block, Graph
+from py_core.hnsw.hnsw_graph import Block, HnswGraph
 
 STACK_BYTES = 16384
 _ALIGNMENT = 16
 
 
-class WasmKernel:
-    """The calls, for either host. See `Kernel` for the contract of each method; `allocate` is the host's."""
+class WasmHnswKernel:
+    """The calls, for either host. See `HnswKernel` for the contract of each method; `allocate` is the host's."""
 
     def __init__(self, exports: Any) -> None:
         """`exports`: the functions `prepare`, `search`, `scan`, `link` and `bridge`, of numbers."""
         self._prepare, self._search, self._scan = exports.prepare, exports.search, exports.scan
         self._link, self._bridge = exports.link, exports.bridge
 
-    def prepare(self, graph: Graph) -> bool:
+    def prepare(self, graph: HnswGraph) -> bool:
         return bool(self._prepare(graph.address))
 
-    def search(self, graph: Graph, k: int, ef: int, masked: bool) -> int:
+    def search(self, graph: HnswGraph, k: int, ef: int, masked: bool) -> int:
         return int(self._search(graph.address, k, ef, graph.address_of("mask" if masked else "alive")))
 
-    def scan(self, graph: Graph, k: int, masked: bool) -> int:
+    def scan(self, graph: HnswGraph, k: int, masked: bool) -> int:
         return int(self._scan(graph.address, k, graph.address_of("mask" if masked else "alive")))
 
-    def link(self, graph: Graph, row: int) -> None:
+    def link(self, graph: HnswGraph, row: int) -> None:
         self._link(graph.address, row)
 
-    def bridge(self, graph: Graph, first: int, last: int) -> None:
+    def bridge(self, graph: HnswGraph, first: int, last: int) -> None:
         self._bridge(graph.address, first, last)
 
 
-class PyodideKernel(WasmKernel):
+class PyodideHnswKernel(WasmHnswKernel):
     """In the page. Its memory is Pyodide's, and is given back when an index is no longer used."""
 
     def __init__(self, exports: Any) -> None:

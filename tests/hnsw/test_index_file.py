@@ -11,28 +11,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.building.kernels import hnsw_kernel_path
-from py_core.routing.graph import METRICS
-from py_core.routing.hnsw import HnswIndex, Settings
-from py_core.routing.index_file import MAGIC, IndexFileError, load, load_or_rebuild, rebuild, save
-from py_core.routing.kernel import NumpyKernel
-from py_core.routing.kernel_wasmtime import WasmtimeKernel
+from py_core.hnsw.hnsw_graph import METRICS
+from py_core.hnsw.index import HnswIndex, HnswSettings
+from py_core.hnsw.index_file import MAGIC, IndexFileError, load, load_or_rebuild, rebuild, save
+from py_core.hnsw.numpy_kernel import NumpyHnswKernel
+from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 
 few = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-SMALL = Settings(3, m=3, ef_construction=8, brute_force_below=0)
+SMALL = HnswSettings(3, m=3, ef_construction=8, brute_force_below=0)
 
 
 @pytest.fixture(scope="module")
-def wasm() -> WasmtimeKernel:
-    return WasmtimeKernel(hnsw_kernel_path())
+def wasm() -> WasmtimeHnswKernel:
+    return WasmtimeHnswKernel(hnsw_kernel_path())
 
 
 def vectors(count: int, dimension: int = 3) -> np.ndarray:
     return np.random.default_rng(1).standard_normal((count, dimension)).astype(np.float32)
 
 
-def small(kernel: WasmtimeKernel, count: int = 40) -> HnswIndex:
+def small(kernel: WasmtimeHnswKernel, count: int = 40) -> HnswIndex:
     """With dead rows and twins."""
     index = rebuild(SMALL, enumerate(vectors(count)), kernel)
     for id in (7, 11, 12):
@@ -56,13 +56,13 @@ def signed(data: bytes) -> bytes:
 )
 @few
 def test_it_comes_back_and_goes_on(wasm, count, metric, dimension, below, gone) -> None:
-    given_settings = Settings(dimension, metric, m=4, ef_construction=20, brute_force_below=below, seed=3)
+    given_settings = HnswSettings(dimension, metric, m=4, ef_construction=20, brute_force_below=below, seed=3)
     data = vectors(count + 30, dimension)
     index = rebuild(given_settings, enumerate(data[:count]), wasm)
     for id in gone:
         index.delete(id)
     saved = save(index)
-    for kernel in (wasm, NumpyKernel()):
+    for kernel in (wasm, NumpyHnswKernel()):
         again = load(saved, kernel)
         assert again.settings == given_settings
         assert set(again) == set(index)
@@ -162,7 +162,7 @@ def test_what_cannot_be_read_is_made_of_the_stored_vectors(wasm) -> None:
     assert "damaged or incomplete" in (made.problem or "")
     assert save(made.index) == saved
 
-    other = Settings(3, "l2", m=3, ef_construction=8, brute_force_below=0)
+    other = HnswSettings(3, "l2", m=3, ef_construction=8, brute_force_below=0)
     assert "other settings" in (load_or_rebuild(saved, other, stored, wasm).problem or "")
 
 

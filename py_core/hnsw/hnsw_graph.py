@@ -32,7 +32,7 @@ _HEADER = np.dtype(
 
 
 @dataclass(frozen=True)
-class Parameters:
+class HnswParameters:
     """What the graph depends on. Raises ValueError, with a sentence, for what cannot be."""
 
     dimension: int
@@ -74,7 +74,7 @@ class Block(NamedTuple):
 Allocate = Callable[[int], Block]
 
 
-class Rows(NamedTuple):
+class RowChunk(NamedTuple):
     """A chunk of rows, as views of one block. `links` (CHUNK, 1 + m0) begin with their number."""
 
     vector: np.ndarray
@@ -85,17 +85,17 @@ class Rows(NamedTuple):
     links: np.ndarray
 
 
-class Graph:
+class HnswGraph:
     """Rows in the order in which they came. `header` is what the C kernel is given; its fields are those of hnsw.c."""
 
-    def __init__(self, parameters: Parameters, allocate: Allocate) -> None:
+    def __init__(self, parameters: HnswParameters, allocate: Allocate) -> None:
         self.parameters = parameters
         self._allocate = allocate
         self.size = _up(parameters.dimension, LANES)
         links_at = self.size * 4 + 20
         self._row = np.dtype(
             {
-                "names": list(Rows._fields),
+                "names": list(RowChunk._fields),
                 "formats": [("<f4", self.size), "<i8", "<i4", "<i4", "<i4", ("<i4", 1 + parameters.m0)],
                 "offsets": [0, *(self.size * 4 + offset for offset in (0, 8, 12, 16)), links_at],
                 "itemsize": _up(links_at + 4 * (1 + parameters.m0), 16),
@@ -103,7 +103,7 @@ class Graph:
         )
         self.slots = 0
         self.records: list[np.ndarray] = []
-        self.chunks: list[Rows] = []
+        self.chunks: list[RowChunk] = []
         self.uppers: list[np.ndarray] = []
         self._blocks: list[Block] = []
         self._upper_blocks: list[Block] = []
@@ -117,9 +117,9 @@ class Graph:
         self.header["entry"] = self.header["top"] = -1
         self.query: np.ndarray = self._take("query", self.size * 4).view(np.float32)
         self._take("batch", parameters.expansion * parameters.m0 * 4)
-        self._room = self._told = self._chunks_listed = self._uppers_listed = 0
+        self._room = self._result_room = self._chunks_listed = self._uppers_listed = 0
         self._grow(CHUNK)
-        self.tell_room(CHUNK)
+        self.reserve_results(CHUNK)
 
     # ---- what is there ----
 
@@ -133,7 +133,7 @@ class Graph:
         blocks = [*self._fixed.values(), *self._blocks, *self._upper_blocks]
         return sum(block.bytes.nbytes for block in blocks)
 
-    def at(self, row: int) -> tuple[Rows, int]:
+    def at(self, row: int) -> tuple[RowChunk, int]:
         """The chunk of a row, and its place in it."""
         return self.chunks[row // CHUNK], row % CHUNK
 
@@ -191,7 +191,7 @@ class Graph:
             upper[: len(part)] = part
         self.slots = len(links)
 
-    def move(self, kept: np.ndarray) -> None:
+    def keep_rows(self, kept: np.ndarray) -> None:
         """Leave only these rows, ascending numbers; all of them are alive. Their links are those of before."""
         for start in range(0, len(kept), CHUNK):
             wanted = kept[start : start + CHUNK]
@@ -234,14 +234,14 @@ class Graph:
         if rows > self._room:
             self._grow(max(rows, 2 * self._room))
 
-    def tell_room(self, count: int) -> None:
+    def reserve_results(self, count: int) -> None:
         """Have room for `count` results: in `ids` and `distances`, nearest first, a kernel tells what it found."""
-        if count > self._told:
+        if count > self._result_room:
             self.ids: np.ndarray = self._take("ids", count * 8).view(np.int64)
             self.distances: np.ndarray = self._take("distances", count * 4).view(np.float32)
-            self._told = count
+            self._result_room = count
 
-    def give_back(self) -> None:
+    def release_unused(self) -> None:
         """Let go of chunks behind the last row and the last slot."""
         used, used_uppers = -(-self.rows // CHUNK), -(-self.slots // CHUNK)
         del self.records[used:], self.chunks[used:], self._blocks[used:]
@@ -251,7 +251,7 @@ class Graph:
         block = self._allocate(CHUNK * self._row.itemsize)
         records = block.bytes.view(self._row)
         self.records.append(records)
-        self.chunks.append(Rows(*(records[name] for name in Rows._fields)))
+        self.chunks.append(RowChunk(*(records[name] for name in RowChunk._fields)))
         self._blocks.append(block)
         self._chunks_listed = self._list("chunks", self._blocks, self._chunks_listed)
 

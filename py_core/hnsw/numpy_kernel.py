@@ -1,4 +1,4 @@
-"""What an index asks of a kernel, and the kernel in numpy: the reference for web/kernels/hnsw/hnsw.c, step by step.
+"""The kernel in numpy: the reference for web/kernels/hnsw/hnsw.c, step by step.
 
 All kernels give the same graph and the same results, bit for bit: sums are added in one fixed order, and nearest first
 means by distance, then by id, then by row.
@@ -7,56 +7,22 @@ means by distance, then by id, then by row.
 from __future__ import annotations
 
 from bisect import insort
-from typing import Protocol
 
 import numpy as np
 
-from py_core.routing.graph import LANES, LARGEST, Block, Graph
+from py_core.hnsw.hnsw_graph import LANES, LARGEST, Block, HnswGraph
 
 Near = tuple[float, int, int]
 """Distance, id, row."""
 
 
-class Kernel(Protocol):
-    """Works on graphs in memory that it gave. One kernel serves any number of graphs, one call at a time."""
-
-    def allocate(self, nbytes: int) -> Block: ...
-
-    def prepare(self, graph: Graph) -> bool:
-        """Bring the vector in `graph.query` to length 1 if the metric is cosine (a zero vector stays as it is).
-
-        False when it has a component that is not a number, or larger than LARGEST.
-        """
-        ...
-
-    def search(self, graph: Graph, k: int, ef: int, masked: bool) -> int:
-        """The k nearest of the prepared query into `graph.ids` and `graph.distances`, by the graph; their number.
-
-        Only rows that are alive, or, masked, whose byte in `graph.mask` is not 0, are found. arXiv 1603.09320,
-        algorithm 5.
-        """
-        ...
-
-    def scan(self, graph: Graph, k: int, masked: bool) -> int:
-        """The same, by looking at each row: exact."""
-        ...
-
-    def link(self, graph: Graph, row: int) -> None:
-        """Bring a row into the graph (algorithm 1), or into the chain of twins of a row with the same vector."""
-        ...
-
-    def bridge(self, graph: Graph, first: int, last: int) -> None:
-        """Give each living row of first .. last - 1 that links to dead ones links to what lies behind these instead."""
-        ...
-
-
-class NumpyKernel:
-    """See `Kernel` for the contract of each method. Runs everywhere; some ten times as slow as the WASM kernel."""
+class NumpyHnswKernel:
+    """See `HnswKernel` for the contract of each method. Runs everywhere; some ten times as slow as the WASM kernel."""
 
     def allocate(self, nbytes: int) -> Block:
         return Block(0, np.zeros(nbytes, np.uint8))
 
-    def prepare(self, graph: Graph) -> bool:
+    def prepare(self, graph: HnswGraph) -> bool:
         query = graph.query
         largest = np.abs(query).max()
         if not largest <= np.float32(LARGEST):  # nor when it is NaN
@@ -66,18 +32,18 @@ class NumpyKernel:
             query /= np.sqrt(_sums(query[None] * query))[0]
         return True
 
-    def search(self, graph: Graph, k: int, ef: int, masked: bool) -> int:
+    def search(self, graph: HnswGraph, k: int, ef: int, masked: bool) -> int:
         if graph.header["entry"] < 0:
             return 0
         allowed = graph.mask if masked else graph.alive
         entry = _descend(graph, graph.query, 0)
-        return _tell(graph, _search_level(graph, graph.query, entry, 0, ef, allowed)[:k])
+        return _write_results(graph, _search_level(graph, graph.query, entry, 0, ef, allowed)[:k])
 
-    def scan(self, graph: Graph, k: int, masked: bool) -> int:
+    def scan(self, graph: HnswGraph, k: int, masked: bool) -> int:
         rows = np.flatnonzero((graph.mask if masked else graph.alive)[: graph.rows]).tolist()
-        return _tell(graph, sorted(_nears(graph, graph.query, rows))[:k])
+        return _write_results(graph, sorted(_nears(graph, graph.query, rows))[:k])
 
-    def link(self, graph: Graph, row: int) -> None:
+    def link(self, graph: HnswGraph, row: int) -> None:
         header, vector = graph.header, graph.vector(row)
         rows, i = graph.at(row)
         level = int(rows.level[i])
@@ -103,7 +69,7 @@ class NumpyKernel:
         if level > header["top"]:
             header["entry"], header["top"] = row, level
 
-    def bridge(self, graph: Graph, first: int, last: int) -> None:
+    def bridge(self, graph: HnswGraph, first: int, last: int) -> None:
         for row in (np.flatnonzero(graph.alive[first:last]) + first).tolist():
             rows, i = graph.at(row)
             for level in range(int(rows.level[i]) + 1):
@@ -136,7 +102,7 @@ def _sums(products: np.ndarray) -> np.ndarray:
     return (four[:, 0] + four[:, 2]) + (four[:, 1] + four[:, 3])
 
 
-def _distances(graph: Graph, query: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+def _distances(graph: HnswGraph, query: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """(size,), (n, size) -> (n,): 1 - cosine, -dot, or the squared Euclidean distance."""
     if graph.parameters.metric == "l2":
         return _sums((query - vectors) ** 2)
@@ -144,22 +110,22 @@ def _distances(graph: Graph, query: np.ndarray, vectors: np.ndarray) -> np.ndarr
     return np.float32(1) - products if graph.parameters.metric == "cosine" else -products
 
 
-def _nears(graph: Graph, query: np.ndarray, rows: list[int]) -> list[Near]:
+def _nears(graph: HnswGraph, query: np.ndarray, rows: list[int]) -> list[Near]:
     distances = _distances(graph, query, graph.vectors(rows)).tolist()
     return [(distance, graph.id_of(row), row) for distance, row in zip(distances, rows, strict=True)]
 
 
-def _linked(graph: Graph, row: int, level: int) -> list[int]:
+def _linked(graph: HnswGraph, row: int, level: int) -> list[int]:
     links = graph.links(row, level)
     return links[1 : 1 + links[0]].tolist()
 
 
-def _limit(graph: Graph, level: int) -> int:
+def _limit(graph: HnswGraph, level: int) -> int:
     return graph.parameters.m if level else graph.parameters.m0
 
 
 def _search_level(
-    graph: Graph, query: np.ndarray, entry: int, level: int, ef: int, allowed: np.ndarray | None = None
+    graph: HnswGraph, query: np.ndarray, entry: int, level: int, ef: int, allowed: np.ndarray | None = None
 ) -> list[Near]:
     """Algorithm 2, with the links of several candidates in one batch. The ef nearest, sorted.
 
@@ -191,7 +157,7 @@ def _search_level(
             return found
 
 
-def _descend(graph: Graph, query: np.ndarray, level: int) -> int:
+def _descend(graph: HnswGraph, query: np.ndarray, level: int) -> int:
     """From the entry point down to `level`, excluded: the nearest row of each level is where the next one begins."""
     row = int(graph.header["entry"])
     for above in range(int(graph.header["top"]), level, -1):
@@ -199,7 +165,7 @@ def _descend(graph: Graph, query: np.ndarray, level: int) -> int:
     return row
 
 
-def _select_links(graph: Graph, found: list[Near], limit: int, links: np.ndarray) -> None:
+def _select_links(graph: HnswGraph, found: list[Near], limit: int, links: np.ndarray) -> None:
     """Algorithm 4. One is left out when it is nearer to another link than to the row that the distances are to."""
     chosen: list[int] = []
     for distance, _, row in found:
@@ -215,7 +181,7 @@ def _select_links(graph: Graph, found: list[Near], limit: int, links: np.ndarray
     links[1 : 1 + len(chosen)] = chosen
 
 
-def _link_back(graph: Graph, row: int, other: int, level: int) -> None:
+def _link_back(graph: HnswGraph, row: int, other: int, level: int) -> None:
     links = graph.links(row, level)
     if links[0] < _limit(graph, level):
         links[0] += 1
@@ -225,7 +191,7 @@ def _link_back(graph: Graph, row: int, other: int, level: int) -> None:
     _select_links(graph, found, _limit(graph, level), links)
 
 
-def _tell(graph: Graph, found: list[Near]) -> int:
+def _write_results(graph: HnswGraph, found: list[Near]) -> int:
     graph.ids[: len(found)] = [id for _, id, _ in found]
     graph.distances[: len(found)] = [distance for distance, _, _ in found]
     return len(found)

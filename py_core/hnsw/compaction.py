@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from py_core.routing.graph import Graph
-from py_core.routing.kernel import Kernel
+from py_core.hnsw.hnsw_graph import HnswGraph
+from py_core.hnsw.hnsw_kernel import HnswKernel
 
 
-def compact(graph: Graph, linked: int, kernel: Kernel) -> int:
+def compact(graph: HnswGraph, linked: int, kernel: HnswKernel) -> int:
     """Living rows get links past the dead ones, and move together, in their order.
 
     `linked`: how many of the first rows are in the graph. Returns how many of them there are now.
@@ -21,21 +21,21 @@ def compact(graph: Graph, linked: int, kernel: Kernel) -> int:
     uppers = graph.upper_links()[_slots(graph, kept)]
     linked = int(np.searchsorted(kept, linked))
 
-    graph.move(kept)
+    graph.keep_rows(kept)
     graph.set_column("links", _renumbered(graph.column("links"), moved))
     graph.set_column("twin", np.where(twin < 0, -1, moved[twin]))
     level = graph.column("level")
     above = np.maximum(level, 0)
     graph.set_column("slot", np.cumsum(above) - above)
     graph.set_upper_links(_renumbered(uppers, moved))
-    graph.give_back()
+    graph.release_unused()
     # The first row of the highest level is as good an entry point as any.
     entry = int(np.argmax(level[:linked])) if linked else -1
     graph.header["entry"], graph.header["top"] = entry, level[entry] if linked else -1
     return linked
 
 
-def _living_twins(graph: Graph, kept: np.ndarray) -> np.ndarray:
+def _living_twins(graph: HnswGraph, kept: np.ndarray) -> np.ndarray:
     """For each row of `kept` the next living one of its chain, or -1."""
     twin = graph.column("twin")
     alive = graph.alive
@@ -48,7 +48,7 @@ def _living_twins(graph: Graph, kept: np.ndarray) -> np.ndarray:
     return next_living
 
 
-def _slots(graph: Graph, kept: np.ndarray) -> np.ndarray:
+def _slots(graph: HnswGraph, kept: np.ndarray) -> np.ndarray:
     """The slots of the rows `kept`, in their order."""
     above = np.maximum(graph.column("level")[kept], 0)
     before = np.cumsum(above) - above

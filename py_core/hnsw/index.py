@@ -2,7 +2,7 @@
 
 While the vectors are few, each is looked at instead.
 
-    index = HnswIndex(Settings(dimension=384), kernel)
+    index = HnswIndex(HnswSettings(dimension=384), kernel)
     index.insert(7, vector)
     index.search(vector, k=10)          # [(7, 0.0), ...]: ids and distances, nearest first
     index.delete(7)
@@ -19,9 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from py_core.routing.compaction import compact
-from py_core.routing.graph import LARGEST, Graph, Parameters
-from py_core.routing.kernel import Kernel, NumpyKernel
+from py_core.hnsw.compaction import compact
+from py_core.hnsw.hnsw_graph import LARGEST, HnswGraph, HnswParameters
+from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.hnsw.numpy_kernel import NumpyHnswKernel
 
 LINKS_AN_INSERT = 4
 """Rows that an insert brings into the graph while it is behind, so that no insert has to build all of it."""
@@ -40,7 +41,7 @@ class VectorError(ValueError):
 
 
 @dataclass(frozen=True)
-class Settings(Parameters):
+class HnswSettings(HnswParameters):
     """What an index is made with."""
 
     ef_search: int = 50
@@ -57,11 +58,11 @@ class Settings(Parameters):
 class HnswIndex:
     """Vectors by ids (integers of 64 bits, the caller's)."""
 
-    def __init__(self, settings: Settings, kernel: Kernel | None = None) -> None:
+    def __init__(self, settings: HnswSettings, kernel: HnswKernel | None = None) -> None:
         """`kernel`: numpy's if there is none. Several indexes may share one; it does one call at a time."""
         self.settings = settings
-        self.kernel: Kernel = kernel or NumpyKernel()
-        self.graph = Graph(settings, self.kernel.allocate)
+        self.kernel: HnswKernel = kernel or NumpyHnswKernel()
+        self.graph = HnswGraph(settings, self.kernel.allocate)
         self.linked = 0
         """How many of the rows are in the graph: the first ones."""
         self.inserted = 0
@@ -109,7 +110,7 @@ class HnswIndex:
         row = self._row_of.pop(id, None)
         if row is None:
             return False
-        self._bury(row)
+        self._mark_dead(row)
         dead = self.graph.rows - len(self)
         if dead > max(FEW_DEAD, self.graph.rows // 3):
             last = min(self.graph.rows, self.bridged + BRIDGED_A_DELETE)
@@ -133,7 +134,7 @@ class HnswIndex:
         k = min(k, eligible)
         if k < 1:
             return []
-        self.graph.tell_room(k)
+        self.graph.reserve_results(k)
         ef = max(k, ef or self.settings.ef_search)
         found = 0
         if self.linked == self.graph.rows and eligible > max(self.settings.brute_force_below, ef):
@@ -187,7 +188,7 @@ class HnswIndex:
                 self.graph.set_aside(row)
             self.linked = row + 1
 
-    def _bury(self, row: int) -> None:
+    def _mark_dead(self, row: int) -> None:
         """A row of the graph whose vector others have too lives on as the next of them."""
         alive = self.graph.alive
         heir = next((twin for twin in self.graph.twins(row)[1:] if alive[twin]), None)
