@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from py_core.backends.base import ContextFullError, too_long
 from py_core.engine.engine import Timings
-from py_core.engine.sampling import SamplingParams
 from py_core.model import Model
 from py_core.routing.agents import Agent
+from py_core.sampling import SamplingParams
 from py_core.tokenizers.chat_template import Message
 
 # A model this small puts wrong words close behind right ones: drawing at random, even at temperature 0.2, loses facts

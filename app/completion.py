@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.engine.engine import Timings
-from py_core.engine.sampling import SamplingParams
 from py_core.model import Model
+from py_core.sampling import SamplingParams
 
 
 @dataclass(frozen=True)

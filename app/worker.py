@@ -26,7 +26,6 @@ from app.memory_keeper import MemoryKeeper
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.backends.webgpu.host_browser import BrowserHost, BrowserSource
-from py_core.engine.sampling import SamplingParams
 from py_core.hnsw.wasm_kernel import PyodideHnswKernel
 from py_core.memory.encryption_browser import BrowserCrypto
 from py_core.memory.errors import StoreError
@@ -36,6 +35,7 @@ from py_core.model import Model, load_model
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.embedder_browser import browser_embedder
 from py_core.routing.vector_index import HnswVectorIndex
+from py_core.sampling import SamplingParams
 
 JsObject = Any
 OnEvent = Callable[[str, str], None]

@@ -12,10 +12,10 @@ from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host import KernelHost
 from py_core.backends.webgpu.backend import load_webgpu
-from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
+from py_core.sampling import SamplingParams
 from tests.tiny_llama import TinyLlama
 
 GREEDY = SamplingParams()

@@ -1,5 +1,5 @@
 // Draws a token from softmax(logits / temperature), cut by top-k, then top-p, then min-p, and makes it the next input.
-// py_core/engine/sampling.py is the same in numpy. Nothing is sorted: the thresholds of top-k and top-p are found by
+// py_core/sampling.py is the same in numpy. Nothing is sorted: the thresholds of top-k and top-p are found by
 // radix select, 8 bits of an order-preserving integer key at a time. Probabilities are fixed-point (1 = 2^30), so sums
 // do not depend on the order of atomics and a seed gives the same answer again.
 // Bindings: 0 state; 1 logits: (VOCAB,); 2 history: (slots, RING).

@@ -12,8 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import TensorInfo
+from py_core.sampling import SamplingParams
 
 Progress = Callable[[int, int], None]
 """Called as progress(bytes_done, bytes_total) while weights load."""

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Sequence
 import numpy as np
 
 from py_core.backends.base import BackendError, Capabilities, Progress, Session, check_not_empty, check_prefill
-from py_core.engine.sampling import SamplingParams, sample
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig, rope_table
 from py_core.models.graph import Graph, Value
+from py_core.sampling import SamplingParams, sample
 
 # Tokens in one pass. In the browser there is no BLAS: small passes let messages (Stop) in between.
 CHUNK = 8 if sys.platform == "emscripten" else 64

@@ -16,7 +16,7 @@ import numpy as np
 
 from py_core.backends.base import BackendError, Capabilities, Session, check_not_empty, check_prefill
 from py_core.backends.sampling_state import RING, ring_of, state_bytes
-from py_core.engine.sampling import SamplingParams
+from py_core.sampling import SamplingParams
 
 SLOTS = 4
 _AHEAD_SECONDS = 0.04

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from py_core.engine.sampling import SamplingParams
+from py_core.sampling import SamplingParams
 
 RING = 1024
 """Tokens a sequence's history ring holds: at least the penalty window and what is in flight."""

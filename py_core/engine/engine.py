@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from py_core.backends.base import Backend, ContextFullError, Session, too_long
-from py_core.engine.sampling import SamplingParams
+from py_core.sampling import SamplingParams
 
 
 @dataclass

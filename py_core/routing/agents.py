@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from py_core.engine.sampling import SamplingParams
+from py_core.sampling import SamplingParams
 
 FALLBACK_ID = "assistant"
 """The agent that answers when no other is likely enough. It has no examples and is always there."""

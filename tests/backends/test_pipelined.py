@@ -12,7 +12,7 @@ import pytest
 from py_core.backends.base import BackendError, ContextFullError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.engine.sampling import SamplingParams
+from py_core.sampling import SamplingParams
 from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
 from tests.tiny_llama import TinyLlama
 

@@ -11,7 +11,7 @@ from chat_page import NO_SERVICE_WORKER, ChatPage
 from playwright.async_api import Browser, Locator, Page
 
 from app.agents import shipped_agents, shipped_examples
-from py_core.engine.sampling import SamplingParams
+from py_core.sampling import SamplingParams
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 

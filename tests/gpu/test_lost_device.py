@@ -18,10 +18,10 @@ from py_core.backends.webgpu import host_wgpu
 from py_core.backends.webgpu.host import Binding, Dispatch
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.tuning import choose_shapes
-from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import FileSource
 from py_core.model import load_model
+from py_core.sampling import SamplingParams
 from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
 from tests.tiny_llama import TinyLlama
 

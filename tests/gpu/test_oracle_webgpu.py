@@ -11,10 +11,10 @@ import pytest_asyncio
 
 from py_core.backends.webgpu.backend import WebGPUBackend, load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
+from py_core.sampling import SamplingParams
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -1,4 +1,4 @@
-"""Argmax, penalties and sampling on the GPU against py_core/engine/sampling.py."""
+"""Argmax, penalties and sampling on the GPU against py_core/sampling.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from py_core.backends.sampling_state import STATE_HEADER, state_bytes
-from py_core.engine.sampling import SamplingParams, apply_penalties, sample
+from py_core.sampling import SamplingParams, apply_penalties, sample
 
 MAX_ROWS, RING = 4, 512
 

@@ -31,7 +31,6 @@ from app.agents import (
 )
 from app.building import site
 from app.building.common import ROOT
-from py_core.engine.sampling import SamplingParams
 from py_core.routing.agents import (
     FALLBACK_ID,
     Agent,
@@ -41,6 +40,7 @@ from py_core.routing.agents import (
     agents_from_dicts,
     examples_from_dicts,
 )
+from py_core.sampling import SamplingParams
 from tests.bench.keyword_router import KeywordRouter, names_agent
 
 SHIPPED = shipped_agents()

@@ -17,8 +17,8 @@ from app.assistant import Assistant, Delta, Done, EmptyMessageError, Event
 from py_core.backends.base import ContextFullError, DeviceLostError, Session
 from py_core.backends.numpy import NumpyBackend
 from py_core.engine.engine import Timings
-from py_core.engine.sampling import SamplingParams
 from py_core.model import Model
+from py_core.sampling import SamplingParams
 from py_core.tokenizers.chat_template import Message
 
 GREEDY = SamplingParams()

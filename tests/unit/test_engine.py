@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from py_core.backends.base import ContextFullError, Session
 from py_core.backends.numpy import NumpyBackend
 from py_core.engine.engine import Engine, Timings
-from py_core.engine.sampling import SamplingParams
 from py_core.model import Model
+from py_core.sampling import SamplingParams
 
 GREEDY = SamplingParams()
 PROMPT = list(b"Once upon a time")

@@ -11,11 +11,11 @@ import pytest
 
 from py_core.backends.base import BackendError
 from py_core.engine.engine import Timings
-from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.formats.source import FileSource
 from py_core.model import Model, load_model
+from py_core.sampling import SamplingParams
 from py_core.tokenizers.byte_bpe import TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplateError
 

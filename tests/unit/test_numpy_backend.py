@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from py_core.backends.base import BackendError, ContextFullError, Session
 from py_core.backends.numpy import NumpyBackend, load_weights, swiglu
-from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.model import Model
 from py_core.models.config import ModelConfig
 from py_core.models.registry import describe_model
+from py_core.sampling import SamplingParams
 
 GREEDY = SamplingParams()
 VOCAB = 259

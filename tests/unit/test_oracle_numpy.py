@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from py_core.backends.numpy import NumpyBackend
-from py_core.engine.sampling import SamplingParams
 from py_core.model import Model
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.sampling import SamplingParams
 
 PROMPTS = ["p0", "p1", "p3"]
 SURE = 0.02

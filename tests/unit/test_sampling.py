@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from py_core.engine.sampling import (
+from py_core.sampling import (
     MAX_PENALTY_WINDOW,
     SamplingParams,
     apply_penalties,

@@ -29,8 +29,8 @@ from py_core.backends.wasm.layout import (
     matrix_bytes,
     program_bytes,
 )  # fmt: skip
-from py_core.engine.sampling import SamplingParams, apply_penalties, sample
 from py_core.formats.quantization import FORMATS, dequantize, quantize
+from py_core.sampling import SamplingParams, apply_penalties, sample
 
 ROOM = 12
 """Rows the activations have room for."""

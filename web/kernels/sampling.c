@@ -1,4 +1,4 @@
-// The next token from the logits. py_core/engine/sampling.py is the same in numpy, wgsl_shaders/sample.wgsl on the GPU.
+// The next token from the logits. py_core/sampling.py is the same in numpy, wgsl_shaders/sample.wgsl on the GPU.
 #include "kernels.h"
 
 // Makes a token the next pass's only row, and notes it in its sequence's ring.

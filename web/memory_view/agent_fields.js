@@ -1,7 +1,7 @@
 /** What can be set of an agent: the fields as data, and what changed between two states of them. Python checks the values. */
 import { userError } from '../user_error.js';
 
-/** Fields of py_core/engine/sampling.py, with its defaults. */
+/** Fields of py_core/sampling.py, with its defaults. */
 export const SAMPLING = [
   { name: 'temperature', title: 'Temperature', standard: 0, hint: '0 takes the likeliest word each time; 0.7 varies.' },
   { name: 'top_k', title: 'Top k', standard: 0, hint: 'Choose among so many words; 0: all.' },

@@ -16,11 +16,11 @@ from py_core.backends.sampling_state import RING
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
 from py_core.backends.wasm.layout import EXTENT, MATRIX_KINDS, Mode
 from py_core.backends.wasm.lowering import Lowering
-from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.sampling import SamplingParams
 
 PRECISIONS = {"precise": Mode.PRECISE, "fast": Mode.FAST}
 

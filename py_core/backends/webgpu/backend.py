@@ -29,11 +29,11 @@ from py_core.backends.webgpu.profiling import (
 )
 from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, choose_halves, choose_shapes
 from py_core.backends.webgpu.weights import WeightArena
-from py_core.engine.sampling import SamplingParams
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.sampling import SamplingParams
 
 _MOST_STEPS = 128
 _LEAST_STEPS = 4
