@@ -51,6 +51,12 @@ class ChatPage:
         now = await self.state()
         assert now == state, f"{now}: {await self.page.inner_text('#banner')}"
 
+    async def routed(self, state: str = "ready") -> None:
+        """Wait until the router is ready, or in another state of the memory's info."""
+        await self.page.wait_for_function(
+            "wanted => document.documentElement.dataset.routing === wanted", arg=state, timeout=LOAD_SECONDS * 1000
+        )
+
     async def state(self) -> str:
         return await self.page.evaluate("document.documentElement.dataset.state")
 

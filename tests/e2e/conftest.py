@@ -50,6 +50,54 @@ async def page_alone(chat: ChatPage) -> ChatPage:
     return chat
 
 
+ISOLATED = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
+"""Headers of a server that isolates the page, which needs no service worker for it."""
+
+
+@pytest.fixture(scope="session")
+def tiny_site(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the site with a tiny model, for tests that change nothing on the server."""
+    with PlainServer(SmallSite(dist, tmp_path_factory.mktemp("tiny") / "site").folder) as running:
+        running.headers |= ISOLATED
+        yield running.url
+
+
+@pytest.fixture(scope="module")
+def tiny_query() -> str:
+    """The address of `ready_chat`, after the site's. A module that needs another one has a fixture of this name."""
+    return "?backend=wasm&workers=1&max_tokens=8"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def module_chat(browser: Browser, tiny_site: str, tiny_query: str) -> AsyncIterator[ChatPage]:
+    context = await browser.new_context(viewport={"width": 1280, "height": 800})
+    await context.add_init_script(NO_SERVICE_WORKER)
+    chat = ChatPage(await context.new_page(), tiny_site)
+    await chat.open_ready(tiny_query)
+    yield chat
+    await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ready_chat(module_chat: ChatPage, tiny_query: str) -> AsyncIterator[ChatPage]:
+    """The real page, ready, with a tiny model, its memory and its router: the cheapest page for most tests.
+
+    All tests of a module share it, for it takes seconds to start: what one of them puts into the memory is there in
+    the next. Each begins with an empty chat, and ends with nothing wrong in the console. The answers are noise of up
+    to 8 tokens. `await ready_chat.routed()` waits for the router.
+    """
+    page = module_chat.page
+    if await module_chat.state() != "ready":  # a test before it failed
+        await module_chat.open_ready(tiny_query)
+    await page.evaluate("for (const dialog of document.querySelectorAll('dialog[open]')) dialog.close()")
+    if await page.locator("#log article").count():
+        await page.click("#new-chat")
+    module_chat.errors.clear()
+    module_chat.requests.clear()
+    yield module_chat
+    assert module_chat.errors == []
+
+
 @pytest.fixture
 def small(dist: Path, tmp_path: Path) -> SmallSite:
     """The site with a tiny model, where the test may change it."""

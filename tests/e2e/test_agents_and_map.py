@@ -1,14 +1,13 @@
-"""The Agents and the Map of the Memory view, with the real engine: one page for all of these tests."""
+"""The Agents and the Map of the Memory view, with the real engine and a tiny model: one page for all of these tests."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import NO_SERVICE_WORKER, ChatPage
-from playwright.async_api import Browser, Locator, Page
+from chat_page import ChatPage
+from playwright.async_api import Locator, Page
 
 from app.agents import shipped_agents, shipped_examples
 from py_core.sampling import SamplingParams
@@ -19,27 +18,12 @@ RECIPES = ["how do i bake sourdough bread", "a soup with carrots for six", "what
 CORRECTED = "the tomatoes on my balcony have brown spots"
 
 
-@pytest_asyncio.fixture(loop_scope="session", scope="module")
-async def shared(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
-    """The page with a model, its memory and its router."""
-    page = await browser.new_page(viewport={"width": 1280, "height": 800})
-    await page.add_init_script(NO_SERVICE_WORKER)
-    chat = ChatPage(page, site)
-    await chat.open_ready("?max_tokens=4&backend=wasm")
-    await page.wait_for_function(
-        "async () => (await sonata.engine.memory.info()).routing === 'ready'", timeout=60_000, polling=500
-    )
-    yield chat
-    await page.close()
-
-
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(shared: ChatPage) -> AsyncIterator[Page]:
-    """With the Memory view open. Nothing went wrong in the console."""
-    await shared.page.click("#memory-button")
-    yield shared.page
-    await shared.page.locator("dialog.memory").evaluate("dialog => dialog.close()")
-    assert shared.errors == []
+async def page(ready_chat: ChatPage) -> Page:
+    """With the Memory view open."""
+    await ready_chat.routed()
+    await ready_chat.page.click("#memory-button")
+    return ready_chat.page
 
 
 async def open_tab(page: Page, name: str) -> Locator:
@@ -58,7 +42,7 @@ async def agents_of(page: Page) -> dict[str, dict]:
 
 
 async def test_a_new_agent_gets_the_messages_that_are_like_its_requests(
-    shared: ChatPage, page: Page, screenshots: Path
+    ready_chat: ChatPage, page: Page, screenshots: Path
 ) -> None:
     panel = await open_tab(page, "Agents")
     await panel.get_by_role("button", name="Add an agent").click()
@@ -79,7 +63,7 @@ async def test_a_new_agent_gets_the_messages_that_are_like_its_requests(
     assert not made["shipped"]
 
     await page.get_by_role("button", name="Close", exact=True).click()
-    await shared.ask("how can i bake bread")
+    await ready_chat.ask("how can i bake bread")
     assert "Head cook!" in await page.locator(".route-chip").last.inner_text()
 
     await page.click("#memory-button")

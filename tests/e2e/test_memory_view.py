@@ -40,7 +40,7 @@ class MemoryPage(ChatPage):
 
     async def open_routed(self) -> None:
         await self.open_ready(QUERY)
-        await self.page.wait_for_function("() => document.documentElement.dataset.routing === 'ready'")
+        await self.routed()
 
     async def memory(self, call: str, *given: Any) -> Any:
         return await self.page.evaluate("([call, given]) => sonata.engine.memory[call](...given)", [call, list(given)])

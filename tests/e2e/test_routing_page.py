@@ -21,14 +21,8 @@ async def open_page(context: BrowserContext, url: str, query: str = QUERY) -> Ch
     """A tab with the page, its memory and its router ready, and the site kept."""
     chat = ChatPage(await context.new_page(), url)
     await chat.open_ready(query)
-    await routing(chat, "ready")
+    await chat.routed()
     return chat
-
-
-async def routing(chat: ChatPage, state: str) -> None:
-    await chat.page.wait_for_function(
-        "wanted => document.documentElement.dataset.routing === wanted", arg=state, timeout=60_000
-    )
 
 
 async def kept(chat: ChatPage) -> None:
@@ -72,7 +66,7 @@ async def test_a_corrected_route_is_followed_also_after_a_reload_without_the_ser
 
     await chat.page.reload()
     await chat.wait_for("ready", 60)
-    await routing(chat, "ready")
+    await chat.routed()
 
     assert await agent_of(chat, SIMILAR) == "Tester"
     assert await agent_of(chat, FAR) == "Coder"
@@ -121,7 +115,7 @@ async def test_without_the_router_the_plain_assistant_answers_and_the_page_says_
     await context.add_init_script("delete Navigator.prototype.serviceWorker")
     chat = ChatPage(await context.new_page(), server.url)
     await chat.open_ready(QUERY)
-    await routing(chat, "failed")
+    await chat.routed("failed")
     assert "routing data" in await chat.page.inner_text("#notices")
     await chat.ask(CRASH)
     assert await chat.page.locator(".answer .route").count() == 0
@@ -132,7 +126,7 @@ async def test_a_conversation_of_before_is_gone_on_with(context: BrowserContext,
     await chat.ask(CRASH)
     await chat.page.reload()
     await chat.wait_for("ready", 60)
-    await routing(chat, "ready")
+    await chat.routed()
     await chat.page.click("#memory-button")
     await chat.page.get_by_role("tab", name="Conversations").click()
     panel = chat.page.locator("#memory-panel-conversations")
@@ -150,7 +144,7 @@ async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(context: Browse
     await chat.page.evaluate("sonata.engine.memory.setPassphrase('a long way')")
     await chat.page.reload()
     await chat.wait_for("ready", 60)
-    await routing(chat, "ready")
+    await chat.routed()
     assert await agent_of(chat, SIMILAR) == "Debugger"
     await chat.page.get_by_role("button", name="unlock").click()
     dialog = chat.page.get_by_role("dialog")
