@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from py_core.backends.base import ContextFullError, too_long
 from py_core.engine.engine import Timings
-from py_core.model import Model
+from py_core.loading import Model
 from py_core.routing.agents import Agent
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.chat_template import Message
@@ -66,7 +66,7 @@ class Assistant:
         self.model = model
         self.messages: list[Message] = []
         self._sampling, self._max_tokens = sampling, max_tokens
-        self._session = model.engine.new_session()
+        self._session = model.engine.new_sequence()
         self._stopped = False
         self._prefill: asyncio.Task[None] | None = None
 

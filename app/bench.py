@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from py_core.backends.base import BackendError, Session
+from py_core.backends.base import BackendError, TokenSequence
 from py_core.backends.sampling_state import GREEDY
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.profiling import Limits, Profile
 from py_core.engine.engine import Timings
-from py_core.model import Model
+from py_core.loading import Model
 
 _WARM_UP_TOKENS = 8
 _USUAL_ROUNDS = 24  # of the measurements of one report
@@ -134,7 +134,7 @@ async def _prefill(model: Model, prompt_tokens: int) -> tuple[float, float]:
     return timings.prefill_seconds, timings.prefill_seconds + timings.first_token_seconds
 
 
-async def _decode(model: Model, session: Session, position: int, tokens: int) -> float:
+async def _decode(model: Model, session: TokenSequence, position: int, tokens: int) -> float:
     """Seconds of the tokens from `position` on, whose keys and values the session keeps for the next round."""
     await model.engine.prefill(session, _tokens(model, position), Timings())
     begin = time.perf_counter()
@@ -149,8 +149,8 @@ def _tokens(model: Model, count: int) -> list[int]:
 
 
 @asynccontextmanager
-async def _session(model: Model) -> AsyncIterator[Session]:
-    session = model.engine.new_session()
+async def _session(model: Model) -> AsyncIterator[TokenSequence]:
+    session = model.engine.new_sequence()
     try:
         yield session
     finally:

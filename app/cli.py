@@ -34,7 +34,7 @@ from py_core.backends.webgpu.host import Host
 from py_core.formats.gguf import GGUFError, read_header
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.formats.source import FileSource
-from py_core.model import Model, load_model
+from py_core.loading import Model, load_model
 from py_core.models.config import config_from_gguf
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.byte_bpe import ByteBPE, TokenizerError

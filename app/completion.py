@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.engine.engine import Timings
-from py_core.model import Model
+from py_core.loading import Model
 from py_core.sampling import SamplingParams
 
 
@@ -45,7 +45,7 @@ async def complete(
 ) -> Completion:  # fmt: skip
     """Answer a prompt, or with `raw` continue it: then the end token is a token like others. `on_text` gets pieces."""
     prompt = encode_prompt(model, text, raw)
-    session, timings = model.engine.new_session(), Timings()
+    session, timings = model.engine.new_sequence(), Timings()
     try:
         await model.engine.prefill(session, prompt, timings)
         stream = model.tokenizer.stream(skip_special=not raw)
@@ -74,7 +74,7 @@ async def complete(
 async def last_logits(model: Model, text: str, *, raw: bool) -> np.ndarray:
     """Logits after the prompt's last token: float32 (vocab_size,)."""
     prompt = encode_prompt(model, text, raw)
-    session = model.engine.new_session()
+    session = model.engine.new_sequence()
     try:
         await model.engine.prefill(session, prompt, Timings())
         return await model.backend.logits(session)

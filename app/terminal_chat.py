@@ -15,8 +15,8 @@ from app.conversation import Conversation
 from app.dispatch import Routed
 from app.memory_keeper import MemoryKeeper
 from py_core.backends.base import BackendError
+from py_core.loading import Model
 from py_core.memory.errors import StoreError
-from py_core.model import Model
 from py_core.routing.agents import AgentError
 from py_core.routing.embedder import EmbedderError
 from py_core.sampling import SamplingParams

@@ -27,11 +27,11 @@ from py_core.backends.base import BackendError
 from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.backends.webgpu.host_browser import BrowserHost, BrowserSource
 from py_core.hnsw.wasm_kernel import PyodideHnswKernel
+from py_core.loading import Model, load_model
 from py_core.memory.encryption_browser import BrowserCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.indexeddb import IndexedDBRows
 from py_core.memory.memory import Memory
-from py_core.model import Model, load_model
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.embedder_browser import browser_embedder
 from py_core.routing.vector_index import HnswVectorIndex

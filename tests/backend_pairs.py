@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from py_core.backends.base import Backend, Session
+from py_core.backends.base import Backend, TokenSequence
 from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host import KernelHost
@@ -47,9 +47,9 @@ class Pair:
     def both(self) -> tuple[Backend, Backend]:
         return self.other, self.numpy
 
-    async def prefilled(self, tokens: list[int]) -> tuple[Session, Session]:
-        """A session on the other backend and one on numpy that hold the same tokens."""
-        ours, reference = self.other.new_session(), self.numpy.new_session()
+    async def prefilled(self, tokens: list[int]) -> tuple[TokenSequence, TokenSequence]:
+        """A sequence on the other backend and one on numpy that hold the same tokens."""
+        ours, reference = self.other.new_sequence(), self.numpy.new_sequence()
         await self.other.prefill(ours, tokens)
         await self.numpy.prefill(reference, tokens)
         return ours, reference
@@ -65,8 +65,8 @@ async def open_pair(path: Path, host, **options) -> Pair:
     return Pair(NumpyBackend(config, graph, await load_weights(source, header, graph)), other)
 
 
-async def collect(backend: Backend, session: Session, n: int, sampling: SamplingParams = GREEDY) -> list[int]:
-    return [token async for ids in backend.decode(session, n, sampling) for token in ids]
+async def collect(backend: Backend, sequence: TokenSequence, n: int, sampling: SamplingParams = GREEDY) -> list[int]:
+    return [token async for ids in backend.decode(sequence, n, sampling) for token in ids]
 
 
 def prompt(length: int, seed: int = 0) -> list[int]:

@@ -1,7 +1,7 @@
 """The seam between the engine and whatever runs the model.
 
 A backend owns the weights, the key/value pages and the kernels. The engine above it only sees token ids
-and sessions, so the same engine drives numpy, WebGPU (natively and in the page) and later WASM.
+and sequences, so the same engine drives numpy, WebGPU (natively and in the page) and later WASM.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Capabilities:
 
 
 @dataclass
-class Session:
+class TokenSequence:
     """One sequence of tokens and the KV pages that hold it.
 
     `tokens` are the ids so far, in order; the keys and values of the first `stored` of them are in pages. A token
@@ -71,21 +71,21 @@ def check_formats(
             )
 
 
-def check_prefill(session: Session, tokens: Sequence[int], vocab_size: int, context_length: int) -> None:
+def check_prefill(sequence: TokenSequence, tokens: Sequence[int], vocab_size: int, context_length: int) -> None:
     """What every backend's prefill checks before it touches anything."""
     if not tokens:
         raise ValueError("prefill needs at least one token")
     if not all(0 <= token < vocab_size for token in tokens):
         raise ValueError(f"a token id is outside of 0..{vocab_size - 1}")
-    total = session.length + len(tokens)
+    total = sequence.length + len(tokens)
     if total > context_length:
         raise ContextFullError(too_long(total, context_length))
 
 
-def check_not_empty(session: Session) -> None:
+def check_not_empty(sequence: TokenSequence) -> None:
     """There is nothing to predict from before a prefill."""
-    if not session.tokens:
-        raise ValueError("the session holds no tokens: prefill comes first")
+    if not sequence.tokens:
+        raise ValueError("the sequence holds no tokens: prefill comes first")
 
 
 def too_long(tokens: int, context_length: int) -> str:
@@ -101,35 +101,35 @@ class Backend(Protocol):
     capabilities: Capabilities
     context_length: int
 
-    def new_session(self) -> Session:
+    def new_sequence(self) -> TokenSequence:
         """Start an empty sequence. Raises BackendError when every slot is taken."""
         ...
 
-    async def prefill(self, session: Session, tokens: Sequence[int]) -> None:
-        """Run `tokens` after those the session holds; afterwards its logits are those of the last one.
+    async def prefill(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:
+        """Run `tokens` after those the sequence holds; afterwards its logits are those of the last one.
 
         Raises ContextFullError when they do not fit, ValueError when `tokens` is empty or an id is out of range.
         """
         ...
 
-    def decode(self, session: Session, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+    def decode(self, sequence: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
         """Sample up to `n` tokens after a prefill and yield their ids in order, a few at a time as they become known.
 
-        The ids yielded are appended to `session.tokens`. Closing the iterator early drops what is in flight.
+        The ids yielded are appended to `sequence.tokens`. Closing the iterator early drops what is in flight.
         Ends early when the context is full.
         """
         ...
 
-    async def logits(self, session: Session) -> np.ndarray:
-        """Logits after the session's last token: float32 (vocab_size,). Raises ValueError when it has none."""
+    async def logits(self, sequence: TokenSequence) -> np.ndarray:
+        """Logits after the sequence's last token: float32 (vocab_size,). Raises ValueError when it has none."""
         ...
 
-    def truncate(self, session: Session, length: int) -> None:
+    def truncate(self, sequence: TokenSequence, length: int) -> None:
         """Forget every token from `length` on."""
         ...
 
-    def free(self, session: Session) -> None:
-        """Give the session's pages back."""
+    def free(self, sequence: TokenSequence) -> None:
+        """Give the sequence's pages back."""
         ...
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
-from py_core.backends.base import BackendError, Capabilities, Progress, Session, check_not_empty, check_prefill
+from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_not_empty, check_prefill
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
@@ -50,55 +50,55 @@ class NumpyBackend:
         self._states: dict[int, _State] = {}
         self._slots = 0
 
-    def new_session(self) -> Session:
+    def new_sequence(self) -> TokenSequence:
         self._slots += 1
         self._states[self._slots] = _State(self._config)
-        return Session(self._slots)
+        return TokenSequence(self._slots)
 
-    async def prefill(self, session: Session, tokens: Sequence[int]) -> None:
-        check_prefill(session, tokens, self._config.vocab_size, self.context_length)
-        session.tokens.extend(tokens)
-        await self._run_pending(session)
+    async def prefill(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:
+        check_prefill(sequence, tokens, self._config.vocab_size, self.context_length)
+        sequence.tokens.extend(tokens)
+        await self._run_pending(sequence)
 
-    async def decode(self, session: Session, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
-        check_not_empty(session)
-        for _ in range(min(n, self.context_length - session.length)):
-            await self._run_pending(session)
-            logits = self._state(session).logits
-            token = sample(logits, session.tokens, session.length, sampling)
-            session.tokens.append(token)
+    async def decode(self, sequence: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+        check_not_empty(sequence)
+        for _ in range(min(n, self.context_length - sequence.length)):
+            await self._run_pending(sequence)
+            logits = self._state(sequence).logits
+            token = sample(logits, sequence.tokens, sequence.length, sampling)
+            sequence.tokens.append(token)
             yield [token]
 
-    async def logits(self, session: Session) -> np.ndarray:
-        check_not_empty(session)
-        await self._run_pending(session)
-        return self._state(session).logits.copy()
+    async def logits(self, sequence: TokenSequence) -> np.ndarray:
+        check_not_empty(sequence)
+        await self._run_pending(sequence)
+        return self._state(sequence).logits.copy()
 
-    def truncate(self, session: Session, length: int) -> None:
-        del session.tokens[length:]
+    def truncate(self, sequence: TokenSequence, length: int) -> None:
+        del sequence.tokens[length:]
         # The last token runs again: its logits are gone.
-        session.stored = min(session.stored, max(length - 1, 0))
+        sequence.stored = min(sequence.stored, max(length - 1, 0))
 
-    def free(self, session: Session) -> None:
-        self._states.pop(session.slot, None)
+    def free(self, sequence: TokenSequence) -> None:
+        self._states.pop(sequence.slot, None)
 
     def close(self) -> None:
         self._states.clear()
         self._weights = {}
 
-    def _state(self, session: Session) -> _State:
-        if session.slot not in self._states:
+    def _state(self, sequence: TokenSequence) -> _State:
+        if sequence.slot not in self._states:
             raise BackendError("This conversation was closed. Start a new one.")
-        return self._states[session.slot]
+        return self._states[sequence.slot]
 
-    async def _run_pending(self, session: Session) -> None:
+    async def _run_pending(self, sequence: TokenSequence) -> None:
         """Run the tokens whose keys and values are not stored yet."""
-        state = self._state(session)
-        while session.stored < session.length:
-            chunk = session.tokens[session.stored : session.stored + CHUNK]
-            positions = np.arange(session.stored, session.stored + len(chunk))
+        state = self._state(sequence)
+        while sequence.stored < sequence.length:
+            chunk = sequence.tokens[sequence.stored : sequence.stored + CHUNK]
+            positions = np.arange(sequence.stored, sequence.stored + len(chunk))
             state.logits = (await self._forward(np.array(chunk), positions, state))[0]
-            session.stored += len(chunk)
+            sequence.stored += len(chunk)
 
     async def _forward(self, tokens: np.ndarray, positions: np.ndarray, state: _State) -> np.ndarray:
         values: dict[Value, np.ndarray] = {}
@@ -127,7 +127,7 @@ class NumpyBackend:
 
 
 class _State:
-    """One session's keys and values: two arrays (capacity, kv_heads, head_dim) a layer, grown by doubling."""
+    """One sequence's keys and values: two arrays (capacity, kv_heads, head_dim) a layer, grown by doubling."""
 
     def __init__(self, config: ModelConfig) -> None:
         self.logits = np.zeros(config.vocab_size, np.float32)

@@ -1,4 +1,4 @@
-"""What backends share whose kernels advance a state block by themselves: sessions, prefill in passes, decode in flight.
+"""What backends share whose kernels advance a state block by themselves: sequences, prefill passes, decode in flight.
 
 A decode step reads and advances the state where the kernels run, so the host only says "again": batches of steps are
 queued ahead and their ids are read late. Waiting for each token before the next would cap a fast device.
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
-from py_core.backends.base import BackendError, Capabilities, Session, check_not_empty, check_prefill
+from py_core.backends.base import BackendError, Capabilities, TokenSequence, check_not_empty, check_prefill
 from py_core.backends.sampling_state import RING, ring_of, state_bytes
 from py_core.sampling import SamplingParams
 
@@ -42,10 +42,10 @@ class PipelinedBackend(ABC):
         self.context_length = context_length
         self._vocab_size, self.max_rows = vocab_size, max_rows
         self._free_slots = list(range(SLOTS))[::-1]
-        self._sessions: dict[int, Session] = {}
+        self._sequences: dict[int, TokenSequence] = {}
         self._lost = False
         self._losses = 0
-        self._logits_of: Session | None = None
+        self._logits_of: TokenSequence | None = None
         self._lock = asyncio.Lock()
         self._step_seconds = _UNKNOWN
 
@@ -69,7 +69,7 @@ class PipelinedBackend(ABC):
 
     @abstractmethod
     def _start_steps(
-        self, session: Session, position: int, count: int, forward_first: bool, sampling: SamplingParams
+        self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
     ) -> asyncio.Future[list[int]]:
         """Queue `count` steps that sample the tokens from `position` on; the ids, later.
 
@@ -81,44 +81,44 @@ class PipelinedBackend(ABC):
 
     @abstractmethod
     async def _rebuild(self) -> None:
-        """Bring back what was lost. Where the pages were, `stored` is 0 in every session afterwards."""
+        """Bring back what was lost. Where the pages were, `stored` is 0 in every sequence afterwards."""
 
     @abstractmethod
     def close(self) -> None: ...
 
-    def new_session(self) -> Session:
+    def new_sequence(self) -> TokenSequence:
         if not self._free_slots:
             raise BackendError(f"There are {SLOTS} conversations open already. Close one first.")
-        session = Session(self._free_slots.pop())
-        self._sessions[session.slot] = session
-        return session
+        sequence = TokenSequence(self._free_slots.pop())
+        self._sequences[sequence.slot] = sequence
+        return sequence
 
-    async def prefill(self, session: Session, tokens: Sequence[int]) -> None:
-        check_prefill(session, tokens, self._vocab_size, self.context_length)
+    async def prefill(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:
+        check_prefill(sequence, tokens, self._vocab_size, self.context_length)
         async with self._lock:
             self._losses = 0
-            session.tokens.extend(tokens)
-            await self._run_pending(session)
+            sequence.tokens.extend(tokens)
+            await self._run_pending(sequence)
 
-    async def decode(self, session: Session, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
-        check_not_empty(session)
-        n = min(n, self.context_length - session.length)
+    async def decode(self, sequence: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+        check_not_empty(sequence)
+        n = min(n, self.context_length - sequence.length)
         if n <= 0:
             return
         async with self._lock:
             self._losses = 0
             in_flight: deque[tuple[int, asyncio.Future[list[int]]]] = deque()
-            start, submitted, prepared = session.length, 0, False
+            start, submitted, prepared = sequence.length, 0, False
             while in_flight or submitted < n:
                 try:
                     if not prepared:
-                        forward_first = await self._prepare(session, sampling)
+                        forward_first = await self._prepare(sequence, sampling)
                         arrived, prepared = time.perf_counter(), True
-                    while submitted < n and self._wants_more(len(in_flight), start + submitted - session.length):
+                    while submitted < n and self._wants_more(len(in_flight), start + submitted - sequence.length):
                         position = start + submitted
                         count = min(self._batch(), n - submitted, RING - position % RING)
-                        await self._reserve(session.slot, position + count)
-                        future = self._start_steps(session, position, count, forward_first, sampling)
+                        await self._reserve(sequence.slot, position + count)
+                        future = self._start_steps(sequence, position, count, forward_first, sampling)
                         # Steps past the end wrote keys that nothing points at: nobody waits for how they went.
                         future.add_done_callback(lambda done: done.cancelled() or done.exception())
                         in_flight.append((count if forward_first else count - 1, future))
@@ -130,7 +130,7 @@ class PipelinedBackend(ABC):
                     await asyncio.gather(*(late for _, late in in_flight), return_exceptions=True)
                     in_flight.clear()
                     self._lose(error)
-                    submitted, prepared = session.length - start, False
+                    submitted, prepared = sequence.length - start, False
                     continue
                 now = time.perf_counter()
                 # Where only logits at hand were sampled, it took next to nothing, which says nothing about a step.
@@ -138,35 +138,35 @@ class PipelinedBackend(ABC):
                     self._note_step((now - arrived) / passes)
                 arrived = now
                 self._losses = 0
-                session.tokens.extend(ids)
-                session.stored = session.length - 1
+                sequence.tokens.extend(ids)
+                sequence.stored = sequence.length - 1
                 yield ids
 
-    async def logits(self, session: Session) -> np.ndarray:
-        check_not_empty(session)
+    async def logits(self, sequence: TokenSequence) -> np.ndarray:
+        check_not_empty(sequence)
         async with self._lock:
             self._losses = 0
             while True:
-                if self._logits_of is not session:
-                    session.stored = min(session.stored, session.length - 1)
-                await self._run_pending(session)
+                if self._logits_of is not sequence:
+                    sequence.stored = min(sequence.stored, sequence.length - 1)
+                await self._run_pending(sequence)
                 try:
                     return await self._read_logits()
                 except self.RESTARTS as error:
                     self._lose(error)
 
-    def truncate(self, session: Session, length: int) -> None:
-        del session.tokens[length:]
+    def truncate(self, sequence: TokenSequence, length: int) -> None:
+        del sequence.tokens[length:]
         # The last token runs again: its logits are gone.
-        session.stored = min(session.stored, max(length - 1, 0))
-        self._release(session.slot, session.stored)
-        if self._logits_of is session:
+        sequence.stored = min(sequence.stored, max(length - 1, 0))
+        self._release(sequence.slot, sequence.stored)
+        if self._logits_of is sequence:
             self._logits_of = None
 
-    def free(self, session: Session) -> None:
-        self.truncate(session, 0)
-        del self._sessions[session.slot]
-        self._free_slots.append(session.slot)
+    def free(self, sequence: TokenSequence) -> None:
+        self.truncate(sequence, 0)
+        del self._sequences[sequence.slot]
+        self._free_slots.append(sequence.slot)
 
     def _lose(self, error: Exception) -> None:
         """Note a loss; `_restore` makes up for it. Raises the error itself where they follow one another too often."""
@@ -182,40 +182,40 @@ class PipelinedBackend(ABC):
             await self._rebuild()
             self._lost = False
 
-    async def _prepare(self, session: Session, sampling: SamplingParams) -> bool:
+    async def _prepare(self, sequence: TokenSequence, sampling: SamplingParams) -> bool:
         """Bring all but the last token into the pages, and write the state that decoding starts from.
 
         Whether the first step has to run the last token; else it samples the logits at hand.
         """
         await self._restore()
-        if session.stored == session.length and self._logits_of is not session:
-            session.stored -= 1
-        if session.stored < session.length - 1:
-            await self._run_pending(session)
-        last = session.length - 1
-        self._write_state(state_bytes([(session.tokens[last], last, session.slot)], sampling))
+        if sequence.stored == sequence.length and self._logits_of is not sequence:
+            sequence.stored -= 1
+        if sequence.stored < sequence.length - 1:
+            await self._run_pending(sequence)
+        last = sequence.length - 1
+        self._write_state(state_bytes([(sequence.tokens[last], last, sequence.slot)], sampling))
         if sampling.penalizes:
-            self._write_history(session.slot, ring_of(session.tokens))
+            self._write_history(sequence.slot, ring_of(sequence.tokens))
         self._logits_of = None
-        return session.stored < session.length
+        return sequence.stored < sequence.length
 
-    async def _run_pending(self, session: Session) -> None:
+    async def _run_pending(self, sequence: TokenSequence) -> None:
         """Run the tokens whose keys and values are not stored yet; the logits are then those of the last one."""
-        while session.stored < session.length:
+        while sequence.stored < sequence.length:
             try:
                 await self._restore()
-                start, stop = session.stored, min(session.stored + self.max_rows, session.length)
-                rows = [(session.tokens[at], at, session.slot) for at in range(start, stop)]
-                await self._reserve(session.slot, stop)
+                start, stop = sequence.stored, min(sequence.stored + self.max_rows, sequence.length)
+                rows = [(sequence.tokens[at], at, sequence.slot) for at in range(start, stop)]
+                await self._reserve(sequence.slot, stop)
                 self._logits_of = None
                 self._write_state(state_bytes(rows))
                 # Waits for each pass, so that the queue stays short and whoever wants to stop is heard.
-                await self._run_rows(len(rows), stop, stop == session.length)
+                await self._run_rows(len(rows), stop, stop == sequence.length)
             except self.RESTARTS as error:
                 self._lose(error)
                 continue
-            session.stored = stop
-        self._logits_of = session
+            sequence.stored = stop
+        self._logits_of = sequence
 
     def _batch(self) -> int:
         """Steps in one submission."""

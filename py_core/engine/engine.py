@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from py_core.backends.base import Backend, ContextFullError, Session, too_long
+from py_core.backends.base import Backend, ContextFullError, TokenSequence, too_long
 from py_core.sampling import SamplingParams
 
 
@@ -41,40 +41,46 @@ class Engine:
         self.backend = backend
         self._end_tokens = frozenset(end_tokens)
 
-    def new_session(self) -> Session:
-        return self.backend.new_session()
+    def new_sequence(self) -> TokenSequence:
+        return self.backend.new_sequence()
 
-    async def prefill(self, session: Session, prompt: Sequence[int], timings: Timings) -> None:
-        """Make the session hold exactly `prompt`. What it shares with the prompt from the start on is not run again.
+    async def prefill(self, sequence: TokenSequence, prompt: Sequence[int], timings: Timings) -> None:
+        """Make the sequence hold exactly `prompt`. What it shares with the prompt from the start on is not run again.
 
-        Raises ContextFullError when the prompt does not fit; the session then still holds what it held.
+        Raises ContextFullError when the prompt does not fit; the sequence then still holds what it held.
         """
         if len(prompt) > self.backend.context_length:
             raise ContextFullError(too_long(len(prompt), self.backend.context_length))
         begin = time.perf_counter()
         # At least the last token runs, to give logits.
-        shared = min(_shared_length(session.tokens, prompt), max(len(prompt) - 1, 0))
+        shared = min(_shared_length(sequence.tokens, prompt), max(len(prompt) - 1, 0))
         timings.prompt_tokens, timings.reused_tokens = len(prompt), shared
-        self.backend.truncate(session, shared)
+        self.backend.truncate(sequence, shared)
         try:
-            await self.backend.prefill(session, prompt[shared:])
+            await self.backend.prefill(sequence, prompt[shared:])
         finally:
             timings.prefill_seconds = time.perf_counter() - begin
 
     async def generate(
-        self, session: Session, max_tokens: int, sampling: SamplingParams, timings: Timings, *, ignore_end: bool = False
+        self,
+        sequence: TokenSequence,
+        max_tokens: int,
+        sampling: SamplingParams,
+        timings: Timings,
+        *,
+        ignore_end: bool = False,
     ) -> AsyncIterator[list[int]]:
         """Yield the ids that follow, without the end token; `timings.reason` says why it ended: end, length or context.
 
-        The session keeps what was yielded, and the end token. Closing the iterator early loses nothing yielded.
+        The sequence keeps what was yielded, and the end token. Closing the iterator early loses nothing yielded.
         """
         begin = time.perf_counter()
-        start = session.length
+        start = sequence.length
         wanted = max_tokens
         timings.reason = "length"
         if start + wanted > self.backend.context_length:
             wanted, timings.reason = self.backend.context_length - start, "context"
-        async with aclosing(self.backend.decode(session, wanted, sampling)) as batches:  # type: ignore[type-var]
+        async with aclosing(self.backend.decode(sequence, wanted, sampling)) as batches:  # type: ignore[type-var]
             async for ids in batches:
                 seen = timings.new_tokens
                 if not timings.new_tokens:
@@ -92,7 +98,7 @@ class Engine:
                     break
         if timings.reason == "end":
             # What was sampled past the end token, while it was in flight, never happened.
-            self.backend.truncate(session, start + timings.new_tokens)
+            self.backend.truncate(sequence, start + timings.new_tokens)
 
 
 def _shared_length(a: Sequence[int], b: Sequence[int]) -> int:

@@ -46,44 +46,44 @@ async def test_sampled_decode_equals_numpy(tiny: Pair) -> None:
 
 
 async def test_decode_goes_on_where_the_last_one_ended(tiny: Pair) -> None:
-    session = tiny.other.new_session()
-    await tiny.other.prefill(session, prompt(10))
-    whole = await collect(tiny.other, session, 24)
-    tiny.other.truncate(session, 10)
-    assert await collect(tiny.other, session, 7) + await collect(tiny.other, session, 17) == whole
+    sequence = tiny.other.new_sequence()
+    await tiny.other.prefill(sequence, prompt(10))
+    whole = await collect(tiny.other, sequence, 24)
+    tiny.other.truncate(sequence, 10)
+    assert await collect(tiny.other, sequence, 7) + await collect(tiny.other, sequence, 17) == whole
 
 
 async def test_prefill_after_decode_runs_the_pending_token_too(tiny: Pair) -> None:
-    ours, reference = tiny.other.new_session(), tiny.numpy.new_session()
-    for backend, session in ((tiny.other, ours), (tiny.numpy, reference)):
-        await backend.prefill(session, prompt(10))
-        await collect(backend, session, 5)
-        await backend.prefill(session, prompt(3, seed=9))
+    ours, reference = tiny.other.new_sequence(), tiny.numpy.new_sequence()
+    for backend, sequence in ((tiny.other, ours), (tiny.numpy, reference)):
+        await backend.prefill(sequence, prompt(10))
+        await collect(backend, sequence, 5)
+        await backend.prefill(sequence, prompt(3, seed=9))
     np.testing.assert_allclose(await tiny.other.logits(ours), await tiny.numpy.logits(reference), rtol=1e-3, atol=1e-2)
 
 
 async def test_closing_an_iterator_keeps_what_was_yielded_and_forgets_what_was_in_flight(tiny: Pair) -> None:
-    session = tiny.other.new_session()
-    await tiny.other.prefill(session, prompt(10))
-    whole = await collect(tiny.other, session, 40)
-    tiny.other.truncate(session, 10)
+    sequence = tiny.other.new_sequence()
+    await tiny.other.prefill(sequence, prompt(10))
+    whole = await collect(tiny.other, sequence, 40)
+    tiny.other.truncate(sequence, 10)
     seen: list[int] = []
-    stream = tiny.other.decode(session, 40, GREEDY)
+    stream = tiny.other.decode(sequence, 40, GREEDY)
     async for ids in stream:
         seen += ids
         if len(seen) >= 3:
             break
     await stream.aclose()
-    assert session.tokens[10:] == seen == whole[: len(seen)]
-    assert seen + await collect(tiny.other, session, 40 - len(seen)) == whole
+    assert sequence.tokens[10:] == seen == whole[: len(seen)]
+    assert seen + await collect(tiny.other, sequence, 40 - len(seen)) == whole
 
 
 async def test_sessions_do_not_disturb_each_other(tiny: Pair) -> None:
-    alone = tiny.other.new_session()
+    alone = tiny.other.new_sequence()
     await tiny.other.prefill(alone, prompt(30))
     expected = await collect(tiny.other, alone, 20)
     tiny.other.free(alone)
-    first, second = tiny.other.new_session(), tiny.other.new_session()
+    first, second = tiny.other.new_sequence(), tiny.other.new_sequence()
     await tiny.other.prefill(first, prompt(30))
     await tiny.other.prefill(second, prompt(80, seed=3))
     got = await collect(tiny.other, first, 10)
@@ -92,42 +92,42 @@ async def test_sessions_do_not_disturb_each_other(tiny: Pair) -> None:
 
 
 async def test_more_tokens_than_the_context_are_refused_and_nothing_is_lost(tiny: Pair) -> None:
-    session = tiny.other.new_session()
-    await tiny.other.prefill(session, prompt(500))
+    sequence = tiny.other.new_sequence()
+    await tiny.other.prefill(sequence, prompt(500))
     with pytest.raises(ContextFullError, match="at most 512"):
-        await tiny.other.prefill(session, prompt(13))
-    assert session.length == 500
-    assert len(await collect(tiny.other, session, 40)) == 12
-    assert await collect(tiny.other, session, 40) == []
+        await tiny.other.prefill(sequence, prompt(13))
+    assert sequence.length == 500
+    assert len(await collect(tiny.other, sequence, 40)) == 12
+    assert await collect(tiny.other, sequence, 40) == []
 
 
 async def test_ids_outside_of_the_vocabulary_are_refused(tiny: Pair) -> None:
-    session = tiny.other.new_session()
+    sequence = tiny.other.new_sequence()
     for bad in ([259], [-1], []):
         with pytest.raises(ValueError, match="token"):
-            await tiny.other.prefill(session, bad)
-    assert session.tokens == []
+            await tiny.other.prefill(sequence, bad)
+    assert sequence.tokens == []
 
 
 async def test_before_a_prefill_there_is_nothing_to_predict_from(tiny: Pair) -> None:
     for backend in tiny.both:
-        session = backend.new_session()
+        sequence = backend.new_sequence()
         with pytest.raises(ValueError, match="prefill comes first"):
-            await backend.logits(session)
+            await backend.logits(sequence)
         with pytest.raises(ValueError, match="prefill comes first"):
-            await collect(backend, session, 1)
-        await backend.prefill(session, prompt(3))
-        backend.truncate(session, 0)
+            await collect(backend, sequence, 1)
+        await backend.prefill(sequence, prompt(3))
+        backend.truncate(sequence, 0)
         with pytest.raises(ValueError, match="prefill comes first"):
-            await backend.logits(session)
+            await backend.logits(sequence)
 
 
 async def test_every_slot_can_be_used_again_after_free(tiny: Pair) -> None:
     for _ in range(3):
-        sessions = [tiny.other.new_session() for _ in range(4)]
-        for session in sessions:
-            await tiny.other.prefill(session, prompt(70))
+        sequences = [tiny.other.new_sequence() for _ in range(4)]
+        for sequence in sequences:
+            await tiny.other.prefill(sequence, prompt(70))
         with pytest.raises(BackendError, match="conversations open"):
-            tiny.other.new_session()
-        for session in sessions:
-            tiny.other.free(session)
+            tiny.other.new_sequence()
+        for sequence in sequences:
+            tiny.other.free(sequence)

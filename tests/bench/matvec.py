@@ -34,7 +34,7 @@ from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
 from py_core.backends.webgpu.lowering import KernelBuilder, Pass
 from py_core.backends.webgpu.profiling import measure_bandwidth, measure_lists
 from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape, choose_halves, choose_shapes
-from py_core.backends.webgpu.weights import Matrix, MatrixPart
+from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
 from py_core.formats.quantization import FORMATS
 
 CACHES = 256 << 20
@@ -65,14 +65,14 @@ class Bench:
         self.host.write(binding.buffer, 0, data)
         return binding
 
-    def matrix(self, form: str, rows: int, columns: int) -> Matrix:
+    def matrix(self, form: str, rows: int, columns: int) -> WeightMatrix:
         """Random codes, and scales of a sensible size: halves between 0.002 and 0.1."""
         layout, blocks = LAYOUTS[form], rows * columns // BLOCK
         quants = self.buffer(self._random.bytes(4 * blocks * layout.quant_words), "codes")
         words = layout.sections(blocks)[2]
         scales = self._random.integers(0x1800, 0x2E00, 2 * words, np.uint16).tobytes()
         part = MatrixPart(quants, self.buffer(scales, "scales") if words else quants, blocks, 0, rows)
-        return Matrix(FORMATS[form], rows, columns, (part,))
+        return WeightMatrix(FORMATS[form], rows, columns, (part,))
 
     async def measure(self, form: str, rows: int, columns: int, shapes: list[MatvecShape]) -> list[Reading]:
         fmt = FORMATS[form]
@@ -113,7 +113,7 @@ class Bench:
         ]
 
 
-def _buffers(matrix: Matrix) -> set[Binding]:
+def _buffers(matrix: WeightMatrix) -> set[Binding]:
     return {matrix.parts[0].quants, matrix.parts[0].scales}
 
 

@@ -20,7 +20,7 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.tuning import choose_shapes
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import FileSource
-from py_core.model import load_model
+from py_core.loading import load_model
 from py_core.sampling import SamplingParams
 from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
 from tests.tiny_llama import TinyLlama
@@ -77,10 +77,10 @@ async def open_fragile(path: Path, host: FragileHost) -> Pair:
 async def answer(path: Path, host: FragileHost, sampling: SamplingParams) -> list[int]:
     """40 tokens after a prompt, which is the first four submissions."""
     pair = await open_fragile(path, host)
-    session = pair.other.new_session()
-    await pair.other.prefill(session, prompt(100, seed=1))
-    tokens = await collect(pair.other, session, 40, sampling)
-    assert session.tokens[100:] == tokens
+    sequence = pair.other.new_sequence()
+    await pair.other.prefill(sequence, prompt(100, seed=1))
+    tokens = await collect(pair.other, sequence, 40, sampling)
+    assert sequence.tokens[100:] == tokens
     pair.other.close()
     return tokens
 
@@ -117,13 +117,13 @@ async def test_every_open_conversation_is_brought_back(path: Path) -> None:
     pair.other.close()
     host = FragileHost()
     pair = await open_fragile(path, host)
-    sessions = [pair.other.new_session() for _ in texts]
-    for session, text in zip(sessions, texts, strict=True):
-        await pair.other.prefill(session, text)
+    sequences = [pair.other.new_sequence() for _ in texts]
+    for sequence, text in zip(sequences, texts, strict=True):
+        await pair.other.prefill(sequence, text)
     host.lose()
-    tokens = [await collect(pair.other, session, 6) for session in sessions]
+    tokens = [await collect(pair.other, sequence, 6) for sequence in sequences]
     host.lose()
-    tokens = [begun + await collect(pair.other, session, 6) for begun, session in zip(tokens, sessions, strict=True)]
+    tokens = [begun + await collect(pair.other, sequence, 6) for begun, sequence in zip(tokens, sequences, strict=True)]
     assert tokens == expected
     assert host.reopened == 2
     pair.other.close()
@@ -132,14 +132,14 @@ async def test_every_open_conversation_is_brought_back(path: Path) -> None:
 async def test_logits_are_those_of_before(path: Path) -> None:
     host = FragileHost()
     pair = await open_fragile(path, host)
-    session, _ = await pair.prefilled(prompt(70))
-    before = await pair.other.logits(session)
+    sequence, _ = await pair.prefilled(prompt(70))
+    before = await pair.other.logits(sequence)
     host.lose()
-    np.testing.assert_allclose(await pair.other.logits(session), before, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(await pair.other.logits(sequence), before, rtol=1e-5, atol=1e-5)
     host.lose()
-    pair.other.truncate(session, 30)
-    await pair.other.prefill(session, prompt(70)[30:])
-    np.testing.assert_allclose(await pair.other.logits(session), before, rtol=1e-5, atol=1e-5)
+    pair.other.truncate(sequence, 30)
+    await pair.other.prefill(sequence, prompt(70)[30:])
+    np.testing.assert_allclose(await pair.other.logits(sequence), before, rtol=1e-5, atol=1e-5)
     pair.other.close()
 
 
@@ -147,10 +147,10 @@ async def test_a_pool_of_pages_that_had_grown_grows_again(tmp_path: Path) -> Non
     path = dataclasses.replace(TINY, context=2048, layers=1).write(tmp_path / "tiny.gguf")
     host = FragileHost()
     pair = await open_pair(path, host, shapes=dataclasses.replace(choose_shapes(host.adapter, 16), max_rows=256))
-    session, _ = await pair.prefilled(prompt(1100))  # the pool starts with room for 1024 tokens
-    before = await pair.other.logits(session)
+    sequence, _ = await pair.prefilled(prompt(1100))  # the pool starts with room for 1024 tokens
+    before = await pair.other.logits(sequence)
     host.lose()
-    np.testing.assert_allclose(await pair.other.logits(session), before, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(await pair.other.logits(sequence), before, rtol=1e-5, atol=1e-5)
     pair.other.close()
 
 
@@ -161,15 +161,15 @@ async def test_a_device_that_is_always_lost_again_ends_with_a_sentence(
 ) -> None:
     host = FragileHost(waited_for=waited_for)
     pair = await open_fragile(path, host)
-    session, reference = await pair.prefilled(prompt(50, seed=1))
+    sequence, reference = await pair.prefilled(prompt(50, seed=1))
     # Its tokens take two passes to run again.
     host.breaks = range(host.submits + 1, 10**6, every)
     with pytest.raises(DeviceLostError, match="Load the model again"):
-        await collect(pair.other, session, 8)
+        await collect(pair.other, sequence, 8)
     assert host.reopened == 3
-    assert session.tokens == prompt(50, seed=1)
+    assert sequence.tokens == prompt(50, seed=1)
     host.breaks = ()
-    assert await collect(pair.other, session, 8) == await collect(pair.numpy, reference, 8)
+    assert await collect(pair.other, sequence, 8) == await collect(pair.numpy, reference, 8)
     pair.other.close()
 
 
@@ -178,7 +178,7 @@ async def test_without_an_adapter_it_ends_with_a_sentence_and_goes_on_once_there
 ) -> None:
     host = FragileHost()
     pair = await open_fragile(path, host)
-    session, reference = await pair.prefilled(prompt(50, seed=1))
+    sequence, reference = await pair.prefilled(prompt(50, seed=1))
 
     def none() -> None:
         raise BackendError(host_wgpu.NO_ADAPTER)
@@ -187,8 +187,8 @@ async def test_without_an_adapter_it_ends_with_a_sentence_and_goes_on_once_there
     with monkeypatch.context() as patch:
         patch.setattr(host_wgpu, "_request_adapter", none)
         with pytest.raises(DeviceLostError, match="Load the model again"):
-            await collect(pair.other, session, 8)
-    assert await collect(pair.other, session, 8) == await collect(pair.numpy, reference, 8)
+            await collect(pair.other, sequence, 8)
+    assert await collect(pair.other, sequence, 8) == await collect(pair.numpy, reference, 8)
     pair.other.close()
 
 
@@ -199,7 +199,7 @@ async def test_a_software_adapter_does_not_take_the_place_of_a_real_one(path: Pa
     pair = await open_fragile(path, host)
     host.lose()
     with pytest.raises(DeviceLostError, match="only a software adapter"):
-        await pair.other.prefill(pair.other.new_session(), prompt(5))
+        await pair.other.prefill(pair.other.new_sequence(), prompt(5))
     pair.other.close()
 
 
@@ -223,9 +223,9 @@ class HeldSource(FileSource):
 async def test_a_device_lost_again_while_the_weights_come_back(path: Path) -> None:
     host, source = FragileHost(), HeldSource(path)
     model = await load_model(source, host)
-    session = model.backend.new_session()
-    await model.backend.prefill(session, prompt(50, seed=1))
-    before = await model.backend.logits(session)
+    sequence = model.backend.new_sequence()
+    await model.backend.prefill(sequence, prompt(50, seed=1))
+    before = await model.backend.logits(sequence)
 
     async def lose() -> None:
         if host.reopened < 3:
@@ -233,7 +233,7 @@ async def test_a_device_lost_again_while_the_weights_come_back(path: Path) -> No
 
     source.on_second_read = lose  # type: ignore[method-assign]
     host.lose()
-    np.testing.assert_allclose(await model.backend.logits(session), before, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(await model.backend.logits(sequence), before, rtol=1e-5, atol=1e-5)
     assert host.reopened == 3
     model.close()
 
@@ -242,9 +242,9 @@ async def test_a_device_lost_again_while_the_weights_come_back(path: Path) -> No
 async def test_weights_that_did_not_come_back_come_with_the_next_question(path: Path, how: str) -> None:
     host, source = FragileHost(), HeldSource(path)
     model = await load_model(source, host)
-    session = model.backend.new_session()
-    await model.backend.prefill(session, prompt(50, seed=1))
-    before = await model.backend.logits(session)
+    sequence = model.backend.new_sequence()
+    await model.backend.prefill(sequence, prompt(50, seed=1))
+    before = await model.backend.logits(sequence)
 
     async def fail() -> None:
         if how == "broken off":
@@ -253,21 +253,21 @@ async def test_weights_that_did_not_come_back_come_with_the_next_question(path: 
 
     source.on_second_read = fail  # type: ignore[method-assign]
     host.lose()
-    asking = asyncio.ensure_future(model.backend.logits(session))
+    asking = asyncio.ensure_future(model.backend.logits(sequence))
     with pytest.raises(GGUFError if how == "broken off" else asyncio.CancelledError):
         await asking
     del source.on_second_read
-    np.testing.assert_allclose(await model.backend.logits(session), before, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(await model.backend.logits(sequence), before, rtol=1e-5, atol=1e-5)
     model.close()
 
 
 async def test_a_closed_model_is_not_opened_again(path: Path) -> None:
     host = FragileHost()
     pair = await open_fragile(path, host)
-    session, _ = await pair.prefilled(prompt(5))
+    sequence, _ = await pair.prefilled(prompt(5))
     pair.other.close()
     with pytest.raises(BackendError, match="closed") as caught:
-        await pair.other.logits(session)
+        await pair.other.logits(sequence)
     assert not isinstance(caught.value, DeviceLostError)
 
 

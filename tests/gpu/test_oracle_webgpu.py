@@ -40,19 +40,19 @@ async def test_the_weights_take_little_more_than_the_file(smollm: WebGPUBackend,
 @pytest.mark.asyncio(loop_scope="module")
 async def test_logits_and_greedy_tokens_equal_llama_cpp(smollm: WebGPUBackend, oracle, name: str) -> None:
     expected = oracle(name)
-    session = smollm.new_session()
-    await smollm.prefill(session, expected.prompt_ids)
-    logits, reference = await smollm.logits(session), expected.logits.ravel()
+    sequence = smollm.new_sequence()
+    await smollm.prefill(sequence, expected.prompt_ids)
+    logits, reference = await smollm.logits(sequence), expected.logits.ravel()
     cosine = logits @ reference / (np.linalg.norm(logits) * np.linalg.norm(reference))
     assert cosine > 0.99999
     assert np.abs(logits - reference).max() < 0.02
-    batches = smollm.decode(session, len(expected.greedy_ids), SamplingParams())
+    batches = smollm.decode(sequence, len(expected.greedy_ids), SamplingParams())
     tokens = [token async for ids in batches for token in ids]
     certain = expected.certain_ids()
     assert tokens[: len(certain)] == certain
     # Where rounding decides the first token (p1, p3), the rest is compared after the oracle's own beginning.
     assert len(tokens) == len(expected.greedy_ids)
-    smollm.free(session)
+    smollm.free(sequence)
 
 
 @pytest.mark.parametrize("name", ["p1", "p3"])
@@ -61,10 +61,10 @@ async def test_after_the_oracles_own_tokens_the_likeliest_token_is_its_next(
     smollm: WebGPUBackend, oracle, name: str
 ) -> None:
     expected = oracle(name)
-    session = smollm.new_session()
-    await smollm.prefill(session, expected.prompt_ids)
+    sequence = smollm.new_sequence()
+    await smollm.prefill(sequence, expected.prompt_ids)
     for step in range(0, 24):
         if expected.top2_margin[step] >= 0.02:
-            assert int(np.argmax(await smollm.logits(session))) == expected.greedy_ids[step], step
-        await smollm.prefill(session, [expected.greedy_ids[step]])
-    smollm.free(session)
+            assert int(np.argmax(await smollm.logits(sequence))) == expected.greedy_ids[step], step
+        await smollm.prefill(sequence, [expected.greedy_ids[step]])
+    smollm.free(sequence)

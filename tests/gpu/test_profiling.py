@@ -83,16 +83,16 @@ async def test_conversations_go_on_as_if_nothing_had_been_measured(tmp_path: Pat
     backend = (await open_pair(TinyLlama(tied=False, context=2048).write(tmp_path / "tiny.gguf"), host)).other
 
     async def tokens(measure: bool) -> list[int]:
-        session, other = backend.new_session(), backend.new_session()
-        await backend.prefill(session, prompt(70))
+        sequence, other = backend.new_sequence(), backend.new_sequence()
+        await backend.prefill(sequence, prompt(70))
         await backend.prefill(other, prompt(9, seed=1))
         if measure:
             await backend.profile(3, rows=12)
-        made = await collect(backend, other, 6, sampling) + await collect(backend, session, 6, sampling)
+        made = await collect(backend, other, 6, sampling) + await collect(backend, sequence, 6, sampling)
         if measure:
             await backend.profile(1500)  # where the pool of pages has to grow
-        made += await collect(backend, session, 6, sampling) + await collect(backend, other, 6, sampling)
-        for one in (session, other):
+        made += await collect(backend, sequence, 6, sampling) + await collect(backend, other, 6, sampling)
+        for one in (sequence, other):
             backend.free(one)
         return made
 

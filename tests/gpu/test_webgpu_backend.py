@@ -27,10 +27,10 @@ SHAPES = {"software": None, "hardware": HARDWARE, "integers": INTEGERS, "subgrou
 @pytest.mark.parametrize("model", MODELS)
 async def test_logits_equal_numpy_for_passes_of_every_size(tmp_path: Path, host: WgpuHost, model, shapes) -> None:
     pair = await open_pair(MODELS[model].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
-    ours, reference = pair.other.new_session(), pair.numpy.new_session()
+    ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
     for length in (1, 5, 70, 9, 33):
-        for backend, session in ((pair.other, ours), (pair.numpy, reference)):
-            await backend.prefill(session, prompt(length, seed=length))
+        for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
+            await backend.prefill(sequence, prompt(length, seed=length))
         expected = await pair.numpy.logits(reference)
         np.testing.assert_allclose(
             await pair.other.logits(ours), expected, rtol=1e-3, atol=2e-4 * np.abs(expected).max()
@@ -44,8 +44,8 @@ async def test_a_sequence_is_split_when_it_gets_long(tmp_path: Path, host: WgpuH
     # Decode steps over the borders at 1,024 and 2,048 tokens; few rows and many in between.
     for then in (7, NEAR - 34, 7):
         assert await collect(pair.other, ours, 20) == await collect(pair.numpy, reference, 20)
-        for backend, session in ((pair.other, ours), (pair.numpy, reference)):
-            await backend.prefill(session, text[:then])
+        for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
+            await backend.prefill(sequence, text[:then])
     assert ours.length > 2 * NEAR
     expected = await pair.numpy.logits(reference)
     np.testing.assert_allclose(await pair.other.logits(ours), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
@@ -54,11 +54,11 @@ async def test_a_sequence_is_split_when_it_gets_long(tmp_path: Path, host: WgpuH
 async def test_the_pool_of_pages_grows_and_keeps_what_it_held(tmp_path: Path, host: WgpuHost) -> None:
     path = TinyLlama(context=2048, layers=1).write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, host, shapes=dataclasses.replace(HARDWARE, max_rows=256))
-    ours, reference = pair.other.new_session(), pair.numpy.new_session()
+    ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
     text = prompt(1500)  # the pool starts with room for 1024 tokens
-    for backend, session in ((pair.other, ours), (pair.numpy, reference)):
-        await backend.prefill(session, text[:900])
-        await backend.prefill(session, text[900:])
+    for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
+        await backend.prefill(sequence, text[:900])
+        await backend.prefill(sequence, text[900:])
     expected = await pair.numpy.logits(reference)
     np.testing.assert_allclose(await pair.other.logits(ours), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
     assert await collect(pair.other, ours, 8) == await collect(pair.numpy, reference, 8)
@@ -72,9 +72,9 @@ async def test_a_matrix_larger_than_one_binding_is_cut_into_parts(tmp_path: Path
     pair = await open_pair(path, host, shapes=dataclasses.replace(choose_shapes(host.adapter, 16), max_rows=8))
     rows = [(part.first_row, part.rows) for part in pair.other.arena.place(["output.weight"]).parts]
     assert rows == [(0, 128), (128, 128), (256, 3)]
-    ours, reference = pair.other.new_session(), pair.numpy.new_session()
-    for backend, session in ((pair.other, ours), (pair.numpy, reference)):
-        await backend.prefill(session, [0, 100, 121, 240, 258])
+    ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
+    for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
+        await backend.prefill(sequence, [0, 100, 121, 240, 258])
     expected = await pair.numpy.logits(reference)
     np.testing.assert_allclose(await pair.other.logits(ours), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
     host.close()
@@ -106,10 +106,10 @@ async def test_the_first_token_is_no_measure_of_a_step(tmp_path: Path, monkeypat
     """It is sampled from logits at hand: a batch as long as that is quick would keep a slow GPU busy for a minute."""
     host, lengths = WgpuHost(), list[int]()
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
-    session, _ = await pair.prefilled(prompt(5))
+    sequence, _ = await pair.prefilled(prompt(5))
     submit = host.submit
     monkeypatch.setattr(host, "submit", lambda recorded: (lengths.append(len(recorded)), submit(recorded)))
-    await collect(pair.other, session, 20)
+    await collect(pair.other, sequence, 20)
     assert lengths[:3] == [1, 2, 2]
     host.close()
 
@@ -117,7 +117,7 @@ async def test_the_first_token_is_no_measure_of_a_step(tmp_path: Path, monkeypat
 async def test_a_closed_device_says_what_to_do(tmp_path: Path) -> None:
     host = WgpuHost()
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
-    session = pair.other.new_session()
+    sequence = pair.other.new_sequence()
     pair.other.close()
     with pytest.raises(BackendError, match="Load the model again"):
-        await pair.other.prefill(session, prompt(5))
+        await pair.other.prefill(sequence, prompt(5))

@@ -17,7 +17,7 @@ from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
-from py_core.model import Model, chat_template
+from py_core.loading import Model, chat_template
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.assistant import Assistant, Delta, Done, EmptyMessageError, Event
-from py_core.backends.base import ContextFullError, DeviceLostError, Session
+from py_core.backends.base import ContextFullError, DeviceLostError, TokenSequence
 from py_core.backends.numpy import NumpyBackend
 from py_core.engine.engine import Timings
-from py_core.model import Model
+from py_core.loading import Model
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.chat_template import Message
 
@@ -33,23 +33,23 @@ class Watched(NumpyBackend):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.sessions: list[Session] = []
+        self.sessions: list[TokenSequence] = []
         self.lost_after: int | None = None
         self.lost_in_prefill = False
         self.after_prefill: Callable[[], None] | None = None
 
-    def new_session(self) -> Session:
-        self.sessions.append(super().new_session())
+    def new_sequence(self) -> TokenSequence:
+        self.sessions.append(super().new_sequence())
         return self.sessions[-1]
 
-    async def prefill(self, session: Session, tokens: Sequence[int]) -> None:
+    async def prefill(self, session: TokenSequence, tokens: Sequence[int]) -> None:
         await super().prefill(session, tokens)
         if self.lost_in_prefill:
             raise DeviceLostError("The GPU was lost.")
         if self.after_prefill:
             asyncio.get_running_loop().call_soon(self.after_prefill)
 
-    async def decode(self, session: Session, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+    async def decode(self, session: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
         done = 0
         async with aclosing(super().decode(session, n, sampling)) as steps:
             while done != self.lost_after:
@@ -88,7 +88,7 @@ async def watch(assistant: Assistant, text: str, seen: list[Delta]) -> None:
 
 async def fresh_answer(model: Model, messages: Sequence[Message], max_tokens: int = 40) -> str:
     """What the model says to these messages in a session of their own."""
-    session, ids = model.engine.new_session(), list[int]()
+    session, ids = model.engine.new_sequence(), list[int]()
     await model.engine.prefill(session, model.encode_chat(messages), Timings())
     async for batch in model.engine.generate(session, max_tokens, GREEDY, Timings()):
         ids += batch
@@ -134,7 +134,7 @@ async def test_the_model_ends_its_answer_and_the_end_token_is_not_shown(
     tiny_path: Path, open_model: OpenModel, model: Model
 ) -> None:
     prompt = model.encode_chat([user("Hello")])
-    session = model.engine.new_session()
+    session = model.engine.new_sequence()
     await model.engine.prefill(session, prompt, Timings())
     said = [token async for ids in model.engine.generate(session, 9, GREEDY, Timings()) for token in ids]
     ending = await open_model(tiny_path, end_tokens=[said[8]])

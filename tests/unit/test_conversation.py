@@ -16,10 +16,10 @@ from app.memory_desk import MemoryDesk
 from app.memory_keeper import MemoryKeeper
 from app.routing import RouterParts, native_parts
 from py_core.backends.base import ContextFullError
+from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.sqlite import SQLiteRows
-from py_core.model import Model
 from py_core.routing.agents import AgentError
 from py_core.routing.pattern_store import EMBEDDER_POLICY
 from py_core.routing.vector_index import HnswVectorIndex

@@ -1,4 +1,4 @@
-"""The engine keeps what a session holds, and stops where the model says so."""
+"""The engine keeps what a sequence holds, and stops where the model says so."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from py_core.backends.base import ContextFullError, Session
+from py_core.backends.base import ContextFullError, TokenSequence
 from py_core.backends.numpy import NumpyBackend
 from py_core.engine.engine import Engine, Timings
-from py_core.model import Model
+from py_core.loading import Model
 from py_core.sampling import SamplingParams
 
 GREEDY = SamplingParams()
@@ -28,9 +28,9 @@ OpenModel = Callable[..., Awaitable[Model]]
 class FourAtATime(NumpyBackend):
     """Tokens become known four at a time, as on a GPU: an end token may have others after it."""
 
-    async def decode(self, session: Session, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+    async def decode(self, sequence: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
         known: list[int] = []
-        async with aclosing(super().decode(session, n, sampling)) as steps:
+        async with aclosing(super().decode(sequence, n, sampling)) as steps:
             async for ids in steps:
                 known += ids
                 if len(known) == 4:
@@ -46,24 +46,24 @@ def engine(request: pytest.FixtureRequest, tiny_path: Path, open_model: OpenMode
     return asyncio.run(open_model(tiny_path, request.param, max_context=CONTEXT, end_tokens=())).engine
 
 
-async def prefill(engine: Engine, session: Session, prompt: Sequence[int]) -> Timings:
+async def prefill(engine: Engine, sequence: TokenSequence, prompt: Sequence[int]) -> Timings:
     timings = Timings()
-    await engine.prefill(session, prompt, timings)
+    await engine.prefill(sequence, prompt, timings)
     return timings
 
 
 async def generate(
-    engine: Engine, session: Session, n: int, timings: Timings | None = None, *, ignore_end: bool = False
+    engine: Engine, sequence: TokenSequence, n: int, timings: Timings | None = None, *, ignore_end: bool = False
 ) -> list[int]:
-    generated = engine.generate(session, n, GREEDY, timings or Timings(), ignore_end=ignore_end)
+    generated = engine.generate(sequence, n, GREEDY, timings or Timings(), ignore_end=ignore_end)
     return [token async for ids in generated for token in ids]
 
 
 async def answer(engine: Engine, prompt: Sequence[int], n: int) -> list[int]:
-    """What a new session says."""
-    session = engine.new_session()
-    await prefill(engine, session, prompt)
-    return await generate(engine, session, n)
+    """What a new sequence says."""
+    sequence = engine.new_sequence()
+    await prefill(engine, sequence, prompt)
+    return await generate(engine, sequence, n)
 
 
 def first_times(ids: Sequence[int]) -> list[int]:
@@ -72,45 +72,45 @@ def first_times(ids: Sequence[int]) -> list[int]:
 
 
 async def test_a_shared_beginning_is_not_run_again(engine: Engine) -> None:
-    session = engine.new_session()
-    first = await prefill(engine, session, [*PROMPT, 1, 2, 3])
+    sequence = engine.new_sequence()
+    first = await prefill(engine, sequence, [*PROMPT, 1, 2, 3])
     assert (first.prompt_tokens, first.reused_tokens) == (len(PROMPT) + 3, 0)
-    second = await prefill(engine, session, [*PROMPT, 9, 2, 3, 4])
+    second = await prefill(engine, sequence, [*PROMPT, 9, 2, 3, 4])
     assert (second.prompt_tokens, second.reused_tokens) == (len(PROMPT) + 4, len(PROMPT))
-    assert session.tokens == [*PROMPT, 9, 2, 3, 4]
-    assert await generate(engine, session, 10) == await answer(engine, [*PROMPT, 9, 2, 3, 4], 10)
+    assert sequence.tokens == [*PROMPT, 9, 2, 3, 4]
+    assert await generate(engine, sequence, 10) == await answer(engine, [*PROMPT, 9, 2, 3, 4], 10)
 
 
 async def test_the_same_prompt_runs_its_last_token_alone(engine: Engine) -> None:
-    session = engine.new_session()
-    await prefill(engine, session, PROMPT)
-    said = await generate(engine, session, 10)
-    assert (await prefill(engine, session, PROMPT)).reused_tokens == len(PROMPT) - 1
-    assert session.tokens == PROMPT
-    assert await generate(engine, session, 10) == said
+    sequence = engine.new_sequence()
+    await prefill(engine, sequence, PROMPT)
+    said = await generate(engine, sequence, 10)
+    assert (await prefill(engine, sequence, PROMPT)).reused_tokens == len(PROMPT) - 1
+    assert sequence.tokens == PROMPT
+    assert await generate(engine, sequence, 10) == said
 
 
 async def test_the_next_turn_reuses_the_answer_too(engine: Engine) -> None:
-    session = engine.new_session()
-    await prefill(engine, session, PROMPT)
-    said = await generate(engine, session, 10)
+    sequence = engine.new_sequence()
+    await prefill(engine, sequence, PROMPT)
+    said = await generate(engine, sequence, 10)
     longer = [*PROMPT, *said, *b"and then?"]
-    assert (await prefill(engine, session, longer)).reused_tokens == len(PROMPT) + 10
-    assert await generate(engine, session, 10) == await answer(engine, longer, 10)
+    assert (await prefill(engine, sequence, longer)).reused_tokens == len(PROMPT) + 10
+    assert await generate(engine, sequence, 10) == await answer(engine, longer, 10)
 
 
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=2, max_size=4))
 @settings(max_examples=25)
 def test_any_prompts_in_one_session_are_answered_as_in_new_ones(engine: Engine, prompts: list[list[int]]) -> None:
     async def all_in_one() -> None:
-        session = engine.new_session()
+        sequence = engine.new_sequence()
         for prompt in prompts:
-            held = list(session.tokens)
+            held = list(sequence.tokens)
             shared = next((i for i, (a, b) in enumerate(zip(held, prompt, strict=False)) if a != b), len(held))
-            timings = await prefill(engine, session, prompt)
+            timings = await prefill(engine, sequence, prompt)
             assert timings.reused_tokens == min(shared, len(prompt) - 1)
-            said = await generate(engine, session, 5)
-            assert session.tokens == prompt + said
+            said = await generate(engine, sequence, 5)
+            assert sequence.tokens == prompt + said
             assert said == await answer(engine, prompt, 5)
 
     asyncio.run(all_in_one())
@@ -122,24 +122,24 @@ async def test_an_end_token_stops_and_is_not_yielded(engine: Engine) -> None:
     assert {place % 4 for place in places} == {0, 1, 2, 3}  # first, between and last of four
     for end in places:
         stopping = Engine(engine.backend, {said[end]})
-        session, timings = stopping.new_session(), Timings()
-        await stopping.prefill(session, PROMPT, timings)
-        assert await generate(stopping, session, 24, timings) == said[:end]
+        sequence, timings = stopping.new_sequence(), Timings()
+        await stopping.prefill(sequence, PROMPT, timings)
+        assert await generate(stopping, sequence, 24, timings) == said[:end]
         assert timings.reason == "end"
         assert timings.new_tokens == end + 1
-        assert session.tokens == PROMPT + said[: end + 1]
+        assert sequence.tokens == PROMPT + said[: end + 1]
 
 
 async def test_what_was_in_flight_behind_the_end_never_happened(engine: Engine) -> None:
     said = await answer(engine, PROMPT, 24)
     end = first_times(said)[5]
-    session = engine.new_session()
+    sequence = engine.new_sequence()
     stopping = Engine(engine.backend, {said[end]})
-    await prefill(stopping, session, PROMPT)
-    await generate(stopping, session, 24)
-    followed = [*session.tokens, *b"more"]
-    assert (await prefill(engine, session, followed)).reused_tokens == len(PROMPT) + end + 1
-    assert await generate(engine, session, 10) == await answer(engine, followed, 10)
+    await prefill(stopping, sequence, PROMPT)
+    await generate(stopping, sequence, 24)
+    followed = [*sequence.tokens, *b"more"]
+    assert (await prefill(engine, sequence, followed)).reused_tokens == len(PROMPT) + end + 1
+    assert await generate(engine, sequence, 10) == await answer(engine, followed, 10)
 
 
 async def test_each_of_several_end_tokens_ends(engine: Engine) -> None:
@@ -158,27 +158,27 @@ async def test_an_end_token_in_the_prompt_ends_nothing(engine: Engine) -> None:
 async def test_an_end_token_may_be_ignored(engine: Engine) -> None:
     said = await answer(engine, PROMPT, 12)
     stopping = Engine(engine.backend, {said[2]})
-    session, timings = stopping.new_session(), Timings()
-    await prefill(stopping, session, PROMPT)
-    assert await generate(stopping, session, 12, timings, ignore_end=True) == said
+    sequence, timings = stopping.new_sequence(), Timings()
+    await prefill(stopping, sequence, PROMPT)
+    assert await generate(stopping, sequence, 12, timings, ignore_end=True) == said
     assert timings.reason == "length"
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 5, 8])
 async def test_length_ends_after_exactly_so_many_tokens(engine: Engine, n: int) -> None:
-    session, timings = engine.new_session(), Timings()
-    await prefill(engine, session, PROMPT)
-    assert len(await generate(engine, session, n, timings)) == n
+    sequence, timings = engine.new_sequence(), Timings()
+    await prefill(engine, sequence, PROMPT)
+    assert len(await generate(engine, sequence, n, timings)) == n
     assert (timings.reason, timings.new_tokens) == ("length", n)
-    assert session.length == len(PROMPT) + n
+    assert sequence.length == len(PROMPT) + n
 
 
 async def test_an_end_token_at_the_longest_length_is_an_end(engine: Engine) -> None:
     said = await answer(engine, PROMPT, 24)
     end = first_times(said)[4]
-    session, timings = engine.new_session(), Timings()
-    await prefill(engine, session, PROMPT)
-    await generate(Engine(engine.backend, {said[end]}), session, end + 1, timings)
+    sequence, timings = engine.new_sequence(), Timings()
+    await prefill(engine, sequence, PROMPT)
+    await generate(Engine(engine.backend, {said[end]}), sequence, end + 1, timings)
     assert timings.reason == "end"
 
 
@@ -187,46 +187,46 @@ async def test_an_end_token_at_the_longest_length_is_an_end(engine: Engine) -> N
     [(10, 50, 10, "context"), (10, 11, 10, "context"), (10, 10, 10, "length"), (0, 5, 0, "context")],
 )
 async def test_a_full_context_ends(engine: Engine, room: int, wanted: int, count: int, reason: str) -> None:
-    session, timings = engine.new_session(), Timings()
-    await prefill(engine, session, [5] * (CONTEXT - room))
-    assert len(await generate(engine, session, wanted, timings)) == count
+    sequence, timings = engine.new_sequence(), Timings()
+    await prefill(engine, sequence, [5] * (CONTEXT - room))
+    assert len(await generate(engine, sequence, wanted, timings)) == count
     assert timings.reason == reason
-    assert session.length == CONTEXT - room + count
+    assert sequence.length == CONTEXT - room + count
 
 
 async def test_a_prompt_longer_than_the_context_leaves_the_session_as_it_was(engine: Engine) -> None:
-    session = engine.new_session()
-    await prefill(engine, session, PROMPT)
-    before = await engine.backend.logits(session)
+    sequence = engine.new_sequence()
+    await prefill(engine, sequence, PROMPT)
+    before = await engine.backend.logits(sequence)
     with pytest.raises(ContextFullError, match=f"97 tokens long, but the model reads at most {CONTEXT}"):
-        await prefill(engine, session, [*PROMPT, *[7] * (CONTEXT + 1 - len(PROMPT))])
-    assert session.tokens == PROMPT
-    np.testing.assert_array_equal(await engine.backend.logits(session), before)
-    assert await generate(engine, session, 8) == await answer(engine, PROMPT, 8)
+        await prefill(engine, sequence, [*PROMPT, *[7] * (CONTEXT + 1 - len(PROMPT))])
+    assert sequence.tokens == PROMPT
+    np.testing.assert_array_equal(await engine.backend.logits(sequence), before)
+    assert await generate(engine, sequence, 8) == await answer(engine, PROMPT, 8)
 
 
 async def test_closing_early_loses_nothing_that_was_yielded(engine: Engine) -> None:
     whole = await answer(engine, PROMPT, 24)
-    session, timings, got = engine.new_session(), Timings(), list[int]()
-    await prefill(engine, session, PROMPT)
-    async with aclosing(engine.generate(session, 24, GREEDY, timings)) as batches:  # type: ignore[type-var]
+    sequence, timings, got = engine.new_sequence(), Timings(), list[int]()
+    await prefill(engine, sequence, PROMPT)
+    async with aclosing(engine.generate(sequence, 24, GREEDY, timings)) as batches:  # type: ignore[type-var]
         async for ids in batches:
             got += ids
             if len(got) >= 8:
                 break
     assert got == whole[:8]
-    assert session.tokens == PROMPT + got
+    assert sequence.tokens == PROMPT + got
     assert timings.new_tokens == 8
-    assert await generate(engine, session, 16) == whole[8:]
+    assert await generate(engine, sequence, 16) == whole[8:]
 
 
 async def test_rates_count_what_was_run(engine: Engine) -> None:
     untouched = Timings()
     assert (untouched.prefill_tok_s, untouched.decode_tok_s, untouched.reason) == (0.0, 0.0, "")
-    session, timings = engine.new_session(), Timings()
-    await prefill(engine, session, PROMPT[:4])
-    await engine.prefill(session, PROMPT, timings)
-    await generate(engine, session, 8, timings)
+    sequence, timings = engine.new_sequence(), Timings()
+    await prefill(engine, sequence, PROMPT[:4])
+    await engine.prefill(sequence, PROMPT, timings)
+    await generate(engine, sequence, 8, timings)
     assert timings.prefill_tok_s * timings.prefill_seconds == pytest.approx(len(PROMPT) - 4)
     assert timings.decode_tok_s * timings.decode_seconds == pytest.approx(8)
     assert 0 < timings.first_token_seconds <= timings.decode_seconds

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from py_core.backends.base import BackendError, ContextFullError, Session
+from py_core.backends.base import BackendError, ContextFullError, TokenSequence
 from py_core.backends.numpy import NumpyBackend, load_weights, swiglu
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
-from py_core.model import Model
+from py_core.loading import Model
 from py_core.models.config import ModelConfig
 from py_core.models.registry import describe_model
 from py_core.sampling import SamplingParams
@@ -43,15 +43,17 @@ def some_tokens(count: int, seed: int = 0) -> list[int]:
     return np.random.default_rng(seed).integers(0, VOCAB, count).tolist()
 
 
-async def decode(backend: NumpyBackend, session: Session, n: int, sampling: SamplingParams = GREEDY) -> list[int]:
-    return [token async for ids in backend.decode(session, n, sampling) for token in ids]
+async def decode(
+    backend: NumpyBackend, sequence: TokenSequence, n: int, sampling: SamplingParams = GREEDY
+) -> list[int]:
+    return [token async for ids in backend.decode(sequence, n, sampling) for token in ids]
 
 
 async def fresh_logits(backend: NumpyBackend, tokens: Sequence[int]) -> np.ndarray:
-    session = backend.new_session()
-    await backend.prefill(session, tokens)
-    logits = await backend.logits(session)
-    backend.free(session)
+    sequence = backend.new_sequence()
+    await backend.prefill(sequence, tokens)
+    logits = await backend.logits(sequence)
+    backend.free(sequence)
     return logits
 
 
@@ -125,22 +127,22 @@ def test_the_logits_are_those_of_a_plain_llama_in_float64(
 @settings(max_examples=40)
 def test_a_prompt_may_come_in_any_pieces(backend: NumpyBackend, tokens: list[int], cuts: list[int]) -> None:
     async def in_pieces() -> np.ndarray:
-        session = backend.new_session()
+        sequence = backend.new_sequence()
         edges = [0, *sorted({cut for cut in cuts if cut < len(tokens)}), len(tokens)]
         for begin, end in pairwise(edges):
-            await backend.prefill(session, tokens[begin:end])
-        assert session.tokens == tokens
-        return await backend.logits(session)
+            await backend.prefill(sequence, tokens[begin:end])
+        assert sequence.tokens == tokens
+        return await backend.logits(sequence)
 
     assert_same(run(in_pieces()), run(fresh_logits(backend, tokens)))
 
 
 async def test_a_prompt_may_come_token_by_token(backend: NumpyBackend) -> None:
-    tokens, session = some_tokens(140), backend.new_session()
+    tokens, sequence = some_tokens(140), backend.new_sequence()
     for index, token in enumerate(tokens):
-        await backend.prefill(session, [token])
+        await backend.prefill(sequence, [token])
         if index in (0, 63, 64, 65, 127, 128, 139):
-            assert_same(await backend.logits(session), await fresh_logits(backend, tokens[: index + 1]))
+            assert_same(await backend.logits(sequence), await fresh_logits(backend, tokens[: index + 1]))
 
 
 @given(tokens=token_lists, keep=st.integers(0, 150), more=token_lists)
@@ -149,44 +151,44 @@ def test_truncated_and_continued_is_as_if_new(
     backend: NumpyBackend, tokens: list[int], keep: int, more: list[int]
 ) -> None:
     async def truncated() -> np.ndarray:
-        session = backend.new_session()
-        await backend.prefill(session, tokens)
-        backend.truncate(session, keep)
-        assert session.tokens == tokens[:keep]
-        await backend.prefill(session, more)
-        return await backend.logits(session)
+        sequence = backend.new_sequence()
+        await backend.prefill(sequence, tokens)
+        backend.truncate(sequence, keep)
+        assert sequence.tokens == tokens[:keep]
+        await backend.prefill(sequence, more)
+        return await backend.logits(sequence)
 
     assert_same(run(truncated()), run(fresh_logits(backend, tokens[:keep] + more)))
 
 
 async def test_the_logits_after_a_truncation_are_those_of_the_last_token_left(backend: NumpyBackend) -> None:
-    tokens, session = some_tokens(80), backend.new_session()
-    await backend.prefill(session, tokens)
-    backend.truncate(session, 30)
-    assert_same(await backend.logits(session), await fresh_logits(backend, tokens[:30]))
+    tokens, sequence = some_tokens(80), backend.new_sequence()
+    await backend.prefill(sequence, tokens)
+    backend.truncate(sequence, 30)
+    assert_same(await backend.logits(sequence), await fresh_logits(backend, tokens[:30]))
 
 
 async def test_sessions_do_not_disturb_each_other(backend: NumpyBackend) -> None:
     prompts = [some_tokens(70, seed=1), some_tokens(30, seed=2)]
     alone = []
     for prompt in prompts:
-        session = backend.new_session()
-        await backend.prefill(session, prompt)
-        alone.append(await decode(backend, session, 20))
+        sequence = backend.new_sequence()
+        await backend.prefill(sequence, prompt)
+        alone.append(await decode(backend, sequence, 20))
 
-    async def together(session: Session, prompt: list[int]) -> list[int]:
-        await backend.prefill(session, prompt)
+    async def together(sequence: TokenSequence, prompt: list[int]) -> list[int]:
+        await backend.prefill(sequence, prompt)
         out = []
-        async for ids in backend.decode(session, 20, GREEDY):
+        async for ids in backend.decode(sequence, 20, GREEDY):
             out += ids
             await asyncio.sleep(0)
         return out
 
-    sessions = [backend.new_session(), backend.new_session()]
-    assert await asyncio.gather(*map(together, sessions, prompts)) == alone
-    backend.free(sessions[0])
-    backend.truncate(sessions[1], 30)
-    assert await decode(backend, sessions[1], 20) == alone[1]
+    sequences = [backend.new_sequence(), backend.new_sequence()]
+    assert await asyncio.gather(*map(together, sequences, prompts)) == alone
+    backend.free(sequences[0])
+    backend.truncate(sequences[1], 30)
+    assert await decode(backend, sequences[1], 20) == alone[1]
 
 
 async def test_greedy_decoding_is_a_loop_of_argmax(backend: NumpyBackend) -> None:
@@ -194,69 +196,69 @@ async def test_greedy_decoding_is_a_loop_of_argmax(backend: NumpyBackend) -> Non
     expected = list(prompt)
     for _ in range(60):
         expected.append(int(np.argmax(await fresh_logits(backend, expected))))
-    session = backend.new_session()
-    await backend.prefill(session, prompt)
+    sequence = backend.new_sequence()
+    await backend.prefill(sequence, prompt)
     assert len(set(expected[20:])) > 20
-    assert await decode(backend, session, 60) == expected[20:]
-    assert session.tokens == expected
+    assert await decode(backend, sequence, 60) == expected[20:]
+    assert sequence.tokens == expected
 
 
 async def test_decoding_in_two_parts_is_decoding_in_one(backend: NumpyBackend) -> None:
     drawn = SamplingParams(temperature=0.5, seed=5, repetition_penalty=1.3)
-    one, two = backend.new_session(), backend.new_session()
-    for session in (one, two):
-        await backend.prefill(session, some_tokens(20))
+    one, two = backend.new_sequence(), backend.new_sequence()
+    for sequence in (one, two):
+        await backend.prefill(sequence, some_tokens(20))
     whole = await decode(backend, one, 40, drawn)
     assert await decode(backend, two, 13, drawn) + await decode(backend, two, 27, drawn) == whole
     assert len(set(whole)) > 10
 
 
 async def test_the_logits_after_decoding_are_those_of_the_last_sampled_token(backend: NumpyBackend) -> None:
-    session = backend.new_session()
-    await backend.prefill(session, some_tokens(10))
-    await decode(backend, session, 7)
-    assert session.length == 17
-    assert_same(await backend.logits(session), await fresh_logits(backend, session.tokens))
+    sequence = backend.new_sequence()
+    await backend.prefill(sequence, some_tokens(10))
+    await decode(backend, sequence, 7)
+    assert sequence.length == 17
+    assert_same(await backend.logits(sequence), await fresh_logits(backend, sequence.tokens))
 
 
 async def test_logits_belong_to_the_caller(backend: NumpyBackend) -> None:
-    session = backend.new_session()
-    await backend.prefill(session, some_tokens(5))
-    (await backend.logits(session)).fill(0)
-    assert_same(await backend.logits(session), await fresh_logits(backend, some_tokens(5)))
+    sequence = backend.new_sequence()
+    await backend.prefill(sequence, some_tokens(5))
+    (await backend.logits(sequence)).fill(0)
+    assert_same(await backend.logits(sequence), await fresh_logits(backend, some_tokens(5)))
 
 
 async def test_closing_decode_early_keeps_exactly_what_was_yielded(backend: NumpyBackend) -> None:
-    prompt, session, got = some_tokens(20), backend.new_session(), []
-    await backend.prefill(session, prompt)
-    whole = await decode(backend, session, 30)
-    backend.truncate(session, 20)
-    async with aclosing(backend.decode(session, 30, GREEDY)) as batches:  # type: ignore[type-var]
+    prompt, sequence, got = some_tokens(20), backend.new_sequence(), []
+    await backend.prefill(sequence, prompt)
+    whole = await decode(backend, sequence, 30)
+    backend.truncate(sequence, 20)
+    async with aclosing(backend.decode(sequence, 30, GREEDY)) as batches:  # type: ignore[type-var]
         async for ids in batches:
             got += ids
             if len(got) == 5:
                 break
     assert got == whole[:5]
-    assert session.tokens == prompt + got
-    assert await decode(backend, session, 25) == whole[5:]
+    assert sequence.tokens == prompt + got
+    assert await decode(backend, sequence, 25) == whole[5:]
 
 
 async def test_a_prompt_may_fill_the_context_to_the_last_token(backend: NumpyBackend) -> None:
-    tokens, session = some_tokens(512), backend.new_session()
-    await backend.prefill(session, tokens)
-    assert (await backend.logits(session)).shape == (VOCAB,)
-    assert await decode(backend, session, 5) == []
+    tokens, sequence = some_tokens(512), backend.new_sequence()
+    await backend.prefill(sequence, tokens)
+    assert (await backend.logits(sequence)).shape == (VOCAB,)
+    assert await decode(backend, sequence, 5) == []
     with pytest.raises(ContextFullError, match="513 tokens long, but the model reads at most 512"):
-        await backend.prefill(session, [1])
-    assert session.tokens == tokens
+        await backend.prefill(sequence, [1])
+    assert sequence.tokens == tokens
 
 
 async def test_decoding_ends_where_the_context_does(backend: NumpyBackend) -> None:
-    session = backend.new_session()
-    await backend.prefill(session, some_tokens(505))
-    assert len(await decode(backend, session, 100)) == 7
-    assert session.length == 512
-    assert_same(await backend.logits(session), await fresh_logits(backend, session.tokens))
+    sequence = backend.new_sequence()
+    await backend.prefill(sequence, some_tokens(505))
+    assert len(await decode(backend, sequence, 100)) == 7
+    assert sequence.length == 512
+    assert_same(await backend.logits(sequence), await fresh_logits(backend, sequence.tokens))
 
 
 async def test_the_context_is_the_models_or_what_was_allowed(tiny_path: Path, open_model: Callable) -> None:
@@ -270,32 +272,32 @@ async def test_the_context_is_the_models_or_what_was_allowed(tiny_path: Path, op
     ids=["nothing", "too high", "negative", "too many"],
 )
 async def test_bad_tokens_leave_the_session_as_it_was(backend: NumpyBackend, bad: list[int], said: str) -> None:
-    session = backend.new_session()
-    await backend.prefill(session, some_tokens(5))
+    sequence = backend.new_sequence()
+    await backend.prefill(sequence, some_tokens(5))
     with pytest.raises((ValueError, ContextFullError), match=said):
-        await backend.prefill(session, bad)
-    assert session.tokens == some_tokens(5)
-    assert_same(await backend.logits(session), await fresh_logits(backend, some_tokens(5)))
+        await backend.prefill(sequence, bad)
+    assert sequence.tokens == some_tokens(5)
+    assert_same(await backend.logits(sequence), await fresh_logits(backend, some_tokens(5)))
 
 
 async def test_a_prefill_that_was_cancelled_goes_on_where_it_ended(backend: NumpyBackend) -> None:
-    tokens, session = some_tokens(300), backend.new_session()
-    task = asyncio.ensure_future(backend.prefill(session, tokens))
+    tokens, sequence = some_tokens(300), backend.new_sequence()
+    task = asyncio.ensure_future(backend.prefill(sequence, tokens))
     for _ in range(6):  # the backend lets others in once a layer
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert 0 < session.stored < 300
-    assert_same(await backend.logits(session), await fresh_logits(backend, tokens))
+    assert 0 < sequence.stored < 300
+    assert_same(await backend.logits(sequence), await fresh_logits(backend, tokens))
 
 
 async def test_a_session_that_was_freed_is_a_sentence(backend: NumpyBackend) -> None:
-    session = backend.new_session()
-    await backend.prefill(session, [1, 2])
-    backend.free(session)
+    sequence = backend.new_sequence()
+    await backend.prefill(sequence, [1, 2])
+    backend.free(sequence)
     with pytest.raises(BackendError, match="This conversation was closed"):
-        await backend.prefill(session, [3])
+        await backend.prefill(sequence, [3])
 
 
 async def test_progress_rises_to_the_end_of_the_file(tiny_path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from py_core.backends.numpy import NumpyBackend
-from py_core.model import Model
+from py_core.loading import Model
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
@@ -45,7 +45,7 @@ def forced(request: pytest.FixtureRequest, real_parts: tuple, oracle: Callable) 
     """The oracle, and logits (128, vocab_size) before each greedy token, where all before it are the oracle's."""
     expected = oracle(request.param)
     backend = EveryRow(*real_parts)
-    asyncio.run(backend.prefill(backend.new_session(), expected.prompt_ids + expected.greedy_ids[:-1]))
+    asyncio.run(backend.prefill(backend.new_sequence(), expected.prompt_ids + expected.greedy_ids[:-1]))
     return expected, np.stack(backend.rows[len(expected.prompt_ids) - 1 :])
 
 
@@ -81,7 +81,7 @@ async def test_it_writes_what_llama_cpp_writes(real_model: Model, oracle: Callab
     certain = expected.certain_ids(SURE)
     assert len(certain) == 84
     backend = real_model.backend
-    session = backend.new_session()
+    session = backend.new_sequence()
     await backend.prefill(session, expected.prompt_ids)
     written = [token async for ids in backend.decode(session, len(certain), SamplingParams()) for token in ids]
     backend.free(session)

@@ -9,7 +9,7 @@ import pytest
 
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.source import FileSource
-from py_core.model import load_model
+from py_core.loading import load_model
 from tests.backend_pairs import collect, cosine
 
 
@@ -17,20 +17,20 @@ from tests.backend_pairs import collect, cosine
 async def test_precise_gives_the_tokens_of_float32(model_path: Path, kernel_wasm, oracle, name: str) -> None:
     expected = oracle(name)
     model = await load_model(FileSource(model_path), WasmtimeHost(kernel_wasm(True)))
-    session = model.backend.new_session()
-    await model.backend.prefill(session, expected.prompt_ids)
-    logits = await model.backend.logits(session)
+    sequence = model.backend.new_sequence()
+    await model.backend.prefill(sequence, expected.prompt_ids)
+    logits = await model.backend.logits(sequence)
     assert cosine(logits, expected.logits.ravel()) > 0.99999
     assert np.abs(logits - expected.logits.ravel()).max() < 0.05
-    tokens = await collect(model.backend, session, 128)
+    tokens = await collect(model.backend, sequence, 128)
     certain = expected.certain_ids()
     assert tokens[: len(certain)] == certain
     # Where the first token is not certain (p1, p3), each next one is checked after the oracle's own.
-    model.backend.truncate(session, len(expected.prompt_ids))
+    model.backend.truncate(sequence, len(expected.prompt_ids))
     for step, token in enumerate(expected.greedy_ids[:40]):
         if expected.top2_margin[step] >= 0.1:
-            assert int(np.argmax(await model.backend.logits(session))) == token, step
-        await model.backend.prefill(session, [token])
+            assert int(np.argmax(await model.backend.logits(sequence))) == token, step
+        await model.backend.prefill(sequence, [token])
     model.close()
 
 
@@ -38,7 +38,7 @@ async def test_fast_stays_close_to_float32(model_path: Path, kernel_wasm, oracle
     model = await load_model(FileSource(model_path), WasmtimeHost(kernel_wasm(True)), precision="fast")
     for name in ("p0", "p1", "p3"):
         expected = oracle(name)
-        session = model.backend.new_session()
-        await model.backend.prefill(session, expected.prompt_ids)
-        assert cosine(await model.backend.logits(session), expected.logits.ravel()) > 0.998
+        sequence = model.backend.new_sequence()
+        await model.backend.prefill(sequence, expected.prompt_ids)
+        assert cosine(await model.backend.logits(sequence), expected.logits.ravel()) > 0.998
     model.close()

@@ -27,10 +27,10 @@ async def test_logits_equal_numpy_for_passes_of_every_size(
 ) -> None:
     path = MODELS[model].write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WasmtimeHost(kernel_wasm(relaxed)), precision=precision)
-    ours, reference = pair.other.new_session(), pair.numpy.new_session()
+    ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
     for length in (1, 2, 5, 70, 3, 131):
-        for backend, session in ((pair.other, ours), (pair.numpy, reference)):
-            await backend.prefill(session, prompt(length, seed=length))
+        for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
+            await backend.prefill(sequence, prompt(length, seed=length))
         expected, got = await pair.numpy.logits(reference), await pair.other.logits(ours)
         if precision == "precise":
             np.testing.assert_allclose(got, expected, rtol=1e-3, atol=2e-3 * np.abs(expected).max())
@@ -53,8 +53,8 @@ async def test_the_pool_of_pages_grows_and_keeps_what_it_held(tmp_path: Path, ke
     path = TinyLlama(context=2048, layers=1, formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WasmtimeHost(kernel_wasm(True)))
     ours, reference = await pair.prefilled(prompt(900))  # the pool starts with room for 1024 tokens
-    for backend, session in ((pair.other, ours), (pair.numpy, reference)):
-        await backend.prefill(session, prompt(600, seed=1))
+    for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
+        await backend.prefill(sequence, prompt(600, seed=1))
     expected = await pair.numpy.logits(reference)
     np.testing.assert_allclose(await pair.other.logits(ours), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
     assert await collect(pair.other, ours, 8) == await collect(pair.numpy, reference, 8)

@@ -42,7 +42,7 @@ typedef struct {
 // the first ones' m is more. A band is read in one go: a core gets twice the bandwidth from one stream as from four.
 // FLOAT32, FLOAT16, BFLOAT16: [group][column][4 rows].
 enum { NIBBLES = 1, NIBBLES2 = 2, SPLIT = 3, FLOAT32 = 4, FLOAT16 = 5, BFLOAT16 = 6 };
-typedef struct { u32 kind, rows, columns, data; } Matrix;
+typedef struct { u32 kind, rows, columns, data; } PackedMatrix;
 static inline u32 planes_of(u32 kind) { return kind == NIBBLES ? 1 : 2; }
 static inline u32 block_bytes_of(u32 kind) { return planes_of(kind) * 256 + (kind == SPLIT ? 256 : 128); }
 

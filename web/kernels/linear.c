@@ -125,7 +125,7 @@ INLINE void tile(const u32 wp, const u32 parts, const u32 xp, const u32 GROUPS, 
 }
 
 // The same for weights that are floats.
-static void float_tile(const Matrix *w, u32 group, u32 groups, u32 lanes, const f32 *x, v128_t *out) {
+static void float_tile(const PackedMatrix *w, u32 group, u32 groups, u32 lanes, const f32 *x, v128_t *out) {
   const u32 k = w->columns;
   for (u32 g = 0; g < groups; g++)
     for (u32 i = 0; i < lanes; i++) {
@@ -162,7 +162,7 @@ TILES
 #undef TILE
 
 // Some groups from `group` on times the tile of x that begins with row m, `lanes` rows; they are what is left, for floats.
-static void any_tile(const Matrix *w, u32 group, u32 groups, const Activations *x, u32 m, u32 lanes, v128_t *out) {
+static void any_tile(const PackedMatrix *w, u32 group, u32 groups, const Activations *x, u32 m, u32 lanes, v128_t *out) {
   if (w->kind >= FLOAT32) { float_tile(w, group, groups, lanes, x->x + m * w->columns, out); return; }
   const u32 blocks = w->columns / 32;
   const uint8_t *data = (uint8_t *)at(w->data) + group / 4 * blocks * block_bytes_of(w->kind);
@@ -181,7 +181,7 @@ INLINE v128_t silu(v128_t x) {
 // a: matrix, y, stride, offset, epilogue, activations of one row (each worker's own), bytes from worker to worker,
 //    activations of many rows (shared), rows these have room for, mode
 void linear(const Op *op, const Context *c) {
-  const Matrix *w = at(op->a[0]);
+  const PackedMatrix *w = at(op->a[0]);
   f32 *y = at(op->a[1]);
   const u32 stride = op->a[2], offset = op->a[3], epilogue = op->a[4], mode = op->a[9];
   const u32 address = c->m == 1 ? op->a[5] + c->worker * op->a[6] : op->a[7];

@@ -130,7 +130,7 @@ void EXPORT(repack)(u32 format, u32 source, u32 target, u32 first_row, u32 rows,
   }
 }
 
-static f32 value(const Matrix *w, u32 row, u32 column) {
+static f32 value(const PackedMatrix *w, u32 row, u32 column) {
   const u32 lane = row % 4, b = column / 32, c = column % 32, planes = planes_of(w->kind);
   const u32 element = (row - lane) * w->columns + column * 4 + lane;
   if (w->kind == FLOAT32) return ((f32 *)at(w->data))[element];
@@ -150,7 +150,7 @@ static f32 value(const Matrix *w, u32 row, u32 column) {
 
 // x[m, :] = table[token[m], :].  a: matrix, x
 void embed(const Op *op, const Context *c) {
-  const Matrix *table = at(op->a[0]);
+  const PackedMatrix *table = at(op->a[0]);
   f32 *x = at(op->a[1]);
   for (u32 m = c->worker; m < c->m; m += c->workers)
     for (u32 i = 0; i < table->columns; i++) x[m * table->columns + i] = value(table, c->state->rows[m].token, i);

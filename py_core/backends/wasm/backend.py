@@ -9,13 +9,13 @@ import asyncio
 
 import numpy as np
 
-from py_core.backends.base import BackendError, Capabilities, Progress, Session, check_formats
+from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_formats
 from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import RING
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
 from py_core.backends.wasm.layout import EXTENT, MATRIX_KINDS, Mode
-from py_core.backends.wasm.lowering import Lowering
+from py_core.backends.wasm.lowering import ProgramLowering
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
@@ -60,7 +60,7 @@ class WasmBackend(PipelinedBackend):
         context_length = min(config.max_position_embeddings, max_context)
         super().__init__(capabilities, context_length, config.vocab_size, MAX_ROWS)
         self._host = host
-        self._lowering = Lowering(
+        self._lowering = ProgramLowering(
             config, graph, header.tensors, PRECISIONS[precision], host.most_workers, MAX_ROWS, context_length, SLOTS
         )
         self._pages = PageTable(SLOTS, context_length, _FIRST_PAGES)
@@ -103,7 +103,7 @@ class WasmBackend(PipelinedBackend):
         await self._host.run(self._lowering.programs["body head" if last else "body"], 1)
 
     def _start_steps(
-        self, session: Session, position: int, count: int, forward_first: bool, sampling: SamplingParams
+        self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
     ) -> asyncio.Future[list[int]]:
         sampler = "penalties " if sampling.penalizes else ""
         sampler += "argmax" if sampling.temperature == 0 else "sample"

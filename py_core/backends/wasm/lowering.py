@@ -44,7 +44,7 @@ PIECE = 4 << 20
 
 
 @dataclass(frozen=True)
-class Matrix:
+class PackedMatrix:
     address: int
     kind: MatrixKind
 
@@ -53,7 +53,7 @@ class Matrix:
         return self.kind >= MatrixKind.FLOAT32
 
 
-class Lowering:
+class ProgramLowering:
     """One model in the kernels' memory. Programs and constants are in `arena.writes`, weights in `jobs`."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Lowering:
         self._operations = list(fuse(graph))
         self.arena = Arena()
         self.jobs: list[RepackJob] = []
-        self._matrices: dict[tuple[str, ...], Matrix] = {}
+        self._matrices: dict[tuple[str, ...], PackedMatrix] = {}
         self._max_rows = max_rows
         take, widest = self.arena.take, max(op.out.width for op in graph.ops[:-1])
         self.state = take(STATE_HEADER + ROW_BYTES * max_rows)
@@ -192,7 +192,7 @@ class Lowering:
         return self._linears(parts, x, place, norms, out, stride)
 
     def _linears(
-        self, parts: Sequence[tuple[Matrix, int]], x: Value, place: dict[Value, int], norms: dict[Value, RMSNorm],
+        self, parts: Sequence[tuple[PackedMatrix, int]], x: Value, place: dict[Value, int], norms: dict[Value, RMSNorm],
         out: int, stride: int, epilogue: int = 0, last_row: bool = False,
     ) -> list[Op]:  # fmt: skip
         """Matrices over one value, each at its offset in the output's rows."""
@@ -237,7 +237,7 @@ class Lowering:
         same = len({MATRIX_KINDS[info.format.name] for info in infos}) == 1
         return same and all(info.shape[0] % GROUP_ROWS == 0 for info in infos)
 
-    def _matrix(self, names: Sequence[str]) -> Matrix:
+    def _matrix(self, names: Sequence[str]) -> PackedMatrix:
         """The named tensors as one matrix, to be repacked."""
         key = tuple(names)
         if key not in self._matrices:
@@ -251,7 +251,7 @@ class Lowering:
                 self._repack(info, data, first)
                 first += info.shape[0]
             kind = MATRIX_KINDS[infos[0].format.name]
-            self._matrices[key] = Matrix(self.arena.put(struct.pack("<4I", kind, rows, columns, data)), kind)
+            self._matrices[key] = PackedMatrix(self.arena.put(struct.pack("<4I", kind, rows, columns, data)), kind)
         return self._matrices[key]
 
     def _repack(self, info: TensorInfo, target: int, first: int) -> None:
@@ -277,7 +277,7 @@ class Lowering:
             (size,) = info.shape
             data = self.arena.take(size * 4 + 16)
             self.jobs.append(RepackJob(info.offset, info.nbytes, info.format.ggml_type, data, 0, size, 1))
-            self._matrices[key] = Matrix(data, MatrixKind.FLOAT32)
+            self._matrices[key] = PackedMatrix(data, MatrixKind.FLOAT32)
         return self._matrices[key].address
 
     def _buffer(self, role: str, width: int) -> int:

@@ -82,7 +82,7 @@ class AttentionKernels:
     def kernels(self, q: Binding, out: Binding, layer: int, rows: str) -> list[Kernel]:
         """What turns rotated queries into attention's output, both (rows, HEADS * HEAD_DIM), over a layer's pages.
 
-        `rows` as in `Lowering.plan`; "many" are rows of one sequence at consecutive positions.
+        `rows` as in `PlanLowering.plan`; "many" are rows of one sequence at consecutive positions.
         """
         if not self._shapes.flash_attention:
             return [self._walk(q, out, layer)]

@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-from py_core.backends.base import Capabilities, DeviceLostError, Progress, Session, check_formats
+from py_core.backends.base import Capabilities, DeviceLostError, Progress, TokenSequence, check_formats
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import GREEDY, RING, ROW_BYTES, STATE_HEADER, state_bytes
 from py_core.backends.webgpu.attention import NEAR, reach_of
@@ -17,7 +17,7 @@ from py_core.backends.webgpu.autotune import TuningStore, tune
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.lowering import Buffers, KernelBuilder, Lowering
+from py_core.backends.webgpu.lowering import Buffers, KernelBuilder, PlanLowering
 from py_core.backends.webgpu.plan import Launch
 from py_core.backends.webgpu.profiling import (
     Limits,
@@ -65,7 +65,7 @@ async def load_webgpu(
 class WebGPUBackend(PipelinedBackend):
     """See `Backend` for the contract of each method. Made by `load_webgpu`.
 
-    A device that is lost is replaced: what lived on it is built again, and each session's tokens run again.
+    A device that is lost is replaced: what lived on it is built again, and each sequence's tokens run again.
     """
 
     BATCH_SECONDS = 0.006  # a browser hears late of a batch's end: many short ones keep the GPU busy
@@ -95,7 +95,7 @@ class WebGPUBackend(PipelinedBackend):
         )
         self._pages = KVPages(host, config, SLOTS, self.context_length)
         builder = KernelBuilder(host, self._shapes)
-        lowering = Lowering(
+        lowering = PlanLowering(
             host, config, self._graph, self.arena, builder, self._buffers, self._pages, self.context_length
         )
         self._plans = {rows: lowering.plan(rows) for rows in ("one", "few", "many")}
@@ -120,8 +120,8 @@ class WebGPUBackend(PipelinedBackend):
         self.max_rows = self._shapes.max_rows
         await self._source.rewind()
         await self.load(None)
-        for session in self._sessions.values():
-            session.stored = 0
+        for sequence in self._sequences.values():
+            sequence.stored = 0
 
     def _on_adapter(self) -> Capabilities:
         """Choose what depends on the adapter."""
@@ -141,7 +141,7 @@ class WebGPUBackend(PipelinedBackend):
     async def profile(self, position: int, rows: int = 1, on_round: OnRound = lambda: None) -> Profile:
         """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there.
 
-        It runs in a session of its own, over keys and values that nobody wrote; the others are as before afterwards.
+        It runs in a sequence of its own, over keys and values that nobody wrote; the others are as before afterwards.
         Raises ValueError where the context or a pass has no room for it, BackendError where the GPU has no timestamps.
         """
         if not 1 <= rows <= self.max_rows:
@@ -149,13 +149,13 @@ class WebGPUBackend(PipelinedBackend):
         most = self.context_length - rows - _LEAST_STEPS
         if not 0 <= position <= most:
             raise ValueError(f"There is no room to measure at position {position}: it must be 0 to {most}.")
-        session = self.new_session()
+        sequence = self.new_sequence()
         try:
-            state = state_bytes([(0, position + row, session.slot) for row in range(rows)])
+            state = state_bytes([(0, position + row, sequence.slot) for row in range(rows)])
             async with self._lock:
                 await self._restore()
                 self._logits_of = None
-                await self._reserve(session.slot, position + rows)
+                await self._reserve(sequence.slot, position + rows)
                 first, then = ("step", "argmax") if rows == 1 else ("body", "head")
                 length = position + rows
                 launches = self._launches(first, rows, length) + self._launches(then, 1, length)
@@ -164,10 +164,10 @@ class WebGPUBackend(PipelinedBackend):
                 )
                 wall = await self._time_pass(state, position, rows) if rows > 1 else 0.0
             if rows == 1:
-                wall = await self._time_steps(session, position, gpu)
+                wall = await self._time_steps(sequence, position, gpu)
             return Profile(position, rows, costs, gpu, wall)
         finally:
-            self.free(session)
+            self.free(sequence)
 
     async def _time_pass(self, state: bytes, position: int, rows: int) -> float:
         """Seconds of a pass of a prefill, which is waited for."""
@@ -179,13 +179,13 @@ class WebGPUBackend(PipelinedBackend):
             taken.append(time.perf_counter() - begin)
         return median(taken)
 
-    async def _time_steps(self, session: Session, position: int, expected: float) -> float:
+    async def _time_steps(self, sequence: TokenSequence, position: int, expected: float) -> float:
         """Seconds of a step as decoding runs them, in batches queued ahead."""
-        session.tokens, session.stored = [0] * (position + 1), position
+        sequence.tokens, sequence.stored = [0] * (position + 1), position
         self._step_seconds = expected
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, int(1 / expected)))
         begin = time.perf_counter()
-        made = sum([len(ids) async for ids in self.decode(session, steps, GREEDY)])
+        made = sum([len(ids) async for ids in self.decode(sequence, steps, GREEDY)])
         return (time.perf_counter() - begin) / made
 
     async def _reserve(self, slot: int, length: int) -> None:
@@ -205,16 +205,16 @@ class WebGPUBackend(PipelinedBackend):
         await self._host.read(self._buffers.state.buffer, 0, 4)
 
     def _start_steps(
-        self, session: Session, position: int, count: int, forward_first: bool, sampling: SamplingParams
+        self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
     ) -> asyncio.Future[list[int]]:
         sampler = ["penalties"] if sampling.penalizes else []
         sampler.append("argmax" if sampling.temperature == 0 else "sample")
         names = (["step"] if forward_first else []) + sampler + ["step", *sampler] * (count - 1)
         self._host.submit([self._record(name, 1, position + count) for name in names])
-        return asyncio.ensure_future(self._read_ids(session, position, count))
+        return asyncio.ensure_future(self._read_ids(sequence, position, count))
 
-    async def _read_ids(self, session: Session, position: int, count: int) -> list[int]:
-        offset = (session.slot * RING + position % RING) * 4
+    async def _read_ids(self, sequence: TokenSequence, position: int, count: int) -> list[int]:
+        offset = (sequence.slot * RING + position % RING) * 4
         data = await self._host.read(self._buffers.history.buffer, offset, count * 4)
         return np.frombuffer(data, np.uint32).tolist()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py_core.backends.webgpu.weights import Matrix
+from py_core.backends.webgpu.weights import WeightMatrix
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Cost:
         return m * self.row_flops + seen * self.token_flops
 
 
-def linear_cost(matrix: Matrix, part_rows: int, inputs: int, outputs: int) -> Cost:
+def linear_cost(matrix: WeightMatrix, part_rows: int, inputs: int, outputs: int) -> Cost:
     """Of `part_rows` rows of a matrix: each row of x reads `inputs` float32 besides x itself and writes `outputs`."""
     form, columns = matrix.format, matrix.columns
     return Cost(

@@ -21,7 +21,7 @@ from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.plan import Grid, Kernel, Plan
 from py_core.backends.webgpu.shaders import Constant, binding_access, compose
 from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape
-from py_core.backends.webgpu.weights import Matrix, MatrixPart, WeightArena
+from py_core.backends.webgpu.weights import MatrixPart, WeightArena, WeightMatrix
 from py_core.formats.quantization import BlockFormat
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig, rope_table
@@ -105,8 +105,8 @@ class KernelBuilder:
         return 1, min(_SLICES, memory // (2 * _TILE_BYTES))
 
     def matvec(
-        self, shader: str, matrix: Matrix, part: MatrixPart, shape: MatvecShape, items: int, rows: int, step: Pass,
-        norm: ops.RMSNorm | None, **constants: Constant,
+        self, shader: str, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, items: int, rows: int,
+        step: Pass, norm: ops.RMSNorm | None, **constants: Constant,
     ) -> tuple[int, Grid]:  # fmt: skip
         """A kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass that is not tiled."""
         tile = 1 if step.rows == "one" else self.shapes.batch_tile
@@ -141,7 +141,7 @@ def chunk_blocks(k: int, team: int, rows: int, room: int) -> int:
     return max(1, min(k // 32, chunk, room // team * team or room))
 
 
-class Lowering:
+class PlanLowering:
     """One model on one host. `plan(rows)` makes the kernels for passes over "one", "few" or "many" rows."""
 
     def __init__(
@@ -312,7 +312,7 @@ class Lowering:
         return kernels
 
     def _linear(
-        self, matrix: Matrix, x: Value, step: Pass, out: Binding, stride: int, offset: int = 0, epilogue: int = 0,
+        self, matrix: WeightMatrix, x: Value, step: Pass, out: Binding, stride: int, offset: int = 0, epilogue: int = 0,
     ) -> list[Kernel]:  # fmt: skip
         """A matrix's parts, each a kernel. epilogue: as in matvec.wgsl."""
         norm, place, weight = self._input(x, step)

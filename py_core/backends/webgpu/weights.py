@@ -37,7 +37,7 @@ class MatrixPart:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class WeightMatrix:
     """Weights of one format, (rows, columns), in as many parts as bindings need."""
 
     format: BlockFormat
@@ -55,7 +55,7 @@ class WeightArena:
         self._left = sum(
             _aligned(size) for info in tensors.values() for size in _sizes(info.format, math.prod(info.shape))
         )
-        self._placed: dict[tuple[str, ...], Matrix] = {}
+        self._placed: dict[tuple[str, ...], WeightMatrix] = {}
         self._segments: list[Segment] = []
         self._pieces: list[Piece] = []
 
@@ -67,7 +67,7 @@ class WeightArena:
         finally:
             repacking.release()
 
-    def place(self, names: Sequence[str], whole: bool = False) -> Matrix:
+    def place(self, names: Sequence[str], whole: bool = False) -> WeightMatrix:
         """The named tensors, all of one format and width, as one matrix. A 1-D tensor is a single row.
 
         `whole` asks for one part. Raises BackendError when the GPU cannot bind it.
@@ -84,7 +84,7 @@ class WeightArena:
         whole = all(math.prod(info.shape) // BLOCK % unit == 0 for info in infos[:-1])
         return len({info.format.name for info in infos}) == 1 and whole
 
-    def _place(self, infos: list[TensorInfo], whole: bool) -> Matrix:
+    def _place(self, infos: list[TensorInfo], whole: bool) -> WeightMatrix:
         form, columns = infos[0].format, infos[0].shape[-1]
         if columns % BLOCK and len(infos[0].shape) > 1:
             raise BackendError(f"{infos[0].name} is {columns} wide; the GPU kernels read multiples of {BLOCK} only.")
@@ -101,7 +101,7 @@ class WeightArena:
                 start = info.offset + _file_bytes(form, part.first_row * columns)
                 self._fill(form, start, part, done, min(values, part.rows * columns))
             done += values
-        return Matrix(form, rows, columns, tuple(parts))
+        return WeightMatrix(form, rows, columns, tuple(parts))
 
     def _part(self, form: BlockFormat, columns: int, first_row: int, rows: int) -> MatrixPart:
         quant_bytes, scale_bytes = _sizes(form, rows * columns)

@@ -14,7 +14,7 @@ from py_core.engine.engine import Timings
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.formats.source import FileSource
-from py_core.model import Model, load_model
+from py_core.loading import Model, load_model
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.byte_bpe import TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplateError
@@ -43,7 +43,7 @@ class OnTheWay:
 
 
 async def say(model: Model, text: str, n: int) -> list[int]:
-    session = model.engine.new_session()
+    session = model.engine.new_sequence()
     await model.engine.prefill(session, model.encode_chat([{"role": "user", "content": text}]), Timings())
     return [t async for ids in model.engine.generate(session, n, SamplingParams(), Timings()) for t in ids]
 
@@ -61,7 +61,7 @@ async def test_without_a_host_it_runs_on_numpy(tiny_path: Path, open_model: Open
 async def test_the_models_own_end_tokens_end_an_answer(tiny_path: Path) -> None:
     model = await load_model(FileSource(tiny_path))
     prompt = model.encode_chat([{"role": "user", "content": "Hello"}])
-    session = model.engine.new_session()
+    session = model.engine.new_sequence()
     await model.backend.prefill(session, prompt)
     endless = [t async for ids in model.backend.decode(session, 400, SamplingParams()) for t in ids]
     ends = [index for index, token in enumerate(endless) if token in (0, 2)]  # <|endoftext|>, <|im_end|>
@@ -152,7 +152,7 @@ async def test_an_unknown_block_format_names_the_tensor(write_model: WriteModel,
 
 async def test_a_closed_model_says_so(tiny_path: Path) -> None:
     model = await load_model(FileSource(tiny_path))
-    session = model.engine.new_session()
+    session = model.engine.new_sequence()
     await model.backend.prefill(session, [1, 2])
     model.close()
     with pytest.raises(BackendError, match="closed"):
