@@ -23,7 +23,7 @@ from pathlib import Path
 from app.building import embedder, kernels, locks, node, python_env, routing, site, system
 from app.building.common import DISK_FULL, ROOT, VENV_PYTHON, BuildError, disk_full, heading, one_build_at_a_time
 from app.building.download import Downloader
-from app.models import cache_dir
+from app.paths import cache_dir
 
 
 def prepare(groups: tuple[str, ...] = ("runtime",)) -> None:

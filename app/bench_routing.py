@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from app.agents import shipped_examples
-from app.building.common import ROOT
+from app.agent_catalog import shipped_examples
+from app.paths import ROOT
 from py_core.routing.agents import FALLBACK_ID
 from py_core.routing.router import Router
 

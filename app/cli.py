@@ -18,16 +18,19 @@ from rich.progress import BarColumn, DownloadColumn, Progress
 from rich.table import Table
 
 from app.assistant import CHAT_SAMPLING, MAX_TOKENS
+from app.autotune_cache import AutotuneCache
 from app.bench import Speed, measure_speed, profile_report, profiled
+from app.build_outputs import kernel_path
 from app.cli_bench import profile_tables, speed_table
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
-from app.models import default_model_path, memory_path
-from app.native_memory import open_keeper
+from app.downloads import default_model_path
+from app.native_services import open_services
+from app.paths import memory_path
 from app.server import DIST, ServerError
 from app.server import serve as serve_site
+from app.services import Services
 from app.terminal_chat import run_chat
-from app.tuning import FileTuning
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host import KernelHost
 from py_core.backends.webgpu.host import Host
@@ -35,6 +38,7 @@ from py_core.formats.gguf import GGUFError, read_header
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.formats.source import FileSource
 from py_core.loading import Model, load_model
+from py_core.memory.encryption import NativeCrypto
 from py_core.models.config import config_from_gguf
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.byte_bpe import ByteBPE, TokenizerError
@@ -108,10 +112,9 @@ def chat(
     sampling = None if chosen == CHAT_SAMPLING else chosen
     with asyncio.Runner() as runner:
         loaded = runner.run(_load(model, backend, precision, autotune))
-        keeper = None if plain else runner.run(open_keeper(memory or memory_path()))
-        run_chat(runner, loaded, sampling, max_tokens, keeper)
-        if keeper is not None:
-            runner.run(keeper.close())
+        services = Services(NativeCrypto()) if plain else runner.run(open_services(memory or memory_path()))
+        run_chat(runner, loaded, sampling, max_tokens, services)
+        runner.run(services.close())
         loaded.close()
 
 
@@ -304,7 +307,7 @@ async def _load(path: Path | None, backend: BackendChoice, precision: Precision,
         task = bar.add_task("", total=None)
         return await load_model(
             source, host, lambda done, total: bar.update(task, completed=done, total=total), precision=precision,
-            tuning=FileTuning() if autotune else None,
+            tuning=AutotuneCache() if autotune else None,
         )  # fmt: skip
 
 
@@ -329,7 +332,6 @@ def _gpu(backend: BackendChoice) -> Host | None:
 def _kernels(backend: BackendChoice) -> KernelHost | None:
     if backend not in (BackendChoice.wasm, BackendChoice.auto):
         return None
-    from app.kernels import kernel_path
     from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 
     try:

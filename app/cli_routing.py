@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.bench_routing import TEST_SET, measure_routing, read_test_set
-from app.routing import open_router
+from app.native_services import open_router
 from py_core.routing.router import Decision
 
 SHOWN_AGENTS, SHOWN_NEIGHBOURS = 3, 1

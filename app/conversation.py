@@ -1,21 +1,21 @@
-"""A conversation that is routed and remembered: each message goes to an agent, and what came of it is recorded.
+"""A conversation that is routed and stored: each message goes to an agent, and the turns are kept.
 
-conversation = Conversation(assistant)
-conversation.memory, conversation.dispatcher = memory, dispatcher    # when they are there: it works without, too
+conversation = Conversation(assistant, services)    # without a memory or a router it works, too
 async for event in conversation.respond("why does my page crash"):   # Routed, then Delta ..., then Done
     ...
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 import numpy as np
 
 from app.assistant import Assistant, Delta, Done
-from app.dispatch import Dispatcher, Routed
+from app.routing_service import Routed
+from app.services import Services
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.sessions import Session, Turn
@@ -31,13 +31,11 @@ NEIGHBOURS_LOGGED = 3
 
 
 class Conversation:
-    """One at a time with one assistant. A failure of the memory or the router is told to `on_trouble`, never raised."""
+    """One at a time with one assistant. A failure of the memory or the router is told to the services, never raised."""
 
-    def __init__(self, assistant: Assistant, on_trouble: Callable[[Exception], None] = lambda error: None) -> None:
+    def __init__(self, assistant: Assistant, services: Services) -> None:
         self.assistant = assistant
-        self.memory: Memory | None = None
-        self.dispatcher: Dispatcher | None = None
-        self._on_trouble = on_trouble
+        self._services = services
         self._stopped = False
         self._session: Session | None = None
         self._context: np.ndarray | None = None  # the sum of the messages' vectors
@@ -79,37 +77,37 @@ class Conversation:
 
     async def resume(self, session_id: str) -> list[Turn]:
         """Go on with a stored conversation. Raises StoreError when it is not there."""
-        session = await self.memory.sessions.get(session_id) if self.memory else None
-        if self.memory is None or session is None:
+        session = await self._services.memory.sessions.get(session_id) if self._services.memory else None
+        if self._services.memory is None or session is None:
             raise StoreError("record", "This conversation does not exist any more.")
-        turns = await self.memory.sessions.turns(session_id)
+        turns = await self._services.memory.sessions.turns(session_id)
         self.assistant.reset([{"role": turn.role, "content": turn.content} for turn in turns])
         self._session = session
         self._context = None if session.context is None else session.context * max(session.turns // 2, 1)
         return turns
 
     async def _route(self, text: str) -> Routed | None:
-        if self.dispatcher is None or not text.strip():
+        if self._services.routing is None or not text.strip():
             return None
         try:
-            return await self.dispatcher.route(text)
+            return await self._services.routing.route(text)
         except (EmbedderError, StoreError) as error:
-            self._on_trouble(error)
+            self._services.trouble(error)
             return None
 
     async def _remember(
         self, text: str, answer: str, routed: Routed | None, done: Done | None, failure: Exception | None
     ) -> None:
-        if self.memory is None or not text.strip():
+        if self._services.memory is None or not text.strip():
             return
         try:
-            self.memory.witness.record(self._entry(text, routed, done, failure))
+            self._services.memory.witness.record(self._entry(text, routed, done, failure))
             if answer:
-                await self._keep_turns(self.memory, text, answer, routed)
-                if routed is not None and self.dispatcher is not None:
-                    await self.dispatcher.used(routed)
+                await self._keep_turns(self._services.memory, text, answer, routed)
+                if routed is not None and self._services.routing is not None:
+                    await self._services.routing.used(routed)
         except StoreError as error:
-            self._on_trouble(error)
+            self._services.trouble(error)
 
     def _entry(self, text: str, routed: Routed | None, done: Done | None, failure: Exception | None) -> WitnessEntry:
         stages: dict[str, float] = dict(routed.decision.milliseconds) if routed else {}

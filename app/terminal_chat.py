@@ -12,8 +12,8 @@ from rich.markup import escape
 
 from app.assistant import Assistant, Delta, Done
 from app.conversation import Conversation
-from app.dispatch import Routed
-from app.memory_keeper import MemoryKeeper
+from app.routing_service import Routed
+from app.services import Services
 from py_core.backends.base import BackendError
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
@@ -31,22 +31,22 @@ HELP = (
 
 
 def run_chat(
-    runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, keeper: MemoryKeeper | None
+    runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, services: Services
 ) -> None:
-    """Until the user leaves. keeper: of the memory and the router, if there are to be any."""
+    """Until the user leaves."""
     console = Console(highlight=False)
-    conversation = Conversation(Assistant(model, sampling, max_tokens), lambda error: _warn(console, str(error)))
+    conversation = Conversation(Assistant(model, sampling, max_tokens), services)
     last: list[Routed] = []
-    if keeper is not None:
-        _unlock(runner, keeper, console)
-        keeper.serve(conversation)
-        if keeper.problem:
-            _warn(console, keeper.problem)
+    _unlock(runner, services, console)
+    warned: str | None = None
     capabilities = model.backend.capabilities
     runs_on = escape(f"{capabilities.backend} ({capabilities.adapter})")
     console.print(f"[bold]{escape(model.config.name)}[/bold] on {runs_on}")
     console.print(f"[dim]{HELP}[/dim]")
     while True:
+        if services.problem and services.problem != warned:
+            warned = services.problem
+            _warn(console, warned)
         try:
             text = input("\n> ")
         except KeyboardInterrupt:
@@ -65,7 +65,7 @@ def run_chat(
             console.print(f"[dim]{HELP}[/dim]")
         elif command.partition(" ")[0] == "/agent":
             try:
-                said = runner.run(_correct(keeper, last, command.partition(" ")[2].strip()))
+                said = runner.run(_correct(services, last, command.partition(" ")[2].strip()))
                 console.print(f"[dim]{escape(said)}[/dim]")
             except (AgentError, EmbedderError, StoreError) as error:
                 _warn(console, str(error))
@@ -80,9 +80,9 @@ def _warn(console: Console, message: str) -> None:
     console.print(f"[yellow]{escape(message)}[/yellow]", soft_wrap=True)
 
 
-def _unlock(runner: asyncio.Runner, keeper: MemoryKeeper, console: Console) -> None:
+def _unlock(runner: asyncio.Runner, services: Services, console: Console) -> None:
     """Ask for the passphrase until it is right, or none is given: then the memory stays locked."""
-    while keeper.state == "locked":
+    while services.memory_state == "locked":
         try:
             passphrase = getpass.getpass("Passphrase of the memory (none: go on without it): ")
         except (EOFError, KeyboardInterrupt):
@@ -90,20 +90,20 @@ def _unlock(runner: asyncio.Runner, keeper: MemoryKeeper, console: Console) -> N
         if not passphrase:
             return
         try:
-            runner.run(keeper.unlock(passphrase))
+            runner.run(services.unlock(passphrase))
         except StoreError as error:
             _warn(console, str(error))
 
 
-async def _correct(keeper: MemoryKeeper | None, last: list[Routed], agent: str) -> str:
+async def _correct(services: Services, last: list[Routed], agent: str) -> str:
     """What was done, as a sentence. Raises AgentError, EmbedderError, StoreError."""
-    if keeper is None or keeper.dispatcher is None:
+    if services.routing is None:
         return "Messages are not routed here."
     if not last or not agent:
-        known = ", ".join(keeper.dispatcher.agents)
+        known = ", ".join(services.routing.agents)
         return f"Say /agent NAME after a message; there are {known}."
-    await keeper.dispatcher.correct(last[-1].id, last[-1].text, agent)
-    return f"Messages like that go to {keeper.dispatcher.agents[agent].title} from now on."
+    await services.routing.correct(last[-1].id, last[-1].text, agent)
+    return f"Messages like that go to {services.routing.agents[agent].title} from now on."
 
 
 async def _answer(conversation: Conversation, text: str, console: Console, last: list[Routed]) -> None:

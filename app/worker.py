@@ -20,9 +20,9 @@ from app.assistant import MAX_TOKENS, Assistant, Delta, Done
 from app.bench import profile_report
 from app.completion import complete, last_logits
 from app.conversation import Conversation
-from app.dispatch import Dispatcher, Routed, route_entry
-from app.memory_desk import MemoryDesk, turn_entry
-from app.memory_keeper import MemoryKeeper
+from app.memory_api import MemoryApi, turn_entry
+from app.routing_service import Routed, RoutingService, route_entry
+from app.services import Services
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.backends.webgpu.host_browser import BrowserHost, BrowserSource
@@ -52,10 +52,10 @@ class PageWorker:
     def __init__(self, derive_cipher: JsObject, on_memory: Callable[[], None]) -> None:
         """derive_cipher: of web/memory_cipher.js. on_memory: called when the memory or the router changed."""
         self._kernel: PyodideHnswKernel | None = None
-        self._keeper = MemoryKeeper(
+        self._services = Services(
             BrowserCrypto(derive_cipher), on_memory, lambda dimensions: HnswVectorIndex(dimensions, self._kernel)
         )
-        self._desk = MemoryDesk(self._keeper)
+        self._api = MemoryApi(self._services)
         self._conversation: Conversation | None = None
         self._routing_opened = asyncio.Event()
         self._turns = 0
@@ -81,30 +81,29 @@ class PageWorker:
             model = await load_model(
                 BrowserSource(stream), host_of(device), on_progress, precision=precision, tuning=tuning
             )
-            self._conversation = Conversation(Assistant(model, max_tokens=max_tokens), self._keeper.trouble)
-            self._keeper.serve(self._conversation)
+            self._conversation = Conversation(Assistant(model, max_tokens=max_tokens), self._services)
             return info_json(model)
         except Exception as error:
             return json.dumps({"error": describe(error)})
 
     async def open_memory(self, memory_store: JsObject) -> None:
-        """Open what is remembered: memoryStore of web/memory_store.js. Never fails: MemoryDesk.info tells."""
-        await self._keeper.open(lambda: self._open_rows(memory_store))
+        """Open what is remembered: memoryStore of web/memory_store.js. Never fails: MemoryApi.info tells."""
+        await self._services.open(lambda: self._open_rows(memory_store))
 
     async def open_routing(self, opening: JsObject | None) -> None:
         """opening: a promise of {embedder, kernel, data}: web/embedder.js, web/hnsw_kernel.js, routing.safetensors.
         Without it there is no routing.
 
-        Comes after `open_memory`. Never fails: MemoryDesk.info tells.
+        Comes after `open_memory`. Never fails: MemoryApi.info tells.
         """
         if opening is None:
-            self._keeper.routing = "off"
+            self._services.routing_state = "off"
         else:
-            await self._keeper.route_with(lambda memory: self._open_dispatcher(opening, memory))
+            await self._services.route_with(lambda memory: self._open_routing(opening, memory))
         self._routing_opened.set()
 
     async def memory(self, call: str, arguments: str, data: JsObject | None = None) -> JsObject | str:
-        """A public method of the desk with arguments (JSON; `data`, bytes, comes first if given).
+        """A public method of the api with arguments (JSON; `data`, bytes, comes first if given).
 
         Returns JSON, {value} or {error: {kind, message, details, reason}}; bytes as they are.
         """
@@ -112,7 +111,7 @@ class PageWorker:
             if call.startswith("_"):
                 raise ValueError(f"There is no call {call!r}.")
             given = [] if data is None else [data.to_bytes()]
-            value = await getattr(self._desk, call)(*given, *json.loads(arguments))
+            value = await getattr(self._api, call)(*given, *json.loads(arguments))
             return to_js(value) if isinstance(value, bytes) else json.dumps({"value": value})
         except Exception as error:
             return json.dumps({"error": {**describe(error), "reason": getattr(error, "reason", None)}})
@@ -130,17 +129,17 @@ class PageWorker:
     async def _open_rows(self, memory_store: JsObject) -> IndexedDBRows:
         rows = await IndexedDBRows.open(memory_store)
         if rows.data_loss:
-            self._keeper.trouble(StoreError("damaged", LOST))
+            self._services.trouble(StoreError("damaged", LOST))
         return rows
 
-    async def _open_dispatcher(self, opening: JsObject, memory: Memory) -> Dispatcher:
+    async def _open_routing(self, opening: JsObject, memory: Memory) -> RoutingService:
         try:
             parts = await opening
         except JsException as error:
             raise EmbedderError(error.message) from error
         self._kernel = PyodideHnswKernel(parts.kernel)
         embedder = browser_embedder(parts.embedder)
-        return await Dispatcher.open(embedder, parts.data.to_bytes(), memory, self._kernel)
+        return await RoutingService.open(embedder, parts.data.to_bytes(), memory, self._kernel)
 
     async def respond(self, text: str, on_event: OnEvent) -> None:
         """Stream the answer: on_event("route", JSON) if it was routed, on_event("delta", text) ..., then

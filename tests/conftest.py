@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app import build_outputs
 from app.building import embedder, kernels, python_env, routing, site
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.system import find_chromium
-from app.models import cache_dir, default_model_path
+from app.downloads import default_model_path
+from app.paths import cache_dir
 
 ORACLES = Path(__file__).parent / "oracle"
 
@@ -39,10 +41,10 @@ def model_path() -> Path:
 def minilm() -> tuple[Path, Path]:
     """The sentence embedder as it was published: all-MiniLM-L6-v2's safetensors and tokenizer.json."""
     folder = cache_dir() / "embedder"
-    for path in (folder / embedder.WEIGHTS, folder / embedder.TOKENIZER):
+    for path in (folder / embedder.WEIGHTS, folder / build_outputs.EMBEDDER_TOKENIZER):
         if not path.is_file():
             pytest.fail(f"{path} is not there: run `python build.py site` once to download it.")
-    return folder / embedder.WEIGHTS, folder / embedder.TOKENIZER
+    return folder / embedder.WEIGHTS, folder / build_outputs.EMBEDDER_TOKENIZER
 
 
 @dataclass(frozen=True)

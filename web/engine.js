@@ -44,7 +44,7 @@ export class Engine {
   /**
    * @param {string} text
    * @returns {Promise<AsyncIterator<object>>} of {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
-   *   where it was routed (app/dispatch.py: route_entry), {type: 'delta', text} ..., then one {type: 'done', reason,
+   *   where it was routed (app/routing_service.py: route_entry), {type: 'delta', text} ..., then one {type: 'done', reason,
    *   promptTokens, newTokens, prefillTokS, decodeTokS, forgottenTurns} or {type: 'error', kind, message, details}
    *   (details: null where the message is written for the user)
    */

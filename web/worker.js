@@ -25,7 +25,7 @@ const OPENING = {
   state: 'opening', routing: 'opening', problem: null, persistent: false, place: '', encrypted: false, counts: {}, agents: [],
 };
 const NOT_OPEN = {
-  kind: 'StoreError', message: 'The memory is still being opened. Try again in a moment.', details: null, reason: 'busy',
+  kind: 'StoreError', message: 'The memory is still opening. Try again in a moment.', details: null, reason: 'busy',
 };
 
 let page = null; // app.worker.PageWorker
@@ -85,7 +85,7 @@ Comlink.expose({
     return page.new_chat();
   },
 
-  /** Of app/memory_desk.py; `data`, bytes, is its first argument. */
+  /** Of app/memory_api.py; `data`, bytes, is its first argument. */
   async memory(call, given, data) {
     if (!page) return call === 'info' ? { value: OPENING } : { error: NOT_OPEN };
     const answer = await page.memory(call, JSON.stringify(given), data ?? undefined);

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from app.paths import ROOT
+
 VENV = ROOT / ".venv"
 VENV_BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 VENV_PYTHON = VENV_BIN / ("python.exe" if os.name == "nt" else "python")
@@ -41,11 +41,6 @@ class NoNetwork(BuildError):
 def heading(text: str) -> None:
     """Print the name of the step that begins, with the time since the start."""
     print(f"[{time.monotonic() - _started:6.1f} s] {text}", flush=True)
-
-
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -104,11 +99,6 @@ def make_in_venv(made: Path, title: str, module: str, arguments: Sequence[str | 
         os.replace(partial, made)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def short_digest(parts: Iterable[str]) -> str:
-    """Names a folder after all that goes into what it holds."""
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 @contextlib.contextmanager

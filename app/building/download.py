@@ -17,9 +17,10 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from app.building import http
-from app.building.common import DISK_FULL, BuildError, disk_full, sha256_of, write_atomically
+from app.building.common import DISK_FULL, BuildError, disk_full, write_atomically
 from app.building.progress import Progress
 from app.building.remote_zip import Span, find_member
+from app.checksums import sha256_of
 
 PATIENCE = 4
 """Broken connections in a row, without a new byte, after which a source is given up."""

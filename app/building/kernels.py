@@ -7,60 +7,19 @@ ziglang, 100 MB) is installed only when a state of the sources is compiled for t
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from app.building.common import ROOT, VENV_PYTHON, BuildError, heading, one_build_at_a_time, write_atomically
+from app.build_outputs import HNSW_KERNEL, MODEL_KERNELS, KernelModule, kernel_files, sources_in
+from app.building.common import VENV_PYTHON, BuildError, heading, one_build_at_a_time, write_atomically
 from app.building.download import Downloader
-from app.building.python_env import LOCKS, ensure_venv, pypi_address
-from app.models import cache_dir
+from app.building.python_env import ensure_venv, pypi_address
+from app.paths import cache_dir
 
-SOURCES = ROOT / "web" / "kernels"
-
-_FLAGS = (
-    *("-target", "wasm32-freestanding", "-O3", "-nostdlib"),
-    *("-Wall", "-Wextra", "-Werror"),
-    *("-msimd128", "-mbulk-memory"),
-    *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--import-memory"),
-    "-Wl,--export=__stack_pointer",  # the host says where the stack is
-)
-
-
-@dataclass(frozen=True)
-class KernelModule:
-    """A folder of C files, the compiler's flags, and the files that are made: name -> flags of its own."""
-
-    sources: Path
-    flags: tuple[str, ...]
-    builds: Mapping[str, tuple[str, ...]]
-
-
-MODEL = KernelModule(
-    SOURCES,
-    (
-        *_FLAGS,
-        "-matomics",
-        # The workers share one memory. 65,535 pages: one less than there can be, since zig reads this number into
-        # 32 bits.
-        *("-Wl,--shared-memory", f"-Wl,--max-memory={65535 << 16}"),
-        # Constants lie in the last 64 KiB below HEAP_BASE (py_core/backends/wasm/host.py). Each worker sets its own
-        # stack.
-        *("-Wl,-z,stack-size=65536", f"-Wl,--global-base={(2 << 20) - (64 << 10)}"),
-    ),
-    {
-        "kernels-relaxed.wasm": ("-mrelaxed-simd",),
-        "kernels-simd.wasm": ("-DPLAIN_SIMD",),  # for browsers without relaxed SIMD
-    },
-)
-# One build: with relaxed SIMD results would differ from machine to machine, and with them the graphs.
-HNSW = KernelModule(SOURCES / "hnsw", (*_FLAGS, "-Wl,-z,stack-size=16384"), {"hnsw.wasm": ()})
-BUILDS = (*MODEL.builds, *HNSW.builds)
+BUILDS = (*MODEL_KERNELS.builds, *HNSW_KERNEL.builds)
 """All files."""
 
 Compiler = Callable[[], Sequence[str | Path]]
@@ -73,7 +32,7 @@ def ensure_kernels(cache: Path, downloader: Downloader) -> dict[str, Path]:
     def zig() -> Sequence[str | Path]:
         return install_zig(cache, downloader)
 
-    return compile_kernels(cache, zig, MODEL) | compile_kernels(cache, zig, HNSW)
+    return compile_kernels(cache, zig, MODEL_KERNELS) | compile_kernels(cache, zig, HNSW_KERNEL)
 
 
 def install_zig(cache: Path, downloader: Downloader) -> Sequence[str | Path]:
@@ -84,7 +43,7 @@ def install_zig(cache: Path, downloader: Downloader) -> Sequence[str | Path]:
 
 def compile_kernels(cache: Path, compiler: Compiler, module: KernelModule) -> dict[str, Path]:
     """What of kernel_files() is missing is compiled; the compiler is asked for only then."""
-    if not _c_files(module.sources, "*.c"):
+    if not sources_in(module.sources, "*.c"):
         raise BuildError(
             f"There are no C files in {module.sources}: get the whole repository and run this command again."
         )
@@ -98,15 +57,6 @@ def compile_kernels(cache: Path, compiler: Compiler, module: KernelModule) -> di
         for name, wasm in made.items():
             write_atomically(files[name], wasm)
     return files
-
-
-def kernel_files(cache: Path, module: KernelModule) -> dict[str, Path]:
-    """Where the builds of the sources as they are now lie, or will lie once compiled."""
-    state = hashlib.sha256(repr((module.flags, dict(module.builds), _zig_version())).encode())
-    for path in _c_files(module.sources, "*.[ch]"):
-        content = path.read_bytes()
-        state.update(f"\n{path.name} {len(content)}\n".encode() + content)
-    return {name: cache / "kernels" / state.hexdigest()[:16] / name for name in module.builds}
 
 
 def kernel_path(relaxed: bool = True) -> Path:
@@ -128,7 +78,7 @@ def _compiled() -> dict[str, Path]:
 def _compile(command: Sequence[str | Path], name: str, module: KernelModule) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         wasm = Path(folder, name)
-        names = [path.name for path in _c_files(module.sources, "*.c")]
+        names = [path.name for path in sources_in(module.sources, "*.c")]
         words = [str(word) for word in (*command, *module.flags, *module.builds[name], *names, "-o", wasm)]
         env: Mapping[str, str] = os.environ | {"ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
         result = subprocess.run(words, cwd=module.sources, env=env, capture_output=True, text=True, errors="replace")
@@ -139,13 +89,3 @@ def _compile(command: Sequence[str | Path], name: str, module: KernelModule) -> 
                 "correct what is said above and run this again."
             )
         return wasm.read_bytes()
-
-
-def _c_files(sources: Path, pattern: str) -> list[Path]:
-    return sorted(sources.glob(pattern), key=lambda path: path.name)
-
-
-def _zig_version() -> str:
-    version = re.search(r"^ziglang==(\S+)", (LOCKS / "build.lock").read_text(), re.MULTILINE)
-    assert version, "requirements/build.lock names no ziglang"
-    return version[1]

@@ -6,9 +6,9 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from app.agents import shipped_examples
-from app.embedding import open_embedder
-from app.routing import more_requests, out_of_scope, router_parameters
+from app.agent_catalog import shipped_examples
+from app.native_services import open_embedder
+from app.router_factory import more_requests, out_of_scope, router_parameters
 from py_core.routing.agents import FALLBACK_ID
 from py_core.routing.head import fit_head
 from py_core.routing.routing_data import RoutingData, examples_digest, write_routing_data

@@ -13,11 +13,14 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from app.building import embedder, kernels, notices, routing
-from app.building.common import ROOT, BuildError, sha256_of, write_atomically
+from app.build_outputs import ROUTING_DATA, embedder_files
+from app.building import embedder, kernels, notices
+from app.building.common import ROOT, BuildError, write_atomically
 from app.building.download import Download, Downloader, Source
 from app.building.node import NODE_MODULES
-from app.models import Model, cache_dir, downloads, models
+from app.checksums import sha256_of
+from app.downloads import ModelFile, downloads, model_files
+from app.paths import cache_dir
 
 DIST = ROOT / "dist"
 
@@ -38,10 +41,10 @@ NOT_PRECACHED = {"sw.js", "precache.json"}
 MODEL_SUFFIXES = (".gguf", ".onnx")
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
-    *("app/agents/more_requests.toml", "app/agents/out_of_scope.toml", "app/bench_routing.py", "app/building/"),
-    *("app/cli", "app/downloads.toml", "app/embedder_adapter"),
-    *("app/embedding.py", "app/kernels.py", "app/models.py", "app/native_memory.py", "app/server", "app/terminal"),
-    *("app/training/", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
+    *("app/agents/more_requests.toml", "app/agents/out_of_scope.toml", "app/autotune_cache.py", "app/bench_routing.py"),
+    *("app/build_outputs.py", "app/building/", "app/checksums.py", "app/cli", "app/downloads", "app/embedder_adapter"),
+    *("app/native_services.py", "app/paths.py", "app/server", "app/terminal", "app/training/"),
+    *("py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
 )
 """Parts of the sources that the page never runs."""
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt"}
@@ -85,11 +88,11 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
     site["pyodide/pyodide-lock.json"] = _pyodide_lock(wheels)
     site["sonata.zip"] = zip_bytes(_python_sources(root))
     site.update({f"kernels/{name}": files[name] for name in kernels.BUILDS})
-    for model in models():
+    for model in model_files():
         site[f"models/{model.file}"] = files[model.file]
     site["models.json"] = _models_json()
-    site.update(embedder.site_files(files, embedder.embedder_files(cache_dir()).fingerprint))
-    site[routing.NAME] = files[routing.NAME]
+    site.update(embedder.site_files(files, embedder_files(cache_dir()).fingerprint))
+    site[ROUTING_DATA] = files[ROUTING_DATA]
     site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)
     site["precache.json"] = precache_json(site)  # last, so that it is never newer than what it lists
     return sync(site, dist)
@@ -176,7 +179,7 @@ def zip_bytes(members: Mapping[str, bytes]) -> bytes:
 
 
 def _python_sources(root: Path) -> dict[str, bytes]:
-    """The packages that the worker imports. A folder without __init__.py gets one, unless it is a module's data."""
+    """The packages that the worker imports. A folder without __init__.py gets one."""
     members: dict[str, bytes] = {}
     for package in PYTHON_PACKAGES:
         for path in sorted((root / package).rglob("*")):
@@ -184,8 +187,7 @@ def _python_sources(root: Path) -> dict[str, bytes]:
             if path.suffix in SOURCE_SUFFIXES and path.is_file() and not name.startswith(NATIVE_ONLY):
                 members[name] = path.read_bytes()
     for folder in {name.rsplit("/", depth)[0] for name in members for depth in range(1, name.count("/") + 1)}:
-        if f"{folder}.py" not in members:  # a package would hide the module of the same name
-            members.setdefault(f"{folder}/__init__.py", b"")
+        members.setdefault(f"{folder}/__init__.py", b"")
     return members
 
 
@@ -248,12 +250,12 @@ def _models_json() -> bytes:
             "pieces": {"bytes": PIECE_BYTES, "sha256": piece_checksums(model)},
             "licence": model.licence,
         }
-        for model in models()
+        for model in model_files()
     ]
     return json.dumps(listing, indent=1).encode()
 
 
-def piece_checksums(model: Model) -> list[str]:
+def piece_checksums(model: ModelFile) -> list[str]:
     """sha256 of each piece of a model file, which the page checks as it comes in. Kept beside the file once made."""
     kept = model.path.with_name(f"{model.path.name}.pieces.json")
     of = {"sha256": model.sha256, "piece_bytes": PIECE_BYTES}

@@ -34,11 +34,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from app.building.common import ROOT
-from app.building.embedder import ADAPTER, TOKENIZER, WEIGHTS
+from app.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_TOKENIZER
+from app.building.embedder import WEIGHTS
 from app.building.minilm import merge_adapter, sentence_vector, whitened, whitening
-from app.models import cache_dir
-from app.routing import more_requests, out_of_scope
+from app.paths import ROOT, cache_dir
+from app.router_factory import more_requests, out_of_scope
 from app.training.general import GeneralSentences, graded_pairs, spearman
 from app.training.minilm_torch import AdaptedMiniLM
 from app.training.requests import Request, Templates, changed, folds, read_requests
@@ -299,7 +299,7 @@ def check_export(trainer: Trainer, weights: dict[str, np.ndarray], tokenizer: Wo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=Path, default=ROOT / "app" / "agents" / "examples")
-    parser.add_argument("--output", type=Path, default=ADAPTER)
+    parser.add_argument("--output", type=Path, default=EMBEDDER_ADAPTER)
     parser.add_argument("--validate", action="store_true", help="measure instead of writing")
     parser.add_argument("--only", type=int, default=0, help="with --validate or --fold-vectors: only so many parts")
     parser.add_argument("--wrong", type=Path, help="with --validate: write the wrongly routed requests here")
@@ -313,7 +313,7 @@ def main() -> None:
     recipe = Recipe(**{name: getattr(options, name) for name in asdict(Recipe())})
     cache = cache_dir() / "embedder"
     weights, _ = read_safetensors((cache / WEIGHTS).read_bytes())
-    tokenizer = WordPiece.from_json((cache / TOKENIZER).read_bytes())
+    tokenizer = WordPiece.from_json((cache / EMBEDDER_TOKENIZER).read_bytes())
     requests = read_requests(options.examples)
     print(f"{len(requests)} examples of {len({r.agent for r in requests})} agents")
     begin = time.monotonic()

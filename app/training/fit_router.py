@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from app.agents import shipped_examples
+from app.agent_catalog import shipped_examples
 from app.bench_routing import calibration_error
-from app.embedding import open_embedder
-from app.routing import PARAMETERS, more_requests, out_of_scope
+from app.native_services import open_embedder
+from app.router_factory import PARAMETERS, more_requests, out_of_scope
 from app.training.requests import Request, folds
 from py_core.routing.agents import FALLBACK_ID, Example
 from py_core.routing.head import Head, fit_head, word_matrix

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.building.common import ROOT
+from app.paths import ROOT
 
 SENTENCES = Path(__file__).with_name("general_sentences.txt")
 GRADED_PAIRS = ROOT / "tests" / "bench" / "data" / "similar_sentences.json"

@@ -25,7 +25,7 @@ class WasmtimeHnswKernel(WasmHnswKernel):
     """One memory for all indexes that use it; what one gives back, another of the same sizes takes."""
 
     def __init__(self, wasm: Path) -> None:
-        """`wasm`: web/kernels/hnsw, compiled (app/kernels.py)."""
+        """`wasm`: web/kernels/hnsw, compiled (app/build_outputs.py)."""
         config = wasmtime.Config()
         config.cranelift_opt_level = "speed"
         # All addresses that there can be are set aside at once, so that the memory stays where it is when it grows.

@@ -26,7 +26,7 @@ from playwright.sync_api import Browser
 from rich.console import Console
 from rich.table import Table
 
-from app.models import models
+from app.downloads import model_files
 
 PEERS = ["wllama-1", "wllama-2"]
 SONATA = ["sonata-precise-1", "sonata-precise-2", "sonata-fast-1", "sonata-fast-2"]
@@ -103,7 +103,7 @@ def visit_wllama(browser: Browser, address: str, engine: str, threads: int, toke
     prompt = oracle_prompt()
     page = browser.new_page()
     try:
-        page.goto(f"{address}/peers/wllama.html?threads={threads}&model=/models/{models()[0].file}")
+        page.goto(f"{address}/peers/wllama.html?threads={threads}&model=/models/{model_files()[0].file}")
         page.wait_for_function("() => globalThis.peer")
         load_ms = evaluate(page, "() => peer.load()")
         assert page.evaluate("peer.threads()") == threads

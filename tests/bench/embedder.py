@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.bench_routing import TEST_SET, read_test_set
-from app.embedding import open_embedder
+from app.native_services import open_embedder
 from app.server import HEADERS
 from py_core.routing.embedder import SentenceEmbedder
 
@@ -66,12 +66,12 @@ async def measure(embedder, texts, rounds):
 
 async def measure_routes(embedder, exports, data, requests, corrections):
     import numpy as np
-    from app.routing import assemble
+    from app.router_factory import build_router
     from py_core.hnsw.wasm_kernel import PyodideHnswKernel
     from py_core.routing.pattern_index import RoutingPattern
 
     begin = performance.now()
-    router = await assemble(browser_embedder(embedder), data.to_bytes(), PyodideHnswKernel(exports))
+    router = await build_router(browser_embedder(embedder), data.to_bytes(), PyodideHnswKernel(exports))
     figures = {"assemble": performance.now() - begin}
     noise = np.random.default_rng(7)
     for count in (0, corrections):

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from app.building.common import ROOT
 from app.building.site import DIST
-from app.models import models
+from app.downloads import model_files
 
 WAIT = """async () => {
     while (!globalThis.result) await new Promise((resolve) => setTimeout(resolve, 200));
@@ -54,7 +54,7 @@ def run_here(query: str) -> dict[str, Any]:
             headers={"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"},
         ))  # fmt: skip
         page.route(f"{address}/result", lambda route: route.fulfill(status=204))
-        page.goto(f"{address}/bench.html?model=/models/{models()[0].file}&{query}")
+        page.goto(f"{address}/bench.html?model=/models/{model_files()[0].file}&{query}")
         return dict(evaluate(page, WAIT))
 
 

@@ -20,13 +20,14 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from app.building.common import ROOT, one_build_at_a_time, sha256_of
+from app.building.common import ROOT, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.node import npm_ci
 from app.building.python_env import pypi_address
 from app.building.site import DIST
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
-from app.models import cache_dir
+from app.checksums import sha256_of
+from app.paths import cache_dir
 from app.server import create_app, listen
 
 PEERS = Path(__file__).parent / "peers"

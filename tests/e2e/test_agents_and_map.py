@@ -9,7 +9,7 @@ import pytest_asyncio
 from chat_page import ChatPage
 from playwright.async_api import Locator, Page
 
-from app.agents import shipped_agents, shipped_examples
+from app.agent_catalog import shipped_agents, shipped_examples
 from py_core.sampling import SamplingParams
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.tuning import FileTuning
+from app.autotune_cache import AutotuneCache
 from py_core.backends.webgpu.autotune import candidates
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
@@ -22,7 +22,7 @@ SHAPES = KernelShapes(32, 64, "reduce_workgroup", 4, 1, True, True, 64, True, Fa
 SUBGROUPS = KernelShapes(4, 64, "reduce_subgroup", 4, 1, True, True, 64, True, True)
 
 
-class Kept(FileTuning):
+class Kept(AutotuneCache):
     writes = 0
 
     async def write(self, text: str) -> None:

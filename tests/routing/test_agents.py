@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.agents import (
+from app.agent_catalog import (
     add_agent,
     current_agents,
     current_examples,
@@ -201,9 +201,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_the_archive_for_the_page_holds_agents_and_examples(tmp_path: Path) -> None:
     with zipfile.ZipFile(io.BytesIO(site.zip_bytes(site._python_sources(ROOT)))) as archive:
         archive.extractall(tmp_path)
-    program = "import app.agents as a; print(a.__file__, len(a.shipped_agents()), len(a.shipped_examples()))"
+    program = "import app.agent_catalog as a; print(a.__file__, len(a.shipped_agents()), len(a.shipped_examples()))"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == [str(tmp_path / "app/agents.py"), str(len(SHIPPED)), str(len(EXAMPLES))], done.stderr
+    assert done.stdout.split() == [str(tmp_path / "app/agent_catalog.py"), str(len(SHIPPED)), str(len(EXAMPLES))], (
+        done.stderr
+    )
 
 
 # The user's changes

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.building.embedder import ADAPTER, embedder_files
+from app.build_outputs import EMBEDDER_ADAPTER, embedder_files
 from app.building.embedder_export import calibration_ids, export
 from app.building.minilm import merge_adapter, sentence_vector
-from app.embedding import open_embedder
-from app.models import cache_dir
+from app.native_services import open_embedder
+from app.paths import cache_dir
 from py_core.formats.safetensors import read_safetensors
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
 from py_core.routing.embedder_onnx import OnnxEncoder
@@ -38,7 +38,7 @@ def weights(minilm: tuple[Path, Path]) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def adapted(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """With the adapter, as the application's."""
-    return merge_adapter(weights, read_safetensors(ADAPTER.read_bytes())[0])
+    return merge_adapter(weights, read_safetensors(EMBEDDER_ADAPTER.read_bytes())[0])
 
 
 @pytest.fixture(scope="module")

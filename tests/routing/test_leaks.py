@@ -7,9 +7,9 @@ import tomllib
 
 import pytest
 
-from app.agents import shipped_examples
+from app.agent_catalog import shipped_examples
 from app.bench_routing import TEST_SET
-from app.routing import out_of_scope
+from app.router_factory import out_of_scope
 
 NEARLY = 0.8
 """Words that two have in common, of all that they have."""

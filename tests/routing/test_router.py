@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.agents import add_agent, no_changes, remove_agent, shipped_agents
-from app.kernels import hnsw_kernel_path
-from app.routing import open_router, router_parameters
+from app.agent_catalog import add_agent, no_changes, remove_agent, shipped_agents
+from app.build_outputs import hnsw_kernel_path
+from app.native_services import open_router
+from app.router_factory import router_parameters
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.memory.patterns import Patterns as StoredPatterns
 from py_core.memory.policies import Policies

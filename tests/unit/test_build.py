@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from app.building import site
-from app.building.common import ROOT, BuildError, sha256_of
-from app.models import default_model_path, models
+from app.building.common import ROOT, BuildError
+from app.checksums import sha256_of
+from app.downloads import default_model_path, model_files
 
 
 def read_json(path: Path) -> dict:
@@ -72,13 +73,13 @@ def test_the_site_holds_what_the_page_asks_for_and_nothing_native(dist):
     with zipfile.ZipFile(dist / "sonata.zip") as archive:
         modules = set(archive.namelist())
     assert {"app/__init__.py", "py_core/__init__.py", "py_core/backends/base.py", "wgsl_shaders/__init__.py"} <= modules
-    assert not {name for name in modules if name.startswith(("app/building", "app/server", "app/cli", "app/models"))}
+    assert not {name for name in modules if name.startswith(("app/building", "app/server", "app/cli", "app/downloads"))}
 
 
 def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_checksum(dist):
     files = read_json(dist / "precache.json")["files"]
     names = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
-    large = {f"models/{model.file}" for model in models()}
+    large = {f"models/{model.file}" for model in model_files()}
     assert names - set(files) == {"sw.js", "precache.json", *large}
     assert files == {name: sha256_of(dist / name) for name in files}
 
@@ -130,7 +131,7 @@ def test_third_party_names_every_version_that_is_shipped():
         assert versions[name] == version
     for wheel in tomllib.loads((ROOT / "app/downloads.toml").read_text())["wheels"]:
         assert versions[wheel["name"].lower()] == wheel["version"]
-    for model in models():
+    for model in model_files():
         assert model.file in page
 
 
@@ -183,8 +184,8 @@ def test_a_missing_model_is_a_sentence(tmp_path, monkeypatch):
 
 
 def test_the_model_in_the_cache_is_the_one_listed(model_path):
-    assert model_path.stat().st_size == models()[0].bytes
-    assert sha256_of(model_path) == models()[0].sha256
+    assert model_path.stat().st_size == model_files()[0].bytes
+    assert sha256_of(model_path) == model_files()[0].sha256
 
 
 @pytest.fixture

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.agents import add_agent, remove_agent
+from app.agent_catalog import add_agent, remove_agent
 from app.assistant import Assistant, Delta, Done
 from app.conversation import Conversation
-from app.dispatch import Dispatcher, Routed
-from app.memory_desk import MemoryDesk
-from app.memory_keeper import MemoryKeeper
-from app.routing import RouterParts, native_parts
+from app.memory_api import MemoryApi
+from app.native_services import native_router_parts
+from app.router_factory import RouterParts
+from app.routing_service import Routed, RoutingService
+from app.services import Services
 from py_core.backends.base import ContextFullError
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
@@ -29,12 +30,12 @@ SIMILAR = "my page crashes whenever i scroll down, why?"
 FAR = "write a sql query that counts the orders of each month"
 
 OpenModel = Callable[..., Awaitable[Model]]
-OpenKeeper = Callable[[], Awaitable[MemoryKeeper]]
+OpenServices = Callable[[], Awaitable[Services]]
 
 
 @pytest.fixture(scope="module")
 def parts(dist: Path) -> RouterParts:
-    return native_parts()
+    return native_router_parts()
 
 
 @pytest.fixture
@@ -43,29 +44,27 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
 
 
 @pytest.fixture
-async def open_keeper(parts: RouterParts, tmp_path: Path) -> AsyncIterator[OpenKeeper]:
+async def open_services(parts: RouterParts, tmp_path: Path) -> AsyncIterator[OpenServices]:
     """Opens the same memory each time, as a new start of the program does."""
-    opened = list[MemoryKeeper]()
+    opened = list[Services]()
 
-    async def dispatcher(memory) -> Dispatcher:
-        return await Dispatcher.open(parts.embedder, parts.data, memory, parts.kernel)
+    async def routing(memory) -> RoutingService:
+        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
 
-    async def open_one() -> MemoryKeeper:
-        keeper = MemoryKeeper(NativeCrypto(), make_index=HnswVectorIndex)
-        opened.append(keeper)
-        await keeper.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-        await keeper.route_with(dispatcher)
-        return keeper
+    async def open_one() -> Services:
+        services = Services(NativeCrypto(), make_index=HnswVectorIndex)
+        opened.append(services)
+        await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+        await services.route_with(routing)
+        return services
 
     yield open_one
-    for keeper in opened:
-        await keeper.close()
+    for services in opened:
+        await services.close()
 
 
-async def begin(model: Model, keeper: MemoryKeeper) -> Conversation:
-    conversation = Conversation(Assistant(model, max_tokens=8), keeper.trouble)
-    keeper.serve(conversation)
-    return conversation
+async def begin(model: Model, services: Services) -> Conversation:
+    return Conversation(Assistant(model, max_tokens=8), services)
 
 
 async def ask(conversation: Conversation, text: str) -> tuple[Routed, str, Done]:
@@ -76,13 +75,15 @@ async def ask(conversation: Conversation, text: str) -> tuple[Routed, str, Done]
     return routed, "".join(event.text for event in events if isinstance(event, Delta)), done
 
 
-async def routed_to(keeper: MemoryKeeper, text: str) -> str:
-    assert keeper.dispatcher is not None
-    return (await keeper.dispatcher.route(text)).agent.id
+async def routed_to(services: Services, text: str) -> str:
+    assert services.routing is not None
+    return (await services.routing.route(text)).agent.id
 
 
-async def test_a_message_goes_to_its_agent_who_answers_in_its_own_way(model: Model, open_keeper: OpenKeeper) -> None:
-    conversation = await begin(model, await open_keeper())
+async def test_a_message_goes_to_its_agent_who_answers_in_its_own_way(
+    model: Model, open_services: OpenServices
+) -> None:
+    conversation = await begin(model, await open_services())
     routed, _, _ = await ask(conversation, CRASH)
     assert routed.agent.id == "debugger"
     session = conversation.assistant._session
@@ -93,126 +94,128 @@ async def test_a_message_goes_to_its_agent_who_answers_in_its_own_way(model: Mod
     assert CRASH in told
 
 
-async def test_an_answer_is_no_longer_than_its_agent_allows(model: Model, open_keeper: OpenKeeper) -> None:
-    keeper = await open_keeper()
-    desk = MemoryDesk(keeper)
-    await desk.edit_agent("debugger", {"max_tokens": 3})
-    _, _, done = await ask(await begin(model, keeper), CRASH)
+async def test_an_answer_is_no_longer_than_its_agent_allows(model: Model, open_services: OpenServices) -> None:
+    services = await open_services()
+    api = MemoryApi(services)
+    await api.edit_agent("debugger", {"max_tokens": 3})
+    _, _, done = await ask(await begin(model, services), CRASH)
     assert done.new_tokens <= 3
 
 
-async def test_what_happened_is_recorded(model: Model, open_keeper: OpenKeeper) -> None:
-    keeper = await open_keeper()
-    conversation = await begin(model, keeper)
+async def test_what_happened_is_recorded(model: Model, open_services: OpenServices) -> None:
+    services = await open_services()
+    conversation = await begin(model, services)
     routed, answer, _ = await ask(conversation, CRASH)
     second = await ask(conversation, SIMILAR)
-    entries = await keeper.memory.witness.entries()
+    entries = await services.memory.witness.entries()
     assert [entry.id for entry in entries] == [second[0].id, routed.id]
     assert set(entries[0].stages) == {"embed", "search", "decide", "prefill", "decode"}
     assert entries[0].agent == "debugger"
-    (session,) = await keeper.memory.sessions.all()
+    (session,) = await services.memory.sessions.all()
     assert session.title == CRASH
-    turns = await keeper.memory.sessions.turns(session.id)
+    turns = await services.memory.sessions.turns(session.id)
     assert [(turn.role, turn.content) for turn in turns[:2]] == [("user", CRASH), ("assistant", answer)]
-    found = await keeper.memory.sessions.search(routed.vector, 1)
+    found = await services.memory.sessions.search(routed.vector, 1)
     assert found[0][1] > 0.8
 
 
-async def test_a_failed_answer_is_recorded_with_its_error(model: Model, open_keeper: OpenKeeper) -> None:
-    keeper = await open_keeper()
-    conversation = await begin(model, keeper)
+async def test_a_failed_answer_is_recorded_with_its_error(model: Model, open_services: OpenServices) -> None:
+    services = await open_services()
+    conversation = await begin(model, services)
     with pytest.raises(ContextFullError):
         await ask(conversation, "why does it crash " * 200)
-    (entry,) = await keeper.memory.witness.entries()
+    (entry,) = await services.memory.witness.entries()
     assert entry.error is not None
     assert "ContextFullError" in entry.error
-    assert (await MemoryDesk(keeper).log(filter="errors", search="tokens long"))["total"] == 1
-    assert await keeper.memory.sessions.all() == []
+    assert (await MemoryApi(services).log(filter="errors", search="tokens long"))["total"] == 1
+    assert await services.memory.sessions.all() == []
 
 
-async def test_a_correction_counts_for_similar_messages_at_once_and_after_a_restart(open_keeper: OpenKeeper) -> None:
-    keeper = await open_keeper()
-    assert keeper.dispatcher is not None
-    assert await routed_to(keeper, SIMILAR) == "debugger"
-    routed = await keeper.dispatcher.route(CRASH)
-    await keeper.dispatcher.correct(routed.id, CRASH, "tester")
-    assert await routed_to(keeper, SIMILAR) == "tester"
-    assert await routed_to(keeper, FAR) == "coder"
-    await keeper.close()
-    again = await open_keeper()
+async def test_a_correction_counts_for_similar_messages_at_once_and_after_a_restart(
+    open_services: OpenServices,
+) -> None:
+    services = await open_services()
+    assert services.routing is not None
+    assert await routed_to(services, SIMILAR) == "debugger"
+    routed = await services.routing.route(CRASH)
+    await services.routing.correct(routed.id, CRASH, "tester")
+    assert await routed_to(services, SIMILAR) == "tester"
+    assert await routed_to(services, FAR) == "coder"
+    await services.close()
+    again = await open_services()
     assert await routed_to(again, SIMILAR) == "tester"
     assert await routed_to(again, FAR) == "coder"
 
 
-async def test_judging_a_route_moves_the_weights_of_what_decided_it_by_a_twentieth(open_keeper: OpenKeeper) -> None:
-    keeper = await open_keeper()
-    assert keeper.dispatcher is not None
-    routed = await keeper.dispatcher.route(CRASH)
+async def test_judging_a_route_moves_the_weights_of_what_decided_it_by_a_twentieth(open_services: OpenServices) -> None:
+    services = await open_services()
+    assert services.routing is not None
+    routed = await services.routing.route(CRASH)
     nearest = next(n for n in routed.decision.neighbours if n.agent == "debugger")
-    weights = [keeper.dispatcher.router.examples[nearest.pattern_id].weight]
-    await keeper.dispatcher.confirm(routed.id)
-    weights.append(keeper.dispatcher.router.examples[nearest.pattern_id].weight)
-    await keeper.dispatcher.correct(routed.id, CRASH, "tester")
-    weights.append(keeper.dispatcher.router.examples[nearest.pattern_id].weight)
+    weights = [services.routing.router.examples[nearest.pattern_id].weight]
+    await services.routing.confirm(routed.id)
+    weights.append(services.routing.router.examples[nearest.pattern_id].weight)
+    await services.routing.correct(routed.id, CRASH, "tester")
+    weights.append(services.routing.router.examples[nearest.pattern_id].weight)
     assert weights == pytest.approx([1, 1.05, 0.95])  # the second word on a route takes the place of the first
-    await keeper.dispatcher.take_back(routed.id)
-    assert keeper.dispatcher.router.examples[nearest.pattern_id].weight == pytest.approx(1)
-    await keeper.dispatcher.correct(routed.id, CRASH, "tester")
-    await keeper.close()
-    again = await open_keeper()
-    assert again.dispatcher is not None
-    assert again.dispatcher.router.examples[nearest.pattern_id].weight == pytest.approx(weights[-1])
-    await again.dispatcher.forget([nearest.pattern_id])
-    assert again.dispatcher.router.examples[nearest.pattern_id].weight == 1
+    await services.routing.take_back(routed.id)
+    assert services.routing.router.examples[nearest.pattern_id].weight == pytest.approx(1)
+    await services.routing.correct(routed.id, CRASH, "tester")
+    await services.close()
+    again = await open_services()
+    assert again.routing is not None
+    assert again.routing.router.examples[nearest.pattern_id].weight == pytest.approx(weights[-1])
+    await again.routing.forget([nearest.pattern_id])
+    assert again.routing.router.examples[nearest.pattern_id].weight == 1
 
 
-async def test_an_outcome_is_the_quality_of_the_log_entry(model: Model, open_keeper: OpenKeeper) -> None:
-    keeper = await open_keeper()
-    assert keeper.dispatcher is not None
-    conversation = await begin(model, keeper)
+async def test_an_outcome_is_the_quality_of_the_log_entry(model: Model, open_services: OpenServices) -> None:
+    services = await open_services()
+    assert services.routing is not None
+    conversation = await begin(model, services)
     right, wrong = (await ask(conversation, CRASH))[0], (await ask(conversation, FAR))[0]
-    await keeper.dispatcher.confirm(right.id)
-    await keeper.dispatcher.correct(wrong.id, wrong.text, "planner")
-    qualities = {entry.id: entry.quality for entry in await keeper.memory.witness.entries()}
+    await services.routing.confirm(right.id)
+    await services.routing.correct(wrong.id, wrong.text, "planner")
+    qualities = {entry.id: entry.quality for entry in await services.memory.witness.entries()}
     assert qualities == {right.id: 1.0, wrong.id: 0.0}
-    assert [entry.id for entry in await keeper.memory.questions.poor()] == [wrong.id]
-    await keeper.dispatcher.take_back(wrong.id)
-    assert await keeper.memory.questions.poor() == []
+    assert [entry.id for entry in await services.memory.questions.poor()] == [wrong.id]
+    await services.routing.take_back(wrong.id)
+    assert await services.memory.questions.poor() == []
 
 
-async def test_another_program_that_learns_is_followed(open_keeper: OpenKeeper) -> None:
-    here, there = await open_keeper(), await open_keeper()
-    assert there.dispatcher is not None
-    pattern = await there.dispatcher.correct("", CRASH, "tester")
+async def test_another_program_that_learns_is_followed(open_services: OpenServices) -> None:
+    here, there = await open_services(), await open_services()
+    assert there.routing is not None
+    pattern = await there.routing.correct("", CRASH, "tester")
     assert await routed_to(here, SIMILAR) == "tester"
-    await there.dispatcher.forget([pattern])
+    await there.routing.forget([pattern])
     assert await routed_to(here, SIMILAR) == "debugger"
 
 
-async def test_agents_are_added_and_removed(open_keeper: OpenKeeper) -> None:
-    keeper = await open_keeper()
-    assert keeper.dispatcher is not None
+async def test_agents_are_added_and_removed(open_services: OpenServices) -> None:
+    services = await open_services()
+    assert services.routing is not None
     cook = {
         "id": "cook", "title": "Cook", "definition": "Cooks.", "system_prompt": "You cook.",
         "examples": ["what can i make of carrots and rice", "a soup for six people", "how long do i boil an egg"],
     }  # fmt: skip
-    await keeper.dispatcher.change_agents(lambda shipped, changes: add_agent(shipped, changes, cook))
-    assert await routed_to(keeper, "how long should i boil eggs") == "cook"
-    await keeper.dispatcher.change_agents(lambda shipped, changes: remove_agent(shipped, changes, "debugger"))
-    assert await routed_to(keeper, CRASH) != "debugger"
+    await services.routing.change_agents(lambda shipped, changes: add_agent(shipped, changes, cook))
+    assert await routed_to(services, "how long should i boil eggs") == "cook"
+    await services.routing.change_agents(lambda shipped, changes: remove_agent(shipped, changes, "debugger"))
+    assert await routed_to(services, CRASH) != "debugger"
     with pytest.raises(AgentError, match="already"):
-        await keeper.dispatcher.change_agents(lambda shipped, changes: add_agent(shipped, changes, cook))
-    await keeper.close()
-    again = await open_keeper()
-    assert again.dispatcher is not None
-    assert {"cook"} <= set(again.dispatcher.agents)
-    assert "debugger" not in again.dispatcher.agents
+        await services.routing.change_agents(lambda shipped, changes: add_agent(shipped, changes, cook))
+    await services.close()
+    again = await open_services()
+    assert again.routing is not None
+    assert {"cook"} <= set(again.routing.agents)
+    assert "debugger" not in again.routing.agents
 
 
 async def test_an_answer_that_is_stopped_while_it_is_routed_does_not_begin(
-    model: Model, open_keeper: OpenKeeper
+    model: Model, open_services: OpenServices
 ) -> None:
-    conversation = await begin(model, await open_keeper())
+    conversation = await begin(model, await open_services())
     events = conversation.respond(CRASH)
     assert isinstance(await anext(events), Routed)
     conversation.stop()
@@ -225,23 +228,23 @@ async def test_an_answer_that_is_stopped_while_it_is_routed_does_not_begin(
 
 
 async def test_a_memory_that_fails_in_an_unknown_way_is_told_and_done_without(model: Model, parts: RouterParts) -> None:
-    keeper = MemoryKeeper(NativeCrypto())
+    services = Services(NativeCrypto())
 
     async def fail():
         raise RuntimeError("a strange browser")
 
-    await keeper.open(fail)
-    assert keeper.problem == "a strange browser"
-    assert not keeper.memory.store.persistent
-    await keeper.route_with(lambda memory: Dispatcher.open(parts.embedder, parts.data, memory))
-    assert (await ask(await begin(model, keeper), CRASH))[0].agent.id == "debugger"
+    await services.open(fail)
+    assert services.problem == "a strange browser"
+    assert not services.memory.store.persistent
+    await services.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory))
+    assert (await ask(await begin(model, services), CRASH))[0].agent.id == "debugger"
 
 
-async def test_a_conversation_is_gone_on_with(model: Model, open_keeper: OpenKeeper) -> None:
-    keeper = await open_keeper()
-    conversation = await begin(model, keeper)
+async def test_a_conversation_is_gone_on_with(model: Model, open_services: OpenServices) -> None:
+    services = await open_services()
+    conversation = await begin(model, services)
     await ask(conversation, CRASH)
-    (session,) = await keeper.memory.sessions.all()
+    (session,) = await services.memory.sessions.all()
     messages = conversation.assistant.messages
     conversation.reset()
     assert conversation.assistant.messages == []
@@ -249,111 +252,111 @@ async def test_a_conversation_is_gone_on_with(model: Model, open_keeper: OpenKee
     await conversation.resume(session.id)
     assert conversation.assistant.messages == messages
     await ask(conversation, SIMILAR)
-    assert [s.turns for s in await keeper.memory.sessions.all()] == [4, 2]
+    assert [s.turns for s in await services.memory.sessions.all()] == [4, 2]
     with pytest.raises(StoreError, match="does not exist"):
         await conversation.resume("nothing")
 
 
-async def test_a_conversation_that_was_deleted_goes_on_as_another(model: Model, open_keeper: OpenKeeper) -> None:
-    keeper = await open_keeper()
-    conversation = await begin(model, keeper)
+async def test_a_conversation_that_was_deleted_goes_on_as_another(model: Model, open_services: OpenServices) -> None:
+    services = await open_services()
+    conversation = await begin(model, services)
     await ask(conversation, CRASH)
-    await MemoryDesk(keeper).delete_all()
-    assert [await keeper.memory.store.count(kind) for kind in ("session", "turn", "witness", "pattern")] == [0] * 4
+    await MemoryApi(services).delete_all()
+    assert [await services.memory.store.count(kind) for kind in ("session", "turn", "witness", "pattern")] == [0] * 4
     await ask(conversation, SIMILAR)
-    (session,) = await keeper.memory.sessions.all()
+    (session,) = await services.memory.sessions.all()
     assert session.title == SIMILAR
-    assert keeper.problem is None
+    assert services.problem is None
 
 
-async def test_without_the_memory_the_chat_goes_on_and_says_so(model: Model, open_keeper: OpenKeeper) -> None:
-    keeper = await open_keeper()
-    conversation = await begin(model, keeper)
-    await keeper.memory.store.close()
+async def test_without_the_memory_the_chat_goes_on_and_says_so(model: Model, open_services: OpenServices) -> None:
+    services = await open_services()
+    conversation = await begin(model, services)
+    await services.memory.store.close()
     events = [event async for event in conversation.respond(CRASH)]
     assert isinstance(events[-1], Done)
-    assert keeper.problem is not None
+    assert services.problem is not None
 
 
 async def test_without_a_router_the_plain_assistant_answers(model: Model, tmp_path: Path) -> None:
-    keeper = MemoryKeeper(NativeCrypto())
+    services = Services(NativeCrypto())
 
     async def fail(memory):
         raise StoreError("unavailable", "There is no router today.")
 
-    await keeper.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-    await keeper.route_with(fail)
-    conversation = await begin(model, keeper)
+    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    await services.route_with(fail)
+    conversation = await begin(model, services)
     events = [event async for event in conversation.respond(CRASH)]
     assert not any(isinstance(event, Routed) for event in events)
-    assert (await MemoryDesk(keeper).info())["problem"] == "There is no router today."
-    assert [entry.agent for entry in await keeper.memory.witness.entries()] == [""]
-    await keeper.close()
+    assert (await MemoryApi(services).info())["problem"] == "There is no router today."
+    assert [entry.agent for entry in await services.memory.witness.entries()] == [""]
+    await services.close()
 
 
 async def test_a_locked_memory_learns_meanwhile_and_takes_it_over_when_it_is_unlocked(
-    model: Model, open_keeper: OpenKeeper
+    model: Model, open_services: OpenServices
 ) -> None:
-    first = await open_keeper()
-    desk = MemoryDesk(first)
-    await desk.correct("", CRASH, "tester")
-    await desk.set_passphrase("a long way", None)
+    first = await open_services()
+    api = MemoryApi(first)
+    await api.correct("", CRASH, "tester")
+    await api.set_passphrase("a long way", None)
     await first.close()
-    keeper = await open_keeper()
-    desk = MemoryDesk(keeper)
-    assert (await desk.info())["state"] == "locked"
-    assert (await desk.patterns())["total"] == 0
-    assert await routed_to(keeper, SIMILAR) == "debugger"
-    conversation = await begin(model, keeper)
+    services = await open_services()
+    api = MemoryApi(services)
+    assert (await api.info())["state"] == "locked"
+    assert (await api.patterns())["total"] == 0
+    assert await routed_to(services, SIMILAR) == "debugger"
+    conversation = await begin(model, services)
     await ask(conversation, FAR)
-    await desk.correct("", FAR, "planner")
+    await api.correct("", FAR, "planner")
     with pytest.raises(StoreError) as wrong:
-        await desk.unlock("a wrong way")
+        await api.unlock("a wrong way")
     assert wrong.value.reason == "passphrase"
     for refused in (
-        desk.export_file(None),
-        desk.import_file(b"", "merge", None),
-        desk.remove_passphrase("a wrong way"),
+        api.export_file(None),
+        api.import_file(b"", "merge", None),
+        api.remove_passphrase("a wrong way"),
     ):
         with pytest.raises(StoreError, match="passphrase"):
             await refused
-    await desk.unlock("a long way")
-    assert (await desk.info())["state"] == "ready"
-    assert await routed_to(keeper, SIMILAR) == "tester"
-    assert await routed_to(keeper, FAR) == "planner"
+    await api.unlock("a long way")
+    assert (await api.info())["state"] == "ready"
+    assert await routed_to(services, SIMILAR) == "tester"
+    assert await routed_to(services, FAR) == "planner"
     await ask(conversation, SIMILAR)
-    assert (await desk.conversations())["items"][0]["turns"] == 4
+    assert (await api.conversations())["items"][0]["turns"] == 4
 
 
-async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(open_keeper: OpenKeeper) -> None:
-    first = await open_keeper()
-    await MemoryDesk(first).correct("", CRASH, "tester")
-    await MemoryDesk(first).set_passphrase("a long way", None)
+async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(open_services: OpenServices) -> None:
+    first = await open_services()
+    await MemoryApi(first).correct("", CRASH, "tester")
+    await MemoryApi(first).set_passphrase("a long way", None)
     await first.close()
-    keeper = await open_keeper()
-    desk = MemoryDesk(keeper)
-    await desk.delete_all()
-    assert (await desk.info())["state"] == "ready"
-    assert not (await desk.info())["encrypted"]
-    await desk.correct("", FAR, "planner")
-    await keeper.close()
-    again = await open_keeper()
-    assert again.state == "ready"
+    services = await open_services()
+    api = MemoryApi(services)
+    await api.delete_all()
+    assert (await api.info())["state"] == "ready"
+    assert not (await api.info())["encrypted"]
+    await api.correct("", FAR, "planner")
+    await services.close()
+    again = await open_services()
+    assert again.memory_state == "ready"
     assert [pattern.text for pattern in await again.memory.patterns.all()] == [FAR]
 
 
-async def test_what_another_embedder_made_is_made_anew(model: Model, open_keeper: OpenKeeper) -> None:
-    keeper = await open_keeper()
-    routed = (await ask(await begin(model, keeper), CRASH))[0]
-    await MemoryDesk(keeper).correct("", CRASH, "tester")
+async def test_what_another_embedder_made_is_made_anew(model: Model, open_services: OpenServices) -> None:
+    services = await open_services()
+    routed = (await ask(await begin(model, services), CRASH))[0]
+    await MemoryApi(services).correct("", CRASH, "tester")
     turned = np.roll(routed.vector, 1)
-    (session,) = await keeper.memory.sessions.all()
-    await keeper.memory.sessions.edit(session.id, context=turned)
-    (pattern,) = await keeper.memory.patterns.all()
-    await keeper.memory.patterns.edit(pattern.id, vector=turned)
-    await keeper.memory.policies.set(EMBEDDER_POLICY, "another one", confidence=1.0, source="router")
-    await keeper.close()
-    again = await open_keeper()
+    (session,) = await services.memory.sessions.all()
+    await services.memory.sessions.edit(session.id, context=turned)
+    (pattern,) = await services.memory.patterns.all()
+    await services.memory.patterns.edit(pattern.id, vector=turned)
+    await services.memory.policies.set(EMBEDDER_POLICY, "another one", confidence=1.0, source="router")
+    await services.close()
+    again = await open_services()
     assert await routed_to(again, SIMILAR) == "tester"
     np.testing.assert_allclose((await again.memory.sessions.all())[0].context, routed.vector, atol=1e-6)
     assert [entry.vector for entry in await again.memory.witness.entries()] == [None]

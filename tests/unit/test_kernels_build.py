@@ -11,12 +11,12 @@ import pytest
 from wasmtime import Config, Engine, Instance, Limits, Memory, MemoryType, Module, SharedMemory, Store, WasmtimeError
 from wasmtime import _ffi as ffi
 
-from app import kernels as native
+from app import build_outputs
 from app.building import kernels
 from app.building.common import BuildError, one_build_at_a_time
 from app.building.download import Downloader
 from app.building.python_env import pypi_address
-from app.models import cache_dir
+from app.paths import cache_dir
 from py_core.backends.wasm.host import HEAP_BASE
 
 BOTH = pytest.mark.parametrize("relaxed", [True, False])
@@ -61,13 +61,13 @@ def no_compiler() -> list[str]:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> kernels.KernelModule:
+def small(tmp_path: Path) -> build_outputs.KernelModule:
     """The model's flags and builds, with small sources."""
     folder = tmp_path / "sources"
     folder.mkdir()
     (folder / "small.c").write_text(SMALL_KERNELS)
     (folder / "shared.h").write_text(SHARED_HEADER)
-    return replace(kernels.MODEL, sources=folder)
+    return replace(build_outputs.MODEL_KERNELS, sources=folder)
 
 
 @pytest.fixture(scope="module")
@@ -115,15 +115,15 @@ def test_their_constants_end_below_what_the_backend_gives_out(kernel_wasm: Kerne
 
 
 def test_the_command_line_finds_them(kernel_wasm: KernelWasm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert native.kernel_path(relaxed=False) == kernel_wasm(False)
+    assert build_outputs.kernel_path(relaxed=False) == kernel_wasm(False)
     monkeypatch.setenv("SONATA_CACHE", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"run `python build\.py site` once to compile it"):
-        native.kernel_path()
+        build_outputs.kernel_path()
 
 
 def test_the_site_ships_the_kernels_without_their_sources(dist: Path, kernel_wasm: KernelWasm) -> None:
     shipped = {path.name: path.read_bytes() for path in (dist / "kernels").iterdir()}
-    compiled = {name: kernel_wasm(name == "kernels-relaxed.wasm") for name in kernels.MODEL.builds}
+    compiled = {name: kernel_wasm(name == "kernels-relaxed.wasm") for name in build_outputs.MODEL_KERNELS.builds}
     compiled["hnsw.wasm"] = kernels.hnsw_kernel_path()
     assert shipped == {name: path.read_bytes() for name, path in compiled.items()}
 
@@ -150,7 +150,7 @@ def test_the_kernel_of_indexes_fits_into_any_memory() -> None:
 
 
 def test_what_was_compiled_before_needs_no_compiler(
-    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler
+    tmp_path: Path, small: build_outputs.KernelModule, compiler: kernels.Compiler
 ) -> None:
     first = kernels.compile_kernels(tmp_path, compiler, small)
     assert set(first) == {"kernels-relaxed.wasm", "kernels-simd.wasm"}
@@ -159,7 +159,7 @@ def test_what_was_compiled_before_needs_no_compiler(
 
 @pytest.mark.parametrize("changed", ["small.c", "shared.h"])
 def test_another_state_of_the_sources_is_compiled_anew(
-    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler, changed: str
+    tmp_path: Path, small: build_outputs.KernelModule, compiler: kernels.Compiler, changed: str
 ) -> None:
     first = kernels.compile_kernels(tmp_path, compiler, small)
     before = (small.sources / changed).read_text()
@@ -171,7 +171,7 @@ def test_another_state_of_the_sources_is_compiled_anew(
 
 
 def test_the_same_sources_give_the_same_bytes(
-    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler
+    tmp_path: Path, small: build_outputs.KernelModule, compiler: kernels.Compiler
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     small.sources.rename(elsewhere)
@@ -192,7 +192,7 @@ def test_the_same_sources_give_the_same_bytes(
     ],
 )
 def test_a_mistake_in_c_is_shown_and_leaves_nothing(
-    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler, line: str, said: str
+    tmp_path: Path, small: build_outputs.KernelModule, compiler: kernels.Compiler, line: str, said: str
 ) -> None:
     with (small.sources / "small.c").open("a") as file:
         file.write(line + "\n")
@@ -207,7 +207,7 @@ def test_a_mistake_in_c_is_shown_and_leaves_nothing(
 
 def test_no_c_files_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"There are no C files in .*: get the whole repository"):
-        kernels.compile_kernels(tmp_path, no_compiler, replace(kernels.MODEL, sources=tmp_path))
+        kernels.compile_kernels(tmp_path, no_compiler, replace(build_outputs.MODEL_KERNELS, sources=tmp_path))
 
 
 # --- that they run ---
@@ -223,7 +223,7 @@ class Shared(SharedMemory):
 
 @BOTH
 def test_workers_share_one_memory(
-    tmp_path: Path, small: kernels.KernelModule, compiler: kernels.Compiler, relaxed: bool
+    tmp_path: Path, small: build_outputs.KernelModule, compiler: kernels.Compiler, relaxed: bool
 ) -> None:
     files = kernels.compile_kernels(tmp_path, compiler, small)
     with_or_without = engine(relaxed)

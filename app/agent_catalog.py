@@ -1,4 +1,4 @@
-"""The agents at hand: those that are shipped (agents.toml, agents/examples/), and the user's changes laid over them.
+"""The agents: those that are shipped (agents/agents.toml, agents/examples/), and the user's changes laid over them.
 
 Changes are plain data that any store can keep (they survive JSON), and the functions on them are pure: they take
 changes and return new ones.
@@ -26,8 +26,8 @@ from py_core.routing.agents import (
     examples_from_dicts,
 )
 
-AGENTS = Path(__file__).with_name("agents.toml")
-EXAMPLES = Path(__file__).with_name("agents") / "examples"
+AGENTS = Path(__file__).with_name("agents") / "agents.toml"
+EXAMPLES = AGENTS.with_name("examples")
 
 Fields = Mapping[str, Any]
 """An agent, or some of its keys, as a plain dict."""

@@ -1,8 +1,8 @@
 """Sends each message to the agent that suits it, and learns from what the user says of that.
 
-    dispatcher = await Dispatcher.open(embedder, data, memory, kernel)
-    routed = await dispatcher.route("why does my page crash")     # routed.agent answers
-    await dispatcher.correct(routed.id, routed.text, "tester")    # from now on, for similar messages too
+    routing = await RoutingService.open(embedder, data, memory, kernel)
+    routed = await routing.route("why does my page crash")     # routed.agent answers
+    await routing.correct(routed.id, routed.text, "tester")    # from now on, for similar messages too
 
 What is learned, and the user's changes to the agents, are kept in the memory. Other tabs' changes are followed.
 """
@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from app.agents import Changes, Fields, current_agents, no_changes, shipped_agents
-from app.routing import assemble
+from app.agent_catalog import Changes, Fields, current_agents, no_changes, shipped_agents
+from app.router_factory import build_router
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.memory import Memory
 from py_core.memory.patterns import KIND as PATTERN
@@ -49,7 +49,7 @@ class Routed:
     vector: np.ndarray
 
 
-class Dispatcher:
+class RoutingService:
     """Made by `open`."""
 
     def __init__(self, embedder: Embedder, data: bytes, memory: Memory, kernel: HnswKernel | None) -> None:
@@ -65,14 +65,14 @@ class Dispatcher:
     @classmethod
     async def open(
         cls, embedder: Embedder, data: bytes, memory: Memory, kernel: HnswKernel | None = None
-    ) -> Dispatcher:
-        """data: what app/building/routing.py made. kernel: of the router's indexes, numpy's if none.
+    ) -> RoutingService:
+        """data: the router's data (build_outputs.py). kernel: of the router's indexes, numpy's if none.
 
         Raises RoutingDataError, EmbedderError, StoreError.
         """
-        dispatcher = cls(embedder, data, memory, kernel)
-        await dispatcher.refresh()
-        return dispatcher
+        routing = cls(embedder, data, memory, kernel)
+        await routing.refresh()
+        return routing
 
     async def move(self, memory: Memory) -> None:
         """Keep what is learned in another memory from now on, and go by what that one holds."""
@@ -171,17 +171,17 @@ class Dispatcher:
 
     @property
     def changes(self) -> Changes:
-        """The user's, to the shipped agents (app/agents.py)."""
+        """The user's, to the shipped agents (app/agent_catalog.py)."""
         policy = self.memory.policies.look(AGENTS_POLICY)
         return json.loads(policy.value) if policy and isinstance(policy.value, str) else no_changes()
 
     async def change_agents(self, change: Callable[[Sequence[Fields], Changes], Mapping[str, Any]]) -> None:
-        """change: of app/agents.py, from the shipped agents and the changes so far to the new ones.
+        """change: of app/agent_catalog.py, from the shipped agents and the changes so far to the new ones.
 
         Raises AgentError, EmbedderError, StoreError; then nothing is changed.
         """
         new = dict(change(shipped_agents(), self.changes))
-        router = await assemble(self.embedder, self._data, self._kernel, new)
+        router = await build_router(self.embedder, self._data, self._kernel, new)
         await self.memory.policies.set(AGENTS_POLICY, json.dumps(new), confidence=1.0, source="user")
         await self._take(router)
 
@@ -199,7 +199,7 @@ class Dispatcher:
             self._stale = False
             try:
                 await self.memory.policies.reload()
-                await self._take(await assemble(self.embedder, self._data, self._kernel, self._valid_changes()))
+                await self._take(await build_router(self.embedder, self._data, self._kernel, self._valid_changes()))
             except BaseException:
                 self._stale = True
                 raise

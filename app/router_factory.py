@@ -1,4 +1,4 @@
-"""The router, put together from the agents, their examples and what build.py made."""
+"""Makes the router from the agents, their examples and what build.py made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.agents import current_agents, current_examples, no_changes, shipped_agents, shipped_examples
+from app.agent_catalog import current_agents, current_examples, no_changes, shipped_agents, shipped_examples
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.routing.agents import Example
 from py_core.routing.embedder import Embedder
@@ -42,10 +42,10 @@ def more_requests(path: Path = MORE_REQUESTS) -> list[Example]:
     return [Example(text, agent, -number) for number, (text, agent) in enumerate(pairs, 1)]
 
 
-async def assemble(
+async def build_router(
     embedder: Embedder, data: bytes, kernel: HnswKernel | None = None, changes: Mapping[str, Any] | None = None
 ) -> Router:
-    """The router of the shipped agents and the user's changes. data: what app/building/routing.py made.
+    """The router of the shipped agents and the user's changes. data: the router's data (build_outputs.py).
 
     Only the examples that the user wrote are embedded here. Raises RoutingDataError, EmbedderError, AgentError.
     """
@@ -64,34 +64,8 @@ async def assemble(
 
 @dataclass(frozen=True)
 class RouterParts:
-    """What `assemble` and Dispatcher.open take. kernel: None where it was never compiled; numpy needs nothing."""
+    """What `build_router` and RoutingService.open take. kernel: None where it was not compiled; numpy then searches."""
 
     embedder: Embedder
     data: bytes
     kernel: HnswKernel | None
-
-
-def native_parts() -> RouterParts:
-    """Raises EmbedderError or RoutingDataError, with what to do, when something was not made."""
-    # Imported late: the page has neither.
-    from app.building.routing import routing_file
-    from app.embedding import open_embedder
-    from app.kernels import hnsw_kernel_path
-    from app.models import cache_dir
-    from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
-
-    embedder = open_embedder()
-    path = routing_file(cache_dir())
-    if not path.is_file():
-        raise RoutingDataError(f"{path} is not there: run `python build.py site` once to make it.")
-    try:
-        kernel: HnswKernel | None = WasmtimeHnswKernel(hnsw_kernel_path())
-    except FileNotFoundError:
-        kernel = None
-    return RouterParts(embedder, path.read_bytes(), kernel)
-
-
-async def open_router(changes: Mapping[str, Any] | None = None) -> Router:
-    """The router natively. Raises EmbedderError or RoutingDataError."""
-    parts = native_parts()
-    return await assemble(parts.embedder, parts.data, parts.kernel, changes)

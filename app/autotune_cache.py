@@ -1,4 +1,4 @@
-"""Where the shapes of GPU kernels that were measured are kept on this machine."""
+"""Keeps on this machine which shapes of the GPU kernels were measured as the fastest."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import contextlib
 import os
 from pathlib import Path
 
-from app.models import cache_dir
+from app.paths import cache_dir
 
 
-class FileTuning:
+class AutotuneCache:
     """A file in the cache. It can be measured again: where it cannot be written, it is not kept."""
 
     def __init__(self, path: Path | None = None) -> None:

@@ -1,12 +1,11 @@
-"""Opens the memory and the router, and gives them to a conversation: what works without them goes on without them."""
+"""The services beside the model: the memory and the routing. A chat works without either."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from app.conversation import Conversation
-from app.dispatch import Dispatcher
+from app.routing_service import RoutingService
 from py_core.memory.encryption import Crypto
 from py_core.memory.errors import StoreError
 from py_core.memory.fallback import open_or_volatile
@@ -16,13 +15,15 @@ from py_core.memory.store import Store
 from py_core.memory.vectors import BruteForceIndex, VectorIndex
 from py_core.memory.volatile import VolatileRows
 
-State = Literal["opening", "ready", "locked"]
+MemoryState = Literal["opening", "ready", "locked"]
+RoutingState = Literal["opening", "ready", "failed", "off"]
 
 
-class MemoryKeeper:
-    """`state` is that of the memory, `routing` that of the dispatcher, `problem` a sentence for the user, if any.
+class Services:
+    """Opens the memory and the routing, and holds them for whoever asks: None where one is not there (yet).
 
-    While the memory is locked, what is learned is kept apart, and taken over when it is unlocked.
+    While the memory is locked, `memory` is a temporary one, whose records move to the real one when it is unlocked.
+    `problem` is a sentence for the user, if something failed.
     """
 
     def __init__(
@@ -35,11 +36,10 @@ class MemoryKeeper:
         self.changed = changed
         self._crypto, self._make_index = crypto, make_index
         self.locked_rows: Rows | None = None
-        self._conversation: Conversation | None = None
-        self.memory: Memory
-        self.dispatcher: Dispatcher | None = None
-        self.state: State = "opening"
-        self.routing: Literal["opening", "ready", "failed", "off"] = "opening"
+        self.memory: Memory | None = None
+        self.routing: RoutingService | None = None
+        self.memory_state: MemoryState = "opening"
+        self.routing_state: RoutingState = "opening"
         self.problem: str | None = None
 
     async def open(self, opening: Callable[[], Awaitable[Rows]]) -> None:
@@ -51,33 +51,27 @@ class MemoryKeeper:
             rows = VolatileRows()
         try:
             await self._take(await Store.open(rows, crypto=self._crypto))
-            self.state = "ready"
+            self.memory_state = "ready"
         except StoreError as error:
             await self._take(await Store.open(VolatileRows(), crypto=self._crypto))
             if error.reason == "locked":
-                self.locked_rows, self.state = rows, "locked"
+                self.locked_rows, self.memory_state = rows, "locked"
             else:
                 self.trouble(error)
-                self.state = "ready"
+                self.memory_state = "ready"
         self.changed()
 
-    async def route_with(self, opening: Callable[[Memory], Awaitable[Dispatcher]]) -> None:
-        """opening: makes a dispatcher over a memory; where it fails, the plain assistant answers."""
+    async def route_with(self, opening: Callable[[Memory], Awaitable[RoutingService]]) -> None:
+        """opening: makes the routing over a memory; where it fails, the plain assistant answers. After `open`."""
+        assert self.memory is not None
         try:
-            self.dispatcher = await opening(self.memory)
-            if self.dispatcher.memory is not self.memory:
-                await self.dispatcher.move(self.memory)
-            self.routing = "ready"
+            routing = await opening(self.memory)
+            if routing.memory is not self.memory:  # it was unlocked meanwhile
+                await routing.move(self.memory)
+            self.routing, self.routing_state = routing, "ready"
         except Exception as error:
-            self.routing = "failed"
+            self.routing_state = "failed"
             self.trouble(error)
-        self.serve(self._conversation)
-
-    def serve(self, conversation: Conversation | None) -> None:
-        """Let this conversation remember and be routed, now and whenever the memory is another one."""
-        self._conversation = conversation
-        if conversation is not None and self.state != "opening":
-            conversation.memory, conversation.dispatcher = self.memory, self.dispatcher
         self.changed()
 
     def trouble(self, error: Exception) -> None:
@@ -87,20 +81,21 @@ class MemoryKeeper:
 
     async def unlock(self, passphrase: str | None) -> None:
         """Raises StoreError("passphrase") for a wrong one."""
-        if self.locked_rows is None:
+        if self.locked_rows is None or self.memory is None:
             return
         store = await Store.open(self.locked_rows, passphrase, crypto=self._crypto)
-        meanwhile = self.memory
-        await self._take(store)
-        await self.memory.take_over(meanwhile)
-        await meanwhile.close()
-        self.locked_rows, self.state = None, "ready"
-        if self.dispatcher is not None:
-            await self.dispatcher.move(self.memory)
-        self.serve(self._conversation)
+        temporary = self.memory
+        await (await self._take(store)).take_over(temporary)
+        await temporary.close()
+        self.locked_rows, self.memory_state = None, "ready"
+        if self.routing is not None:
+            await self.routing.move(self.memory)
+        self.changed()
 
     async def forget(self) -> None:
-        """Delete all that is remembered; of a locked memory, whose passphrase may be lost, the passphrase too."""
+        """Delete everything in the memory; of a locked memory, whose passphrase may be lost, the passphrase too."""
+        if self.memory is None:
+            return
         if self.locked_rows is None:
             await self.memory.writer.flush()
             await self.memory.store.clear()
@@ -113,12 +108,14 @@ class MemoryKeeper:
     async def close(self) -> None:
         """Write what waits, and close the memory. What is not written after a failure was told as trouble."""
         try:
-            await self.memory.close()
+            if self.memory is not None:
+                await self.memory.close()
             if self.locked_rows is not None:
                 await self.locked_rows.close()
         except StoreError as error:
             self.trouble(error)
 
-    async def _take(self, store: Store) -> None:
-        self.memory = await Memory.open(store, self._make_index, self.trouble)
+    async def _take(self, store: Store) -> Memory:
+        memory = self.memory = await Memory.open(store, self._make_index, self.trouble)
         store.on_change(lambda change: self.changed())
+        return memory

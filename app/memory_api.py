@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app import agents as agents_data
-from app.dispatch import Dispatcher
-from app.memory_keeper import MemoryKeeper
+from app import agent_catalog
+from app.routing_service import RoutingService
+from app.services import Services
 from py_core.memory import patterns, policies, sessions, witness
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
@@ -35,26 +35,26 @@ UNROUTED = {
 }
 
 
-class MemoryDesk:
+class MemoryApi:
     """Each public method is a call of the page's. Those that need the router raise EmbedderError without it."""
 
-    def __init__(self, keeper: MemoryKeeper) -> None:
-        self._keeper = keeper
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def info(self) -> dict[str, Any]:
-        keeper = self._keeper
+        services = self._services
         about: dict[str, Any] = {
-            "state": keeper.state, "routing": keeper.routing, "problem": keeper.problem,
+            "state": services.memory_state, "routing": services.routing_state, "problem": services.problem,
             "persistent": False, "place": "", "encrypted": False, "counts": {}, "agents": [],
         }  # fmt: skip
-        if keeper.state != "opening":
-            store = keeper.memory.store
-            rows = keeper.locked_rows or store
+        if services.memory is not None:
+            store = services.memory.store
+            rows = services.locked_rows or store
             about |= {"persistent": rows.persistent, "place": rows.place}
-            about["encrypted"] = keeper.state == "locked" or store.lock is not None
+            about["encrypted"] = services.memory_state == "locked" or store.lock is not None
             about["counts"] = {kind: await store.count(kind) for kind in KINDS}
-        if keeper.dispatcher is not None:
-            about["agents"] = [{"id": agent.id, "title": agent.title} for agent in keeper.dispatcher.agents.values()]
+        if services.routing is not None:
+            about["agents"] = [{"id": agent.id, "title": agent.title} for agent in services.routing.agents.values()]
         return about
 
     # ---- patterns ----
@@ -78,8 +78,8 @@ class MemoryDesk:
         return {"pattern": await self._routing.edit(id, text, agent)}
 
     async def remove_patterns(self, ids: list[str]) -> None:
-        if self._keeper.dispatcher is not None:
-            await self._keeper.dispatcher.forget(ids)
+        if self._services.routing is not None:
+            await self._services.routing.forget(ids)
         else:
             await self._memory.patterns.delete(*ids)
 
@@ -178,7 +178,7 @@ class MemoryDesk:
 
     async def agents(self) -> list[dict[str, Any]]:
         """The current ones, then those that the user removed."""
-        shipped = {entry["id"]: entry for entry in agents_data.shipped_agents()}
+        shipped = {entry["id"]: entry for entry in agent_catalog.shipped_agents()}
         changes = self._routing.changes
         hidden = [shipped[id] for id in changes.get("hidden", []) if id in shipped]
         current = [agent_to_dict(agent) for agent in self._routing.agents.values()]
@@ -190,19 +190,21 @@ class MemoryDesk:
         ]
 
     async def add_agent(self, fields: dict[str, Any]) -> None:
-        await self._routing.change_agents(lambda shipped, changes: agents_data.add_agent(shipped, changes, fields))
+        await self._routing.change_agents(lambda shipped, changes: agent_catalog.add_agent(shipped, changes, fields))
 
     async def edit_agent(self, id: str, fields: dict[str, Any]) -> None:
-        await self._routing.change_agents(lambda shipped, changes: agents_data.edit_agent(shipped, changes, id, fields))
+        await self._routing.change_agents(
+            lambda shipped, changes: agent_catalog.edit_agent(shipped, changes, id, fields)
+        )
 
     async def remove_agent(self, id: str) -> None:
-        await self._routing.change_agents(lambda shipped, changes: agents_data.remove_agent(shipped, changes, id))
+        await self._routing.change_agents(lambda shipped, changes: agent_catalog.remove_agent(shipped, changes, id))
 
     async def restore_agent(self, id: str) -> None:
-        await self._routing.change_agents(lambda shipped, changes: agents_data.restore_agent(changes, id))
+        await self._routing.change_agents(lambda shipped, changes: agent_catalog.restore_agent(changes, id))
 
     async def reset_agent(self, id: str) -> None:
-        await self._routing.change_agents(lambda shipped, changes: agents_data.reset_agent(shipped, changes, id))
+        await self._routing.change_agents(lambda shipped, changes: agent_catalog.reset_agent(shipped, changes, id))
 
     # ---- the whole ----
 
@@ -219,7 +221,7 @@ class MemoryDesk:
         return count
 
     async def delete_all(self) -> None:
-        await self._keeper.forget()
+        await self._services.forget()
         await self._read_again()
 
     async def set_passphrase(self, passphrase: str, old: str | None) -> None:
@@ -233,31 +235,31 @@ class MemoryDesk:
         await remove_passphrase(self._memory.store, old)
 
     async def unlock(self, passphrase: str) -> None:
-        await self._keeper.unlock(passphrase)
+        await self._services.unlock(passphrase)
 
     # ---- helpers ----
 
     @property
     def _memory(self) -> Memory:
-        if self._keeper.state == "opening":
-            raise StoreError("busy", "The memory is still being opened. Try again in a moment.")
-        return self._keeper.memory
+        if self._services.memory is None:
+            raise StoreError("busy", "The memory is still opening. Try again in a moment.")
+        return self._services.memory
 
     @property
-    def _routing(self) -> Dispatcher:
-        if self._keeper.dispatcher is None:
-            why = UNROUTED.get(self._keeper.routing)
-            raise EmbedderError(why or f"Routing is not there: {self._keeper.problem} Load the page again.")
-        return self._keeper.dispatcher
+    def _routing(self) -> RoutingService:
+        if self._services.routing is None:
+            why = UNROUTED.get(self._services.routing_state)
+            raise EmbedderError(why or f"Routing is not there: {self._services.problem} Load the page again.")
+        return self._services.routing
 
     def _refuse_locked(self) -> None:
-        if self._keeper.state == "locked":
+        if self._services.memory_state == "locked":
             raise StoreError("locked")
 
     async def _read_again(self) -> None:
         await self._memory.policies.reload()
-        if self._keeper.dispatcher is not None:
-            await self._keeper.dispatcher.refresh(everything=True)
+        if self._services.routing is not None:
+            await self._services.routing.refresh(everything=True)
 
     async def _search(
         self, kind: str, search: str, where: dict[str, Any] | None = None
@@ -276,9 +278,9 @@ class MemoryDesk:
         return [(here[id], similar.get(id)) for id in order]
 
     async def _similar(self, kind: str, search: str, among: dict[str, Record]) -> dict[str, float]:
-        if self._keeper.dispatcher is None:
+        if self._services.routing is None:
             return {}
-        (vector,) = await self._keeper.dispatcher.embedder.embed([search])
+        (vector,) = await self._services.routing.embedder.embed([search])
         found = await self._memory.search.search(kind, vector, MEANT, among.__contains__)
         return {record.id: similarity for record, similarity in found if similarity >= LEAST_SIMILARITY}
 

@@ -1,0 +1,154 @@
+"""What build.py makes in the cache, and where: the compiled kernels, the sentence embedder, the router's data.
+
+Each folder there is named by a digest of everything that goes into its files. So a file of other sources is never used,
+and app/building makes only what is missing. Standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.checksums import sha256_of, short_digest
+from app.downloads import downloads
+from app.paths import ROOT, cache_dir
+
+BUILDING = ROOT / "app" / "building"
+
+# ---- kernels, compiled from C ----
+
+KERNEL_SOURCES = ROOT / "web" / "kernels"
+
+_FLAGS = (
+    *("-target", "wasm32-freestanding", "-O3", "-nostdlib"),
+    *("-Wall", "-Wextra", "-Werror"),
+    *("-msimd128", "-mbulk-memory"),
+    *("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--import-memory"),
+    "-Wl,--export=__stack_pointer",  # the host sets where the stack is
+)
+
+
+@dataclass(frozen=True)
+class KernelModule:
+    """A folder of C files, the compiler's flags, and the files that are made: name -> flags of its own."""
+
+    sources: Path
+    flags: tuple[str, ...]
+    builds: Mapping[str, tuple[str, ...]]
+
+
+MODEL_KERNELS = KernelModule(
+    KERNEL_SOURCES,
+    (
+        *_FLAGS,
+        "-matomics",
+        # The workers share one memory. 65,535 pages: one less than there can be, since zig reads this number into
+        # 32 bits.
+        *("-Wl,--shared-memory", f"-Wl,--max-memory={65535 << 16}"),
+        # Constants lie in the last 64 KiB below HEAP_BASE (py_core/backends/wasm/host.py). Each worker sets its own
+        # stack.
+        *("-Wl,-z,stack-size=65536", f"-Wl,--global-base={(2 << 20) - (64 << 10)}"),
+    ),
+    {
+        "kernels-relaxed.wasm": ("-mrelaxed-simd",),
+        "kernels-simd.wasm": ("-DPLAIN_SIMD",),  # for browsers without relaxed SIMD
+    },
+)
+# One build: with relaxed SIMD results would differ from machine to machine, and with them the graphs.
+HNSW_KERNEL = KernelModule(KERNEL_SOURCES / "hnsw", (*_FLAGS, "-Wl,-z,stack-size=16384"), {"hnsw.wasm": ()})
+
+
+def kernel_files(cache: Path, module: KernelModule) -> dict[str, Path]:
+    """Where the builds of a module's sources, as they are now, lie or will lie: file name -> path."""
+    state = hashlib.sha256(repr((module.flags, dict(module.builds), _zig_version())).encode())
+    for path in sources_in(module.sources, "*.[ch]"):
+        content = path.read_bytes()
+        state.update(f"\n{path.name} {len(content)}\n".encode() + content)
+    return {name: cache / "kernels" / state.hexdigest()[:16] / name for name in module.builds}
+
+
+def sources_in(folder: Path, pattern: str) -> list[Path]:
+    """The files of a folder, in the order of their names."""
+    return sorted(folder.glob(pattern), key=lambda path: path.name)
+
+
+def _zig_version() -> str:
+    version = re.search(r"^ziglang==(\S+)", (ROOT / "requirements" / "build.lock").read_text(), re.MULTILINE)
+    assert version, "requirements/build.lock names no ziglang"
+    return version[1]
+
+
+def kernel_path(relaxed: bool = True) -> Path:
+    """The model's kernels: the build with relaxed SIMD, or the plain one.
+
+    Raises FileNotFoundError, with what to do, when they have not been compiled.
+    """
+    return _compiled(MODEL_KERNELS, "kernels-relaxed.wasm" if relaxed else "kernels-simd.wasm")
+
+
+def hnsw_kernel_path() -> Path:
+    """The kernel that searches indexes of vectors. Raises FileNotFoundError, as kernel_path does."""
+    return _compiled(HNSW_KERNEL, "hnsw.wasm")
+
+
+def _compiled(module: KernelModule, name: str) -> Path:
+    path = kernel_files(cache_dir(), module)[name]
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: run `python build.py site` once to compile it.")
+    return path
+
+
+# ---- the sentence embedder ----
+
+EMBEDDER_ADAPTER = ROOT / "app" / "embedder_adapter.safetensors"
+EMBEDDER_MODEL = "all-MiniLM-L6-v2.int8.onnx"
+EMBEDDER_TOKENIZER = "all-MiniLM-L6-v2.tokenizer.json"
+EMBEDDER_REVISION = 1
+"""To be raised when a change of the sources below changes vectors: stored ones are then made anew."""
+_EMBEDDER_SOURCES = ("calibration.txt", "embedder_export.py", "minilm.py", "onnx_writer.py")
+
+
+@dataclass(frozen=True)
+class EmbedderFiles:
+    """Where the embedder lies, or will lie once it is made. Vectors of different fingerprints cannot be compared."""
+
+    model: Path
+    tokenizer: Path
+    fingerprint: str
+
+
+def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFiles:
+    """Without an adapter's file it is the unchanged model."""
+    parts = [f"revision {EMBEDDER_REVISION}"]
+    parts += [f"{entry['file']} {entry['sha256']}" for entry in downloads()["embedder"]]
+    if adapter.is_file():
+        parts.append(f"adapter {sha256_of(adapter)}")
+    sources = [f"{name} {sha256_of(BUILDING / name)}" for name in _EMBEDDER_SOURCES]
+    folder = cache / "embedder"
+    made = folder / short_digest(parts + sources) / EMBEDDER_MODEL
+    return EmbedderFiles(made, folder / EMBEDDER_TOKENIZER, short_digest(parts))
+
+
+# ---- the router's data ----
+
+ROUTING_DATA = "routing.safetensors"
+_AGENTS = ROOT / "app" / "agents"
+_ROUTING_SOURCES = (
+    *("app/agents/more_requests.toml", "app/agents/out_of_scope.toml", "app/building/routing_export.py"),
+    *("py_core/routing/head.py", "py_core/routing/routing_data.py"),
+)
+
+
+def routing_file(cache: Path) -> Path:
+    """Where the router's data lie, or will lie once they are made."""
+    parameters = tomllib.loads((_AGENTS / "router.toml").read_text(encoding="utf-8"))
+    files = embedder_files(cache)
+    parts = [files.model.parent.name, files.fingerprint]
+    parts += [f"{name} {value}" for name, value in parameters.items() if name.startswith("head_")]
+    sources = [*sources_in(_AGENTS / "examples", "*.toml"), *(ROOT / name for name in _ROUTING_SOURCES)]
+    parts += [f"{path.name} {sha256_of(path)}" for path in sources]
+    return cache / "routing" / short_digest(parts) / ROUTING_DATA

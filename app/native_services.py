@@ -1,0 +1,66 @@
+"""The embedder, the router and the memory natively: onnxruntime, wasmtime and SQLite, with the files of build.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app.build_outputs import embedder_files, hnsw_kernel_path, routing_file
+from app.paths import cache_dir
+from app.router_factory import RouterParts, build_router
+from app.routing_service import RoutingService
+from app.services import Services
+from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.memory import Memory
+from py_core.memory.sqlite import SQLiteRows
+from py_core.routing.embedder import EmbedderError, SentenceEmbedder
+from py_core.routing.embedder_onnx import OnnxEncoder
+from py_core.routing.router import Router
+from py_core.routing.routing_data import RoutingDataError
+from py_core.routing.vector_index import HnswVectorIndex
+from py_core.tokenizers.wordpiece import WordPiece
+
+
+def open_embedder(threads: int = 1) -> SentenceEmbedder:
+    """Raises EmbedderError, with what to do, when the embedder has not been made or is damaged."""
+    files = embedder_files(cache_dir())
+    for path in (files.model, files.tokenizer):
+        if not path.is_file():
+            raise EmbedderError(f"{path} does not exist: run `python build.py site` once to make it.")
+    tokenizer = WordPiece.from_json(files.tokenizer.read_bytes())
+    return SentenceEmbedder(tokenizer, OnnxEncoder(files.model, files.fingerprint, threads))
+
+
+def native_router_parts() -> RouterParts:
+    """Raises EmbedderError or RoutingDataError, with what to do, when something was not made."""
+    embedder = open_embedder()
+    path = routing_file(cache_dir())
+    if not path.is_file():
+        raise RoutingDataError(f"{path} does not exist: run `python build.py site` once to make it.")
+    try:
+        kernel: HnswKernel | None = WasmtimeHnswKernel(hnsw_kernel_path())
+    except FileNotFoundError:
+        kernel = None
+    return RouterParts(embedder, path.read_bytes(), kernel)
+
+
+async def open_router(changes: Mapping[str, Any] | None = None) -> Router:
+    """A router without a memory. changes: the user's, to the agents. Raises EmbedderError or RoutingDataError."""
+    parts = native_router_parts()
+    return await build_router(parts.embedder, parts.data, parts.kernel, changes)
+
+
+async def open_services(path: Path) -> Services:
+    """path: the memory's file. Never fails: `problem` says what is missing, and the chat works without it."""
+    services = Services(NativeCrypto(), make_index=HnswVectorIndex)
+
+    async def open_routing(memory: Memory) -> RoutingService:
+        parts = native_router_parts()
+        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
+
+    await services.open(lambda: SQLiteRows.open(path))
+    await services.route_with(open_routing)
+    return services

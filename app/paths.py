@@ -1,0 +1,23 @@
+"""Folders and files of Sonata on this machine. Standard library only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The repository."""
+
+
+def cache_dir() -> Path:
+    """Where downloads and what build.py makes are kept: $SONATA_CACHE, else ~/.cache/sonata."""
+    chosen = os.environ.get("SONATA_CACHE")
+    return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache" / "sonata"
+
+
+def memory_path() -> Path:
+    """Where `sonata chat` stores its memory: $SONATA_MEMORY, else ~/.local/share/sonata/memory.sqlite."""
+    chosen = os.environ.get("SONATA_MEMORY")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    return Path.home() / ".local" / "share" / "sonata" / "memory.sqlite"

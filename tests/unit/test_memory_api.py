@@ -1,0 +1,199 @@
+"""What the Memory view asks for, over the real embedder, router and SQLite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.memory_api import MemoryApi
+from app.native_services import native_router_parts
+from app.router_factory import RouterParts
+from app.routing_service import RoutingService
+from app.services import Services
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.errors import StoreError
+from py_core.memory.sessions import Turn
+from py_core.memory.sqlite import SQLiteRows
+from py_core.memory.witness import WitnessEntry
+from py_core.routing.agents import AgentError
+from py_core.routing.embedder import EmbedderError
+from py_core.routing.vector_index import HnswVectorIndex
+
+TEXTS = {
+    "why does my page crash when I scroll": "tester",
+    "the photo of my cat is upside down": "planner",
+    "put the release on the server": "coder",
+}
+
+
+@pytest.fixture(scope="module")
+def parts(dist: Path) -> RouterParts:
+    return native_router_parts()
+
+
+@pytest.fixture
+async def services(parts: RouterParts, tmp_path: Path) -> AsyncIterator[Services]:
+    services = Services(NativeCrypto(), make_index=HnswVectorIndex)
+
+    async def routing(memory) -> RoutingService:
+        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
+
+    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    await services.route_with(routing)
+    yield services
+    await services.close()
+
+
+@pytest.fixture
+async def api(services: Services) -> MemoryApi:
+    api = MemoryApi(services)
+    for text, agent in TEXTS.items():
+        await api.correct("", text, agent)
+    return api
+
+
+async def routes(services: Services) -> dict[str, str]:
+    assert services.routing is not None
+    return {text: (await services.routing.route(text)).agent.id for text in TEXTS}
+
+
+async def test_patterns_come_in_pages_the_newest_first(api: MemoryApi) -> None:
+    page = await api.patterns(offset=1, limit=1)
+    assert page["total"] == 3
+    assert [item["text"] for item in page["items"]] == [list(TEXTS)[1]]
+    assert (await api.patterns(agent="coder"))["total"] == 1
+    assert json.loads(json.dumps(page)) == page
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [("a picture of my kitten", 1), ("CAT upside", 1), ("deploying a new version to production", 2), ("scr", 0)],
+)
+async def test_a_search_finds_words_and_meaning(api: MemoryApi, search: str, found: int) -> None:
+    items = (await api.patterns(search=search))["items"]
+    assert items[0]["text"] == list(TEXTS)[found]
+
+
+async def test_an_edited_pattern_is_one_pattern_that_routes_as_it_says_now(api: MemoryApi, services: Services) -> None:
+    (item,) = (await api.patterns(search="cat upside"))["items"][:1]
+    await api.edit_pattern(item["id"], "the photo of my dog is upside down", "reviewer")
+    texts = {item["text"]: item["agent"] for item in (await api.patterns())["items"]}
+    assert len(texts) == 3
+    assert texts["the photo of my dog is upside down"] == "reviewer"
+    assert services.routing is not None
+    assert (await services.routing.route("the photo of my dog is upside down")).agent.id == "reviewer"
+    with pytest.raises(AgentError, match="no agent"):
+        await api.edit_pattern(item["id"], "something", "nobody")
+
+
+async def test_a_removed_pattern_routes_no_more(api: MemoryApi, services: Services) -> None:
+    assert await routes(services) == TEXTS
+    items = (await api.patterns())["items"]
+    await api.remove_patterns([item["id"] for item in items])
+    assert (await api.patterns())["total"] == 0
+    assert set((await routes(services)).items()).isdisjoint(TEXTS.items())
+
+
+async def test_export_delete_all_import_gives_the_same_routes(api: MemoryApi, services: Services) -> None:
+    await api.add_agent({"id": "cook", "title": "Cook", "definition": "Cooks.", "system_prompt": "You cook."})
+    file = await api.export_file("of the file")
+    await api.delete_all()
+    assert await routes(services) != TEXTS
+    assert "cook" not in {agent["id"] for agent in await api.agents()}
+    with pytest.raises(StoreError) as locked:
+        await api.import_file(file, "merge", None)
+    assert locked.value.reason == "locked"
+    for mode in ("merge", "replace"):
+        await api.import_file(file, mode, "of the file")
+        assert await routes(services) == TEXTS
+        assert "cook" in {agent["id"] for agent in await api.agents()}
+        await api.delete_all()
+
+
+async def test_what_the_map_shows_is_what_the_router_knows(api: MemoryApi, services: Services) -> None:
+    made = await api.map()
+    assert services.routing is not None
+    router = services.routing.router
+    assert len(made["points"]) == len(router.examples) + len(router.learned)
+    told = {point[4]: made["agents"][point[2]] for point in made["points"] if point[3] == "user"}
+    assert told == TEXTS
+    assert all(-1 <= x <= 1 and -1 <= y <= 1 for x, y, *_ in made["points"])
+
+
+async def test_conversations_are_listed_searched_renamed_and_removed(api: MemoryApi, services: Services) -> None:
+    for title in ("holidays", "a bug"):
+        session = await services.memory.sessions.start(title)
+        await services.memory.sessions.add_turns(session.id, Turn("user", title), Turn("assistant", "Yes."))
+    first, second = (await api.conversations())["items"]
+    assert [first["title"], second["title"]] == ["a bug", "holidays"]
+    await api.rename_conversation(second["id"], " summer ")
+    assert (await api.conversations(search="summer"))["total"] == 1
+    shown = await api.conversation(second["id"])
+    assert [turn["content"] for turn in shown["turns"]] == ["holidays", "Yes."]
+    await api.remove_conversations([first["id"], second["id"]])
+    assert (await api.conversations())["total"] == 0
+    with pytest.raises(StoreError, match="does not exist"):
+        await api.conversation(first["id"])
+
+
+async def test_the_log_is_filtered(api: MemoryApi, services: Services) -> None:
+    witness = services.memory.witness
+    for number in range(30):
+        witness.record(WitnessEntry("coder", "wasm", {"decode": 10.0}, {"text": f"request {number}"}))
+    witness.record(WitnessEntry("coder", "wasm", {"decode": 900.0}, {"text": "slow"}))
+    witness.record(WitnessEntry("planner", "wasm", {"decode": 10.0}, {"text": "bad"}, quality=0.2))
+    witness.record(WitnessEntry("", "wasm", {}, {"text": "broken"}, error="DeviceLostError: the GPU was lost"))
+    shown = {}
+    for filter in ("all", "slow", "poor", "errors"):
+        shown[filter] = [item["text"] for item in (await api.log(filter=filter))["items"]]
+    assert len(shown["all"]) == 33
+    assert [shown[filter] for filter in ("slow", "poor", "errors")] == [["slow"], ["bad"], ["broken"]]
+    assert (await api.log(filter="errors", search="gpu lost"))["total"] == 1
+    statistics = await api.statistics()
+    assert statistics["agents"][0] == ("coder", 31)
+    assert statistics["percentiles"]["decode"][50] == 10
+    entries = (await api.log())["items"]
+    await api.remove_log([entry["id"] for entry in entries])
+    assert (await api.log())["total"] == 0
+
+
+async def test_agents_are_edited_hidden_and_brought_back(api: MemoryApi) -> None:
+    async def agent(id: str):
+        return next(entry for entry in await api.agents() if entry["id"] == id)
+
+    assert not (await agent("coder"))["edited"]
+    await api.edit_agent("coder", {"title": "Programmer"})
+    assert (await agent("coder"))["title"] == "Programmer"
+    assert (await agent("coder"))["edited"]
+    await api.reset_agent("coder")
+    assert (await agent("coder"))["title"] == "Coder"
+    await api.remove_agent("coder")
+    assert (await agent("coder"))["hidden"]
+    await api.restore_agent("coder")
+    assert not (await agent("coder"))["hidden"]
+    with pytest.raises(AgentError):
+        await api.edit_agent("coder", {"max_tokens": 0})
+
+
+async def test_policies_are_edited_and_removed(api: MemoryApi, services: Services) -> None:
+    await services.memory.policies.set("answers.length", 3, confidence=0.5, source="learned")
+    await services.memory.policies.set("answers.warmth", 0.5, confidence=0.5, source="learned")
+    await api.edit_policy("answers.warmth", 1)
+    assert services.memory.policies.get("answers.warmth", 0.0) == 1.0
+    await api.edit_policy("answers.length", 4)
+    told = {policy["name"]: (policy["value"], policy["source"]) for policy in await api.policies()}
+    assert told["answers.length"] == (4, "user")
+    await api.remove_policies(["answers.length"])
+    assert "answers.length" not in {policy["name"] for policy in await api.policies()}
+
+
+async def test_before_anything_is_open_calls_say_so() -> None:
+    api = MemoryApi(Services(NativeCrypto()))
+    assert (await api.info())["state"] == "opening"
+    with pytest.raises(StoreError, match="still opening"):
+        await api.patterns()
+    with pytest.raises(EmbedderError, match="still being loaded"):
+        await api.correct("", "a", "coder")
