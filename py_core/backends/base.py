@@ -6,7 +6,7 @@ and sequences, so the same engine drives numpy, WebGPU (natively and in the page
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,9 @@ from py_core.sampling import SamplingParams
 
 Progress = Callable[[int, int], None]
 """Called as progress(bytes_done, bytes_total) while weights load."""
+
+AfterPass = Callable[[int], Awaitable[None]]
+"""Called after each forward pass of a prefill with the number of the session's tokens that are stored by then."""
 
 
 class BackendError(RuntimeError):
@@ -105,9 +108,12 @@ class Backend(Protocol):
         """Start an empty sequence. Raises BackendError when every slot is taken."""
         ...
 
-    async def prefill(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:
+    async def prefill(
+        self, sequence: TokenSequence, tokens: Sequence[int], after_pass: AfterPass | None = None
+    ) -> None:
         """Run `tokens` after those the sequence holds; afterwards its logits are those of the last one.
 
+        A long text takes several forward passes; the next one waits for `after_pass`.
         Raises ContextFullError when they do not fit, ValueError when `tokens` is empty or an id is out of range.
         """
         ...

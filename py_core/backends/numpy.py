@@ -11,7 +11,15 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
-from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_not_empty, check_prefill
+from py_core.backends.base import (
+    AfterPass,
+    BackendError,
+    Capabilities,
+    Progress,
+    TokenSequence,
+    check_not_empty,
+    check_prefill,
+)
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
@@ -55,10 +63,12 @@ class NumpyBackend:
         self._states[self._slots] = _State(self._config)
         return TokenSequence(self._slots)
 
-    async def prefill(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:
+    async def prefill(
+        self, sequence: TokenSequence, tokens: Sequence[int], after_pass: AfterPass | None = None
+    ) -> None:
         check_prefill(sequence, tokens, self._config.vocab_size, self.context_length)
         sequence.tokens.extend(tokens)
-        await self._run_pending(sequence)
+        await self._run_pending(sequence, after_pass)
 
     async def decode(self, sequence: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
         check_not_empty(sequence)
@@ -91,7 +101,7 @@ class NumpyBackend:
             raise BackendError("This conversation was closed. Start a new one.")
         return self._states[sequence.slot]
 
-    async def _run_pending(self, sequence: TokenSequence) -> None:
+    async def _run_pending(self, sequence: TokenSequence, after_pass: AfterPass | None = None) -> None:
         """Run the tokens whose keys and values are not stored yet."""
         state = self._state(sequence)
         while sequence.stored < sequence.length:
@@ -99,6 +109,8 @@ class NumpyBackend:
             positions = np.arange(sequence.stored, sequence.stored + len(chunk))
             state.logits = (await self._forward(np.array(chunk), positions, state))[0]
             sequence.stored += len(chunk)
+            if after_pass:
+                await after_pass(sequence.stored)
 
     async def _forward(self, tokens: np.ndarray, positions: np.ndarray, state: _State) -> np.ndarray:
         values: dict[Value, np.ndarray] = {}

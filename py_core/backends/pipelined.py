@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
-from py_core.backends.base import BackendError, Capabilities, TokenSequence, check_not_empty, check_prefill
+from py_core.backends.base import AfterPass, BackendError, Capabilities, TokenSequence, check_not_empty, check_prefill
 from py_core.backends.sampling_state import RING, ring_of, state_bytes
 from py_core.sampling import SamplingParams
 
@@ -93,12 +93,14 @@ class PipelinedBackend(ABC):
         self._sequences[sequence.slot] = sequence
         return sequence
 
-    async def prefill(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:
+    async def prefill(
+        self, sequence: TokenSequence, tokens: Sequence[int], after_pass: AfterPass | None = None
+    ) -> None:
         check_prefill(sequence, tokens, self._vocab_size, self.context_length)
         async with self._lock:
             self._losses = 0
             sequence.tokens.extend(tokens)
-            await self._run_pending(sequence)
+            await self._run_pending(sequence, after_pass)
 
     async def decode(self, sequence: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
         check_not_empty(sequence)
@@ -199,7 +201,7 @@ class PipelinedBackend(ABC):
         self._logits_of = None
         return sequence.stored < sequence.length
 
-    async def _run_pending(self, sequence: TokenSequence) -> None:
+    async def _run_pending(self, sequence: TokenSequence, after_pass: AfterPass | None = None) -> None:
         """Run the tokens whose keys and values are not stored yet; the logits are then those of the last one."""
         while sequence.stored < sequence.length:
             try:
@@ -215,6 +217,8 @@ class PipelinedBackend(ABC):
                 self._lose(error)
                 continue
             sequence.stored = stop
+            if after_pass:
+                await after_pass(stop)
         self._logits_of = sequence
 
     def _batch(self) -> int:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from py_core.backends.base import Backend, ContextFullError, TokenSequence, too_long
+import numpy as np
+
+from py_core.backends.base import Backend, BackendError, Capabilities, ContextFullError, TokenSequence, too_long
+from py_core.backends.webgpu.profiling import KernelProfiler, Limits, OnRound, Profile
 from py_core.sampling import SamplingParams
+
+ReadProgress = Callable[[int, int], None]
+"""Called as progress(tokens_read, prompt_tokens) while a prompt is read; tokens that are reused count as read."""
 
 
 @dataclass
@@ -35,29 +41,89 @@ class Timings:
 
 
 class Engine:
-    """One model on one backend."""
+    """One model on one backend: all that the application asks of a backend goes through here."""
 
     def __init__(self, backend: Backend, end_tokens: Collection[int]) -> None:
         self.backend = backend
         self._end_tokens = frozenset(end_tokens)
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What runs the model, in the words shown to the user."""
+        return self.backend.capabilities
+
+    @property
+    def context_length(self) -> int:
+        """The most tokens that a sequence can hold."""
+        return self.backend.context_length
+
     def new_sequence(self) -> TokenSequence:
+        """Start an empty sequence of tokens. Raises BackendError when there are too many."""
         return self.backend.new_sequence()
 
-    async def prefill(self, sequence: TokenSequence, prompt: Sequence[int], timings: Timings) -> None:
+    def truncate(self, sequence: TokenSequence, length: int) -> None:
+        """Forget the sequence's tokens from `length` on, and give back the pages that only they use."""
+        self.backend.truncate(sequence, length)
+
+    def free(self, sequence: TokenSequence) -> None:
+        """Give the sequence and its pages back. It cannot be used again."""
+        self.backend.free(sequence)
+
+    def close(self) -> None:
+        """Release the weights and the device."""
+        self.backend.close()
+
+    async def logits(self, sequence: TokenSequence) -> np.ndarray:
+        """Logits after the sequence's last token: float32 (vocab_size,). Raises ValueError when it has none."""
+        return await self.backend.logits(sequence)
+
+    @property
+    def most_profiled_rows(self) -> int:
+        """Rows of the largest pass that `profile` measures. Raises BackendError where kernels cannot be measured."""
+        return self._profiler().max_rows
+
+    async def limits(self, on_round: OnRound = lambda: None) -> Limits:
+        """What the GPU does at most. Raises BackendError where its kernels cannot be measured."""
+        return await self._profiler().limits(on_round)
+
+    async def profile(self, position: int, rows: int = 1, on_round: OnRound = lambda: None) -> Profile:
+        """Measure the kernels of a decode step at `position`, or of a prefill's pass over `rows` rows from there on.
+
+        Raises ValueError where there is no room for it, BackendError where the kernels cannot be measured.
+        """
+        return await self._profiler().profile(position, rows, on_round)
+
+    def _profiler(self) -> KernelProfiler:
+        if isinstance(self.backend, KernelProfiler):
+            return self.backend
+        name = self.capabilities.backend
+        raise BackendError(
+            f"Only the kernels of the webgpu backend can be measured one by one; this model runs on {name}."
+        )
+
+    async def prefill(
+        self, sequence: TokenSequence, prompt: Sequence[int], timings: Timings, on_progress: ReadProgress | None = None
+    ) -> None:
         """Make the sequence hold exactly `prompt`. What it shares with the prompt from the start on is not run again.
 
+        `on_progress` is called before the first forward pass and after each.
         Raises ContextFullError when the prompt does not fit; the sequence then still holds what it held.
         """
-        if len(prompt) > self.backend.context_length:
-            raise ContextFullError(too_long(len(prompt), self.backend.context_length))
+        if len(prompt) > self.context_length:
+            raise ContextFullError(too_long(len(prompt), self.context_length))
         begin = time.perf_counter()
         # At least the last token runs, to give logits.
         shared = min(_shared_length(sequence.tokens, prompt), max(len(prompt) - 1, 0))
         timings.prompt_tokens, timings.reused_tokens = len(prompt), shared
         self.backend.truncate(sequence, shared)
+
+        async def after_pass(stored: int) -> None:
+            if on_progress:
+                on_progress(stored, len(prompt))
+
+        await after_pass(shared)
         try:
-            await self.backend.prefill(sequence, prompt[shared:])
+            await self.backend.prefill(sequence, prompt[shared:], after_pass)
         finally:
             timings.prefill_seconds = time.perf_counter() - begin
 
@@ -78,8 +144,8 @@ class Engine:
         start = sequence.length
         wanted = max_tokens
         timings.reason = "length"
-        if start + wanted > self.backend.context_length:
-            wanted, timings.reason = self.backend.context_length - start, "context"
+        if start + wanted > self.context_length:
+            wanted, timings.reason = self.context_length - start, "context"
         async with aclosing(self.backend.decode(sequence, wanted, sampling)) as batches:  # type: ignore[type-var]
             async for ids in batches:
                 seen = timings.new_tokens

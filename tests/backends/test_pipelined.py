@@ -91,6 +91,16 @@ async def test_sessions_do_not_disturb_each_other(tiny: Pair) -> None:
     assert got + await collect(tiny.other, first, 10) == expected
 
 
+async def test_a_prefill_tells_after_each_pass_how_far_it_is(tiny: Pair) -> None:
+    sequence, rows, stored = tiny.other.new_sequence(), tiny.other.max_rows, list[int]()
+
+    async def after_pass(tokens: int) -> None:
+        stored.append(tokens)
+
+    await tiny.other.prefill(sequence, prompt(150), after_pass)
+    assert stored == [*range(rows, 150, rows), 150]
+
+
 async def test_more_tokens_than_the_context_are_refused_and_nothing_is_lost(tiny: Pair) -> None:
     sequence = tiny.other.new_sequence()
     await tiny.other.prefill(sequence, prompt(500))

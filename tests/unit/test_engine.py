@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from py_core.backends.base import ContextFullError, TokenSequence
-from py_core.backends.numpy import NumpyBackend
+from py_core.backends.numpy import CHUNK, NumpyBackend
 from py_core.engine.engine import Engine, Timings
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
@@ -97,6 +97,15 @@ async def test_the_next_turn_reuses_the_answer_too(engine: Engine) -> None:
     longer = [*PROMPT, *said, *b"and then?"]
     assert (await prefill(engine, sequence, longer)).reused_tokens == len(PROMPT) + 10
     assert await generate(engine, sequence, 10) == await answer(engine, longer, 10)
+
+
+async def test_reading_a_prompt_is_reported_after_each_pass(engine: Engine) -> None:
+    sequence, reports = engine.new_sequence(), list[tuple[int, int]]()
+    await engine.prefill(sequence, [5] * 80, Timings(), lambda *report: reports.append(report))
+    assert reports == [(0, 80), (CHUNK, 80), (80, 80)]
+    reports.clear()
+    await engine.prefill(sequence, [5] * 79 + [6] * 5, Timings(), lambda *report: reports.append(report))
+    assert reports == [(79, 84), (84, 84)]
 
 
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=2, max_size=4))

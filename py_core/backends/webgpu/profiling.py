@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Protocol, runtime_checkable
 
 from py_core.backends.base import BackendError
 from py_core.backends.webgpu.host import Binding, Dispatch, Host
@@ -82,6 +83,25 @@ class Profile:
     @property
     def seconds(self) -> float:
         return self.kernel_seconds + self.between_seconds + self.wait_seconds
+
+
+@runtime_checkable
+class KernelProfiler(Protocol):
+    """A backend whose kernels can be measured one by one."""
+
+    max_rows: int
+    """Rows of its largest forward pass."""
+
+    async def limits(self, on_round: OnRound = ...) -> Limits:
+        """What the adapter does at most, measured now. Raises BackendError where the GPU has no timestamps."""
+        ...
+
+    async def profile(self, position: int, rows: int = 1, on_round: OnRound = ...) -> Profile:
+        """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there.
+
+        Raises ValueError where the context or a pass has no room for it, BackendError where the GPU has no timestamps.
+        """
+        ...
 
 
 async def measure_kernels(
