@@ -26,11 +26,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 DIST = Path(__file__).resolve().parents[1] / "dist"
 
 HEADERS = {
-    # SharedArrayBuffer needs a page that shares its process with no other origin
+    # SharedArrayBuffer exists only in a page that shares its process with no other origin
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # the browser asks each time and gets 304: a rebuilt site is never mixed with an old one
+    # the browser asks every time and gets 304, so a rebuilt site is never mixed with an old one
     "Cache-Control": "no-cache",
     "X-Content-Type-Options": "nosniff",
 }
@@ -136,7 +136,7 @@ def serve(dist: Path = DIST, host: str = "localhost", port: int = 8000, open_bro
     try:
         _Server(config, address, open_browser).run(sockets=[listener])
     except KeyboardInterrupt:
-        pass  # the way to end it
+        pass  # Ctrl-C is how a user ends the server
     finally:
         listener.close()
 

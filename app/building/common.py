@@ -1,4 +1,4 @@
-"""Small parts that every step shares: the error with a sentence, headings with the time, one build at a time."""
+"""What every build step shares: the build error, headings with the elapsed time, and a lock that admits one build."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """What a write says when there is no room: no space, quota used up, file size limit."""
 
 RUN_AGAIN = "check the network connection and run this command again"
-_NO_NETWORK = re.compile(  # as pip, npm and apt say it
+_NO_NETWORK = re.compile(  # the words that pip, npm and apt use
     r"NewConnectionError|ConnectTimeout|ReadTimeout|ProxyError|Temporary failure|Name or service not known"
     r"|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|Could not resolve"
 )
@@ -44,7 +44,7 @@ def heading(text: str) -> None:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new, never half."""
+    """Write a file so that a reader sees the old content or the new one, never a half, even after a crash."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -103,7 +103,7 @@ def make_in_venv(made: Path, title: str, module: str, arguments: Sequence[str | 
 
 @contextlib.contextmanager
 def one_build_at_a_time(cache: Path) -> Iterator[None]:
-    """Two builds would write the same files: the second waits for the first (not on Windows)."""
+    """A lock: two builds would write the same files, so the second waits for the first (not on Windows)."""
     cache.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl

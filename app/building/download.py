@@ -28,7 +28,7 @@ PATIENCE = 4
 
 @dataclass(frozen=True)
 class Source:
-    """Where a file can be had: at a `url`, or as (part of) a package on PyPI, named like "jinja2==3.1.6".
+    """A place to download a file from: a `url`, or a package on PyPI (or a part of one), named like "jinja2==3.1.6".
 
     `member` names the file inside the zip that the address gives. `pip` are further options for finding the package.
     """
@@ -44,7 +44,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Download:
-    """A file that is wanted at `target`, with these contents and from the first source that gives it."""
+    """A file to fetch to `target`: its expected contents, and the sources, which are tried in order."""
 
     target: Path
     sha256: str
@@ -92,7 +92,7 @@ class Downloader:
             if error.errno not in DISK_FULL:
                 raise
             for leftover in wanted.target.parent.glob(f"{wanted.target.name}.*.part"):
-                leftover.unlink()  # a full disk needs the room more than the next attempt needs a head start
+                leftover.unlink()  # on a full disk, free space matters more than a head start for the next attempt
             raise disk_full(wanted.target.parent, wanted.target.name) from error
         raise BuildError(_sentence(wanted, reasons))
 
@@ -105,7 +105,7 @@ class Downloader:
             return {}
 
     def _is_whole(self, wanted: Download) -> bool:
-        """Hashing a model takes seconds, so a file verified before is known by its size and time."""
+        """Hashing a model takes seconds, so a file that was verified before is recognized by its size and time."""
         try:
             stat = wanted.target.stat()
         except OSError:
@@ -136,7 +136,7 @@ class Downloader:
                 span = find_member(size, lambda start, stop: http.read_range(url, start, stop), member)
                 member = None
             except http.NoRanges:
-                pass  # then the whole archive is fetched and the member taken out of it here
+                pass  # then we fetch the whole archive and take the member out here
             except (KeyError, zipfile.BadZipFile) as error:
                 raise http.SourceError(f"{source.member} is not in the archive") from error
         # The name says what the bytes are parts of, so that nothing is resumed with bytes of another source.
@@ -153,7 +153,7 @@ class Downloader:
                 return
             if not resumed:
                 raise _WrongChecksum(found)
-            resumed = False  # perhaps the file changed between the two halves: once more from the beginning
+            resumed = False  # the file may have changed between the two halves: start once more from the beginning
 
     def _download(self, url: str, span: Span | None, part: Path, wanted: Download) -> bool:
         """Complete `part` with the bytes of the span (or of the whole file), going on where it ends.
@@ -178,7 +178,7 @@ class Downloader:
                     if reply.start != start + have:
                         if span:
                             raise http.SourceError("the server stopped giving parts of the file")
-                        part.unlink(missing_ok=True)  # no ranges here: from the beginning
+                        part.unlink(missing_ok=True)  # the server does not send ranges: start from the beginning
                         have = 0
                     total = span.length if span else reply.total
                     if not progress:
@@ -201,7 +201,7 @@ class Downloader:
                 except (http.ConnectionBroken, http.Unreachable) as error:
                     failures = 0 if have > before else failures + 1
                     broken |= have > 0
-                    # A server that never answered is not waited for: the next source may.
+                    # We do not wait for a server that never answered: the next source may answer.
                     if failures >= (PATIENCE if have else 2):
                         raise type(error)(f"{error}; {have / 1e6:.1f} MB are kept" if have else str(error)) from error
                     self._pause(0.5 * 2**failures)
@@ -246,7 +246,7 @@ class Downloader:
 def _write_all(file: BinaryIO, chunk: bytes) -> None:
     view = memoryview(chunk)
     while view:
-        view = view[file.write(view) :]  # an unbuffered write may take less than all
+        view = view[file.write(view) :]  # an unbuffered write may write only a part
 
 
 def _inflate(part: Path, out: BinaryIO) -> None:

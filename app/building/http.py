@@ -29,7 +29,7 @@ class Unreachable(SourceError):
 
 
 class ConnectionBroken(SourceError):
-    """It answered but stopped before the end, or is busy; trying again may help."""
+    """The server answered but stopped before the end, or is busy; trying again may help."""
 
 
 class NoRanges(SourceError):
@@ -130,7 +130,7 @@ def _opener() -> urllib.request.OpenerDirector:
     global _shared_opener
     if _shared_opener is None:
         context = ssl.create_default_context()
-        # A Python without the system's certificates (macOS) still has pip's, and who set pip's needs them here too.
+        # On macOS Python may lack the system's certificates but have pip's; whoever set pip's own needs them here, too.
         extra = [os.environ.get("PIP_CERT", ""), *glob.glob(str(VENV / "**/pip/_vendor/certifi/*.pem"), recursive=True)]
         for path in extra:
             if path and Path(path).is_file():

@@ -42,7 +42,7 @@ def install_zig(cache: Path, downloader: Downloader) -> Sequence[str | Path]:
 
 
 def compile_kernels(cache: Path, compiler: Compiler, module: KernelModule) -> dict[str, Path]:
-    """What of kernel_files() is missing is compiled; the compiler is asked for only then."""
+    """Compile what is missing of kernel_files(); only then is the compiler asked for."""
     if not sources_in(module.sources, "*.c"):
         raise BuildError(
             f"There are no C files in {module.sources}: get the whole repository and run this command again."
@@ -52,7 +52,7 @@ def compile_kernels(cache: Path, compiler: Compiler, module: KernelModule) -> di
     if missing:
         command = compiler()
         heading(f"Kernels (C to WebAssembly): {', '.join(missing)}")
-        # All or nothing: a build that fails leaves no half of a state.
+        # All or nothing: a build that fails leaves nothing behind.
         made = {name: _compile(command, name, module) for name in missing}
         for name, wasm in made.items():
             write_atomically(files[name], wasm)

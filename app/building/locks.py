@@ -1,4 +1,4 @@
-"""For maintainers: the lock files, made anew from pyproject.toml and package.json. Needs the network."""
+"""For maintainers: makes the lock files from pyproject.toml and package.json. Needs the network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UV = "uv==0.13.8"
 LOCKS = ROOT / "requirements"
 RESOLVE = (
     *("--universal", "--python-version=3.11", "--upgrade", "--generate-hashes", "--no-annotate", "--quiet"),
-    # the lock names versions and checksums, not the servers of whoever made it
+    # a lock names versions and checksums, not the servers that its maker used
     *("--no-emit-index-url", "--no-emit-find-links", "--custom-compile-command=python build.py lock"),
     "--output-file",
 )
@@ -24,7 +24,7 @@ def make_locks() -> None:
     """Resolve for every platform and Python >= 3.11 at once, with the sha256 of every file of every package."""
     LOCKS.mkdir(exist_ok=True)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    build_requires = project["build-system"]["requires"]  # the .venv builds `sonata` itself without network
+    build_requires = project["build-system"]["requires"]  # .venv builds the package `sonata` itself without the network
     extras = project["project"]["optional-dependencies"]
     wanted = {
         "runtime": build_requires + project["project"]["dependencies"],

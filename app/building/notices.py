@@ -12,7 +12,7 @@ from app.building.common import BuildError
 def third_party_text(root: Path, node_modules: Path, files: Mapping[str, Path]) -> bytes:
     """THIRD_PARTY.md, then every text. `files` are the downloads; wheels carry their licences inside."""
     npm = {
-        "Pyodide (Mozilla Public License 2.0)": "dompurify/LICENSE-MPL",  # Pyodide's package has no copy of it
+        "Pyodide (Mozilla Public License 2.0)": "dompurify/LICENSE-MPL",  # Pyodide's package lacks it
         "Comlink, SmolLM2-135M-Instruct and all-MiniLM-L6-v2 (Apache License 2.0)": "comlink/LICENSE",
         "Chart.js": "chart.js/LICENSE.md",
         "@kurkle/color": "@kurkle/color/LICENSE.md",

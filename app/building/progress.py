@@ -1,4 +1,4 @@
-"""How far a download has come: a bar that redraws itself on a terminal, a line each 10% in a log."""
+"""Shows how far a download is: a bar that redraws itself on a terminal, a line every 10% in a log."""
 
 from __future__ import annotations
 

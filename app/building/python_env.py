@@ -45,7 +45,7 @@ def ensure_venv(cache: Path, downloader: Downloader, groups: tuple[str, ...] = (
         wheels = _ensure_wheels(lock, cache, downloader)
         _INSTALLING.touch()
         install: list[str | Path] = [VENV_PYTHON, "-m", "pip", "install", "--quiet", "--no-index", *_PIP]
-        # --find-links of the user's own configuration could point to servers; only the cache counts here
+        # --find-links in the user's own configuration could point to servers; here only the cache may be used
         env = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}
         run_logged(
             [*install, "--no-deps", "--require-hashes", "--find-links", wheels, "-r", lock],
@@ -65,7 +65,7 @@ def ensure_venv(cache: Path, downloader: Downloader, groups: tuple[str, ...] = (
 
 
 def _fingerprint(lock: Path) -> str:
-    """Changes when the packages of this .venv have to be looked at again."""
+    """A digest that changes whenever the packages of this .venv must be checked again."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     installed = [project["build-system"], project["project"], project["tool"]["setuptools"]]
     content = lock.read_bytes() + json.dumps(installed, sort_keys=True).encode()
@@ -76,7 +76,7 @@ def _venv_works() -> bool:
     if not VENV_PYTHON.exists() or not (VENV / "pyvenv.cfg").exists() or _INSTALLING.exists():
         return False
     stamps = list(VENV.glob(".*.stamp"))
-    if stamps:  # finished once: good as long as it still lies where it was made
+    if stamps:  # it was finished once, and is good while it lies where it was made
         return all(stamp.read_text().startswith(f"{ROOT}\n") for stamp in stamps)
     check = [str(VENV_PYTHON), "-c", "import pip, sys; sys.exit(sys.version_info < (3, 11))"]
     try:

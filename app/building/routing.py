@@ -1,7 +1,7 @@
 """The examples' vectors and the router's head (py_core/routing/routing_data.py), kept in <cache>/routing/.
 
-Making them takes twenty seconds, mostly to embed the examples: too long for the page or a command. And 2.2 MB that are
-others with each embedder are too much for the repository. Standard library only.
+Making them takes twenty seconds, mostly to embed the examples: too long for the page or a command. They are 2.2 MB and
+change with each embedder, too much for the repository. Standard library only.
 """
 
 from __future__ import annotations

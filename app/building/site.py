@@ -127,7 +127,7 @@ def sync(site: Mapping[str, Content], dist: Path) -> int:
         elif not _is_copy(content, target):
             _copy(content, target)
             changed += 1
-    for path in sorted(dist.rglob("*"), reverse=True):  # what a folder holds comes before the folder
+    for path in sorted(dist.rglob("*"), reverse=True):  # a folder's content comes before the folder itself
         if path.is_dir() and not path.is_symlink():
             if not any(path.iterdir()):
                 path.rmdir()
@@ -151,7 +151,7 @@ def _copy(source: Path, target: Path) -> None:
     partial = target.with_name(f".{target.name}.tmp")
     try:
         partial.unlink(missing_ok=True)
-        if source.suffix in MODEL_SUFFIXES:  # large: a second name for the same bytes where the file system can
+        if source.suffix in MODEL_SUFFIXES:  # large files become hard links where the file system has them
             try:
                 os.link(source, partial)
             except OSError:
@@ -274,6 +274,6 @@ def piece_checksums(model: ModelFile) -> list[str]:
 
 
 def total_bytes(dist: Path, leave_out: Callable[[Path], bool] = lambda path: path.suffix in MODEL_SUFFIXES) -> int:
-    """Bytes of the site; without the models unless told otherwise."""
+    """Size of the site in bytes; the models count only when asked for."""
     paths: Iterable[Path] = (path for path in dist.rglob("*") if path.is_file())
     return sum(path.stat().st_size for path in paths if not leave_out(path))

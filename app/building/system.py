@@ -85,7 +85,7 @@ def _playwright_chromium() -> Path | None:
 def ensure_chromium() -> Path:
     if found := find_chromium():
         return found
-    if is_debian(or_like=False) and is_root():  # Ubuntu's package is a stub for a snap, which containers cannot run
+    if is_debian(or_like=False) and is_root():  # Ubuntu's package only installs a snap, which containers cannot run
         apt_install("chromium", "fonts-dejavu-core")
     else:
         heading("Chromium, Playwright's own download")

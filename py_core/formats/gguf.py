@@ -37,7 +37,7 @@ from py_core.formats.source import WeightSource
 __all__ = ["GGUFError", "GGUFHeader", "NeedMoreData", "TensorInfo", "parse_header", "read_header", "write_gguf"]
 
 MAX_HEADER_BYTES = 256 << 20
-"""A vocabulary of 256k tokens with its merges takes about 15 MB; far above that the file is damaged."""
+"""A vocabulary of 256k tokens with its merges takes about 15 MB; a far longer header means a damaged file."""
 FIRST_PREFIX_BYTES = 1 << 20
 MAX_ARRAY_DEPTH = 4
 MAX_DIMS = 4
@@ -46,7 +46,7 @@ MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8
 
 
 class NeedMoreData(GGUFError):
-    """The header goes on after the prefix that was given. `needed` is a lower bound of the bytes it takes."""
+    """The header is longer than the given prefix. `needed` is a lower bound of its size in bytes."""
 
     def __init__(self, needed: int) -> None:
         super().__init__(f"the header of the GGUF file goes on: at least its first {needed} bytes are needed")
@@ -85,7 +85,7 @@ class GGUFHeader:
 
 
 class _Reader:
-    """A cursor over the prefix that tells "not here yet" from "cannot be"."""
+    """A cursor over the prefix. It tells bytes that have not arrived yet from bytes that cannot exist."""
 
     def __init__(self, data: bytes, file_size: int | None) -> None:
         self.data = data

@@ -37,7 +37,7 @@ class GGUFError(ValueError):
 
 
 def alignment_of(metadata: Mapping[str, Any]) -> int:
-    """What tensor offsets are multiples of, in bytes. Raises GGUFError when it is not a power of two from 8 on."""
+    """The alignment of tensor offsets in bytes. Raises GGUFError unless it is a power of two, at least 8."""
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if not isinstance(alignment, int) or alignment < 8 or alignment & (alignment - 1):
         raise GGUFError(

@@ -28,7 +28,7 @@ from py_core.formats.quantization import BlockFormat, quantize
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor of `shape` (numpy order) whose bytes are there already, in pieces: for what does not fit into memory."""
+    """A tensor of `shape` (numpy order) given as encoded bytes in pieces, for tensors that do not fit into memory."""
 
     shape: tuple[int, ...]
     format: BlockFormat

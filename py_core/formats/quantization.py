@@ -42,7 +42,7 @@ Buffer = bytes | bytearray | memoryview | np.ndarray
 
 
 class UnsupportedFormatError(ValueError):
-    """The tensor's format is one that Sonata cannot read; the message names it and those that it can."""
+    """Sonata cannot read the tensor's format; the message names it and the formats that it can read."""
 
 
 @dataclass(frozen=True)
@@ -404,7 +404,7 @@ def _scale_groups(rows: np.ndarray, blocks: np.ndarray, most: int) -> np.ndarray
     groups = rows.reshape(-1, 8, 32)
     high, low = groups.max(axis=2), np.minimum(groups.min(axis=2), 0)  # t has no sign: code 0 is at 0 or below
     scales, step = _six_bits((high - low) / np.float32(most), blocks, 0)
-    # Where a half is too coarse for the step, every element becomes the same: the middle.
+    # Where a half is too coarse for the step, every element becomes the same value, the middle.
     minima, depth = _six_bits(np.where(step > 0, -low, np.maximum(-(low + high) / 2, 0)), blocks, 2)
     blocks[:, 4:16] = _pack_scales(scales, minima)
     codes = np.rint((groups + depth[:, :, None]) * _inverse(step)[:, :, None])

@@ -16,7 +16,7 @@ class WeightSource(Protocol):
 
     @property
     def size(self) -> int | None:
-        """Bytes in the whole file, None while the sender has not said."""
+        """Size of the whole file in bytes; None while the sender has not said it."""
         ...
 
     async def prefix(self, n: int) -> bytes:
@@ -28,7 +28,7 @@ class WeightSource(Protocol):
         ...
 
     async def rewind(self) -> None:
-        """Begin anew with the same bytes. Raises GGUFError where they cannot be had again."""
+        """Start again at the first byte. Raises GGUFError where the source cannot be read a second time."""
         ...
 
 
@@ -52,4 +52,4 @@ class FileSource:
         return memoryview(self._map)[offset : offset + nbytes]
 
     async def rewind(self) -> None:
-        """Every byte can be read at any time."""
+        """Nothing to do: every byte can be read at any time."""

@@ -22,13 +22,13 @@ from py_core.tokenizers.pretokenizers import PRE_TOKENIZERS, split
 UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
 """Token types (tokenizer.ggml.token_type) that are special: they are text of their own, never merged from bytes."""
 
-# Ends of a turn or text by these names end it even where the file names only one of them (as in llama.cpp).
+# Any token with one of these names ends an answer, even where the file declares only one (as in llama.cpp).
 END_NAMES = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<|end|>")
 
 CACHE_WORDS = 1 << 15
 CACHE_WORD_LENGTH = 64
 HEAP_FROM = 96
-"""Words of this many bytes and more are merged with a heap; below, scanning a short list in C is faster."""
+"""Words of at least so many bytes are merged with a heap; for shorter ones, scanning a list in C is faster."""
 
 _NO_RANK = 1 << 60
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -252,7 +252,7 @@ def merge_long(spelled: str, ranks: Mapping[str, int]) -> list[str]:
     while heap:
         best, at = heapq.heappop(heap)
         right = following[at]
-        # An entry is stale once its pair has changed; a pair that has come back is as good as new.
+        # An entry is stale once its pair has changed. If the same pair has come back, the entry is valid again.
         if right >= count or not parts[at] or rank(f"{parts[at]} {parts[right]}") != best:
             continue
         parts[at] += parts[right]

@@ -21,7 +21,7 @@ from py_core.tokenizers.template_sandbox import MAX_SOURCE_CHARS, BoundedEnviron
 Message = Mapping[str, Any]
 """At least {"role": ..., "content": ...}."""
 
-# Templates compare these fields, and print keys, so these stay as they are and may not hold a special token.
+# Templates compare these fields and print keys, so we leave them unchanged and refuse special tokens in them.
 _NAMED_FIELDS = frozenset(["role", "type"])
 _PRIVATE_USE = range(0x100000, 0x10FFFE)
 _WORD_BREAK = "\u200b"
@@ -106,7 +106,7 @@ def encode_chat(
     contents = sorted(set(_fields(messages, named=False)))
     parts = _template_parts(template, messages, add_generation_prompt, rendered, contents)
     if parts is None:
-        # The template changes the contents or decides by them, so what is its own cannot be told: disarm them instead.
+        # The template changes the contents or depends on them, so its own text cannot be told apart: disarm them.
         safe = _replace_fields(messages, {content: _disarmed(tokenizer, content) for content in contents})
         return tokenizer.encode(template.render(safe, add_generation_prompt), special=True)
     return _encode_parts(tokenizer, parts)
@@ -150,7 +150,7 @@ def _template_parts(
         marked = template.render(_replace_fields(messages, mark_of), add_generation_prompt)
     except ChatTemplateError:
         return None
-    # With no content at all there is nothing to split by.
+    # Without any content there is nothing to split at.
     pieces = re.split(f"([{''.join(mark_of.values())}])", marked) if mark_of else [marked]
     parts: list[tuple[str, bool]] = []
     at = 0
@@ -189,7 +189,7 @@ def _disarmed(tokenizer: ByteBPE, content: str) -> str:
     if not begins:
         return content
     pattern = "|".join(f"{re.escape(first)}(?={re.escape(second)}|\\s*$)" for first, second in sorted(begins))
-    # A special token of one character cannot be broken, so it goes.
+    # A special token of one character cannot be broken up, so it is removed.
     return re.sub(
         pattern,
         lambda match: _WORD_BREAK if match[0] in tokenizer.special_tokens else match[0] + _WORD_BREAK,

@@ -31,7 +31,8 @@ class PreTokenizer:
 
 PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     "gpt-2": PreTokenizer(r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|[\s]+(?![^\s])|[\s]+"),
-    # GPT-2's, after each digit was split off: a digit takes no space before it, and space before it ends as at the end.
+    # GPT-2's rule after splitting off each digit: a digit takes no space with it, and white space before it is cut
+    # as at the end of the text.
     "smollm": PreTokenizer(r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+|[\p{N}]| ?[^\s\p{L}\p{N}]+|[\s]+(?![^\s\p{N}])|[\s]+"),
     "qwen2": PreTokenizer(_ANY_CASE_CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}]+|[\p{N}]" + _OTHERS_AND_SPACE),
     "llama-bpe": PreTokenizer(

@@ -45,7 +45,7 @@ class _Ranges:
 
 
 class _Translation(dict[int, str]):
-    """For str.translate: what becomes of each code point. Filled as characters are met."""
+    """A table for str.translate: what each code point becomes. It fills up as characters occur."""
 
     def __init__(self) -> None:
         self._removed = _Ranges(unicode_ranges.BERT_REMOVED)
@@ -165,7 +165,7 @@ class WordPiece:
 
 
 def _first_words(text: str, count: int) -> Iterable[str]:
-    """The text's first words, cleaned, `count` at most. Of a long text only what is needed is looked at."""
+    """The text's first words, cleaned, at most `count`. Of a long text only the necessary part is read."""
     words = text[:_FIRST_CHARACTERS].translate(_TRANSLATION).split(None, count)
     if len(words) <= count and len(text) > _FIRST_CHARACTERS:
         words = text.translate(_TRANSLATION).split(None, count)
