@@ -294,7 +294,7 @@ def _page(
 
 def _pattern_entry(record: Record) -> dict[str, Any]:
     body = record.body
-    taken = {name: body[name] for name in ("text", "agent", "source", "quality", "uses")}
+    taken = {name: body[name] for name in ("text", "agent", "source", "weight", "uses")}
     return {"id": record.id, **taken, "created": record.created, "lastUsed": body["last_used"]}
 
 

@@ -14,7 +14,7 @@ import json
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from py_core.memory.policies import KIND as POLICY
 from py_core.memory.rows import Change
 from py_core.routing.agents import FALLBACK_ID, Agent, AgentError
 from py_core.routing.embedder import Embedder
-from py_core.routing.pattern_store import EMBEDDER_POLICY, keep_pattern, load_patterns, routing_pattern
+from py_core.routing.pattern_store import EMBEDDER_POLICY, load_patterns
 from py_core.routing.router import Decision, Router
 
 AGENTS_POLICY = "routing.agents"
@@ -107,7 +107,7 @@ class RoutingService:
         """
         await self.refresh()
         pattern = await self._router.correct(text, agent)
-        await keep_pattern(pattern, self.memory.patterns)
+        await self.memory.patterns.keep(pattern)
         await self.take_back(route_id)
         routed = self._routed.get(route_id)
         if routed is not None and routed.agent.id != agent:
@@ -129,7 +129,7 @@ class RoutingService:
         outcomes = self._outcomes.pop(route_id, [])
         for pattern_id, factor in outcomes:
             with contextlib.suppress(KeyError):  # deleted meanwhile
-                await keep_pattern(self._router.scale(pattern_id, 1 / factor), self.memory.patterns)
+                await self.memory.patterns.keep(self._router.scale(pattern_id, 1 / factor))
         if outcomes:
             await self.memory.witness.rate(route_id, None)
 
@@ -151,7 +151,7 @@ class RoutingService:
         """Change a pattern of the user's. Returns its id, which is another one for another text."""
         await self.refresh()
         pattern = await self._router.correct(text, agent)
-        await keep_pattern(pattern, self.memory.patterns)
+        await self.memory.patterns.keep(pattern)
         if pattern.id != pattern_id:
             await self.forget([pattern_id])
         return pattern.id
@@ -165,7 +165,7 @@ class RoutingService:
                 continue  # deleted meanwhile
             pattern = self._router.learn(neighbour.pattern_id, good)
             self._outcomes.setdefault(routed.id, []).append((pattern.id, pattern.weight / before))
-            await keep_pattern(pattern, self.memory.patterns)
+            await self.memory.patterns.keep(pattern)
 
     # ---- agents ----
 
@@ -209,7 +209,7 @@ class RoutingService:
             if kept is None:
                 self._drop(id)
             else:
-                self._router.put(routing_pattern(kept, self.memory.patterns.half_life))
+                self._router.put(kept)
 
     def _valid_changes(self) -> Changes:
         """Changes that cannot be read are left out, and stay stored."""
@@ -242,7 +242,7 @@ class RoutingService:
 
     def _drop(self, id: str) -> None:
         if id in self._router.examples:
-            self._router.examples.reweigh(id, 1.0)
+            self._router.examples.reweigh(replace(self._router.examples[id], weight=1.0))
         else:
             self._router.learned.remove(id)
 

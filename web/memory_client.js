@@ -49,7 +49,7 @@ export class Memory {
   /** As if nothing had been said of the route; the pattern of a correction stays (removePatterns). */
   takeBack(id) { return this.#ask('take_back', id); }
 
-  /** @returns {Promise<{total: number, items: object[]}>} id, text, agent, source, quality, uses, created, lastUsed, similarity */
+  /** @returns {Promise<{total: number, items: object[]}>} id, text, agent, source, weight, uses, created, lastUsed, similarity */
   patterns({ search = '', agent = null, offset = 0, limit = 50 } = {}) { return this.#ask('patterns', search, agent, offset, limit); }
 
   editPattern(id, { text, agent }) { return this.#ask('edit_pattern', id, text, agent); }

@@ -28,7 +28,7 @@ class Memory:
         self.writer = writer
         self.search = search
         self.policies = policies
-        self.patterns = Patterns(store, search)
+        self.patterns = Patterns(store)
         self.sessions = Sessions(store, search)
         self.witness = Witness(store, writer)
         self.questions = WitnessQuestions(self.witness, search)

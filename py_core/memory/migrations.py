@@ -2,11 +2,13 @@
 
 1  records, found by kind, id and time
 2  records are found by fields of their body as well (records.INDEXED): each is written again, with its fields
+3  patterns have the weight that the router learns (0.5 to 2), not half of it under the name quality
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from py_core.memory.records import Record
 
@@ -18,7 +20,16 @@ def _same(record: Record) -> Record:
     return record
 
 
-MIGRATIONS: Mapping[int, Migration] = {1: _same}
+def _quality_to_weight(record: Record) -> Record:
+    """The router stored half of its weight; what lay below its least weight counted as the least."""
+    quality = record.body.get("quality")
+    if record.kind != "pattern" or not isinstance(quality, int | float):
+        return record
+    body = {name: value for name, value in record.body.items() if name != "quality"}
+    return replace(record, body={**body, "weight": min(max(2.0 * quality, 0.5), 2.0)})
+
+
+MIGRATIONS: Mapping[int, Migration] = {1: _same, 2: _quality_to_weight}
 """By the version that they start from."""
 
 

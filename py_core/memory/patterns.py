@@ -1,97 +1,100 @@
-"""What was learned about requests: this text, with this vector, belongs to this agent."""
+"""What was learned about requests: this text, with this vector, belongs to this agent, and its vote counts so much."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 from py_core.memory.records import Record, Vector
 from py_core.memory.store import Store
-from py_core.memory.vectors import VectorSearch
 
 KIND = "pattern"
-HALF_LIFE_SECONDS = 30 * 86400.0
-LEARNING_RATE = 0.2  # how much one outcome moves the quality
+LEAST_WEIGHT, MOST_WEIGHT = 0.5, 2.0
+OUTCOME_STEP = 0.05
+"""By how much one outcome raises or lowers a weight, as a share of it."""
+DAY_SECONDS = 86400.0
+FADING_DAYS = 30
+"""After so many days without use a user's pattern counts half; it never counts less."""
+
+Source = Literal["example", "agent", "user"]
+"""A shipped example, an example that a user gave to an agent, a user's correction."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Pattern:
-    """quality: 0 to 1. uses: how often it decided a route. Times are seconds since 1970."""
+    """A request and its agent. Times are seconds since 1970.
+
+    vector: float32 (dimensions,), of length 1. weight: LEAST_WEIGHT to MOST_WEIGHT, learned from outcomes; 1 at first.
+    uses: how often it decided a route.
+    """
 
     id: str
     text: str
-    vector: Vector
+    vector: Vector = field(compare=False, repr=False)
     agent: str
-    quality: float = 1.0
-    uses: int = 0
-    source: str = "user"
-    created: float = 0.0
-    last_used: float = 0.0
+    source: Source = "user"
+    weight: float = 1.0
+    uses: int = field(default=0, compare=False)
+    created: float = field(default=0.0, compare=False)
+    last_used: float = field(default=0.0, compare=False)
 
-    def weight(self, now: float, half_life: float = HALF_LIFE_SECONDS) -> float:
-        """quality, halved for each half_life in which it was not used."""
-        return self.quality * 0.5 ** (max(now - self.last_used, 0.0) / half_life)
+    def after_outcome(self, good: bool) -> Pattern:
+        """A route that it decided was right, or wrong: the one rule by which weights are learned."""
+        return self.scaled(1 + OUTCOME_STEP if good else 1 - OUTCOME_STEP)
+
+    def scaled(self, factor: float) -> Pattern:
+        """With the weight multiplied, within its limits."""
+        return replace(self, weight=min(max(self.weight * factor, LEAST_WEIGHT), MOST_WEIGHT))
+
+    def strength(self, now: float) -> float:
+        """How much its vote counts: the weight, less for a user's pattern that was not used for days."""
+        if self.source != "user":
+            return self.weight
+        # Whole days, so that a decision is the same a moment later.
+        unused_days = max(now - self.last_used, 0.0) // DAY_SECONDS
+        return self.weight * 0.5 ** min(unused_days / FADING_DAYS, 1.0)
 
 
 class Patterns:
-    """The patterns of a store."""
+    """The patterns of a store. Every method may raise StoreError."""
 
-    def __init__(self, store: Store, search: VectorSearch | None = None, half_life: float = HALF_LIFE_SECONDS) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._search = search or VectorSearch(store)
-        self.half_life = half_life
 
-    async def add(
-        self, text: str, vector: Vector, agent: str, *, quality: float = 1.0, source: str = "user"
-    ) -> Pattern:
-        now = self._store.clock()
-        pattern = Pattern(uuid.uuid4().hex, text, vector, agent, quality, 0, source, now, now)
-        await self._store.put(_record(pattern))
-        return pattern
+    async def keep(self, pattern: Pattern) -> None:
+        """Store it; one that is stored already keeps its uses and dates."""
+        kept = await self.edit(
+            pattern.id, text=pattern.text, vector=pattern.vector, agent=pattern.agent, weight=pattern.weight
+        )
+        if kept is None:
+            now = self._store.clock()
+            await self.add_many([replace(pattern, uses=0, created=now, last_used=now)])
 
     async def add_many(self, patterns: list[Pattern]) -> None:
-        """All or none."""
+        """As they are; all or none."""
         await self._store.put_many(_record(pattern) for pattern in patterns)
 
     async def get(self, id: str) -> Pattern | None:
         record = await self._store.get(KIND, id)
         return _pattern(record) if record else None
 
-    async def all(self, agent: str | None = None) -> list[Pattern]:
+    async def all(self) -> list[Pattern]:
         """Oldest first."""
-        records = await self._store.query(KIND, {"agent": agent} if agent is not None else None)
-        return [_pattern(record) for record in records]
+        return [_pattern(record) for record in await self._store.query(KIND)]
 
     async def edit(self, id: str, **changes: Any) -> Pattern | None:
-        """Change text, vector, agent, quality or source."""
+        """Change text, vector, agent, weight or source. None when there is no such pattern."""
         return await self._change(id, lambda pattern: replace(pattern, **changes))
 
-    async def use(self, id: str, outcome: float | None = None) -> Pattern | None:
-        """It decided a route just now. outcome: 0 (wrong) to 1 (right), where it is known, moves the quality."""
-
-        def used(pattern: Pattern) -> Pattern:
-            quality = pattern.quality
-            if outcome is not None:
-                quality += LEARNING_RATE * (min(max(outcome, 0.0), 1.0) - quality)
-            return replace(pattern, uses=pattern.uses + 1, quality=quality, last_used=self._store.clock())
-
-        return await self._change(id, used)
+    async def use(self, id: str) -> Pattern | None:
+        """It decided a route just now. None when there is no such pattern."""
+        return await self._change(
+            id, lambda pattern: replace(pattern, uses=pattern.uses + 1, last_used=self._store.clock())
+        )
 
     async def delete(self, *ids: str) -> None:
         await self._store.delete(KIND, *ids)
-
-    async def search(self, vector: Vector, k: int) -> list[tuple[Pattern, float]]:
-        """The k nearest (pattern, similarity), the most similar first; weigh them with `Pattern.weight`."""
-        return [(_pattern(record), similarity) for record, similarity in await self._search.search(KIND, vector, k)]
-
-    async def prune(self, least_weight: float) -> int:
-        """Delete what weighs less than that by now. Returns how many went."""
-        now = self._store.clock()
-        weak = [p.id for p in await self.all() if p.weight(now, self.half_life) < least_weight]
-        await self._store.delete(KIND, *weak)
-        return len(weak)
 
     async def _change(self, id: str, change: Callable[[Pattern], Pattern]) -> Pattern | None:
         record = await self._store.update(KIND, id, lambda record: _record(change(_pattern(record))))

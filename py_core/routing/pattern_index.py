@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.index import HnswIndex, HnswSettings
+from py_core.memory.patterns import Pattern, Source
 
-LEAST_WEIGHT, MOST_WEIGHT = 0.5, 2.0
-LEAST_AGE = 0.5
 SCANNED = 8192
 """So many patterns are compared one by one: a fraction of a millisecond, exact, and no graph to build at the start."""
-
-Source = Literal["example", "agent", "user"]
-"""A shipped example, an example that a user gave to an agent, a user's correction."""
-
-
-@dataclass(frozen=True)
-class RoutingPattern:
-    """This text belongs to this agent. `weight` is learned, `age` fades from 1 to LEAST_AGE while it is not used.
-
-    `vector`: float32 (dimensions,), of length 1.
-    """
-
-    id: str
-    text: str
-    agent: str
-    source: Source
-    vector: np.ndarray = field(compare=False, repr=False)
-    weight: float = 1.0
-    age: float = field(default=1.0, compare=False)
-
-    @property
-    def strength(self) -> float:
-        """What it says counts so much."""
-        return self.weight * self.age
 
 
 class PatternIndex:
@@ -48,7 +21,7 @@ class PatternIndex:
         self._kernel = kernel
         self._settings = HnswSettings(dimensions, brute_force_below=SCANNED)
         self.index = HnswIndex(self._settings, kernel)
-        self.of: dict[int, RoutingPattern] = {}
+        self.of: dict[int, Pattern] = {}
         """By the numbers that they have in the index."""
         self._numbers: dict[str, int] = {}
         self._next = 0
@@ -59,10 +32,10 @@ class PatternIndex:
     def __contains__(self, id: object) -> bool:
         return id in self._numbers
 
-    def __getitem__(self, id: str) -> RoutingPattern:
+    def __getitem__(self, id: str) -> Pattern:
         return self.of[self._numbers[id]]
 
-    def put(self, pattern: RoutingPattern, active: bool) -> None:
+    def put(self, pattern: Pattern, active: bool) -> None:
         """Add it, or put it in place of the one with its id. One that is not active does not vote."""
         number = self._numbers.get(pattern.id, self._next)
         self._set_active(number, pattern, active)
@@ -78,10 +51,10 @@ class PatternIndex:
         del self.of[number]
         return True
 
-    def reweigh(self, id: str, weight: float) -> RoutingPattern:
-        number = self._numbers[id]
-        self.of[number] = replace(self.of[number], weight=limited(weight))
-        return self.of[number]
+    def reweigh(self, pattern: Pattern) -> Pattern:
+        """In place of the one with its id, which has the same text, vector and agent. Raises KeyError."""
+        self.of[self._numbers[pattern.id]] = pattern
+        return pattern
 
     def activate(self, agents: frozenset[str]) -> None:
         """Only patterns of these agents vote."""
@@ -89,11 +62,11 @@ class PatternIndex:
             if (number in self.index) != (pattern.agent in agents):
                 self._set_active(number, pattern, pattern.agent in agents)
 
-    def nearest(self, vector: np.ndarray, k: int) -> list[tuple[RoutingPattern, float]]:
+    def nearest(self, vector: np.ndarray, k: int) -> list[tuple[Pattern, float]]:
         """(pattern, cosine), the most similar first."""
         return [(self.of[number], 1 - distance) for number, distance in self.index.search(vector, k)]
 
-    def _set_active(self, number: int, pattern: RoutingPattern, active: bool) -> None:
+    def _set_active(self, number: int, pattern: Pattern, active: bool) -> None:
         if active:
             self.index.insert(number, pattern.vector)
         else:
@@ -109,10 +82,6 @@ def pattern_id(text: str, source: Source, agent: str = "") -> str:
 def same_text(first: str, second: str) -> bool:
     """But for capitals and spaces."""
     return _plain(first) == _plain(second)
-
-
-def limited(weight: float) -> float:
-    return min(max(weight, LEAST_WEIGHT), MOST_WEIGHT)
 
 
 def _plain(text: str) -> str:

@@ -20,16 +20,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.memory.patterns import Pattern, Source
 from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.embedder import Embedder
 from py_core.routing.head import Head
 from py_core.routing.parameters import RouterParameters
-from py_core.routing.pattern_index import PatternIndex, RoutingPattern, Source, limited, pattern_id, same_text
+from py_core.routing.pattern_index import PatternIndex, pattern_id, same_text
 
-OUTCOME = 0.05
-"""What one outcome adds to a pattern's weight, or takes off."""
-
-Found = Sequence[tuple[RoutingPattern, float]]
+Found = Sequence[tuple[Pattern, float]]
 """Patterns and their similarity, the most similar first."""
 
 
@@ -99,7 +97,7 @@ class Router:
         patterns = self.examples if source == "example" else self.learned
         for example, vector in zip(examples, vectors, strict=True):
             id = pattern_id(example.text, source, example.agent)
-            pattern = RoutingPattern(id, example.text, example.agent, source, vector)
+            pattern = Pattern(id, example.text, vector, example.agent, source)
             patterns.put(pattern, example.agent in self._allowed)
 
     async def route(self, text: str) -> Decision:
@@ -116,23 +114,24 @@ class Router:
     def decide(self, text: str, vector: np.ndarray) -> Decision:
         """`route` for a text whose vector, float32 (dimensions,), is known."""
         begin = time.perf_counter()
+        now = time.time()
         k = self.parameters.neighbours
         examples = self.examples.nearest(vector, k)
         learned = self.learned.nearest(vector, k)
         searched = time.perf_counter()
         head = self._head_shares(text, vector)
-        plain = self._shares(head, _votes(examples, self.parameters.temperature))
+        plain = self._shares(head, _votes(examples, self.parameters.temperature, now))
         confidence = self._confidence(plain, head, examples)
-        learned_share = self._learned_share(learned, examples)
-        learned_votes = _votes(learned, self.parameters.learned_width)
-        shares = {agent: (1 - learned_share) * share for agent, share in plain.items()}
+        learned_weight = self._learned_weight(learned, examples, now)
+        learned_votes = _votes(learned, self.parameters.learned_width, now)
+        shares = {agent: (1 - learned_weight) * share for agent, share in plain.items()}
         for agent, share in learned_votes.items():
-            shares[agent] = shares.get(agent, 0.0) + learned_share * share
+            shares[agent] = shares.get(agent, 0.0) + learned_weight * share
         ranked = tuple(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
         best = ranked[0][0] if ranked else FALLBACK_ID
         # what the user said is right as far as it applies; the rest is as likely as the others' word
         agreed = confidence if plain and best == _best(plain) else 0.0
-        confidence = min(max(learned_share * learned_votes.get(best, 0.0) + (1 - learned_share) * agreed, 0.0), 1.0)
+        confidence = min(max(learned_weight * learned_votes.get(best, 0.0) + (1 - learned_weight) * agreed, 0.0), 1.0)
         agent = best if confidence >= self.parameters.threshold else FALLBACK_ID
         nearest = sorted(examples + learned, key=lambda found: -found[1])[:k]
         neighbours = tuple(Neighbour(p.id, p.text, p.agent, similarity, p.source) for p, similarity in nearest)
@@ -140,23 +139,24 @@ class Router:
         times = {"search": 1000 * (searched - begin), "decide": 1000 * (done - searched)}
         return Decision(agent, confidence, ranked, neighbours, times)
 
-    def learn(self, pattern_id: str, good: bool) -> RoutingPattern:
+    def learn(self, pattern_id: str, good: bool) -> Pattern:
         """A route that this pattern decided was good, or not. Returns it with its new weight, to be kept.
 
         Raises KeyError if there is no such pattern.
         """
-        return self.scale(pattern_id, 1 + OUTCOME if good else 1 - OUTCOME)
+        patterns = self._with(pattern_id)
+        return patterns.reweigh(patterns[pattern_id].after_outcome(good))
 
-    def scale(self, pattern_id: str, factor: float) -> RoutingPattern:
+    def scale(self, pattern_id: str, factor: float) -> Pattern:
         """Multiply a pattern's weight, within its limits. Returns it, to be kept. Raises KeyError."""
         patterns = self._with(pattern_id)
-        return patterns.reweigh(pattern_id, patterns[pattern_id].weight * factor)
+        return patterns.reweigh(patterns[pattern_id].scaled(factor))
 
     def weight(self, pattern_id: str) -> float:
         """Raises KeyError."""
         return self._with(pattern_id)[pattern_id].weight
 
-    async def correct(self, text: str, agent: str) -> RoutingPattern:
+    async def correct(self, text: str, agent: str) -> Pattern:
         """This text is for this agent, whatever was said of it before. Returns the pattern, to be kept.
 
         Raises AgentError for an unknown agent or an empty text, EmbedderError.
@@ -166,7 +166,7 @@ class Router:
         if not text.strip():
             raise AgentError("An empty request cannot be learned: there is nothing to compare others with.")
         vector = (await self.embedder.embed([text]))[0]
-        pattern = RoutingPattern(pattern_id(text, "user"), text, agent, "user", vector)
+        pattern = Pattern(pattern_id(text, "user"), text, vector, agent, last_used=time.time())
         for other, similarity in self.learned.nearest(vector, 10):
             if similarity > 0.99 and same_text(other.text, text):
                 self.learned.remove(other.id)
@@ -177,13 +177,13 @@ class Router:
         """Whether there was such a pattern. A shipped example comes back at the next start."""
         return self.learned.remove(pattern_id) or self.examples.remove(pattern_id)
 
-    def put(self, pattern: RoutingPattern) -> None:
+    def put(self, pattern: Pattern) -> None:
         """Add a pattern of the user's that was kept, with a vector of this embedder; or the weight of an example."""
         if pattern.source == "example":
             if pattern.id in self.examples:
-                self.examples.reweigh(pattern.id, pattern.weight)
+                self.examples.reweigh(replace(self.examples[pattern.id], weight=pattern.weight))
         else:
-            self.learned.put(replace(pattern, weight=limited(pattern.weight)), pattern.agent in self._allowed)
+            self.learned.put(pattern, pattern.agent in self._allowed)
 
     def _with(self, id: str) -> PatternIndex:
         for patterns in (self.learned, self.examples):
@@ -214,7 +214,7 @@ class Router:
         terms = zip(self.parameters.calibration, features(shares, head, nearest), strict=True)
         return 1 / (1 + math.exp(-max(min(sum(weight * value for weight, value in terms), 30.0), -30.0)))
 
-    def _learned_share(self, learned: Found, examples: Found) -> float:
+    def _learned_weight(self, learned: Found, examples: Found, now: float) -> float:
         """How much what the user said applies, 0 to 1."""
         if not learned:
             return 0.0
@@ -222,7 +222,7 @@ class Router:
         nearest = examples[0][1] if examples else -1.0
         half = max(p.learned_similarity, nearest - p.learned_lead)
         odds = max(
-            (similarity - half) / p.learned_width + math.log(pattern.strength) for pattern, similarity in learned
+            (similarity - half) / p.learned_width + math.log(pattern.strength(now)) for pattern, similarity in learned
         )
         return 1 / (1 + math.exp(-max(min(odds, 30.0), -30.0)))
 
@@ -243,11 +243,11 @@ def features(
     )
 
 
-def _votes(nearest: Found, temperature: float) -> dict[str, float]:
+def _votes(nearest: Found, temperature: float, now: float) -> dict[str, float]:
     """agent -> share."""
     votes: dict[str, float] = {}
     for pattern, similarity in nearest:
-        vote = pattern.strength * math.exp((similarity - nearest[0][1]) / temperature)
+        vote = pattern.strength(now) * math.exp((similarity - nearest[0][1]) / temperature)
         votes[pattern.agent] = votes.get(pattern.agent, 0.0) + vote
     total = sum(votes.values())
     return {agent: vote / total for agent, vote in votes.items()}

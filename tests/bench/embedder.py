@@ -68,7 +68,7 @@ async def measure_routes(embedder, exports, data, requests, corrections):
     import numpy as np
     from app.router_factory import build_router
     from py_core.hnsw.wasm_kernel import PyodideHnswKernel
-    from py_core.routing.pattern_index import RoutingPattern
+    from py_core.memory.patterns import Pattern
 
     begin = performance.now()
     router = await build_router(browser_embedder(embedder), data.to_bytes(), PyodideHnswKernel(exports))
@@ -77,7 +77,7 @@ async def measure_routes(embedder, exports, data, requests, corrections):
     for count in (0, corrections):
         for number in range(count):
             vector = noise.standard_normal(384).astype(np.float32)
-            router.put(RoutingPattern(f"user-{number}", "", "coder", "user", vector / np.linalg.norm(vector)))
+            router.put(Pattern(f"user-{number}", "", vector / np.linalg.norm(vector), "coder"))
         steps = {"embed": [], "search": [], "decide": [], "whole": []}
         asked = [request + " now" * bool(count) for request in json.loads(requests)]
         for text in asked[:10]:

@@ -63,7 +63,7 @@ async def opened(tab: Tab, name: str) -> Store:
     return await Store.open(await PageRows.open(tab, name), crypto=PageCrypto(tab))
 
 
-async def test_a_database_of_version_1_is_brought_to_version_2(open_tab: OpenTab, name: str) -> None:
+async def test_a_database_of_version_1_is_brought_to_the_present_version(open_tab: OpenTab, name: str) -> None:
     tab = await open_tab()
     await tab.evaluate(RAW_OPEN, [name, 1])
     await tab.evaluate("raw.close()")

@@ -35,62 +35,64 @@ def vector(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
 
-async def test_a_pattern_is_found_by_what_is_near_and_edited_and_deleted(store: Store) -> None:
+async def test_a_pattern_is_kept_and_edited_and_deleted(store: Store) -> None:
     patterns = Patterns(store)
-    fix = await patterns.add("fix the crash", vector(1, 0, 0), "debugger")
-    test = await patterns.add("write a test", vector(0, 1, 0.1), "tester", quality=0.5, source="example")
+    await patterns.keep(Pattern("fix", "fix the crash", vector(1, 0, 0), "debugger"))
+    await patterns.keep(Pattern("test", "write a test", vector(0, 1, 0.1), "tester", "example", 0.75))
+    fix, test = await patterns.all()
+    assert (fix.text, fix.agent, fix.weight, fix.uses) == ("fix the crash", "debugger", 1.0, 0)
+    assert (test.text, test.source, test.weight) == ("write a test", "example", 0.75)
 
-    found = await patterns.search(vector(2, 1, 0), 5)
-    assert [(p.text, round(s, 3)) for p, s in found] == [("fix the crash", 0.894), ("write a test", 0.445)]
-    assert [p.id for p in await patterns.all("tester")] == [test.id]
-
-    edited = await patterns.edit(fix.id, agent="coder", vector=vector(0, 0, 1))
+    edited = await patterns.edit("fix", agent="coder", vector=vector(0, 0, 1))
     assert edited is not None
     assert (edited.agent, edited.text, edited.created) == ("coder", "fix the crash", fix.created)
-    assert [p.agent for p, _ in await patterns.search(vector(0, 0, 1), 1)] == ["coder"]
-    await patterns.delete(fix.id)
-    assert [p.id for p, _ in await patterns.search(vector(0, 0, 1), 5)] == [test.id]
-    assert await patterns.get(fix.id) is None
-    assert await patterns.edit(fix.id, agent="x") is None
-    await store.clear()
-    assert await patterns.search(vector(0, 0, 1), 5) == []
+    assert [r.id for r, _ in await VectorSearch(store).search("pattern", vector(0, 0, 1), 1)] == ["fix"]
+    await patterns.delete("fix")
+    assert await patterns.get("fix") is None
+    assert await patterns.edit("fix", agent="x") is None
+    assert await patterns.use("fix") is None
 
 
-async def test_uses_and_outcomes_of_many_at_once_are_all_counted(store: Store) -> None:
+async def test_a_pattern_that_is_kept_again_has_its_uses_and_dates(store: Store) -> None:
     patterns = Patterns(store)
-    pattern = await patterns.add("a", vector(1, 0), "coder", quality=0.5)
-    await asyncio.gather(*(patterns.use(pattern.id) for _ in range(5)))
-    right = await patterns.use(pattern.id, 1.0)
-    assert right is not None
-    assert (right.uses, round(right.quality, 6)) == (6, 0.6)
-    wrong = await patterns.use(pattern.id, 0.0)
-    assert wrong is not None
-    assert round(wrong.quality, 6) == 0.48
+    await patterns.keep(Pattern("p", "a", vector(1, 0), "coder"))
+    before = await patterns.get("p")
+    await asyncio.gather(*(patterns.use("p") for _ in range(5)))
+    used = await patterns.get("p")
+    await patterns.keep(Pattern("p", "a", vector(1, 0), "tester").after_outcome(good=True))
+    again = await patterns.get("p")
+    assert before
+    assert used
+    assert again
+    assert (again.agent, again.weight) == ("tester", pytest.approx(1.05))
+    assert (again.uses, again.created, again.last_used) == (5, before.created, used.last_used)
 
 
-async def test_a_pattern_that_is_not_used_loses_weight() -> None:
-    clock = Clock()
-    store = await Store.open(VolatileRows(), clock=clock)
-    patterns = Patterns(store, half_life=100.0)
-    old = await patterns.add("old", vector(1, 0), "coder")
-    clock.now += 200.0
-    new = await patterns.add("new", vector(1, 0), "coder", quality=0.5)
-    assert old.weight(old.last_used + 100, 100) == 0.5
-    assert old.weight(old.last_used - 1, 100) == 1.0
-    assert await patterns.prune(0.3) == 1
-    assert [p.id for p in await patterns.all()] == [new.id]
+def test_a_pattern_of_the_users_that_is_not_used_fades_to_half() -> None:
+    day = 86400.0
+    said = Pattern("p", "a", vector(1, 0), "coder", weight=1.5, last_used=100 * day)
+    strengths = [said.strength((100 + days) * day) for days in (-1, 0, 0.9, 15, 30, 3000)]
+    assert strengths == pytest.approx([1.5, 1.5, 1.5, 1.5 * 0.5**0.5, 0.75, 0.75])
+    shipped = Pattern("e", "a", vector(1, 0), "coder", "example", 1.5)
+    assert shipped.strength(3000 * day) == 1.5
 
 
-async def test_many_patterns_at_once(store: Store) -> None:
-    rng = np.random.default_rng(1)
-    vectors = rng.standard_normal((500, 16)).astype(np.float32)
-    patterns = Patterns(store)
-    await patterns.add_many([Pattern(f"p{n}", f"text {n}", v, "coder") for n, v in enumerate(vectors)])
-    for wanted in (0, 123, 499):
-        found = await patterns.search(vectors[wanted] * 3, 10)
-        cosines = vectors @ vectors[wanted] / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vectors[wanted])
-        assert [p.id for p, _ in found] == [f"p{n}" for n in np.argsort(-cosines)[:10]]
-        np.testing.assert_allclose([s for _, s in found], np.sort(cosines)[::-1][:10], atol=1e-5)
+async def test_stored_qualities_are_the_weights_that_they_were_made_of() -> None:
+    """Version 2 stored half of the router's weight as a quality."""
+    rows = VolatileRows({"schema": "2"})
+    old = await Store.open(rows, schema=2)
+    bodies = {
+        id: {"text": id, "agent": "coder", "quality": quality, "uses": 3, "source": "user", "last_used": 5.0}
+        for id, quality in (("usual", 0.5), ("strong", 0.9), ("weak", 0.25), ("none", 0.0))
+    }
+    await old.put_many(Record("pattern", id, body, vector(1, 0), 1.0) for id, body in bodies.items())
+
+    found = {pattern.id: pattern for pattern in await Patterns(await Store.open(rows)).all()}
+
+    assert {id: pattern.weight for id, pattern in found.items()} == pytest.approx(
+        {"usual": 1.0, "strong": 1.8, "weak": 0.5, "none": 0.5}
+    )
+    assert all((p.text, p.uses, p.created, p.last_used) == (id, 3, 1.0, 5.0) for id, p in found.items())
 
 
 @pytest.mark.parametrize("lasting", ["sqlite", "sqlite encrypted"], indirect=True)

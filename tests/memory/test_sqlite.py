@@ -42,7 +42,7 @@ async def read_all(path: Path) -> list[Record]:
         await rows.close()
 
 
-async def test_a_file_of_version_1_is_brought_to_version_2(tmp_path: Path) -> None:
+async def test_a_file_of_version_1_is_brought_to_the_present_version(tmp_path: Path) -> None:
     path = tmp_path / "memory.sqlite"
     with sqlite3.connect(path) as connection:
         connection.executescript(sqlite._LAYOUT_1)

@@ -20,6 +20,7 @@ from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.records import Record
+from py_core.memory.rows import LAYOUT
 from py_core.memory.store import Store
 from py_core.memory.transfer import export, import_file
 from py_core.memory.volatile import VolatileRows
@@ -139,7 +140,10 @@ def test_foreign_files_are_refused(data: bytes) -> None:
 
 async def test_a_newer_export_is_refused() -> None:
     store, data = await asyncio.to_thread(sample)
-    for old, new in ((b'"version": 1', b'"version": 2'), (b'"schema": 2', b'"schema": 3')):
+    for old, new in (
+        (b'"version": 1', b'"version": 2'),
+        (f'"schema": {LAYOUT}'.encode(), f'"schema": {LAYOUT + 1}'.encode()),
+    ):
         assert "newer version" in await refused(store, data.replace(old, new, 1))
 
 

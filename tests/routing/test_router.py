@@ -16,7 +16,7 @@ from app.build_outputs import hnsw_kernel_path
 from app.native_services import open_router
 from app.router_factory import router_parameters
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
-from py_core.memory.patterns import Patterns as StoredPatterns
+from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Pattern, Patterns
 from py_core.memory.policies import Policies
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
@@ -24,8 +24,7 @@ from py_core.memory.volatile import VolatileRows
 from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.head import buckets, fit_head
 from py_core.routing.parameters import ParametersError, RouterParameters, parameters_from_dict
-from py_core.routing.pattern_index import LEAST_AGE, LEAST_WEIGHT, MOST_WEIGHT, RoutingPattern
-from py_core.routing.pattern_store import keep_pattern, load_patterns
+from py_core.routing.pattern_store import load_patterns
 from py_core.routing.router import Decision, Router
 from py_core.routing.routing_data import RoutingData, RoutingDataError, read_routing_data, write_routing_data
 
@@ -78,7 +77,7 @@ async def made(kernel=None, parameters=PARAMETERS, agents=AGENTS, head=None, tur
     return router
 
 
-def learned(router: Router) -> dict[str, RoutingPattern]:
+def patterns_of(router: Router) -> dict[str, Pattern]:
     return {p.id: p for patterns in (router.examples, router.learned) for p in patterns.of.values()}
 
 
@@ -254,14 +253,14 @@ async def test_a_router_with_what_was_kept_of_another_decides_the_same(correctio
     for number, good in outcomes:
         router.learn(ids[number % len(ids)], good)
     store = await Store.open(VolatileRows())
-    stored, policies = StoredPatterns(store), await Policies.open(store)
+    stored, policies = Patterns(store), await Policies.open(store)
     restored = await made()
     await load_patterns(restored, stored, policies)
     for patterns in (router.examples, router.learned):
         for pattern in patterns.of.values():
-            await keep_pattern(pattern, stored)
+            await stored.keep(pattern)
     await load_patterns(restored, stored, policies)
-    assert learned(restored) == learned(router)
+    assert patterns_of(restored) == patterns_of(router)
     there, here = await restored.route(asked), await router.route(asked)
     assert (there.agent, there.neighbours) == (here.agent, here.neighbours)
     assert there.confidence == pytest.approx(here.confidence, abs=1e-6)  # what was kept has aged a moment
@@ -270,16 +269,16 @@ async def test_a_router_with_what_was_kept_of_another_decides_the_same(correctio
 async def test_what_was_learned_lives_in_a_store(tmp_path) -> None:
     router = await made()
     store = await Store.open(await SQLiteRows.open(tmp_path / "memory.db"))
-    stored, policies = StoredPatterns(store), await Policies.open(store)
+    stored, policies = Patterns(store), await Policies.open(store)
     await load_patterns(router, stored, policies)
     pattern = await router.correct("how do i bake bread", "driver")
-    await keep_pattern(pattern, stored)
-    await keep_pattern(router.learn(pattern.id, True), stored)
+    await stored.keep(pattern)
+    await stored.keep(router.learn(pattern.id, True))
     example = next(iter(router.examples.of.values()))
-    await keep_pattern(router.learn(example.id, False), stored)
+    await stored.keep(router.learn(example.id, False))
     again = await made()
     assert await load_patterns(again, stored, policies) == 2
-    assert learned(again) == learned(router)
+    assert patterns_of(again) == patterns_of(router)
     turned = await made(turn=7)
     await load_patterns(turned, stored, policies)
     assert (await turned.route("how do i bake bread")).agent == "driver"
@@ -290,15 +289,15 @@ async def test_what_was_learned_lives_in_a_store(tmp_path) -> None:
 async def test_of_two_corrections_the_one_that_was_used_lately_counts_more() -> None:
     for old, new in (("driver", "cook"), ("cook", "driver")):
         router, store = await made(), await Store.open(VolatileRows())
-        stored, policies = StoredPatterns(store), await Policies.open(store)
+        stored, policies = Patterns(store), await Policies.open(store)
         for text, agent in (("take bread home a", old), ("take bread home b", new)):
             pattern = await router.correct(text, agent)
-            await keep_pattern(pattern, stored)
+            await stored.keep(pattern)
             if agent == old:
                 await stored.edit(pattern.id, last_used=time.time() - 365 * 86400)
         again = await made()
         await load_patterns(again, stored, policies)
-        assert {p.agent: round(p.strength, 3) for p in again.learned.of.values()} == {old: LEAST_AGE, new: 1.0}
+        assert {p.agent: round(p.strength(time.time()), 3) for p in again.learned.of.values()} == {old: 0.5, new: 1.0}
         assert (await again.route("take bread home")).ranked[0][0] == new
 
 

@@ -45,7 +45,7 @@ export class PatternsPanel {
   }
 
   #render(pattern, row) {
-    const { text, agent, source, quality, uses, created, lastUsed, similarity } = pattern;
+    const { text, agent, source, weight, uses, created, lastUsed, similarity } = pattern;
     const to = element('b', 'record-agent', this.#title(agent));
     const used = uses ? `used ${formatCount(uses, 'time')}${lastUsed ? `, last ${formatDate(lastUsed)}` : ''}` : 'not used yet';
     return [
@@ -54,7 +54,7 @@ export class PatternsPanel {
         to,
         similarity === null ? null : `${formatShare(similarity)} alike`,
         SOURCES[source] ?? source,
-        weightOf(quality),
+        weightOf(weight),
         source === SHIPPED ? null : used,
         `${source === SHIPPED ? 'since' : 'learned'} ${formatDate(created)}`,
       ),
@@ -80,9 +80,9 @@ export class PatternsPanel {
   }
 }
 
-/** What a pattern's vote counts: a quality of a half is the usual (py_core/routing/pattern_store.py). */
-function weightOf(quality) {
-  const change = 2 * quality - 1;
+/** How much a pattern's vote counts: a weight of 1 is the usual (py_core/memory/patterns.py). */
+function weightOf(weight) {
+  const change = weight - 1;
   if (Math.abs(change) < 0.005) return 'counts as usual';
   return `counts ${formatShare(Math.abs(change))} ${change > 0 ? 'more' : 'less'} than usual`;
 }
