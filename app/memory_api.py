@@ -1,6 +1,6 @@
 """What the page's Memory view asks for: the memory, the router's patterns and the agents, as plain data.
 
-web/memory_client.js calls its methods with JSON. Times are seconds since 1970.
+web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 """
 
 from __future__ import annotations

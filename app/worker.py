@@ -1,7 +1,7 @@
 """The Pyodide entry: the assistant behind messages.
 
-web/worker.js makes one PageWorker and calls it. Only strings and numbers go back, as JSON where they are several, so
-that no proxy has to be destroyed on either side.
+web/engine/worker.js makes one PageWorker and calls it. Only strings and numbers go back, as JSON where there are
+several, so that no proxy has to be destroyed on either side.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PageWorker:
     """One assistant for one page."""
 
     def __init__(self, derive_cipher: JsObject, on_memory: Callable[[], None]) -> None:
-        """derive_cipher: of web/memory_cipher.js. on_memory: called when the memory or the router changed."""
+        """derive_cipher: of web/memory/encryption.js. on_memory: called when the memory or the router changed."""
         self._kernel: PyodideHnswKernel | None = None
         self._services = Services(
             BrowserCrypto(derive_cipher), on_memory, lambda dimensions: HnswVectorIndex(dimensions, self._kernel)
@@ -72,8 +72,9 @@ class PageWorker:
         tuning: JsObject | None = None,
         max_tokens: int = MAX_TOKENS,
     ) -> str:
-        """Load the model of `stream` (web/weight_stream.js) on a GPU (web/gpu_executor.js) or on the CPU's workers
-        (web/kernel_pool.js, in this precision), or on numpy without a device. tuning: web/tuning_store.js.
+        """Load the model of `stream` (web/backends/weight_stream.js) on a GPU (web/backends/webgpu/executor.js) or on
+        the CPU's workers (web/backends/wasm/kernel_pool.js, in this precision), or on numpy without a device.
+        tuning: web/storage/tuning_store.js.
 
         Returns JSON: {backend, adapter, software, features, model, contextLength} or {error: {kind, message, details}}.
         """
@@ -87,12 +88,12 @@ class PageWorker:
             return json.dumps({"error": describe(error)})
 
     async def open_memory(self, memory_store: JsObject) -> None:
-        """Open what is remembered: memoryStore of web/memory_store.js. Never fails: MemoryApi.info tells."""
+        """Open what is remembered: memoryStore of web/memory/indexeddb.js. Never fails: MemoryApi.info tells."""
         await self._services.open(lambda: self._open_rows(memory_store))
 
     async def open_routing(self, opening: JsObject | None) -> None:
-        """opening: a promise of {embedder, kernel, data}: web/embedder.js, web/hnsw_kernel.js, routing.safetensors.
-        Without it there is no routing.
+        """opening: a promise of {embedder, kernel, data}: web/routing/embedder.js, web/routing/hnsw_kernel.js and
+        routing.safetensors. Without it there is no routing.
 
         Comes after `open_memory`. Never fails: MemoryApi.info tells.
         """
@@ -268,7 +269,7 @@ def describe(error: Exception) -> dict[str, str | None]:
 
 
 def is_written_for_users(error: Exception) -> bool:
-    """The core's own exceptions are, and so are plain Errors of our JavaScript (weight_stream.js, gpu_executor.js)."""
+    """The core's own exceptions are, and so are plain Errors of our JavaScript (weight_stream.js, executor.js)."""
     if type(error).__module__.startswith(("py_core.", "app.")):
         return True
     return type(error).__name__ == "JsException" and getattr(error, "name", "") == "Error"

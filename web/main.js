@@ -4,21 +4,21 @@
  * The page is always in one of four states: loading, ready, answering, failed. In each of them the message box can be
  * typed in, and every problem is a banner with a way out.
  */
-import { Announcer } from './announcer.js';
-import { BackendMenu } from './backend_menu.js';
-import { Banner } from './banner.js';
-import { ChatView } from './chat_view.js';
-import { Composer } from './composer.js';
-import { Engine } from './engine.js';
-import { GpuDialog } from './gpu_dialog.js';
-import { removeModel, storedModels } from './model_store.js';
-import { chooseModel } from './models.js';
-import { Notices } from './notices.js';
-import { askToPersist, reloadToIsolate, watchForVersions } from './offline.js';
-import { readOptions } from './options.js';
-import { describe, fromError } from './problems.js';
-import { LoadingView, StatusView } from './status_view.js';
-import { Watchdog } from './watchdog.js';
+import { Announcer } from './page/announcer.js';
+import { BackendMenu } from './page/backend_menu.js';
+import { Banner } from './page/banner.js';
+import { ChatView } from './chat/chat_view.js';
+import { Composer } from './chat/composer.js';
+import { Engine } from './engine/engine.js';
+import { GpuDialog } from './page/gpu_dialog.js';
+import { removeModel, storedModels } from './storage/model_store.js';
+import { chooseModel } from './storage/model_list.js';
+import { Notices } from './page/notices.js';
+import { askToPersist, reloadToIsolate, watchForVersions } from './page/offline.js';
+import { readOptions } from './page/options.js';
+import { describe, fromError } from './page/problems.js';
+import { LoadingView, StatusView } from './page/status_view.js';
+import { Watchdog } from './page/watchdog.js';
 
 // Milliseconds of a worker's for a second of the page's: a sixth, so that the engine has helped itself before.
 const WORKERS_PATIENCE = 1000 / 6;

@@ -101,8 +101,8 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
 def precache_json(site: Mapping[str, Content]) -> bytes:
     """What web/sw.js keeps for when the server is gone: {"files": {path: sha256}}.
 
-    That is everything but itself and the models, which web/model_store.js keeps. Sites with the same files have the
-    same list, and so are the same version.
+    That is everything but itself and the models, which web/storage/model_store.js keeps. Sites with the same files have
+    the same list, and so are the same version.
     """
     kept = (name for name in sorted(site) if name not in NOT_PRECACHED and not name.startswith("models/"))
     digests = {name: _sha256(site[name]) for name in kept}

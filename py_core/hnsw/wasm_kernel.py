@@ -1,7 +1,7 @@
 """The kernel of web/kernels/hnsw/hnsw.c in the page.
 
-web/hnsw_kernel.js makes an instance of it on Pyodide's own memory, so that numpy arrays are used in place. Natively
-kernel_wasmtime.py makes one.
+web/routing/hnsw_kernel.js makes an instance of it on Pyodide's own memory, so that numpy arrays are used in place.
+Natively kernel_wasmtime.py makes one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PyodideHnswKernel(WasmHnswKernel):
     """In the page. Its memory is Pyodide's, and is given back when an index is no longer used."""
 
     def __init__(self, exports: Any) -> None:
-        """`exports`: what web/hnsw_kernel.js gives."""
+        """`exports`: what web/routing/hnsw_kernel.js gives."""
         super().__init__(exports)
         self._stack = self.allocate(STACK_BYTES)
         getattr(exports, "__stack_pointer").value = self._stack.address + STACK_BYTES

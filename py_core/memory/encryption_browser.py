@@ -1,4 +1,4 @@
-"""Encryption in the page: WebCrypto by web/memory_cipher.js. The key cannot be read, not even by the page."""
+"""Encryption in the page: WebCrypto by web/memory/encryption.js. The key cannot be read, not even by the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from py_core.memory.errors import StoreError
 
 
 class BrowserCrypto:
-    """`Crypto` with the function `deriveCipher` of web/memory_cipher.js."""
+    """`Crypto` with the function `deriveCipher` of web/memory/encryption.js."""
 
     def __init__(self, derive_cipher: Any) -> None:
         self._derive_cipher = derive_cipher

@@ -1,6 +1,6 @@
-"""Rows in the page's IndexedDB, by web/memory_store.js through Pyodide.
+"""Rows in the page's IndexedDB, by web/memory/indexeddb.js through Pyodide.
 
-Writes are durable ("strict") when `apply` returns. Of several tabs one writes (web/memory_tabs.js); the others hand it
+Writes are durable ("strict") when `apply` returns. One tab writes (web/memory/tab_writer.js); the others hand it
 their batches, hear of every change, and one of them takes over when it closes.
 """
 
@@ -33,7 +33,7 @@ class IndexedDBRows:
 
     @classmethod
     async def open(cls, memory_store: Any, name: str = "sonata-memory") -> IndexedDBRows:
-        """Open or create a database. memory_store: `memoryStore` of web/memory_store.js.
+        """Open or create a database. memory_store: `memoryStore` of web/memory/indexeddb.js.
 
         Raises StoreError: newer, blocked, unavailable.
         """

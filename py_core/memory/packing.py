@@ -1,7 +1,7 @@
 """Many rows as one JSON text and one run of bytes: what crosses between Python and JavaScript, and what exports hold.
 
 The JSON is a list with an entry a row: [kind, id, created, updated, body bytes, vector bytes or -1, fields, version].
-The bytes are each row's body and then its vector, in the same order. web/memory_rows.js does the same.
+The bytes are each row's body and then its vector, in the same order. web/memory/packing.js does the same.
 """
 
 from __future__ import annotations

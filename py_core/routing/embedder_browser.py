@@ -1,4 +1,4 @@
-"""The encoder in the page: web/embedder.js, whose worker runs onnxruntime-web, called through Pyodide."""
+"""The encoder in the page: web/routing/embedder.js, whose worker runs onnxruntime-web, called through Pyodide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BrowserEncoder:
     """See Encoder."""
 
     def __init__(self, embedder: Any) -> None:
-        """embedder: an Embedder of web/embedder.js."""
+        """embedder: an Embedder of web/routing/embedder.js."""
         self.fingerprint = str(embedder.fingerprint)
         self._embedder = embedder
 
@@ -33,5 +33,5 @@ class BrowserEncoder:
 
 
 def browser_embedder(embedder: Any) -> SentenceEmbedder:
-    """The page's embedder from an Embedder of web/embedder.js. Raises WordPieceError when its tokenizer is damaged."""
+    """The page's embedder, from web/routing/embedder.js. Raises WordPieceError when its tokenizer is damaged."""
     return SentenceEmbedder(WordPiece.from_json(embedder.tokenizer), BrowserEncoder(embedder))

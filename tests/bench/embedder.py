@@ -92,9 +92,9 @@ async def measure_routes(embedder, exports, data, requests, corrections):
     return json.dumps(figures)
 """
 IN_WORKER = """
-import { bootPython } from './python_runtime.js';
-import { Embedder } from './embedder.js';
-import { loadHnswKernel } from './hnsw_kernel.js';
+import { bootPython } from './engine/python_runtime.js';
+import { Embedder } from './routing/embedder.js';
+import { loadHnswKernel } from './routing/hnsw_kernel.js';
 self.onmessage = async ({ data: { code, texts, rounds, requests, corrections } }) => {
   try {
     const python = await bootPython();

@@ -48,7 +48,7 @@ def lay_out(folder: Path) -> None:
 def run_here(query: str) -> dict[str, Any]:
     with local_server() as address, chromium() as browser:
         page = browser.new_page()
-        html = PAGE.read_text(encoding="utf-8").replace("'./engine.js'", f"'{address}/engine.js'")
+        html = PAGE.read_text(encoding="utf-8").replace("'./engine/engine.js'", f"'{address}/engine/engine.js'")
         page.route(re.compile(r"/bench\.html\b"), lambda route: route.fulfill(
             body=html, content_type="text/html",
             headers={"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"},

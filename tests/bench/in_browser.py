@@ -126,7 +126,7 @@ class SonataTab:
         `load_ms`: Python's start included, as far as a first token. `load_after_python_ms`: from when Python was there.
         """
         self.page.evaluate("""async () => {
-            const { Engine } = await import('/engine.js');
+            const { Engine } = await import('/engine/engine.js');
             const start = Engine.prototype.start;
             Engine.prototype.start = function (options, onProgress, ...rest) {
                 Engine.prototype.start = start;

@@ -2,10 +2,10 @@
  * A worker without a model, for tests of the page alone. What it does is in the address of the "model" when it starts
  * (silent, broken) and in the words of the question afterwards.
  */
-import * as Comlink from './vendor/comlink.mjs';
+import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
 import { EventQueue } from './event_queue.js';
-import { userError } from './user_error.js';
+import { userError } from '../common/user_error.js';
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 

@@ -26,11 +26,11 @@ TEXTS = [
     "the nightly job crashes since tuesday, here is the log: " + "ERROR connection reset by peer; " * 80,
 ]
 OPEN = """async () => {
-  const { Embedder } = await import('./embedder.js');
+  const { Embedder } = await import('./routing/embedder.js');
   globalThis.embedder = await Embedder.open(new URL('./embedder/', location.href).href);
 }"""
 PYTHON = """async () => {
-  const { bootPython } = await import('./python_runtime.js');
+  const { bootPython } = await import('./engine/python_runtime.js');
   const { browser_embedder } = (globalThis.python = await bootPython()).pyimport('py_core.routing.embedder_browser');
   globalThis.ofPython = browser_embedder(embedder);
 }"""

@@ -123,8 +123,8 @@ async def test_a_gpu_without_timestamps_measures_nothing(chat: ChatPage) -> None
     await chat.open("?backend=numpy")
     measured = await chat.page.evaluate(
         """async () => {
-          const { createExecutor } = await import('./gpu_executor.js');
-          const { findAdapter } = await import('./gpu_device.js');
+          const { createExecutor } = await import('./backends/webgpu/executor.js');
+          const { findAdapter } = await import('./backends/webgpu/adapter.js');
           const adapter = await findAdapter();
           const requestDevice = (wanted) => adapter.requestDevice(wanted);
           const executor = await createExecutor({

@@ -127,7 +127,10 @@ async def test_a_kernel_that_cannot_be_had_is_a_sentence(browser: Browser, site:
     await page.route("**/kernels/hnsw.wasm", lambda route: route.fulfill(status=404))
     await page.goto(f"{site}/THIRD_PARTY.txt")
     said = await page.evaluate(
-        "async () => (await import('./hnsw_kernel.js')).loadHnswKernel({ _module: {} }).catch((error) => error.message)"
+        """async () => {
+          const { loadHnswKernel } = await import('./routing/hnsw_kernel.js');
+          return loadHnswKernel({ _module: {} }).catch((error) => error.message);
+        }"""
     )
     await page.close()
     assert said == "The index's kernel could not be loaded (HTTP 404). Check your connection, then load again."

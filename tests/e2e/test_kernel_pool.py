@@ -1,4 +1,4 @@
-"""web/kernel_pool.js by itself, on kernels that do next to nothing (tiny_kernels.wat)."""
+"""web/backends/wasm/kernel_pool.js by itself, on kernels that do next to nothing (tiny_kernels.wat)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = 4 << 20
 ADD, TRAP, HANG, SLOWLY = range(4)
 
 SCRIPT = """async ([options, body]) => {
-  const { KernelPool } = await import('./kernel_pool.js');
+  const { KernelPool } = await import('./backends/wasm/kernel_pool.js');
   const folder = new URL('./kernels/', location.href).href;
   const pool = await KernelPool.create({ folder, ...options });
   const words = (...list) => new Uint8Array(new Uint32Array(list).buffer);
@@ -328,7 +328,7 @@ async def test_a_browser_without_simd_is_told_what_to_do(pool: PoolPage) -> None
     message = await pool.page.evaluate(
         """async () => {
           WebAssembly.validate = () => false;
-          const { KernelPool } = await import('./kernel_pool.js');
+          const { KernelPool } = await import('./backends/wasm/kernel_pool.js');
           return KernelPool.create({ folder: './kernels/' }).catch((error) => error.message);
         }"""
     )
@@ -343,7 +343,7 @@ async def test_the_plain_build_runs_where_there_is_no_relaxed_simd(pool: PoolPag
         """async () => {
           const validate = WebAssembly.validate;
           WebAssembly.validate = (bytes) => !bytes.includes(0x80) && validate(bytes);
-          const { KernelPool } = await import('./kernel_pool.js');
+          const { KernelPool } = await import('./backends/wasm/kernel_pool.js');
           const pool = await KernelPool.create({ folder: new URL('./kernels/', location.href).href });
           pool.destroy();
           return pool.relaxed;
@@ -358,7 +358,7 @@ async def test_kernels_that_cannot_be_loaded_are_a_sentence(pool: PoolPage) -> N
     await pool.page.route("**/kernels/*.wasm", lambda route: route.fulfill(status=404))
     message = await pool.page.evaluate(
         """async () => {
-          const { KernelPool } = await import('./kernel_pool.js');
+          const { KernelPool } = await import('./backends/wasm/kernel_pool.js');
           const folder = new URL('./kernels/', location.href).href;
           return KernelPool.create({ folder }).catch((error) => error.message);
         }"""

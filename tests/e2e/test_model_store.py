@@ -24,7 +24,7 @@ QUERY = "?backend=wasm&workers=1"
 NO_ROOM = "There is no room in this browser to keep the model"
 TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
 BEGIN = """async () => {
-  const { chooseModel } = await import('./models.js');
+  const { chooseModel } = await import('./storage/model_list.js');
   const worker = new Worker('try_model.js', { type: 'module' });
   window.worker = worker;
   window.done = 0;
@@ -36,7 +36,7 @@ BEGIN = """async () => {
   });
   worker.postMessage(await chooseModel(null));
 }"""
-STORE = "async ([call, ...args]) => (await import('./model_store.js'))[call](...args)"
+STORE = "async ([call, ...args]) => (await import('./storage/model_store.js'))[call](...args)"
 FLIP = """async ([sha256, name, offset]) => {
   const root = await navigator.storage.getDirectory();
   const folder = await (await root.getDirectoryHandle('models')).getDirectoryHandle(sha256);

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900
 QUERY = "?backend=wasm&workers=2"
 GENERATE = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
 ACCENT = "getComputedStyle(document.documentElement).accentColor"
-FETCHED_STYLE = "fetch('style.css').then((response) => response.text())"
+FETCHED_STYLE = "fetch('page/style.css').then((response) => response.text())"
 FROM_A_WORKER = """() => new Promise((resolve) => {
   new Worker('probe.js', { type: 'module' }).onmessage = ({ data }) => resolve(data);
 })"""
@@ -32,7 +32,7 @@ NEWBORN_MS = 3000
 @pytest.fixture
 def no_engine(small: SmallSite) -> None:
     """The page's worker is a stand-in, where a test is of the files and not of the answers."""
-    small.write("worker.js", STAND_IN.read_text("utf-8"))
+    small.write("engine/worker.js", STAND_IN.read_text("utf-8"))
     small.publish()
 
 
@@ -166,7 +166,7 @@ async def test_on_localhost_a_changed_file_is_there_at_the_next_load_and_fetched
 
     assert await chat.page.evaluate(ACCENT) == NEW
     asked = [path for path in server.paths() if path not in ("precache.json", "sw.js")]
-    assert asked == ["style.css"]
+    assert asked == ["page/style.css"]
     assert await chat.page.locator("#notices p").count() == 0
 
 
@@ -244,7 +244,7 @@ async def test_an_interrupted_update_leaves_the_old_version_and_is_taken_up_agai
     assert await chat.page.evaluate(ACCENT) != NEW
     assert NEW not in await chat.page.evaluate(FETCHED_STYLE)
     assert "// new" not in await chat.page.evaluate("fetch('main.js').then((response) => response.text())")
-    assert {"style.css", "main.js"} <= set(server.paths())
+    assert {"page/style.css", "main.js"} <= set(server.paths())
 
     server.breaks.clear()
     await reload(chat)
@@ -259,7 +259,7 @@ async def test_a_file_that_is_not_what_the_list_says_is_refused(
 ) -> None:
     chat = await open_page(context, server.url)
     small.publish_new_style()
-    server.instead["style.css"] = b"body { display: none }"
+    server.instead["page/style.css"] = b"body { display: none }"
 
     await reload(chat)
     await checked(chat)
@@ -267,7 +267,7 @@ async def test_a_file_that_is_not_what_the_list_says_is_refused(
     assert await chat.page.is_visible("#message")
     assert "display: none }" not in (await chat.page.evaluate(FETCHED_STYLE))[:30]
     said = await notice(chat)
-    assert "style.css on the server is not the file that its list tells of" in said
+    assert "page/style.css on the server is not the file that its list tells of" in said
     server.stop()
     await reload(chat)
     assert await chat.page.is_visible("#message")
@@ -278,7 +278,7 @@ async def test_when_the_server_goes_in_the_middle_of_an_update_the_old_version_s
 ) -> None:
     chat = await open_page(context, server.url)
     small.publish_new_style()
-    server.breaks["style.css"] = 10
+    server.breaks["page/style.css"] = 10
     await reload(chat)
     server.stop()
     await reload(chat)

@@ -129,7 +129,7 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
     await chat.open("?backend=numpy")
     refused = await chat.page.evaluate(
         """async (variants) => {
-          const { createExecutor } = await import('./gpu_executor.js');
+          const { createExecutor } = await import('./backends/webgpu/executor.js');
           const executor = await createExecutor();
           const refused = [];
           for (const [name, wgsl, access] of [['broken', 'fn main() { nonsense }', ''], ...variants]) {

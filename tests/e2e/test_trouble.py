@@ -208,7 +208,7 @@ async def test_a_device_lost_while_nothing_happens_is_replaced_at_the_next_quest
 
 
 async def test_a_device_that_cannot_be_replaced_is_told(chat: ChatPage) -> None:
-    await chat.page.route("**/gpu_device.js", only_one_adapter)
+    await chat.page.route("**/webgpu/adapter.js", only_one_adapter)
     await chat.open_ready("?max_tokens=200&backend=webgpu")
     await chat.send("Tell me a very long story about a lighthouse.")
     said = await chat.wait_for_words()

@@ -1,6 +1,6 @@
 /** A worker that loads a model and nothing else: model_source.js without Python. Answers with what came of it. */
-import { ModelSource } from './model_source.js';
-import { WeightStream } from './weight_stream.js';
+import { ModelSource } from './storage/model_source.js';
+import { WeightStream } from './backends/weight_stream.js';
 
 onmessage = async ({ data: model }) => {
   const source = new ModelSource(model);

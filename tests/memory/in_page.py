@@ -13,7 +13,7 @@ from py_core.memory.indexeddb import IndexedDBRows
 from py_core.memory.packing import pack, unpack
 from py_core.memory.rows import Batch, Change, Query, Range
 
-crypto = BrowserCrypto(derive_cipher)  # noqa: F821 - web/memory_cipher.js, given by page_worker.js
+crypto = BrowserCrypto(derive_cipher)  # noqa: F821 - web/memory/encryption.js, given by page_worker.js
 opened: list[IndexedDBRows] = []
 ciphers: list[Cipher] = []
 heard: dict[int, list[dict]] = {}
@@ -29,7 +29,7 @@ async def call(name: str, argument: str) -> str:
 
 
 async def do_open(name):
-    opened.append(await IndexedDBRows.open(memory_store, name))  # noqa: F821 - web/memory_store.js
+    opened.append(await IndexedDBRows.open(memory_store, name))  # noqa: F821 - web/memory/indexeddb.js
     number = len(opened) - 1
     heard[number] = []
     opened[number].listen(lambda change: heard[number].append(_change(change)))

@@ -1,7 +1,7 @@
 /** The worker of the tests' page: Pyodide with Sonata's packages, and tests/memory/in_page.py in it. Served by page.py. */
-import { deriveCipher } from './memory_cipher.js';
-import { memoryStore } from './memory_store.js';
-import { bootPython } from './python_runtime.js';
+import { deriveCipher } from './memory/encryption.js';
+import { memoryStore } from './memory/indexeddb.js';
+import { bootPython } from './engine/python_runtime.js';
 
 let call; // in_page.call
 

@@ -112,7 +112,7 @@ async def test_a_batch_that_was_done_before_its_writer_died_is_not_done_again(op
     tab = await open_tab()
     twice = await tab.evaluate(
         """async (name) => {
-          const { memoryStore } = await import('/memory_store.js');
+          const { memoryStore } = await import('/memory/indexeddb.js');
           const database = await memoryStore.open(name, 2);
           const head = JSON.stringify({
             puts: [['policy', 'p', 1, 1, 2, -1, [], 0]], deletes: [], clear: null, meta: {}, expectMeta: {},
@@ -137,7 +137,7 @@ async def test_what_waits_for_a_writer_that_closes_is_done_at_once(open_tab: Ope
     tab = await open_tab()
     done = await tab.evaluate(
         """async (name) => {
-          const { TabWriter } = await import('/memory_tabs.js');
+          const { TabWriter } = await import('/memory/tab_writer.js');
           const done = [];
           const silent = new TabWriter(name, { apply: () => new Promise(() => {}), heard() {} });
           while (!silent.writes) await new Promise((resolve) => setTimeout(resolve, 5));

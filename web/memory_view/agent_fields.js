@@ -1,5 +1,5 @@
 /** What can be set of an agent: the fields as data, and what changed between two states of them. Python checks the values. */
-import { userError } from '../user_error.js';
+import { userError } from '../common/user_error.js';
 
 /** Fields of py_core/sampling.py, with its defaults. */
 export const SAMPLING = [

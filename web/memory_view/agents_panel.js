@@ -1,8 +1,8 @@
 /** The agents: those that come with Sonata and the user's own, to edit, to add, to remove and to bring back. */
-import { button, element, ProblemLine } from '../dom.js';
-import { formatCount } from '../format.js';
-import { loadStyles } from '../load_file.js';
-import { PLAIN } from '../memory_client.js';
+import { button, element, ProblemLine } from '../page/dom.js';
+import { formatCount } from '../page/format.js';
+import { loadStyles } from '../page/load_file.js';
+import { PLAIN } from '../memory/client.js';
 import { AgentForm } from './agent_form.js';
 import { askingButton } from './ask.js';
 import { actions, facts } from './record_row.js';
@@ -32,7 +32,7 @@ export class AgentsPanel {
 
   /** A form that was left open is still there, with what was typed. */
   async show() {
-    await loadStyles('memory_agents.css');
+    await loadStyles('memory_view/agents.css');
     await this.refresh();
   }
 

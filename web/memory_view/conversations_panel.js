@@ -1,7 +1,7 @@
 /** What was talked about: the list of conversations, and one of them to read. */
-import { AnswerView } from '../answer_view.js';
-import { button, element, ProblemLine } from '../dom.js';
-import { formatCount, formatDate, formatShare } from '../format.js';
+import { AnswerView } from '../chat/answer_view.js';
+import { button, element, ProblemLine } from '../page/dom.js';
+import { formatCount, formatDate, formatShare } from '../page/format.js';
 import { askingButton } from './ask.js';
 import { labelled } from './edit_form.js';
 import { RecordList } from './record_list.js';

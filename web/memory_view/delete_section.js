@@ -1,6 +1,6 @@
 /** Delete what was learned and logged, after saying what goes. */
-import { button, element, ProblemLine } from '../dom.js';
-import { formatCount } from '../format.js';
+import { button, element, ProblemLine } from '../page/dom.js';
+import { formatCount } from '../page/format.js';
 import { ask } from './ask.js';
 
 export class DeleteSection {

@@ -1,7 +1,7 @@
 /** The whole memory to a file, and from one. */
-import { element } from '../dom.js';
-import { formatBytes, formatCount } from '../format.js';
-import { userError } from '../user_error.js';
+import { element } from '../page/dom.js';
+import { formatBytes, formatCount } from '../page/format.js';
+import { userError } from '../common/user_error.js';
 import { ask } from './ask.js';
 import { passphraseInput } from './edit_form.js';
 import { SectionForm } from './section_form.js';

@@ -7,9 +7,9 @@
  *
  * Where the memory is locked, every panel is a form that unlocks it, but for those that work without.
  */
-import { button, element, ProblemLine } from '../dom.js';
-import { loadStyles } from '../load_file.js';
-import { userError } from '../user_error.js';
+import { button, element, ProblemLine } from '../page/dom.js';
+import { loadStyles } from '../page/load_file.js';
+import { userError } from '../common/user_error.js';
 import { passphraseInput } from './edit_form.js';
 import { SectionForm } from './section_form.js';
 
@@ -58,9 +58,9 @@ export class MemoryFrame {
     document.body.append(this.#dialog);
   }
 
-  /** @param {import('../memory_client.js').Memory} memory */
+  /** @param {import('../memory/client.js').Memory} memory */
   async open(memory) {
-    await loadStyles('memory.css');
+    await loadStyles('memory_view/memory.css');
     this.use(memory);
     if (!this.#dialog.open) this.#dialog.showModal();
     this.#tabs.get(this.#current).tab.focus();

@@ -1,7 +1,7 @@
 /** The log of requests: what each took, who answered, what went wrong; and how long the stages take by and large. */
-import { element, ProblemLine } from '../dom.js';
-import { formatCount, formatDate, formatDuration, formatShare } from '../format.js';
-import { PLAIN } from '../memory_client.js';
+import { element, ProblemLine } from '../page/dom.js';
+import { formatCount, formatDate, formatDuration, formatShare } from '../page/format.js';
+import { PLAIN } from '../memory/client.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 

@@ -1,5 +1,5 @@
 /** The map of the requests as a scatter plot by Chart.js: datasets, symbols, the agents' names, and what a point says. */
-import { element } from '../dom.js';
+import { element } from '../page/dom.js';
 import { PanZoom } from './map_zoom.js';
 
 /** Seven colours and five shapes: thirty-five agents before two look the same. */

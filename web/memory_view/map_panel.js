@@ -1,7 +1,7 @@
 /** The map of the patterns: every request that routing knows as a point, and a legend that counts them. */
-import { button, element, ProblemLine } from '../dom.js';
-import { formatCount } from '../format.js';
-import { loadScript, loadStyles } from '../load_file.js';
+import { button, element, ProblemLine } from '../page/dom.js';
+import { formatCount } from '../page/format.js';
+import { loadScript, loadStyles } from '../page/load_file.js';
 import { MapChart } from './map_chart.js';
 
 const ABOUT = 'Each point is a request that routing knows; colour and shape tell its agent. A request lies between the agents that it '
@@ -58,7 +58,7 @@ export class MapPanel {
     if (!this.#map) this.#status.textContent = 'Drawing the map…';
     try {
       const [map, { agents }] = await Promise.all([
-        this.#memory.map(), this.#memory.info(), loadScript('vendor/chart.umd.min.js'), loadStyles('memory_map.css'),
+        this.#memory.map(), this.#memory.info(), loadScript('vendor/chart.umd.min.js'), loadStyles('memory_view/map.css'),
       ]);
       if (run !== this.#run) return;
       this.#map = byAgent(map, agents);

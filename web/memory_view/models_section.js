@@ -1,8 +1,8 @@
 /** The model files that this browser keeps. */
-import { element } from '../dom.js';
-import { formatBytes } from '../format.js';
-import { removeModel, storedModels } from '../model_store.js';
-import { userError } from '../user_error.js';
+import { element } from '../page/dom.js';
+import { formatBytes } from '../page/format.js';
+import { removeModel, storedModels } from '../storage/model_store.js';
+import { userError } from '../common/user_error.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 

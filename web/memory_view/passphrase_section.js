@@ -1,6 +1,6 @@
 /** Set, change or remove the passphrase that the memory is encrypted with. */
-import { button, element } from '../dom.js';
-import { userError } from '../user_error.js';
+import { button, element } from '../page/dom.js';
+import { userError } from '../common/user_error.js';
 import { editForm, labelled, passphraseInput } from './edit_form.js';
 
 export class PassphraseSection {

@@ -1,6 +1,6 @@
 /** What was learned of requests: corrections and examples, each with the agent that such requests are for. */
-import { element } from '../dom.js';
-import { formatCount, formatDate, formatShare } from '../format.js';
+import { element } from '../page/dom.js';
+import { formatCount, formatDate, formatShare } from '../page/format.js';
 import { agentSelect, labelled } from './edit_form.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';

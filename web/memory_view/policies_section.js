@@ -1,7 +1,7 @@
 /** Parameters that were learned or chosen. */
-import { element } from '../dom.js';
-import { formatDate, formatShare } from '../format.js';
-import { userError } from '../user_error.js';
+import { element } from '../page/dom.js';
+import { formatDate, formatShare } from '../page/format.js';
+import { userError } from '../common/user_error.js';
 import { labelled } from './edit_form.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';

@@ -2,8 +2,8 @@
  * A list of what the memory holds, a page at a time: search, a filter, selection, deleting, rows that are edited in
  * place. When the memory changes, `refresh` brings it up to date and leaves alone what has not changed or is being edited.
  */
-import { button, element, ProblemLine } from '../dom.js';
-import { formatCount } from '../format.js';
+import { button, element, ProblemLine } from '../page/dom.js';
+import { formatCount } from '../page/format.js';
 import { askingButton } from './ask.js';
 import { Row } from './record_row.js';
 

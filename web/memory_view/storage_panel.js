@@ -1,6 +1,6 @@
 /** Where everything is kept and how much there is; each section is about one thing that can be done with it. */
-import { element } from '../dom.js';
-import { formatBytes, formatCount } from '../format.js';
+import { element } from '../page/dom.js';
+import { formatBytes, formatCount } from '../page/format.js';
 import { ExportSection, ImportSection } from './file_sections.js';
 import { DeleteSection } from './delete_section.js';
 import { ModelsSection } from './models_section.js';

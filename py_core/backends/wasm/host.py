@@ -1,4 +1,4 @@
-"""What the WASM backend asks of a host: natively wasmtime, in the page `web/kernel_pool.js` and its workers.
+"""What the WASM backend asks of a host: natively wasmtime, in the page the workers of web/backends/wasm/kernel_pool.js.
 
 All calls reach the first kernel worker in the order they were made, so a write is seen by the runs after it and not by
 those before. Addresses are byte offsets into the kernels' memory; the backend gives out its parts.

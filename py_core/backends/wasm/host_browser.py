@@ -1,4 +1,4 @@
-"""The host in the page: calls web/kernel_pool.js through Pyodide."""
+"""The host in the page: calls web/backends/wasm/kernel_pool.js through Pyodide."""
 
 from __future__ import annotations
 

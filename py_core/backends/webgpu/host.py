@@ -1,4 +1,4 @@
-"""What the WebGPU backend asks of a host: natively wgpu-py, in the page `web/gpu_executor.js`.
+"""What the WebGPU backend asks of a host: natively wgpu-py, in the page `web/backends/webgpu/executor.js`.
 
 Handles are plain integers, so that a host may live on the other side of a language border. A recorded list of
 dispatches is replayed by its id: after the first pass, a token costs one call.
@@ -14,7 +14,7 @@ from py_core.backends.base import Progress
 from py_core.formats.source import WeightSource
 
 UPLOAD_PIECE = 4 << 20
-"""Bytes of a file that are brought at a time, at most. web/gpu_executor.js has the same number."""
+"""Bytes of a file that are brought at a time, at most. web/backends/webgpu/executor.js has the same number."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The host in the page: calls web/gpu_executor.js through Pyodide. Only this file and the worker know JavaScript."""
+"""The host in the page: calls web/backends/webgpu/executor.js. Only this file and the worker know JavaScript."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from py_core.formats.source import WeightSource
 
 
 class BrowserSource:
-    """A WeightStream (web/weight_stream.js). Raises GGUFError with the stream's own sentence where it breaks off."""
+    """A WeightStream (web/backends/weight_stream.js). Raises GGUFError, in the stream's words, where it breaks."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream

@@ -3,8 +3,8 @@
  *
  * Python (py_core/routing/embedder_browser.py) makes the tokens.
  */
-import { fetchFile } from './fetch_file.js';
-import { userError } from './user_error.js';
+import { fetchFile } from '../common/fetch_file.js';
+import { userError } from '../common/user_error.js';
 
 export class Embedder {
   #worker;

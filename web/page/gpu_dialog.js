@@ -31,7 +31,7 @@ export class GpuDialog {
     dialog.addEventListener('close', () => this.#end());
   }
 
-  /** There is a GPU to ask about. @param {import('./engine.js').Engine} engine */
+  /** There is a GPU to ask about. @param {import('../engine/engine.js').Engine} engine */
   offer(engine) {
     this.#engine = engine;
     this.#button.hidden = false;

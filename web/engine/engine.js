@@ -4,10 +4,10 @@
  * Errors have the kind as their `name` ("DeviceLostError", "GGUFError", ...). Where the message is written for the user
  * there is no `stack` (user_error.js).
  */
-import * as Comlink from './vendor/comlink.mjs';
+import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
-import { Memory } from './memory_client.js';
-import { userError } from './user_error.js';
+import { Memory } from '../memory/client.js';
+import { userError } from '../common/user_error.js';
 
 export class Engine {
   #worker;
@@ -30,7 +30,7 @@ export class Engine {
   /**
    * Load Python, the model and what runs it.
    * @param {{model: object, backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null,
-   *   precision: 'precise'|'fast', patience: number, maxTokens: number|null, autotune: boolean, routing: boolean}} options `model` as models.js
+   *   precision: 'precise'|'fast', patience: number, maxTokens: number|null, autotune: boolean, routing: boolean}} options `model` as storage/model_list.js
    *   tells it; `workers`, `precision` and `patience` (ms of silence after which a worker counts as dead) are those of wasm
    * @param {(progress: {stage: 'python'|'model'|'ready'|'device', done: number, total: number|null}) => void} onProgress
    *   also later, where the GPU was lost: a new device is opened ('device') and the model brought there ('model')

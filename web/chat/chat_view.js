@@ -1,7 +1,7 @@
 /** The conversation on the page: the welcome with its examples, what was said, and scrolling. */
 import { AnswerView } from './answer_view.js';
-import { element } from './dom.js';
-import { RouteChip } from './route_chip.js';
+import { element } from '../page/dom.js';
+import { RouteChip } from '../routing/route_chip.js';
 
 const NEAR_BOTTOM_PX = 60;
 

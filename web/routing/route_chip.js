@@ -2,9 +2,9 @@
  * The chip of an answer: the agent it comes from and how sure the router was. Opened, it says why, and one click sends
  * such messages to another agent from then on.
  */
-import { button, element, ProblemLine } from './dom.js';
-import { formatDuration, formatShare } from './format.js';
-import { PLAIN } from './memory_client.js';
+import { button, element, ProblemLine } from '../page/dom.js';
+import { formatDuration, formatShare } from '../page/format.js';
+import { PLAIN } from '../memory/client.js';
 
 /** The id of the agent that answers when no other is likely enough (py_core/routing/agents.py). */
 const NEIGHBOURS = 3;
@@ -29,7 +29,7 @@ export class RouteChip {
    * @param {{id: string, text: string, agent: string, title: string, confidence: number, ranked: [string, number][],
    *   neighbours: {id: string, text: string, agent: string, similarity: number, source: string}[],
    *   ms: Record<string, number>}} route
-   * @param {import('./memory_client.js').Memory} memory
+   * @param {import('../memory/client.js').Memory} memory
    */
   constructor(route, memory) {
     this.#route = route;

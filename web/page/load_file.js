@@ -1,21 +1,21 @@
 /** Files that the page loads when a part of it is first opened. Each is loaded once; one that could not be is tried again. */
-import { userError } from './user_error.js';
+import { userError } from '../common/user_error.js';
 
 const files = new Map(); // href -> promise
 
-/** @param {string} path from the page's folder */
+/** @param {string} path from the site's folder */
 export function loadStyles(path) {
   return load(path, (href) => Object.assign(document.createElement('link'), { rel: 'stylesheet', href }));
 }
 
-/** A script that is no module, such as one that defines a global. @param {string} path from the page's folder */
+/** A script that is no module, such as one that defines a global. @param {string} path from the site's folder */
 export function loadScript(path) {
   return load(path, (src) => Object.assign(document.createElement('script'), { src }));
 }
 
 /** @returns {Promise<void>} rejects with a sentence for the user */
 function load(path, make) {
-  const href = new URL(path, import.meta.url).href;
+  const href = new URL(`../${path}`, import.meta.url).href;
   if (!files.has(href)) {
     files.set(href, new Promise((resolve, reject) => {
       const tag = make(href);

@@ -6,7 +6,7 @@
  * under way then fails with an Error named WorkersRestarted; WorkersLost where the memory is gone too.
  */
 import { loadKernels } from './kernel_module.js';
-import { userError } from './user_error.js';
+import { userError } from '../../common/user_error.js';
 
 const PAGE = 65536;
 const LARGEST = [65536, 32768, 16384]; // pages: a browser may refuse to set so many addresses aside for a shared one

@@ -2,10 +2,10 @@
  * The memory in IndexedDB: rows by kind and id, found by time and by fields. py_core/memory/indexeddb.py calls this with
  * JSON and bytes; py_core/memory/rows.py says what each call does. Errors are named by py_core/memory/errors.py's reasons.
  */
-import { deleteDB, openDB } from './vendor/idb.js';
-import { pack, unpack } from './memory_rows.js';
-import { TabWriter } from './memory_tabs.js';
-import { userError } from './user_error.js';
+import { deleteDB, openDB } from '../vendor/idb.js';
+import { pack, unpack } from './packing.js';
+import { TabWriter } from './tab_writer.js';
+import { userError } from '../common/user_error.js';
 
 const BLOCKED_MS = 3000; // how long other tabs may take to close an older version
 const REMEMBERED_REQUESTS = 64;

@@ -4,7 +4,7 @@
  * Errors have the kind as their `name` ("StoreError", "AgentError", ...), a sentence for the user as their `message`, and
  * those of the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py). Times are seconds since 1970.
  */
-import { userError } from './user_error.js';
+import { userError } from '../common/user_error.js';
 
 /** The agent that answers what suits no other (py_core/routing/agents.py: FALLBACK_ID). */
 export const PLAIN = 'assistant';

@@ -3,14 +3,14 @@
  *
  * One thread: a short text takes some 4 ms, and the cores belong to the model that answers.
  */
-import * as ort from './vendor/ort.wasm.min.mjs';
-import { fetchFile } from './fetch_file.js';
-import { userError } from './user_error.js';
+import * as ort from '../vendor/ort.wasm.min.mjs';
+import { fetchFile } from '../common/fetch_file.js';
+import { userError } from '../common/user_error.js';
 
 const DIMENSIONS = 384;
 
 ort.env.wasm.numThreads = 1;
-ort.env.wasm.wasmPaths = new URL('./vendor/', import.meta.url).href;
+ort.env.wasm.wasmPaths = new URL('../vendor/', import.meta.url).href;
 ort.env.logLevel = 'error';
 
 let session = null;

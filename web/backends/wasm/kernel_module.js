@@ -4,8 +4,8 @@
  * The files import a shared memory. Where there is none, one byte is changed: the limits of an imported memory begin
  * with flags, 0x03 = shared with a maximum, 0x01 = with a maximum. Atomics work on either (threads proposal).
  */
-import { fetchFile } from './fetch_file.js';
-import { userError } from './user_error.js';
+import { fetchFile } from '../../common/fetch_file.js';
+import { userError } from '../../common/user_error.js';
 
 // (func (result v128) (i8x16.swizzle ...)) and the same with i8x16.relaxed_swizzle: valid where the feature is there.
 const PREFIX = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x60, 0, 1, 0x7b, 3, 2, 1, 0, 10];

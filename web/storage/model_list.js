@@ -1,5 +1,5 @@
 /** The list of models that the site offers, made by build.py. */
-import { userError } from './user_error.js';
+import { userError } from '../common/user_error.js';
 
 /**
  * @returns {Promise<{title: string|null, url: string}>} the model to load, as ModelSource takes it (model_source.js):

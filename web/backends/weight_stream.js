@@ -1,6 +1,6 @@
 // A model file as a forward-only stream: the header is looked at first, the rest flows on in the file's order. Bytes are
 // fetched ahead while Python is still starting. Errors are sentences for the user.
-import { truncated } from './model_download.js';
+import { truncated } from '../storage/model_download.js';
 
 const AHEAD = 128 << 20;  // bytes fetched before anybody asks for them
 

@@ -2,8 +2,8 @@
  * Markdown of the model -> safe DOM. HTML in the text is shown as text, images become their description, links open in
  * a new tab. DOMPurify then drops whatever is not on the short list below.
  */
-import { Marked } from './vendor/marked.esm.js';
-import DOMPurify from './vendor/purify.es.mjs';
+import { Marked } from '../vendor/marked.esm.js';
+import DOMPurify from '../vendor/purify.es.mjs';
 
 const ALLOWED = {
   ALLOWED_TAGS: [

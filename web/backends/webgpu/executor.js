@@ -1,10 +1,10 @@
-// The only JavaScript on the way of a token, with dispatch_lists.js: a GPU device behind integer handles. Python compiles a
+// The only JavaScript on the way of a token, with compute_passes.js: a GPU device behind integer handles. Python compiles a
 // model into lists of dispatches once; after that a step is submit([ids]), which replays them.
 // py_core/backends/webgpu/host.py says what each method promises.
 
-import { encodeLists, profileLists } from './dispatch_lists.js';
-import { describeAdapter, findAdapter, openDevice } from './gpu_device.js';
-import { KernelCompiler } from './kernel_compiler.js';
+import { encodeLists, profileLists } from './compute_passes.js';
+import { describeAdapter, findAdapter, openDevice } from './adapter.js';
+import { PipelineCompiler } from './pipeline_compiler.js';
 
 const UPLOAD_CHUNK = 4 << 20;
 const NEWS_MS = 500;
@@ -42,7 +42,7 @@ class GpuExecutor {
     this.#device = device;
     this.#objects.clear();
     this.#staging = [];
-    this.#compiler = new KernelCompiler(device);
+    this.#compiler = new PipelineCompiler(device);
     this.#waiting = undefined;
     this.adapterInfo = describeAdapter(adapter, device);
     this.limits = device.limits;

@@ -1,8 +1,8 @@
 /** Which backend runs the model on this machine, and why. Runs in the worker. */
-import { findAdapter, isSoftware } from './gpu_device.js';
-import { createExecutor } from './gpu_executor.js';
-import { KernelPool } from './kernel_pool.js';
-import { userError } from './user_error.js';
+import { findAdapter, isSoftware } from './webgpu/adapter.js';
+import { createExecutor } from './webgpu/executor.js';
+import { KernelPool } from './wasm/kernel_pool.js';
+import { userError } from '../common/user_error.js';
 
 /**
  * @param {{backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null, patience: number}} wanted `auto`: a real GPU,
@@ -35,7 +35,7 @@ async function openGPU(evenSoftware) {
 }
 
 async function onTheCpu(workers, patience, why) {
-  const folder = new URL('./kernels/', import.meta.url).href;
+  const folder = new URL('../kernels/', import.meta.url).href;
   const pool = await KernelPool.create({ folder, patience, ...(workers && { workers }) });
   const count = pool.workers === 1 ? '1 worker' : `${pool.workers} workers`;
   const alone = pool.shared || navigator.hardwareConcurrency === 1

@@ -1,5 +1,5 @@
 /** Compiles compute shaders beside each other, so that a model's sixty take as long as the slowest. */
-export class KernelCompiler {
+export class PipelineCompiler {
   #device;
   #compiling = [];  // promises since the last `finish`
   #refused = null;  // why the first that could not be compiled was refused

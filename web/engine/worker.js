@@ -3,20 +3,20 @@
  *
  * Python, the model's bytes and the GPU or the CPU's workers are asked for at the same time; app/worker.py joins them.
  */
-import * as Comlink from './vendor/comlink.mjs';
+import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
-import { chooseBackend } from './backend_choice.js';
-import { Embedder } from './embedder.js';
+import { chooseBackend } from '../backends/backend_choice.js';
+import { Embedder } from '../routing/embedder.js';
 import { EventQueue } from './event_queue.js';
-import { fetchFile } from './fetch_file.js';
-import { loadHnswKernel } from './hnsw_kernel.js';
-import { deriveCipher } from './memory_cipher.js';
-import { memoryStore } from './memory_store.js';
-import { ModelSource } from './model_source.js';
+import { fetchFile } from '../common/fetch_file.js';
+import { loadHnswKernel } from '../routing/hnsw_kernel.js';
+import { deriveCipher } from '../memory/encryption.js';
+import { memoryStore } from '../memory/indexeddb.js';
+import { ModelSource } from '../storage/model_source.js';
 import { bootPython } from './python_runtime.js';
-import { tuningStore } from './tuning_store.js';
-import { userError } from './user_error.js';
-import { WeightStream } from './weight_stream.js';
+import { tuningStore } from '../storage/tuning_store.js';
+import { userError } from '../common/user_error.js';
+import { WeightStream } from '../backends/weight_stream.js';
 
 const PROGRESS_EVERY_MS = 50;
 
@@ -141,7 +141,7 @@ Comlink.expose({
 /** What routing needs, while Python boots and the model loads. Its failure is told by the memory's info. */
 function openRouter(booting) {
   const here = (path) => new URL(path, import.meta.url).href;
-  const parts = [Embedder.open(here('./embedder/')), booting.then(loadHnswKernel), fetchFile(here('./routing.safetensors'), 'The router')];
+  const parts = [Embedder.open(here('../embedder/')), booting.then(loadHnswKernel), fetchFile(here('../routing.safetensors'), 'The router')];
   const opening = Promise.all(parts).then(([embedder, kernel, data]) => ({ embedder, kernel, data }));
   opening.catch(() => {});
   return opening;

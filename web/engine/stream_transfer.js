@@ -4,7 +4,7 @@
  * The sender pumps the values into a MessagePort; the receiver gets an EventQueue. When the receiver calls
  * `return` (a `break` out of `for await` does), the sender's iterator is returned too. There is no back-pressure.
  */
-import { transferHandlers } from './vendor/comlink.mjs';
+import { transferHandlers } from '../vendor/comlink.mjs';
 import { EventQueue } from './event_queue.js';
 
 transferHandlers.set('async-iterable', {
