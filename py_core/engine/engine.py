@@ -11,6 +11,7 @@ import numpy as np
 
 from py_core.backends.base import Backend, BackendError, Capabilities, ContextFullError, TokenSequence, too_long
 from py_core.backends.webgpu.profiling import KernelProfiler, Limits, OnRound, Profile
+from py_core.engine.repetition import LoopDetector
 from py_core.sampling import SamplingParams
 
 ReadProgress = Callable[[int, int], None]
@@ -19,7 +20,12 @@ ReadProgress = Callable[[int, int], None]
 
 @dataclass
 class Timings:
-    """Filled while an answer is generated. Rates are tokens a second; 0 before there is one."""
+    """Filled while an answer is generated. Rates are tokens a second; 0 before there is one.
+
+    `reason` says why it ended: end (by the model), length, context (it is full) or loop (it only repeated itself).
+    `repeated_tokens`: so many of the ids yielded last are a loop's repeats, which the sequence does not keep. Whoever
+    showed their text takes it back.
+    """
 
     prompt_tokens: int = 0
     reused_tokens: int = 0
@@ -27,6 +33,7 @@ class Timings:
     new_tokens: int = 0
     decode_seconds: float = 0.0
     reason: str = ""
+    repeated_tokens: int = 0
     first_token_seconds: float = field(default=0.0, repr=False)
 
     @property
@@ -128,43 +135,45 @@ class Engine:
             timings.prefill_seconds = time.perf_counter() - begin
 
     async def generate(
-        self,
-        sequence: TokenSequence,
-        max_tokens: int,
-        sampling: SamplingParams,
-        timings: Timings,
-        *,
-        ignore_end: bool = False,
-    ) -> AsyncIterator[list[int]]:
-        """Yield the ids that follow, without the end token; `timings.reason` says why it ended: end, length or context.
+        self, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
+        ignore_end: bool = False, end_at_loops: bool = False,
+    ) -> AsyncIterator[list[int]]:  # fmt: skip
+        """Yield the ids that follow, without the end token; `timings` says why it ended.
 
+        With `end_at_loops` an answer that goes in circles (repetition.py) is ended, and its repeats are dropped.
         The sequence keeps what was yielded, and the end token. Closing the iterator early loses nothing yielded.
         """
         begin = time.perf_counter()
-        start = sequence.length
+        start = kept = sequence.length
         wanted = max_tokens
         timings.reason = "length"
         if start + wanted > self.context_length:
             wanted, timings.reason = self.context_length - start, "context"
+        repetition = LoopDetector() if end_at_loops else None
         async with aclosing(self.backend.decode(sequence, wanted, sampling)) as batches:  # type: ignore[type-var]
             async for ids in batches:
-                seen = timings.new_tokens
-                if not timings.new_tokens:
+                yielded = timings.new_tokens
+                if not yielded:
                     timings.first_token_seconds = time.perf_counter() - begin
-                end = (
-                    None if ignore_end else next((i for i, token in enumerate(ids) if token in self._end_tokens), None)
-                )
-                kept = ids if end is None else ids[:end]
-                timings.new_tokens = seen + len(kept) + (end is not None)
+                for index, token in enumerate(ids):
+                    timings.new_tokens += 1
+                    if token in self._end_tokens and not ignore_end:
+                        timings.reason, kept = "end", start + timings.new_tokens
+                        ids = ids[:index]
+                        break
+                    if repetition and (kept_tokens := repetition.push(token)) is not None:
+                        timings.reason, kept = "loop", start + kept_tokens
+                        timings.repeated_tokens = yielded - kept_tokens
+                        ids = []
+                        break
                 timings.decode_seconds = time.perf_counter() - begin
-                if kept:
-                    yield kept
-                if end is not None:
-                    timings.reason = "end"
+                if ids:
+                    yield ids
+                if timings.reason in ("end", "loop"):
                     break
-        if timings.reason == "end":
-            # What was sampled past the end token, while it was in flight, never happened.
-            self.backend.truncate(sequence, start + timings.new_tokens)
+        if timings.reason in ("end", "loop"):
+            # What was sampled past the end, while it was in flight, never happened.
+            self.backend.truncate(sequence, kept)
 
 
 def _shared_length(a: Sequence[int], b: Sequence[int]) -> int:

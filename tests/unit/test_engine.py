@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from py_core.backends.base import ContextFullError, TokenSequence
 from py_core.backends.numpy import CHUNK, NumpyBackend
 from py_core.engine.engine import Engine, Timings
+from py_core.engine.repetition import LOOP_SCORE
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
+from tests import backend_pairs
 
 GREEDY = SamplingParams()
 PROMPT = list(b"Once upon a time")
@@ -171,6 +173,27 @@ async def test_an_end_token_may_be_ignored(engine: Engine) -> None:
     await prefill(stopping, sequence, PROMPT)
     assert await generate(stopping, sequence, 12, timings, ignore_end=True) == said
     assert timings.reason == "length"
+
+
+@pytest.mark.parametrize("backend", [NumpyBackend, FourAtATime])
+async def test_an_answer_in_a_loop_ends_and_its_repeats_are_dropped(
+    write_model, open_model: OpenModel, backend
+) -> None:
+    # With one layer and tied matrices a model soon repeats itself.
+    engine = (await open_model(write_model(layers=1), backend, end_tokens=())).engine
+    question = backend_pairs.prompt(4, seed=1)
+    whole = await answer(engine, question, 400)
+    sequence, timings = engine.new_sequence(), Timings()
+    await prefill(engine, sequence, question)
+    generated = engine.generate(sequence, 400, GREEDY, timings, end_at_loops=True)
+    said = [token async for ids in generated for token in ids]
+    assert timings.reason == "loop"
+    assert len(said) < timings.new_tokens < 250
+    assert said == whole[: len(said)]
+    kept = len(said) - timings.repeated_tokens
+    assert kept + LOOP_SCORE < timings.new_tokens
+    assert sequence.tokens == question + whole[:kept]
+    assert await generate(engine, sequence, 20) == whole[kept : kept + 20]
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 5, 8])

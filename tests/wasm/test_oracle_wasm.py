@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.engine.engine import Timings
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
+from py_core.sampling import SamplingParams
 from tests.backend_pairs import collect, cosine
+
+PENALTY = SamplingParams(frequency_penalty=0.2)
 
 
 @pytest.mark.parametrize("name", ["p0", "p1", "p3"])
@@ -41,4 +45,20 @@ async def test_fast_stays_close_to_float32(model_path: Path, kernel_wasm, oracle
         sequence = model.backend.new_sequence()
         await model.backend.prefill(sequence, expected.prompt_ids)
         assert cosine(await model.backend.logits(sequence), expected.logits.ravel()) > 0.998
+    model.close()
+
+
+async def test_an_answer_that_only_repeats_itself_ends(model_path: Path, kernel_wasm) -> None:
+    model = await load_model(FileSource(model_path), WasmtimeHost(kernel_wasm(True)))
+    question = "Make a Markdown table comparing Python, Rust and Go."
+    prompt = model.encode_chat([{"role": "user", "content": question}])
+    sequence, timings, said = model.engine.new_sequence(), Timings(), list[int]()
+    await model.engine.prefill(sequence, prompt, timings)
+    async for ids in model.engine.generate(sequence, 1024, PENALTY, timings, end_at_loops=True):
+        said += ids
+    assert timings.reason == "loop"
+    assert timings.new_tokens < 400
+    lines = model.tokenizer.decode(sequence.tokens[len(prompt) :]).splitlines()
+    assert max(map(lines.count, lines)) == 2
+    assert len(said) - timings.repeated_tokens == sequence.length - len(prompt)
     model.close()
