@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from py_core.routing.agents import FALLBACK_ID
 from py_core.routing.router import Router
 
 TEST_SET = ROOT / "tests" / "bench" / "data" / "routing_test.toml"
+FOLLOW_UPS = TEST_SET.with_name("follow_ups.toml")
 KEYWORD_ROUTER = ROOT / "tests" / "bench" / "keyword_router.py"
 DIFFICULTIES = ("easy", "medium", "hard")
 
@@ -75,6 +76,31 @@ async def measure_routing(router: Router, rows: Sequence[dict[str, Any]]) -> dic
             for name, times in steps.items()
         },
     }
+
+
+def read_follow_ups(path: Path = FOLLOW_UPS) -> dict[str, list[dict[str, str]]]:
+    """Rows of `follow_up` and of `topic_change`: tests/bench/data/README.md. Raises FileNotFoundError."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there: this benchmark needs Sonata's repository, with its tests.")
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+async def measure_follow_ups(router: Router, written: Mapping[str, Sequence[Mapping[str, str]]]) -> dict[str, Any]:
+    """Messages in a running conversation, by half: "a" was tuned on, "b" was not. Accuracies are shares of 1.
+
+    `follow_ups`: those that stay with the conversation's agent; `follow_ups_without`: if each is routed alone.
+    `topic_changes`: those that go to the agent that they ask for.
+    """
+    report: dict[str, Any] = {}
+    for half in ("a", "b"):
+        found: dict[str, list[bool]] = {"follow_ups": [], "follow_ups_without": [], "topic_changes": []}
+        for kind, name in (("follow_up", "follow_ups"), ("topic_change", "topic_changes")):
+            for row in (row for row in written[kind] if row["half"] == half):
+                found[name].append((await router.route(row["next"], row["agent"])).agent == row["wanted"])
+                if kind == "follow_up":
+                    found["follow_ups_without"].append((await router.route(row["next"])).agent == row["wanted"])
+        report[half] = {"rows": len(found["follow_ups"])} | {k: _share(np.array(v)) for k, v in found.items()}
+    return report
 
 
 def keyword_ranking(path: Path = KEYWORD_ROUTER) -> Ranking:

@@ -14,7 +14,7 @@ from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 
-from app.bench_routing import TEST_SET, measure_routing, read_test_set
+from app.bench_routing import TEST_SET, measure_follow_ups, measure_routing, read_follow_ups, read_test_set
 from app.native_services import open_router
 from py_core.routing.router import Decision
 
@@ -50,8 +50,10 @@ def decision_entry(text: str, decision: Decision) -> dict[str, Any]:
     return {
         "text": text,
         "agent": decision.agent,
+        "reason": decision.reason,
         "confidence": decision.confidence,
-        "ranked": [{"agent": agent, "share": share} for agent, share in decision.ranked],
+        "threshold": decision.threshold,
+        "ranked": [{"agent": agent, "likelihood": likelihood} for agent, likelihood in decision.ranked],
         "neighbours": [asdict(neighbour) for neighbour in decision.neighbours],
         "milliseconds": dict(decision.milliseconds),
     }
@@ -59,19 +61,16 @@ def decision_entry(text: str, decision: Decision) -> dict[str, Any]:
 
 def route_table(texts: list[str], decisions: list[Decision]) -> Table:
     table = Table()
-    for column in ("text", "agent", "shares", "nearest"):
+    for column in ("text", "agent", "why", "most likely", "nearest"):
         table.add_column(column, overflow="fold")
-    for column in ("sure", "ms"):
-        table.add_column(column, justify="right")
+    table.add_column("ms", justify="right")
     for text, decision in zip(texts, decisions, strict=True):
-        shares = ", ".join(f"{agent} {share:.0%}" for agent, share in decision.ranked[:SHOWN_AGENTS])
+        likely = ", ".join(f"{agent} {likelihood:.0%}" for agent, likelihood in decision.ranked[:SHOWN_AGENTS])
         nearest = "\n".join(
             f"{one.similarity:.2f} {one.agent}: {one.text}" for one in decision.neighbours[:SHOWN_NEIGHBOURS]
         )
         taken = sum(decision.milliseconds.values())
-        table.add_row(
-            escape(text), decision.agent, shares, escape(nearest), f"{decision.confidence:.0%}", f"{taken:.1f}"
-        )
+        table.add_row(escape(text), decision.agent, decision.reason, likely, escape(nearest), f"{taken:.1f}")
     return table
 
 
@@ -83,7 +82,8 @@ def bench_routing(
     rows = read_test_set(data)
 
     async def run() -> dict[str, Any]:
-        return await measure_routing(await open_router(), rows)
+        router = await open_router()
+        return {**await measure_routing(router, rows), "conversations": await measure_follow_ups(router, read_follow_ups())}
 
     report = asyncio.run(run())
     if as_json:
@@ -93,7 +93,8 @@ def bench_routing(
 
 
 def routing_tables(report: dict[str, Any]) -> Group:
-    return Group(_accuracy_table(report), _time_table(report["milliseconds"]), *_sentences(report))
+    times, halves = report["milliseconds"], report["conversations"]
+    return Group(_accuracy_table(report), _time_table(times), _conversation_table(halves), *_sentences(report))
 
 
 def _accuracy_table(report: dict[str, Any]) -> Table:
@@ -117,6 +118,17 @@ def _time_table(milliseconds: dict[str, dict[str, float]]) -> Table:
         table.add_column(heading, justify="right")
     for step, found in milliseconds.items():
         table.add_row(step, *(f"{found[key]:.3f}" for key in ("p50", "p95", "p99")))
+    return table
+
+
+def _conversation_table(halves: dict[str, dict[str, Any]]) -> Table:
+    table = Table(title="In a conversation (half a was tuned on, half b was not)")
+    table.add_column("half")
+    for heading in ("follow-ups", "stay", "alone would stay", "changes of topic followed"):
+        table.add_column(heading, justify="right")
+    for half, found in halves.items():
+        shares = (found[key] for key in ("follow_ups", "follow_ups_without", "topic_changes"))
+        table.add_row(half, str(found["rows"]), *(f"{share:.1%}" for share in shares))
     return table
 
 

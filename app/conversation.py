@@ -39,6 +39,8 @@ class Conversation:
         self._stopped = False
         self._session: Session | None = None
         self._context: np.ndarray | None = None  # the sum of the messages' vectors
+        self._last: Routed | None = None
+        self._resumed_agent: str | None = None  # who answered last, in a conversation of before
 
     async def respond(self, text: str) -> AsyncIterator[Event]:
         """Raises what Assistant.respond raises. What is to be remembered is stored after Done."""
@@ -73,7 +75,7 @@ class Conversation:
     def reset(self) -> None:
         """Start a new conversation; the old one stays in the memory."""
         self.assistant.reset()
-        self._session = self._context = None
+        self._session = self._context = self._last = self._resumed_agent = None
 
     async def resume(self, session_id: str) -> list[Turn]:
         """Go on with a stored conversation. Raises StoreError when it is not there."""
@@ -83,6 +85,9 @@ class Conversation:
         turns = await self._services.memory.sessions.turns(session_id)
         self.assistant.reset([{"role": turn.role, "content": turn.content} for turn in turns])
         self._session = session
+        self._last = None
+        agent = session.state.get("agent")
+        self._resumed_agent = agent if isinstance(agent, str) else None
         self._context = None if session.context is None else session.context * max(session.turns // 2, 1)
         return turns
 
@@ -90,7 +95,9 @@ class Conversation:
         if self._services.routing is None or not text.strip():
             return None
         try:
-            return await self._services.routing.route(text)
+            agent = self._resumed_agent if self._last is None else self._services.routing.agent_of(self._last)
+            self._last = await self._services.routing.route(text, agent)
+            return self._last
         except (EmbedderError, StoreError) as error:
             self._services.trouble(error)
             return None
@@ -115,6 +122,7 @@ class Conversation:
             stages |= {"prefill": 1000 * done.prefill_seconds, "decode": 1000 * done.decode_seconds}
         routing: dict[str, Any] = {"text": text[:KEPT_TEXT]}
         if routed is not None:
+            routing["why"] = routed.decision.reason
             routing["confidence"] = routed.decision.confidence
             routing["ranked"] = [list(pair) for pair in routed.decision.ranked[:NEIGHBOURS_LOGGED]]
             routing["neighbours"] = [n.pattern_id for n in routed.decision.neighbours[:NEIGHBOURS_LOGGED]]

@@ -59,6 +59,7 @@ class RoutingService:
         self._outcomes: dict[str, list[tuple[str, float]]] = {}  # of a route: patterns and what they were multiplied by
         self._stale_patterns: set[str] = set()
         self._stale = True
+        self._corrected: dict[str, str] = {}  # of a route: the agent that the user said
         self._router: Router
         self._follow(memory)
 
@@ -87,17 +88,23 @@ class RoutingService:
 
     # ---- routes ----
 
-    async def route(self, text: str) -> Routed:
-        """Raises EmbedderError, StoreError."""
+    async def route(self, text: str, conversation_agent: str | None = None) -> Routed:
+        """conversation_agent: the id of who answered the message before, if any. Raises EmbedderError, StoreError."""
         await self.refresh()
-        decision = await self._router.route(text)
+        decision = await self._router.route(text, conversation_agent)
         (vector,) = await self.embedder.embed([text])  # from its cache
         agent = self.agents.get(decision.agent) or self.agents[FALLBACK_ID]
         routed = Routed(uuid.uuid4().hex, text, agent, decision, vector)
         self._routed[routed.id] = routed
         while len(self._routed) > REMEMBERED:
-            self._outcomes.pop(self._routed.popitem(last=False)[0], None)
+            forgotten, _ = self._routed.popitem(last=False)
+            self._outcomes.pop(forgotten, None)
+            self._corrected.pop(forgotten, None)
         return routed
+
+    def agent_of(self, routed: Routed) -> str:
+        """The id of the agent that a route was for: as the user corrected it, if he did."""
+        return self._corrected.get(routed.id, routed.agent.id)
 
     async def correct(self, route_id: str, text: str, agent: str) -> str:
         """Messages like this one are for this agent. Returns the id of the pattern that says so.
@@ -110,6 +117,8 @@ class RoutingService:
         await self.memory.patterns.keep(pattern)
         await self.take_back(route_id)
         routed = self._routed.get(route_id)
+        if routed is not None:
+            self._corrected[routed.id] = agent
         if routed is not None and routed.agent.id != agent:
             await self._judge(routed, routed.agent.id, good=False)
             await self._judge(routed, agent, good=True)
@@ -126,6 +135,7 @@ class RoutingService:
     async def take_back(self, route_id: str) -> None:
         """As if nothing had been said of this route; a pattern that was made of it stays (see `forget`)."""
         await self.refresh()
+        self._corrected.pop(route_id, None)
         outcomes = self._outcomes.pop(route_id, [])
         for pattern_id, factor in outcomes:
             with contextlib.suppress(KeyError):  # deleted meanwhile
@@ -157,6 +167,8 @@ class RoutingService:
         return pattern.id
 
     async def _judge(self, routed: Routed, agent: str, *, good: bool) -> None:
+        if routed.decision.reason == "follow-up":
+            return  # no pattern decided it
         deciding = [n for n in routed.decision.neighbours if n.agent == agent][:JUDGED_NEIGHBOURS]
         for neighbour in deciding:
             try:
@@ -263,7 +275,9 @@ def route_entry(routed: Routed) -> dict[str, Any]:
         "text": routed.text,
         "agent": routed.agent.id,
         "title": routed.agent.title,
+        "reason": decision.reason,
         "confidence": decision.confidence,
+        "threshold": decision.threshold,
         "ranked": [list(pair) for pair in decision.ranked],
         "neighbours": [
             {"id": n.pattern_id, "text": n.text, "agent": n.agent, "similarity": n.similarity, "source": n.source}

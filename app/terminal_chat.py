@@ -19,6 +19,7 @@ from py_core.loading import Model
 from py_core.memory.errors import StoreError
 from py_core.routing.agents import AgentError
 from py_core.routing.embedder import EmbedderError
+from py_core.routing.router import Decision
 from py_core.sampling import SamplingParams
 
 with contextlib.suppress(ImportError):  # not on Windows
@@ -103,7 +104,7 @@ async def _correct(services: Services, last: list[Routed], agent: str) -> str:
         known = ", ".join(services.routing.agents)
         return f"Say /agent NAME after a message; there are {known}."
     await services.routing.correct(last[-1].id, last[-1].text, agent)
-    return f"Messages like that go to {services.routing.agents[agent].title} from now on."
+    return f"Similar messages will go to {services.routing.agents[agent].title}."
 
 
 async def _answer(conversation: Conversation, text: str, console: Console, last: list[Routed]) -> None:
@@ -114,7 +115,7 @@ async def _answer(conversation: Conversation, text: str, console: Console, last:
         async for event in conversation.respond(text):
             if isinstance(event, Routed):
                 last.append(event)
-                console.print(f"[dim]{escape(event.agent.title)}, {event.decision.confidence:.0%} sure[/dim]")
+                console.print(f"[dim]{escape(event.agent.title)}{_why(event.decision)}[/dim]")
             elif isinstance(event, Delta):
                 # Plain print: the model's text is no markup.
                 print(event.text, end="", flush=True)
@@ -124,6 +125,14 @@ async def _answer(conversation: Conversation, text: str, console: Console, last:
     finally:
         with contextlib.suppress(NotImplementedError):
             loop.remove_signal_handler(signal.SIGINT)
+
+
+def _why(decision: Decision) -> str:
+    if decision.reason == "follow-up":
+        return ", because this looks like a follow-up"
+    if decision.reason == "unsure":
+        return f", because no agent reached {decision.threshold:.0%}"
+    return f", {decision.confidence:.0%} sure"
 
 
 def _summary(done: Done) -> str:

@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.patterns import Pattern, Source
 from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.embedder import Embedder
+from py_core.routing.follow_up import is_follow_up
 from py_core.routing.head import Head
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.pattern_index import PatternIndex, pattern_id, same_text
@@ -42,16 +44,24 @@ class Neighbour:
     source: Source
 
 
+Reason = Literal["examples", "wording", "correction", "unsure", "follow-up", "empty"]
+"""Why the agent was chosen: the most similar examples are for it; the linear head is for it, though they are not; a
+user's correction; no agent was likely enough (the fallback); it goes on with the conversation; nothing was said."""
+
+
 @dataclass(frozen=True)
 class Decision:
-    """`confidence`: how likely the best of `ranked` is right, 0 to 1; when it is low, `agent` is the fallback.
+    """Which agent, and all that is told of it: words and numbers that are shown come from here.
 
-    `ranked`: agents with their shares, which sum to 1. `neighbours`: the most similar first. `milliseconds`: of embed,
-    search and decide.
+    `confidence`: how likely the first of `ranked` is right for this message alone, 0 to 1. Below `threshold` the
+    fallback answers. `ranked`: agents, and how likely each is right; what is missing to 1 is that no agent suits.
+    `neighbours`: the most similar first. `milliseconds`: of embed, search and decide.
     """
 
     agent: str
+    reason: Reason
     confidence: float
+    threshold: float
     ranked: tuple[tuple[str, float], ...]
     neighbours: tuple[Neighbour, ...]
     milliseconds: Mapping[str, float]
@@ -100,18 +110,18 @@ class Router:
             pattern = Pattern(id, example.text, vector, example.agent, source)
             patterns.put(pattern, example.agent in self._allowed)
 
-    async def route(self, text: str) -> Decision:
-        """Raises EmbedderError."""
+    async def route(self, text: str, conversation_agent: str | None = None) -> Decision:
+        """conversation_agent: who answered the message before, if any: follow-ups stay there. Raises EmbedderError."""
         if not text.strip():
-            even = tuple((agent, 1 / len(self._agents)) for agent in self._agents)
-            return Decision(FALLBACK_ID, 0.0, even, (), dict.fromkeys(("embed", "search", "decide"), 0.0))
+            times = dict.fromkeys(("embed", "search", "decide"), 0.0)
+            return Decision(FALLBACK_ID, "empty", 0.0, self.parameters.threshold, (), (), times)
         begin = time.perf_counter()
         vector = (await self.embedder.embed([text]))[0]
         embedded = time.perf_counter()
-        decision = self.decide(text, vector)
+        decision = self.decide(text, vector, conversation_agent)
         return replace(decision, milliseconds={"embed": 1000 * (embedded - begin), **decision.milliseconds})
 
-    def decide(self, text: str, vector: np.ndarray) -> Decision:
+    def decide(self, text: str, vector: np.ndarray, conversation_agent: str | None = None) -> Decision:
         """`route` for a text whose vector, float32 (dimensions,), is known."""
         begin = time.perf_counter()
         now = time.time()
@@ -120,7 +130,8 @@ class Router:
         learned = self.learned.nearest(vector, k)
         searched = time.perf_counter()
         head = self._head_shares(text, vector)
-        plain = self._shares(head, _votes(examples, self.parameters.temperature, now))
+        votes = _votes(examples, self.parameters.temperature, now)
+        plain = self._shares(head, votes)
         confidence = self._confidence(plain, head, examples)
         learned_weight = self._learned_weight(learned, examples, now)
         learned_votes = _votes(learned, self.parameters.learned_width, now)
@@ -132,12 +143,21 @@ class Router:
         # what the user said is right as far as it applies; the rest is as likely as the others' word
         agreed = confidence if plain and best == _best(plain) else 0.0
         confidence = min(max(learned_weight * learned_votes.get(best, 0.0) + (1 - learned_weight) * agreed, 0.0), 1.0)
-        agent = best if confidence >= self.parameters.threshold else FALLBACK_ID
+        agent, reason = self._choice(best, confidence, learned if learned_weight >= 0.5 else (), votes)
+        if (
+            conversation_agent in self._agents
+            and conversation_agent != agent
+            and reason != "correction"
+            and is_follow_up(text, confidence)
+        ):
+            agent, reason = conversation_agent, "follow-up"
         nearest = sorted(examples + learned, key=lambda found: -found[1])[:k]
         neighbours = tuple(Neighbour(p.id, p.text, p.agent, similarity, p.source) for p, similarity in nearest)
         done = time.perf_counter()
         times = {"search": 1000 * (searched - begin), "decide": 1000 * (done - searched)}
-        return Decision(agent, confidence, ranked, neighbours, times)
+        return Decision(
+            agent, reason, confidence, self.parameters.threshold, _likelihoods(ranked, confidence), neighbours, times
+        )
 
     def learn(self, pattern_id: str, good: bool) -> Pattern:
         """A route that this pattern decided was good, or not. Returns it with its new weight, to be kept.
@@ -184,6 +204,15 @@ class Router:
                 self.examples.reweigh(replace(self.examples[pattern.id], weight=pattern.weight))
         else:
             self.learned.put(pattern, pattern.agent in self._allowed)
+
+    def _choice(self, best: str, confidence: float, deciding: Found, votes: Mapping[str, float]) -> tuple[str, Reason]:
+        """For the message alone. deciding: what the user said, where that has more than half of the say."""
+        if confidence < self.parameters.threshold:
+            return FALLBACK_ID, "unsure"
+        for pattern, _ in deciding:
+            if pattern.agent == best:
+                return best, "correction" if pattern.source == "user" else "examples"
+        return best, "examples" if votes and _best(votes) == best else "wording"
 
     def _with(self, id: str) -> PatternIndex:
         for patterns in (self.learned, self.examples):
@@ -241,6 +270,19 @@ def features(
         sum(similar) / len(similar) if similar else 0.0,
         math.log(head.get(FALLBACK_ID, 0.0) + 1e-4),
     )
+
+
+def _likelihoods(ranked: Sequence[tuple[str, float]], confidence: float) -> tuple[tuple[str, float], ...]:
+    """How likely each agent is right, in the order of their shares, which sum to 1. The first gets the confidence.
+
+    The others get as much less than their shares as it does, or share what it leaves: so none is likelier than the
+    first, and together they are 1 at most.
+    """
+    if not ranked:
+        return ()
+    best = ranked[0][1]
+    scale = min(confidence / best, (1 - confidence) / (1 - best) if best < 1 else 0.0)
+    return ((ranked[0][0], confidence), *((agent, share * scale) for agent, share in ranked[1:]))
 
 
 def _votes(nearest: Found, temperature: float, now: float) -> dict[str, float]:

@@ -82,7 +82,7 @@ class MemoryPage(ChatPage):
         now = await self.chip.locator("summary").inner_text()
         other = "Planner" if now.startswith("Tester") else "Tester"
         await self.chip.locator("summary").click()
-        group = self.chip.get_by_role("group", name="Send such messages to")
+        group = self.chip.get_by_role("group", name="Send similar messages to")
         await group.get_by_role("button", name=other, exact=True).click()
         return other
 
@@ -137,12 +137,12 @@ async def test_the_chip_says_why_and_one_click_corrects_it(chat: MemoryPage) -> 
     await chat.chip.locator("summary").click()
     why = chat.chip.locator(".route-panel")
     await expect(why.locator("q")).to_have_count(3)
-    assert re.search(r"\d+% alike", await why.inner_text())
+    assert re.search(r"\d+% similar", await why.inner_text())
     assert re.search(r"Decided in [\d.]+ ms: embed [\d.]+ .s, search", await why.inner_text())
     await chat.chip.locator("summary").click()
 
     other = await chat.send_to_another()
-    await expect(chat.chip.locator("summary")).to_have_text(f"Will go to {other} from now on")
+    await expect(chat.chip.locator("summary")).to_have_text(f"Similar messages will go to {other}")
     await chat.ask(ALIKE)
     assert (await chat.chip.locator("summary").inner_text()).startswith(f"{other} · ")
     await chat.chip.locator("summary").click()
@@ -171,7 +171,7 @@ async def test_that_was_right_is_noted_in_the_log(chat: MemoryPage) -> None:
     await chat.ask("write a function that reverses a string")
     await chat.chip.locator("summary").click()
     await chat.chip.get_by_role("button", name="That was right").click()
-    await expect(chat.chip.locator(".route-outcome")).to_have_text("Noted: that was right")
+    await expect(chat.chip.locator(".route-outcome")).to_have_text("Thanks, noted")
     log = await chat.memory("log", {"search": "reverses a string"})
     assert log["items"][0]["quality"] == 1
 
@@ -216,7 +216,7 @@ async def test_a_pattern_is_searched_by_meaning_edited_and_deleted(chat: MemoryP
     await chat.show("Patterns")
     await chat.panel.get_by_role("searchbox").fill("a text in another language")
     await expect(chat.rows.first).to_contain_text("translate this letter into danish")
-    await expect(chat.rows.first).to_contain_text("alike")
+    await expect(chat.rows.first).to_contain_text("similar")
     await expect(chat.row("water the plants")).to_have_count(0)
 
     row = chat.rows.first

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.agent_catalog import add_agent, no_changes, remove_agent, shipped_agents
+from app.bench_routing import measure_follow_ups, read_follow_ups
 from app.build_outputs import hnsw_kernel_path
 from app.native_services import open_router
 from app.router_factory import router_parameters
@@ -97,8 +98,60 @@ async def test_an_example_goes_to_its_agent_and_says_why(router) -> None:
         assert (decision.agent, decision.ranked[0][0]) == (example.agent, example.agent)
         assert decision.neighbours[0].text == example.text
         assert decision.neighbours[0].similarity == pytest.approx(1, abs=1e-5)
-        assert sum(share for _, share in decision.ranked) == pytest.approx(1)
+        assert decision.reason == "examples"
         assert set(decision.milliseconds) == {"embed", "search", "decide"}
+
+
+@pytest.mark.parametrize("text", [example.text for example in EXAMPLES] + ["zzz qqq xxx", "rain on the roses", "car"])
+async def test_words_and_numbers_of_a_decision_agree(router, text) -> None:
+    decision = await router.route(text)
+    likelihoods = [likelihood for _, likelihood in decision.ranked]
+    assert likelihoods == sorted(likelihoods, reverse=True)
+    assert likelihoods[0] == decision.confidence
+    assert sum(likelihoods) <= 1 + 1e-9
+    assert decision.threshold == PARAMETERS.threshold
+    if decision.reason == "unsure":
+        assert decision.agent == FALLBACK_ID
+        assert max(likelihoods) < decision.threshold
+    else:
+        assert decision.agent == decision.ranked[0][0]
+        assert likelihoods[0] >= decision.threshold
+
+
+async def test_the_reason_is_the_correction_or_the_head_or_the_examples() -> None:
+    vectors = await LetterEmbedder().embed([example.text for example in EXAMPLES])
+    names = ["driver" if example.text == "how do i bake bread" else example.agent for example in EXAMPLES]
+    head = fit_head([example.text for example in EXAMPLES], vectors, names, words=0.5, ridge=0.1)
+    router = await made(head=head, parameters=replace(PARAMETERS, votes=0.1))
+    assert (await router.route("when do i plant tomatoes")).reason == "examples"
+    against = await router.route("how do i bake bread")
+    assert (against.agent, against.reason, against.neighbours[0].agent) == ("driver", "wording", "cook")
+    await router.correct("how do i bake bread", "gardener")
+    said = await router.route("how do i bake bread")
+    assert (said.agent, said.reason) == ("gardener", "correction")
+    own = [Example("open the window", "driver", 1)]
+    router.add_examples(own, await router.embedder.embed(["open the window"]), "agent")
+    assert (await router.route("open the window")).reason == "examples"
+
+
+async def test_a_short_message_stays_with_the_conversations_agent_unless_another_is_clearly_meant(router) -> None:
+    alone = await router.route("and that one")
+    assert (alone.agent, alone.reason) == (FALLBACK_ID, "unsure")
+    stays = await router.route("and that one", "gardener")
+    assert (stays.agent, stays.reason) == ("gardener", "follow-up")
+    assert (stays.ranked, stays.confidence) == (alone.ranked, alone.confidence)
+    long = await router.route("and that one " * 6, "gardener")
+    assert long.reason != "follow-up"
+    clear = await router.route("how do i bake bread", "gardener")
+    assert (clear.agent, clear.reason) == ("cook", "examples")
+    for other in (FALLBACK_ID, "astronaut", None):  # the plain assistant, and one who was removed, keep nothing
+        assert (await router.route("and that one", other)).agent == FALLBACK_ID
+
+
+async def test_a_correction_counts_in_a_conversation_with_another_agent(router) -> None:
+    await router.correct("and that one", "driver")
+    decision = await router.route("and that one", "gardener")
+    assert (decision.agent, decision.reason) == ("driver", "correction")
 
 
 async def test_a_correction_wins_at_once_and_for_near_texts(router) -> None:
@@ -218,7 +271,6 @@ async def test_removed_agents_get_no_votes_until_they_are_back() -> None:
         decision = await router.route(text)
         assert "cook" not in dict(decision.ranked)
         assert all(one.agent != "cook" for one in decision.neighbours)
-        assert sum(share for _, share in decision.ranked) == pytest.approx(1)
     router.set_agents(AGENTS)
     assert what(await router.route("how do i bake bread")) == what(before)
     assert (await router.route("what shall we eat")).agent == "cook"
@@ -393,3 +445,11 @@ async def test_a_users_own_agent_is_found_by_its_examples(made_files) -> None:
     without = await open_router(remove_agent(shipped_agents(), no_changes(), "coder"))
     assert "coder" not in without.agents
     assert "coder" not in dict((await without.route("write a python function")).ranked)
+
+
+@pytest.mark.parametrize(("half", "least"), [("a", 0.95), ("b", 0.85)])
+async def test_the_real_router_keeps_follow_ups_and_follows_changes_of_topic(made_files, half, least) -> None:
+    found = (await measure_follow_ups(await open_router(), read_follow_ups()))[half]
+    assert found["follow_ups"] >= least
+    assert found["follow_ups_without"] < 0.5
+    assert found["topic_changes"] >= 0.95

@@ -22,13 +22,16 @@ def entries(made_files: dict[str, Path]) -> list[dict]:
 def test_route_prints_an_entry_for_each_text_with_the_documented_keys(entries: list[dict]) -> None:
     assert [entry["text"] for entry in entries] == ["write unit tests for my parser", "hello"]
     for entry in entries:
-        assert set(entry) == {"text", "agent", "confidence", "ranked", "neighbours", "milliseconds"}
+        assert set(entry) == {
+            *("text", "agent", "reason", "confidence", "threshold", "ranked", "neighbours", "milliseconds")
+        }
         assert 0 <= entry["confidence"] <= 1
         assert {one["agent"] for one in entry["ranked"]} == AGENTS
-        assert sum(one["share"] for one in entry["ranked"]) == pytest.approx(1)
+        assert entry["ranked"][0]["likelihood"] == entry["confidence"]
+        assert sum(one["likelihood"] for one in entry["ranked"]) <= 1 + 1e-9
         assert {"text", "agent", "similarity"} <= set(entry["neighbours"][0])
         assert set(entry["milliseconds"]) == {"embed", "search", "decide"}
-    assert [entry["agent"] for entry in entries] == ["tester", "assistant"]
+    assert [(entry["agent"], entry["reason"]) for entry in entries] == [("tester", "examples"), ("assistant", "unsure")]
 
 
 def test_route_reads_standard_input(made_files: dict[str, Path], entries: list[dict]) -> None:

@@ -257,6 +257,51 @@ async def test_a_conversation_is_gone_on_with(model: Model, open_services: OpenS
         await conversation.resume("nothing")
 
 
+FOLLOW_UP = "Now make day 2 rainy."
+
+
+async def test_a_short_follow_up_stays_with_its_agent_also_after_a_restart(
+    model: Model, open_services: OpenServices
+) -> None:
+    services = await open_services()
+    assert await routed_to(services, FOLLOW_UP) == "assistant"
+    conversation = await begin(model, services)
+    assert (await ask(conversation, "plan a four day trip to Lisbon with two kids"))[0].agent.id == "planner"
+    routed, _, _ = await ask(conversation, FOLLOW_UP)
+    assert (routed.agent.id, routed.decision.reason) == ("planner", "follow-up")
+    assert (await ask(conversation, FAR))[0].agent.id == "coder"
+    (session,) = await services.memory.sessions.all()
+    await ask(conversation, "plan a four day trip to Lisbon with two kids")
+    await services.close()
+
+    again = await open_services()
+    resumed = await begin(model, again)
+    await resumed.resume(session.id)
+    assert (await ask(resumed, FOLLOW_UP))[0].agent.id == "planner"
+    resumed.reset()
+    assert (await ask(resumed, FOLLOW_UP))[0].agent.id == "assistant"
+
+
+async def test_a_corrected_conversation_stays_with_the_agent_that_the_user_said(
+    model: Model, open_services: OpenServices
+) -> None:
+    services = await open_services()
+    assert services.routing is not None
+    conversation = await begin(model, services)
+    routed, _, _ = await ask(conversation, "plan a four day trip to Lisbon with two kids")
+    await services.routing.correct(routed.id, routed.text, "researcher")
+    assert (await ask(conversation, FOLLOW_UP))[0].agent.id == "researcher"
+
+
+async def test_confirming_a_follow_up_moves_no_weight(open_services: OpenServices) -> None:
+    services = await open_services()
+    assert services.routing is not None
+    routed = await services.routing.route(FOLLOW_UP, "planner")
+    assert any(neighbour.agent == "planner" for neighbour in routed.decision.neighbours)
+    await services.routing.confirm(routed.id)
+    assert await services.memory.patterns.all() == []
+
+
 async def test_a_conversation_that_was_deleted_goes_on_as_another(model: Model, open_services: OpenServices) -> None:
     services = await open_services()
     conversation = await begin(model, services)

@@ -49,7 +49,7 @@ export class ConversationsPanel {
     return [
       element('p', 'record-title', title || 'Without a title'),
       facts(
-        similarity === null ? null : `${formatShare(similarity)} alike`,
+        similarity === null ? null : `${formatShare(similarity)} similar`,
         formatCount(turns, 'message'),
         formatDate(updated),
         updated - created > 60 ? `begun ${formatDate(created)}` : null,

@@ -52,7 +52,7 @@ export class PatternsPanel {
       element('p', 'record-text', text),
       facts(
         to,
-        similarity === null ? null : `${formatShare(similarity)} alike`,
+        similarity === null ? null : `${formatShare(similarity)} similar`,
         SOURCES[source] ?? source,
         weightOf(weight),
         source === SHIPPED ? null : used,

@@ -1,16 +1,15 @@
 /**
- * The chip of an answer: the agent it comes from and how sure the router was. Opened, it says why, and one click sends
- * such messages to another agent from then on.
+ * The chip of an answer: the agent that it comes from, and how likely that agent is right. Opened, it says why. One click
+ * sends similar messages to another agent from then on.
  */
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatDuration, formatShare } from '../page/format.js';
 import { PLAIN } from '../memory/client.js';
 
-/** The id of the agent that answers when no other is likely enough (py_core/routing/agents.py). */
 const NEIGHBOURS = 3;
 const RANKED = 4;
 const LEAST_SHARE = 0.005; // of an agent that is worth a line
-const WHOSE = { user: 'you said', agent: 'your agent’s example' };
+const WHOSE = { user: 'your correction', agent: 'your agent’s example' };
 
 export class RouteChip {
   element = element('div', 'route');
@@ -26,7 +25,8 @@ export class RouteChip {
   #problem = new ProblemLine();
 
   /**
-   * @param {{id: string, text: string, agent: string, title: string, confidence: number, ranked: [string, number][],
+   * @param {{id: string, text: string, agent: string, title: string, reason: string, confidence: number,
+   *   threshold: number, ranked: [string, number][],
    *   neighbours: {id: string, text: string, agent: string, similarity: number, source: string}[],
    *   ms: Record<string, number>}} route
    * @param {import('../memory/client.js').Memory} memory
@@ -45,10 +45,11 @@ export class RouteChip {
 
   /** What the chip itself says. */
   #name() {
-    const { agent, title, confidence } = this.#route;
-    const sent = this.#correction ? `Will go to ${this.#title(this.#correction.agent)} from now on` : '';
+    const { agent, title, reason, confidence } = this.#route;
+    const sent = this.#correction ? `Similar messages will go to ${this.#title(this.#correction.agent)}` : '';
     const plain = agent === PLAIN && !sent;
-    this.#chip.textContent = sent || (plain ? title : `${title} · ${formatShare(confidence)}`);
+    const how = reason === 'follow-up' ? 'follow-up' : formatShare(confidence);
+    this.#chip.textContent = sent || (plain ? title : `${title} · ${how}`);
     this.#chip.title = 'Why this agent, and how to correct it';
     this.element.dataset.kind = sent ? 'corrected' : plain ? 'plain' : 'agent';
   }
@@ -69,16 +70,14 @@ export class RouteChip {
     const { agent, neighbours } = this.#route;
     const part = element('section');
     const near = neighbours.slice(0, NEIGHBOURS);
-    const title = this.#title(agent);
-    const head = agent === PLAIN ? 'No agent was likely enough, so the plain assistant answered' : `Why ${title}`;
-    part.append(element('h3', '', head));
+    part.append(element('h3', '', `Why ${this.#title(agent)}`), element('p', 'route-reason', this.#reason()));
     if (near.length === 0) return part;
-    part.append(element('p', 'route-lead', 'Requests most like yours, and the agents they are for:'));
+    part.append(element('p', 'route-lead', 'The most similar requests, and the agents they are for:'));
     const list = element('ol', 'route-neighbours');
     for (const { text, agent: theirs, similarity, source } of near) {
       const item = element('li');
       const about = element('span', 'route-about');
-      about.append(`${this.#title(theirs)}, ${formatShare(similarity)} alike`);
+      about.append(`${this.#title(theirs)}, ${formatShare(similarity)} similar`);
       if (WHOSE[source]) about.append(' ', element('b', `route-source ${source}`, WHOSE[source]));
       item.append(element('q', '', text), about);
       list.append(item);
@@ -87,9 +86,30 @@ export class RouteChip {
     return part;
   }
 
+  /** One sentence for the decision, with the numbers that the list below it shows. */
+  #reason() {
+    const { agent, reason, confidence, threshold, ranked } = this.#route;
+    const title = this.#title(agent), sure = formatShare(confidence);
+    switch (reason) {
+      case 'follow-up':
+        return `This looks like a follow-up, so ${title} continues. The message alone does not clearly ask for another agent.`;
+      case 'correction':
+        return `You sent similar messages to ${title}.`;
+      case 'wording':
+        return `The wording fits ${title} best (${sure}), although the most similar requests are for other agents.`;
+      case 'examples':
+        return `The most similar requests, taken together, are for ${title} (${sure}).`;
+      default: {
+        const limit = `No agent reached ${formatShare(threshold)}, so the plain assistant answered.`;
+        return ranked.length ? `${limit} The most likely one is ${this.#title(ranked[0][0])} with ${sure}.` : limit;
+      }
+    }
+  }
+
   #others() {
     const ranked = this.#route.ranked.slice(0, RANKED).filter(([, share]) => share >= LEAST_SHARE);
-    if (ranked.length < 2) return [];
+    if (ranked.length === 0) return [];
+    const alone = this.#route.reason === 'follow-up';
     const list = element('ul', 'route-ranked');
     for (const [agent, share] of ranked) {
       const bar = element('span', 'route-bar');
@@ -101,7 +121,7 @@ export class RouteChip {
       list.append(item);
     }
     const part = element('section');
-    part.append(element('h3', '', 'The likeliest agents'), list);
+    part.append(element('h3', '', alone ? 'Most likely agents for this message alone' : 'Most likely agents'), list);
     return [part];
   }
 
@@ -117,13 +137,13 @@ export class RouteChip {
     const part = element('section');
     const group = element('div', 'route-agents');
     group.setAttribute('role', 'group');
-    group.setAttribute('aria-label', 'Send such messages to');
+    group.setAttribute('aria-label', 'Send similar messages to');
     for (const { id, title } of agents) {
       const choose = button(title, 'quiet', () => this.#correct(id));
       choose.disabled = id === now;
       group.append(choose);
     }
-    if (agents.length) part.append(element('h3', '', 'Send such messages to'), group);
+    if (agents.length) part.append(element('h3', '', 'Send similar messages to'), group);
     if (!this.#correction) part.append(button('That was right', 'quiet route-confirm', () => this.#confirm()));
     return part;
   }
@@ -146,7 +166,7 @@ export class RouteChip {
       if (this.#earlier) await this.#memory.correct('', text, this.#earlier.agent);
       else await this.#memory.removePatterns([this.#correction.pattern]);
       this.#correction = null;
-      this.#outcome.replaceChildren('Taken back');
+      this.#outcome.replaceChildren('Undone');
       this.#close();
     });
   }
@@ -154,7 +174,7 @@ export class RouteChip {
   async #confirm() {
     await this.#try(async () => {
       await this.#memory.confirm(this.#route.id);
-      this.#outcome.replaceChildren('Noted: that was right');
+      this.#outcome.replaceChildren('Thanks, noted');
       this.#close();
     });
   }
