@@ -83,7 +83,10 @@ def bench_routing(
 
     async def run() -> dict[str, Any]:
         router = await open_router()
-        return {**await measure_routing(router, rows), "conversations": await measure_follow_ups(router, read_follow_ups())}
+        return {
+            **await measure_routing(router, rows),
+            "conversations": await measure_follow_ups(router, read_follow_ups()),
+        }
 
     report = asyncio.run(run())
     if as_json:

@@ -148,7 +148,7 @@ async def test_the_chip_says_why_and_one_click_corrects_it(chat: MemoryPage) -> 
     await chat.chip.locator("summary").click()
     first = chat.chip.locator(".route-neighbours li").first
     await expect(first).to_contain_text(QUESTION)
-    await expect(first).to_contain_text("you said")
+    await expect(first).to_contain_text("your correction")
 
 
 async def test_undo_takes_a_correction_back(chat: MemoryPage) -> None:
@@ -176,9 +176,30 @@ async def test_that_was_right_is_noted_in_the_log(chat: MemoryPage) -> None:
     assert log["items"][0]["quality"] == 1
 
 
-async def test_the_plain_assistant_is_quiet(chat: MemoryPage) -> None:
-    await chat.ask("hello")
+async def test_the_plain_assistant_is_quiet_and_its_words_agree_with_its_numbers(chat: MemoryPage) -> None:
+    await chat.page.click("#new-chat")
+    await chat.ask("Now make day 2 rainy.")
     await expect(chat.chip.locator("summary")).to_have_text("Assistant")
+    await chat.chip.locator("summary").click()
+    reason = await chat.chip.locator(".route-reason").inner_text()
+    told = r"No agent reached (\d+)%, so the plain assistant answered\. The most likely one is ([\w -]+) with (\d+)%\."
+    said = re.fullmatch(told, reason)
+    assert said, reason
+    await expect(chat.chip.get_by_role("heading", name="Most likely agents")).to_be_visible()
+    first = chat.chip.locator(".route-ranked li").first
+    assert (await first.inner_text()).split() == [*said[2].split(), f"{said[3]}%"]
+    shown = [int(share.removesuffix("%")) for share in await chat.chip.locator(".route-share").all_inner_texts()]
+    assert max(shown) == int(said[3]) < int(said[1])
+
+
+async def test_a_follow_up_says_so(chat: MemoryPage) -> None:
+    await chat.page.click("#new-chat")
+    await chat.ask("plan a four day trip to Lisbon with two kids")
+    await expect(chat.chip.locator("summary")).to_have_text(re.compile(r"Planner · \d+%"))
+    await chat.ask("Now make day 2 rainy.")
+    await expect(chat.chip.locator("summary")).to_have_text("Planner · follow-up")
+    await chat.chip.locator("summary").click()
+    await expect(chat.chip.locator(".route-reason")).to_contain_text("looks like a follow-up, so Planner continues")
 
 
 # ---- the frame ----

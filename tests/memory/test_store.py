@@ -11,7 +11,7 @@ from places import PASSPHRASE, Place
 
 from py_core.memory.errors import StoreError
 from py_core.memory.records import Record
-from py_core.memory.rows import Change, Range
+from py_core.memory.rows import LAYOUT, Change, Range
 from py_core.memory.store import Store, Transaction
 
 VECTOR = np.array([0.5, -1.25, 3e-7], np.float32)
@@ -249,7 +249,7 @@ async def test_two_that_have_it_open_see_each_others_writes(lasting: Place) -> N
 
 
 async def test_a_newer_version_is_refused(lasting: Place) -> None:
-    newer = await lasting.open(schema=3, migrations={2: lambda r: r})
+    newer = await lasting.open(schema=LAYOUT + 1, migrations={LAYOUT: lambda r: r})
     await newer.put(record("p"))
 
     with pytest.raises(StoreError, match="newer version") as raised:
@@ -263,15 +263,15 @@ async def test_a_migration_changes_every_record_once(lasting: Place) -> None:
     old = await lasting.open()
     await old.put_many([record("a", agent="coder"), record("b", agent="gone")])
 
-    def third(r: Record) -> Record | None:
-        return None if r.body["agent"] == "gone" else replace(r, body={"agent": r.body["agent"] + " 3"})
+    def after_it(r: Record) -> Record | None:
+        return None if r.body["agent"] == "gone" else replace(r, body={"agent": r.body["agent"] + " changed"})
 
-    new = await lasting.open(schema=3, migrations={2: third})
+    new = await lasting.open(schema=LAYOUT + 1, migrations={LAYOUT: after_it})
 
-    assert [r.body async for r in new.scan()] == [{"agent": "coder 3"}]
-    assert [r.id for r in await new.query("pattern", {"agent": "coder 3"})] == ["a"]
+    assert [r.body async for r in new.scan()] == [{"agent": "coder changed"}]
+    assert [r.id for r in await new.query("pattern", {"agent": "coder changed"})] == ["a"]
     with pytest.raises(StoreError) as raised:
         await old.put(record("c"))
     assert raised.value.reason == "changed"
-    again = await lasting.open(schema=3, migrations={2: third})
-    assert [r.body async for r in again.scan()] == [{"agent": "coder 3"}]
+    again = await lasting.open(schema=LAYOUT + 1, migrations={LAYOUT: after_it})
+    assert [r.body async for r in again.scan()] == [{"agent": "coder changed"}]

@@ -65,6 +65,7 @@ def test_bench_routing_reports_each_agent_and_step(made_files: dict[str, Path], 
     assert set(report["agents"]) == {"tester", "coder"}
     assert report["all"]["top1"] == 1.0
     assert report["assistant_to_fallback"] == 1.0
+    assert [half["rows"] for half in report["conversations"].values()] == [30, 30]
     assert set(report["milliseconds"]) == {"embed", "search", "decide", "routing proper", "all"}
     assert "tester" in printed(sonata("bench", "routing", "--data", tmp_path / "set.toml"))
 
