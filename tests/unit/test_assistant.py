@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.assistant import Assistant, Delta, Done, EmptyMessageError, Event
-from py_core.backends.base import ContextFullError, DeviceLostError, TokenSequence
+from py_core.backends.base import AfterPass, ContextFullError, DeviceLostError, TokenSequence
 from py_core.backends.numpy import NumpyBackend
 from py_core.engine.engine import Timings
 from py_core.loading import Model
@@ -42,8 +42,10 @@ class Watched(NumpyBackend):
         self.sessions.append(super().new_sequence())
         return self.sessions[-1]
 
-    async def prefill(self, session: TokenSequence, tokens: Sequence[int]) -> None:
-        await super().prefill(session, tokens)
+    async def prefill(
+        self, sequence: TokenSequence, tokens: Sequence[int], after_pass: AfterPass | None = None
+    ) -> None:
+        await super().prefill(sequence, tokens, after_pass)
         if self.lost_in_prefill:
             raise DeviceLostError("The GPU was lost.")
         if self.after_prefill:
