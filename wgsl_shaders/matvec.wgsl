@@ -4,7 +4,8 @@
 //           4 norm_weight: (K / 4) vec4f, without NORM anything; 5 y: (MAX_ROWS, Y_STRIDE).
 // Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, NORM, EPS, CHUNK; PARTS * LANES invocations (LANES a power of two)
 // share ROWS rows of W (with EPILOGUE 2 an even number), for M_TILE rows of x, and do so TURNS times; WORKGROUP, a multiple
-// of PARTS * LANES. LAST: of x only the state's last row is wanted; ONE: there is but one, so nobody has to wait for the state.
+// of PARTS * LANES. LOGITS: of x only the last rows are wanted, which need logits, from row 0 of y on; ONE: the state has a
+// single row, so nobody has to wait for it.
 // Dispatch (g, h, ceil(count / M_TILE)) with g * h >= ceil(items / (TURNS * WORKGROUP / (PARTS * LANES))), items = ceil(N / ROWS),
 // or of N / ROWS * 2.
 #import state
@@ -32,12 +33,12 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
         @builtin(local_invocation_index) index: u32) {
   var count = 1u;
   let m0 = group.z * M_TILE;
-  if (!LAST && !ONE) {
-    count = state.count;
-    if (m0 >= count) { return; }
-  }
   var first_row = m0;
-  if (LAST && !ONE) { first_row = state.count - 1u; }
+  if (!ONE) {
+    count = select(state.count, state.logit_rows, LOGITS);
+    if (m0 >= count) { return; }
+    if (LOGITS) { first_row += state.count - count; }
+  }
   let item = first_item(group.y * groups.x + group.x, index);
   // What is added to is asked for before the sums are made, not after.
   var before: array<f32, OWN>;

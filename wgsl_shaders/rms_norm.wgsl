@@ -1,7 +1,7 @@
 // y[m, :] = x[m, :] / sqrt(mean(x[m, :]^2) + EPS) * weight
 // Bindings: 0 state; 1 weight: (K,); 2 x: (MAX_ROWS, K); 3 y: (MAX_ROWS, K).
-// Constants: K, EPS, LANES (= WORKGROUP), LAST (normalize the last row only, into row 0 of y).
-// One workgroup a row; dispatch (count), or (1) with LAST.
+// Constants: K, EPS, LANES (= WORKGROUP), LOGITS (of x only the last rows, which need logits, from row 0 of y on).
+// One workgroup a row; dispatch (count), or with LOGITS (rows that need logits).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -11,7 +11,7 @@
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let from_row = select(group.x, state.count - 1u, LAST) * K;
+  let from_row = (select(0u, state.count - state.logit_rows, LOGITS) + group.x) * K;
   let to_row = group.x * K;
   var sum = 0.0;
   for (var i = lane; i < K; i += LANES) { sum += x[from_row + i] * x[from_row + i]; }

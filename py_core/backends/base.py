@@ -91,6 +91,41 @@ def check_not_empty(sequence: TokenSequence) -> None:
         raise ValueError("the sequence holds no tokens: prefill comes first")
 
 
+MAX_LOGIT_ROWS = 8
+"""Rows of a pass that may need logits: the last ones, of several sequences or of a draft."""
+
+MAX_TAPS = 8
+"""Values that one call of `Backend.hidden` reads: kernels keep a buffer for each."""
+
+
+def check_last_rows(sequence: TokenSequence, rows: int) -> None:
+    """What every backend's `last_logits` checks."""
+    check_not_empty(sequence)
+    if not 1 <= rows <= min(MAX_LOGIT_ROWS, sequence.length):
+        raise ValueError(
+            f"Logits after the last {rows} tokens are asked for; the sequence has {sequence.length}, and at most "
+            f"{MAX_LOGIT_ROWS} rows at a time can have them."
+        )
+
+
+def check_hidden(sequence: TokenSequence, names: Sequence[str], start: int, taps: Collection[str]) -> None:
+    """What every backend's `hidden` checks; `taps` are the names that its graph has."""
+    check_not_empty(sequence)
+    if not 0 <= start < sequence.length:
+        raise ValueError(f"start is {start}, but must be one of the sequence's {sequence.length} tokens, from 0 on.")
+    if not 1 <= len(set(names)) == len(names) <= MAX_TAPS:
+        raise ValueError(f"{list(names)} are asked for; hidden reads 1 to {MAX_TAPS} values, each once.")
+    for name in names:
+        if name not in taps:
+            raise ValueError(f"This model has no value {name!r} to read; it has {', '.join(taps) or 'none'}.")
+
+
+def pass_end(stored: int, length: int, most: int, last_rows: int) -> int:
+    """Up to where a pass of at most `most` rows takes the tokens from `stored` on; the last has `last_rows` or more."""
+    stop = min(stored + most, length)
+    return stop if stop == length else min(stop, length - last_rows)
+
+
 def too_long(tokens: int, context_length: int) -> str:
     return (
         f"The text is {tokens} tokens long, but the model reads at most {context_length}. "
@@ -128,6 +163,25 @@ class Backend(Protocol):
 
     async def logits(self, sequence: TokenSequence) -> np.ndarray:
         """Logits after the sequence's last token: float32 (vocab_size,). Raises ValueError when it has none."""
+        ...
+
+    async def last_logits(self, sequence: TokenSequence, rows: int) -> np.ndarray:
+        """Logits after each of the sequence's last `rows` tokens: float32 (rows, vocab_size). These tokens run again.
+
+        Raises ValueError for more rows than MAX_LOGIT_ROWS, or than the sequence has tokens.
+        """
+        ...
+
+    async def hidden(self, sequence: TokenSequence, names: Sequence[str], start: int = 0) -> dict[str, np.ndarray]:
+        """Hidden states of the tokens from `start` on, by name: float32 (length - start, hidden_size).
+
+        "residual.N" is the residual stream after N blocks (N = 1 .. num_hidden_layers); `ModelConfig.residual_at(0.25)`
+        is the name of that after a quarter of them. "final_norm" is what the output matrix reads. The tokens from
+        `start` on run again, after the keys and values that the pages hold; the sequence is the same afterwards.
+
+        Raises ValueError for a name that the model does not have, for more than MAX_TAPS names, and where `start` is
+        none of the sequence's tokens.
+        """
         ...
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:

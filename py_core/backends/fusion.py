@@ -14,7 +14,6 @@ from py_core.models.graph import (
     Attention,
     Embedding,
     Graph,
-    LastToken,
     Linear,
     Op,
     RMSNorm,
@@ -58,17 +57,23 @@ class ResidualLinear:
 
 @dataclass(frozen=True)
 class Head:
-    """The linear that makes the logits of the last token."""
+    """The linear that makes the logits."""
 
     out: Value
     linear: Linear
 
 
-Fused = Embedding | RMSNorm | LastToken | QKVAttention | GatedLinear | ResidualLinear | Head
+Fused = Embedding | RMSNorm | QKVAttention | GatedLinear | ResidualLinear | Head
 
 
-def fuse(graph: Graph) -> Iterator[Fused]:
-    """The graph's operations in order, as few as possible."""
+def fuse(graph: Graph) -> tuple[list[Fused], list[Fused]]:
+    """The graph's body and its head (see `Graph`): operations in order, as few as possible."""
+    body = {op.out for op in graph.body}
+    fused = list(_fused(graph))
+    return [op for op in fused if op.out in body], [op for op in fused if op.out not in body]
+
+
+def _fused(graph: Graph) -> Iterator[Fused]:
     producer = {op.out: op for op in graph.ops}
     readers: dict[Value, list[Op]] = {}
     for op in graph.ops:
@@ -77,7 +82,7 @@ def fuse(graph: Graph) -> Iterator[Fused]:
                 readers.setdefault(value, []).append(op)
     for op in graph.ops:
         match op:
-            case Embedding() | RMSNorm() | LastToken():
+            case Embedding() | RMSNorm():
                 yield op
             case Attention():
                 yield _attention(op, producer)

@@ -17,8 +17,11 @@ from py_core.backends.base import (
     Capabilities,
     Progress,
     TokenSequence,
+    check_hidden,
+    check_last_rows,
     check_not_empty,
     check_prefill,
+    pass_end,
 )
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
@@ -68,13 +71,13 @@ class NumpyBackend:
     ) -> None:
         check_prefill(sequence, tokens, self._config.vocab_size, self.context_length)
         sequence.tokens.extend(tokens)
-        await self._run_pending(sequence, after_pass)
+        await self._run_pending(sequence, after_pass=after_pass)
 
     async def decode(self, sequence: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
         check_not_empty(sequence)
         for _ in range(min(n, self.context_length - sequence.length)):
             await self._run_pending(sequence)
-            logits = self._state(sequence).logits
+            logits = self._state(sequence).logits[-1]
             token = sample(logits, sequence.tokens, sequence.length, sampling)
             sequence.tokens.append(token)
             yield [token]
@@ -82,7 +85,30 @@ class NumpyBackend:
     async def logits(self, sequence: TokenSequence) -> np.ndarray:
         check_not_empty(sequence)
         await self._run_pending(sequence)
+        return self._state(sequence).logits[-1].copy()
+
+    async def last_logits(self, sequence: TokenSequence, rows: int) -> np.ndarray:
+        check_last_rows(sequence, rows)
+        sequence.stored = min(sequence.stored, sequence.length - rows)
+        await self._run_pending(sequence, rows)
         return self._state(sequence).logits.copy()
+
+    async def hidden(self, sequence: TokenSequence, names: Sequence[str], start: int = 0) -> dict[str, np.ndarray]:
+        check_hidden(sequence, names, start, self._graph.taps)
+        found: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        tapped = {self._graph.taps[name] for name in names}
+        sequence.stored = min(sequence.stored, start)
+        while sequence.stored < sequence.length:
+            first = sequence.stored
+            values = await self._run_body(sequence, min(first + CHUNK, start if first < start else sequence.length))
+            if first < start:
+                continue
+            self._run_rows([op for op in self._graph.head if op.out in tapped], values)
+            for name in names:
+                found[name].append(values[self._graph.taps[name]])
+        # No logits were made: the last token runs again when they are asked for.
+        sequence.stored -= 1
+        return {name: np.concatenate(rows) for name, rows in found.items()}
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]
@@ -101,48 +127,58 @@ class NumpyBackend:
             raise BackendError("This conversation was closed. Start a new one.")
         return self._states[sequence.slot]
 
-    async def _run_pending(self, sequence: TokenSequence, after_pass: AfterPass | None = None) -> None:
-        """Run the tokens whose keys and values are not stored yet."""
-        state = self._state(sequence)
+    async def _run_pending(
+        self, sequence: TokenSequence, logit_rows: int = 1, after_pass: AfterPass | None = None
+    ) -> None:
+        """Run the tokens whose keys and values are not stored yet, and the head for the last `logit_rows` of them."""
         while sequence.stored < sequence.length:
-            chunk = sequence.tokens[sequence.stored : sequence.stored + CHUNK]
-            positions = np.arange(sequence.stored, sequence.stored + len(chunk))
-            state.logits = (await self._forward(np.array(chunk), positions, state))[0]
-            sequence.stored += len(chunk)
+            values = await self._run_body(sequence, pass_end(sequence.stored, sequence.length, CHUNK, logit_rows))
+            if sequence.stored == sequence.length:
+                values = {value: rows[-logit_rows:] for value, rows in values.items()}
+                self._run_rows(self._graph.head, values)
+                self._state(sequence).logits = values[self._graph.output]
             if after_pass:
                 await after_pass(sequence.stored)
 
-    async def _forward(self, tokens: np.ndarray, positions: np.ndarray, state: _State) -> np.ndarray:
+    async def _run_body(self, sequence: TokenSequence, stop: int) -> dict[Value, np.ndarray]:
+        """Run the graph's body over the tokens that are not stored yet, up to `stop`; what it made of them."""
+        state, start = self._state(sequence), sequence.stored
+        tokens, positions = np.array(sequence.tokens[start:stop]), np.arange(start, stop)
         values: dict[Value, np.ndarray] = {}
-        for op in self._graph.ops:
+        for op in self._graph.body:
             match op:
                 case ops.Embedding():
-                    out = self._weights[op.weight][tokens]
-                case ops.RMSNorm():
-                    out = rms_norm(values[op.x], self._weights[op.weight], op.eps)
-                case ops.Linear():
-                    out = values[op.x] @ self._weights[op.weight].T
+                    values[op.out] = self._weights[op.weight][tokens]
                 case ops.Rope():
-                    out = rope(values[op.x], self._rope[positions], op.num_heads, op.interleaved)
+                    values[op.out] = rope(values[op.x], self._rope[positions], op.num_heads, op.interleaved)
                 case ops.Attention():
-                    keys, all_values = state.append(op.layer, positions[0], values[op.k], values[op.v])
-                    out = attention(values[op.q], keys, all_values, positions, op.num_attention_heads)
+                    keys, all_values = state.append(op.layer, start, values[op.k], values[op.v])
+                    values[op.out] = attention(values[op.q], keys, all_values, positions, op.num_attention_heads)
                     await asyncio.sleep(0)
+                case _:
+                    self._run_rows([op], values)
+        sequence.stored = stop
+        return values
+
+    def _run_rows(self, operations: Sequence[ops.Op], values: dict[Value, np.ndarray]) -> None:
+        """Run operations that see one row at a time, wherever in a sequence it is."""
+        for op in operations:
+            match op:
+                case ops.RMSNorm():
+                    values[op.out] = rms_norm(values[op.x], self._weights[op.weight], op.eps)
+                case ops.Linear():
+                    values[op.out] = values[op.x] @ self._weights[op.weight].T
                 case ops.SwiGLU():
-                    out = swiglu(values[op.gate], values[op.up])
+                    values[op.out] = swiglu(values[op.gate], values[op.up])
                 case ops.Add():
-                    out = values[op.a] + values[op.b]
-                case ops.LastToken():
-                    out = values[op.x][-1:]
-            values[op.out] = out
-        return values[self._graph.output]
+                    values[op.out] = values[op.a] + values[op.b]
 
 
 class _State:
     """One sequence's keys and values: two arrays (capacity, kv_heads, head_dim) a layer, grown by doubling."""
 
     def __init__(self, config: ModelConfig) -> None:
-        self.logits = np.zeros(config.vocab_size, np.float32)
+        self.logits = np.zeros((1, config.vocab_size), np.float32)
         self._heads = (config.num_key_value_heads, config.head_dim)
         empty = np.zeros((2, 0, *self._heads), np.float32)
         self._cache = [empty] * config.num_hidden_layers

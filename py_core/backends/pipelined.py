@@ -10,11 +10,21 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 
 import numpy as np
 
-from py_core.backends.base import AfterPass, BackendError, Capabilities, TokenSequence, check_not_empty, check_prefill
+from py_core.backends.base import (
+    AfterPass,
+    BackendError,
+    Capabilities,
+    TokenSequence,
+    check_hidden,
+    check_last_rows,
+    check_not_empty,
+    check_prefill,
+    pass_end,
+)
 from py_core.backends.sampling_state import RING, ring_of, state_bytes
 from py_core.sampling import SamplingParams
 
@@ -37,10 +47,12 @@ class PipelinedBackend(ABC):
     RESTARTS: tuple[type[Exception], ...] = ()
     """Raised where the device was lost or made anew: what was submitted is lost, `_rebuild` brings the rest back."""
 
-    def __init__(self, capabilities: Capabilities, context_length: int, vocab_size: int, max_rows: int) -> None:
+    def __init__(
+        self, capabilities: Capabilities, context_length: int, vocab_size: int, max_rows: int, taps: Collection[str]
+    ) -> None:
         self.capabilities = capabilities
         self.context_length = context_length
-        self._vocab_size, self.max_rows = vocab_size, max_rows
+        self._vocab_size, self.max_rows, self._taps = vocab_size, max_rows, taps
         self._free_slots = list(range(SLOTS))[::-1]
         self._sequences: dict[int, TokenSequence] = {}
         self._lost = False
@@ -64,8 +76,15 @@ class PipelinedBackend(ABC):
     def _write_history(self, slot: int, ring: np.ndarray) -> None: ...
 
     @abstractmethod
-    async def _run_rows(self, m: int, length: int, last: bool) -> None:
-        """Run the state's m rows, which bring a sequence to `length` tokens; with `last`, up to the last's logits."""
+    async def _run_rows(self, m: int, length: int, logit_rows: int) -> None:
+        """Run the state's m rows, which bring a sequence to `length` tokens, and make the logits of the last of them.
+
+        `logit_rows` is the state's own number of these: 0 to MAX_LOGIT_ROWS.
+        """
+
+    @abstractmethod
+    async def _run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
+        """Run the state's m rows as `_run_rows` does, without logits; the named values, float32 (m, width) of each."""
 
     @abstractmethod
     def _start_steps(
@@ -77,7 +96,8 @@ class PipelinedBackend(ABC):
         """
 
     @abstractmethod
-    async def _read_logits(self) -> np.ndarray: ...
+    async def _read_logits(self, rows: int) -> np.ndarray:
+        """Of the last pass: float32 (rows, vocab_size)."""
 
     @abstractmethod
     async def _rebuild(self) -> None:
@@ -100,7 +120,7 @@ class PipelinedBackend(ABC):
         async with self._lock:
             self._losses = 0
             sequence.tokens.extend(tokens)
-            await self._run_pending(sequence, after_pass)
+            await self._run_pending(sequence, after_pass=after_pass)
 
     async def decode(self, sequence: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
         check_not_empty(sequence)
@@ -145,17 +165,45 @@ class PipelinedBackend(ABC):
                 yield ids
 
     async def logits(self, sequence: TokenSequence) -> np.ndarray:
-        check_not_empty(sequence)
+        return (await self.last_logits(sequence, 1))[0]
+
+    async def last_logits(self, sequence: TokenSequence, rows: int) -> np.ndarray:
+        check_last_rows(sequence, rows)
         async with self._lock:
             self._losses = 0
             while True:
-                if self._logits_of is not sequence:
-                    sequence.stored = min(sequence.stored, sequence.length - 1)
-                await self._run_pending(sequence)
+                if rows > 1 or self._logits_of is not sequence:
+                    sequence.stored = min(sequence.stored, sequence.length - rows)
+                await self._run_pending(sequence, rows)
                 try:
-                    return await self._read_logits()
+                    return await self._read_logits(rows)
                 except self.RESTARTS as error:
                     self._lose(error)
+
+    async def hidden(self, sequence: TokenSequence, names: Sequence[str], start: int = 0) -> dict[str, np.ndarray]:
+        check_hidden(sequence, names, start, self._taps)
+        passes: list[list[np.ndarray]] = []
+        read = start
+        async with self._lock:
+            self._losses = 0
+            sequence.stored = min(sequence.stored, start)
+            while read < sequence.length:
+                try:
+                    await self._restore()
+                    # What lies before `start`, or was read before a loss, only goes into the pages.
+                    unread = sequence.stored == read
+                    stop = min(sequence.stored + self.max_rows, sequence.length if unread else read)
+                    m = await self._write_rows(sequence, stop, logit_rows=0)
+                    if unread:
+                        passes.append(await self._run_tapped(m, stop, names))
+                        read = stop
+                    else:
+                        await self._run_rows(m, stop, 0)
+                except self.RESTARTS as error:
+                    self._lose(error)
+                    continue
+                sequence.stored = stop
+        return {name: np.concatenate(values) for name, values in zip(names, zip(*passes, strict=True), strict=True)}
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]
@@ -201,25 +249,34 @@ class PipelinedBackend(ABC):
         self._logits_of = None
         return sequence.stored < sequence.length
 
-    async def _run_pending(self, sequence: TokenSequence, after_pass: AfterPass | None = None) -> None:
-        """Run the tokens whose keys and values are not stored yet; the logits are then those of the last one."""
+    async def _run_pending(
+        self, sequence: TokenSequence, logit_rows: int = 1, after_pass: AfterPass | None = None
+    ) -> None:
+        """Run the tokens whose keys and values are not stored yet; the logits are then those of the last ones."""
         while sequence.stored < sequence.length:
             try:
                 await self._restore()
-                start, stop = sequence.stored, min(sequence.stored + self.max_rows, sequence.length)
-                rows = [(sequence.tokens[at], at, sequence.slot) for at in range(start, stop)]
-                await self._reserve(sequence.slot, stop)
-                self._logits_of = None
-                self._write_state(state_bytes(rows))
+                stop = pass_end(sequence.stored, sequence.length, self.max_rows, logit_rows)
+                needed = logit_rows if stop == sequence.length else 0
+                m = await self._write_rows(sequence, stop, needed)
                 # Waits for each pass, so that the queue stays short and whoever wants to stop is heard.
-                await self._run_rows(len(rows), stop, stop == sequence.length)
+                await self._run_rows(m, stop, needed)
             except self.RESTARTS as error:
                 self._lose(error)
                 continue
             sequence.stored = stop
             if after_pass:
                 await after_pass(stop)
-        self._logits_of = sequence
+        # Decoding goes on from the logits of a single row.
+        self._logits_of = sequence if logit_rows == 1 else None
+
+    async def _write_rows(self, sequence: TokenSequence, stop: int, logit_rows: int) -> int:
+        """Write the state of a pass over the tokens that are not stored yet, up to `stop`; the number of its rows."""
+        rows = [(sequence.tokens[at], at, sequence.slot) for at in range(sequence.stored, stop)]
+        await self._reserve(sequence.slot, stop)
+        self._logits_of = None
+        self._write_state(state_bytes(rows, logit_rows=logit_rows))
+        return len(rows)
 
     def _batch(self) -> int:
         """Steps in one submission."""

@@ -23,11 +23,11 @@ ROW_BYTES = 16
 GREEDY = SamplingParams()
 
 
-def state_bytes(rows: Sequence[tuple[int, int, int]], sampling: SamplingParams = GREEDY) -> bytes:
-    """The state's start for rows of (token, position, slot)."""
+def state_bytes(rows: Sequence[tuple[int, int, int]], sampling: SamplingParams = GREEDY, logit_rows: int = 1) -> bytes:
+    """The state's start for rows of (token, position, slot), of which the last `logit_rows` get logits."""
     header = np.zeros(STATE_HEADER // 4, np.uint32)
     reals = header.view(np.float32)
-    header[[0, 1, 3, 9]] = len(rows), sampling.seed, sampling.top_k, sampling.penalty_window
+    header[[0, 1, 3, 9, 10]] = len(rows), sampling.seed, sampling.top_k, sampling.penalty_window, logit_rows
     reals[[2, 4, 5, 6]] = sampling.temperature, sampling.top_p, sampling.min_p, sampling.repetition_penalty
     reals[[7, 8]] = sampling.presence_penalty, sampling.frequency_penalty
     table = np.zeros((len(rows), ROW_BYTES // 4), np.uint32)

@@ -28,6 +28,13 @@ class ModelConfig:
     max_position_embeddings: int
     tie_word_embeddings: bool
 
+    def residual_at(self, depth: float) -> str:
+        """The name by which `Backend.hidden` reads the residual at a share of the depth: 0.25 is after a quarter of the
+        blocks, rounded up. Raises ValueError outside of 0 < depth <= 1."""
+        if not 0 < depth <= 1:
+            raise ValueError(f"The depth is {depth}, but must be over 0 and at most 1.")
+        return f"residual.{math.ceil(depth * self.num_hidden_layers)}"
+
 
 def config_from_gguf(header: GGUFHeader) -> ModelConfig:
     """Raises GGUFError, naming the setting, where one is missing or makes no sense."""

@@ -96,23 +96,19 @@ class Add:
     b: Value
 
 
-@dataclass(frozen=True)
-class LastToken:
-    """out = the row of the last token: what follows is needed for the next token only."""
-
-    out: Value
-    x: Value
-
-
-Op = Embedding | RMSNorm | Linear | Rope | Attention | SwiGLU | Add | LastToken
+Op = Embedding | RMSNorm | Linear | Rope | Attention | SwiGLU | Add
 
 
 @dataclass
 class Graph:
-    """The operations in order, the weights they need with their shapes, and the value that is the logits."""
+    """The operations in order, the weights they need with their shapes, and the values that may be read by name.
+
+    The last operation makes the logits. Which rows of a pass need them is up to whoever runs the graph.
+    """
 
     ops: list[Op] = field(default_factory=list)
     weights: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    taps: dict[str, Value] = field(default_factory=dict)
     _values: int = 0
 
     def embedding(self, weight: str, vocab_size: int, width: int) -> Value:
@@ -139,12 +135,34 @@ class Graph:
     def add(self, a: Value, b: Value) -> Value:
         return self._append(Add(self._value(a.width), a, b))
 
-    def last_token(self, x: Value) -> Value:
-        return self._append(LastToken(self._value(x.width), x))
+    def tap(self, name: str, x: Value) -> None:
+        """Let `x` be read by `name` after a pass (`Backend.hidden`). A pass that does not read it costs no more."""
+        if self.taps.setdefault(name, x) != x:
+            raise ValueError(f"two values are named {name!r}")
 
     @property
     def output(self) -> Value:
+        """The logits."""
         return self.ops[-1].out
+
+    @property
+    def head(self) -> list[Op]:
+        """The operations that only make the logits, each from the one before: the final norm and the output matrix.
+
+        They see one row at a time, so they run over the rows that need logits only.
+        """
+        return self.ops[self._head_start() :]
+
+    @property
+    def body(self) -> list[Op]:
+        """What comes before the head: it runs over every row of a pass."""
+        return self.ops[: self._head_start()]
+
+    def _head_start(self) -> int:
+        start, needs = len(self.ops), self.output
+        while start and (op := self.ops[start - 1]).out == needs and isinstance(op, RMSNorm | Linear):
+            start, needs = start - 1, op.x
+        return start
 
     def check_weights(self, tensors: Mapping[str, TensorInfo]) -> None:
         """Raises GGUFError where the file lacks a tensor of this graph or has it in another shape."""

@@ -7,7 +7,10 @@ from py_core.models.graph import Graph
 
 
 def describe(c: ModelConfig) -> Graph:
-    """The forward pass over M tokens; its output is the logits (1, vocab_size) after the last of them."""
+    """The forward pass over M tokens; its output is the logits (M, vocab_size) after each.
+
+    Taps: "residual.N", the residual after N blocks (N = 1 .. num_hidden_layers), and "final_norm", the head's input.
+    """
     g = Graph()
     q_width, kv_width = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
     x = g.embedding("token_embd.weight", c.vocab_size, c.hidden_size)  # (M, hidden)
@@ -26,6 +29,8 @@ def describe(c: ModelConfig) -> Graph:
         gate = g.linear(h, f"{block}.ffn_gate.weight", c.intermediate_size)  # (M, intermediate)
         up = g.linear(h, f"{block}.ffn_up.weight", c.intermediate_size)
         x = g.add(x, g.linear(g.swiglu(gate, up), f"{block}.ffn_down.weight", c.hidden_size))
-    x = g.rms_norm(g.last_token(x), "output_norm.weight", c.rms_norm_eps)  # (1, hidden)
+        g.tap(f"residual.{layer + 1}", x)
+    x = g.rms_norm(x, "output_norm.weight", c.rms_norm_eps)
+    g.tap("final_norm", x)
     g.linear(x, "token_embd.weight" if c.tie_word_embeddings else "output.weight", c.vocab_size)
     return g

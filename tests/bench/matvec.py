@@ -30,8 +30,8 @@ from py_core.backends.sampling_state import state_bytes
 from py_core.backends.webgpu.autotune import candidates
 from py_core.backends.webgpu.host import Binding, Dispatch
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
-from py_core.backends.webgpu.lowering import KernelBuilder, Pass
 from py_core.backends.webgpu.profiling import measure_bandwidth, measure_lists
 from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape, choose_halves, choose_shapes
 from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
@@ -39,7 +39,6 @@ from py_core.formats.quantization import FORMATS
 
 CACHES = 256 << 20
 """Bytes that one round reads at least: more than any cache holds."""
-STEP = Pass("one", tiled=False, alone=True)
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,8 @@ class Bench:
         for shape in shapes:
             items = -(-rows // shape.rows)
             pipeline, grid = builder.matvec(
-                "matvec", matrices[0], matrices[0].parts[0], shape, items, shape.rows, STEP, None,
-                N=rows, Y_STRIDE=rows, Y_OFFSET=0, EPILOGUE=0, LAST=False,
+                "matvec", matrices[0], matrices[0].parts[0], shape, items, shape.rows, "one", True, None,
+                N=rows, Y_STRIDE=rows, Y_OFFSET=0, EPILOGUE=0, LOGITS=False,
             )  # fmt: skip
             try:
                 await self.host.check()

@@ -31,7 +31,7 @@ typedef struct {
   f32 temperature;
   u32 top_k;
   f32 top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
-  u32 penalty_window, unused[2];
+  u32 penalty_window, logit_rows, unused;
   Row rows[];
 } State;
 
@@ -50,12 +50,12 @@ static inline u32 block_bytes_of(u32 kind) { return planes_of(kind) * 256 + (kin
 enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // 8 bits, 15 bits as two bytes, float32
 
 // ---- a program: header, then operations of 16 words; addresses are byte offsets ----
-enum { EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LAST_ROW, SWIGLU };
+enum { EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LOGIT_ROWS, SWIGLU };
 typedef struct { u32 kind, a[15]; } Op;
 typedef struct { u32 count, state, unused[14]; Op ops[]; } Program;
 enum { NEVER = 0, ALWAYS = 1, MANY_ROWS = 2 };  // a[14]: whether the workers wait for each other after it
-// What an operation runs on: m rows, those of the state or the last one.
-typedef struct { const State *state; u32 worker, workers, m; } Context;
+// What an operation runs on: m rows from row `first` of the state on: all of them, or the last ones, which need logits.
+typedef struct { const State *state; u32 worker, workers, first, m; } Context;
 
 void embed(const Op *op, const Context *c);
 void quantize(const Op *op, const Context *c);

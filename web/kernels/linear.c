@@ -268,7 +268,8 @@ static void quantize_row(const f32 *x, const Activations *to, u32 m) {
 // Prepares x for a linear: normalized by RMS if there are norm weights, then quantized.
 // One row: every worker makes its own copy, which is cheaper than a barrier. Many: each makes some of the shared ones.
 // a: x, columns, norm weights or 0, eps (bits of a float), activations of one row, bytes from worker to worker,
-//    activations of many rows, rows these have room for, mode, a row of floats for each worker, last row only
+//    activations of many rows, rows these have room for, mode, a row of floats for each worker, 
+//    1 where x has all of the state's rows (see Context.first)
 void quantize(const Op *op, const Context *c) {
   const u32 columns = op->a[1], mode = op->a[8], single = c->m == 1;
   const u32 address = single ? op->a[4] + c->worker * op->a[5] : op->a[6];
@@ -277,7 +278,7 @@ void quantize(const Op *op, const Context *c) {
   f32 eps;
   __builtin_memcpy(&eps, &op->a[3], 4);
   for (u32 m = single ? 0 : c->worker; m < c->m; m += single ? 1 : c->workers) {
-    const f32 *x = (f32 *)at(op->a[0]) + (op->a[10] ? c->state->count - 1 : m) * columns;
+    const f32 *x = (f32 *)at(op->a[0]) + ((op->a[10] ? c->first : 0) + m) * columns;
     f32 *row = mode == FLOAT ? to.x + m * columns : (f32 *)at(op->a[9] + c->worker * columns * 4);
     if (op->a[2]) {
       v128_t squares = wasm_f32x4_const_splat(0);

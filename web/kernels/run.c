@@ -41,12 +41,12 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   i32 result = 0;
   // What worker 0 wrote between the runs is seen from here on.
   if (!barrier(workers)) return -2;
-  Context c = {state, worker, workers, state->count};
+  Context c = {state, worker, workers, 0, state->count};
   for (u32 i = 0; i < program->count; i++) {
     const Op *op = &program->ops[i];
     switch (op->kind) {
       case EMBED: embed(op, &c); break;
-      case LAST_ROW: c.m = 1; continue;  // from here on there is one row: the last
+      case LOGIT_ROWS: c.m = state->logit_rows, c.first = state->count - c.m; continue;  // from here on only these
       case QUANTIZE: quantize(op, &c); break;
       case LINEAR: linear(op, &c); break;
       case SWIGLU: swiglu(op, &c); break;
@@ -63,4 +63,4 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   return result;
 }
 
-u32 EXPORT(abi)(void) { return 2; }
+u32 EXPORT(abi)(void) { return 3; }

@@ -6,6 +6,7 @@ Two precisions: "precise" quantizes activations to 15 bits and gives the tokens 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class WasmBackend(PipelinedBackend):
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
         capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
         context_length = min(config.max_position_embeddings, max_context)
-        super().__init__(capabilities, context_length, config.vocab_size, MAX_ROWS)
+        super().__init__(capabilities, context_length, config.vocab_size, MAX_ROWS, graph.taps)
         self._host = host
         self._lowering = ProgramLowering(
             config, graph, header.tensors, PRECISIONS[precision], host.most_workers, MAX_ROWS, context_length, SLOTS
@@ -99,8 +100,15 @@ class WasmBackend(PipelinedBackend):
     def _write_history(self, slot: int, ring: np.ndarray) -> None:
         self._host.write(self._lowering.history + slot * RING * 4, ring.tobytes())
 
-    async def _run_rows(self, m: int, length: int, last: bool) -> None:
-        await self._host.run(self._lowering.programs["body head" if last else "body"], 1)
+    async def _run_rows(self, m: int, length: int, logit_rows: int) -> None:
+        await self._host.run(self._lowering.programs["body head" if logit_rows else "body"], 1)
+
+    async def _run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
+        program, places = self._lowering.tapped(names)
+        self._host.write(self._lowering.tapped_program, program)
+        await self._host.run(self._lowering.tapped_program, 1)
+        read = [await self._host.read(address, m * width * 4) for address, width in places]
+        return [np.frombuffer(data, np.float32).reshape(m, -1) for data in read]
 
     def _start_steps(
         self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
@@ -114,9 +122,9 @@ class WasmBackend(PipelinedBackend):
         rest = self._host.run(step, count - 1) if count > 1 else None
         return asyncio.ensure_future(_joined(first, rest))
 
-    async def _read_logits(self) -> np.ndarray:
-        data = await self._host.read(self._lowering.logits, self._vocab_size * 4)
-        return np.frombuffer(data, np.float32).copy()
+    async def _read_logits(self, rows: int) -> np.ndarray:
+        data = await self._host.read(self._lowering.logits, rows * self._vocab_size * 4)
+        return np.frombuffer(data, np.float32).reshape(rows, -1).copy()
 
 
 async def _joined(first, rest) -> list[int]:  # type: ignore[no-untyped-def]

@@ -10,8 +10,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from py_core.backends.base import BackendError
-from py_core.backends.fusion import GatedLinear, Head, QKVAttention, ResidualLinear, fuse
+from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
+from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse
 from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.host import RepackJob
@@ -22,6 +22,7 @@ from py_core.backends.wasm.layout import (
     MATRIX_KINDS,
     MOST_GROUP,
     MOST_HEAD_DIM,
+    OP_BYTES,
     PART,
     Arena,
     Barrier,
@@ -67,7 +68,8 @@ class ProgramLowering:
                 f"up to {MOST_GROUP}, of up to {MOST_HEAD_DIM}. Choose another backend or model."
             )
         self._config, self._tensors, self._mode = config, tensors, mode
-        self._operations = list(fuse(graph))
+        self._graph = graph
+        self._body, self._head = fuse(graph)
         self.arena = Arena()
         self.jobs: list[RepackJob] = []
         self._matrices: dict[tuple[str, ...], PackedMatrix] = {}
@@ -75,7 +77,7 @@ class ProgramLowering:
         take, widest = self.arena.take, max(op.out.width for op in graph.ops[:-1])
         self.state = take(STATE_HEADER + ROW_BYTES * max_rows)
         self.history = take(slots * RING * 4)
-        self.logits = take(config.vocab_size * 4 + 16)
+        self.logits = take(MAX_LOGIT_ROWS * config.vocab_size * 4 + 16)
         self._weights_of_tokens = take(config.vocab_size * 4 + 16)
         self._angles = self.arena.put(rope_table(config, context_length).tobytes())
         self.pages_per_slot = -(-context_length // PAGE)
@@ -89,7 +91,13 @@ class ProgramLowering:
         self._buffers: dict[str, int] = {}
         self.layer_bytes = EXTENT * config.num_key_value_heads * head_page_bytes(config.head_dim, self._mode)
         self.extent_bytes = self.layer_bytes * config.num_hidden_layers
-        body, head = self._lower()
+        place: dict[Value, int] = {}
+        body = self._lower(self._body, place)
+        head = [Op(OpKind.LOGIT_ROWS), *self._lower(self._head, place)]
+        tap_bytes = max_rows * 4 * max((value.width for value in graph.taps.values()), default=0)
+        self._taps = [take(tap_bytes) for _ in range(MAX_TAPS)]
+        self.tapped_program = take(len(program_bytes(body, 0)) + MAX_TAPS * OP_BYTES)
+        """Where a program of `tapped` is written before it runs."""
         self.programs: dict[str, int] = {}
         samplers = {
             "argmax": [self._sampler(OpKind.ARGMAX)],
@@ -106,23 +114,31 @@ class ProgramLowering:
             self.programs[name] = self.arena.put(program_bytes([self._with_pages(op) for op in program], self.state))
         assert self.arena.end == self.pages
 
-    def _lower(self) -> tuple[list[Op], list[Op]]:
-        body: list[Op] = []
-        head: list[Op] = []
+    def tapped(self, names: Sequence[str]) -> tuple[bytes, list[tuple[int, int]]]:
+        """The body as a program that keeps the values of these names besides, and where: address and width of each."""
+        values = [self._graph.taps[name] for name in names]
+        taps = dict(zip(values, self._taps, strict=False))
         place: dict[Value, int] = {}
+        program = self._lower(self._body, place, taps)
+        program += [self._tap(op, place, taps[op.out]) for op in self._head if op.out in taps]
+        code = program_bytes([self._with_pages(op) for op in program], self.state)
+        return code, [(taps[value], value.width) for value in values]
+
+    def _lower(
+        self, operations: Sequence[Fused], place: dict[Value, int], taps: Mapping[Value, int] | None = None
+    ) -> list[Op]:
+        """Operations of the kernels, in order. `place` has the address of each value that they read or make.
+
+        Values among the `taps` are copied there as soon as they are made.
+        """
         norms: dict[Value, RMSNorm] = {}
-        last: Value | None = None
-        out = body
-        for op in self._operations:
+        out: list[Op] = []
+        for op in operations:
             match op:
                 case ops.Embedding():
                     place[op.out] = self._buffer("residual", op.out.width)
                     table = self._matrix([op.weight])
                     out.append(Op(OpKind.EMBED, (table.address, place[op.out])))
-                case ops.LastToken():
-                    last, out = op.out, head
-                    place[op.out] = place[op.x]
-                    out.append(Op(OpKind.LAST_ROW))
                 case ops.RMSNorm():
                     # Runs with the quantization for the linears that read it.
                     norms[op.out] = op
@@ -138,11 +154,23 @@ class ProgramLowering:
                         [(matrix, 0)], op.linear.x, place, norms, place[op.out], op.out.width, epilogue=1
                     )
                 case Head():
-                    matrix = self._matrix([op.linear.weight])
-                    x = op.linear.x
-                    is_last = x in norms and norms[x].x == last
-                    out += self._linears([(matrix, 0)], x, place, norms, self.logits, op.out.width, last_row=is_last)
-        return body, head
+                    out += self._logits(op, place, norms)
+            if taps and op.out in taps:
+                out.append(self._tap(op, place, taps[op.out]))
+        return out
+
+    def _logits(self, op: Head, place: dict[Value, int], norms: dict[Value, RMSNorm]) -> list[Op]:
+        x, first = op.linear.x, self._graph.head[0]
+        # Only the head's first operation reads what has a row for each of the state's.
+        every_row = first in (op.linear, norms.get(x))
+        matrix = self._matrix([op.linear.weight])
+        return self._linears([(matrix, 0)], x, place, norms, self.logits, op.out.width, every_row=every_row)
+
+    def _tap(self, op: Fused, place: dict[Value, int], to: int) -> Op:
+        """Every row of a value to a place of its own, before another value takes its place. A norm is made there."""
+        norm = op if isinstance(op, RMSNorm) else None
+        x = norm.x if norm else op.out
+        return self._prepare(place[x], x.width, norm, (to, 0, to, self._max_rows), Mode.FLOAT, barrier=Barrier.ALWAYS)
 
     def _attention(self, op: QKVAttention, place: dict[Value, int], norms: dict[Value, RMSNorm]) -> list[Op]:
         c = self._config
@@ -193,7 +221,7 @@ class ProgramLowering:
 
     def _linears(
         self, parts: Sequence[tuple[PackedMatrix, int]], x: Value, place: dict[Value, int], norms: dict[Value, RMSNorm],
-        out: int, stride: int, epilogue: int = 0, last_row: bool = False,
+        out: int, stride: int, epilogue: int = 0, every_row: bool = False,
     ) -> list[Op]:  # fmt: skip
         """Matrices over one value, each at its offset in the output's rows."""
         found: list[Op] = []
@@ -202,23 +230,21 @@ class ProgramLowering:
         for matrix, offset in parts:
             mode = Mode.FLOAT if matrix.is_float else self._mode
             if mode != prepared:
-                found.append(self._quantize(x, place, norms, mode, last_row))
+                found.append(self._prepare(place[x], x.width, norms.get(x), activations, mode, every_row))
                 prepared = mode
             arguments = (matrix.address, out, stride, offset, epilogue, *activations, mode)
             found.append(Op(OpKind.LINEAR, arguments))
         return found
 
-    def _quantize(
-        self, x: Value, place: dict[Value, int], norms: dict[Value, RMSNorm], mode: Mode, last_row: bool
-    ) -> Op:
-        norm = norms.get(x)
+    def _prepare(
+        self, x: int, width: int, norm: RMSNorm | None, activations: tuple[int, int, int, int], mode: Mode,
+        every_row: bool = False, barrier: Barrier = Barrier.MANY_ROWS,
+    ) -> Op:  # fmt: skip
+        """Normalizes rows of x, if there is a norm, and quantizes them for a linear. `every_row`: see kernels.h."""
         weight = self._vector(norm.weight) if norm else 0
         (eps,) = struct.unpack("<I", struct.pack("<f", norm.eps if norm else 0.0))
-        arguments = (
-            place[x], x.width, weight, eps, self._one, self._one_bytes, self._many, self._max_rows, mode, self._rows,
-            int(last_row),
-        )  # fmt: skip
-        return Op(OpKind.QUANTIZE, arguments, Barrier.MANY_ROWS)
+        arguments = (x, width, weight, eps, *activations, mode, self._rows, int(every_row))
+        return Op(OpKind.QUANTIZE, arguments, barrier)
 
     def _sampler(self, kind: OpKind) -> Op:
         arguments = (self.logits, self.history, self._config.vocab_size, RING, self._weights_of_tokens)

@@ -15,8 +15,8 @@ from py_core.backends.base import BackendError, DeviceLostError
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.webgpu.attention import NEAR
 from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
+from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.layout import BLOCK
-from py_core.backends.webgpu.lowering import KernelBuilder
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
 import numpy as np
 
-from py_core.backends.base import Capabilities, DeviceLostError, Progress, TokenSequence, check_formats
+from py_core.backends.base import (
+    MAX_LOGIT_ROWS,
+    Capabilities,
+    DeviceLostError,
+    Progress,
+    TokenSequence,
+    check_formats,
+)
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import GREEDY, RING, ROW_BYTES, STATE_HEADER, state_bytes
 from py_core.backends.webgpu.attention import NEAR, reach_of
 from py_core.backends.webgpu.autotune import TuningStore, tune
 from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.lowering import Buffers, KernelBuilder, PlanLowering
-from py_core.backends.webgpu.plan import Launch
+from py_core.backends.webgpu.lowering import Buffers, PlanLowering
+from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import (
     Limits,
     OnRound,
@@ -81,7 +90,7 @@ class WebGPUBackend(PipelinedBackend):
         self._tensors = {name: header.tensors[name] for name in graph.weights}
         self._wanted_shapes, self._tuning = shapes, tuning
         self._shapes: KernelShapes
-        super().__init__(self._on_adapter(), context_length, config.vocab_size, self._shapes.max_rows)
+        super().__init__(self._on_adapter(), context_length, config.vocab_size, self._shapes.max_rows, graph.taps)
 
     async def load(self, progress: Progress | None) -> None:
         """Build everything that lives on the host's device, and bring the weights there."""
@@ -91,7 +100,7 @@ class WebGPUBackend(PipelinedBackend):
         self._buffers = Buffers(
             state=self._buffer(STATE_HEADER + ROW_BYTES * self._shapes.max_rows, "state"),
             history=self._buffer(SLOTS * RING * 4, "history"),
-            logits=self._buffer(config.vocab_size * 4, "logits"),
+            logits=self._buffer(MAX_LOGIT_ROWS * config.vocab_size * 4, "logits"),
         )
         self._pages = KVPages(host, config, SLOTS, self.context_length)
         builder = KernelBuilder(host, self._shapes)
@@ -101,6 +110,9 @@ class WebGPUBackend(PipelinedBackend):
         self._plans = {rows: lowering.plan(rows) for rows in ("one", "few", "many")}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
         self._recorded: dict[tuple[str, int, int], int] = {}
+        self._lowering = lowering
+        self._made_later: dict[str, list[Kernel]] = {}
+        self._tap_buffers: dict[str, list[Binding]] = {}
         self._generation = self._pages.generation
         await self.arena.upload(self._source, progress)
         await host.check()
@@ -175,7 +187,7 @@ class WebGPUBackend(PipelinedBackend):
         for _ in range(3):
             begin = time.perf_counter()
             self._write_state(state)
-            await self._run_rows(rows, position + rows, True)
+            await self._run_rows(rows, position + rows, 1)
             taken.append(time.perf_counter() - begin)
         return median(taken)
 
@@ -200,9 +212,26 @@ class WebGPUBackend(PipelinedBackend):
     def _write_history(self, slot: int, ring: np.ndarray) -> None:
         self._host.write(self._buffers.history.buffer, slot * RING * 4, ring.tobytes())
 
-    async def _run_rows(self, m: int, length: int, last: bool) -> None:
-        self._host.submit([self._record("body", m, length), *([self._record("head", 1, length)] if last else [])])
+    async def _run_rows(self, m: int, length: int, logit_rows: int) -> None:
+        lists = [self._record("body", m, length)]
+        if logit_rows > 1 and "heads" not in self._made_later:
+            self._made_later["heads"] = self._lowering.head()
+            await self._host.check()
+        if logit_rows:
+            lists.append(self._record("heads" if logit_rows > 1 else "head", logit_rows, length))
+        self._host.submit(lists)
         await self._host.read(self._buffers.state.buffer, 0, 4)
+
+    async def _run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
+        key = "taps " + " ".join(names)
+        if key not in self._made_later:
+            kernels, buffers = self._lowering.tapped(names)
+            self._made_later[key], self._tap_buffers[key] = kernels, buffers
+            await self._host.check()
+        self._host.submit([self._record(key, m, length)])
+        buffers = self._tap_buffers[key]
+        read = [self._host.read(at.buffer, 0, at.size // self._shapes.max_rows * m) for at in buffers]
+        return [np.frombuffer(data, np.float32).reshape(m, -1) for data in await asyncio.gather(*read)]
 
     def _start_steps(
         self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
@@ -218,9 +247,9 @@ class WebGPUBackend(PipelinedBackend):
         data = await self._host.read(self._buffers.history.buffer, offset, count * 4)
         return np.frombuffer(data, np.uint32).tolist()
 
-    async def _read_logits(self) -> np.ndarray:
-        data = await self._host.read(self._buffers.logits.buffer, 0, self._buffers.logits.size)
-        return np.frombuffer(data, np.float32).copy()
+    async def _read_logits(self, rows: int) -> np.ndarray:
+        data = await self._host.read(self._buffers.logits.buffer, 0, rows * self._vocab_size * 4)
+        return np.frombuffer(data, np.float32).reshape(rows, -1).copy()
 
     def _record(self, name: str, m: int, length: int) -> int:
         """The id of a recorded list for m rows of sequences of up to `length` tokens.
@@ -232,7 +261,7 @@ class WebGPUBackend(PipelinedBackend):
                 self._host.forget(recorded)
             self._recorded.clear()
             self._generation = self._pages.generation
-        rows, m = self._size_class(m)
+        rows, m = self._size_class(name, m)
         key = (name, m, self._reach(rows, length))
         if key not in self._recorded:
             launches = self._launches(name, m, length)
@@ -241,10 +270,10 @@ class WebGPUBackend(PipelinedBackend):
 
     def _launches(self, name: str, m: int, length: int) -> list[Launch]:
         """The kernels of a list, as they are recorded for m rows."""
-        rows, m = self._size_class(m)
+        rows, m = self._size_class(name, m)
         plan, reach = self._plans[rows], self._reach(rows, length)
         # A head by itself is that of a pass, whose state may have many rows.
-        lists = {"body": plan.body, "head": self._plans["many"].head, "step": plan.step}
+        lists = {"body": plan.body, "head": self._plans["many"].head, "step": plan.step, **self._made_later}
         kernels = lists.get(name) or [self._samplers[name]]
         return [Launch(kernel, m, reach) for kernel in kernels if kernel.splits(reach)]
 
@@ -252,11 +281,12 @@ class WebGPUBackend(PipelinedBackend):
         """Only the attention of few rows is split over the sequence."""
         return reach_of(length) if self._shapes.flash_attention and rows != "many" else NEAR
 
-    def _size_class(self, m: int) -> tuple[str, int]:
-        """Which plan serves m rows, and m rounded up so that few lists are recorded."""
-        if m == 1:
+    def _size_class(self, name: str, m: int) -> tuple[str, int]:
+        """Which plan serves m rows of a list, and m rounded up so that few lists are recorded."""
+        tapped = name in self._tap_buffers
+        if m == 1 and not tapped:
             return "one", 1
-        if m <= FEW_ROWS:
+        if m <= FEW_ROWS and not tapped:
             return "few", -(-m // self._shapes.batch_tile) * self._shapes.batch_tile
         return "many", min(-(-m // 32) * 32, self._shapes.max_rows)
 

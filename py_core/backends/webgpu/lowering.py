@@ -6,37 +6,25 @@ weights; gate, up and SwiGLU another; a linear whose result is added to the resi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from py_core.backends.base import BackendError
-from py_core.backends.fusion import GatedLinear, Head, QKVAttention, ResidualLinear, fuse
+from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse
 from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import RING
 from py_core.backends.webgpu.attention import AttentionKernels
 from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
-from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.plan import Grid, Kernel, Plan
-from py_core.backends.webgpu.shaders import Constant, binding_access, compose
-from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape
-from py_core.backends.webgpu.weights import MatrixPart, WeightArena, WeightMatrix
-from py_core.formats.quantization import BlockFormat
+from py_core.backends.webgpu.plan import Kernel, Plan, fixed, folded, per_row
+from py_core.backends.webgpu.shaders import Constant
+from py_core.backends.webgpu.weights import WeightArena, WeightMatrix
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig, rope_table
 from py_core.models.graph import Graph, Value
 
-_GRID = 65535
-_STAGED_BLOCK = {"x_staged": 144, "x_digits": 112}
-"""Bytes of 32 values of x in workgroup memory, by snippet."""
-_BLOCKS_AHEAD = 8
-"""Blocks of weights that an invocation holds."""
-_WIDE_ROWS = 2048
-"""Rows of W from which on a matmul has enough wide tiles for a GPU."""
-_SLICES = 4
-_TILE_BYTES = 4096
-"""Of workgroup memory, for 32 x 32 values."""
 QKV_BINDINGS = 9
 """Storage buffers of the kernel that makes queries, keys and values; WebGPU promises 8 only."""
 
@@ -51,94 +39,18 @@ class Buffers:
 
 
 @dataclass
-class Pass:
+class PassContext:
     """How rows go through the model: "one", "few" or "many" at a time, these `tiled` where the adapter likes that."""
 
     rows: str
     tiled: bool
+    single_row: bool
+    """Whether the state never has more than one row."""
     place: dict[Value, Binding] = field(default_factory=dict)
     norms: dict[Value, ops.RMSNorm] = field(default_factory=dict)
     """Values that are not there: whoever reads one normalizes what lies in its place."""
-    last: Value | None = None
-    alone: bool = False
-    """Whether a state never has more than one row here."""
-
-
-class KernelBuilder:
-    """Composes and compiles kernels, each shader once."""
-
-    def __init__(self, host: Host, shapes: KernelShapes) -> None:
-        self._host, self.shapes = host, shapes
-        self._pipelines: dict[object, int] = {}
-        self.shaped: dict[str, int] = {}
-        """Columns of the kernels that have a shape to choose, by name."""
-        self.chosen: dict[str, MatvecShape] = {}
-        """Of kernels that were measured, by name; for one row of x."""
-
-    def pipeline(self, name: str, snippets: dict[str, str], **constants: Constant) -> int:
-        # Each layer asks again: composing the text to find out that it is there would take longer than lowering.
-        key = (name, tuple(snippets.items()), tuple(constants.items()))
-        if key not in self._pipelines:
-            wgsl = compose(name, {"MAX_ROWS": self.shapes.max_rows, **constants}, snippets)
-            self._pipelines[key] = self._host.pipeline(wgsl, binding_access(wgsl), name)
-        return self._pipelines[key]
-
-    def reader(self, form: BlockFormat) -> dict[str, str]:
-        """The snippets that read a format."""
-        return {"dequantize": f"dequantize_{form.name.lower()}", "halves": self.shapes.halves}
-
-    def shape(self, kernel: str, k: int, rows: str) -> MatvecShape:
-        """The shape of a matvec over rows of k columns: each lane takes whole blocks of 32."""
-        usual = self.shapes.matvec
-        shape = self.chosen.get(kernel, usual) if rows == "one" else usual
-        lanes = shape.lanes
-        while lanes > 1 and lanes > k // 32:
-            lanes //= 2
-        self.shaped[kernel] = k
-        return replace(shape, lanes=lanes)
-
-    def tiles(self, rows: int) -> tuple[int, int]:
-        """WIDE and SLICES of a matmul over so many rows of W. Few rows are few tiles: narrow ones, for more of them."""
-        memory = self._host.adapter.max_workgroup_storage
-        if rows >= _WIDE_ROWS and memory >= 3 * _SLICES * _TILE_BYTES:
-            return 2, _SLICES
-        return 1, min(_SLICES, memory // (2 * _TILE_BYTES))
-
-    def matvec(
-        self, shader: str, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, items: int, rows: int,
-        step: Pass, norm: ops.RMSNorm | None, **constants: Constant,
-    ) -> tuple[int, Grid]:  # fmt: skip
-        """A kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass that is not tiled."""
-        tile = 1 if step.rows == "one" else self.shapes.batch_tile
-        integers = self.shapes.integer_dot and step.rows == "one" and LAYOUTS[matrix.format.name].quantized
-        reduce = self.shapes.reduce if shape.lanes > 1 or integers else "reduce_single"
-        columns, chunk, turns = "x_direct", shape.lanes, 1
-        if self.shapes.stage_columns:
-            columns = "x_digits" if integers else "x_staged"
-            # Besides x: sums of squares, what lanes exchange, and what teams add up.
-            sums = 4 * tile + (16 if reduce == "reduce_workgroup" else 0)
-            totals = 4 * tile * shape.turns * rows * (shape.workgroup // shape.lanes)
-            memory = self._host.adapter.max_workgroup_storage - sums * shape.workgroup - totals - 32
-            room = memory // (tile * _STAGED_BLOCK[columns])
-            chunk = chunk_blocks(matrix.columns, shape.team, rows, room)
-            # Columns that are brought piece by piece would have to be brought again for each turn.
-            turns = shape.turns if chunk == matrix.columns // 32 else 1
-        pipeline = self.pipeline(
-            shader, {**self.reader(matrix.format), "reduce": reduce, "columns": columns},
-            K=matrix.columns, BLOCKS=part.blocks, NORM=norm is not None, EPS=norm.eps if norm else 0.0,
-            LANES=shape.lanes, PARTS=shape.parts, TURNS=turns, ROWS=rows, M_TILE=tile, CHUNK=chunk,
-            WORKGROUP=shape.workgroup, ONE=step.alone, **constants,
-        )  # fmt: skip
-        return pipeline, _grid(items, shape.workgroup // shape.team * turns, tile)
-
-
-def chunk_blocks(k: int, team: int, rows: int, room: int) -> int:
-    """Blocks of x that a matvec keeps in workgroup memory at a time, where there is room for so many.
-
-    A lane asks for its part of them in `rows` rows of W together: as many blocks as there are registers for.
-    """
-    chunk = team * max(1, _BLOCKS_AHEAD // rows)
-    return max(1, min(k // 32, chunk, room // team * team or room))
+    residual: Value | None = None
+    """In the head: what has a row for each of the state's, though only those that need logits are read."""
 
 
 class PlanLowering:
@@ -157,41 +69,79 @@ class PlanLowering:
         self._attention_kernels = AttentionKernels(
             host, config, builder.shapes, builder.pipeline, buffers.state, pages, self._sizes
         )
-        self._operations = list(fuse(graph))
+        self._graph = graph
+        self._body, self._head = fuse(graph)
         self._scratch: dict[str, Binding] = {}
         table = rope_table(config, context_length)
         self._angles = Binding(host.create_buffer(table.nbytes, "rope angles"), 0, table.nbytes)
         host.write(self._angles.buffer, 0, table.tobytes())
 
     def plan(self, rows: str) -> Plan:
-        plan = Plan([], [])
-        step = Pass(rows, tiled=rows == "many" and self._builder.shapes.tiled_matmul, alone=rows == "one")
-        kernels, place = plan.body, step.place
-        for op in self._operations:
+        """The lists for passes over "one", "few" or "many" rows; the head is for one row that needs logits."""
+        context = PassContext(rows, rows == "many" and self._builder.shapes.tiled_matmul, single_row=rows == "one")
+        return Plan(self._lower(self._body, context), self._logits("one", context))
+
+    def head(self) -> list[Kernel]:
+        """The head of a pass of which up to MAX_LOGIT_ROWS rows need logits."""
+        context = PassContext("many", self._builder.shapes.tiled_matmul, single_row=False)
+        self._lower(self._body, context)
+        return self._logits("few", context)
+
+    def tapped(self, names: Sequence[str]) -> tuple[list[Kernel], list[Binding]]:
+        """The body for many rows, which keeps the values of these names besides: (max_rows, width) of each."""
+        context = PassContext("many", self._builder.shapes.tiled_matmul, single_row=False)
+        buffers = [self._scratch_of(f"tap {i}", self._graph.taps[name].width) for i, name in enumerate(names)]
+        taps = {self._graph.taps[name]: buffer for name, buffer in zip(names, buffers, strict=True)}
+        kernels = self._lower(self._body, context, taps)
+        for op in self._head:
+            if op.out in taps:
+                kernels += self._tap(op, context, taps[op.out])
+        return kernels, buffers
+
+    def _logits(self, rows: str, body: PassContext) -> list[Kernel]:
+        """The head over "one" or "few" of the rows of a pass."""
+        reads = self._graph.head[0]
+        assert isinstance(reads, ops.RMSNorm | ops.Linear)
+        return self._lower(self._head, PassContext(rows, False, body.single_row, body.place, residual=reads.x))
+
+    def _lower(
+        self, operations: Sequence[Fused], context: PassContext, taps: Mapping[Value, Binding] | None = None
+    ) -> list[Kernel]:
+        """Kernels of the operations in order; values among the `taps` are copied there as soon as they are made."""
+        kernels: list[Kernel] = []
+        place = context.place
+        for op in operations:
             match op:
                 case ops.Embedding():
                     place[op.out] = self._scratch_of("residual", op.out.width)
                     kernels += self._embedding(op, place[op.out])
-                case ops.LastToken():
-                    # From here on it is one row, whatever the pass.
-                    kernels, place[op.out] = plan.head, place[op.x]
-                    step = Pass("one", False, place, last=op.out, alone=step.alone)
                 case ops.RMSNorm():
-                    kernels += self._rms_norm(op, step)
+                    kernels += self._rms_norm(op, context)
                 case QKVAttention():
                     place[op.out] = self._scratch_of("attention", op.out.width)
-                    kernels += self._attention(op, step)
+                    kernels += self._attention(op, context)
                 case GatedLinear():
                     place[op.out] = self._scratch_of("ffn", op.out.width)
-                    kernels += self._gated(op, step)
+                    kernels += self._gated(op, context)
                 case ResidualLinear():
                     place[op.out] = place[op.residual]
                     weight = self._arena.place([op.linear.weight])
-                    kernels += self._linear(weight, op.linear.x, step, place[op.out], op.out.width, epilogue=1)
+                    kernels += self._linear(weight, op.linear.x, context, place[op.out], op.out.width, epilogue=1)
                 case Head():
                     weight = self._arena.place([op.linear.weight])
-                    kernels += self._linear(weight, op.linear.x, step, self._buffers.logits, op.out.width)
-        return plan
+                    kernels += self._linear(weight, op.linear.x, context, self._buffers.logits, op.out.width)
+            if taps and op.out in taps:
+                kernels += self._tap(op, context, taps[op.out])
+        return kernels
+
+    def _tap(self, op: Fused, context: PassContext, to: Binding) -> list[Kernel]:
+        """Every row of a value to a buffer of its own, before another value takes its place. A norm is made there."""
+        if isinstance(op, ops.RMSNorm):
+            return [self._norm_kernel(op, context.place[op.x], to, logits=False)]
+        width = op.out.width
+        pipeline = self._builder.pipeline("copy_rows", {}, K=width, WORKGROUP=64)
+        bindings = (self._buffers.state, context.place[op.out], to)
+        return [Kernel("tap", pipeline, fixed(bindings), per_row(-(-width // 4), 64), Cost(row_bytes=8 * width))]
 
     def sampler(self, name: str) -> Kernel:
         """argmax, sample or penalties over the logits."""
@@ -201,7 +151,7 @@ class PlanLowering:
         workgroup = min(1024, self._host.adapter.max_workgroup_size) if wide else 256
         pipeline = self._builder.pipeline(name, {}, VOCAB=vocab, RING=RING, WORKGROUP=workgroup)
         b = self._buffers
-        cost = Cost(fixed_bytes=b.logits.size)
+        cost = Cost(fixed_bytes=4 * vocab)
         return Kernel(name, pipeline, lambda: (b.state, b.logits, b.history), lambda m: (1, 1, 1), cost)
 
     def _embedding(self, op: ops.Embedding, out: Binding) -> list[Kernel]:
@@ -215,35 +165,42 @@ class PlanLowering:
             )  # fmt: skip
             bindings = (self._buffers.state, part.quants, part.scales, out)
             cost = Cost(row_bytes=k // matrix.format.block_size * matrix.format.block_bytes + 4 * k)
-            found.append(Kernel("embedding", pipeline, _fixed(bindings), _per_row(k // 8, 64), cost))
+            found.append(Kernel("embedding", pipeline, fixed(bindings), per_row(k // 8, 64), cost))
         return found
 
-    def _rms_norm(self, op: ops.RMSNorm, step: Pass) -> list[Kernel]:
+    def _rms_norm(self, op: ops.RMSNorm, context: PassContext) -> list[Kernel]:
         """A kernel of its own, or none where the linears that read the norm can make it."""
+        if self._builder.shapes.stage_columns and not context.tiled:
+            context.norms[op.out] = op
+            context.place[op.out] = context.place[op.x]
+            return []
+        context.place[op.out] = self._scratch_of("normed", op.out.width)
+        return [self._norm_kernel(op, context.place[op.x], context.place[op.out], logits=op.x == context.residual)]
+
+    def _norm_kernel(self, op: ops.RMSNorm, x: Binding, out: Binding, logits: bool) -> Kernel:
+        """With `logits` only the rows of x that need logits are normalized, to the first rows of `out`."""
+        shapes, width = self._builder.shapes, op.x.width
+        pipeline = self._builder.pipeline(
+            "rms_norm", {"reduce": shapes.reduce},
+            K=width, EPS=op.eps, LANES=shapes.lanes, WORKGROUP=shapes.lanes, LOGITS=logits,
+        )  # fmt: skip
+        bindings = (self._buffers.state, self._norm_weight(op), x, out)
+        cost = Cost(fixed_bytes=4 * width, row_bytes=8 * width, row_flops=4 * width)
+        return Kernel("rms_norm", pipeline, fixed(bindings), lambda m: (m, 1, 1), cost)
+
+    def _norm_weight(self, op: ops.RMSNorm) -> Binding:
         weight = self._arena.place([op.weight], whole=True)
         if weight.format.name != "F32":
             raise BackendError(f"{op.weight} is in {weight.format.name}; the GPU kernels read norms in F32 only.")
-        shapes, last = self._builder.shapes, op.x == step.last
-        if shapes.stage_columns and not step.tiled:
-            step.norms[op.out] = op
-            step.place[op.out] = step.place[op.x]
-            return []
-        step.place[op.out] = self._scratch_of("normed", op.out.width)
-        pipeline = self._builder.pipeline(
-            "rms_norm", {"reduce": shapes.reduce},
-            K=op.x.width, EPS=op.eps, LANES=shapes.lanes, WORKGROUP=shapes.lanes, LAST=last,
-        )  # fmt: skip
-        bindings = (self._buffers.state, weight.parts[0].quants, step.place[op.x], step.place[op.out])
-        cost = Cost(fixed_bytes=4 * op.x.width, row_bytes=8 * op.x.width, row_flops=4 * op.x.width)
-        return [Kernel("rms_norm", pipeline, _fixed(bindings), lambda m: (1 if last else m, 1, 1), cost)]
+        return weight.parts[0].quants
 
-    def _attention(self, op: QKVAttention, step: Pass) -> list[Kernel]:
+    def _attention(self, op: QKVAttention, context: PassContext) -> list[Kernel]:
         q = self._scratch_of("q", op.q.out.width)
-        qkv = self._qkv_apart if step.tiled or self._host.adapter.max_storage_buffers < QKV_BINDINGS else self._qkv
-        attend = self._attention_kernels.kernels(q, step.place[op.out], op.attention.layer, step.rows)
-        return [*qkv(op, step, q), *attend]
+        qkv = self._qkv_apart if context.tiled or self._host.adapter.max_storage_buffers < QKV_BINDINGS else self._qkv
+        attend = self._attention_kernels.kernels(q, context.place[op.out], op.attention.layer, context.rows)
+        return [*qkv(op, context, q), *attend]
 
-    def _qkv(self, op: QKVAttention, step: Pass, q: Binding) -> list[Kernel]:
+    def _qkv(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
         """The linears, the rotation and the pages in one kernel, or one for each run of neighbours of one format."""
         c, pages, layer = self._config, self._pages, op.attention.layer
         names = [op.q.weight, op.k.weight, op.v.weight]
@@ -252,15 +209,15 @@ class PlanLowering:
             for groups in ([names], [names[:2], names[2:]], [[name] for name in names])
             if all(len(group) == 1 or self._arena.can_join(group) for group in groups)
         )
-        norm, x, weight = self._input(op.x, step)
+        norm, x, weight = self._input(op.x, context)
         kernels, first_head = [], 0
         for group in groups:
             matrix = self._arena.place(group, whole=True)
             (part,) = matrix.parts
             name = f"qkv {matrix.columns}x{matrix.rows} {matrix.format.name}"
-            shape = self._builder.shape(name, matrix.columns, step.rows)
+            shape = self._builder.shape(name, matrix.columns, context.rows)
             pipeline, grid = self._builder.matvec(
-                "qkv", matrix, part, shape, matrix.rows // 2, 2, step, norm,
+                "qkv", matrix, part, shape, matrix.rows // 2, 2, context.rows, context.single_row, norm,
                 N=matrix.rows, FIRST_HEAD=first_head, INTERLEAVED=op.rope.interleaved, **self._sizes,
             )  # fmt: skip
             before = (self._buffers.state, part.quants, part.scales, x, weight, self._angles, pages.table_binding, q)
@@ -269,7 +226,7 @@ class PlanLowering:
             first_head += matrix.rows // c.head_dim
         return kernels
 
-    def _qkv_apart(self, op: QKVAttention, step: Pass, q: Binding) -> list[Kernel]:
+    def _qkv_apart(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
         width = op.q.out.width + op.k.out.width + op.v.out.width
         qkv = self._scratch_of("qkv", width)
         append = self._builder.pipeline("rope_append", {}, **self._sizes, WORKGROUP=64, INTERLEAVED=op.rope.interleaved)
@@ -279,44 +236,45 @@ class PlanLowering:
             row_flops=3 * (op.q.out.width + op.k.out.width),
         )
         return [
-            *self._joint([op.q, op.k, op.v], qkv, width, step),
-            Kernel("rope_append", append, self._with_pages(before, op.attention.layer), _per_row(width // 4, 64), cost),
+            *self._joint([op.q, op.k, op.v], qkv, width, context),
+            Kernel("rope_append", append, self._with_pages(before, op.attention.layer), per_row(width // 4, 64), cost),
         ]
 
     def _with_pages(self, before: tuple[Binding, ...], layer: int) -> Callable[[], tuple[Binding, ...]]:
         """Bindings, and then a layer's pages, which move when their pool grows."""
         return lambda: (*before, self._pages.binding(layer))
 
-    def _gated(self, op: GatedLinear, step: Pass) -> list[Kernel]:
+    def _gated(self, op: GatedLinear, context: PassContext) -> list[Kernel]:
         gate, up = op.gate, op.up
-        n, out = op.out.width, step.place[op.out]
+        n, out = op.out.width, context.place[op.out]
         if self._arena.can_join([gate.weight, up.weight]):
             matrix = self._arena.place([gate.weight, up.weight], whole=True)
-            return self._linear(matrix, gate.x, step, out, n, epilogue=2)
+            return self._linear(matrix, gate.x, context, out, n, epilogue=2)
         pair = self._scratch_of("gate and up", 2 * n)
-        kernels = self._joint([gate, up], pair, 2 * n, step)
+        kernels = self._joint([gate, up], pair, 2 * n, context)
         pipeline = self._builder.pipeline("swiglu", {}, N=n, WORKGROUP=64)
         bindings = (self._buffers.state, pair, out)
         cost = Cost(row_bytes=12 * n, row_flops=4 * n)
-        return [*kernels, Kernel("swiglu", pipeline, _fixed(bindings), _per_row(n, 64), cost)]
+        return [*kernels, Kernel("swiglu", pipeline, fixed(bindings), per_row(n, 64), cost)]
 
-    def _joint(self, linears: list[ops.Linear], out: Binding, stride: int, step: Pass) -> list[Kernel]:
+    def _joint(self, linears: list[ops.Linear], out: Binding, stride: int, context: PassContext) -> list[Kernel]:
         """Linears of one value, side by side in one buffer: one dispatch where their formats agree."""
         names = [linear.weight for linear in linears]
         if self._arena.can_join(names):
-            return self._linear(self._arena.place(names, whole=True), linears[0].x, step, out, stride)
+            return self._linear(self._arena.place(names, whole=True), linears[0].x, context, out, stride)
         kernels, offset = [], 0
         for linear in linears:
-            kernels += self._linear(self._arena.place([linear.weight]), linear.x, step, out, stride, offset)
+            kernels += self._linear(self._arena.place([linear.weight]), linear.x, context, out, stride, offset)
             offset += linear.out.width
         return kernels
 
     def _linear(
-        self, matrix: WeightMatrix, x: Value, step: Pass, out: Binding, stride: int, offset: int = 0, epilogue: int = 0,
+        self, matrix: WeightMatrix, x: Value, context: PassContext, out: Binding, stride: int, offset: int = 0,
+        epilogue: int = 0,
     ) -> list[Kernel]:  # fmt: skip
         """A matrix's parts, each a kernel. epilogue: as in matvec.wgsl."""
-        norm, place, weight = self._input(x, step)
-        last = step.last is not None and step.last in (x, norm.x if norm else x)
+        norm, place, weight = self._input(x, context)
+        logits = context.residual is not None and context.residual in (x, norm.x if norm else x)
         name = f"linear {matrix.columns}x{matrix.rows} {matrix.format.name}{('', ' + residual', ' + SwiGLU')[epilogue]}"
         found = []
         for part in matrix.parts:
@@ -324,29 +282,29 @@ class PlanLowering:
             common = {"N": n, "Y_STRIDE": stride, "Y_OFFSET": offset + part.first_row, "EPILOGUE": epilogue}
             cost = linear_cost(matrix, part.rows, n if epilogue == 1 else 0, n)
             before = (self._buffers.state, part.quants, part.scales, place)
-            if step.tiled:
+            if context.tiled:
                 reader = self._builder.reader(matrix.format)
                 wide, slices = self._builder.tiles(part.rows)
                 pipeline = self._builder.pipeline(
                     "matmul", reader, K=x.width, BLOCKS=part.blocks, SLICES=slices, WIDE=wide, **common
                 )
-                grid = _grid(n, (16 if epilogue == 2 else 32) * wide, 32)
-                found.append(Kernel(name, pipeline, _fixed((*before, out)), grid, cost))
+                grid = folded(n, (16 if epilogue == 2 else 32) * wide, 32)
+                found.append(Kernel(name, pipeline, fixed((*before, out)), grid, cost))
                 continue
-            shape = self._builder.shape(name, matrix.columns, step.rows)
+            shape = self._builder.shape(name, matrix.columns, context.rows)
             pipeline, grid = self._builder.matvec(
-                "matvec", matrix, part, shape, -(-n // shape.rows), shape.rows * (2 if epilogue == 2 else 1), step,
-                norm, LAST=last, **common,
+                "matvec", matrix, part, shape, -(-n // shape.rows), shape.rows * (2 if epilogue == 2 else 1),
+                context.rows, context.single_row, norm, LOGITS=logits, **common,
             )  # fmt: skip
-            found.append(Kernel(name, pipeline, _fixed((*before, weight, out)), grid, cost))
+            found.append(Kernel(name, pipeline, fixed((*before, weight, out)), grid, cost))
         return found
 
-    def _input(self, x: Value, step: Pass) -> tuple[ops.RMSNorm | None, Binding, Binding]:
+    def _input(self, x: Value, context: PassContext) -> tuple[ops.RMSNorm | None, Binding, Binding]:
         """The norm that a linear makes of its input, if any; where that lies; the norm's weights, or any binding."""
-        norm, place = step.norms.get(x), step.place[x]
+        norm, place = context.norms.get(x), context.place[x]
         if norm is None:
             return None, place, place
-        return norm, place, self._arena.place([norm.weight], whole=True).parts[0].quants
+        return norm, place, self._norm_weight(norm)
 
     def _scratch_of(self, role: str, width: int) -> Binding:
         """The buffer (max_rows, width) of a role: blocks run one after the other, so all of them share it."""
@@ -355,17 +313,3 @@ class PlanLowering:
             size = self._builder.shapes.max_rows * width * 4
             self._scratch[key] = Binding(self._host.create_buffer(size, key), 0, size)
         return self._scratch[key]
-
-
-def _fixed(bindings: tuple[Binding, ...]) -> Callable[[], tuple[Binding, ...]]:
-    return lambda: bindings
-
-
-def _per_row(work: int, workgroup: int) -> Grid:
-    return lambda m: (-(-work // workgroup), m, 1)
-
-
-def _grid(n: int, rows_each: int, m_each: int) -> Grid:
-    groups = -(-n // rows_each)
-    fold = -(-groups // _GRID)
-    return lambda m: (-(-groups // fold), fold, -(-m // m_each))

@@ -12,6 +12,27 @@ Grid = Callable[[int], tuple[int, int, int]]
 """Workgroups along x, y and z for a pass over so many rows."""
 
 
+_MOST_GROUPS = 65535
+"""Workgroups along one dimension of a grid."""
+
+
+def fixed(bindings: tuple[Binding, ...]) -> Callable[[], tuple[Binding, ...]]:
+    """Bindings that stay the same whenever they are recorded."""
+    return lambda: bindings
+
+
+def per_row(work: int, workgroup: int) -> Grid:
+    """A grid of so much work for each row, one invocation for each."""
+    return lambda m: (-(-work // workgroup), m, 1)
+
+
+def folded(n: int, rows_each: int, m_each: int) -> Grid:
+    """A grid over n rows of W (along x, and y where x is full) and m of x (along z), so many of each a workgroup."""
+    groups = -(-n // rows_each)
+    fold = -(-groups // _MOST_GROUPS)
+    return lambda m: (-(-groups // fold), fold, -(-m // m_each))
+
+
 def _one(reach: int) -> int:
     return 1
 
@@ -47,7 +68,7 @@ class Launch:
 
 @dataclass
 class Plan:
-    """`body` runs M rows through the blocks, `head` turns the last row into logits."""
+    """`body` runs M rows through the blocks, `head` turns the last of them into logits."""
 
     body: list[Kernel]
     head: list[Kernel]

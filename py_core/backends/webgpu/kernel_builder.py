@@ -1,0 +1,101 @@
+"""Composes and compiles the kernels of a model, and chooses the shapes of its matvecs and matmuls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from py_core.backends.webgpu.host import Host
+from py_core.backends.webgpu.layout import LAYOUTS
+from py_core.backends.webgpu.plan import Grid, folded
+from py_core.backends.webgpu.shaders import Constant, binding_access, compose
+from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape
+from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
+from py_core.formats.quantization import BlockFormat
+from py_core.models import graph as ops
+
+_STAGED_BLOCK = {"x_staged": 144, "x_digits": 112}
+"""Bytes of 32 values of x in workgroup memory, by snippet."""
+_BLOCKS_AHEAD = 8
+"""Blocks of weights that an invocation holds."""
+_WIDE_ROWS = 2048
+"""Rows of W from which on a matmul has enough wide tiles for a GPU."""
+_SLICES = 4
+_TILE_BYTES = 4096
+"""Of workgroup memory, for 32 x 32 values."""
+
+
+class KernelBuilder:
+    """Composes and compiles kernels, each shader once."""
+
+    def __init__(self, host: Host, shapes: KernelShapes) -> None:
+        self._host, self.shapes = host, shapes
+        self._pipelines: dict[object, int] = {}
+        self.shaped: dict[str, int] = {}
+        """Columns of the kernels that have a shape to choose, by name."""
+        self.chosen: dict[str, MatvecShape] = {}
+        """Of kernels that were measured, by name; for one row of x."""
+
+    def pipeline(self, name: str, snippets: dict[str, str], **constants: Constant) -> int:
+        # Each layer asks again: composing the text to find out that it is there would take longer than lowering.
+        key = (name, tuple(snippets.items()), tuple(constants.items()))
+        if key not in self._pipelines:
+            wgsl = compose(name, {"MAX_ROWS": self.shapes.max_rows, **constants}, snippets)
+            self._pipelines[key] = self._host.pipeline(wgsl, binding_access(wgsl), name)
+        return self._pipelines[key]
+
+    def reader(self, form: BlockFormat) -> dict[str, str]:
+        """The snippets that read a format."""
+        return {"dequantize": f"dequantize_{form.name.lower()}", "halves": self.shapes.halves}
+
+    def shape(self, kernel: str, k: int, rows: str) -> MatvecShape:
+        """The shape of a matvec over rows of k columns: each lane takes whole blocks of 32."""
+        usual = self.shapes.matvec
+        shape = self.chosen.get(kernel, usual) if rows == "one" else usual
+        lanes = shape.lanes
+        while lanes > 1 and lanes > k // 32:
+            lanes //= 2
+        self.shaped[kernel] = k
+        return replace(shape, lanes=lanes)
+
+    def tiles(self, rows: int) -> tuple[int, int]:
+        """WIDE and SLICES of a matmul over so many rows of W. Few rows are few tiles: narrow ones, for more of them."""
+        memory = self._host.adapter.max_workgroup_storage
+        if rows >= _WIDE_ROWS and memory >= 3 * _SLICES * _TILE_BYTES:
+            return 2, _SLICES
+        return 1, min(_SLICES, memory // (2 * _TILE_BYTES))
+
+    def matvec(
+        self, shader: str, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, items: int, rows: int,
+        pass_rows: str, single_row: bool, norm: ops.RMSNorm | None, **constants: Constant,
+    ) -> tuple[int, Grid]:  # fmt: skip
+        """A kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass that is not tiled."""
+        tile = 1 if pass_rows == "one" else self.shapes.batch_tile
+        integers = self.shapes.integer_dot and pass_rows == "one" and LAYOUTS[matrix.format.name].quantized
+        reduce = self.shapes.reduce if shape.lanes > 1 or integers else "reduce_single"
+        columns, chunk, turns = "x_direct", shape.lanes, 1
+        if self.shapes.stage_columns:
+            columns = "x_digits" if integers else "x_staged"
+            # Besides x: sums of squares, what lanes exchange, and what teams add up.
+            sums = 4 * tile + (16 if reduce == "reduce_workgroup" else 0)
+            totals = 4 * tile * shape.turns * rows * (shape.workgroup // shape.lanes)
+            memory = self._host.adapter.max_workgroup_storage - sums * shape.workgroup - totals - 32
+            room = memory // (tile * _STAGED_BLOCK[columns])
+            chunk = chunk_blocks(matrix.columns, shape.team, rows, room)
+            # Columns that are brought piece by piece would have to be brought again for each turn.
+            turns = shape.turns if chunk == matrix.columns // 32 else 1
+        pipeline = self.pipeline(
+            shader, {**self.reader(matrix.format), "reduce": reduce, "columns": columns},
+            K=matrix.columns, BLOCKS=part.blocks, NORM=norm is not None, EPS=norm.eps if norm else 0.0,
+            LANES=shape.lanes, PARTS=shape.parts, TURNS=turns, ROWS=rows, M_TILE=tile, CHUNK=chunk,
+            WORKGROUP=shape.workgroup, ONE=single_row, **constants,
+        )  # fmt: skip
+        return pipeline, folded(items, shape.workgroup // shape.team * turns, tile)
+
+
+def chunk_blocks(k: int, team: int, rows: int, room: int) -> int:
+    """Blocks of x that a matvec keeps in workgroup memory at a time, where there is room for so many.
+
+    A lane asks for its part of them in `rows` rows of W together: as many blocks as there are registers for.
+    """
+    chunk = team * max(1, _BLOCKS_AHEAD // rows)
+    return max(1, min(k // 32, chunk, room // team * team or room))
