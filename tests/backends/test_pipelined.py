@@ -141,3 +141,64 @@ async def test_every_slot_can_be_used_again_after_free(tiny: Pair) -> None:
             tiny.other.new_sequence()
         for sequence in sequences:
             tiny.other.free(sequence)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 8])
+async def test_the_last_rows_have_the_logits_that_each_would_have_alone(tiny: Pair, rows: int) -> None:
+    # 66 tokens are 64 and 2, or 16 four times and 2: the last pass alone is too short for most.
+    ours, reference = await tiny.prefilled(prompt(66))
+    logits = await tiny.other.last_logits(ours, rows)
+    np.testing.assert_allclose(logits, await tiny.numpy.last_logits(reference, rows), atol=0.01)
+    for row in range(rows - 1, -1, -1):
+        np.testing.assert_allclose(logits[row], await tiny.numpy.logits(reference), atol=0.01)
+        tiny.numpy.truncate(reference, reference.length - 1)
+    np.testing.assert_array_equal(await tiny.other.logits(ours), (await tiny.other.last_logits(ours, 1))[0])
+
+
+async def test_decoding_goes_on_after_logits_of_several_rows(tiny: Pair) -> None:
+    ours, reference = await tiny.prefilled(prompt(30))
+    await tiny.other.last_logits(ours, 3)
+    assert await collect(tiny.other, ours, 10) == await collect(tiny.numpy, reference, 10)
+
+
+@pytest.mark.parametrize("rows", [0, 9, 31])
+async def test_logits_of_more_rows_than_there_are_or_fit_are_refused(tiny: Pair, rows: int) -> None:
+    for backend, sequence in zip(tiny.both, await tiny.prefilled(prompt(30)), strict=True):
+        with pytest.raises(ValueError, match=f"the last {rows} tokens are asked for; the sequence has 30"):
+            await backend.last_logits(sequence, rows)
+
+
+@pytest.mark.parametrize(("length", "start"), [(1, 0), (70, 0), (70, 69), (70, 65), (70, 3), (150, 20)])
+async def test_hidden_states_are_numpys(tiny: Pair, length: int, start: int) -> None:
+    names = ["residual.1", "residual.2", "final_norm"]
+    ours, reference = await tiny.prefilled(prompt(length))
+    states = await tiny.other.hidden(ours, names, start)
+    for name, expected in (await tiny.numpy.hidden(reference, names, start)).items():
+        assert states[name].shape == expected.shape == (length - start, 64)
+        assert states[name].dtype == np.float32
+        np.testing.assert_allclose(states[name], expected, atol=2e-3 * np.abs(expected).max())
+    assert list(states) == names
+
+
+async def test_hidden_states_may_be_read_between_tokens(tiny: Pair) -> None:
+    ours, reference = await tiny.prefilled(prompt(20))
+    expected = await collect(tiny.numpy, reference, 20)
+    written = await collect(tiny.other, ours, 10)
+    states = await tiny.other.hidden(ours, ["final_norm"], 20)  # of tokens that decoding wrote, the last one pending
+    assert written + await collect(tiny.other, ours, 10) == expected
+    again = await tiny.other.hidden(ours, ["final_norm"], 20)
+    np.testing.assert_allclose(again["final_norm"][:10], states["final_norm"], atol=1e-3)
+
+
+async def test_what_cannot_be_read_is_refused_with_a_sentence(tiny: Pair) -> None:
+    for backend, sequence in zip(tiny.both, await tiny.prefilled(prompt(5)), strict=True):
+        with pytest.raises(ValueError, match=r"no value 'residual\.3' to read; it has residual\.1, .*, final_norm"):
+            await backend.hidden(sequence, ["final_norm", "residual.3"])
+        with pytest.raises(ValueError, match="hidden reads 1 to 8 values, each once"):
+            await backend.hidden(sequence, ["final_norm", "final_norm"])
+        with pytest.raises(ValueError, match="hidden reads 1 to 8 values"):
+            await backend.hidden(sequence, [])
+        with pytest.raises(ValueError, match="start is 5, but must be one of the sequence's 5 tokens"):
+            await backend.hidden(sequence, ["final_norm"], 5)
+        with pytest.raises(ValueError, match="prefill comes first"):
+            await backend.hidden(backend.new_sequence(), ["final_norm"])

@@ -98,14 +98,14 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
             add("qkv", snippets, **matrix, **shape, FIRST_HEAD=0, INTERLEAVED=False, **sizes)
             for epilogue in (0, 1, 2) if every else (0,):
                 linear = {**matrix, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
-                add("matvec", snippets, **linear, **shape, LAST=False)
+                add("matvec", snippets, **linear, **shape, LOGITS=False)
                 add("matmul", dequantize, **linear, SLICES=1 + lanes % 2, WIDE=2 - lanes % 2)
                 if staged and LAYOUTS[form.name].quantized:
                     # A team of two parts takes three turns over columns that it keeps.
                     turns = {**shape, "PARTS": 2, "TURNS": 3, "CHUNK": 24, "M_TILE": 1}
                     kept = {**snippets, "halves": "halves_unpacked"}
-                    add("matvec", kept, **linear, **turns, LAST=False)
-                    add("matvec", {**kept, "columns": "x_digits"}, **linear, **turns, LAST=False)
+                    add("matvec", kept, **linear, **turns, LOGITS=False)
+                    add("matvec", {**kept, "columns": "x_digits"}, **linear, **turns, LOGITS=False)
     add("rope_append", {}, **sizes, WORKGROUP=64, INTERLEAVED=True)
     add("attention", {}, **sizes, WORKGROUP=4)
     for head_dim in (64, 72, 80, 256):
@@ -118,10 +118,11 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
         add("attention_merge", {}, **shape, SPLIT=128, WORKGROUP=256)
         add("attention_tiles", {}, **shape)
     for reduce, lanes in reductions:
-        add("rms_norm", {"reduce": reduce}, K=576, EPS=1e-5, LANES=lanes, WORKGROUP=lanes, LAST=True)
+        add("rms_norm", {"reduce": reduce}, K=576, EPS=1e-5, LANES=lanes, WORKGROUP=lanes, LOGITS=True)
     for name in ("argmax", "penalties", "sample"):
         add(name, {}, **vocabulary)
     add("swiglu", {}, N=100, WORKGROUP=64)
+    add("copy_rows", {}, K=576, WORKGROUP=64)
     add("unpack_halves", {})
     add("read_bandwidth", {}, LOADS=8, WORKGROUP=256)
     add("multiply_add", {}, CHAINS=8, STEPS=256, WORKGROUP=64)

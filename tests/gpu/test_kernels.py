@@ -48,9 +48,9 @@ few = settings(
 )
 
 
-def state(count: int, token: int = 0) -> bytes:
-    rows = [(token, position, 0) for position in range(count)]
-    return state_bytes(rows) + bytes(16 * (MAX_ROWS - count))
+def state(count: int, logit_rows: int = 0) -> bytes:
+    rows = [(0, position, 0) for position in range(count)]
+    return state_bytes(rows, logit_rows=logit_rows) + bytes(16 * (MAX_ROWS - count))
 
 
 def random_matrix(
@@ -118,17 +118,19 @@ def run_linear(run_kernel, kernel: str, case: dict, grid, snippets: dict[str, st
 @pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
 @given(
     case=linear_cases(9), tile=st.sampled_from([1, 2, 4, 8]), together=st.integers(1, 3), norm=st.booleans(),
-    last=st.booleans(), one=st.booleans(), chunk=st.integers(1, 12), integers=st.booleans(),
+    logits=st.integers(0, 3), one=st.booleans(), chunk=st.integers(1, 12), integers=st.booleans(),
     parts=st.sampled_from([1, 2, 3, 4]), turns=st.integers(1, 5),
 )  # fmt: skip
 @few
 def test_matvec_equals_numpy_and_leaves_the_rest_alone(
-    run_kernel, reduce, lanes, workgroup, case, tile, together, norm, last, one, chunk, integers, parts, turns
+    run_kernel, reduce, lanes, workgroup, case, tile, together, norm, logits, one, chunk, integers, parts, turns
 ) -> None:
     rng = np.random.default_rng(case["seed"])
     n, k, m, offset, epilogue = case["n"], case["k"], case["m"], case["offset"], case["epilogue"]
     rows = 2 * n if epilogue == 2 else n
-    m, tile = 1 if one else m, 1 if last or one else tile
+    m, tile = 1 if one else m, 1 if one else tile
+    logits = min(logits, m)  # 0: every row
+    count = logits or m
     staged = reduce != "reduce_single"
     norm, chunk = norm and staged, chunk if staged else lanes
     team = team_constants(lanes, workgroup * (3 if parts == 3 else 1), parts if staged else 1, turns, chunk, k)
@@ -141,15 +143,15 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(
     groups = -(-items // (team["WORKGROUP"] // lanes // team["PARTS"] * team["TURNS"]))
     fold = 2 if groups > 3 else 1
     (out,) = run_kernel(
-        "matvec", [state(m), *data, x, weight, y], (-(-groups // fold), fold, 1 if last else -(-m // tile)),
+        "matvec", [state(m, logits), *data, x, weight, y], (-(-groups // fold), fold, -(-count // tile)),
         snippets_of(case["form"], reduce, integers),
         MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=epilogue,
         NORM=norm, EPS=1e-5, ROWS=2 * together if epilogue == 2 else together, M_TILE=tile,
-        LAST=last, ONE=one, **team,
+        LOGITS=logits > 0, ONE=one, **team,
     )  # fmt: skip
-    used = x[m - 1 : m] if last else x[:m]
+    used = x[m - count : m]
     used = reference.rms_norm(used, weight, 1e-5) if norm else used
-    expected, count = y.copy(), len(used)
+    expected = y.copy()
     expected[:count, offset : offset + n] = expected_linear(w, used, y[:count, offset : offset + n], epilogue)
     scale = np.abs(expected).max()
     np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=1e-5 * scale)
@@ -187,7 +189,7 @@ def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, k
             "matvec", [state(1), *data, x, weight, bytes(4 * n)], (-(-n // 4), 1, 1),
             snippets_of(form, "reduce_workgroup", integers),
             MAX_ROWS=1, K=k, N=n, BLOCKS=n * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0, NORM=norm, EPS=1e-5, ROWS=1,
-            M_TILE=1, LAST=False, ONE=True, **team_constants(8, 32, 1, 1, 11, k),
+            M_TILE=1, LOGITS=False, ONE=True, **team_constants(8, 32, 1, 1, 11, k),
         )  # fmt: skip
         errors[integers] = np.abs(floats(out, n) - expected).max()
     scale = np.abs(expected).max()
@@ -315,20 +317,28 @@ def test_embedding_gathers_the_tokens_rows(run_kernel, form, rows, blocks, m, se
 
 
 @pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
-@pytest.mark.parametrize("last", [False, True])
-@given(k=st.integers(1, 300), m=st.integers(1, 6), scale=st.sampled_from([1e-4, 1.0, 1e3]), seed=st.integers(0, 999))
+@pytest.mark.parametrize("logits", [0, 1, 2])
+@given(k=st.integers(1, 300), m=st.integers(2, 6), scale=st.sampled_from([1e-4, 1.0, 1e3]), seed=st.integers(0, 999))
 @few
-def test_rms_norm_equals_numpy(run_kernel, reduce, lanes, workgroup, last, k, m, scale, seed) -> None:
+def test_rms_norm_equals_numpy(run_kernel, reduce, lanes, workgroup, logits, k, m, scale, seed) -> None:
     rng = np.random.default_rng(seed)
     x = (rng.standard_normal((MAX_ROWS, k)) * scale).astype(np.float32)
     weight = rng.standard_normal(k).astype(np.float32)
     (out,) = run_kernel(
-        "rms_norm", [state(m), weight, x, bytes(x.nbytes)], (1 if last else m, 1, 1), {"reduce": reduce},
-        MAX_ROWS=MAX_ROWS, K=k, EPS=1e-5, LANES=lanes, WORKGROUP=lanes, LAST=last,
+        "rms_norm", [state(m, logits), weight, x, bytes(x.nbytes)], (logits or m, 1, 1), {"reduce": reduce},
+        MAX_ROWS=MAX_ROWS, K=k, EPS=1e-5, LANES=lanes, WORKGROUP=lanes, LOGITS=logits > 0,
     )  # fmt: skip
-    wanted = x[m - 1 : m] if last else x[:m]
+    wanted = x[m - (logits or m) : m]
     expected = reference.rms_norm(wanted, weight, 1e-5)
     np.testing.assert_allclose(floats(out, MAX_ROWS, k)[: len(wanted)], expected, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("quads", "m"), [(1, 1), (17, 3), (40, MAX_ROWS)])
+def test_rows_are_copied_and_the_rest_is_left_alone(run_kernel, quads, m) -> None:
+    x, y = np.random.default_rng(7).standard_normal((2, MAX_ROWS, 4 * quads)).astype(np.float32)
+    grid = (-(-quads // 8), m, 1)
+    (out,) = run_kernel("copy_rows", [state(m), x, y], grid, MAX_ROWS=MAX_ROWS, K=4 * quads, WORKGROUP=8)
+    np.testing.assert_array_equal(floats(out, MAX_ROWS, 4 * quads), np.concatenate([x[:m], y[m:]]))
 
 
 @given(n=st.integers(1, 200), m=st.integers(1, 5), seed=st.integers(0, 999))

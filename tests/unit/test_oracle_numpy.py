@@ -8,45 +8,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from py_core.backends.numpy import NumpyBackend
 from py_core.loading import Model
-from py_core.models import graph as ops
-from py_core.models.config import ModelConfig
-from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
 
 PROMPTS = ["p0", "p1", "p3"]
 SURE = 0.02
 
 
-class EveryRow(NumpyBackend):
-    """Keeps the logits of every token, not of the last alone: its graph goes on with all rows to the end."""
-
-    def __init__(self, config: ModelConfig, graph: Graph, weights: dict[str, np.ndarray]) -> None:
-        (last,) = (op for op in graph.ops if isinstance(op, ops.LastToken))
-        kept = [replace(op, x=last.x) if getattr(op, "x", None) == last.out else op for op in graph.ops if op != last]
-        super().__init__(config, Graph(kept, graph.weights), weights)
-        self.rows: list[np.ndarray] = []
-
-    async def _forward(self, *inputs: Any) -> np.ndarray:
-        out = await super()._forward(*inputs)
-        self.rows += list(out)
-        return out[-1:]
-
-
 @pytest.fixture(scope="module", params=PROMPTS)
 def forced(request: pytest.FixtureRequest, real_parts: tuple, oracle: Callable) -> tuple:
     """The oracle, and logits (128, vocab_size) before each greedy token, where all before it are the oracle's."""
     expected = oracle(request.param)
-    backend = EveryRow(*real_parts)
-    asyncio.run(backend.prefill(backend.new_sequence(), expected.prompt_ids + expected.greedy_ids[:-1]))
-    return expected, np.stack(backend.rows[len(expected.prompt_ids) - 1 :])
+    config, graph, weights = real_parts
+
+    async def final_norm() -> np.ndarray:
+        backend = NumpyBackend(config, graph, weights)
+        sequence = backend.new_sequence()
+        await backend.prefill(sequence, expected.prompt_ids + expected.greedy_ids[:-1])
+        return (await backend.hidden(sequence, ["final_norm"], len(expected.prompt_ids) - 1))["final_norm"]
+
+    return expected, asyncio.run(final_norm()) @ weights["token_embd.weight"].T
 
 
 def test_the_logits_after_the_prompt_are_llama_cpps(forced: tuple) -> None:
