@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from app.text_stream import stream_text
 from py_core.backends.base import ContextFullError, too_long
 from py_core.engine.engine import Timings
 from py_core.loading import Model
@@ -66,7 +67,7 @@ class Assistant:
         self.model = model
         self.messages: list[Message] = []
         self._sampling, self._max_tokens = sampling, max_tokens
-        self._session = model.engine.new_sequence()
+        self._sequence = model.engine.new_sequence()
         self._stopped = False
         self._prefill: asyncio.Task[None] | None = None
 
@@ -90,20 +91,16 @@ class Assistant:
         if not await self._run_prompt(prompt, timings):
             yield Done("stopped", 0, 0, 0.0, 0.0)
             return
-        stream = self.model.tokenizer.stream(skip_special=True)
-        generated = self.model.engine.generate(self._session, max_tokens, sampling, timings)
+        streamed = stream_text(self.model, self._sequence, max_tokens, sampling, timings)
         try:
-            async with aclosing(generated) as batches:  # type: ignore[type-var]
-                async for ids in batches:
-                    if piece := "".join(stream.push(token) for token in ids):
+            async with aclosing(streamed) as pieces:  # type: ignore[type-var]
+                async for piece in pieces:
+                    if piece:
                         answer += piece
                         yield Delta(piece)
-                    if self._stopped:
+                    if self._stopped and timings.reason != "end":
                         timings.reason = "stopped"
                         break
-            if rest := stream.flush():
-                answer += rest
-                yield Delta(rest)
         finally:
             # Also when the caller walks away or the device is lost: what was seen was said.
             if answer or timings.reason == "end":
@@ -128,11 +125,11 @@ class Assistant:
     def reset(self, messages: Sequence[Message] = ()) -> None:
         """Start a new conversation, or go on with one of these messages."""
         self.messages = list(messages)
-        self.model.backend.truncate(self._session, 0)
+        self.model.engine.truncate(self._sequence, 0)
 
     async def _run_prompt(self, prompt: list[int], timings: Timings) -> bool:
         """False if `stop` ended it."""
-        self._prefill = asyncio.ensure_future(self.model.engine.prefill(self._session, prompt, timings))
+        self._prefill = asyncio.ensure_future(self.model.engine.prefill(self._sequence, prompt, timings))
         try:
             await self._prefill
         except asyncio.CancelledError:
@@ -148,7 +145,7 @@ class Assistant:
 
         Raises ContextFullError when the last message alone is too long.
         """
-        limit = self.model.backend.context_length - min(_LEAST_ANSWER, self._max_tokens)
+        limit = self.model.engine.context_length - min(_LEAST_ANSWER, self._max_tokens)
         first = 0
         while True:
             prompt = self.model.encode_chat(system + messages[first:])

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from py_core.backends.base import BackendError, TokenSequence
+from py_core.backends.base import TokenSequence
 from py_core.backends.sampling_state import GREEDY
-from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.profiling import Limits, Profile
 from py_core.engine.engine import Timings
 from py_core.loading import Model
@@ -38,30 +37,22 @@ class Speed:
 
 async def measure_speed(model: Model, prompt_tokens: int, tokens: int, position: int, rounds: int) -> Speed:
     """A prompt of so many tokens, and so many new ones from `position` on. Raises ValueError when they do not fit."""
-    if max(prompt_tokens, position + tokens) > model.backend.context_length:
+    if max(prompt_tokens, position + tokens) > model.engine.context_length:
         raise ValueError(
-            f"The model has room for {model.backend.context_length} tokens: take fewer, or lower positions."
+            f"The model has room for {model.engine.context_length} tokens: take fewer, or lower positions."
         )
-    async with _session(model) as deep:
+    async with _sequence(model) as deep:
         await _decode(model, deep, position, min(tokens, _WARM_UP_TOKENS))
         await _prefill(model, prompt_tokens)
         prefills = [await _prefill(model, prompt_tokens) for _ in range(rounds)]
         decodes = [await _decode(model, deep, position, tokens) for _ in range(rounds)]
-    capabilities = model.backend.capabilities
+    capabilities = model.engine.capabilities
     return Speed(
         capabilities.backend, capabilities.adapter, model.config.name, prompt_tokens, tokens, position, rounds,
         prefill_tok_s=prompt_tokens / median(prefill for prefill, _ in prefills),
         first_token_ms=1000 * median(first for _, first in prefills),
         decode_tok_s=tokens / median(decodes),
     )  # fmt: skip
-
-
-def profiled(model: Model) -> WebGPUBackend:
-    """The model's backend, if its kernels can be measured. Raises BackendError when it is another one."""
-    if isinstance(model.backend, WebGPUBackend):
-        return model.backend
-    name = model.backend.capabilities.backend
-    raise BackendError(f"Only the kernels of the webgpu backend can be measured one by one; this model runs on {name}.")
 
 
 async def profile_report(
@@ -74,9 +65,8 @@ async def profile_report(
     as the engine runs it; us is the sum of its kernels and of what is in none of them: the GPU's way from kernel to
     kernel (between_us) and its waiting for orders, and ours for the end (wait_us). A kernel's us is that of all
     `count`, share its part of the sum, limit ("memory" or "compute") what bounds it, limit_share how much of that it
-    reached. on_progress gets what is done, from 0 to 1. Raises as WebGPUBackend.profile does.
+    reached. on_progress gets what is done, from 0 to 1. Raises as Engine.profile does.
     """
-    backend = profiled(model)
     rounds = 0
 
     def on_round() -> None:
@@ -84,11 +74,11 @@ async def profile_report(
         rounds += 1
         on_progress(min(0.95, rounds / (_USUAL_ROUNDS * len(passes))))
 
-    limits = await backend.limits(on_round)
-    profiles = [await backend.profile(position, rows, on_round) for position, rows in passes]
+    limits = await model.engine.limits(on_round)
+    profiles = [await model.engine.profile(position, rows, on_round) for position, rows in passes]
     on_progress(1.0)
     return {
-        "adapter": backend.capabilities.adapter,
+        "adapter": model.engine.capabilities.adapter,
         "model": model.config.name,
         "limits": {"gb_s": limits.bytes_per_second / 1e9, "gflop_s": limits.flops_per_second / 1e9},
         "passes": [_pass_row(profile, limits) for profile in profiles],
@@ -127,18 +117,18 @@ def _pass_row(profile: Profile, limits: Limits) -> dict[str, Any]:
 async def _prefill(model: Model, prompt_tokens: int) -> tuple[float, float]:
     """Seconds until the prompt is read, and until the first tokens are there."""
     timings = Timings()
-    async with _session(model) as session:
-        await model.engine.prefill(session, _tokens(model, prompt_tokens), timings)
-        async for _ in model.engine.generate(session, 1, GREEDY, timings, ignore_end=True):
+    async with _sequence(model) as sequence:
+        await model.engine.prefill(sequence, _tokens(model, prompt_tokens), timings)
+        async for _ in model.engine.generate(sequence, 1, GREEDY, timings, ignore_end=True):
             pass
     return timings.prefill_seconds, timings.prefill_seconds + timings.first_token_seconds
 
 
-async def _decode(model: Model, session: TokenSequence, position: int, tokens: int) -> float:
-    """Seconds of the tokens from `position` on, whose keys and values the session keeps for the next round."""
-    await model.engine.prefill(session, _tokens(model, position), Timings())
+async def _decode(model: Model, sequence: TokenSequence, position: int, tokens: int) -> float:
+    """Seconds of the tokens from `position` on, whose keys and values the sequence keeps for the next round."""
+    await model.engine.prefill(sequence, _tokens(model, position), Timings())
     begin = time.perf_counter()
-    async for _ in model.engine.generate(session, tokens, GREEDY, Timings(), ignore_end=True):
+    async for _ in model.engine.generate(sequence, tokens, GREEDY, Timings(), ignore_end=True):
         pass
     return time.perf_counter() - begin
 
@@ -149,9 +139,9 @@ def _tokens(model: Model, count: int) -> list[int]:
 
 
 @asynccontextmanager
-async def _session(model: Model) -> AsyncIterator[TokenSequence]:
-    session = model.engine.new_sequence()
+async def _sequence(model: Model) -> AsyncIterator[TokenSequence]:
+    sequence = model.engine.new_sequence()
     try:
-        yield session
+        yield sequence
     finally:
-        model.backend.free(session)
+        model.engine.free(sequence)

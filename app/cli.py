@@ -19,7 +19,7 @@ from rich.table import Table
 
 from app.assistant import CHAT_SAMPLING, MAX_TOKENS
 from app.autotune_cache import AutotuneCache
-from app.bench import Speed, measure_speed, profile_report, profiled
+from app.bench import Speed, measure_speed, profile_report
 from app.build_outputs import kernel_path
 from app.cli_bench import profile_tables, speed_table
 from app.cli_routing import bench_routing, route
@@ -251,11 +251,10 @@ def bench(
         at = position or prompt_tokens
         with notes.status("Measuring"):
             if profile:
-                profiled(loaded)
+                rows = min(prompt_tokens, loaded.engine.most_profiled_rows)  # refuses other backends at once
             speed = await measure_speed(loaded, prompt_tokens, tokens, at, rounds)
             report = None
             if profile:
-                rows = min(prompt_tokens, profiled(loaded).max_rows)
                 report = await profile_report(loaded, [(at, 1), (0, rows)] if rows > 1 else [(at, 1)])
         loaded.close()
         return speed, report

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.text_stream import stream_text
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
@@ -45,38 +46,35 @@ async def complete(
 ) -> Completion:  # fmt: skip
     """Answer a prompt, or with `raw` continue it: then the end token is a token like others. `on_text` gets pieces."""
     prompt = encode_prompt(model, text, raw)
-    session, timings = model.engine.new_sequence(), Timings()
+    sequence, timings = model.engine.new_sequence(), Timings()
+    pieces = []
     try:
-        await model.engine.prefill(session, prompt, timings)
-        stream = model.tokenizer.stream(skip_special=not raw)
-        pieces = []
-        generated = model.engine.generate(session, max_tokens, sampling, timings, ignore_end=raw)
-        async with aclosing(generated) as batches:  # type: ignore[type-var]
-            async for ids in batches:
-                pieces.append("".join(stream.push(token) for token in ids))
-                on_text(pieces[-1])
-        pieces.append(stream.flush())
-        on_text(pieces[-1])
+        await model.engine.prefill(sequence, prompt, timings)
+        streamed = stream_text(model, sequence, max_tokens, sampling, timings, raw=raw)
+        async with aclosing(streamed) as texts:  # type: ignore[type-var]
+            async for piece in texts:
+                pieces.append(piece)
+                on_text(piece)
         return Completion(
             prompt_tokens=prompt,
-            tokens=session.tokens[len(prompt) :],
+            tokens=sequence.tokens[len(prompt) :],
             text="".join(pieces),
-            backend=model.backend.capabilities.backend,
-            adapter=model.backend.capabilities.adapter,
+            backend=model.engine.capabilities.backend,
+            adapter=model.engine.capabilities.adapter,
             prefill_tok_s=timings.prefill_tok_s,
             decode_tok_s=timings.decode_tok_s,
             reason=timings.reason,
         )
     finally:
-        model.backend.free(session)
+        model.engine.free(sequence)
 
 
 async def last_logits(model: Model, text: str, *, raw: bool) -> np.ndarray:
     """Logits after the prompt's last token: float32 (vocab_size,)."""
     prompt = encode_prompt(model, text, raw)
-    session = model.engine.new_sequence()
+    sequence = model.engine.new_sequence()
     try:
-        await model.engine.prefill(session, prompt, Timings())
-        return await model.backend.logits(session)
+        await model.engine.prefill(sequence, prompt, Timings())
+        return await model.engine.logits(sequence)
     finally:
-        model.backend.free(session)
+        model.engine.free(sequence)

@@ -130,7 +130,7 @@ class Conversation:
             routing |= {"reason": done.reason, "tokens": done.new_tokens}
         return WitnessEntry(
             agent=routed.agent.id if routed else "",
-            backend=self.assistant.model.backend.capabilities.backend,
+            backend=self.assistant.model.engine.capabilities.backend,
             stages=stages,
             routing=routing,
             error=None if failure is None else f"{type(failure).__name__}: {failure}",

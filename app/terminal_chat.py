@@ -40,7 +40,7 @@ def run_chat(
     last: list[Routed] = []
     _unlock(runner, services, console)
     warned: str | None = None
-    capabilities = model.backend.capabilities
+    capabilities = model.engine.capabilities
     runs_on = escape(f"{capabilities.backend} ({capabilities.adapter})")
     console.print(f"[bold]{escape(model.config.name)}[/bold] on {runs_on}")
     console.print(f"[dim]{HELP}[/dim]")

@@ -207,7 +207,7 @@ class PageWorker:
         async with self._turn:
             on_progress(0.0)
             model = self._model()
-            position = min(PROFILE_POSITION, model.backend.context_length // 2)
+            position = min(PROFILE_POSITION, model.engine.context_length // 2)
             return await profile_report(model, [(position, 1)], on_progress)
 
     async def logits(self, prompt: str, raw: bool) -> JsObject:
@@ -231,7 +231,7 @@ def host_of(device: JsObject | None) -> BrowserHost | BrowserKernelHost | None:
 
 
 def info_json(model: Model) -> str:
-    capabilities = model.backend.capabilities
+    capabilities = model.engine.capabilities
     return json.dumps(
         {
             "backend": capabilities.backend,
@@ -239,7 +239,7 @@ def info_json(model: Model) -> str:
             "software": capabilities.software,
             "features": capabilities.features,
             "model": model.config.name,
-            "contextLength": model.backend.context_length,
+            "contextLength": model.engine.context_length,
         }
     )
 

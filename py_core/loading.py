@@ -16,18 +16,12 @@ from py_core.backends.webgpu.autotune import TuningStore
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host import Host
 from py_core.engine.engine import Engine
-from py_core.formats.gguf import GGUFHeader, read_header
+from py_core.formats.gguf import read_header
 from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
 from py_core.models.registry import describe_model
 from py_core.tokenizers.byte_bpe import ByteBPE
-from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError, Message, encode_chat
-
-# Base models have no template of their own; ChatML is what most instruction data of small models is written in.
-_CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
+from py_core.tokenizers.chat_template import ChatTemplate, Message, encode_chat
 
 
 @dataclass
@@ -68,7 +62,7 @@ async def load_model(
     header = await read_header(source)
     config, graph = describe_model(header)
     tokenizer = ByteBPE.from_gguf(header.metadata)
-    template = chat_template(header, tokenizer)
+    template = ChatTemplate.from_gguf(header.metadata)
     backend: Backend
     if host is None:
         weights = await load_weights(source, header, graph, progress)
@@ -78,13 +72,3 @@ async def load_model(
     else:
         backend = await load_webgpu(host, source, header, config, graph, progress, max_context, tuning)
     return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids))
-
-
-def chat_template(header: GGUFHeader, tokenizer: ByteBPE) -> ChatTemplate:
-    def text(token: int | None) -> str:
-        return "" if token is None else tokenizer.tokens[token]
-
-    source = header.metadata.get("tokenizer.chat_template", _CHATML)
-    if not isinstance(source, str):
-        raise ChatTemplateError("the model's chat template is no text; choose another file of this model")
-    return ChatTemplate(source, text(tokenizer.bos_id), text(tokenizer.eos_id))

@@ -24,6 +24,11 @@ Message = Mapping[str, Any]
 # Templates compare these fields and print keys, so we leave them unchanged and refuse special tokens in them.
 _NAMED_FIELDS = frozenset(["role", "type"])
 _PRIVATE_USE = range(0x100000, 0x10FFFE)
+# Base models have no template of their own. Most instruction data of small models is written in ChatML.
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 _WORD_BREAK = "\u200b"
 
 
@@ -56,12 +61,10 @@ class ChatTemplate:
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> ChatTemplate:
-        """The template of a GGUF file. Raises ChatTemplateError where it has none."""
-        source = metadata.get("tokenizer.chat_template")
+        """The template of a GGUF file, and ChatML where it has none. Raises ChatTemplateError where it is no text."""
+        source = metadata.get("tokenizer.chat_template", CHATML)
         if not isinstance(source, str):
-            raise ChatTemplateError(
-                "the model has no chat template; choose a model made for chat (an 'instruct' model)"
-            )
+            raise ChatTemplateError("the model's chat template is no text; choose another file of this model")
         tokens = metadata.get("tokenizer.ggml.tokens", [])
 
         def text(key: str) -> str:

@@ -17,11 +17,12 @@ from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
-from py_core.loading import Model, chat_template
+from py_core.loading import Model
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.tokenizers.byte_bpe import ByteBPE
+from py_core.tokenizers.chat_template import ChatTemplate
 
 WriteModel = Callable[..., Path]
 OpenModel = Callable[..., Awaitable[Model]]
@@ -76,7 +77,7 @@ def open_model() -> OpenModel:
         weights = await load_weights(source, header, graph)
         ends = tokenizer.eos_ids if end_tokens is None else end_tokens
         engine = Engine(backend(config, graph, weights, max_context), ends)
-        return Model(config, tokenizer, chat_template(header, tokenizer), engine)
+        return Model(config, tokenizer, ChatTemplate.from_gguf(header.metadata), engine)
 
     return open_on
 
@@ -96,4 +97,4 @@ def real_model(model_path: Path, real_parts: tuple) -> Model:
     header = asyncio.run(read_header(FileSource(model_path)))
     tokenizer = ByteBPE.from_gguf(header.metadata)
     engine = Engine(NumpyBackend(*real_parts), tokenizer.eos_ids)
-    return Model(real_parts[0], tokenizer, chat_template(header, tokenizer), engine)
+    return Model(real_parts[0], tokenizer, ChatTemplate.from_gguf(header.metadata), engine)

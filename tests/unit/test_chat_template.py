@@ -206,9 +206,15 @@ def test_special_tokens_in_a_role_or_key_are_refused(
 # --- broken templates -----------------------------------------------------------------------------------------------
 
 
-def test_a_file_without_a_template_says_what_to_choose() -> None:
-    with pytest.raises(ChatTemplateError, match="no chat template; choose a model made for chat"):
-        ChatTemplate.from_gguf({"tokenizer.ggml.tokens": []})
+def test_a_file_without_a_template_gets_chatml() -> None:
+    template = ChatTemplate.from_gguf({"tokenizer.ggml.tokens": []})
+    rendered = template.render([{"role": "user", "content": "Hello"}])
+    assert rendered == "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_a_template_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ChatTemplateError, match="is no text; choose another file"):
+        ChatTemplate.from_gguf({"tokenizer.chat_template": ["a list"]})
 
 
 def test_a_syntax_error_names_its_line() -> None:

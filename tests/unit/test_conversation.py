@@ -86,7 +86,7 @@ async def test_a_message_goes_to_its_agent_who_answers_in_its_own_way(
     conversation = await begin(model, await open_services())
     routed, _, _ = await ask(conversation, CRASH)
     assert routed.agent.id == "debugger"
-    session = conversation.assistant._session
+    session = conversation.assistant._sequence
     assert routed.agent.system_prompt in model.tokenizer.decode(session.tokens)
     assert (await ask(conversation, FAR))[0].agent.id == "coder"
     told = model.tokenizer.decode(session.tokens)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,9 @@ def test_layers(files: str, forbidden: tuple[str, ...]) -> None:
             if name in forbidden or name.startswith(tuple(f"{f}." for f in forbidden))
         }
         assert not wrong, f"{path.relative_to(ROOT)} imports {', '.join(sorted(wrong))}"
+
+
+def test_the_application_reaches_the_backend_through_the_engine_alone() -> None:
+    for path in sorted(ROOT.glob("app/*.py")):
+        reached = re.findall(r"\b(?:model|engine|loaded)\.backend\b", path.read_text(encoding="utf-8"))
+        assert not reached, f"{path.relative_to(ROOT)} reaches past the engine"
