@@ -135,7 +135,8 @@ class PipelinedBackend(ABC):
                 try:
                     if not prepared:
                         forward_first = await self._prepare(sequence, sampling)
-                        arrived, prepared = time.perf_counter(), True
+                        began = arrived = time.perf_counter()
+                        passed, prepared = 0, True
                     while submitted < n and self._wants_more(len(in_flight), start + submitted - sequence.length):
                         position = start + submitted
                         count = min(self._batch(), n - submitted, RING - position % RING)
@@ -155,9 +156,10 @@ class PipelinedBackend(ABC):
                     submitted, prepared = sequence.length - start, False
                     continue
                 now = time.perf_counter()
+                passed += passes
                 # Where only logits at hand were sampled, it took next to nothing, which says nothing about a step.
                 if passes:
-                    self._note_step((now - arrived) / passes)
+                    self._note_step((now - arrived) / passes, (now - began) / passed)
                 arrived = now
                 self._losses = 0
                 sequence.tokens.extend(ids)
@@ -286,7 +288,13 @@ class PipelinedBackend(ABC):
         """Whether the queue is short: it always holds a batch besides the one that is being worked on."""
         return batches < 2 or (batches < _MOST_BATCHES and steps * self._step_seconds < _AHEAD_SECONDS)
 
-    def _note_step(self, seconds: float) -> None:
-        """A step took so long. Batches are heard of late and together: one alone says little."""
-        known = self._step_seconds != _UNKNOWN
-        self._step_seconds += (seconds - self._step_seconds) * (_NEWS_SHARE if known else 1)
+    def _note_step(self, seconds: float, average: float) -> None:
+        """A step took so long, and so long on average in this call.
+
+        The ends of several batches are often heard at once, so that the time between two says little: the first
+        estimate is the average, or a slow device whose first steps seem to take no time would get a minute of work.
+        """
+        if self._step_seconds == _UNKNOWN:
+            self._step_seconds = average
+        else:
+            self._step_seconds += (seconds - self._step_seconds) * _NEWS_SHARE

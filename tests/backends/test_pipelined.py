@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -202,3 +203,38 @@ async def test_what_cannot_be_read_is_refused_with_a_sentence(tiny: Pair) -> Non
             await backend.hidden(sequence, ["final_norm"], 5)
         with pytest.raises(ValueError, match="prefill comes first"):
             await backend.hidden(backend.new_sequence(), ["final_norm"])
+
+
+class SlowHost(WgpuHost):
+    """A GPU that takes 40 ms for a step, and of whose batches one hears two at a time, as of SwiftShader's in Chromium.
+
+    `most_waiting` is the most tokens that were waited for at one time.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most_waiting = self._waiting = self._batches = 0
+        self._news_at = 0.0
+
+    async def read(self, buffer: int, offset: int, nbytes: int) -> bytes:
+        tokens, now = nbytes // 4, asyncio.get_running_loop().time()
+        self._waiting += tokens
+        self.most_waiting = max(self.most_waiting, self._waiting)
+        self._batches += 1
+        if self._batches % 2:
+            self._news_at = max(now, self._news_at) + 0.08
+        await asyncio.sleep(self._news_at - now)
+        self._waiting -= tokens
+        return await super().read(buffer, offset, nbytes)
+
+
+async def test_a_slow_device_of_which_one_hears_late_is_given_little_ahead(tmp_path: Path) -> None:
+    """What is queued runs to its end, even after a loss or Stop."""
+    host = SlowHost()
+    pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
+    sequence = pair.other.new_sequence()
+    await pair.other.prefill(sequence, prompt(10))
+    host.most_waiting = 0
+    assert len(await collect(pair.other, sequence, 24)) == 24
+    assert host.most_waiting <= 3
+    pair.other.close()
