@@ -165,7 +165,10 @@ class Graph:
         return start
 
     def check_weights(self, tensors: Mapping[str, TensorInfo]) -> None:
-        """Raises GGUFError where the file lacks a tensor of this graph or has it in another shape."""
+        """Raises GGUFError where the file lacks a tensor of this graph, has it in another shape, or has others besides.
+
+        A tensor that nothing reads (a bias, factors that stretch the context) would be missing in the answers.
+        """
         for name, shape in self.weights.items():
             if name not in tensors:
                 raise GGUFError(
@@ -176,6 +179,12 @@ class Graph:
                     f"Tensor {name!r} has the shape {tensors[name].shape}, but the model's settings ask for {shape}: "
                     "the file is damaged or was converted wrongly. Download it again."
                 )
+        if unread := [name for name in tensors if name not in self.weights]:
+            names = ", ".join(unread[:3]) + (f" and {len(unread) - 3} more" if len(unread) > 3 else "")
+            raise GGUFError(
+                f"The model file has tensors that Sonata does not know how to use: {names}. "
+                "Its answers would be wrong without them, so it is not opened. Choose another model."
+            )
 
     def _value(self, width: int) -> Value:
         self._values += 1

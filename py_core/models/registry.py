@@ -13,7 +13,7 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig], Graph]] = {"llama": llama.descr
 
 
 def describe_model(header: GGUFHeader) -> tuple[ModelConfig, Graph]:
-    """A model file's sizes and forward pass. Raises GGUFError for an unknown architecture or where a weight lacks."""
+    """A model file's sizes and forward pass. Raises GGUFError for an unknown architecture and as `check_weights`."""
     architecture = header.metadata.get("general.architecture")
     if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         raise GGUFError(

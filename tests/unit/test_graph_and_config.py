@@ -135,6 +135,31 @@ def test_a_missing_tensor_is_named(header: GGUFHeader, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "names",
+    [
+        ["rope_freqs.weight"],  # Llama 3.1 and later: the angles' factors
+        ["blk.0.attn_q.bias"],
+        ["blk.1.attn_q_norm.weight"],
+        ["blk.2.attn_norm.weight"],  # a block more than the settings say
+        ["token_embd_norm.weight", "position_embd.weight"],
+    ],
+    ids=lambda names: names[0],
+)
+def test_a_tensor_that_the_forward_pass_does_not_read_is_named(header: GGUFHeader, names: list[str]) -> None:
+    other = header.tensors["output_norm.weight"]
+    tensors = {**header.tensors, **{name: replace(other, name=name) for name in names}}
+    with pytest.raises(GGUFError, match=rf"does not know how to use: {', '.join(names)}\. Its answers would be wrong"):
+        describe_model(replace(header, tensors=tensors))
+
+
+def test_of_many_tensors_that_are_not_read_three_are_named(header: GGUFHeader) -> None:
+    other = header.tensors["output_norm.weight"]
+    biases = {name: replace(other, name=name) for name in (f"blk.0.{part}.bias" for part in "abcde")}
+    with pytest.raises(GGUFError, match=r"blk\.0\.a\.bias, blk\.0\.b\.bias, blk\.0\.c\.bias and 2 more"):
+        describe_model(replace(header, tensors={**header.tensors, **biases}))
+
+
+@pytest.mark.parametrize(
     ("name", "shape", "wanted"),
     [
         ("blk.0.attn_k.weight", (64, 64), (32, 64)),
@@ -181,6 +206,34 @@ def test_a_graph_is_in_an_order_that_can_be_run(layers: int, heads: tuple[int, i
     assert [op.layer for op in graph.ops if isinstance(op, ops.Attention)] == list(range(layers))
     assert len(graph.weights) == 9 * layers + (2 if tied else 3)
     assert graph.output.width == config.vocab_size
+
+
+def test_the_head_is_what_only_the_logits_need(header: GGUFHeader) -> None:
+    _, graph = describe_model(header)
+    norm, output = graph.head
+    assert isinstance(norm, ops.RMSNorm)
+    assert isinstance(output, ops.Linear)
+    assert graph.body + graph.head == graph.ops
+    residuals = [op.out for op in graph.body if isinstance(op, ops.Add)]  # after attention and after the feed-forward
+    assert residuals[-1] == norm.x
+    assert graph.taps == {"residual.1": residuals[1], "residual.2": residuals[3], "final_norm": norm.out}
+
+
+def test_two_values_cannot_have_one_name() -> None:
+    graph = Graph()
+    graph.tap("x", graph.embedding("w", 100, 8))
+    with pytest.raises(ValueError, match="two values are named 'x'"):
+        graph.tap("x", graph.embedding("w", 100, 8))
+
+
+def test_a_share_of_the_depth_names_a_residual(header: GGUFHeader) -> None:
+    config = replace(config_from_gguf(header), num_hidden_layers=30)
+    names = [config.residual_at(depth) for depth in (0.001, 0.25, 0.5, 0.75, 7 / 8, 1)]
+    assert names == [f"residual.{blocks}" for blocks in (1, 8, 15, 23, 27, 30)]
+    assert set(names) <= set(llama.describe(config).taps)
+    for depth in (0, 1.01):
+        with pytest.raises(ValueError, match="must be over 0 and at most 1"):
+            config.residual_at(depth)
 
 
 def test_a_weight_cannot_be_used_with_two_shapes() -> None:
