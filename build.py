@@ -25,6 +25,9 @@ from app.building.common import DISK_FULL, ROOT, VENV_PYTHON, BuildError, disk_f
 from app.building.download import Downloader
 from app.paths import cache_dir
 
+TEST_WORKERS = min(os.cpu_count() or 1, 4)
+"""Each has browsers, a software GPU and models of its own: some 2 GB of memory."""
+
 
 def prepare(groups: tuple[str, ...] = ("runtime",)) -> None:
     """.venv, npm packages, downloads and dist/: makes what is missing or out of date."""
@@ -73,9 +76,10 @@ def test(options: argparse.Namespace) -> int:
         heading(name)
         if subprocess.run([str(VENV_PYTHON), "-m", *command], cwd=ROOT).returncode:
             failed.append(name)
-    coverage = [] if options.pytest else ["--cov=py_core", "--cov-fail-under=90"]
+    everything = ["--cov=py_core", "--cov-fail-under=90", "-n", str(TEST_WORKERS), "--dist=worksteal"]
     heading("pytest")
-    code = subprocess.run([str(VENV_PYTHON), "-m", "pytest", *coverage, *options.pytest], cwd=ROOT).returncode
+    command = [str(VENV_PYTHON), "-m", "pytest", *(options.pytest or everything)]
+    code = subprocess.run(command, cwd=ROOT).returncode
     heading(f"pytest ended with {code}" + (f"; these failed before it: {', '.join(failed)}" if failed else ""))
     return code or int(bool(failed))
 
@@ -109,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     serving.add_argument("--no-open", action="store_true", help="do not open the browser")
     commands.add_parser("site", help="make what is missing, without serving it")
     testing = commands.add_parser("test", help="make what is missing, then run every check and test")
-    testing.add_argument("pytest", nargs="*", metavar="...", help="arguments for pytest (then without coverage)")
+    testing.add_argument("pytest", nargs="*", metavar="...", help="arguments for pytest (then one worker, no coverage)")
     commands.add_parser("clean", help="remove what this folder can make again")
     commands.add_parser("lock", help="for maintainers: make the lock files anew from pyproject.toml and package.json")
     arguments = list(sys.argv[1:] if arguments is None else arguments)

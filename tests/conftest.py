@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from app import build_outputs
 from app.building import embedder, kernels, python_env, routing, site
@@ -23,9 +25,37 @@ from app.paths import cache_dir
 
 ORACLES = Path(__file__).parent / "oracle"
 
+# Shaders that Mesa's software GPU compiled before are taken from there: each is one second of work otherwise.
+os.environ.setdefault("MESA_SHADER_CACHE_DIR", str(cache_dir() / "shaders"))
+
+# "same" draws the same examples each time, as CI should; `--hypothesis-profile=random` looks for new ones.
+settings.register_profile("random", deadline=None)
+settings.register_profile("same", deadline=None, derandomize=True, database=None, print_blob=True)
+settings.load_profile("same" if os.environ.get("CI") else "random")
+
 # A shell that runs the tests in the background has them ignore Ctrl-C, and with them every process that they start.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+try:
+    import fcntl
+except ImportError:  # Windows: there the tests run one after the other
+    fcntl = None  # type: ignore[assignment]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """With several workers (`-n`), a test marked `alone` runs while no other test does. Waiting is not its time."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or fcntl is None:
+        return (yield)
+    # Any two files that each worker can open will do.
+    with Path(__file__).open() as running, (site.ROOT / "pyproject.toml").open() as turn:
+        # Whoever waits for `running` holds `turn`: else tests that share `running` might never leave a gap.
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        fcntl.flock(running, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
+        fcntl.flock(turn, fcntl.LOCK_UN)
+        return (yield)
 
 
 @pytest.fixture(scope="session")
@@ -62,10 +92,17 @@ class Oracle:
     text: str
     logits: np.ndarray
 
-    def certain_ids(self, margin: float = 0.02) -> list[int]:
-        """The greedy tokens before the first one that rounding could flip."""
-        unsure = (step for step, lead in enumerate(self.top2_margin) if lead < margin)
-        return self.greedy_ids[: next(unsure, len(self.greedy_ids))]
+    def first_certain(self, margin: float = 0.02) -> int:
+        """How many greedy tokens come before the first that leads by `margin`: rounding decides those (p1, p3: one)."""
+        return next(step for step, lead in enumerate(self.top2_margin) if lead >= margin)
+
+    def certain_ids(self, margin: float = 0.02, first: int = 0) -> list[int]:
+        """The greedy tokens from number `first` on, up to one that rounding could flip. Fails if there is none."""
+        steps = range(first, len(self.greedy_ids))
+        end = next((step for step in steps if self.top2_margin[step] < margin), len(self.greedy_ids))
+        if end <= first:
+            pytest.fail(f"Token {first} leads by less than {margin}: nothing would be compared; see `first_certain`.")
+        return self.greedy_ids[first:end]
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from tiny_llama import TinyLlama
 
 from py_core.backends.numpy import NumpyBackend, load_weights
@@ -26,10 +25,6 @@ from py_core.tokenizers.chat_template import ChatTemplate
 
 WriteModel = Callable[..., Path]
 OpenModel = Callable[..., Awaitable[Model]]
-
-# A busy machine is no failure.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,19 @@ async def test_precise_gives_the_tokens_of_float32(model_path: Path, kernel_wasm
     logits = await model.backend.logits(sequence)
     assert cosine(logits, expected.logits.ravel()) > 0.99999
     assert np.abs(logits - expected.logits.ravel()).max() < 0.05
-    tokens = await collect(model.backend, sequence, 128)
-    certain = expected.certain_ids()
-    assert tokens[: len(certain)] == certain
-    # Where the first token is not certain (p1, p3), each next one is checked after the oracle's own.
+    # Rounding may decide the first token of p1 and p3: they go on after the oracle's.
+    first = expected.first_certain(0.05)
+    if first:
+        await model.backend.prefill(sequence, expected.greedy_ids[:first])
+    certain = expected.certain_ids(0.05, first)
+    assert len(certain) >= 18
+    assert await collect(model.backend, sequence, len(certain)) == certain
+    # Each next one is checked after the oracle's own.
     model.backend.truncate(sequence, len(expected.prompt_ids))
+    sure = [lead >= 0.1 for lead in expected.top2_margin[:40]]
+    assert sum(sure) >= 35
     for step, token in enumerate(expected.greedy_ids[:40]):
-        if expected.top2_margin[step] >= 0.1:
+        if sure[step]:
             assert int(np.argmax(await model.backend.logits(sequence))) == token, step
         await model.backend.prefill(sequence, [token])
     model.close()
