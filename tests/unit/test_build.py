@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 import urllib.request
 import zipfile
@@ -212,7 +211,7 @@ def checkout(tmp_path: Path, dist: Path) -> Path:
     return tmp_path
 
 
-def test_with_everything_cached_it_works_without_network_and_starts_in_5_seconds(checkout):
+def test_with_everything_cached_it_works_without_network(checkout):
     nowhere = "http://127.0.0.1:9"  # a proxy that is not there: whoever wants the network fails
     offline = os.environ | dict.fromkeys(("http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY"), nowhere)
     offline |= {"no_proxy": "localhost", "NO_PROXY": "localhost"}
@@ -222,7 +221,6 @@ def test_with_everything_cached_it_works_without_network_and_starts_in_5_seconds
     assert (checkout / ".venv/bin/sonata").is_file()
     assert not (checkout / ".venv/.installing").exists()
 
-    began = time.monotonic()
     command = [sys.executable, "build.py", "serve", "--no-open", "--port", "0"]
     server = subprocess.Popen(
         command, cwd=checkout, env=offline, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -231,7 +229,6 @@ def test_with_everything_cached_it_works_without_network_and_starts_in_5_seconds
     assert address, server.communicate()[1]
     with urllib.request.urlopen(address) as page:
         assert page.headers["Cross-Origin-Opener-Policy"] == "same-origin"
-    assert time.monotonic() - began < 5
     server.send_signal(signal.SIGINT)
     _, said = server.communicate(timeout=10)
     assert (server.returncode, said) == (0, "")

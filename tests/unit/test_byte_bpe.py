@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import runpy
-import time
 from pathlib import Path
 from typing import Any
 
@@ -213,29 +212,17 @@ def test_long_words_give_the_peers_ids(tokenizer: ByteBPE, peer: tokenizers.Toke
         assert tokenizer.encode(word) == peer.encode(word).ids
 
 
+@pytest.mark.timeout(60)  # measured 0.01-0.25 s; quadratic time would be minutes
 @pytest.mark.parametrize("unit", ["a", "etaoin", " ", "\n", "漢", "-", "'", "9", "😀", "\u0301"])
 def test_100_kb_without_a_break_takes_no_quadratic_time(tokenizer: ByteBPE, unit: str) -> None:
-    def seconds(text: str) -> float:
-        start = time.perf_counter()
-        tokenizer.encode(text)
-        return time.perf_counter() - start
-
     text = unit * (100_000 // len(unit.encode()))
-    assert seconds(text) < 3  # measured 0.01-0.25 s; quadratic time would be minutes
+    assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 def test_the_cache_does_not_grow_for_ever(tokenizer: ByteBPE) -> None:
     fresh = ByteBPE.from_gguf(tiny())
     fresh.encode(" ".join(f"w{chr(0x4E00 + i % 9000)}{chr(0xAC00 + i // 9000)}" for i in range(40_000)))
     assert 0 < len(fresh._cache) <= 1 << 15
-
-
-def test_a_thousand_tokens_take_well_under_the_time_of_one_decode_step(tokenizer: ByteBPE) -> None:
-    text = (REPOSITORY / "pyproject.toml").read_text() * 20
-    tokens = len(tokenizer.encode(text))
-    start = time.perf_counter()
-    tokenizer.encode(text)
-    assert tokens / (time.perf_counter() - start) > 200_000  # measured 2-7 million a second
 
 
 # --- special tokens -------------------------------------------------------------------------------------------------
