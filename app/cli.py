@@ -7,6 +7,7 @@ import json
 import sys
 from dataclasses import asdict, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,12 +33,13 @@ from app.server import serve as serve_site
 from app.services import Services
 from app.terminal_chat import run_chat
 from py_core.backends.base import BackendError
-from py_core.backends.wasm.host import KernelHost
-from py_core.backends.webgpu.host import Host
+from py_core.backends.numpy import load_numpy
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.webgpu.backend import load_webgpu
 from py_core.formats.gguf import GGUFError, read_header
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.formats.source import FileSource
-from py_core.loading import Model, load_model
+from py_core.loading import BackendLoader, Model, load_model
 from py_core.memory.encryption import NativeCrypto
 from py_core.models.config import config_from_gguf
 from py_core.sampling import SamplingParams
@@ -300,17 +302,14 @@ async def _generate(
 async def _load(path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True) -> Model:
     """Open the model with a progress bar on stderr while that is a terminal."""
     source = FileSource(_model_path(path))
-    host = _gpu(backend) or _kernels(backend)
+    load_backend = _gpu(backend, autotune) or _kernels(backend, precision) or load_numpy
     columns = ("Loading the model", BarColumn(), DownloadColumn())
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
         task = bar.add_task("", total=None)
-        return await load_model(
-            source, host, lambda done, total: bar.update(task, completed=done, total=total), precision=precision,
-            tuning=AutotuneCache() if autotune else None,
-        )  # fmt: skip
+        return await load_model(source, load_backend, lambda done, total: bar.update(task, completed=done, total=total))
 
 
-def _gpu(backend: BackendChoice) -> Host | None:
+def _gpu(backend: BackendChoice, autotune: bool) -> BackendLoader | None:
     if backend not in (BackendChoice.webgpu, BackendChoice.auto):
         return None
     # Imported late: the CPU's backends must work where wgpu's library does not load.
@@ -325,16 +324,16 @@ def _gpu(backend: BackendChoice) -> Host | None:
     if backend is BackendChoice.auto and host.adapter.software:
         host.close()
         return None
-    return host
+    return partial(load_webgpu, host, tuning=AutotuneCache() if autotune else None)
 
 
-def _kernels(backend: BackendChoice) -> KernelHost | None:
+def _kernels(backend: BackendChoice, precision: Precision) -> BackendLoader | None:
     if backend not in (BackendChoice.wasm, BackendChoice.auto):
         return None
     from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 
     try:
-        return WasmtimeHost(kernel_path())
+        return partial(load_wasm, WasmtimeHost(kernel_path()), precision=precision)
     except FileNotFoundError:
         if backend is BackendChoice.wasm:
             raise

@@ -12,6 +12,7 @@ import json
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from pyodide.ffi import JsException, to_js
@@ -24,10 +25,14 @@ from app.memory_api import MemoryApi, turn_entry
 from app.routing_service import Routed, RoutingService, route_entry
 from app.services import Services
 from py_core.backends.base import BackendError
+from py_core.backends.browser_source import BrowserSource
+from py_core.backends.numpy import load_numpy
+from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_browser import BrowserKernelHost
-from py_core.backends.webgpu.host_browser import BrowserHost, BrowserSource
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.backends.webgpu.host_browser import BrowserHost
 from py_core.hnsw.wasm_kernel import PyodideHnswKernel
-from py_core.loading import Model, load_model
+from py_core.loading import BackendLoader, Model, load_model
 from py_core.memory.encryption_browser import BrowserCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.indexeddb import IndexedDBRows
@@ -79,9 +84,7 @@ class PageWorker:
         Returns JSON: {backend, adapter, software, features, model, contextLength} or {error: {kind, message, details}}.
         """
         try:
-            model = await load_model(
-                BrowserSource(stream), host_of(device), on_progress, precision=precision, tuning=tuning
-            )
+            model = await load_model(BrowserSource(stream), loader_of(device, precision, tuning), on_progress)
             self._conversation = Conversation(Assistant(model, max_tokens=max_tokens), self._services)
             return info_json(model)
         except Exception as error:
@@ -224,10 +227,13 @@ class PageWorker:
         return self._conversation
 
 
-def host_of(device: JsObject | None) -> BrowserHost | BrowserKernelHost | None:
+def loader_of(device: JsObject | None, precision: str, tuning: JsObject | None) -> BackendLoader:
+    """The backend for a device: see `WorkerApi.start`."""
     if device is None:
-        return None
-    return BrowserKernelHost(device) if hasattr(device, "setWorkers") else BrowserHost(device)
+        return load_numpy
+    if hasattr(device, "setWorkers"):
+        return partial(load_wasm, BrowserKernelHost(device), precision=precision)
+    return partial(load_webgpu, BrowserHost(device), tuning=tuning)
 
 
 def info_json(model: Model) -> str:

@@ -1,24 +1,20 @@
 """Opens a model file: header, tokenizer, chat template and a backend, ready to generate.
 
-model = await load_model(FileSource("SmolLM2-135M-Instruct.Q4_1.gguf"), WgpuHost())
+model = await load_model(FileSource("SmolLM2-135M-Instruct.Q4_1.gguf"), partial(load_webgpu, WgpuHost()))
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from py_core.backends.base import Backend, Progress
-from py_core.backends.numpy import NumpyBackend, load_weights
-from py_core.backends.wasm.backend import load_wasm
-from py_core.backends.wasm.host import KernelHost
-from py_core.backends.webgpu.autotune import TuningStore
-from py_core.backends.webgpu.backend import load_webgpu
-from py_core.backends.webgpu.host import Host
 from py_core.engine.engine import Engine
-from py_core.formats.gguf import read_header
+from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.tokenizers.byte_bpe import ByteBPE
 from py_core.tokenizers.chat_template import ChatTemplate, Message, encode_chat
@@ -45,30 +41,28 @@ class Model:
         self.backend.close()
 
 
-async def load_model(
-    source: WeightSource,
-    host: Host | KernelHost | None = None,
-    progress: Progress | None = None,
-    max_context: int = 8192,
-    precision: str = "precise",
-    tuning: TuningStore | None = None,
-) -> Model:
-    """Load on a GPU's host or on that of the WASM kernels, or on numpy without one.
+class BackendLoader(Protocol):
+    """Opens a backend for a model: `load_numpy`, or `partial(load_webgpu, host)`, `partial(load_wasm, host)`.
 
-    `precision`, "precise" or "fast", is that of activations in the WASM kernels; `tuning` keeps the shapes of kernels
-    that were measured on a GPU, without it none are. Raises GGUFError, TokenizerError,
-    ChatTemplateError or BackendError with a sentence.
+    Takes the file and its header, what it describes, and the most tokens that a sequence may have.
+    """
+
+    def __call__(
+        self, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
+        progress: Progress | None, max_context: int, /,
+    ) -> Awaitable[Backend]: ...  # fmt: skip
+
+
+async def load_model(
+    source: WeightSource, load_backend: BackendLoader, progress: Progress | None = None, max_context: int = 8192
+) -> Model:
+    """Read the header, then let the backend bring the weights.
+
+    Raises GGUFError, TokenizerError, ChatTemplateError or BackendError with a sentence.
     """
     header = await read_header(source)
     config, graph = describe_model(header)
     tokenizer = ByteBPE.from_gguf(header.metadata)
     template = ChatTemplate.from_gguf(header.metadata)
-    backend: Backend
-    if host is None:
-        weights = await load_weights(source, header, graph, progress)
-        backend = NumpyBackend(config, graph, weights, max_context)
-    elif isinstance(host, KernelHost):
-        backend = await load_wasm(host, source, header, config, graph, progress, max_context, precision)
-    else:
-        backend = await load_webgpu(host, source, header, config, graph, progress, max_context, tuning)
+    backend = await load_backend(source, header, config, graph, progress, max_context)
     return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids))

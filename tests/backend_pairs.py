@@ -10,7 +10,7 @@ import numpy as np
 from py_core.backends.base import Backend, TokenSequence
 from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.backends.wasm.backend import load_wasm
-from py_core.backends.wasm.host import KernelHost
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
@@ -60,7 +60,7 @@ async def open_pair(path: Path, host, **options) -> Pair:
     source = FileSource(path)
     header = await read_header(source)
     config, graph = describe_model(header)
-    load = load_wasm if isinstance(host, KernelHost) else load_webgpu
+    load = load_wasm if isinstance(host, WasmtimeHost) else load_webgpu
     other = await load(host, source, header, config, graph, **options)
     return Pair(NumpyBackend(config, graph, await load_weights(source, header, graph)), other)
 

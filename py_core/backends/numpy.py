@@ -50,6 +50,14 @@ async def load_weights(
     return weights
 
 
+async def load_numpy(
+    source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph, progress: Progress | None = None,
+    max_context: int = 8192,
+) -> NumpyBackend:  # fmt: skip
+    """Dequantize the weights and open the backend. Raises GGUFError, EOFError."""
+    return NumpyBackend(config, graph, await load_weights(source, header, graph, progress), max_context)
+
+
 class NumpyBackend:
     """See `Backend` for the contract of each method."""
 

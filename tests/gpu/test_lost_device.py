@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from py_core.backends.base import BackendError, DeviceLostError
 from py_core.backends.webgpu import backend as webgpu_backend
 from py_core.backends.webgpu import host_wgpu
+from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host import Binding, Dispatch
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.tuning import choose_shapes
@@ -222,7 +224,7 @@ class HeldSource(FileSource):
 
 async def test_a_device_lost_again_while_the_weights_come_back(path: Path) -> None:
     host, source = FragileHost(), HeldSource(path)
-    model = await load_model(source, host)
+    model = await load_model(source, partial(load_webgpu, host))
     sequence = model.backend.new_sequence()
     await model.backend.prefill(sequence, prompt(50, seed=1))
     before = await model.backend.logits(sequence)
@@ -241,7 +243,7 @@ async def test_a_device_lost_again_while_the_weights_come_back(path: Path) -> No
 @pytest.mark.parametrize("how", ["stopped", "broken off"])
 async def test_weights_that_did_not_come_back_come_with_the_next_question(path: Path, how: str) -> None:
     host, source = FragileHost(), HeldSource(path)
-    model = await load_model(source, host)
+    model = await load_model(source, partial(load_webgpu, host))
     sequence = model.backend.new_sequence()
     await model.backend.prefill(sequence, prompt(50, seed=1))
     before = await model.backend.logits(sequence)

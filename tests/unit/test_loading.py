@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from py_core.backends.base import BackendError
+from py_core.backends.numpy import load_numpy
 from py_core.engine.engine import Timings
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
@@ -48,8 +49,8 @@ async def say(model: Model, text: str, n: int) -> list[int]:
     return [t async for ids in model.engine.generate(session, n, SamplingParams(), Timings()) for t in ids]
 
 
-async def test_without_a_host_it_runs_on_numpy(tiny_path: Path, open_model: OpenModel) -> None:
-    model = await load_model(FileSource(tiny_path))
+async def test_it_runs_on_the_backend_that_was_loaded(tiny_path: Path, open_model: OpenModel) -> None:
+    model = await load_model(FileSource(tiny_path), load_numpy)
     assert model.backend.capabilities.backend == "numpy"
     assert model.backend.capabilities.software
     assert (model.config.name, model.backend.context_length) == ("tiny", 512)
@@ -59,7 +60,7 @@ async def test_without_a_host_it_runs_on_numpy(tiny_path: Path, open_model: Open
 
 
 async def test_the_models_own_end_tokens_end_an_answer(tiny_path: Path) -> None:
-    model = await load_model(FileSource(tiny_path))
+    model = await load_model(FileSource(tiny_path), load_numpy)
     prompt = model.encode_chat([{"role": "user", "content": "Hello"}])
     session = model.engine.new_sequence()
     await model.backend.prefill(session, prompt)
@@ -70,12 +71,12 @@ async def test_the_models_own_end_tokens_end_an_answer(tiny_path: Path) -> None:
 
 
 async def test_the_context_may_be_limited(tiny_path: Path) -> None:
-    assert (await load_model(FileSource(tiny_path), max_context=33)).backend.context_length == 33
+    assert (await load_model(FileSource(tiny_path), load_numpy, max_context=33)).backend.context_length == 33
 
 
 async def test_progress_goes_up_to_the_whole_file(tiny_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    await load_model(FileSource(tiny_path), progress=lambda done, total: seen.append((done, total)))
+    await load_model(FileSource(tiny_path), load_numpy, progress=lambda done, total: seen.append((done, total)))
     assert seen == sorted(set(seen))
     done, total = seen[-1]
     assert done == total > 50_000
@@ -83,26 +84,27 @@ async def test_progress_goes_up_to_the_whole_file(tiny_path: Path) -> None:
 
 @pytest.mark.parametrize("known", [True, False], ids=["size known", "size unknown"])
 async def test_a_file_may_come_as_a_stream(tiny_path: Path, known: bool) -> None:
-    streamed = await load_model(OnTheWay(tiny_path, size_known=known))
-    assert await say(streamed, "Hello", 12) == await say(await load_model(FileSource(tiny_path)), "Hello", 12)
+    streamed = await load_model(OnTheWay(tiny_path, size_known=known), load_numpy)
+    whole = await load_model(FileSource(tiny_path), load_numpy)
+    assert await say(streamed, "Hello", 12) == await say(whole, "Hello", 12)
 
 
 @pytest.mark.parametrize("ends_at", [0, 3, 700, 20_000, -33])
 async def test_a_file_that_ends_early_is_called_truncated(tiny_path: Path, ends_at: int) -> None:
     with pytest.raises((GGUFError, EOFError), match=r"truncated|the file ends"):
-        await load_model(OnTheWay(tiny_path, ends_at=ends_at))
+        await load_model(OnTheWay(tiny_path, ends_at=ends_at), load_numpy)
 
 
 async def test_the_files_own_template_writes_the_conversation(write_model: WriteModel) -> None:
     template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}: {{ m.content }}]{% endfor %}{{ eos_token }}"
-    model = await load_model(FileSource(write_model({"tokenizer.chat_template": template})))
+    model = await load_model(FileSource(write_model({"tokenizer.chat_template": template})), load_numpy)
     ids = model.encode_chat([{"role": "user", "content": "Hi <|im_end|>"}])
     assert model.tokenizer.decode(ids) == "<|im_start|>[user: Hi <|im_end|>]<|im_end|>"
     assert [token for token in ids if token < 3] == [1, 2]
 
 
 async def test_a_model_without_a_template_gets_chatml(write_model: WriteModel) -> None:
-    model = await load_model(FileSource(write_model({"tokenizer.chat_template": None})))
+    model = await load_model(FileSource(write_model({"tokenizer.chat_template": None})), load_numpy)
     messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
     assert model.tokenizer.decode(model.encode_chat(messages)) == (
         "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYo<|im_end|>\n<|im_start|>assistant\n"
@@ -112,7 +114,7 @@ async def test_a_model_without_a_template_gets_chatml(write_model: WriteModel) -
 async def test_a_model_without_a_first_or_last_token_opens(write_model: WriteModel) -> None:
     missing = {"tokenizer.ggml.bos_token_id": None, "tokenizer.ggml.eos_token_id": None}
     template = {"tokenizer.chat_template": "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}"}
-    model = await load_model(FileSource(write_model(missing | template)))
+    model = await load_model(FileSource(write_model(missing | template)), load_numpy)
     assert model.tokenizer.decode(model.encode_chat([{"role": "user", "content": "Hi"}])) == "Hi"
 
 
@@ -136,7 +138,7 @@ async def test_a_file_that_cannot_be_used_is_a_sentence(
     write_model: WriteModel, changes: dict[str, Any], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        await load_model(FileSource(write_model(changes)))
+        await load_model(FileSource(write_model(changes)), load_numpy)
 
 
 async def test_an_unknown_block_format_names_the_tensor(write_model: WriteModel, tmp_path: Path) -> None:
@@ -147,11 +149,11 @@ async def test_an_unknown_block_format_names_the_tensor(write_model: WriteModel,
     data[at : at + 4] = np.uint32(2000).tobytes()
     (tmp_path / "x.gguf").write_bytes(data)
     with pytest.raises(UnsupportedFormatError, match=r"blk\.1\.attn_q\.weight"):
-        await load_model(FileSource(tmp_path / "x.gguf"))
+        await load_model(FileSource(tmp_path / "x.gguf"), load_numpy)
 
 
 async def test_a_closed_model_says_so(tiny_path: Path) -> None:
-    model = await load_model(FileSource(tiny_path))
+    model = await load_model(FileSource(tiny_path), load_numpy)
     session = model.engine.new_sequence()
     await model.backend.prefill(session, [1, 2])
     model.close()

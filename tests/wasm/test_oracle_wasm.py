@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Timings
 from py_core.formats.source import FileSource
@@ -20,7 +22,7 @@ PENALTY = SamplingParams(frequency_penalty=0.2)
 @pytest.mark.parametrize("name", ["p0", "p1", "p3"])
 async def test_precise_gives_the_tokens_of_float32(model_path: Path, kernel_wasm, oracle, name: str) -> None:
     expected = oracle(name)
-    model = await load_model(FileSource(model_path), WasmtimeHost(kernel_wasm(True)))
+    model = await load_model(FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm(True))))
     sequence = model.backend.new_sequence()
     await model.backend.prefill(sequence, expected.prompt_ids)
     logits = await model.backend.logits(sequence)
@@ -45,7 +47,9 @@ async def test_precise_gives_the_tokens_of_float32(model_path: Path, kernel_wasm
 
 
 async def test_fast_stays_close_to_float32(model_path: Path, kernel_wasm, oracle) -> None:
-    model = await load_model(FileSource(model_path), WasmtimeHost(kernel_wasm(True)), precision="fast")
+    model = await load_model(
+        FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm(True)), precision="fast")
+    )
     for name in ("p0", "p1", "p3"):
         expected = oracle(name)
         sequence = model.backend.new_sequence()
@@ -55,7 +59,7 @@ async def test_fast_stays_close_to_float32(model_path: Path, kernel_wasm, oracle
 
 
 async def test_an_answer_that_only_repeats_itself_ends(model_path: Path, kernel_wasm) -> None:
-    model = await load_model(FileSource(model_path), WasmtimeHost(kernel_wasm(True)))
+    model = await load_model(FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm(True))))
     question = "Make a Markdown table comparing Python, Rust and Go."
     prompt = model.encode_chat([{"role": "user", "content": question}])
     sequence, timings, said = model.engine.new_sequence(), Timings(), list[int]()

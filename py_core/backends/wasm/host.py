@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from py_core.backends.base import Progress
 from py_core.formats.source import WeightSource
@@ -36,7 +36,6 @@ class RepackJob:
     columns: int
 
 
-@runtime_checkable
 class KernelHost(Protocol):
     """Runs web/kernels on one or several threads over one memory."""
 

@@ -1,4 +1,4 @@
-"""The host in the page: calls web/backends/webgpu/executor.js. Only this file and the worker know JavaScript."""
+"""The host in the page: calls web/backends/webgpu/executor.js."""
 
 from __future__ import annotations
 
@@ -9,39 +9,10 @@ from typing import Any
 from pyodide.ffi import JsException, to_js
 
 from py_core.backends.base import BackendError, DeviceLostError, Progress
+from py_core.backends.browser_source import BrowserSource
 from py_core.backends.webgpu.host import NO_TIMESTAMPS, AdapterInfo, Dispatch, Segment
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import WeightSource
-
-
-class BrowserSource:
-    """A WeightStream (web/backends/weight_stream.js). Raises GGUFError, in the stream's words, where it breaks."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    @property
-    def size(self) -> int | None:
-        return self.stream.size
-
-    async def prefix(self, n: int) -> bytes:
-        try:
-            return (await self.stream.prefix(n)).to_bytes()
-        except JsException as error:
-            raise GGUFError(error.message) from error
-
-    async def read(self, offset: int, nbytes: int) -> bytes:
-        try:
-            return (await self.stream.read(offset, nbytes)).to_bytes()
-        except JsException as error:
-            raise GGUFError(error.message) from error
-
-    async def rewind(self) -> None:
-        """From the browser's cache, where it kept the file."""
-        try:
-            self.stream = await self.stream.again()
-        except JsException as error:
-            raise GGUFError(error.message) from error
 
 
 class BrowserHost:

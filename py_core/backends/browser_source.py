@@ -1,0 +1,39 @@
+"""A model file in the page: what both of the page's hosts bring weights from, past Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyodide.ffi import JsException
+
+from py_core.formats.gguf import GGUFError
+
+
+class BrowserSource:
+    """A WeightStream (web/backends/weight_stream.js). Raises GGUFError, in the stream's words, where it breaks."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    @property
+    def size(self) -> int | None:
+        return self.stream.size
+
+    async def prefix(self, n: int) -> bytes:
+        try:
+            return (await self.stream.prefix(n)).to_bytes()
+        except JsException as error:
+            raise GGUFError(error.message) from error
+
+    async def read(self, offset: int, nbytes: int) -> bytes:
+        try:
+            return (await self.stream.read(offset, nbytes)).to_bytes()
+        except JsException as error:
+            raise GGUFError(error.message) from error
+
+    async def rewind(self) -> None:
+        """From the browser's cache, where it kept the file."""
+        try:
+            self.stream = await self.stream.again()
+        except JsException as error:
+            raise GGUFError(error.message) from error
