@@ -15,6 +15,19 @@ from py_core.backends.webgpu.shaders import Constant, binding_access, compose
 Data = np.ndarray | bytes
 
 
+class KeepingHost(WgpuHost):
+    """Compiles a kernel once for all tests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made: dict[tuple[str, str], int] = {}
+
+    def pipeline(self, wgsl: str, access: str, label: str) -> int:
+        if (wgsl, access) not in self._made:
+            self._made[wgsl, access] = super().pipeline(wgsl, access, label)
+        return self._made[wgsl, access]
+
+
 class KernelRunner:
     """Runs one kernel over arrays and gives back what its writable bindings hold afterwards, as bytes."""
 
@@ -52,7 +65,7 @@ class KernelRunner:
 
 @pytest.fixture(scope="session")
 def host() -> Iterator[WgpuHost]:
-    host = WgpuHost()
+    host = KeepingHost()
     yield host
     host.close()
 

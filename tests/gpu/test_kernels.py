@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +16,7 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.formats.quantization import FORMATS, dequantize, quantize
 from tests.gpu_layout import to_gpu_layout
+from tests.variants import covering
 
 FORMAT_NAMES = list(FORMATS)
 REDUCTIONS = [
@@ -43,9 +46,9 @@ def snippets_of(form: str, reduce: str, integers: bool) -> dict[str, str]:
 
 MAX_ROWS = 16
 
-few = settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+SEEDS = st.integers(0, 2**32 - 1)
+few = settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+more = settings(few, max_examples=10)
 
 
 def state(count: int, logit_rows: int = 0) -> bytes:
@@ -81,73 +84,51 @@ def width(form: str, blocks: int) -> int:
     return 32 * blocks if size <= 32 else size * -(-blocks // 4)
 
 
-@st.composite
-def linear_cases(draw: st.DrawFn, most_rows: int) -> dict:
-    form = draw(st.sampled_from(FORMAT_NAMES))
-    return {
-        "form": form,
-        "n": draw(st.integers(1, 75)),
-        "k": width(form, draw(st.integers(1, 9))),
-        "m": draw(st.integers(1, most_rows)),
-        "epilogue": draw(st.sampled_from([0, 1, 2])),
-        "offset": draw(st.integers(0, 5)),
-        "seed": draw(st.integers(0, 2**32 - 1)),
-    }
+SIZES = {
+    "form": FORMAT_NAMES, "n": [1, 7, 32, 75], "blocks": [1, 2, 5, 9], "epilogue": [0, 1, 2], "offset": [0, 3],
+}  # fmt: skip
+"""Of a matrix product; `n` rows of results, `offset` where they begin in a row of y."""
 
 
-def run_linear(run_kernel, kernel: str, case: dict, grid, snippets: dict[str, str], **constants) -> None:
-    rng = np.random.default_rng(case["seed"])
-    n, k, m, offset = case["n"], case["k"], case["m"], case["offset"]
-    rows = 2 * n if case["epilogue"] == 2 else n
-    data, w = random_matrix(run_kernel.host, rng, rows, k, case["form"])
-    x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
-    stride = n + offset + 3
-    y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
-    (out,) = run_kernel(
-        kernel, [state(m), *data, x, y], grid,
-        {"dequantize": f"dequantize_{case['form'].lower()}", **snippets},
-        MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=case["epilogue"],
-        **constants,
-    )  # fmt: skip
-    expected = y.copy()
-    expected[:m, offset : offset + n] = expected_linear(w, x[:m], y[:m, offset : offset + n], case["epilogue"])
-    scale = np.abs(expected).max()
-    np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=1e-5 * scale)
+def named(variants: list[dict[str, Any]]) -> pytest.MarkDecorator:
+    """The test takes a `variant`; its id tells each choice."""
+    return pytest.mark.parametrize("variant", variants, ids=lambda variant: "-".join(map(str, variant.values())))
 
 
-@pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
-@given(
-    case=linear_cases(9), tile=st.sampled_from([1, 2, 4, 8]), together=st.integers(1, 3), norm=st.booleans(),
-    logits=st.integers(0, 3), one=st.booleans(), chunk=st.integers(1, 12), integers=st.booleans(),
-    parts=st.sampled_from([1, 2, 3, 4]), turns=st.integers(1, 5),
+@named(
+    covering(
+        33, reduction=REDUCTIONS, **SIZES, tile=[1, 2, 4, 8], together=[1, 2, 3], norm=[False, True],
+        logits=[False, True], one=[False, False, True], chunk=[1, 3, 12], integers=[False, True], parts=[1, 2, 3, 4],
+        turns=[1, 2, 5],
+    )
 )  # fmt: skip
+@given(m=st.integers(1, 9), logits=st.integers(1, 9), seed=SEEDS)
 @few
-def test_matvec_equals_numpy_and_leaves_the_rest_alone(
-    run_kernel, reduce, lanes, workgroup, case, tile, together, norm, logits, one, chunk, integers, parts, turns
-) -> None:
-    rng = np.random.default_rng(case["seed"])
-    n, k, m, offset, epilogue = case["n"], case["k"], case["m"], case["offset"], case["epilogue"]
+def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, logits, seed) -> None:
+    rng = np.random.default_rng(seed)
+    (reduce, lanes, workgroup), form, one = variant["reduction"], variant["form"], variant["one"]
+    n, k, offset, epilogue = variant["n"], width(form, variant["blocks"]), variant["offset"], variant["epilogue"]
     rows = 2 * n if epilogue == 2 else n
-    m, tile = 1 if one else m, 1 if one else tile
-    logits = min(logits, m)  # 0: every row
-    count = logits or m
+    m, tile = (1, 1) if one else (m, variant["tile"] if variant["turns"] == 1 else 2)
+    count = min(logits, m) if variant["logits"] else m
     staged = reduce != "reduce_single"
-    norm, chunk = norm and staged, chunk if staged else lanes
-    team = team_constants(lanes, workgroup * (3 if parts == 3 else 1), parts if staged else 1, turns, chunk, k)
-    data, w = random_matrix(run_kernel.host, rng, rows, k, case["form"])
+    norm, parts, chunk = (variant["norm"], variant["parts"], variant["chunk"]) if staged else (False, 1, 1)
+    team = team_constants(lanes, workgroup * (3 if parts == 3 else 1), parts, variant["turns"], chunk, k)
+    data, w = random_matrix(run_kernel.host, rng, rows, k, form)
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
     weight = rng.standard_normal(k).astype(np.float32)
     stride = n + offset + 3
     y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
+    together = variant["together"]
     items = -(-n // together)
     groups = -(-items // (team["WORKGROUP"] // lanes // team["PARTS"] * team["TURNS"]))
     fold = 2 if groups > 3 else 1
     (out,) = run_kernel(
-        "matvec", [state(m, logits), *data, x, weight, y], (-(-groups // fold), fold, -(-count // tile)),
-        snippets_of(case["form"], reduce, integers),
+        "matvec", [state(m, count if variant["logits"] else 0), *data, x, weight, y],
+        (-(-groups // fold), fold, -(-count // tile)), snippets_of(form, reduce, variant["integers"]),
         MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=epilogue,
         NORM=norm, EPS=1e-5, ROWS=2 * together if epilogue == 2 else together, M_TILE=tile,
-        LOGITS=logits > 0, ONE=one, **team,
+        LOGITS=variant["logits"], ONE=one, **team,
     )  # fmt: skip
     used = x[m - count : m]
     used = reference.rms_norm(used, weight, 1e-5) if norm else used
@@ -167,11 +148,11 @@ def all_values(rng: np.random.Generator, k: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("form", [name for name in FORMAT_NAMES if LAYOUTS[name].quantized])
+@pytest.mark.parametrize(("blocks", "norm"), [(1, True), (40, False)])
 @given(
-    blocks=st.integers(1, 40), size=st.sampled_from([1e-30, 1e-9, 1, 1e4, 1e30]), norm=st.booleans(),
-    kind=st.sampled_from(["normal", "positive", "any"]), seed=st.integers(0, 2**32 - 1),
-)  # fmt: skip
-@settings(few, max_examples=8)
+    size=st.sampled_from([1e-30, 1e-9, 1, 1e4, 1e30]), kind=st.sampled_from(["normal", "positive", "any"]), seed=SEEDS
+)
+@more
 def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, kind, seed) -> None:
     rng = np.random.default_rng(seed)
     n, k, norm = 40, width(form, blocks), norm and 1e-9 <= size <= 1e4
@@ -196,42 +177,24 @@ def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, k
     assert errors[True] <= max(2 * errors[False], 1e-6 * scale)
 
 
-@pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
-@given(
-    form=st.sampled_from(FORMAT_NAMES), heads=st.sampled_from([(1, 1), (3, 1), (4, 2)]), first=st.integers(0, 2),
-    head_dim=st.sampled_from([8, 24, 64]), blocks=st.integers(1, 5), m=st.integers(1, 5),
-    tile=st.sampled_from([1, 2, 4]), norm=st.booleans(), interleaved=st.booleans(), one=st.booleans(),
-    chunk=st.integers(1, 9), integers=st.booleans(), parts=st.sampled_from([1, 2, 4]), turns=st.integers(1, 5),
-    seed=st.integers(0, 2**32 - 1),
+@named(
+    covering(
+        22, reduction=REDUCTIONS, form=FORMAT_NAMES, heads=[(1, 1), (3, 1), (4, 2)], first=[0, 1, 2],
+        head_dim=[8, 24, 64], blocks=[1, 3, 5], tile=[1, 2, 4], norm=[False, True], interleaved=[False, True],
+        one=[False, False, True], chunk=[1, 3, 9], integers=[False, True], parts=[1, 2, 4], turns=[1, 2, 5],
+    )
 )  # fmt: skip
+@given(m=st.integers(1, 5), seed=SEEDS)
 @few
-def test_qkv_rotates_and_appends_as_numpy_does(
-    run_kernel,
-    reduce,
-    lanes,
-    workgroup,
-    form,
-    heads,
-    first,
-    head_dim,
-    blocks,
-    m,
-    tile,
-    norm,
-    interleaved,
-    one,
-    chunk,
-    integers,
-    parts,
-    turns,
-    seed,
-) -> None:
+def test_qkv_rotates_and_appends_as_numpy_does(run_kernel, variant, m, seed) -> None:
     rng = np.random.default_rng(seed)
-    k, (heads, kv_heads) = width(form, blocks), heads
-    m, tile = (1, 1) if one else (m, tile)
+    (reduce, lanes, workgroup), form, one = variant["reduction"], variant["form"], variant["one"]
+    (heads, kv_heads), first, head_dim = variant["heads"], variant["first"], variant["head_dim"]
+    k, interleaved = width(form, variant["blocks"]), variant["interleaved"]
+    m, tile = (1, 1) if one else (m, variant["tile"] if variant["turns"] == 1 else 2)
     staged = reduce != "reduce_single"
-    norm, chunk = norm and staged, chunk if staged else lanes
-    team = team_constants(lanes, workgroup, parts if staged else 1, turns, chunk, k)
+    norm, parts, chunk = (variant["norm"], variant["parts"], variant["chunk"]) if staged else (False, 1, 1)
+    team = team_constants(lanes, workgroup, parts, variant["turns"], chunk, k)
     # The kernel may be given some of the heads only, when their formats differ.
     count = heads + 2 * kv_heads - first
     data, w = random_matrix(run_kernel.host, rng, count * head_dim, k, form)
@@ -247,7 +210,7 @@ def test_qkv_rotates_and_appends_as_numpy_does(
     groups = -(-count * head_dim // 2 // (workgroup // lanes // team["PARTS"] * team["TURNS"]))
     out_q, out_kv = run_kernel(
         "qkv", [rows, *data, x, weight, table, pages, q, kv], (groups, 1, -(-m // tile)),
-        snippets_of(form, reduce, integers),
+        snippets_of(form, reduce, variant["integers"]),
         MAX_ROWS=MAX_ROWS, K=k, N=count * head_dim, BLOCKS=count * head_dim * k // 32, FIRST_HEAD=first, HEADS=heads,
         KV_HEADS=kv_heads, HEAD_DIM=head_dim, PAGE=PAGE, MAX_PAGES=3, INTERLEAVED=interleaved, NORM=norm, EPS=1e-5,
         ROWS=2, M_TILE=tile, ONE=one, **team,
@@ -271,12 +234,28 @@ def test_qkv_rotates_and_appends_as_numpy_does(
     np.testing.assert_allclose(floats(out_kv, *kv.shape), expected_kv, rtol=1e-4, atol=1e-5 * scale)
 
 
-@pytest.mark.parametrize(("slices", "wide"), [(2, 2), (2, 1), (4, 1)])
-@given(case=linear_cases(MAX_ROWS))
+@named(covering(22, shape=[(2, 2), (2, 1), (4, 1)], **SIZES))
+@given(m=st.integers(1, MAX_ROWS), seed=SEEDS)
 @few
-def test_matmul_equals_numpy_and_leaves_the_rest_alone(run_kernel, slices, wide, case) -> None:
-    groups = -(-case["n"] // ((16 if case["epilogue"] == 2 else 32) * wide))
-    run_linear(run_kernel, "matmul", case, (groups, 1, -(-case["m"] // 32)), {}, SLICES=slices, WIDE=wide)
+def test_matmul_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, seed) -> None:
+    rng = np.random.default_rng(seed)
+    (slices, wide), form, epilogue = variant["shape"], variant["form"], variant["epilogue"]
+    n, k, offset = variant["n"], width(form, variant["blocks"]), variant["offset"]
+    rows = 2 * n if epilogue == 2 else n
+    data, w = random_matrix(run_kernel.host, rng, rows, k, form)
+    x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
+    stride = n + offset + 3
+    y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
+    (out,) = run_kernel(
+        "matmul", [state(m), *data, x, y], (-(-n // ((16 if epilogue == 2 else 32) * wide)), 1, -(-m // 32)),
+        {"dequantize": f"dequantize_{form.lower()}"},
+        MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=epilogue,
+        SLICES=slices, WIDE=wide,
+    )  # fmt: skip
+    expected = y.copy()
+    expected[:m, offset : offset + n] = expected_linear(w, x[:m], y[:m, offset : offset + n], epilogue)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=1e-5 * scale)
 
 
 def test_matmul_over_several_tiles_of_rows(run_kernel) -> None:
@@ -295,8 +274,9 @@ def test_matmul_over_several_tiles_of_rows(run_kernel) -> None:
 
 
 @pytest.mark.parametrize("form", FORMAT_NAMES)
-@given(rows=st.integers(1, 40), blocks=st.integers(1, 7), m=st.integers(1, 5), seed=st.integers(0, 999))
-@few
+@pytest.mark.parametrize(("rows", "blocks"), [(1, 1), (40, 7)])
+@given(m=st.integers(1, 5), seed=SEEDS)
+@more
 def test_embedding_gathers_the_tokens_rows(run_kernel, form, rows, blocks, m, seed) -> None:
     rng = np.random.default_rng(seed)
     k, first = width(form, blocks), 7
@@ -317,9 +297,11 @@ def test_embedding_gathers_the_tokens_rows(run_kernel, form, rows, blocks, m, se
 
 
 @pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
-@pytest.mark.parametrize("logits", [0, 1, 2])
-@given(k=st.integers(1, 300), m=st.integers(2, 6), scale=st.sampled_from([1e-4, 1.0, 1e3]), seed=st.integers(0, 999))
-@few
+@pytest.mark.parametrize("k", [1, 45, 300])
+@given(
+    logits=st.sampled_from([0, 1, 2]), m=st.integers(2, 6), scale=st.sampled_from([1e-4, 1.0, 1e3]), seed=SEEDS
+)  # fmt: skip
+@more
 def test_rms_norm_equals_numpy(run_kernel, reduce, lanes, workgroup, logits, k, m, scale, seed) -> None:
     rng = np.random.default_rng(seed)
     x = (rng.standard_normal((MAX_ROWS, k)) * scale).astype(np.float32)
@@ -341,8 +323,9 @@ def test_rows_are_copied_and_the_rest_is_left_alone(run_kernel, quads, m) -> Non
     np.testing.assert_array_equal(floats(out, MAX_ROWS, 4 * quads), np.concatenate([x[:m], y[m:]]))
 
 
-@given(n=st.integers(1, 200), m=st.integers(1, 5), seed=st.integers(0, 999))
-@few
+@pytest.mark.parametrize("n", [1, 7, 200])
+@given(m=st.integers(1, 5), seed=SEEDS)
+@more
 def test_swiglu_equals_numpy(run_kernel, n, m, seed) -> None:
     pair = (np.random.default_rng(seed).standard_normal((MAX_ROWS, 2 * n)) * 4).astype(np.float32)
     data = [state(m), pair, bytes(4 * MAX_ROWS * n)]

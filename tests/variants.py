@@ -1,0 +1,34 @@
+"""Which combinations of choices a kernel is tested in: each is compiled, which takes a software GPU a second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+CANDIDATES = 40
+
+
+def covering(count: int, **choices: Sequence[Any]) -> list[dict[str, Any]]:
+    """`count` combinations, the same each time, in which as many pairs of choices as possible occur together.
+
+    Each combination is the one of several random ones that adds the most new pairs, a new single choice counting more.
+    """
+    rng = np.random.default_rng(0)
+    names, sizes = list(choices), [len(values) for values in choices.values()]
+    seen: set[tuple] = set()
+    chosen = []
+    for _ in range(count):
+        best: tuple[int, list[int], set[tuple]] = (-1, [], set())
+        for row in rng.integers(0, sizes, (CANDIDATES, len(sizes))).tolist():
+            places = list(enumerate(row))
+            new = {*places, *combinations(places, 2)} - seen
+            worth = sum(100 if isinstance(one[0], int) else 1 for one in new)
+            if worth > best[0]:
+                best = (worth, row, new)
+        seen |= best[2]
+        chosen.append({name: choices[name][at] for name, at in zip(names, best[1], strict=True)})
+    assert all(row in seen for at, size in enumerate(sizes) for row in [(at, value) for value in range(size)])
+    return chosen
