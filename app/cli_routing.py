@@ -14,8 +14,9 @@ from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 
+from app.bench_patterns import measure_patterns
 from app.bench_routing import TEST_SET, measure_follow_ups, measure_routing, read_follow_ups, read_test_set
-from app.native_services import open_router
+from app.native_services import native_router_parts, open_router
 from py_core.routing.router import Decision
 
 SHOWN_AGENTS, SHOWN_NEIGHBOURS = 3, 1
@@ -76,6 +77,9 @@ def route_table(texts: list[str], decisions: list[Decision]) -> Table:
 
 def bench_routing(
     data: Annotated[Path, typer.Option(help="Requests with their agents, in TOML.")] = TEST_SET,
+    patterns: Annotated[
+        int, typer.Option(min=0, help="Also measure the search and the opening of so many learned patterns.")
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """How often the router is right on requests that nobody has seen, and how long it takes. For developers."""
@@ -83,10 +87,11 @@ def bench_routing(
 
     async def run() -> dict[str, Any]:
         router = await open_router()
-        return {
-            **await measure_routing(router, rows),
-            "conversations": await measure_follow_ups(router, read_follow_ups()),
-        }
+        report = await measure_routing(router, rows)
+        report["conversations"] = await measure_follow_ups(router, read_follow_ups())
+        if patterns:
+            report["learned"] = await measure_patterns(native_router_parts(), patterns)
+        return report
 
     report = asyncio.run(run())
     if as_json:
@@ -97,7 +102,10 @@ def bench_routing(
 
 def routing_tables(report: dict[str, Any]) -> Group:
     times, halves = report["milliseconds"], report["conversations"]
-    return Group(_accuracy_table(report), _time_table(times), _conversation_table(halves), *_sentences(report))
+    learned = [_patterns_table(report["learned"])] if "learned" in report else []
+    return Group(
+        _accuracy_table(report), _time_table(times), _conversation_table(halves), *learned, *_sentences(report)
+    )
 
 
 def _accuracy_table(report: dict[str, Any]) -> Table:
@@ -132,6 +140,22 @@ def _conversation_table(halves: dict[str, dict[str, Any]]) -> Table:
     for half, found in halves.items():
         shares = (found[key] for key in ("follow_ups", "follow_ups_without", "topic_changes"))
         table.add_row(half, str(found["rows"]), *(f"{share:.1%}" for share in shares))
+    return table
+
+
+def _patterns_table(found: dict[str, Any]) -> Table:
+    table = Table(title=f"{found['patterns']:,} learned patterns")
+    for column in ("", "scan", "HNSW"):
+        table.add_column(column, justify="right" if column else "left")
+    searches = [found["search_milliseconds"][way] for way in ("scan", "hnsw")]
+    table.add_row("search, median ms", *(f"{times['p50']:.3f}" for times in searches))
+    table.add_row("search, p95 ms", *(f"{times['p95']:.3f}" for times in searches))
+    table.add_row(f"found of the {found['k']} nearest", "100%", f"{found['recall']:.1%}")
+    opening = found["open_seconds"]
+    table.add_row("opening, graph built again, s", f"{opening['ready']:.2f}", f"{opening['rebuilt']:.2f}")
+    table.add_row("opening, graph read, s", "", f"{opening['read']:.2f}")
+    table.add_row("writing the graph, s", "", f"{found['save_seconds']:.2f}")
+    table.add_row("size of the graph, MB", "", f"{found['file_bytes'] / 1e6:.1f}")
     return table
 
 

@@ -8,7 +8,7 @@ async for event in conversation.respond("why does my page crash"):   # Routed, t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any
 
 import numpy as np
@@ -54,13 +54,14 @@ class Conversation:
         answer, done, failure = "", None, None
         try:
             answering = self.assistant.respond(text, routed.agent if routed else None)
-            async with aclosing(answering) as events:  # type: ignore[type-var]
-                async for event in events:
-                    if isinstance(event, Delta):
-                        answer += event.text
-                    else:
-                        done = event
-                    yield event
+            with self._services.memory.background.paused() if self._services.memory else nullcontext():
+                async with aclosing(answering) as events:  # type: ignore[type-var]
+                    async for event in events:
+                        if isinstance(event, Delta):
+                            answer += event.text
+                        else:
+                            done = event
+                        yield event
         except Exception as error:
             failure = error
             raise

@@ -20,7 +20,6 @@ from py_core.routing.embedder import EmbedderError, SentenceEmbedder
 from py_core.routing.embedder_onnx import OnnxEncoder
 from py_core.routing.router import Router
 from py_core.routing.routing_data import RoutingDataError
-from py_core.routing.vector_index import HnswVectorIndex
 from py_core.tokenizers.wordpiece import WordPiece
 
 
@@ -55,10 +54,13 @@ async def open_router(changes: Mapping[str, Any] | None = None) -> Router:
 
 async def open_services(path: Path) -> Services:
     """path: the memory's file. Never fails: `problem` says what is missing, and the chat works without it."""
-    services = Services(NativeCrypto(), make_index=HnswVectorIndex)
+    kernel: HnswKernel | None = None
+    services = Services(NativeCrypto(), kernel=lambda: kernel)
 
     async def open_routing(memory: Memory) -> RoutingService:
+        nonlocal kernel
         parts = native_router_parts()
+        kernel = parts.kernel
         return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
 
     await services.open(lambda: SQLiteRows.open(path))

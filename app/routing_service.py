@@ -26,6 +26,7 @@ from py_core.memory.memory import Memory
 from py_core.memory.patterns import KIND as PATTERN
 from py_core.memory.policies import KIND as POLICY
 from py_core.memory.rows import Change
+from py_core.memory.stored_index import StoredIndex
 from py_core.routing.agents import FALLBACK_ID, Agent, AgentError
 from py_core.routing.embedder import Embedder
 from py_core.routing.pattern_store import EMBEDDER_POLICY, load_patterns
@@ -61,6 +62,7 @@ class RoutingService:
         self._stale = True
         self._corrected: dict[str, str] = {}  # of a route: the agent that the user said
         self._router: Router
+        self._index: StoredIndex | None = None  # of the router
         self._follow(memory)
 
     @classmethod
@@ -235,7 +237,10 @@ class RoutingService:
     async def _take(self, router: Router) -> None:
         agents = current_agents(shipped_agents(), self._valid_changes())
         await self._renew_vectors()
-        await load_patterns(router, self.memory.patterns, self.memory.policies)
+        index = await load_patterns(router, self.memory)
+        if self._index is not None:
+            self._index.forget()
+        self._index = index
         await router.route("Hello")  # what only the first one pays
         self.agents: dict[str, Agent] = {agent.id: agent for agent in agents}
         self._router = router

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from app.routing_service import RoutingService
+from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.encryption import Crypto
 from py_core.memory.errors import StoreError
 from py_core.memory.fallback import open_or_volatile
 from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Batch, Rows
 from py_core.memory.store import Store
-from py_core.memory.vectors import BruteForceIndex, VectorIndex
 from py_core.memory.volatile import VolatileRows
 
 MemoryState = Literal["opening", "ready", "locked"]
@@ -30,11 +30,11 @@ class Services:
         self,
         crypto: Crypto,
         changed: Callable[[], None] = lambda: None,
-        make_index: Callable[[int], VectorIndex] = BruteForceIndex,
+        kernel: Callable[[], HnswKernel | None] = lambda: None,
     ) -> None:
-        """changed: called when there is something new to show."""
+        """changed: called when there is something new to show. kernel: of the memory's indexes, once it is loaded."""
         self.changed = changed
-        self._crypto, self._make_index = crypto, make_index
+        self._crypto, self._kernel = crypto, kernel
         self.locked_rows: Rows | None = None
         self.memory: Memory | None = None
         self.routing: RoutingService | None = None
@@ -116,6 +116,6 @@ class Services:
             self.trouble(error)
 
     async def _take(self, store: Store) -> Memory:
-        memory = self.memory = await Memory.open(store, self._make_index, self.trouble)
+        memory = self.memory = await Memory.open(store, self._kernel, self.trouble)
         store.on_change(lambda change: self.changed())
         return memory

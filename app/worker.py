@@ -39,7 +39,6 @@ from py_core.memory.indexeddb import IndexedDBRows
 from py_core.memory.memory import Memory
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.embedder_browser import browser_embedder
-from py_core.routing.vector_index import HnswVectorIndex
 from py_core.sampling import SamplingParams
 
 JsObject = Any
@@ -57,9 +56,7 @@ class PageWorker:
     def __init__(self, derive_cipher: JsObject, on_memory: Callable[[], None]) -> None:
         """derive_cipher: of web/memory/encryption.js. on_memory: called when the memory or the router changed."""
         self._kernel: PyodideHnswKernel | None = None
-        self._services = Services(
-            BrowserCrypto(derive_cipher), on_memory, lambda dimensions: HnswVectorIndex(dimensions, self._kernel)
-        )
+        self._services = Services(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
         self._api = MemoryApi(self._services)
         self._conversation: Conversation | None = None
         self._routing_opened = asyncio.Event()

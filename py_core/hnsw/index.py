@@ -14,7 +14,7 @@ The work is done by a kernel: the one in WASM (kernel_wasm.py in the page, kerne
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,19 +91,49 @@ class HnswIndex:
         return self.graph.vector(self._row_of[id])[: self.settings.dimension].copy()
 
     def insert(self, id: int, vector: np.ndarray) -> None:
-        """Store float32 (dimension,) under an id, in place of what was stored under it. Raises VectorError."""
+        """Store float32 (dimension,) under an id, in place of what was stored under it. Raises VectorError.
+
+        The same vector again changes nothing.
+        """
         id = operator.index(id)
         if not -(1 << 63) <= id < 1 << 63:
             raise ValueError(f"The id {id} does not fit 64 bits.")
         self._set_query(vector)
+        row = self._row_of.get(id)
+        if row is not None and np.array_equal(self.graph.vector(row), self.graph.query):
+            return
         level = self._draw_level()
         # Where memory ends, what is stored under the id stays.
         self.graph.reserve(self.graph.rows + 1, self.graph.slots + level)
         self.delete(id)
         self._row_of[id] = self.graph.append(id, level)
         self.inserted += 1
-        if len(self) > self.settings.brute_force_below or self.linked:
-            self._link(LINKS_AN_INSERT)
+        if self.behind:
+            self.link(LINKS_AN_INSERT)
+
+    def insert_many(self, ids: Sequence[int], vectors: Sequence[np.ndarray]) -> None:
+        """Store float32 (dimension,) each, under new ids. They come into the graph by `link`. Raises VectorError."""
+        if len(set(ids)) != len(ids) or any(id in self._row_of for id in ids):
+            raise ValueError("Each id must be new.")
+        self.graph.reserve(self.graph.rows + len(ids), self.graph.slots)
+        for id, vector in zip(ids, vectors, strict=True):
+            self._set_query(vector)
+            self._row_of[id] = self.graph.append(id, self._draw_level())
+            self.inserted += 1
+
+    @property
+    def behind(self) -> int:
+        """Rows that are still to come into the graph: none while there are so few that each is compared."""
+        return self.graph.rows - self.linked if len(self) > self.settings.brute_force_below or self.linked else 0
+
+    def link(self, most: int) -> None:
+        """Bring so many more rows into the graph. Until all are in it, searches compare each."""
+        for row in range(self.linked, min(self.graph.rows, self.linked + most)):
+            if self.graph.alive[row]:
+                self.kernel.link(self.graph, row)
+            else:
+                self.graph.set_aside(row)
+            self.linked = row + 1
 
     def delete(self, id: int) -> bool:
         """Forget an id; whether it was there. Searches pass through its row until some third of all rows are dead."""
@@ -179,14 +209,6 @@ class HnswIndex:
         while level < _MOST_LEVELS and _mix(self.settings.seed, self.inserted, level) % self.settings.m == 0:
             level += 1
         return level
-
-    def _link(self, most: int) -> None:
-        for row in range(self.linked, min(self.graph.rows, self.linked + most)):
-            if self.graph.alive[row]:
-                self.kernel.link(self.graph, row)
-            else:
-                self.graph.set_aside(row)
-            self.linked = row + 1
 
     def _mark_dead(self, row: int) -> None:
         """A row of the graph whose vector others have too lives on as the next of them."""

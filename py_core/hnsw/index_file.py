@@ -1,28 +1,35 @@
-"""An index as bytes, so that its graph need not be built again.
+"""The graph of an index as bytes, so that it need not be built again.
 
-Layout, little-endian: the magic, uint32 version, uint32 length of a JSON head (settings and counts), the head; then of
-the rows in their order id int64, alive uint8, level, slot and twin int32, links int32 (rows, 1 + m0); links of the
-slots int32 (slots, 1 + m); vectors float32 (rows, dimension); at last the SHA-256 of all before it.
+The vectors are not in it: their home is the store, and `load` is given them. So the file is a tenth of their size. One
+that is older than the vectors can cost only links, never data: what the store no longer has is taken out of the graph,
+and what the file does not know is told.
 
-The vectors' true home is the store: whatever a file is refused for, `load_or_rebuild` makes the index anew from them.
+Layout, little-endian: the magic, uint32 version, uint32 length of a JSON head (settings, counts and the names of the
+rows), the head; then of the rows in their order level, slot and twin int32, a checksum of the vector uint32, the number
+of links uint8 or uint16; the links of the rows int32, one row behind the other; of the slots the number of links, and
+the links, in the same way; at last the SHA-256 of all before it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from py_core.hnsw.hnsw_graph import LARGEST, HnswGraph
+from py_core.hnsw.hnsw_graph import CHUNK, LARGEST
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.index import HnswIndex, HnswSettings
+from py_core.hnsw.numpy_kernel import unit_rows
 
 MAGIC = b"SONATA-HNSW\n"
-VERSION = 1
-_COUNTS = ("rows", "slots", "linked", "bridged", "inserted", "entry", "top")
+VERSION = 2
+MOST_CHANGED = 0.25
+"""When more of the rows than that were deleted or have another vector, a new graph is better."""
+_COUNTS = ("rows", "slots", "inserted", "entry", "top")
 _REBUILD = "The index has to be built again from the stored vectors."
 
 
@@ -30,18 +37,54 @@ class IndexFileError(Exception):
     """Bytes that are no index, or not one that can be used; the message says why."""
 
 
-def save(index: HnswIndex) -> bytes:
-    """The index as it is, dead rows included."""
+@dataclass(frozen=True)
+class Loaded:
+    """The ids in `index` are the places in `names`. `lacking`: names of vectors that are not in the index yet."""
+
+    index: HnswIndex
+    names: list[str]
+    lacking: list[str]
+
+
+def save(index: HnswIndex, names: Mapping[int, str]) -> bytes:
+    """names: of the ids. Dead rows are taken out of the index first; all others must be in its graph."""
+    index.compact()
+    if index.behind or index.linked != index.graph.rows:
+        raise ValueError("Only an index whose rows are all in the graph can be saved.")
+    graph = index.graph
+    head = {
+        "settings": asdict(index.settings),
+        "rows": graph.rows,
+        "slots": graph.slots,
+        "inserted": index.inserted,
+        "entry": int(graph.header["entry"]),
+        "top": int(graph.header["top"]),
+        "names": [names[id] for id in graph.column("id").tolist()],
+    }
+    line = json.dumps(head, sort_keys=True).encode()
+    parts = [MAGIC, VERSION.to_bytes(4, "little"), len(line).to_bytes(4, "little"), line]
+    parts += [graph.column(name).astype("<i4").tobytes() for name in ("level", "slot", "twin")]
+    dimension, left = index.settings.dimension, graph.rows
+    for chunk in graph.chunks:
+        sums = [zlib.crc32(vector) for vector in chunk.vector[:left, :dimension].copy()]
+        parts.append(np.array(sums, "<u4").tobytes())
+        left -= len(sums)
+    for links in (graph.column("links"), graph.upper_links()):
+        used = np.arange(1, links.shape[1]) <= links[:, :1]
+        parts += [links[:, 0].astype("<u2").tobytes(), links[:, 1:][used].astype("<i4").tobytes()]
     digest = hashlib.sha256()
-    parts = []
-    for part in _parts(index):
+    for part in parts:
         digest.update(part)
-        parts.append(part)
     return b"".join([*parts, digest.digest()])
 
 
-def load(data: bytes, kernel: HnswKernel | None = None) -> HnswIndex:
-    """The index that was saved: it goes on as if it had never been away. Raises IndexFileError."""
+def load(
+    data: bytes, settings: HnswSettings, vectors: Mapping[str, np.ndarray], kernel: HnswKernel | None = None
+) -> Loaded:
+    """The index that was saved, with the vectors that there are now, float32 (dimension,) by name.
+
+    Raises IndexFileError, also when it was made with other settings, or when too much has changed.
+    """
     if data[: len(MAGIC)] != MAGIC[: len(data)] or not data:
         raise IndexFileError(f"These bytes are no index of Sonata's. {_REBUILD}")
     version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 4], "little")
@@ -51,140 +94,116 @@ def load(data: bytes, kernel: HnswKernel | None = None) -> HnswIndex:
     if len(data) < len(MAGIC) + 40 or hashlib.sha256(body).digest() != checksum:
         raise IndexFileError(f"The index is damaged or incomplete: its checksum is not right. {_REBUILD}")
     try:
-        return _read(body, kernel)
-    except (ValueError, KeyError, TypeError) as error:
+        return _read(body, settings, vectors, kernel)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise IndexFileError(f"The index contradicts itself ({error}). {_REBUILD}") from error
 
 
-def rebuild(
-    settings: HnswSettings, vectors: Iterable[tuple[int, np.ndarray]], kernel: HnswKernel | None = None
-) -> HnswIndex:
-    """An index of (id, vector) pairs; the same pairs in the same order give the same index."""
-    index = HnswIndex(settings, kernel)
-    for id, vector in vectors:
-        index.insert(id, vector)
-    return index
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """`problem`: why the file could not be used, None when it was; the index was rebuilt then."""
-
-    index: HnswIndex
-    problem: str | None
-
-
-def load_or_rebuild(
-    data: bytes, settings: HnswSettings, vectors: Iterable[tuple[int, np.ndarray]], kernel: HnswKernel | None = None
+def _read(
+    body: memoryview, settings: HnswSettings, vectors: Mapping[str, np.ndarray], kernel: HnswKernel | None
 ) -> Loaded:
-    """The saved index, or one made of the stored vectors, which are asked for only then, with these settings.
-
-    An index that was saved with other settings is made anew too. Whether it holds what the store holds is for the
-    caller to compare, by the ids.
-    """
-    try:
-        index = load(data, kernel)
-        if index.settings != settings:
-            raise IndexFileError(f"The index was made with other settings. {_REBUILD}")
-        return Loaded(index, None)
-    except IndexFileError as error:
-        return Loaded(rebuild(settings, vectors, kernel), str(error))
-
-
-def _parts(index: HnswIndex) -> Iterator[bytes]:
-    graph = index.graph
-    counts = {
-        "rows": graph.rows,
-        "slots": graph.slots,
-        "linked": index.linked,
-        "bridged": index.bridged,
-        "inserted": index.inserted,
-        "entry": int(graph.header["entry"]),
-        "top": int(graph.header["top"]),
-    }
-    head = json.dumps({"settings": asdict(index.settings), **counts}, sort_keys=True).encode()
-    yield MAGIC + VERSION.to_bytes(4, "little") + len(head).to_bytes(4, "little") + head
-    yield graph.column("id").astype("<i8").tobytes()
-    yield graph.alive[: graph.rows].tobytes()
-    for name in ("level", "slot", "twin"):
-        yield graph.column(name).astype("<i4").tobytes()
-    for links in (graph.column("links"), graph.upper_links()):
-        # Behind the links that there are, memory holds links of before.
-        used = np.arange(links.shape[1]) <= links[:, :1]
-        yield np.where(used, links, 0).astype("<i4").tobytes()
-    left = graph.rows
-    for chunk in graph.chunks:
-        yield chunk.vector[:left, : index.settings.dimension].astype("<f4").tobytes()
-        left -= len(chunk.vector)
-        if left <= 0:
-            break
-
-
-def _read(body: memoryview, kernel: HnswKernel | None) -> HnswIndex:
     at = len(MAGIC) + 4
     head_bytes = int.from_bytes(body[at : at + 4], "little")
     at += 4
     head = json.loads(bytes(body[at : at + head_bytes]))
     at += head_bytes
-    settings = HnswSettings(**head["settings"])
-    rows, slots, linked, bridged, inserted, entry, top = (int(head[name]) for name in _COUNTS)
-    if not 0 <= linked <= rows <= inserted or not 0 <= bridged <= rows or slots < 0:
+    if head["settings"] != asdict(settings):
+        raise IndexFileError(f"The index was made with other settings. {_REBUILD}")
+    rows, slots, inserted, entry, top = (int(head[name]) for name in _COUNTS)
+    names: list[str] = head["names"]
+    if not 0 <= rows <= inserted or slots < 0 or len(set(names)) != rows:
         raise ValueError("its counts")
 
-    def take(dtype: str, *shape: int) -> np.ndarray:
+    def take(dtype: str, count: int) -> np.ndarray:
         nonlocal at
-        count = int(np.prod(shape, dtype=object))
         array = np.frombuffer(body, dtype, count, at)
         at += array.nbytes
-        return array.reshape(shape)
+        return array
 
-    columns = {"id": take("<i8", rows)}
-    alive = take("u1", rows)
-    columns |= {name: take("<i4", rows) for name in ("level", "slot", "twin")}
-    columns["links"] = take("<i4", rows, 1 + settings.m0)
-    uppers = take("<i4", slots, 1 + settings.m)
-    vectors = take("<f4", rows, settings.dimension)
+    def take_links(count: int, most: int) -> np.ndarray:
+        """(count, 1 + most), as memory holds them."""
+        numbers = take("<u2", count).astype(np.int32)
+        if (numbers > most).any():
+            raise ValueError("its links")
+        links = np.zeros((count, 1 + most), np.int32)
+        links[:, 0] = numbers
+        used = np.arange(1, 1 + most) <= numbers[:, None]
+        links[:, 1:][used] = take("<i4", int(numbers.sum()))
+        return links
+
+    columns = {name: take("<i4", rows) for name in ("level", "slot", "twin")}
+    checksums = take("<u4", rows)
+    columns["links"] = take_links(rows, settings.m0)
+    uppers = take_links(slots, settings.m)
     if at != len(body):
         raise ValueError("its length")
-    _check(columns, alive, uppers, vectors, entry, top)
+    _check(columns, uppers, entry, top)
 
     index = HnswIndex(settings, kernel)
     graph = index.graph
     graph.reserve(rows, slots)
     graph.header["rows"], graph.header["entry"], graph.header["top"] = rows, entry, top
-    graph.alive[:rows] = alive
+    graph.alive[:rows] = 1
+    graph.set_column("id", np.arange(rows))
     for name, values in columns.items():
         graph.set_column(name, values)
     graph.set_upper_links(uppers)
-    _set_vectors(graph, vectors)
-    index.linked, index.bridged, index.inserted = linked, bridged, inserted
+    index.linked, index.inserted = rows, inserted
+    gone = _set_vectors(index, names, checksums, vectors)
+    if len(gone) > MOST_CHANGED * rows:
+        raise IndexFileError(f"Most of the index is about other vectors. {_REBUILD}")
     index.find_rows()
-    if len(index) != alive.sum():
-        raise ValueError("an id twice")
-    return index
+    _take_out(index, gone)
+    left_out = {names[row] for row in gone}
+    known = set(names) - left_out
+    return Loaded(index, names, [name for name in vectors if name not in known])
 
 
-def _set_vectors(graph: HnswGraph, vectors: np.ndarray) -> None:
-    start = 0
-    for chunk in graph.chunks:
-        part = vectors[start : start + len(chunk.vector)]
-        chunk.vector[: len(part), : vectors.shape[1]] = part
-        start += len(part)
+def _set_vectors(
+    index: HnswIndex, names: Sequence[str], checksums: np.ndarray, vectors: Mapping[str, np.ndarray]
+) -> list[int]:
+    """Returns the rows whose vector is not there any more, or another one; it stays zero."""
+    dimension = index.settings.dimension
+    gone = []
+    for number, chunk in enumerate(index.graph.chunks):
+        start = number * CHUNK
+        part = names[start : start + CHUNK]
+        given = np.zeros((len(part), index.graph.size), np.float32)
+        for i, name in enumerate(part):
+            vector = vectors.get(name)
+            if vector is not None and vector.shape == (dimension,):
+                given[i, :dimension] = vector
+        if not (np.abs(given) <= LARGEST).all():  # nor when there is NaN
+            raise ValueError("its vectors")
+        if index.settings.metric == "cosine":
+            unit_rows(given)
+        for i, row in enumerate(given[:, :dimension].copy()):
+            if part[i] not in vectors or zlib.crc32(row) != checksums[start + i]:
+                given[i] = 0
+                gone.append(start + i)
+        chunk.vector[: len(part)] = given
+    return gone
 
 
-def _check(
-    columns: dict[str, np.ndarray],
-    alive: np.ndarray,
-    uppers: np.ndarray,
-    vectors: np.ndarray,
-    entry: int,
-    top: int,
-) -> None:
+def _take_out(index: HnswIndex, gone: Sequence[int]) -> None:
+    """Delete rows whose vectors are not known. Of those, links lead past them without their distances."""
+    lost = set(gone)
+    for row in gone:
+        # Its place in the graph goes to a twin, which has the same vector.
+        heir = next((twin for twin in index.graph.twins(row)[1:] if twin not in lost), None)
+        if heir is not None:
+            index.graph.vector(row)[:] = index.graph.vector(heir)
+    for row in gone:
+        index.delete(row)
+    index.compact()
+
+
+def _check(columns: Mapping[str, np.ndarray], uppers: np.ndarray, entry: int, top: int) -> None:
     """A kernel follows links without looking: what it would meet has to be there. Raises ValueError."""
-    rows, slots = len(alive), len(uppers)
+    rows, slots = len(columns["level"]), len(uppers)
     level, slot, twin = columns["level"], columns["slot"], columns["twin"]
     above = np.maximum(level, 0)
-    if (alive > 1).any() or (level < -1).any() or (slot < 0).any() or (slot.astype(np.int64) + above > slots).any():
+    if (level < -1).any() or (slot < 0).any() or (slot.astype(np.int64) + above > slots).any():
         raise ValueError("its levels")
     if (entry, top) != (-1, -1) and not (0 <= entry < rows and level[entry] == top >= 0):
         raise ValueError("its entry point")
@@ -196,7 +215,7 @@ def _check(
         count = links[:, :1]
         used = np.arange(1, links.shape[1]) <= count
         to = links[:, 1:][used]
-        if (count < 0).any() or (count >= links.shape[1]).any() or (to < 0).any() or (to >= rows).any():
+        if (to < 0).any() or (to >= rows).any():
             raise ValueError("its links")
         if (level[to] < np.repeat(least, count[:, 0])).any():
             raise ValueError("its links")
@@ -210,5 +229,3 @@ def _check(
         or ((level[followed] < 0) & (to >= followed)).any()
     ):
         raise ValueError("its twins")
-    if not (np.abs(vectors) <= LARGEST).all():  # nor when there is NaN
-        raise ValueError("its vectors")

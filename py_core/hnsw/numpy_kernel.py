@@ -27,9 +27,8 @@ class NumpyHnswKernel:
         largest = np.abs(query).max()
         if not largest <= np.float32(LARGEST):  # nor when it is NaN
             return False
-        if graph.parameters.metric == "cosine" and largest > 0:
-            query /= largest
-            query /= np.sqrt(_sums(query[None] * query))[0]
+        if graph.parameters.metric == "cosine":
+            unit_rows(query[None])
         return True
 
     def search(self, graph: HnswGraph, k: int, ef: int, masked: bool) -> int:
@@ -89,6 +88,14 @@ class NumpyHnswKernel:
                 for other in _linked(graph, row, level):
                     if row not in _linked(graph, other, level):
                         _link_back(graph, other, row, level)
+
+
+def unit_rows(rows: np.ndarray) -> None:
+    """Bring each row of (n, size) to length 1, in place, to the same bits as every kernel; zeros stay zeros."""
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    rows /= np.where(largest > 0, largest, np.float32(1))
+    length = np.sqrt(_sums(rows * rows))[:, None]
+    rows /= np.where(largest > 0, length, np.float32(1))
 
 
 def _sums(products: np.ndarray) -> np.ndarray:

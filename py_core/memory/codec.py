@@ -17,7 +17,7 @@ from py_core.memory.records import (
     encode_vector,
     index_fields,
 )
-from py_core.memory.rows import Row
+from py_core.memory.rows import BLOB, Row
 
 
 def check_record(record: Record) -> tuple[bytes, bytes | None]:
@@ -78,6 +78,19 @@ async def decode_rows(rows: Sequence[Row], lock: Lock | None) -> list[Record]:
         )
         for row, (body, vector) in zip(rows, parts, strict=True)
     ]
+
+
+async def seal_blob(name: str, data: bytes, lock: Lock | None) -> bytes:
+    """Bytes of a row of kind BLOB, as they are stored."""
+    return data if lock is None else (await lock.cipher.seal([data], _contexts([(BLOB, name, False)])))[0]
+
+
+async def open_blob(name: str, data: bytes, lock: Lock | None) -> bytes | None:
+    """None where the bytes are not what was written."""
+    try:
+        return data if lock is None else (await lock.cipher.open([data], _contexts([(BLOB, name, False)])))[0]
+    except WrongKeyError:
+        return None
 
 
 def _contexts(keys: Sequence[tuple[str, str, bool]]) -> list[bytes]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.memory.background import Background
 from py_core.memory.errors import StoreError
 from py_core.memory.patterns import Patterns
 from py_core.memory.policies import Policies
 from py_core.memory.sessions import Sessions
 from py_core.memory.store import Store
 from py_core.memory.transfer import newer
-from py_core.memory.vectors import BruteForceIndex, VectorIndex, VectorSearch
+from py_core.memory.vectors import VectorSearch
 from py_core.memory.witness import Witness
 from py_core.memory.witness_questions import WitnessQuestions
 from py_core.memory.write_batch import BatchedWriter
@@ -23,10 +25,13 @@ from py_core.memory.write_batch import BatchedWriter
 class Memory:
     """Made by `open`. What is asked by meaning shares one search; what is written by the way, one writer."""
 
-    def __init__(self, store: Store, writer: BatchedWriter, search: VectorSearch, policies: Policies) -> None:
+    def __init__(
+        self, store: Store, writer: BatchedWriter, policies: Policies, kernel: Callable[[], HnswKernel | None]
+    ) -> None:
         self.store = store
         self.writer = writer
-        self.search = search
+        self.background = Background()
+        self.search = search = VectorSearch(store, kernel, self.background)
         self.policies = policies
         self.patterns = Patterns(store)
         self.sessions = Sessions(store, search)
@@ -37,15 +42,16 @@ class Memory:
     async def open(
         cls,
         store: Store,
-        make_index: Callable[[int], VectorIndex] = BruteForceIndex,
+        kernel: Callable[[], HnswKernel | None] = lambda: None,
         on_error: Callable[[StoreError], None] | None = None,
     ) -> Memory:
-        """on_error hears of what could not be written by the way. The witness log is cut to what is to be kept.
+        """kernel: tells that of the indexes, once it is loaded; None is numpy's. on_error hears of what could not be
+        written by the way. The witness log is cut to what is to be kept.
 
         Raises StoreError.
         """
         writer = BatchedWriter(store, on_error=on_error)
-        memory = cls(store, writer, VectorSearch(store, make_index), await Policies.open(store, writer))
+        memory = cls(store, writer, await Policies.open(store, writer), kernel)
         await memory.witness.retain()
         return memory
 
@@ -59,6 +65,7 @@ class Memory:
     async def close(self) -> None:
         """Write what waits, and close the store."""
         try:
+            await self.background.close()
             await self.writer.close()
         finally:
             await self.store.close()

@@ -22,6 +22,9 @@ LAYOUT = 3
 EVERYTHING = "*"
 """For `Batch.clear`."""
 
+BLOB = "index"
+"""The kind of rows whose body is bytes, not a record: Store.put_blob."""
+
 FieldValue = str | float
 
 

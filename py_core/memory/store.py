@@ -13,12 +13,25 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from py_core.memory.codec import decode_rows, encode_records
+from py_core.memory.codec import decode_rows, encode_records, open_blob, seal_blob
 from py_core.memory.encryption import Crypto, Lock, NativeCrypto, unlock
 from py_core.memory.errors import StoreError
 from py_core.memory.migrations import MIGRATIONS, Migration, migrate
 from py_core.memory.records import INDEXED, Record, index_fields
-from py_core.memory.rows import EVERYTHING, LAYOUT, Batch, Change, FieldValue, Key, OnChange, Query, Range, Rows
+from py_core.memory.rows import (
+    BLOB,
+    EVERYTHING,
+    LAYOUT,
+    Batch,
+    Change,
+    FieldValue,
+    Key,
+    OnChange,
+    Query,
+    Range,
+    Row,
+    Rows,
+)
 
 CHUNK = 1000  # rows that a scan has in memory at once
 ATTEMPTS = 20  # of a write that others get in the way of
@@ -198,9 +211,21 @@ class Store:
         """All records, in the order of their keys. What is written meanwhile may be in it or not."""
         after: Key | None = None
         while rows := await self._rows.scan(kind, after, CHUNK):
-            for record in await decode_rows(rows, self._lock):
+            for record in await decode_rows([row for row in rows if row.kind != BLOB], self._lock):
                 yield record
             after = rows[-1].key
+
+    async def get_blob(self, name: str) -> bytes | None:
+        """What was put under this name; None when it is not there, or cannot be read."""
+        rows = await self._rows.get([(BLOB, name)])
+        return await open_blob(name, rows[0].body, self._lock) if rows else None
+
+    async def put_blob(self, name: str, data: bytes) -> None:
+        """Keep bytes that can be made again from the records. They are encrypted and deleted as these, not exported."""
+        async with self._writing:
+            now = self.clock()
+            row = Row(BLOB, name, now, now, await seal_blob(name, data, self._lock))
+            await self._rows.apply(Batch(puts=[row], expect_meta=self._expected_meta(self._schema)))
 
     async def count(self, kind: str | None = None) -> int:
         return await self._rows.count(kind)
@@ -242,7 +267,7 @@ class Store:
         async with self._writing:
             for _ in range(ATTEMPTS):
                 revision = str(await self.revision())
-                puts, deletes = list[Record](), list[Key]()
+                puts, deletes = list[Record](), [row.key for row in await self._rows.scan(BLOB, None, CHUNK)]
                 async for record in self.scan():
                     changed = change(record)
                     if changed is None or changed.key != record.key:

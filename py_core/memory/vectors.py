@@ -4,90 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
-import numpy as np
-
+from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.hnsw.index import VectorError
+from py_core.memory.background import Background
 from py_core.memory.errors import StoreError
 from py_core.memory.records import Record, Vector
 from py_core.memory.rows import Change
 from py_core.memory.store import Store
+from py_core.memory.stored_index import StoredIndex
 
 Filter = Callable[[str], bool]
 """Whether an id may be among the results."""
 
 
-class VectorIndex(Protocol):
-    """Vectors of one length by id. Similarity is the cosine, -1 to 1."""
-
-    def insert(self, id: str, vector: Vector) -> None:
-        """Replaces the vector of an id that is there already."""
-        ...
-
-    def delete(self, id: str) -> None:
-        """No error when it is not there."""
-        ...
-
-    def search(self, vector: Vector, k: int, filter: Filter | None = None) -> list[tuple[str, float]]:
-        """At most k (id, similarity), the most similar first."""
-        ...
-
-
-class BruteForceIndex:
-    """Compares with all of them: exact, and good for some thousands."""
-
-    def __init__(self, dimensions: int) -> None:
-        self._ids: list[str] = []
-        self._places: dict[str, int] = {}
-        self._vectors = np.zeros((0, dimensions), np.float32)  # (capacity, dimensions), of length 1
-
-    def insert(self, id: str, vector: Vector) -> None:
-        place = self._places.get(id, len(self._ids))
-        if place == len(self._ids):
-            self._places[id] = place
-            self._ids.append(id)
-        if place >= len(self._vectors):
-            grown = np.zeros((max(64, 2 * place), len(vector)), np.float32)
-            if place:
-                grown[:place] = self._vectors[:place]
-            self._vectors = grown
-        self._vectors[place] = _unit(vector)
-
-    def delete(self, id: str) -> None:
-        place = self._places.pop(id, None)
-        if place is None:
-            return
-        last = self._ids.pop()
-        if last != id:  # fill the gap
-            self._ids[place] = last
-            self._places[last] = place
-            self._vectors[place] = self._vectors[len(self._ids)]
-
-    def search(self, vector: Vector, k: int, filter: Filter | None = None) -> list[tuple[str, float]]:
-        if not self._ids or k <= 0:
-            return []
-        similarities = self._vectors[: len(self._ids)] @ _unit(vector)
-        if filter is None and k < len(similarities):
-            candidates = np.argpartition(-similarities, k - 1)[:k]
-        else:
-            candidates = np.arange(len(similarities))
-        found: list[tuple[str, float]] = []
-        for place in candidates[np.argsort(-similarities[candidates], kind="stable")].tolist():
-            if filter is None or filter(self._ids[place]):
-                found.append((self._ids[place], float(similarities[place])))
-                if len(found) == k:
-                    break
-        return found
-
-
 class VectorSearch:
-    """Search over a store's kinds. An index a kind (and length of vector) is made at its first search, from the stored
-    vectors, and then follows every change, also those of other tabs and processes. make_index: of the dimensions."""
+    """Search over a store's kinds. An index a kind (and length of vector) is opened at its first search, and then
+    follows every change, also those of other tabs and processes."""
 
-    def __init__(self, store: Store, make_index: Callable[[int], VectorIndex] = BruteForceIndex) -> None:
+    def __init__(
+        self,
+        store: Store,
+        kernel: Callable[[], HnswKernel | None] = lambda: None,
+        background: Background | None = None,
+    ) -> None:
+        """kernel: tells the indexes' kernel, once it is loaded; None is numpy's."""
         self._store = store
-        self._make_index = make_index
-        self._indexes: dict[str, dict[int, VectorIndex]] = {}  # kind -> length -> index
+        self._kernel = kernel
+        self._background = background or Background()
+        self._indexes: dict[str, dict[int, StoredIndex]] = {}  # kind -> length -> index
         self._stale: dict[str, set[str]] = {}  # ids to read again
         self._generation = 0  # counts what makes indexes useless
         self._refreshing = asyncio.Lock()
@@ -96,16 +41,27 @@ class VectorSearch:
     async def search(
         self, kind: str, vector: Vector, k: int, filter: Filter | None = None
     ) -> list[tuple[Record, float]]:
-        """At most k (record, similarity) of a kind, the most similar first. Records without a vector of this length are
-        not found."""
+        """At most k (record, cosine) of a kind, the most similar first. filter: asked of every id, so slow for many.
+
+        Records without a vector of this length are not found. Raises StoreError.
+        """
         await self._store.poll()
         await self._refresh(kind)
-        index = self._indexes[kind].get(len(vector))
-        if index is None:
+        stored = self._indexes[kind].get(len(vector))
+        if stored is None:
             return []
-        found = index.search(vector, k, filter)
+        try:
+            found = stored.index.search(vector, k, filter)
+        except VectorError as error:
+            raise StoreError("record", str(error)) from error
         records = {record.id: record for record in await self._store.get_many([(kind, id) for id, _ in found])}
         return [(records[id], similarity) for id, similarity in found if id in records]
+
+    async def save(self) -> None:
+        """Keep the graphs that have changed. Raises StoreError."""
+        for indexes in tuple(self._indexes.values()):
+            for stored in tuple(indexes.values()):
+                await stored.save()
 
     async def _refresh(self, kind: str) -> None:
         async with self._refreshing:
@@ -113,34 +69,47 @@ class VectorSearch:
                 if kind not in self._indexes:
                     generation = self._generation
                     self._stale[kind] = set()  # from now on, changes are noted
-                    indexes: dict[int, VectorIndex] = {}
+                    vectors: dict[int, dict[str, Vector]] = {}
                     async for record in self._store.scan(kind):
-                        self._insert(indexes, record)
+                        if record.vector is not None:
+                            vectors.setdefault(len(record.vector), {})[record.id] = record.vector
+                    indexes = {length: await self._open(kind, length, found) for length, found in vectors.items()}
                     if generation != self._generation:
+                        _forget(indexes)
                         continue
                     self._indexes[kind] = indexes
                 stale = self._stale[kind]
                 if not stale:
                     return
                 self._stale[kind] = set()
-                records = await self._store.get_many([(kind, id) for id in stale])
+                records = {record.id: record for record in await self._store.get_many([(kind, id) for id in stale])}
                 if kind in self._indexes:
                     for id in stale:
-                        for index in self._indexes[kind].values():
-                            index.delete(id)
-                    for record in records:
-                        self._insert(self._indexes[kind], record)
+                        await self._take(kind, id, records.get(id))
 
-    def _insert(self, indexes: dict[int, VectorIndex], record: Record) -> None:
-        if record.vector is not None:
-            length = len(record.vector)
+    async def _take(self, kind: str, id: str, record: Record | None) -> None:
+        """Bring the indexes of a kind up to date with one record: None is one that was deleted."""
+        indexes = self._indexes[kind]
+        length = None if record is None or record.vector is None else len(record.vector)
+        for other, stored in indexes.items():
+            if other != length:
+                stored.index.delete(id)
+        if record is not None and record.vector is not None:
+            assert length is not None
             if length not in indexes:
-                indexes[length] = self._make_index(length)
-            indexes[length].insert(record.id, record.vector)
+                indexes[length] = await self._open(kind, length, {})
+            indexes[length].index.insert(id, record.vector)
+
+    async def _open(self, kind: str, length: int, vectors: dict[str, Vector]) -> StoredIndex:
+        return await StoredIndex.open(
+            self._store, f"{kind}/{length}", vectors, length, self._background, self._kernel()
+        )
 
     def _note(self, change: Change) -> None:
         if change.everything or change.cleared is not None:
             self._generation += 1
+            for indexes in self._indexes.values():
+                _forget(indexes)
             self._indexes.clear()
             self._stale.clear()
         for kind, id in (*change.puts, *change.deletes):
@@ -148,10 +117,6 @@ class VectorSearch:
                 self._stale[kind].add(id)
 
 
-def _unit(vector: Vector) -> Vector:
-    """Of length 1; zeros stay zeros, and are similar to nothing."""
-    array = np.asarray(vector, np.float32)
-    if array.ndim != 1 or not np.isfinite(array).all():
-        raise StoreError("record", "A vector is a row of finite float32 numbers.")
-    length = float(np.linalg.norm(array))
-    return array / length if length > 0 else array
+def _forget(indexes: dict[int, StoredIndex]) -> None:
+    for stored in indexes.values():
+        stored.forget()

@@ -1,76 +1,82 @@
-"""What votes in the router: texts that belong to agents, with vectors, learned weights and an index of the nearest."""
+"""What votes in the router: patterns with an index of the nearest of those whose agents are there."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 
 from py_core.hnsw.hnsw_kernel import HnswKernel
-from py_core.hnsw.index import HnswIndex, HnswSettings
+from py_core.hnsw.vector_index import SCANNED, VectorIndex
 from py_core.memory.patterns import Pattern, Source
-
-SCANNED = 8192
-"""So many patterns are compared one by one: a fraction of a millisecond, exact, and no graph to build at the start."""
 
 
 class PatternIndex:
-    """Patterns by their ids, with an index of those that may vote."""
+    """Patterns by their ids. Only those of active agents vote; until `activate` says which these are, none is."""
 
-    def __init__(self, dimensions: int, kernel: HnswKernel | None) -> None:
-        self._kernel = kernel
-        self._settings = HnswSettings(dimensions, brute_force_below=SCANNED)
-        self.index = HnswIndex(self._settings, kernel)
-        self.of: dict[int, Pattern] = {}
-        """By the numbers that they have in the index."""
-        self._numbers: dict[str, int] = {}
-        self._next = 0
+    def __init__(self, dimensions: int, kernel: HnswKernel | None, scanned: int = SCANNED) -> None:
+        """kernel: numpy's if none. scanned: up to so many each is compared."""
+        self.of: dict[str, Pattern] = {}
+        """By their ids."""
+        self.index = VectorIndex(dimensions, kernel, scanned)
+        self._agents: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.of)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._numbers
+        return id in self.of
 
     def __getitem__(self, id: str) -> Pattern:
-        return self.of[self._numbers[id]]
+        return self.of[id]
 
-    def put(self, pattern: Pattern, active: bool) -> None:
-        """Add it, or put it in place of the one with its id. One that is not active does not vote."""
-        number = self._numbers.get(pattern.id, self._next)
-        self._set_active(number, pattern, active)
-        self._next = max(self._next, number + 1)
-        self._numbers[pattern.id] = number
-        self.of[number] = pattern
+    def put(self, pattern: Pattern) -> None:
+        """Add it, or put it in place of the one with its id."""
+        self.of[pattern.id] = pattern
+        self._index(pattern)
+
+    def put_unindexed(self, patterns: Iterable[Pattern]) -> None:
+        """Many at once, for `replace_index`: until then they do not vote."""
+        self.of.update((pattern.id, pattern) for pattern in patterns)
+
+    def voting(self) -> dict[str, np.ndarray]:
+        """The vectors of the patterns that may vote, by their ids."""
+        return {id: pattern.vector for id, pattern in self.of.items() if pattern.agent in self._agents}
+
+    def replace_index(self, index: VectorIndex) -> None:
+        """Search with this one, which holds `voting` vectors."""
+        self.index = index
 
     def remove(self, id: str) -> bool:
-        number = self._numbers.pop(id, None)
-        if number is None:
+        if self.of.pop(id, None) is None:
             return False
-        self.index.delete(number)
-        del self.of[number]
+        self.index.delete(id)
         return True
 
     def reweigh(self, pattern: Pattern) -> Pattern:
         """In place of the one with its id, which has the same text, vector and agent. Raises KeyError."""
-        self.of[self._numbers[pattern.id]] = pattern
+        if pattern.id not in self.of:
+            raise KeyError(pattern.id)
+        self.of[pattern.id] = pattern
         return pattern
 
     def activate(self, agents: frozenset[str]) -> None:
         """Only patterns of these agents vote."""
-        for number, pattern in self.of.items():
-            if (number in self.index) != (pattern.agent in agents):
-                self._set_active(number, pattern, pattern.agent in agents)
+        self._agents = agents
+        for pattern in self.of.values():
+            if (pattern.id in self.index) != (pattern.agent in agents):
+                self._index(pattern)
 
     def nearest(self, vector: np.ndarray, k: int) -> list[tuple[Pattern, float]]:
         """(pattern, cosine), the most similar first."""
-        return [(self.of[number], 1 - distance) for number, distance in self.index.search(vector, k)]
+        return [(self.of[id], similarity) for id, similarity in self.index.search(vector, k)]
 
-    def _set_active(self, number: int, pattern: Pattern, active: bool) -> None:
-        if active:
-            self.index.insert(number, pattern.vector)
+    def _index(self, pattern: Pattern) -> None:
+        if pattern.agent in self._agents:
+            self.index.insert(pattern.id, pattern.vector)
         else:
-            self.index.delete(number)
+            self.index.delete(pattern.id)
 
 
 def pattern_id(text: str, source: Source, agent: str = "") -> str:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from py_core.memory.patterns import Patterns
-from py_core.memory.policies import Policies
+from py_core.memory.memory import Memory
+from py_core.memory.stored_index import StoredIndex
 from py_core.routing.router import Router
 
 EMBEDDER_POLICY = "routing.embedder"
 """Names the embedder whose vectors are stored."""
+INDEX_NAME = "router"
+"""Of the graph of what the user said: patterns of agents that are there, and the examples of the user's agents."""
 
 
-async def load_patterns(router: Router, patterns: Patterns, policies: Policies) -> int:
-    """Give the router all that is stored; how many. Those of another embedder are embedded again, and kept."""
+async def load_patterns(router: Router, memory: Memory) -> StoredIndex:
+    """Give the router all that is stored. Those of another embedder are embedded again, and kept.
+
+    The index that the router searches from now on is returned; `forget` it before another router is loaded.
+    """
+    patterns, policies = memory.patterns, memory.policies
     stored = await patterns.all()
     if policies.get(EMBEDDER_POLICY, "") != router.embedder.fingerprint:
         vectors = await router.embedder.embed([pattern.text for pattern in stored])
@@ -20,6 +26,14 @@ async def load_patterns(router: Router, patterns: Patterns, policies: Policies) 
         # named last: if this is interrupted, all are embedded again
         await policies.set(EMBEDDER_POLICY, router.embedder.fingerprint, confidence=1.0, source="router")
         stored = await patterns.all()
+    learned = router.learned
+    learned.put_unindexed(pattern for pattern in stored if pattern.source != "example")
     for pattern in stored:
-        router.put(pattern)
-    return len(stored)
+        if pattern.source == "example":
+            router.put(pattern)
+    dimensions = router.embedder.dimensions
+    index = await StoredIndex.open(
+        memory.store, INDEX_NAME, learned.voting(), dimensions, memory.background, router.kernel
+    )
+    learned.replace_index(index.index)
+    return index

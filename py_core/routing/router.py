@@ -29,6 +29,9 @@ from py_core.routing.head import Head
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.pattern_index import PatternIndex, pattern_id, same_text
 
+EXAMPLES_SCANNED = 10_000
+"""The shipped examples are compared one by one: exact, a fraction of a millisecond, and no graph to build or load."""
+
 Found = Sequence[tuple[Pattern, float]]
 """Patterns and their similarity, the most similar first."""
 
@@ -83,7 +86,8 @@ class Router:
         self.embedder = embedder
         self.parameters = parameters
         self.head = head
-        self.examples = PatternIndex(embedder.dimensions, kernel)
+        self.kernel = kernel
+        self.examples = PatternIndex(embedder.dimensions, kernel, EXAMPLES_SCANNED)
         self.learned = PatternIndex(embedder.dimensions, kernel)
         self.set_agents(agents)
 
@@ -108,7 +112,7 @@ class Router:
         for example, vector in zip(examples, vectors, strict=True):
             id = pattern_id(example.text, source, example.agent)
             pattern = Pattern(id, example.text, vector, example.agent, source)
-            patterns.put(pattern, example.agent in self._allowed)
+            patterns.put(pattern)
 
     async def route(self, text: str, conversation_agent: str | None = None) -> Decision:
         """conversation_agent: who answered the message before, if any: follow-ups stay there. Raises EmbedderError."""
@@ -190,7 +194,7 @@ class Router:
         for other, similarity in self.learned.nearest(vector, 10):
             if similarity > 0.99 and same_text(other.text, text):
                 self.learned.remove(other.id)
-        self.learned.put(pattern, True)
+        self.learned.put(pattern)
         return pattern
 
     def forget(self, pattern_id: str) -> bool:
@@ -203,7 +207,7 @@ class Router:
             if pattern.id in self.examples:
                 self.examples.reweigh(replace(self.examples[pattern.id], weight=pattern.weight))
         else:
-            self.learned.put(pattern, pattern.agent in self._allowed)
+            self.learned.put(pattern)
 
     def _choice(self, best: str, confidence: float, deciding: Found, votes: Mapping[str, float]) -> tuple[str, Reason]:
         """For the message alone. deciding: what the user said, where that has more than half of the say."""

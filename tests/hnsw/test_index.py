@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from graph_bytes import graph_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from app.building.kernels import hnsw_kernel_path
 from py_core.hnsw.hnsw_graph import METRICS
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.index import BRIDGED_A_DELETE, FEW_DEAD, HnswIndex, HnswSettings, VectorError
-from py_core.hnsw.index_file import save
 from py_core.hnsw.numpy_kernel import NumpyHnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 
@@ -161,7 +161,7 @@ def test_after_any_inserts_and_deletes_what_is_stored_is_found(wasm, metric, ste
             stored.pop(id, None)
     index = both[0]
     assert set(index) == set(stored)
-    assert save(index) == save(both[1])
+    assert graph_bytes(index) == graph_bytes(both[1])
     for query in clustered(3, 8, seed + 1):
         assert {id for id, _ in index.search(query, 50)} == set(stored)
         assert index.search(query, 3) == both[1].search(query, 3)
@@ -198,9 +198,9 @@ def test_the_same_calls_give_the_same_index_with_each_kernel(wasm) -> None:
             filled(HnswSettings(24, metric, m=6, brute_force_below=0), k, vectors)
             for k in (wasm, wasm, NumpyHnswKernel())
         ]
-        first, *others = [save(index) for index in built]
+        first, *others = [graph_bytes(index) for index in built]
         assert others == [first, first]
-        assert save(filled(HnswSettings(24, metric, m=6, brute_force_below=0, seed=1), wasm, vectors)) != first
+        assert graph_bytes(filled(HnswSettings(24, metric, m=6, brute_force_below=0, seed=1), wasm, vectors)) != first
         for query in clustered(20, 24, 8):
             found = [index.search(query, 7, ef=20) for index in built]
             assert found[0] == found[1] == found[2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import Place
 
+from py_core.hnsw.vector_index import VectorIndex
 from py_core.memory.errors import StoreError
 from py_core.memory.patterns import Pattern, Patterns
 from py_core.memory.policies import Policies
 from py_core.memory.records import Record
 from py_core.memory.sessions import Sessions, Turn
 from py_core.memory.store import Store
-from py_core.memory.vectors import BruteForceIndex, VectorIndex, VectorSearch
+from py_core.memory.vectors import VectorSearch
 from py_core.memory.volatile import VolatileRows
 from py_core.memory.write_batch import BatchedWriter
-from py_core.routing.vector_index import HnswVectorIndex
 
 
 class Clock:
@@ -107,20 +106,24 @@ async def test_a_search_follows_what_another_writes(lasting: Place) -> None:
     assert [r.id for r, _ in await search.search("pattern", vector(1, 0), 5)] == ["b"]
 
 
-@pytest.mark.parametrize("make_index", [BruteForceIndex, HnswVectorIndex])
+@pytest.mark.parametrize("scanned", [0, 100])
 @settings(max_examples=50, deadline=None)
 @given(steps=st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 7) | st.none()), max_size=40))
-def test_the_index_is_what_its_inserts_and_deletes_say(
-    make_index: Callable[[int], VectorIndex], steps: list[tuple[str, int | None]]
-) -> None:
-    index, model = make_index(2), dict[str, int]()
+def test_the_index_is_what_its_inserts_and_deletes_say(scanned: int, steps: list[tuple[str, int | None]]) -> None:
+    index, model = VectorIndex(2, scanned=scanned), dict[str, int]()
+    changes = list[bool]()
+    index.changed = changes.append
     for id, angle in steps:
+        told = len(changes)
         if angle is None:
             index.delete(id)
+            assert changes[told:] == [True] * (id in model)
             model.pop(id, None)
         else:
             index.insert(id, vector(np.cos(angle / 3), np.sin(angle / 3)))
+            assert changes[told:] == [False] * (model.get(id) != angle)
             model[id] = angle
+        assert (set(index), len(index)) == (set(model), len(model))
         found = index.search(vector(1, 0), 20)
         assert {i for i, _ in found} == set(model)
         assert [s for _, s in found] == sorted((s for _, s in found), reverse=True)

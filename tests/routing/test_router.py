@@ -17,8 +17,8 @@ from app.build_outputs import hnsw_kernel_path
 from app.native_services import open_router
 from app.router_factory import router_parameters
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
-from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Pattern, Patterns
-from py_core.memory.policies import Policies
+from py_core.memory.memory import Memory
+from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Pattern
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
@@ -305,13 +305,14 @@ async def test_a_router_with_what_was_kept_of_another_decides_the_same(correctio
     for number, good in outcomes:
         router.learn(ids[number % len(ids)], good)
     store = await Store.open(VolatileRows())
-    stored, policies = Patterns(store), await Policies.open(store)
+    memory = await Memory.open(store)
+    stored = memory.patterns
     restored = await made()
-    await load_patterns(restored, stored, policies)
+    await load_patterns(restored, memory)
     for patterns in (router.examples, router.learned):
         for pattern in patterns.of.values():
             await stored.keep(pattern)
-    await load_patterns(restored, stored, policies)
+    await load_patterns(restored, memory)
     assert patterns_of(restored) == patterns_of(router)
     there, here = await restored.route(asked), await router.route(asked)
     assert (there.agent, there.neighbours) == (here.agent, here.neighbours)
@@ -321,18 +322,20 @@ async def test_a_router_with_what_was_kept_of_another_decides_the_same(correctio
 async def test_what_was_learned_lives_in_a_store(tmp_path) -> None:
     router = await made()
     store = await Store.open(await SQLiteRows.open(tmp_path / "memory.db"))
-    stored, policies = Patterns(store), await Policies.open(store)
-    await load_patterns(router, stored, policies)
+    memory = await Memory.open(store)
+    stored = memory.patterns
+    await load_patterns(router, memory)
     pattern = await router.correct("how do i bake bread", "driver")
     await stored.keep(pattern)
     await stored.keep(router.learn(pattern.id, True))
     example = next(iter(router.examples.of.values()))
     await stored.keep(router.learn(example.id, False))
     again = await made()
-    assert await load_patterns(again, stored, policies) == 2
+    await load_patterns(again, memory)
+    assert len(await stored.all()) == 2
     assert patterns_of(again) == patterns_of(router)
     turned = await made(turn=7)
-    await load_patterns(turned, stored, policies)
+    await load_patterns(turned, memory)
     assert (await turned.route("how do i bake bread")).agent == "driver"
     assert (await stored.get(pattern.id)).vector == pytest.approx(turned.learned[pattern.id].vector)
     await store.close()
@@ -341,16 +344,44 @@ async def test_what_was_learned_lives_in_a_store(tmp_path) -> None:
 async def test_of_two_corrections_the_one_that_was_used_lately_counts_more() -> None:
     for old, new in (("driver", "cook"), ("cook", "driver")):
         router, store = await made(), await Store.open(VolatileRows())
-        stored, policies = Patterns(store), await Policies.open(store)
+        memory = await Memory.open(store)
+        stored = memory.patterns
         for text, agent in (("take bread home a", old), ("take bread home b", new)):
             pattern = await router.correct(text, agent)
             await stored.keep(pattern)
             if agent == old:
                 await stored.edit(pattern.id, last_used=time.time() - 365 * 86400)
         again = await made()
-        await load_patterns(again, stored, policies)
+        await load_patterns(again, memory)
         assert {p.agent: round(p.strength(time.time()), 3) for p in again.learned.of.values()} == {old: 0.5, new: 1.0}
         assert (await again.route("take bread home")).ranked[0][0] == new
+
+
+async def test_many_patterns_are_searched_by_a_graph_that_is_read_at_the_next_start() -> None:
+    kernel = WasmtimeHnswKernel(hnsw_kernel_path())
+    memory = await Memory.open(await Store.open(VolatileRows()), lambda: kernel)
+    rng = np.random.default_rng(1)
+    texts = [" ".join(rng.choice(list("abcdefghijklmnop"), 9)) for _ in range(1600)]
+    agents = [AGENTS[number % 3] for number in range(len(texts))]
+    vectors = await LetterEmbedder().embed(texts)
+    many = [Pattern(f"p{n}", t, v, a) for n, (t, v, a) in enumerate(zip(texts, vectors, agents, strict=True))]
+    await memory.patterns.add_many(many)
+    scanning, building, reading = [await made(kernel) for _ in range(3)]
+    (await load_patterns(scanning, memory)).forget()
+    await load_patterns(building, memory)
+    await memory.background.settled()
+
+    await load_patterns(reading, memory)
+
+    assert (scanning.learned.index.behind, reading.learned.index.behind) == (1600, 0)
+    for text in texts[::100]:
+        exact = await scanning.route(text + " z")
+        for router in (building, reading):
+            decision = await router.route(text + " z")
+            assert (decision.agent, decision.neighbours[0]) == (exact.agent, exact.neighbours[0])
+    pattern = await reading.correct(texts[5], "gardener")
+    assert (await reading.route(texts[5])).agent == "gardener"
+    assert reading.learned[pattern.id].agent == "gardener"
 
 
 def test_the_head_tells_agents_by_words_and_by_vectors() -> None:

@@ -23,7 +23,6 @@ from py_core.memory.errors import StoreError
 from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.agents import AgentError
 from py_core.routing.pattern_store import EMBEDDER_POLICY
-from py_core.routing.vector_index import HnswVectorIndex
 
 CRASH = "why does my page crash when I scroll"
 SIMILAR = "my page crashes whenever i scroll down, why?"
@@ -52,7 +51,7 @@ async def open_services(parts: RouterParts, tmp_path: Path) -> AsyncIterator[Ope
         return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
 
     async def open_one() -> Services:
-        services = Services(NativeCrypto(), make_index=HnswVectorIndex)
+        services = Services(NativeCrypto())
         opened.append(services)
         await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
         await services.route_with(routing)

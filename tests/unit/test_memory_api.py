@@ -20,7 +20,6 @@ from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.witness import WitnessEntry
 from py_core.routing.agents import AgentError
 from py_core.routing.embedder import EmbedderError
-from py_core.routing.vector_index import HnswVectorIndex
 
 TEXTS = {
     "why does my page crash when I scroll": "tester",
@@ -36,7 +35,7 @@ def parts(dist: Path) -> RouterParts:
 
 @pytest.fixture
 async def services(parts: RouterParts, tmp_path: Path) -> AsyncIterator[Services]:
-    services = Services(NativeCrypto(), make_index=HnswVectorIndex)
+    services = Services(NativeCrypto())
 
     async def routing(memory) -> RoutingService:
         return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)

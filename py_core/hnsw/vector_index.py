@@ -1,0 +1,135 @@
+"""Vectors by names (texts), compared by their cosine: what the router and the memory search with.
+
+Up to SCANNED vectors each is compared, which is exact and not slower; above, a graph is searched. Vectors that come in
+one by one come into the graph at once. Those of `insert_many` do so by `link`, which the owner calls when there is time
+(py_core/memory/stored_index.py); until then each is compared.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.hnsw.index import HnswIndex, HnswSettings
+from py_core.hnsw.index_file import IndexFileError, load, save
+
+SCANNED = HnswSettings.brute_force_below
+"""The measured crossover: docs/performance.md."""
+CANDIDATES = 3
+"""That a search by the graph keeps for each that is asked for: so it finds more of the true neighbours."""
+_LINKED_AT_ONCE = 8
+
+
+class VectorIndex:
+    """See above. `changed` is called after each change with whether something was deleted."""
+
+    def __init__(self, dimensions: int, kernel: HnswKernel | None = None, scanned: int = SCANNED) -> None:
+        """kernel: numpy's if none."""
+        self.changed: Callable[[bool], None] = lambda deleted: None
+        self._kernel = kernel
+        self._index = HnswIndex(HnswSettings(dimensions, brute_force_below=scanned), kernel)
+        self._ids: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._next = 0
+
+    @classmethod
+    def of(
+        cls,
+        vectors: Mapping[str, np.ndarray],
+        dimensions: int,
+        kernel: HnswKernel | None = None,
+        file: bytes | None = None,
+        scanned: int = SCANNED,
+    ) -> VectorIndex:
+        """An index of vectors, float32 (dimensions,) by name. file: of `dump`; what it knows need not be linked."""
+        index = cls(dimensions, kernel, scanned)
+        lacking: Sequence[str] = list(vectors)
+        if file is not None and len(vectors) > scanned:
+            try:
+                lacking = index._restore(file, vectors)
+            except IndexFileError:
+                index = cls(dimensions, kernel, scanned)  # only time is lost: it is built again
+        index.insert_many({name: vectors[name] for name in lacking})
+        return index
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ids
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    @property
+    def behind(self) -> int:
+        """Vectors that are still to come into the graph."""
+        return self._index.behind
+
+    @property
+    def has_graph(self) -> bool:
+        return self._index.linked > 0
+
+    def insert(self, name: str, vector: np.ndarray) -> None:
+        """In place of the vector that the name has, if any. Raises VectorError."""
+        id = self._ids.get(name, self._next)
+        before = self._index.inserted
+        self._index.insert(id, vector)
+        self._name(name, id)
+        if self._index.inserted > before:
+            self.changed(False)
+
+    def insert_many(self, vectors: Mapping[str, np.ndarray]) -> None:
+        """Of new names. Raises VectorError."""
+        ids = range(self._next, self._next + len(vectors))
+        self._index.insert_many(ids, list(vectors.values()))
+        for name, id in zip(vectors, ids, strict=True):
+            self._name(name, id)
+
+    def delete(self, name: str) -> None:
+        """No error when it is not there."""
+        id = self._ids.pop(name, None)
+        if id is not None:
+            del self._names[id]
+            self._index.delete(id)
+            self.changed(True)
+
+    def search(
+        self, vector: np.ndarray, k: int, filter: Callable[[str], bool] | None = None
+    ) -> list[tuple[str, float]]:
+        """At most k (name, cosine), the most similar first. filter: whether a name may be among them; asked of each.
+
+        Raises VectorError.
+        """
+        where = None if filter is None else lambda id: filter(self._names[id])
+        ef = max(self._index.settings.ef_search, CANDIDATES * k)
+        found = self._index.search(vector, k, ef=ef, where=where)
+        return [(self._names[id], 1 - distance) for id, distance in found]
+
+    def link(self, seconds: float) -> None:
+        """Bring vectors into the graph for about so long."""
+        end = time.perf_counter() + seconds
+        while self._index.behind:
+            self._index.link(_LINKED_AT_ONCE)
+            if time.perf_counter() >= end:
+                return
+
+    def dump(self) -> bytes:
+        """The graph, without the vectors: index_file.py. Nothing may be `behind`."""
+        return save(self._index, self._names)
+
+    def _restore(self, file: bytes, vectors: Mapping[str, np.ndarray]) -> list[str]:
+        """Returns the names that it lacks. Raises IndexFileError."""
+        loaded = load(file, self._index.settings, vectors, self._kernel)
+        self._index = loaded.index
+        for id in loaded.index:
+            self._name(loaded.names[id], id)
+        self._next = len(loaded.names)
+        return loaded.lacking
+
+    def _name(self, name: str, id: int) -> None:
+        self._ids[name], self._names[id] = id, name
+        self._next = max(self._next, id + 1)

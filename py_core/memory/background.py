@@ -1,0 +1,67 @@
+"""Work that can wait: while an answer is being made it stands still, so that it takes no time from the tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+SHARE = 0.25
+"""Of the time, while nobody waits for anything."""
+
+
+class Background:
+    """Must be used on an event loop. One for a memory."""
+
+    def __init__(self) -> None:
+        self._pauses = 0
+        self._free = asyncio.Event()
+        self._free.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.last_work: dict[object, Callable[[], Awaitable[None]]] = {}
+        """What is to be done at the end, by whom it is for."""
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is done in the background meanwhile."""
+        self._pauses += 1
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                self._free.set()
+
+    def start(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Begin a task of the background. It should do its work in steps."""
+
+        async def run() -> None:
+            await work()
+
+        task = asyncio.ensure_future(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @contextlib.asynccontextmanager
+    async def step(self) -> AsyncIterator[None]:
+        """A few milliseconds of work, once there is time. Others get their turn, three times as long, after it."""
+        await self._free.wait()
+        begin = time.perf_counter()
+        yield
+        await asyncio.sleep((time.perf_counter() - begin) * (1 / SHARE - 1))
+
+    async def settled(self) -> None:
+        """Returns when all that was started is done."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """End what is not done, then do the last work."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self.last_work:
+            _, work = self.last_work.popitem()
+            await work()
