@@ -18,6 +18,9 @@ from py_core.sampling import SamplingParams
 Progress = Callable[[int, int], None]
 """Called as progress(bytes_done, bytes_total) while weights load."""
 
+KeepGoing = Callable[[], bool]
+"""Asked before more decode steps are queued: with False only those in flight are yielded still."""
+
 AfterPass = Callable[[int], Awaitable[None]]
 """Called after each forward pass of a prefill with the number of the session's tokens that are stored by then."""
 
@@ -134,7 +137,11 @@ def too_long(tokens: int, context_length: int) -> str:
 
 
 class Backend(Protocol):
-    """Runs one model. Everything that waits for the device is async."""
+    """Runs one model. Everything that waits for the device is async.
+
+    Its callers take turns (engine/scheduler.py): while a call of prefill, decode or logits runs no other begins, but
+    for the time in which a prefill waits for `after_pass`. The other methods may be called at any time.
+    """
 
     capabilities: Capabilities
     context_length: int
@@ -153,11 +160,13 @@ class Backend(Protocol):
         """
         ...
 
-    def decode(self, sequence: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+    def decode(
+        self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = ...
+    ) -> AsyncIterator[list[int]]:
         """Sample up to `n` tokens after a prefill and yield their ids in order, a few at a time as they become known.
 
         The ids yielded are appended to `sequence.tokens`. Closing the iterator early drops what is in flight.
-        Ends early when the context is full.
+        Ends early when the context is full, or once `keep_going` said no and what was in flight has been yielded.
         """
         ...
 

@@ -15,6 +15,7 @@ from py_core.backends.base import (
     AfterPass,
     BackendError,
     Capabilities,
+    KeepGoing,
     Progress,
     TokenSequence,
     check_hidden,
@@ -81,9 +82,13 @@ class NumpyBackend:
         sequence.tokens.extend(tokens)
         await self._run_pending(sequence, after_pass=after_pass)
 
-    async def decode(self, sequence: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+    async def decode(
+        self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
+    ) -> AsyncIterator[list[int]]:
         check_not_empty(sequence)
         for _ in range(min(n, self.context_length - sequence.length)):
+            if not keep_going():
+                return
             await self._run_pending(sequence)
             logits = self._state(sequence).logits[-1]
             token = sample(logits, sequence.tokens, sequence.length, sampling)

@@ -18,6 +18,7 @@ from py_core.backends.base import (
     AfterPass,
     BackendError,
     Capabilities,
+    KeepGoing,
     TokenSequence,
     check_hidden,
     check_last_rows,
@@ -28,14 +29,26 @@ from py_core.backends.base import (
 from py_core.backends.sampling_state import RING, ring_of, state_bytes
 from py_core.sampling import SamplingParams
 
-SLOTS = 4
-_AHEAD_SECONDS = 0.04
-"""Work that is queued: more than it takes to hear that a batch is done and to order the next."""
+SLOTS = 32
+"""Sequences at a time. One that holds no tokens costs 4 KB for its history, and its row of the page table."""
+
+_QUEUED_SECONDS = 0.04
+"""Work that is queued on the device: more than it takes to hear that a batch is done and to order the next."""
+
 _MAX_BATCH = 32
+"""Steps in a submission: where a step takes microseconds, more would not be heard of sooner."""
+
 _MOST_BATCHES = 8
-_UNKNOWN = 1.0  # seconds of a step, before there was one
-_NEWS_SHARE = 0.25
+"""Submissions in flight, on a device so fast that `_QUEUED_SECONDS` would ask for more."""
+
+_UNKNOWN_STEP = 1.0
+"""Seconds of a step before there was one: the first batch is a single step, as on the slowest device."""
+
+_NEWEST_SHARE = 0.25
+"""Of a batch in the average of a step's seconds. Batches are heard of late and together: one alone says little."""
+
 _MOST_LOSSES = 3
+"""Devices lost in a row, without a token between them, that are made up for."""
 
 
 class PipelinedBackend(ABC):
@@ -58,8 +71,7 @@ class PipelinedBackend(ABC):
         self._lost = False
         self._losses = 0
         self._logits_of: TokenSequence | None = None
-        self._lock = asyncio.Lock()
-        self._step_seconds = _UNKNOWN
+        self._step_seconds = _UNKNOWN_STEP
 
     @abstractmethod
     async def _reserve(self, slot: int, length: int) -> None:
@@ -108,7 +120,7 @@ class PipelinedBackend(ABC):
 
     def new_sequence(self) -> TokenSequence:
         if not self._free_slots:
-            raise BackendError(f"There are {SLOTS} conversations open already. Close one first.")
+            raise BackendError(f"{SLOTS} conversations are open already, the most that fit. Close one, then try again.")
         sequence = TokenSequence(self._free_slots.pop())
         self._sequences[sequence.slot] = sequence
         return sequence
@@ -117,94 +129,93 @@ class PipelinedBackend(ABC):
         self, sequence: TokenSequence, tokens: Sequence[int], after_pass: AfterPass | None = None
     ) -> None:
         check_prefill(sequence, tokens, self._vocab_size, self.context_length)
-        async with self._lock:
-            self._losses = 0
-            sequence.tokens.extend(tokens)
-            await self._run_pending(sequence, after_pass=after_pass)
+        self._losses = 0
+        sequence.tokens.extend(tokens)
+        await self._run_pending(sequence, after_pass=after_pass)
 
-    async def decode(self, sequence: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+    async def decode(
+        self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
+    ) -> AsyncIterator[list[int]]:
         check_not_empty(sequence)
         n = min(n, self.context_length - sequence.length)
-        if n <= 0:
-            return
-        async with self._lock:
+        self._losses = 0
+        in_flight: deque[tuple[int, asyncio.Future[list[int]]]] = deque()
+        start, submitted, prepared = sequence.length, 0, False
+        while True:
+            more = submitted < n and keep_going()
+            if not more and not in_flight:
+                return
+            try:
+                if not prepared:
+                    forward_first = await self._prepare(sequence, sampling)
+                    began = arrived = time.perf_counter()
+                    steps_run, prepared = 0, True
+                while more and submitted < n and self._wants_more(len(in_flight), start + submitted - sequence.length):
+                    position = start + submitted
+                    count = min(self._batch(), n - submitted, RING - position % RING)
+                    await self._reserve(sequence.slot, position + count)
+                    future = self._start_steps(sequence, position, count, forward_first, sampling)
+                    # Steps past the end wrote keys that nothing points at: nobody waits for how they went.
+                    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+                    in_flight.append((count if forward_first else count - 1, future))
+                    submitted, forward_first = submitted + count, True
+                steps, future = in_flight.popleft()
+                ids = await future
+            except self.RESTARTS as error:
+                # What was in flight is lost; what was yielded is not.
+                await asyncio.gather(*(late for _, late in in_flight), return_exceptions=True)
+                in_flight.clear()
+                self._lose(error)
+                submitted, prepared = sequence.length - start, False
+                continue
+            now = time.perf_counter()
+            steps_run += steps
+            # Where only logits at hand were sampled, it took next to nothing, which says nothing about a step.
+            if steps:
+                self._note_step((now - arrived) / steps, (now - began) / steps_run)
+            arrived = now
             self._losses = 0
-            in_flight: deque[tuple[int, asyncio.Future[list[int]]]] = deque()
-            start, submitted, prepared = sequence.length, 0, False
-            while in_flight or submitted < n:
-                try:
-                    if not prepared:
-                        forward_first = await self._prepare(sequence, sampling)
-                        began = arrived = time.perf_counter()
-                        passed, prepared = 0, True
-                    while submitted < n and self._wants_more(len(in_flight), start + submitted - sequence.length):
-                        position = start + submitted
-                        count = min(self._batch(), n - submitted, RING - position % RING)
-                        await self._reserve(sequence.slot, position + count)
-                        future = self._start_steps(sequence, position, count, forward_first, sampling)
-                        # Steps past the end wrote keys that nothing points at: nobody waits for how they went.
-                        future.add_done_callback(lambda done: done.cancelled() or done.exception())
-                        in_flight.append((count if forward_first else count - 1, future))
-                        submitted, forward_first = submitted + count, True
-                    passes, future = in_flight.popleft()
-                    ids = await future
-                except self.RESTARTS as error:
-                    # What was in flight is lost; what was yielded is not.
-                    await asyncio.gather(*(late for _, late in in_flight), return_exceptions=True)
-                    in_flight.clear()
-                    self._lose(error)
-                    submitted, prepared = sequence.length - start, False
-                    continue
-                now = time.perf_counter()
-                passed += passes
-                # Where only logits at hand were sampled, it took next to nothing, which says nothing about a step.
-                if passes:
-                    self._note_step((now - arrived) / passes, (now - began) / passed)
-                arrived = now
-                self._losses = 0
-                sequence.tokens.extend(ids)
-                sequence.stored = sequence.length - 1
-                yield ids
+            sequence.tokens.extend(ids)
+            sequence.stored = sequence.length - 1
+            yield ids
 
     async def logits(self, sequence: TokenSequence) -> np.ndarray:
         return (await self.last_logits(sequence, 1))[0]
 
     async def last_logits(self, sequence: TokenSequence, rows: int) -> np.ndarray:
         check_last_rows(sequence, rows)
-        async with self._lock:
-            self._losses = 0
-            while True:
-                if rows > 1 or self._logits_of is not sequence:
-                    sequence.stored = min(sequence.stored, sequence.length - rows)
-                await self._run_pending(sequence, rows)
-                try:
-                    return await self._read_logits(rows)
-                except self.RESTARTS as error:
-                    self._lose(error)
+        self._losses = 0
+        while True:
+            if rows > 1 or self._logits_of is not sequence:
+                sequence.stored = min(sequence.stored, sequence.length - rows)
+            await self._run_pending(sequence, rows)
+            try:
+                return await self._read_logits(rows)
+            except self.RESTARTS as error:
+                self._lose(error)
 
     async def hidden(self, sequence: TokenSequence, names: Sequence[str], start: int = 0) -> dict[str, np.ndarray]:
         check_hidden(sequence, names, start, self._taps)
         passes: list[list[np.ndarray]] = []
         read = start
-        async with self._lock:
-            self._losses = 0
-            sequence.stored = min(sequence.stored, start)
-            while read < sequence.length:
-                try:
-                    await self._restore()
-                    # What lies before `start`, or was read before a loss, only goes into the pages.
-                    unread = sequence.stored == read
-                    stop = min(sequence.stored + self.max_rows, sequence.length if unread else read)
-                    m = await self._write_rows(sequence, stop, logit_rows=0)
-                    if unread:
-                        passes.append(await self._run_tapped(m, stop, names))
-                        read = stop
-                    else:
-                        await self._run_rows(m, stop, 0)
-                except self.RESTARTS as error:
-                    self._lose(error)
-                    continue
-                sequence.stored = stop
+        self._losses = 0
+        sequence.stored = min(sequence.stored, start)
+        while read < sequence.length:
+            try:
+                await self._restore()
+                # What lies before `start`, or was read before a loss, only goes into the pages.
+                unread = sequence.stored == read
+                stop = min(sequence.stored + self.max_rows, sequence.length if unread else read)
+                m = await self._write_rows(sequence, stop, logit_rows=0)
+                if unread:
+                    passes.append(await self._run_tapped(m, stop, names))
+                    read = stop
+                else:
+                    await self._run_rows(m, stop, 0)
+            except self.RESTARTS as error:
+                self._lose(error)
+                continue
+            sequence.stored = stop
         return {name: np.concatenate(values) for name, values in zip(names, zip(*passes, strict=True), strict=True)}
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
@@ -286,7 +297,7 @@ class PipelinedBackend(ABC):
 
     def _wants_more(self, batches: int, steps: int) -> bool:
         """Whether the queue is short: it always holds a batch besides the one that is being worked on."""
-        return batches < 2 or (batches < _MOST_BATCHES and steps * self._step_seconds < _AHEAD_SECONDS)
+        return batches < 2 or (batches < _MOST_BATCHES and steps * self._step_seconds < _QUEUED_SECONDS)
 
     def _note_step(self, seconds: float, average: float) -> None:
         """A step took so long, and so long on average in this call.
@@ -294,7 +305,7 @@ class PipelinedBackend(ABC):
         The ends of several batches are often heard at once, so that the time between two says little: the first
         estimate is the average, or a slow device whose first steps seem to take no time would get a minute of work.
         """
-        if self._step_seconds == _UNKNOWN:
+        if self._step_seconds == _UNKNOWN_STEP:
             self._step_seconds = average
         else:
-            self._step_seconds += (seconds - self._step_seconds) * _NEWS_SHARE
+            self._step_seconds += (seconds - self._step_seconds) * _NEWEST_SHARE

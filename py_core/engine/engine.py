@@ -12,6 +12,7 @@ import numpy as np
 from py_core.backends.base import Backend, BackendError, Capabilities, ContextFullError, TokenSequence, too_long
 from py_core.backends.webgpu.profiling import KernelProfiler, Limits, OnRound, Profile
 from py_core.engine.repetition import LoopDetector
+from py_core.engine.scheduler import Priority, Scheduler
 from py_core.sampling import SamplingParams
 
 ReadProgress = Callable[[int, int], None]
@@ -22,7 +23,8 @@ ReadProgress = Callable[[int, int], None]
 class Timings:
     """Filled while an answer is generated. Rates are tokens a second; 0 before there is one.
 
-    `reason` says why it ended: end (by the model), length, context (it is full) or loop (it only repeated itself).
+    `reason` says why it ended: end (by the model), length, context (it is full), loop (it only repeated itself) or
+    stopped (the sequence was truncated or freed meanwhile).
     `repeated_tokens`: so many of the ids yielded last are a loop's repeats, which the sequence does not keep. Whoever
     showed their text takes it back.
     """
@@ -48,11 +50,16 @@ class Timings:
 
 
 class Engine:
-    """One model on one backend: all that the application asks of a backend goes through here."""
+    """One model on one backend. All that the application asks of a backend goes through here.
+
+    Several sequences can be worked on at a time: they take turns (scheduler.py), and each gets the tokens that it would
+    get alone. For one sequence there is one call at a time.
+    """
 
     def __init__(self, backend: Backend, end_tokens: Collection[int]) -> None:
         self.backend = backend
         self._end_tokens = frozenset(end_tokens)
+        self._scheduler = Scheduler(backend)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -69,20 +76,37 @@ class Engine:
         return self.backend.new_sequence()
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
-        """Forget the sequence's tokens from `length` on, and give back the pages that only they use."""
+        """Forget the sequence's tokens from `length` on, and give back the pages that only they use.
+
+        What is under way for it ends: a prefill with a BackendError, reading tokens as if there were no more.
+        """
+        self._scheduler.end(sequence)
         self.backend.truncate(sequence, length)
 
     def free(self, sequence: TokenSequence) -> None:
-        """Give the sequence and its pages back. It cannot be used again."""
+        """Give the sequence and its pages back, and end what is under way for it. It cannot be used again."""
+        self._scheduler.end(sequence)
         self.backend.free(sequence)
 
     def close(self) -> None:
         """Release the weights and the device."""
         self.backend.close()
 
-    async def logits(self, sequence: TokenSequence) -> np.ndarray:
+    async def logits(self, sequence: TokenSequence, priority: Priority = Priority.INTERACTIVE) -> np.ndarray:
         """Logits after the sequence's last token: float32 (vocab_size,). Raises ValueError when it has none."""
-        return await self.backend.logits(sequence)
+        return await self._scheduler.call(sequence, lambda: self.backend.logits(sequence), priority)
+
+    async def last_logits(
+        self, sequence: TokenSequence, rows: int, priority: Priority = Priority.INTERACTIVE
+    ) -> np.ndarray:
+        """Logits after each of the last `rows` tokens, as `Backend.last_logits`: float32 (rows, vocab_size)."""
+        return await self._scheduler.call(sequence, lambda: self.backend.last_logits(sequence, rows), priority)
+
+    async def hidden(
+        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, priority: Priority = Priority.BACKGROUND
+    ) -> dict[str, np.ndarray]:
+        """Hidden states of the tokens from `start` on, by name, as `Backend.hidden`: float32 (tokens, hidden_size)."""
+        return await self._scheduler.call(sequence, lambda: self.backend.hidden(sequence, names, start), priority)
 
     @property
     def most_profiled_rows(self) -> int:
@@ -91,14 +115,16 @@ class Engine:
 
     async def limits(self, on_round: OnRound = lambda: None) -> Limits:
         """What the GPU does at most. Raises BackendError where its kernels cannot be measured."""
-        return await self._profiler().limits(on_round)
+        profiler = self._profiler()
+        return await self._scheduler.alone(lambda: profiler.limits(on_round), Priority.INTERACTIVE)
 
     async def profile(self, position: int, rows: int = 1, on_round: OnRound = lambda: None) -> Profile:
         """Measure the kernels of a decode step at `position`, or of a prefill's pass over `rows` rows from there on.
 
         Raises ValueError where there is no room for it, BackendError where the kernels cannot be measured.
         """
-        return await self._profiler().profile(position, rows, on_round)
+        profiler = self._profiler()
+        return await self._scheduler.alone(lambda: profiler.profile(position, rows, on_round), Priority.INTERACTIVE)
 
     def _profiler(self) -> KernelProfiler:
         if isinstance(self.backend, KernelProfiler):
@@ -109,8 +135,9 @@ class Engine:
         )
 
     async def prefill(
-        self, sequence: TokenSequence, prompt: Sequence[int], timings: Timings, on_progress: ReadProgress | None = None
-    ) -> None:
+        self, sequence: TokenSequence, prompt: Sequence[int], timings: Timings, on_progress: ReadProgress | None = None,
+        priority: Priority = Priority.INTERACTIVE,
+    ) -> None:  # fmt: skip
         """Make the sequence hold exactly `prompt`. What it shares with the prompt from the start on is not run again.
 
         `on_progress` is called before the first forward pass and after each.
@@ -122,21 +149,21 @@ class Engine:
         # At least the last token runs, to give logits.
         shared = min(_shared_length(sequence.tokens, prompt), max(len(prompt) - 1, 0))
         timings.prompt_tokens, timings.reused_tokens = len(prompt), shared
-        self.backend.truncate(sequence, shared)
+        self.truncate(sequence, shared)
 
-        async def after_pass(stored: int) -> None:
+        def on_pass(stored: int) -> None:
             if on_progress:
                 on_progress(stored, len(prompt))
 
-        await after_pass(shared)
+        on_pass(shared)
         try:
-            await self.backend.prefill(sequence, prompt[shared:], after_pass)
+            await self._scheduler.prefill(sequence, prompt[shared:], priority, on_pass)
         finally:
             timings.prefill_seconds = time.perf_counter() - begin
 
     async def generate(
         self, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
-        ignore_end: bool = False, end_at_loops: bool = False,
+        ignore_end: bool = False, end_at_loops: bool = False, priority: Priority = Priority.INTERACTIVE,
     ) -> AsyncIterator[list[int]]:  # fmt: skip
         """Yield the ids that follow, without the end token; `timings` says why it ended.
 
@@ -150,7 +177,8 @@ class Engine:
         if start + wanted > self.context_length:
             wanted, timings.reason = self.context_length - start, "context"
         repetition = LoopDetector() if end_at_loops else None
-        async with aclosing(self.backend.decode(sequence, wanted, sampling)) as batches:  # type: ignore[type-var]
+        decoded = self._scheduler.decode(sequence, wanted, sampling, priority)
+        async with aclosing(decoded) as batches:  # type: ignore[type-var]
             async for ids in batches:
                 yielded = timings.new_tokens
                 if not yielded:
@@ -174,6 +202,8 @@ class Engine:
         if timings.reason in ("end", "loop"):
             # What was sampled past the end, while it was in flight, never happened.
             self.backend.truncate(sequence, kept)
+        elif timings.new_tokens < wanted:
+            timings.reason = "stopped"
 
 
 def _shared_length(a: Sequence[int], b: Sequence[int]) -> int:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.assistant import Assistant, Delta, Done, EmptyMessageError, Event
-from py_core.backends.base import AfterPass, ContextFullError, DeviceLostError, TokenSequence
+from py_core.backends.base import AfterPass, ContextFullError, DeviceLostError, KeepGoing, TokenSequence
 from py_core.backends.numpy import NumpyBackend
 from py_core.engine.engine import Timings
 from py_core.loading import Model
@@ -51,9 +51,11 @@ class Watched(NumpyBackend):
         if self.after_prefill:
             asyncio.get_running_loop().call_soon(self.after_prefill)
 
-    async def decode(self, session: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+    async def decode(
+        self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
+    ) -> AsyncIterator[list[int]]:
         done = 0
-        async with aclosing(super().decode(session, n, sampling)) as steps:
+        async with aclosing(super().decode(sequence, n, sampling, keep_going)) as steps:
             while done != self.lost_after:
                 try:
                     yield await anext(steps)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from py_core.backends.base import ContextFullError, TokenSequence
+from py_core.backends.base import ContextFullError, KeepGoing, TokenSequence
 from py_core.backends.numpy import CHUNK, NumpyBackend
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.repetition import LOOP_SCORE
@@ -30,9 +30,11 @@ OpenModel = Callable[..., Awaitable[Model]]
 class FourAtATime(NumpyBackend):
     """Tokens become known four at a time, as on a GPU: an end token may have others after it."""
 
-    async def decode(self, sequence: TokenSequence, n: int, sampling: SamplingParams) -> AsyncIterator[list[int]]:
+    async def decode(
+        self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
+    ) -> AsyncIterator[list[int]]:
         known: list[int] = []
-        async with aclosing(super().decode(sequence, n, sampling)) as steps:
+        async with aclosing(super().decode(sequence, n, sampling, keep_going)) as steps:
             async for ids in steps:
                 known += ids
                 if len(known) == 4:

@@ -146,9 +146,8 @@ class WebGPUBackend(PipelinedBackend):
 
     async def limits(self, on_round: OnRound = lambda: None) -> Limits:
         """What the adapter does at most, measured now. Raises BackendError where the GPU has no timestamps."""
-        async with self._lock:
-            await self._restore()
-            return Limits(await measure_bandwidth(self._host, on_round), await measure_flops(self._host, on_round))
+        await self._restore()
+        return Limits(await measure_bandwidth(self._host, on_round), await measure_flops(self._host, on_round))
 
     async def profile(self, position: int, rows: int = 1, on_round: OnRound = lambda: None) -> Profile:
         """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there.
@@ -164,17 +163,16 @@ class WebGPUBackend(PipelinedBackend):
         sequence = self.new_sequence()
         try:
             state = state_bytes([(0, position + row, sequence.slot) for row in range(rows)])
-            async with self._lock:
-                await self._restore()
-                self._logits_of = None
-                await self._reserve(sequence.slot, position + rows)
-                first, then = ("step", "argmax") if rows == 1 else ("body", "head")
-                length = position + rows
-                launches = self._launches(first, rows, length) + self._launches(then, 1, length)
-                costs, gpu = await measure_kernels(
-                    self._host, launches, position, rows, lambda: self._write_state(state), on_round
-                )
-                wall = await self._time_pass(state, position, rows) if rows > 1 else 0.0
+            await self._restore()
+            self._logits_of = None
+            await self._reserve(sequence.slot, position + rows)
+            first, then = ("step", "argmax") if rows == 1 else ("body", "head")
+            length = position + rows
+            launches = self._launches(first, rows, length) + self._launches(then, 1, length)
+            costs, gpu = await measure_kernels(
+                self._host, launches, position, rows, lambda: self._write_state(state), on_round
+            )
+            wall = await self._time_pass(state, position, rows) if rows > 1 else 0.0
             if rows == 1:
                 wall = await self._time_steps(sequence, position, gpu)
             return Profile(position, rows, costs, gpu, wall)
