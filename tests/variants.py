@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pytest
 
 CANDIDATES = 40
 
@@ -32,3 +33,8 @@ def covering(count: int, **choices: Sequence[Any]) -> list[dict[str, Any]]:
         chosen.append({name: choices[name][at] for name, at in zip(names, best[1], strict=True)})
     assert all(row in seen for at, size in enumerate(sizes) for row in [(at, value) for value in range(size)])
     return chosen
+
+
+def named(variants: list[dict[str, Any]]) -> pytest.MarkDecorator:
+    """The test takes a `variant`; its id tells each choice."""
+    return pytest.mark.parametrize("variant", variants, ids=lambda variant: "-".join(map(str, variant.values())))

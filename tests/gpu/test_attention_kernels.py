@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,23 +15,18 @@ from py_core.backends.base import BackendError
 from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.webgpu.attention import NEAR, SPLIT, heads_each, reach_of, team_shape
+from tests.variants import covering, named
 
 MAX_ROWS = 8
 SLOTS, MAX_PAGES, POOL = 3, 4, 13
 
-few = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+few = settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> dict:
-    groups, kv_heads = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     m = draw(st.integers(1, MAX_ROWS))
     return {
-        "heads": groups * kv_heads,
-        "kv_heads": kv_heads,
-        "head_dim": 8 * draw(st.integers(1, 9)),
         "m": m,
         "start": draw(st.integers(0, MAX_PAGES * PAGE - m)),
         "slot": draw(st.integers(0, SLOTS - 1)),
@@ -65,11 +61,15 @@ def sizes(case: dict) -> dict:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("interleaved", [True, False])
+@named(
+    covering(8, interleaved=[True, False], heads=[(1, 1), (4, 1), (3, 3), (4, 2)], head_dim=[8, 24, 64, 72])
+)  # fmt: skip
 @given(case=cases())
 @few
-def test_rope_append_rotates_q_and_k_and_stores_k_and_v(run_kernel, interleaved, case) -> None:
+def test_rope_append_rotates_q_and_k_and_stores_k_and_v(run_kernel, variant, case) -> None:
     rng = np.random.default_rng(case["seed"])
+    interleaved, (heads, kv_heads) = variant["interleaved"], variant["heads"]
+    case = {**case, "heads": heads, "kv_heads": kv_heads, "head_dim": variant["head_dim"]}
     heads, kv_heads, head_dim, m = case["heads"], case["kv_heads"], case["head_dim"], case["m"]
     pages = Pages(rng, case)
     width = (heads + 2 * kv_heads) * head_dim
@@ -174,13 +174,16 @@ BEFORE = 7.0
 BORDERS = [1, PAGE - 1, PAGE, PAGE + 1, SPLIT - 1, SPLIT, SPLIT + 1, NEAR - 1, NEAR, NEAR + 1, 4 * SPLIT, 4 * SPLIT + 1]
 
 
+HEADS = [(1, 1), (2, 1), (5, 1), (8, 1), (16, 1), (3, 3), (6, 2), (12, 3)]
+"""Of queries, of keys and values."""
+HEAD_DIMS = [8, 24, 64, 80, 96, 128, 256]
+
+
 @st.composite
 def sequences(
-    draw: st.DrawFn, longest: int = Sequences.pages * PAGE, consecutive: int = 0, largest: int = 256
-) -> Sequences:
-    """Up to 8 rows of any sequences and lengths, or up to `consecutive` rows of one sequence."""
-    kv_heads = draw(st.integers(1, 3))
-    group = draw(st.sampled_from([1, 2, 3, 4, 5, 7, 8, 16])) if kv_heads == 1 else draw(st.integers(1, 4))
+    draw: st.DrawFn, longest: int = Sequences.pages * PAGE, consecutive: int = 0
+) -> Callable[[dict], Sequences]:
+    """For a variant's heads: up to 8 rows of any sequences and lengths, or up to `consecutive` rows of one sequence."""
     lengths = st.sampled_from([length for length in BORDERS if length <= longest]) | st.integers(1, longest)
     slots = st.integers(0, Sequences.SLOTS - 1)
     if consecutive:
@@ -191,21 +194,24 @@ def sequences(
         rows = [
             (length - 1, slot) for length, slot in draw(st.lists(st.tuples(lengths, slots), min_size=1, max_size=8))
         ]
-    common = [head_dim for head_dim in (64, 80, 96, 128, 256) if head_dim <= largest]
-    head_dim = draw(st.sampled_from(common) | st.integers(1, 12).map(lambda eighth: 8 * eighth))
-    return Sequences(
-        group * kv_heads, kv_heads, head_dim, rows, consecutive + 8, draw(st.integers(0, 2**32 - 1)),
-        draw(st.sampled_from([0.0, 1.0, 12.0])),
-    )  # fmt: skip
+    seed, spread = draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from([0.0, 1.0, 12.0]))
+
+    def of(variant: dict) -> Sequences:
+        taken = rows[:1] if variant.get("one") else rows
+        return Sequences(*variant["heads"], variant["head_dim"], taken, consecutive + 8, seed, spread)
+
+    return of
 
 
 def untouched(case: Sequences) -> np.ndarray:
     return np.full_like(case.q, BEFORE)
 
 
-@given(case=sequences(largest=128))
+@named(covering(8, heads=HEADS, head_dim=HEAD_DIMS[:-1]))
+@given(draw=sequences())
 @few
-def test_attention_of_one_invocation_a_row_equals_numpy(run_kernel, case: Sequences) -> None:
+def test_attention_of_one_invocation_a_row_equals_numpy(run_kernel, variant, draw) -> None:
+    case = draw(variant)
     grid = (-(-case.heads // 4), case.m, 1)
     case.check(case.run(run_kernel, "attention", untouched(case), grid, WORKGROUP=4))
 
@@ -219,43 +225,45 @@ TEAMS = [
 """How sums over the lanes of a team are made, the lanes, and the workgroup."""
 
 
-def run_splits(
-    run_kernel, case: Sequences, out: np.ndarray, most: int, splits: int, team: tuple[str, int, int], **sizes
-) -> np.ndarray:
-    reduce, lanes, workgroup = team
+def run_splits(run_kernel, case: Sequences, out: np.ndarray, variant: dict, splits: int, **sizes) -> np.ndarray:
+    (reduce, lanes, workgroup), most = variant["team"], variant["most"]
     group = case.heads // case.kv_heads
     each = min(most, group)
     grid = (splits, case.kv_heads * -(-group // each), case.m)
-    sizes |= {"HEADS_EACH": each, "LANES": lanes, "WORKGROUP": workgroup, "ONE": case.m == 1}
+    sizes |= {"HEADS_EACH": each, "LANES": lanes, "WORKGROUP": workgroup, "ONE": variant["one"]}
     return case.run(run_kernel, "attention_split", out, grid, {"reduce": reduce}, **sizes)
 
 
-@pytest.mark.parametrize("team", TEAMS)
-@given(case=sequences(longest=NEAR), most=st.integers(1, 4))
+@named(covering(9, team=TEAMS, heads=HEADS, head_dim=HEAD_DIMS, most=[1, 2, 3, 4], one=[False, False, True]))
+@given(draw=sequences(longest=NEAR))
 @few
-def test_attention_of_one_split_equals_numpy(run_kernel, team, case: Sequences, most: int) -> None:
-    case.check(run_splits(run_kernel, case, untouched(case), most, 1, team, SPLIT=NEAR, DIRECT=True))
+def test_attention_of_one_split_equals_numpy(run_kernel, variant, draw) -> None:
+    case = draw(variant)
+    case.check(run_splits(run_kernel, case, untouched(case), variant, 1, SPLIT=NEAR, DIRECT=True))
 
 
-@pytest.mark.parametrize("team", TEAMS)
-@given(case=sequences(), most=st.integers(1, 4), more=st.integers(0, 2))
+@named(covering(9, team=TEAMS, heads=HEADS, head_dim=HEAD_DIMS[::-1], most=[1, 2, 3, 4], one=[False, False, True]))
+@given(draw=sequences(), more=st.integers(0, 2))
 @few
-def test_splits_merged_equal_numpy(run_kernel, team, case: Sequences, most: int, more: int) -> None:
+def test_splits_merged_equal_numpy(run_kernel, variant, draw, more: int) -> None:
+    case = draw(variant)
     # The recorded grid is for any length of its class: splits past the position must do nothing.
     splits = -(-max(position + 1 for position, _ in case.rows) // SPLIT) + more
     width = case.head_dim + 4
     partials = np.full((case.max_rows, case.heads, -(-case.pages * PAGE // SPLIT), width), np.nan, np.float32)
-    partials = run_splits(run_kernel, case, partials, most, splits, team, SPLIT=SPLIT, DIRECT=False)
+    partials = run_splits(run_kernel, case, partials, variant, splits, SPLIT=SPLIT, DIRECT=False)
     (out,) = run_kernel(
         "attention_merge", [case.state, partials, untouched(case)], (case.heads, case.m, 1),
-        **case.sizes, SPLIT=SPLIT, WORKGROUP=team[2],
+        **case.sizes, SPLIT=SPLIT, WORKGROUP=variant["team"][2],
     )  # fmt: skip
     case.check(np.frombuffer(out, np.float32).reshape(case.q.shape))
 
 
-@given(case=sequences(consecutive=70))
+@named(covering(8, heads=HEADS, head_dim=HEAD_DIMS))
+@given(draw=sequences(consecutive=70))
 @few
-def test_attention_over_tiles_equals_numpy(run_kernel, case: Sequences) -> None:
+def test_attention_over_tiles_equals_numpy(run_kernel, variant, draw) -> None:
+    case = draw(variant)
     grid = (case.heads, -(-case.m // 32), 1)
     case.check(case.run(run_kernel, "attention_tiles", untouched(case), grid))
 

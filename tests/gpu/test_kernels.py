@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +14,7 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.formats.quantization import FORMATS, dequantize, quantize
 from tests.gpu_layout import to_gpu_layout
-from tests.variants import covering
+from tests.variants import covering, named
 
 FORMAT_NAMES = list(FORMATS)
 REDUCTIONS = [
@@ -88,11 +86,6 @@ SIZES = {
     "form": FORMAT_NAMES, "n": [1, 7, 32, 75], "blocks": [1, 2, 5, 9], "epilogue": [0, 1, 2], "offset": [0, 3],
 }  # fmt: skip
 """Of a matrix product; `n` rows of results, `offset` where they begin in a row of y."""
-
-
-def named(variants: list[dict[str, Any]]) -> pytest.MarkDecorator:
-    """The test takes a `variant`; its id tells each choice."""
-    return pytest.mark.parametrize("variant", variants, ids=lambda variant: "-".join(map(str, variant.values())))
 
 
 @named(

@@ -18,9 +18,7 @@ from py_core.formats.quantization import FORMATS, dequantize, nbytes
 from tests.gpu_layout import MemorySource, describe_tensors, gpu_parts, to_gpu_layout
 
 BYTES = np.arange(0, 32, 8, dtype=np.uint32)
-few = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+few = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def random_blocks(rng: np.random.Generator, form: str, rows: int, columns: int) -> bytes:
