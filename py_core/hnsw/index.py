@@ -151,12 +151,13 @@ class HnswIndex:
         return True
 
     def search(
-        self, vector: np.ndarray, k: int = 10, *, ef: int | None = None, where: Where | None = None
+        self, vector: np.ndarray, k: int = 10, *, ef: int | None = None, where: Where | None = None, exact: bool = False
     ) -> list[tuple[int, float]]:
         """The k nearest, or all if there are fewer, as (id, distance), nearest first; equally near ones by id.
 
         Distances: 1 - cosine (1 to and from a zero vector), -dot, or squared Euclidean. `ef`: instead of ef_search.
-        `where`: only these ids, or those for which it is true (asked of each id that is stored). Raises VectorError.
+        `where`: only these ids, or those for which it is true (asked of each id that is stored). `exact`: compare each.
+        Raises VectorError.
         """
         self._set_query(vector)
         masked = where is not None
@@ -167,7 +168,7 @@ class HnswIndex:
         self.graph.reserve_results(k)
         ef = max(k, ef or self.settings.ef_search)
         found = 0
-        if self.linked == self.graph.rows and eligible > max(self.settings.brute_force_below, ef):
+        if not exact and self.linked == self.graph.rows and eligible > max(self.settings.brute_force_below, ef):
             found = self.kernel.search(self.graph, k, ef, masked)
         if found < k:
             found = self.kernel.scan(self.graph, k, masked)

@@ -1,8 +1,9 @@
 """Vectors by names (texts), compared by their cosine: what the router and the memory search with.
 
-Up to SCANNED vectors each is compared, which is exact and not slower; above, a graph is searched. Vectors that come in
-one by one come into the graph at once. Those of `insert_many` do so by `link`, which the owner calls when there is time
-(py_core/memory/stored_index.py); until then each is compared.
+Up to SCANNED vectors each is compared, which is exact and not slower; above, a graph is searched. A graph is slower the
+more neighbours are wanted, so for many of them each is compared up to more vectors. What is inserted one by one comes
+into the graph at once; what comes by `insert_many` does so by `link`, which the owner calls when there is time
+(py_core/memory/stored_index.py). Until then each is compared.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from py_core.hnsw.index import HnswIndex, HnswSettings
 from py_core.hnsw.index_file import IndexFileError, load, save
 
 SCANNED = HnswSettings.brute_force_below
-"""The measured crossover: docs/performance.md."""
+"""The measured crossover for up to 16 neighbours: docs/performance.md."""
 CANDIDATES = 3
 """That a search by the graph keeps for each that is asked for: so it finds more of the true neighbours."""
 _LINKED_AT_ONCE = 8
@@ -105,8 +106,10 @@ class VectorIndex:
         Raises VectorError.
         """
         where = None if filter is None else lambda id: filter(self._names[id])
-        ef = max(self._index.settings.ef_search, CANDIDATES * k)
-        found = self._index.search(vector, k, ef=ef, where=where)
+        settings = self._index.settings
+        ef = max(settings.ef_search, CANDIDATES * k)
+        exact = len(self) <= settings.brute_force_below * ef / settings.ef_search
+        found = self._index.search(vector, k, ef=ef, where=where, exact=exact)
         return [(self._names[id], 1 - distance) for id, distance in found]
 
     def link(self, seconds: float) -> None:

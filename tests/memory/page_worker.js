@@ -2,6 +2,7 @@
 import { deriveCipher } from './memory/encryption.js';
 import { memoryStore } from './memory/indexeddb.js';
 import { bootPython } from './engine/python_runtime.js';
+import { loadHnswKernel } from './routing/hnsw_kernel.js';
 
 let call; // in_page.call
 
@@ -13,6 +14,7 @@ self.onmessage = async ({ data: { id, source, name, argument } }) => {
       pyodide.globals.set('memory_store', memoryStore);
       pyodide.globals.set('derive_cipher', deriveCipher);
       pyodide.globals.set('report', (text) => self.postMessage({ report: text }));
+      pyodide.globals.set('hnsw_exports', await loadHnswKernel(pyodide));
       pyodide.runPython(source);
       call = pyodide.globals.get('call');
     } else {
