@@ -35,13 +35,14 @@ async def measure_patterns(parts: RouterParts, count: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memory.sqlite"
         memory = await _open(path, parts)
-        shipped = list((await build_router(parts.embedder, parts.data, parts.kernel)).examples.of.values())
+        router = await build_router(parts.embedder, parts.data, parts.kernel)
+        await load_patterns(router, memory)  # names the embedder: the vectors below are taken for its own
+        shipped = list(router.examples.of.values())
         for start in range(0, count, BATCH):
             await memory.patterns.add_many(
                 [_near(rng, shipped, number) for number in range(start, min(start + BATCH, count))]
             )
         queries = [_near(rng, shipped, count).vector for _ in range(QUERIES)]
-        await load_patterns(await build_router(parts.embedder, parts.data, parts.kernel), memory)  # names the embedder
         await memory.close()
 
         begin = time.perf_counter()
