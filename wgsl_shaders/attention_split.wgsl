@@ -5,7 +5,8 @@
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f, or (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f.
 // Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, HEADS_EACH, DIRECT, WORKGROUP (at least
-// HEAD_DIM / 4); LANES (a power of two) invocations are a team that reads a position together; ONE: there is only one row.
+// HEAD_DIM / 4); LANES (a power of two) invocations are a lane group, which reads a position together; SINGLE_ROW: the state
+// has one row.
 // Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond a row's
 // position do nothing.
 #import state
@@ -18,62 +19,62 @@
 #import reduce
 
 const QUADS = HEAD_DIM / 4u;
-const OWN = (QUADS + LANES - 1u) / LANES;  // quads of an invocation: lane, lane + LANES ...
+const QUADS_PER_LANE = (QUADS + LANES - 1u) / LANES;  // quads of an invocation: lane, lane + LANES ...
 const GROUP = HEADS / KV_HEADS;
 const CHUNKS = (GROUP + HEADS_EACH - 1u) / HEADS_EACH;
 const MAX_SPLITS = (MAX_PAGES * PAGE + SPLIT - 1u) / SPLIT;
-const TEAMS = WORKGROUP / LANES;
-const PARTS = WORKGROUP / QUADS;  // into which the teams' sums are divided to add them up
+const LANE_GROUPS = WORKGROUP / LANES;
+const PARTS = WORKGROUP / QUADS;  // into which the lane groups' sums are divided to add them up
 
-var<workgroup> largests: array<f32, HEADS_EACH * TEAMS>;
-var<workgroup> totals: array<f32, HEADS_EACH * TEAMS>;
-var<workgroup> team_sums: array<vec4f, TEAMS * QUADS>;
+var<workgroup> largests: array<f32, HEADS_EACH * LANE_GROUPS>;
+var<workgroup> totals: array<f32, HEADS_EACH * LANE_GROUPS>;
+var<workgroup> group_sums: array<vec4f, LANE_GROUPS * QUADS>;
 var<workgroup> part_sums: array<vec4f, PARTS * QUADS>;
 var<workgroup> part_totals: array<f32, PARTS>;
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
   let m = group.z;
-  if (!ONE && m >= state.count) { return; }
+  if (!SINGLE_ROW && m >= state.count) { return; }
   let row = state.rows[m];
   let first = group.x * SPLIT;
   if (first > row.position) { return; }
   let end = min(first + SPLIT, row.position + 1u);
   let kv_head = group.y / CHUNKS;
   let first_head = kv_head * GROUP + group.y % CHUNKS * HEADS_EACH;
-  let team = index / LANES;
+  let lane_group = index / LANES;
   let lane = index % LANES;
-  var queries: array<array<vec4f, OWN>, HEADS_EACH>;
+  var queries: array<array<vec4f, QUADS_PER_LANE>, HEADS_EACH>;
   for (var h = 0u; h < HEADS_EACH; h++) {
-    for (var i = 0u; i < OWN; i++) {
+    for (var i = 0u; i < QUADS_PER_LANE; i++) {
       let quad = i * LANES + lane;
       queries[h][i] = q[(m * HEADS + min(first_head + h, HEADS - 1u)) * QUADS + min(quad, QUADS - 1u)];
       queries[h][i] *= select(0.0, inverseSqrt(f32(HEAD_DIM)), quad < QUADS);
     }
   }
 
-  // Each team goes over four positions at a time with an online softmax of its own.
+  // Each lane group goes over four positions at a time with an online softmax of its own.
   var largest: array<f32, HEADS_EACH>;
   var total: array<f32, HEADS_EACH>;
-  var sums: array<array<vec4f, OWN>, HEADS_EACH>;
+  var sums: array<array<vec4f, QUADS_PER_LANE>, HEADS_EACH>;
   for (var h = 0u; h < HEADS_EACH; h++) { largest[h] = -1e30; }
-  for (var t0 = first; t0 < end; t0 += 4u * TEAMS) {
-    var keys: array<array<vec4f, OWN>, 4>;
-    var values: array<array<vec4f, OWN>, 4>;
+  for (var t0 = first; t0 < end; t0 += 4u * LANE_GROUPS) {
+    var keys: array<array<vec4f, QUADS_PER_LANE>, 4>;
+    var values: array<array<vec4f, QUADS_PER_LANE>, 4>;
     for (var j = 0u; j < 4u; j++) {
-      let t = min(t0 + j * TEAMS + team, end - 1u);
+      let t = min(t0 + j * LANE_GROUPS + lane_group, end - 1u);
       let key = kv_index(row.slot, t, kv_head, 0u);
       let value = kv_index(row.slot, t, kv_head, 1u);
-      for (var i = 0u; i < OWN; i++) {
+      for (var i = 0u; i < QUADS_PER_LANE; i++) {
         let quad = min(i * LANES + lane, QUADS - 1u);
         keys[j][i] = kv[key + quad];
         values[j][i] = kv[value + quad];
       }
     }
-    let inside = vec4u(t0 + team) + vec4u(0u, TEAMS, 2u * TEAMS, 3u * TEAMS) < vec4u(end);
+    let inside = vec4u(t0 + lane_group) + vec4u(0u, LANE_GROUPS, 2u * LANE_GROUPS, 3u * LANE_GROUPS) < vec4u(end);
     for (var h = 0u; h < HEADS_EACH; h++) {
       var dots = vec4f();
-      for (var i = 0u; i < OWN; i++) {
+      for (var i = 0u; i < QUADS_PER_LANE; i++) {
         let query = queries[h][i];
         dots += vec4f(dot(query, keys[0][i]), dot(query, keys[1][i]), dot(query, keys[2][i]), dot(query, keys[3][i]));
       }
@@ -83,35 +84,35 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
       let shrink = exp(before - largest[h]);
       let weights = select(vec4f(0.0), exp(scores - largest[h]), inside);
       total[h] = total[h] * shrink + dot(weights, vec4f(1.0));
-      for (var i = 0u; i < OWN; i++) {
+      for (var i = 0u; i < QUADS_PER_LANE; i++) {
         sums[h][i] = sums[h][i] * shrink + weights.x * values[0][i] + weights.y * values[1][i]
           + weights.z * values[2][i] + weights.w * values[3][i];
       }
     }
   }
 
-  // What the teams have found is added up head by head.
+  // What the lane groups have found is added up head by head.
   for (var h = 0u; h < HEADS_EACH; h++) {
     if (lane == 0u) {
-      largests[h * TEAMS + team] = largest[h];
-      totals[h * TEAMS + team] = total[h];
+      largests[h * LANE_GROUPS + lane_group] = largest[h];
+      totals[h * LANE_GROUPS + lane_group] = total[h];
     }
   }
   let part = index / QUADS;
   for (var h = 0u; h < HEADS_EACH; h++) {
-    for (var i = 0u; i < OWN; i++) {
-      if (i * LANES + lane < QUADS) { team_sums[team * QUADS + i * LANES + lane] = sums[h][i]; }
+    for (var i = 0u; i < QUADS_PER_LANE; i++) {
+      if (i * LANES + lane < QUADS) { group_sums[lane_group * QUADS + i * LANES + lane] = sums[h][i]; }
     }
     workgroupBarrier();
     var most = -1e30;
-    for (var t = 0u; t < TEAMS; t++) { most = max(most, largests[h * TEAMS + t]); }
+    for (var t = 0u; t < LANE_GROUPS; t++) { most = max(most, largests[h * LANE_GROUPS + t]); }
     if (part < PARTS) {
       var sum = vec4f();
       var weight_sum = 0.0;
-      for (var t = part; t < TEAMS; t += PARTS) {
-        let weight = exp(largests[h * TEAMS + t] - most);
-        sum += weight * team_sums[t * QUADS + index % QUADS];
-        weight_sum += weight * totals[h * TEAMS + t];
+      for (var t = part; t < LANE_GROUPS; t += PARTS) {
+        let weight = exp(largests[h * LANE_GROUPS + t] - most);
+        sum += weight * group_sums[t * QUADS + index % QUADS];
+        weight_sum += weight * totals[h * LANE_GROUPS + t];
       }
       part_sums[index] = sum;
       part_totals[part] = weight_sum;

@@ -2,12 +2,10 @@
 // EPILOGUE 0: as it is; 1: added to what y holds (the residual); 2: silu(row n) * row (N + n), with W of 2 N rows.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
 //           4 norm_weight: (K / 4) vec4f, without NORM anything; 5 y: (MAX_ROWS, Y_STRIDE).
-// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, NORM, EPS, CHUNK; PARTS * LANES invocations (LANES a power of two)
-// share ROWS rows of W (with EPILOGUE 2 an even number), for M_TILE rows of x, and do so TURNS times; WORKGROUP, a multiple
-// of PARTS * LANES. LOGITS: of x only the last rows are wanted, which need logits, from row 0 of y on; ONE: the state has a
-// single row, so nobody has to wait for it.
-// Dispatch (g, h, ceil(count / M_TILE)) with g * h >= ceil(items / (TURNS * WORKGROUP / (PARTS * LANES))), items = ceil(N / ROWS),
-// or of N / ROWS * 2.
+// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, WORKGROUP; those of dot_rows.wgsl (with EPILOGUE 2 ROWS is even);
+// LOGITS: of x only the last rows are wanted, which need logits, and go to y from row 0 on; SINGLE_ROW: the state has one row, so
+// nobody has to wait for it.
+// Dispatch (g, h, ceil(rows of x / M_TILE)) with g * h * lane groups of a workgroup * ROW_TILES >= items of ROWS rows of W.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;
@@ -17,14 +15,14 @@
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;
 #import dot_rows
 
-const EACH = select(ROWS, ROWS / 2u, EPILOGUE == 2u);  // rows of y that an item makes
+const OUTPUTS_PER_ITEM = select(ROWS, ROWS / 2u, EPILOGUE == 2u);  // rows of y of an item
 
 fn place(item: u32, m0: u32, output: Output) -> u32 {
-  return min(m0 + output.m, MAX_ROWS - 1u) * Y_STRIDE + Y_OFFSET + min(item * EACH + output.row, N - 1u);
+  return min(m0 + output.m, MAX_ROWS - 1u) * Y_STRIDE + Y_OFFSET + min(item * OUTPUTS_PER_ITEM + output.row, N - 1u);
 }
 
 fn weight_row(item: u32, r: u32) -> u32 {
-  if (EPILOGUE == 2u) { return min(item * EACH + r % EACH, N - 1u) + r / EACH * N; }
+  if (EPILOGUE == 2u) { return min(item * OUTPUTS_PER_ITEM + r % OUTPUTS_PER_ITEM, N - 1u) + r / OUTPUTS_PER_ITEM * N; }
   return min(item * ROWS + r, N - 1u);
 }
 
@@ -34,24 +32,24 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   var count = 1u;
   let m0 = group.z * M_TILE;
   var first_row = m0;
-  if (!ONE) {
+  if (!SINGLE_ROW) {
     count = select(state.count, state.logit_rows, LOGITS);
     if (m0 >= count) { return; }
     if (LOGITS) { first_row += state.count - count; }
   }
   let item = first_item(group.y * groups.x + group.x, index);
   // What is added to is asked for before the sums are made, not after.
-  var before: array<f32, OWN>;
+  var before: array<f32, OUTPUTS_PER_LANE>;
   if (EPILOGUE == 1u) {
-    for (var o = 0u; o < OWN; o++) { before[o] = y[place(item, m0, output_of(o, index))]; }
+    for (var o = 0u; o < OUTPUTS_PER_LANE; o++) { before[o] = y[place(item, m0, output_of(o, index))]; }
   }
   var sums = dot_rows(item, first_row, index);
-  for (var o = 0u; o < OWN; o++) {
+  for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
     let output = output_of(o, index);
-    if (!output.exists || m0 + output.m >= count || item * EACH + output.row >= N) { continue; }
+    if (!output.exists || m0 + output.m >= count || item * OUTPUTS_PER_ITEM + output.row >= N) { continue; }
     var value = sums[o][0];
     if (EPILOGUE == 1u) { value += before[o]; }
-    if (EPILOGUE == 2u) { value = value / (1.0 + exp(-value)) * sums[o][VALUES - 1u]; }
+    if (EPILOGUE == 2u) { value = value / (1.0 + exp(-value)) * sums[o][SUMS_PER_OUTPUT - 1u]; }
     y[place(item, m0, output)] = value;
   }
 }

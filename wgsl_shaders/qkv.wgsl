@@ -4,9 +4,9 @@
 //           the other, rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f; 4 norm_weight: (K / 4) vec4f, without
 //           NORM anything; 5 angles: (positions, HEAD_DIM / 2) of (cos, sin); 6 page_table; 7 q_out: (MAX_ROWS, HEADS,
 //           HEAD_DIM); 8 kv: the layer's pages.
-// Constants: K, N, FIRST_HEAD, HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, NORM, EPS, CHUNK, LANES, M_TILE, WORKGROUP, ONE as in matvec;
-// ROWS = 2: an item is a pair that is rotated together, INTERLEAVED: (2i, 2i + 1), otherwise (i, i + HEAD_DIM / 2).
-// Dispatch (g, h, ceil(count / M_TILE)) with g * h >= ceil(N / 2 / (WORKGROUP / LANES)).
+// Constants: K, N, FIRST_HEAD, HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES; WORKGROUP, SINGLE_ROW as in matvec; those of
+// dot_rows.wgsl; ROWS = 2: an item is a pair that is rotated together, INTERLEAVED: (2i, 2i + 1), otherwise (i, i + HEAD_DIM / 2).
+// Dispatch (g, h, ceil(count / M_TILE)) with g * h * lane groups of a workgroup * ROW_TILES >= N / 2.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;
@@ -21,7 +21,7 @@
 #import kv_pages
 
 const HALF = HEAD_DIM / 2u;
-const EACH = 1u;
+const OUTPUTS_PER_ITEM = 1u;
 
 fn head_of(item: u32) -> u32 { return FIRST_HEAD + item / HALF; }
 
@@ -40,39 +40,39 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
         @builtin(local_invocation_index) index: u32) {
   let m0 = group.z * M_TILE;
   var count = 1u;
-  if (!ONE) {
+  if (!SINGLE_ROW) {
     count = state.count;
     if (m0 >= count) { return; }
   }
   let item = first_item(group.y * groups.x + group.x, index);
-  // Where the row is and how it turns is found out before the sums, not after them.
-  var turns: array<vec2f, OWN>;
-  var keys: array<u32, OWN>;
-  for (var o = 0u; o < OWN; o++) {
+  // Where the row lies and by what it is rotated is read before the sums are made, not after: nobody waits for it then.
+  var rotations: array<vec2f, OUTPUTS_PER_LANE>;
+  var keys: array<u32, OUTPUTS_PER_LANE>;
+  for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
     let output = output_of(o, index);
     let pair = min(item + output.row, N / 2u - 1u);
     let row = state.rows[min(m0 + output.m, MAX_ROWS - 1u)];
-    turns[o] = angles[row.position * HALF + pair % HALF];
+    rotations[o] = angles[row.position * HALF + pair % HALF];
     keys[o] = kv_index(row.slot, row.position, (head_of(pair) - HEADS) % KV_HEADS, u32(head_of(pair) >= HEADS + KV_HEADS)) * 4u;
   }
   var sums = dot_rows(item, m0, index);
-  for (var o = 0u; o < OWN; o++) {
+  for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
     let output = output_of(o, index);
-    let own = item + output.row;
-    if (!output.exists || m0 + output.m >= count || own >= N / 2u) { continue; }
-    let head = head_of(own);
+    let pair_index = item + output.row;
+    if (!output.exists || m0 + output.m >= count || pair_index >= N / 2u) { continue; }
+    let head = head_of(pair_index);
     var pair = vec2f(sums[o][0], sums[o][1]);
     if (head < HEADS + KV_HEADS) {
-      let turn = turns[o];
-      pair = vec2f(pair.x * turn.x - pair.y * turn.y, pair.x * turn.y + pair.y * turn.x);
+      let angle = rotations[o];
+      pair = vec2f(pair.x * angle.x - pair.y * angle.y, pair.x * angle.y + pair.y * angle.x);
     }
     if (head < HEADS) {
       let to = ((m0 + output.m) * HEADS + head) * HEAD_DIM;
-      q_out[to + in_head(own, 0u)] = pair.x;
-      q_out[to + in_head(own, 1u)] = pair.y;
+      q_out[to + in_head(pair_index, 0u)] = pair.x;
+      q_out[to + in_head(pair_index, 1u)] = pair.y;
     } else {
-      kv[keys[o] + in_head(own, 0u)] = pair.x;
-      kv[keys[o] + in_head(own, 1u)] = pair.y;
+      kv[keys[o] + in_head(pair_index, 0u)] = pair.x;
+      kv[keys[o] + in_head(pair_index, 1u)] = pair.y;
     }
   }
 }

@@ -120,12 +120,14 @@ def all_shapes(shapes: KernelShapes, columns: int) -> Iterator[MatvecShape]:
     """Those that keep at most four blocks of x in an invocation, and the usual one."""
     yield shapes.matvec
     blocks, lanes = columns // BLOCK, shapes.lanes
-    teams = {lanes * parts for parts in (1, 2, 3, 4, 6, 8, 11, 12)}
-    for team, rows, turns, multiple in product(sorted(teams), (1, 2, 4), (1, 2, 4, 8, 16), (1, 2, 4, 8)):
-        each = -(-blocks // team)
-        waste = each * team / blocks
-        if 128 <= team * multiple <= 768 and waste < 1.3 and (each <= 4 if turns > 1 else each * rows <= 8):
-            yield MatvecShape(lanes, team * multiple, rows, turns, team // lanes)
+    lane_groups = {lanes * subgroups for subgroups in (1, 2, 3, 4, 6, 8, 11, 12)}
+    for lane_group, rows, row_tiles, multiple in product(
+        sorted(lane_groups), (1, 2, 4), (1, 2, 4, 8, 16), (1, 2, 4, 8)
+    ):
+        each = -(-blocks // lane_group)
+        waste = each * lane_group / blocks
+        if 128 <= lane_group * multiple <= 768 and waste < 1.3 and (each <= 4 if row_tiles > 1 else each * rows <= 8):
+            yield MatvecShape(lanes, lane_group * multiple, rows, row_tiles, lane_group // lanes)
 
 
 def table_of(found: list[Reading], limit: float, best: int) -> Table:
@@ -134,7 +136,7 @@ def table_of(found: list[Reading], limit: float, best: int) -> Table:
     for name in (
         "rows x columns",
         "format",
-        "lanes, workgroup, rows, turns, parts",
+        "lanes, workgroup, rows, row tiles, subgroups",
         "MB",
         "us in a chain",
         "",

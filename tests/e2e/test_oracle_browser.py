@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from chat_page import ChatPage
 
-from py_core.backends.webgpu.attention import team_shape
+from py_core.backends.webgpu.attention import lane_group_shape
 from py_core.backends.webgpu.host import AdapterInfo
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.repack import repack_shader
@@ -82,31 +82,31 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
         # What reads a format is the same code in each shape: all shapes are compiled for one format.
         every = form.name == "Q4_1"
         matrix = {"K": 768, "N": 100, "BLOCKS": 4800}
-        shape = {"EPS": 1e-5, "ROWS": 2, "M_TILE": 4, "CHUNK": 8, "WORKGROUP": 64, "PARTS": 1, "TURNS": 1}
+        shape = {"EPS": 1e-5, "ROWS": 2, "M_TILE": 4, "CHUNK": 8, "WORKGROUP": 64, "SUBGROUPS": 1, "ROW_TILES": 1}
         for reduce, lanes in reductions if every else reductions[-1:]:
             staged = lanes > 1
             snippets = {**dequantize, "reduce": reduce, "columns": "x_staged" if staged else "x_direct"}
-            shape |= {"LANES": lanes, "NORM": staged, "ONE": not staged}
+            shape |= {"LANES": lanes, "NORM": staged, "SINGLE_ROW": not staged}
             add("qkv", snippets, **matrix, **shape, FIRST_HEAD=0, INTERLEAVED=False, **sizes)
             for epilogue in (0, 1, 2) if every else (0,):
                 linear = {**matrix, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
                 add("matvec", snippets, **linear, **shape, LOGITS=False)
                 add("matmul", dequantize, **linear, SLICES=1 + lanes % 2, WIDE=2 - lanes % 2)
                 if staged and LAYOUTS[form.name].quantized:
-                    # A team of two parts takes three turns over columns that it keeps.
-                    turns = {**shape, "PARTS": 2, "TURNS": 3, "CHUNK": 24, "M_TILE": 1}
+                    # A lane group of two subgroups has three row tiles over columns that it keeps.
+                    row_tiles = {**shape, "SUBGROUPS": 2, "ROW_TILES": 3, "CHUNK": 24, "M_TILE": 1}
                     kept = {**snippets, "halves": "halves_unpacked"}
-                    add("matvec", kept, **linear, **turns, LOGITS=False)
-                    add("matvec", {**kept, "columns": "x_digits"}, **linear, **turns, LOGITS=False)
+                    add("matvec", kept, **linear, **row_tiles, LOGITS=False)
+                    add("matvec", {**kept, "columns": "x_limbs"}, **linear, **row_tiles, LOGITS=False)
     add("rope_append", {}, **sizes, WORKGROUP=64, INTERLEAVED=True)
     add("attention", {}, **sizes, WORKGROUP=4)
     for head_dim in (64, 72, 80, 256):
         shape = {**sizes, "HEAD_DIM": head_dim}
         for reduce, most_lanes in (("reduce_workgroup", 32), ("reduce_subgroup", 8)):
-            lanes, workgroup = team_shape(head_dim, most_lanes, 256, least)
-            team = {**shape, "LANES": lanes, "WORKGROUP": workgroup}
-            add("attention_split", {"reduce": reduce}, **team, SPLIT=256, HEADS_EACH=1, DIRECT=True, ONE=True)
-            add("attention_split", {"reduce": reduce}, **team, SPLIT=128, HEADS_EACH=2, DIRECT=False, ONE=False)
+            lanes, workgroup = lane_group_shape(head_dim, most_lanes, 256, least)
+            split = {**shape, "LANES": lanes, "WORKGROUP": workgroup}
+            add("attention_split", {"reduce": reduce}, **split, SPLIT=256, HEADS_EACH=1, DIRECT=True, SINGLE_ROW=True)
+            add("attention_split", {"reduce": reduce}, **split, SPLIT=128, HEADS_EACH=2, DIRECT=False, SINGLE_ROW=False)
         add("attention_merge", {}, **shape, SPLIT=128, WORKGROUP=256)
         add("attention_tiles", {}, **shape)
     for reduce, lanes in reductions:

@@ -14,7 +14,7 @@ from py_core.backends import numpy as reference
 from py_core.backends.base import BackendError
 from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import state_bytes
-from py_core.backends.webgpu.attention import NEAR, SPLIT, heads_each, reach_of, team_shape
+from py_core.backends.webgpu.attention import SHORT, SPLIT, heads_each, lane_group_shape, length_class_of
 from tests.variants import covering, named
 
 MAX_ROWS = 8
@@ -110,7 +110,7 @@ class Sequences:
     seed: int
     spread: float
     """Of the scores: large ones test the softmax's range."""
-    pages: int = NEAR // PAGE + 1
+    pages: int = SHORT // PAGE + 1
     """Of each sequence."""
 
     SLOTS = 2
@@ -171,7 +171,9 @@ class Sequences:
 
 
 BEFORE = 7.0
-BORDERS = [1, PAGE - 1, PAGE, PAGE + 1, SPLIT - 1, SPLIT, SPLIT + 1, NEAR - 1, NEAR, NEAR + 1, 4 * SPLIT, 4 * SPLIT + 1]
+BORDERS = [
+    1, PAGE - 1, PAGE, PAGE + 1, SPLIT - 1, SPLIT, SPLIT + 1, SHORT - 1, SHORT, SHORT + 1, 4 * SPLIT, 4 * SPLIT + 1,
+]  # fmt: skip
 
 
 HEADS = [(1, 1), (2, 1), (5, 1), (8, 1), (16, 1), (3, 3), (6, 2), (12, 3)]
@@ -216,33 +218,39 @@ def test_attention_of_one_invocation_a_row_equals_numpy(run_kernel, variant, dra
     case.check(case.run(run_kernel, "attention", untouched(case), grid, WORKGROUP=4))
 
 
-TEAMS = [
+LANE_GROUPS = [
     ("reduce_subgroup", 4, 64),
     ("reduce_workgroup", 2, 512),
     ("reduce_workgroup", 8, 64),
     ("reduce_workgroup", 32, 256),
 ]
-"""How sums over the lanes of a team are made, the lanes, and the workgroup."""
+"""How sums over the lanes of a lane group are made, the lanes, and the workgroup."""
 
 
 def run_splits(run_kernel, case: Sequences, out: np.ndarray, variant: dict, splits: int, **sizes) -> np.ndarray:
-    (reduce, lanes, workgroup), most = variant["team"], variant["most"]
+    (reduce, lanes, workgroup), most = variant["lane_group"], variant["most"]
     group = case.heads // case.kv_heads
     each = min(most, group)
     grid = (splits, case.kv_heads * -(-group // each), case.m)
-    sizes |= {"HEADS_EACH": each, "LANES": lanes, "WORKGROUP": workgroup, "ONE": variant["one"]}
+    sizes |= {"HEADS_EACH": each, "LANES": lanes, "WORKGROUP": workgroup, "SINGLE_ROW": variant["one"]}
     return case.run(run_kernel, "attention_split", out, grid, {"reduce": reduce}, **sizes)
 
 
-@named(covering(9, team=TEAMS, heads=HEADS, head_dim=HEAD_DIMS, most=[1, 2, 3, 4], one=[False, False, True]))
-@given(draw=sequences(longest=NEAR))
+@named(
+    covering(9, lane_group=LANE_GROUPS, heads=HEADS, head_dim=HEAD_DIMS, most=[1, 2, 3, 4], one=[False, False, True])
+)
+@given(draw=sequences(longest=SHORT))
 @few
 def test_attention_of_one_split_equals_numpy(run_kernel, variant, draw) -> None:
     case = draw(variant)
-    case.check(run_splits(run_kernel, case, untouched(case), variant, 1, SPLIT=NEAR, DIRECT=True))
+    case.check(run_splits(run_kernel, case, untouched(case), variant, 1, SPLIT=SHORT, DIRECT=True))
 
 
-@named(covering(9, team=TEAMS, heads=HEADS, head_dim=HEAD_DIMS[::-1], most=[1, 2, 3, 4], one=[False, False, True]))
+@named(
+    covering(
+        9, lane_group=LANE_GROUPS, heads=HEADS, head_dim=HEAD_DIMS[::-1], most=[1, 2, 3, 4], one=[False, False, True]
+    )
+)
 @given(draw=sequences(), more=st.integers(0, 2))
 @few
 def test_splits_merged_equal_numpy(run_kernel, variant, draw, more: int) -> None:
@@ -254,7 +262,7 @@ def test_splits_merged_equal_numpy(run_kernel, variant, draw, more: int) -> None
     partials = run_splits(run_kernel, case, partials, variant, splits, SPLIT=SPLIT, DIRECT=False)
     (out,) = run_kernel(
         "attention_merge", [case.state, partials, untouched(case)], (case.heads, case.m, 1),
-        **case.sizes, SPLIT=SPLIT, WORKGROUP=variant["team"][2],
+        **case.sizes, SPLIT=SPLIT, WORKGROUP=variant["lane_group"][2],
     )  # fmt: skip
     case.check(np.frombuffer(out, np.float32).reshape(case.q.shape))
 
@@ -277,21 +285,21 @@ def test_a_full_context_equals_numpy(run_kernel, name, constants, head_dim) -> N
 
 
 def test_a_class_of_lengths_reaches_to_a_power_of_two() -> None:
-    assert [reach_of(n) for n in (1, 1024, 1025, 2048, 2049, 8192)] == [1024, 1024, 2048, 2048, 4096, 8192]
+    assert [length_class_of(n) for n in (1, 1024, 1025, 2048, 2049, 8192)] == [1024, 1024, 2048, 2048, 4096, 8192]
 
 
 def test_heads_share_a_workgroup_evenly() -> None:
     assert [heads_each(group, 4) for group in (1, 3, 4, 5, 9, 16)] == [1, 3, 4, 3, 3, 4]
 
 
-def test_teams_and_their_workgroup_fit_the_adapter(host) -> None:
+def test_lane_groups_and_their_workgroup_fit_the_adapter(host) -> None:
     roomy = replace(host.adapter, max_workgroup_storage=48 << 10, max_workgroup_size=1024)
-    assert [team_shape(dim, 32, 512, roomy) for dim in (8, 64, 80, 128, 256)] == [
+    assert [lane_group_shape(dim, 32, 512, roomy) for dim in (8, 64, 80, 128, 256)] == [
         (1, 256), (8, 512), (16, 512), (16, 512), (32, 512)
     ]  # fmt: skip
-    assert team_shape(256, 16, 512, roomy)[0] == 16
-    assert team_shape(64, 32, 256, roomy) == (8, 256)
+    assert lane_group_shape(256, 16, 512, roomy)[0] == 16
+    assert lane_group_shape(64, 32, 256, roomy) == (8, 256)
     least = replace(host.adapter, max_workgroup_storage=16 << 10, max_workgroup_size=256)
-    assert all(team_shape(dim, 32, 512, least)[1] >= 64 for dim in range(8, 257, 8))
+    assert all(lane_group_shape(dim, 32, 512, least)[1] >= 64 for dim in range(8, 257, 8))
     with pytest.raises(BackendError, match="too little workgroup memory for attention heads of 256"):
-        team_shape(256, 32, 512, replace(least, max_workgroup_storage=2 << 10))
+        lane_group_shape(256, 32, 512, replace(least, max_workgroup_storage=2 << 10))

@@ -26,17 +26,19 @@ REDUCTIONS = [
 ]
 
 
-def team_constants(lanes: int, workgroup: int, parts: int, turns: int, chunk: int, k: int) -> dict[str, int]:
-    """A shape of a matvec: a workgroup of whole teams; turns only where all of x is at hand."""
+def lane_group_constants(
+    lanes: int, workgroup: int, subgroups: int, row_tiles: int, chunk: int, k: int
+) -> dict[str, int]:
+    """A shape of a matvec: a workgroup of whole lane groups; several row tiles only where all of x is at hand."""
     whole = chunk >= k // 32
-    parts = parts if workgroup % (lanes * parts) == 0 else 1
-    return {"LANES": lanes, "WORKGROUP": workgroup, "PARTS": parts, "TURNS": turns if whole else 1,
+    subgroups = subgroups if workgroup % (lanes * subgroups) == 0 else 1
+    return {"LANES": lanes, "WORKGROUP": workgroup, "SUBGROUPS": subgroups, "ROW_TILES": row_tiles if whole else 1,
             "CHUNK": k // 32 if whole else chunk}  # fmt: skip
 
 
 def snippets_of(form: str, reduce: str, integers: bool) -> dict[str, str]:
     """Of a matvec: what adds up nothing reads x where it lies. Integers multiply codes only."""
-    columns = "x_digits" if integers and LAYOUTS[form].quantized else "x_staged"
+    columns = "x_limbs" if integers and LAYOUTS[form].quantized else "x_staged"
     if reduce == "reduce_single":
         columns = "x_direct"
     return {"dequantize": f"dequantize_{form.lower()}", "reduce": reduce, "columns": columns}
@@ -91,8 +93,8 @@ SIZES = {
 @named(
     covering(
         33, reduction=REDUCTIONS, **SIZES, tile=[1, 2, 4, 8], together=[1, 2, 3], norm=[False, True],
-        logits=[False, True], one=[False, False, True], chunk=[1, 3, 12], integers=[False, True], parts=[1, 2, 3, 4],
-        turns=[1, 2, 5],
+        logits=[False, True], one=[False, False, True], chunk=[1, 3, 12], integers=[False, True],
+        subgroups=[1, 2, 3, 4], row_tiles=[1, 2, 5],
     )
 )  # fmt: skip
 @given(m=st.integers(1, 9), logits=st.integers(1, 9), seed=SEEDS)
@@ -102,11 +104,13 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, l
     (reduce, lanes, workgroup), form, one = variant["reduction"], variant["form"], variant["one"]
     n, k, offset, epilogue = variant["n"], width(form, variant["blocks"]), variant["offset"], variant["epilogue"]
     rows = 2 * n if epilogue == 2 else n
-    m, tile = (1, 1) if one else (m, variant["tile"] if variant["turns"] == 1 else 2)
+    m, tile = (1, 1) if one else (m, variant["tile"] if variant["row_tiles"] == 1 else 2)
     count = min(logits, m) if variant["logits"] else m
     staged = reduce != "reduce_single"
-    norm, parts, chunk = (variant["norm"], variant["parts"], variant["chunk"]) if staged else (False, 1, 1)
-    team = team_constants(lanes, workgroup * (3 if parts == 3 else 1), parts, variant["turns"], chunk, k)
+    norm, subgroups, chunk = (variant["norm"], variant["subgroups"], variant["chunk"]) if staged else (False, 1, 1)
+    lane_group = lane_group_constants(
+        lanes, workgroup * (3 if subgroups == 3 else 1), subgroups, variant["row_tiles"], chunk, k
+    )
     data, w = random_matrix(run_kernel.host, rng, rows, k, form)
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
     weight = rng.standard_normal(k).astype(np.float32)
@@ -114,14 +118,14 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, l
     y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
     together = variant["together"]
     items = -(-n // together)
-    groups = -(-items // (team["WORKGROUP"] // lanes // team["PARTS"] * team["TURNS"]))
+    groups = -(-items // (lane_group["WORKGROUP"] // lanes // lane_group["SUBGROUPS"] * lane_group["ROW_TILES"]))
     fold = 2 if groups > 3 else 1
     (out,) = run_kernel(
         "matvec", [state(m, count if variant["logits"] else 0), *data, x, weight, y],
         (-(-groups // fold), fold, -(-count // tile)), snippets_of(form, reduce, variant["integers"]),
         MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=epilogue,
         NORM=norm, EPS=1e-5, ROWS=2 * together if epilogue == 2 else together, M_TILE=tile,
-        LOGITS=variant["logits"], ONE=one, **team,
+        LOGITS=variant["logits"], SINGLE_ROW=one, **lane_group,
     )  # fmt: skip
     used = x[m - count : m]
     used = reference.rms_norm(used, weight, 1e-5) if norm else used
@@ -163,7 +167,7 @@ def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, k
             "matvec", [state(1), *data, x, weight, bytes(4 * n)], (-(-n // 4), 1, 1),
             snippets_of(form, "reduce_workgroup", integers),
             MAX_ROWS=1, K=k, N=n, BLOCKS=n * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0, NORM=norm, EPS=1e-5, ROWS=1,
-            M_TILE=1, LOGITS=False, ONE=True, **team_constants(8, 32, 1, 1, 11, k),
+            M_TILE=1, LOGITS=False, SINGLE_ROW=True, **lane_group_constants(8, 32, 1, 1, 11, k),
         )  # fmt: skip
         errors[integers] = np.abs(floats(out, n) - expected).max()
     scale = np.abs(expected).max()
@@ -174,7 +178,7 @@ def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, k
     covering(
         22, reduction=REDUCTIONS, form=FORMAT_NAMES, heads=[(1, 1), (3, 1), (4, 2)], first=[0, 1, 2],
         head_dim=[8, 24, 64], blocks=[1, 3, 5], tile=[1, 2, 4], norm=[False, True], interleaved=[False, True],
-        one=[False, False, True], chunk=[1, 3, 9], integers=[False, True], parts=[1, 2, 4], turns=[1, 2, 5],
+        one=[False, False, True], chunk=[1, 3, 9], integers=[False, True], subgroups=[1, 2, 4], row_tiles=[1, 2, 5],
     )
 )  # fmt: skip
 @given(m=st.integers(1, 5), seed=SEEDS)
@@ -184,10 +188,10 @@ def test_qkv_rotates_and_appends_as_numpy_does(run_kernel, variant, m, seed) -> 
     (reduce, lanes, workgroup), form, one = variant["reduction"], variant["form"], variant["one"]
     (heads, kv_heads), first, head_dim = variant["heads"], variant["first"], variant["head_dim"]
     k, interleaved = width(form, variant["blocks"]), variant["interleaved"]
-    m, tile = (1, 1) if one else (m, variant["tile"] if variant["turns"] == 1 else 2)
+    m, tile = (1, 1) if one else (m, variant["tile"] if variant["row_tiles"] == 1 else 2)
     staged = reduce != "reduce_single"
-    norm, parts, chunk = (variant["norm"], variant["parts"], variant["chunk"]) if staged else (False, 1, 1)
-    team = team_constants(lanes, workgroup, parts, variant["turns"], chunk, k)
+    norm, subgroups, chunk = (variant["norm"], variant["subgroups"], variant["chunk"]) if staged else (False, 1, 1)
+    lane_group = lane_group_constants(lanes, workgroup, subgroups, variant["row_tiles"], chunk, k)
     # The kernel may be given some of the heads only, when their formats differ.
     count = heads + 2 * kv_heads - first
     data, w = random_matrix(run_kernel.host, rng, count * head_dim, k, form)
@@ -200,13 +204,13 @@ def test_qkv_rotates_and_appends_as_numpy_does(run_kernel, variant, m, seed) -> 
     rows = state_bytes([(0, int(position), 1) for position in positions]) + bytes(16 * (MAX_ROWS - m))
     q = rng.standard_normal((MAX_ROWS, heads, head_dim)).astype(np.float32)
     kv = rng.standard_normal((3, 2, kv_heads, PAGE, head_dim)).astype(np.float32)
-    groups = -(-count * head_dim // 2 // (workgroup // lanes // team["PARTS"] * team["TURNS"]))
+    groups = -(-count * head_dim // 2 // (workgroup // lanes // lane_group["SUBGROUPS"] * lane_group["ROW_TILES"]))
     out_q, out_kv = run_kernel(
         "qkv", [rows, *data, x, weight, table, pages, q, kv], (groups, 1, -(-m // tile)),
         snippets_of(form, reduce, variant["integers"]),
         MAX_ROWS=MAX_ROWS, K=k, N=count * head_dim, BLOCKS=count * head_dim * k // 32, FIRST_HEAD=first, HEADS=heads,
         KV_HEADS=kv_heads, HEAD_DIM=head_dim, PAGE=PAGE, MAX_PAGES=3, INTERLEAVED=interleaved, NORM=norm, EPS=1e-5,
-        ROWS=2, M_TILE=tile, ONE=one, **team,
+        ROWS=2, M_TILE=tile, SINGLE_ROW=one, **lane_group,
     )  # fmt: skip
     used = reference.rms_norm(x[:m], weight, 1e-5) if norm else x[:m]
     product = (used.astype(np.float64) @ w.T.astype(np.float64)).astype(np.float32).reshape(m, count, head_dim)

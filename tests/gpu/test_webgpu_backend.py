@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from py_core.backends.base import BackendError
-from py_core.backends.webgpu.attention import NEAR
+from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.tuning import KernelShapes, choose_shapes
@@ -46,13 +46,13 @@ async def test_logits_equal_numpy_for_passes_of_every_size(tmp_path: Path, host:
 async def test_a_sequence_is_split_when_it_gets_long(tmp_path: Path, host: WgpuHost) -> None:
     pair = await open_pair(TinyLlama(context=2304).write(tmp_path / "tiny.gguf"), host, shapes=HARDWARE)
     text = prompt(1100)
-    ours, reference = await pair.prefilled(text[: NEAR - 6])
+    ours, reference = await pair.prefilled(text[: SHORT - 6])
     # Decode steps over the borders at 1,024 and 2,048 tokens; few rows and many in between.
-    for then in (7, NEAR - 34, 7):
+    for then in (7, SHORT - 34, 7):
         assert await collect(pair.other, ours, 20) == await collect(pair.numpy, reference, 20)
         for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
             await backend.prefill(sequence, text[:then])
-    assert ours.length > 2 * NEAR
+    assert ours.length > 2 * SHORT
     expected = await pair.numpy.logits(reference)
     np.testing.assert_allclose(await pair.other.logits(ours), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
 

@@ -2,24 +2,24 @@
 #include "kernels.h"
 
 enum { PAGE = 64, EXTENT = 8, PART = 128, MOST_GROUP = 16, MOST_HEAD_DIM = 256, QUERY_OFFSET = 8192 };
-// Query heads that share what they read: as many as the registers have room for.
+// Query heads of a tile, which share the keys and values that they read: as many as the registers have room for.
 #ifdef PLAIN_SIMD
-enum { TOGETHER = 2 };
-#define ATTENDS ATTEND(1, 1) ATTEND(2, 1) ATTEND(1, 2) ATTEND(2, 2)
+enum { HEAD_TILE = 2 };
+#define HEAD_TILES ATTEND(1, 1) ATTEND(2, 1) ATTEND(1, 2) ATTEND(2, 2)
 #else
-enum { TOGETHER = 3 };
-#define ATTENDS ATTEND(1, 1) ATTEND(2, 1) ATTEND(3, 1) ATTEND(1, 2) ATTEND(2, 2) ATTEND(3, 2)
+enum { HEAD_TILE = 3 };
+#define HEAD_TILES ATTEND(1, 1) ATTEND(2, 1) ATTEND(3, 1) ATTEND(1, 2) ATTEND(2, 2) ATTEND(3, 2)
 #endif
 
-// Keys and values are whole numbers with a scale a vector, of one byte (fast) or two (precise: 128 * first + second; as good
-// as float32 for the result), so that scores and sums are dot products of bytes.
+// Keys and values are whole numbers of one int8 limb (fast) or two (precise: 128 * first + second, as good as float32 for the
+// result), with a scale for each vector. So scores and sums are dot products of bytes.
 // Pages lie in extents of EXTENT, [extent][layer][kv head][page], so that a head's keys and values are read in long runs: of
 // each page keys [positions][4 dims][2][16 bytes] and values [dims][4 positions][2][16 bytes]. A vector's lanes are 4 positions
-// for keys, 4 dims for values, and a lane's bytes 4 of the others; two vectors together are 8 positions or dims (one plane), or
-// both planes of 4: a page is read from its first byte to its last. Then for each position: scale and offset of its key, scale
+// for keys, 4 dims for values, and a lane's bytes 4 of the others; two vectors together are 8 positions or dims (one limb), or
+// both limbs of 4: a page is read from its first byte to its last. Then for each position: scale and offset of its key, scale
 // of its value.
 typedef struct {
-  u32 heads, kv_heads, head_dim, max_pages, planes;
+  u32 heads, kv_heads, head_dim, max_pages, limbs;
   u32 extent_bytes, head_bytes;
   const u32 *table;
   u32 base;
@@ -37,8 +37,8 @@ INLINE uint8_t *head_page(const Cache *k, u32 slot, u32 position, u32 kv_head) {
 
 // x as whole numbers of one or two bytes; returns the scale. Four numbers lie `lane` bytes apart, the next four at `second`,
 // and so on in steps of `pair`.
-static f32 store_vector(const f32 *x, u32 size, u32 planes, int8_t *out, u32 lane, u32 second, u32 pair, i32 *sum) {
-  const f32 largest = abs_max_of(x, size), limit = planes == 1 ? 127 : 127 * 128;
+static f32 store_vector(const f32 *x, u32 size, u32 limbs, int8_t *out, u32 lane, u32 second, u32 pair, i32 *sum) {
+  const f32 largest = abs_max_of(x, size), limit = limbs == 1 ? 127 : 127 * 128;
   const v128_t inverse = wasm_f32x4_splat(largest > 0 ? limit / largest : 0);
   *sum = 0;
   for (u32 i = 0; i < size; i += 4) {
@@ -46,9 +46,9 @@ static f32 store_vector(const f32 *x, u32 size, u32 planes, int8_t *out, u32 lan
     i32 whole[4];
     wasm_v128_store(whole, whole4(load(x + i), inverse));
     for (u32 j = 0; j < 4; j++) {
-      const i32 first = planes == 1 ? whole[j] : (whole[j] + 64) >> 7;
+      const i32 first = limbs == 1 ? whole[j] : (whole[j] + 64) >> 7;
       to[j * lane] = (int8_t)first;
-      if (planes == 2) to[16 + j * lane] = (int8_t)(whole[j] - 128 * first);
+      if (limbs == 2) to[16 + j * lane] = (int8_t)(whole[j] - 128 * first);
       *sum += whole[j];
     }
   }
@@ -67,7 +67,7 @@ static void rotate(const f32 *x, const f32 *angles, u32 head_dim, u32 interleave
 
 // q_out = rope(q) / sqrt(head_dim); the pages get rope(k) and v.
 // a: qkv, angles, q_out, interleaved, then heads, kv heads, head_dim, max pages, page table, the layer's part of extent 0,
-//    bytes from extent to extent, planes
+//    bytes from extent to extent, limbs
 void rope_append(const Op *op, const Context *c) {
   const Cache k = cache_of(op, 4);
   const u32 width = (k.heads + 2 * k.kv_heads) * k.head_dim;
@@ -83,15 +83,15 @@ void rope_append(const Op *op, const Context *c) {
     }
     const u32 t = row.position % PAGE;
     for (u32 h = 0; h < k.kv_heads; h++) {
-      int8_t *keys = (int8_t *)head_page(&k, row.slot, row.position, h), *values = keys + k.planes * PAGE * k.head_dim;
-      f32 *scales = (f32 *)(values + k.planes * PAGE * k.head_dim);
+      int8_t *keys = (int8_t *)head_page(&k, row.slot, row.position, h), *values = keys + k.limbs * PAGE * k.head_dim;
+      f32 *scales = (f32 *)(values + k.limbs * PAGE * k.head_dim);
       i32 sum;
       rotate(in + h * k.head_dim, angles, k.head_dim, op->a[3], rotated);
-      const u32 quad = t / 4, key = k.planes == 1 ? quad / 2 * 8 * k.head_dim + quad % 2 * 16 : quad * 8 * k.head_dim;
-      scales[t] = store_vector(rotated, k.head_dim, k.planes, keys + key + t % 4 * 4, 1, 32, 64, &sum);
+      const u32 quad = t / 4, key = k.limbs == 1 ? quad / 2 * 8 * k.head_dim + quad % 2 * 16 : quad * 8 * k.head_dim;
+      scales[t] = store_vector(rotated, k.head_dim, k.limbs, keys + key + t % 4 * 4, 1, 32, 64, &sum);
       scales[PAGE + t] = scales[t] * (f32)sum * QUERY_OFFSET;
-      scales[2 * PAGE + t] = store_vector(in + (k.kv_heads + h) * k.head_dim, k.head_dim, k.planes, values + quad * 32 + t % 4, 4,
-                                          k.planes == 1 ? 16 : 8 * PAGE, k.planes == 1 ? 8 * PAGE : 16 * PAGE, &sum);
+      scales[2 * PAGE + t] = store_vector(in + (k.kv_heads + h) * k.head_dim, k.head_dim, k.limbs, values + quad * 32 + t % 4, 4,
+                                          k.limbs == 1 ? 16 : 8 * PAGE, k.limbs == 1 ? 8 * PAGE : 16 * PAGE, &sum);
     }
   }
 }
@@ -117,7 +117,7 @@ INLINE void products(const u32 G, const u32 P, const uint8_t *data, u32 outer, u
   const u32 WIDE = P == 1 ? 2 : 1;  // as many sums as fit the registers
   for (u32 o = 0; o < outer; o += 4 * WIDE, data += room * 8) {
     const uint8_t *from = data, *number = numbers;
-    Acc acc[TOGETHER][2][4];
+    Acc acc[HEAD_TILE][2][4];
 #pragma unroll
     for (u32 g = 0; g < G; g++)
 #pragma unroll
@@ -159,9 +159,9 @@ INLINE void products(const u32 G, const u32 P, const uint8_t *data, u32 outer, u
   }
 }
 
-// Reads a word of each cache line of a page before it is computed with: loads that wait for nothing get the memory's whole
-// bandwidth, where the loops below alone got half of it. `bytes` is a multiple of 256.
-static __attribute__((noinline)) void touch(const uint8_t *from, u32 bytes) {
+// Brings a page into the cache by reading a word of each of its cache lines. Loads that wait for nothing get the memory's whole
+// bandwidth; the loops below alone got half of it. `bytes` is a multiple of 256.
+static __attribute__((noinline)) void prefetch(const uint8_t *from, u32 bytes) {
   v128_t any = wasm_i32x4_const_splat(0);
   for (u32 i = 0; i < bytes; i += 256)
     for (u32 line = 0; line < 256; line += 64) any = wasm_v128_or(any, load(from + i + line));
@@ -173,8 +173,8 @@ static __attribute__((noinline)) void touch(const uint8_t *from, u32 bytes) {
 INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end,
                    f32 *values, Softmax *softmax) {
   const u32 size = k->head_dim;
-  f32 query_scale[TOGETHER], scores[TOGETHER][PAGE], sums[TOGETHER][MOST_HEAD_DIM], share[TOGETHER], shrink[TOGETHER];
-  uint8_t query[TOGETHER * MOST_HEAD_DIM * 2], weights[TOGETHER * PAGE * 2];
+  f32 query_scale[HEAD_TILE], scores[HEAD_TILE][PAGE], sums[HEAD_TILE][MOST_HEAD_DIM], share[HEAD_TILE], shrink[HEAD_TILE];
+  uint8_t query[HEAD_TILE * MOST_HEAD_DIM * 2], weights[HEAD_TILE * PAGE * 2];
   for (u32 g = 0; g < G; g++) {
     const f32 largest = abs_max_of(q + g * size, size);
     query_scale[g] = largest / (QUERY_OFFSET - 1);
@@ -189,7 +189,7 @@ INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 s
     const u32 count = min_u(end - first, PAGE), padded = (count + 7) / 8 * 8;
     const uint8_t *keys = head_page(k, slot, first, kv_head), *vs = keys + P * PAGE * size;
     const f32 *scales = (f32 *)(vs + P * PAGE * size);
-    touch(keys, k->head_bytes);
+    prefetch(keys, k->head_bytes);
     products(G, P, keys, padded, size, size, query, scores[0], PAGE);
     for (u32 g = 0; g < G; g++) {
       f32 *score = scores[g];
@@ -230,22 +230,22 @@ INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 s
   }
 }
 
-// Each number of heads and of planes a function of its own.
+// Each number of heads and of limbs a function of its own.
 #define ATTEND(G, P) \
   static __attribute__((noinline)) void attend_##G##_##P(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, \
                                                          f32 *values, Softmax *softmax) { \
     attend(G, P, k, q, slot, kv_head, begin, end, values, softmax); \
   }
-ATTENDS
+HEAD_TILES
 #undef ATTEND
 
 static void attend_group(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, f32 *values, Softmax *softmax) {
   const u32 group = k->heads / k->kv_heads;
-  for (u32 g = 0, some; g < group; g += some, q += some * k->head_dim, values += some * k->head_dim, softmax += some) {
-    some = min_u(TOGETHER, group - g);
-    switch (some + 4 * k->planes) {
+  for (u32 g = 0, count; g < group; g += count, q += count * k->head_dim, values += count * k->head_dim, softmax += count) {
+    count = min_u(HEAD_TILE, group - g);
+    switch (count + 4 * k->limbs) {
 #define ATTEND(G, P) case G + 4 * P: attend_##G##_##P(k, q, slot, kv_head, begin, end, values, softmax); break;
-      ATTENDS
+      HEAD_TILES
 #undef ATTEND
     }
   }

@@ -47,7 +47,7 @@ static inline u32 planes_of(u32 kind) { return kind == NIBBLES ? 1 : 2; }
 static inline u32 block_bytes_of(u32 kind) { return planes_of(kind) * 256 + (kind == SPLIT ? 256 : 128); }
 
 // ---- activations of a linear: quantized in blocks of 32 columns, or as they are ----
-enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // 8 bits, 15 bits as two bytes, float32
+enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // one int8 limb, two of them (15 bits), float32
 
 // ---- a program: header, then operations of 16 words; addresses are byte offsets ----
 enum { EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LOGIT_ROWS, SWIGLU };

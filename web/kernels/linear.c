@@ -5,15 +5,15 @@ enum { PANEL_BYTES = 16 << 10 };
 enum { EPILOGUE_NONE = 0, EPILOGUE_RESIDUAL = 1, EPILOGUE_SWIGLU = 2 };
 
 // Quantized activations lie in tiles: one row alone, or four rows together (LANES rows). For each block of 32 columns a tile
-// has for each row 32 * planes bytes; then, after all tiles' bytes, come the scales s, t = s * sum(q), and u, the part of t that
+// has for each row 32 * limbs bytes; then, after all tiles' bytes, come the scales s, t = s * sum(q), and u, the part of t that
 // is the first 16 columns', likewise.
-typedef struct { uint8_t *q; f32 *s, *t, *u, *x; u32 columns, planes, lanes; } Activations;
+typedef struct { uint8_t *q; f32 *s, *t, *u, *x; u32 columns, limbs, lanes; } Activations;
 
 static Activations activations(u32 address, u32 columns, u32 rows, u32 mode) {
   Activations a = {0};
   a.columns = columns;
   if (mode == FLOAT) { a.x = at(address); return a; }
-  a.planes = mode;
+  a.limbs = mode;
   a.lanes = rows == 1 ? 1 : 4;
   rows = (rows + a.lanes - 1) / a.lanes * a.lanes;
   a.q = at(address);
@@ -24,7 +24,7 @@ static Activations activations(u32 address, u32 columns, u32 rows, u32 mode) {
 }
 
 // Adds a block of 32 columns, or of a SPLIT one half (`part`), to the sums of GROUPS groups of 4 rows of W and LANES rows of x.
-// wp: nibble planes of W, parts: 2 for SPLIT, xp: byte planes of x; t: what m is multiplied by. KEEP holds the compiler to the
+// wp: nibble planes of W, parts: 2 for SPLIT, xp: int8 limbs of a value of x; t: what m is multiplied by. KEEP holds the compiler to the
 // order that needs the fewest registers: left alone it computes one sum after the other, and spills what they share.
 INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 xp, const u32 GROUPS, const u32 LANES,
                       const uint8_t *w, const uint8_t *scales, const uint8_t *q, const f32 *s, const f32 *t,
@@ -39,7 +39,7 @@ INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 x
   // The planes stay a loop, for the code's size.
 #pragma clang loop unroll(disable)
   for (u32 p = 0; p < wp; p++) {
-    // Many rows take the bytes of x one after the other: unpacking nibbles again costs less than sums in memory.
+    // Many rows take the limbs of x one after the other: unpacking nibbles again costs less than sums in memory.
 #pragma unroll
     for (u32 half = 0; half < xp; half += HALVES) {
       Acc acc[2][4][4];
@@ -83,7 +83,7 @@ INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 x
 #pragma unroll
           for (u32 i = 0; i < LANES; i++) {
             v128_t sum = acc_rows(acc[h][g][i]);
-            // x = 128 * first byte + second byte; q = low plane + 16 * high plane
+            // x = 128 * first limb + second limb; q = low plane + 16 * high plane
             const u32 shift = (xp == 2 && half + h == 0 ? 7 : 0) + 4 * p;
             sums[g][i] = wasm_i32x4_add(sums[g][i], wasm_i32x4_shl(sum, shift));
           }
@@ -166,7 +166,7 @@ static void any_tile(const PackedMatrix *w, u32 group, u32 groups, const Activat
   if (w->kind >= FLOAT32) { float_tile(w, group, groups, lanes, x->x + m * w->columns, out); return; }
   const u32 blocks = w->columns / 32;
   const uint8_t *data = (uint8_t *)at(w->data) + group / 4 * blocks * block_bytes_of(w->kind);
-  switch ((x->lanes > 1) * 6 + (x->planes == PRECISE) * 3 + w->kind - NIBBLES) {
+  switch ((x->lanes > 1) * 6 + (x->limbs == PRECISE) * 3 + w->kind - NIBBLES) {
 #define TILE(number, kind, xp, G, L) case number: tile_##number(data, group % 4, blocks, x, m, out); break;
     TILES
 #undef TILE
@@ -234,7 +234,7 @@ void swiglu(const Op *op, const Context *c) {
 
 // Row m of x to its place among the activations.
 static void quantize_row(const f32 *x, const Activations *to, u32 m) {
-  const u32 mode = to->planes, lanes = to->lanes, blocks = to->columns / 32, tile = m / lanes * lanes, lane = m % lanes;
+  const u32 mode = to->limbs, lanes = to->lanes, blocks = to->columns / 32, tile = m / lanes * lanes, lane = m % lanes;
   uint8_t *q = to->q + tile * to->columns * mode + lane * 32 * mode;
   f32 *s = to->s + tile * blocks + lane, *t = to->t + tile * blocks + lane, *u = to->u + tile * blocks + lane;
   for (u32 b = 0; b < blocks; b++, x += 32, q += 32 * mode * lanes, s += lanes, t += lanes, u += lanes) {

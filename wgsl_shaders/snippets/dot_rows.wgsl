@@ -1,50 +1,69 @@
-// The dot products of rows of W and M_TILE rows of x. PARTS * LANES invocations are a team: of each row of W every one takes
-// the blocks of 32 columns that are as far apart as the team is large. A team has TURNS items of ROWS rows, one after the
-// other, each asked for while the one before is multiplied. With NORM x is normalized by RMS.
-// Needs quants, scales, x (MAX_ROWS, K / 4) vec4f, norm_weight (K / 4) vec4f, weight_row(item, r), EACH: outputs of an item
-// for a row of x, each of ROWS / EACH sums: of rows e, EACH + e ...; `columns` is x_direct, x_staged or x_digits: what brings
-// CHUNK blocks of x and multiplies one by blocks of W. A format gives load_block(row, column) and the block's codes, where value =
-// scale[half] * code + offset; OFFSETS says whether any offset is not 0.
-// Constants K, LANES, PARTS, TURNS (more than 1 only where CHUNK is all of K / 32), M_TILE, ROWS, NORM, EPS, WORKGROUP;
-// CHUNK: blocks of x that are at hand together.
+// The dot products of rows of W with M_TILE rows of x. With NORM, x is normalized by RMS.
+//
+// A lane group is SUBGROUPS * LANES invocations that share a row tile: ROWS rows of W. They take the row's blocks of 32 columns
+// in turn, and add up what they have found. A lane group has ROW_TILES tiles, one after the other; the next tile's weights are
+// on their way while this one's are multiplied. x is at hand CHUNK blocks at a time (`columns`).
+//
+// Example: matvec over W of 4096 x 2048 (64 blocks a row) with WORKGROUP 128, LANES 32, SUBGROUPS 1, ROWS 2, ROW_TILES 1, CHUNK 64.
+// A workgroup has 4 lane groups; lane group g of workgroup w has the tile of rows r = 2 (4 w + g) and r + 1. Its lane l reads
+//
+//              lane 0           lane 1           ...   lane 31
+//   row r      blocks 0 and 32  blocks 1 and 33  ...   blocks 31 and 63     neighbours read neighbouring blocks
+//   row r + 1  blocks 0 and 32  blocks 1 and 33  ...   blocks 31 and 63     with the same columns of x
+//
+// so each lane ends with two sums. The first shuffle leaves the sums of row r to lanes 0..15 and those of row r + 1 to lanes
+// 16..31, four more add them up: five shuffles instead of ten. Lane 0 then has the output of row r and lane 1 that of row r + 1.
+// With SUBGROUPS 2 a lane group has 64 lanes and each lane a single block of a row. It can keep that block of x in registers,
+// and read the weights of one row tile after the other (ROW_TILES 8).
+//
+// Needs quants, scales, x (MAX_ROWS, K / 4) vec4f, norm_weight (K / 4) vec4f;
+// weight_row(item, r): the r-th row of W of an item (a row tile); OUTPUTS_PER_ITEM: outputs that an item makes for a row of x,
+// each of ROWS / OUTPUTS_PER_ITEM sums: output e is of rows e, OUTPUTS_PER_ITEM + e ...;
+// `columns`: x_direct, x_staged or x_limbs, which bring x and multiply a block of it by blocks of W;
+// a format's load_block(row, column) and the codes of a block, where value = scale[half] * code + offset, and OFFSETS: whether
+// any offset is not 0.
+// Constants: K, LANES, SUBGROUPS, ROW_TILES (more than 1 only where CHUNK is all of K / 32), M_TILE, ROWS, NORM, EPS, WORKGROUP,
+// CHUNK.
 #import dequantize
 #import reduce
 #import columns
 
 alias Sums = array<array<f32, M_TILE>, ROWS>;
-const TEAM = LANES * PARTS;
-const TEAMS = WORKGROUP / TEAM;
-const PER_LANE = (CHUNK + TEAM - 1u) / TEAM;
-alias Blocks = array<array<Block, ROWS>, PER_LANE>;
+const LANE_GROUP = LANES * SUBGROUPS;        // its invocations
+const LANE_GROUPS = WORKGROUP / LANE_GROUP;  // of a workgroup
+const BLOCKS_PER_LANE = (CHUNK + LANE_GROUP - 1u) / LANE_GROUP;
+alias Blocks = array<array<Block, ROWS>, BLOCKS_PER_LANE>;
 const CHUNKS = (K / 32u + CHUNK - 1u) / CHUNK;
-// A step is a turn over all of x, or a chunk of the only turn: found without a division, which software adapters make slowly.
-const STEPS = TURNS * CHUNKS;
-fn turn_of(step: u32) -> u32 { return select(0u, step, CHUNKS == 1u); }
+// A step is a row tile over all of x, or a chunk of the only tile. Found without a division, which is slow on software adapters.
+const STEPS = ROW_TILES * CHUNKS;
+fn row_tile_of(step: u32) -> u32 { return select(0u, step, CHUNKS == 1u); }
 fn first_of(step: u32) -> u32 { return select(step * CHUNK, 0u, CHUNKS == 1u); }
-const EVEN = K / 32u % CHUNK == 0u && CHUNK % TEAM == 0u;  // whether every invocation has a block each time
+const EVEN = K / 32u % CHUNK == 0u && CHUNK % LANE_GROUP == 0u;  // whether every lane has a block each time
 
-const VALUES = ROWS / EACH;
-const OUTPUTS = M_TILE * TURNS * EACH;     // of a team
-const OWN = (OUTPUTS + TEAM - 1u) / TEAM;  // of an invocation: outputs o * TEAM + its number in the team
-alias Own = array<array<f32, VALUES>, OWN>;
-// Of output `o` of an invocation: whether there is one, the row of x, and which of the team's TURNS * EACH rows of y.
+const SUMS_PER_OUTPUT = ROWS / OUTPUTS_PER_ITEM;
+const OUTPUTS_PER_GROUP = M_TILE * ROW_TILES * OUTPUTS_PER_ITEM;
+// A lane is given outputs `lane`, lane + LANE_GROUP ... of its group, to write them.
+const OUTPUTS_PER_LANE = (OUTPUTS_PER_GROUP + LANE_GROUP - 1u) / LANE_GROUP;
+alias LaneOutputs = array<array<f32, SUMS_PER_OUTPUT>, OUTPUTS_PER_LANE>;
+// A lane's o-th output: whether there is one, its row of x, and which of the lane group's ROW_TILES * OUTPUTS_PER_ITEM rows of y.
 struct Output { exists: bool, m: u32, row: u32 }
 fn output_of(o: u32, index: u32) -> Output {
-  let output = o * TEAM + index % TEAM;
-  return Output(output < OUTPUTS, output / (TURNS * EACH), output % (TURNS * EACH));
+  let output = o * LANE_GROUP + index % LANE_GROUP;
+  const PER_X_ROW = ROW_TILES * OUTPUTS_PER_ITEM;
+  return Output(output < OUTPUTS_PER_GROUP, output / PER_X_ROW, output % PER_X_ROW);
 }
-fn first_item(group: u32, index: u32) -> u32 { return (group * TEAMS + index / TEAM) * TURNS; }
+fn first_item(group: u32, index: u32) -> u32 { return (group * LANE_GROUPS + index / LANE_GROUP) * ROW_TILES; }
 
-// Adding up over lanes, half of the rows go to each half of the lanes, as long as there are several: fewer are exchanged.
-const GROUPS = select(1u, min(ROWS, LANES), (ROWS & (ROWS - 1u)) == 0u);
-const KEPT = ROWS / GROUPS;
+// Adds up over LANES lanes. As long as there are several rows, each half of the lanes goes on with half of them: fewer shuffles.
+const ROW_SHARES = select(1u, min(ROWS, LANES), (ROWS & (ROWS - 1u)) == 0u);
+const KEPT = ROWS / ROW_SHARES;
 fn reduce_rows(values: array<f32, ROWS>, index: u32) -> array<f32, KEPT> {
   var rows = values;
   var mask = LANES / 2u;
   for (var count = ROWS / 2u; count >= KEPT; count /= 2u) {
     let upper = (index & mask) != 0u;
     for (var r = 0u; r < count; r++) {
-      let other = exchange(select(rows[r + count], rows[r], upper), mask, index);
+      let other = shuffle_xor(select(rows[r + count], rows[r], upper), mask, index);
       rows[r] = select(rows[r], rows[r + count], upper) + other;
     }
     mask /= 2u;
@@ -52,42 +71,45 @@ fn reduce_rows(values: array<f32, ROWS>, index: u32) -> array<f32, KEPT> {
   var kept: array<f32, KEPT>;
   for (var r = 0u; r < KEPT; r++) { kept[r] = rows[r]; }
   for (; mask > 0u; mask /= 2u) {
-    for (var r = 0u; r < KEPT; r++) { kept[r] += exchange(kept[r], mask, index); }
+    for (var r = 0u; r < KEPT; r++) { kept[r] += shuffle_xor(kept[r], mask, index); }
   }
   return kept;
 }
 
-var<workgroup> partial: array<f32, select(1u, TEAMS * OUTPUTS * VALUES * PARTS, TEAM > 1u)>;
-fn partial_of(index: u32, output: u32, value: u32) -> u32 { return ((index / TEAM * OUTPUTS + output) * VALUES + value) * PARTS; }
+// Where the subgroups of a lane group leave their sums for the lane that writes the output.
+var<workgroup> partial: array<f32, select(1u, LANE_GROUPS * OUTPUTS_PER_GROUP * SUMS_PER_OUTPUT * SUBGROUPS, LANE_GROUP > 1u)>;
+fn partial_of(index: u32, output: u32, value: u32) -> u32 {
+  return ((index / LANE_GROUP * OUTPUTS_PER_GROUP + output) * SUMS_PER_OUTPUT + value) * SUBGROUPS;
+}
 
-fn load_blocks(item: u32, step: u32, member: u32) -> Blocks {
+fn load_blocks(item: u32, step: u32, lane: u32) -> Blocks {
   var blocks: Blocks;
-  for (var i = 0u; i < PER_LANE; i++) {
-    let block = min(first_of(step) + i * TEAM + member, K / 32u - 1u);
+  for (var i = 0u; i < BLOCKS_PER_LANE; i++) {
+    let block = min(first_of(step) + i * LANE_GROUP + lane, K / 32u - 1u);
     for (var r = 0u; r < ROWS; r++) {
-      blocks[i][r] = load_block(weight_row(item + turn_of(step), r), block);
+      blocks[i][r] = load_block(weight_row(item + row_tile_of(step), r), block);
     }
   }
   return blocks;
 }
 
-fn dot_rows(item: u32, m0: u32, index: u32) -> Own {
-  let member = index % TEAM;
-  var own = Own();
+fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
+  let lane = index % LANE_GROUP;
+  var outputs = LaneOutputs();
   var sums = Sums();
   var x_scale: array<f32, M_TILE>;
-  // Weights are on their way while columns of x are being brought, and while other weights are multiplied.
-  var ahead = load_blocks(item, 0u, member);
+  // Weights are on their way while columns of x are brought, and while the weights before them are multiplied.
+  var ahead = load_blocks(item, 0u, lane);
   for (var step = 0u; step < STEPS; step++) {
     let first = first_of(step);
     if (CHUNKS > 1u || step == 0u) {
-      bring_columns(m0, first, index);
-      hold_columns(member);
+      stage_columns(m0, first, index);
+      cache_columns(lane);
     }
     var blocks = ahead;
-    if (step + 1u < STEPS) { ahead = load_blocks(item, step + 1u, member); }
-    for (var i = 0u; i < PER_LANE; i++) {
-      let block = first + i * TEAM + member;
+    if (step + 1u < STEPS) { ahead = load_blocks(item, step + 1u, lane); }
+    for (var i = 0u; i < BLOCKS_PER_LANE; i++) {
+      let block = first + i * LANE_GROUP + lane;
       if (!EVEN && block >= min(first + CHUNK, K / 32u)) { continue; }
       var products = block_dot(blocks[i], i, m0, first, block);
       for (var r = 0u; r < ROWS; r++) {
@@ -101,25 +123,25 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> Own {
       for (var r = 0u; r < ROWS; r++) { rows[r] = sums[r][m]; }
       var kept = reduce_rows(rows, index);
       for (var k = 0u; k < KEPT; k++) {
-        let r = index % LANES / (LANES / GROUPS) * KEPT + k;
-        let output = (m * TURNS + turn_of(step)) * EACH + r % EACH;
-        if (TEAM == 1u) {
-          own[output][r / EACH] = kept[k] * x_scale[m];
-        } else if (index % (LANES / GROUPS) == 0u) {
-          partial[partial_of(index, output, r / EACH) + member / LANES] = kept[k] * x_scale[m];
+        let r = index % LANES / (LANES / ROW_SHARES) * KEPT + k;
+        let output = (m * ROW_TILES + row_tile_of(step)) * OUTPUTS_PER_ITEM + r % OUTPUTS_PER_ITEM;
+        if (LANE_GROUP == 1u) {
+          outputs[output][r / OUTPUTS_PER_ITEM] = kept[k] * x_scale[m];
+        } else if (index % (LANES / ROW_SHARES) == 0u) {
+          partial[partial_of(index, output, r / OUTPUTS_PER_ITEM) + lane / LANES] = kept[k] * x_scale[m];
         }
       }
     }
     sums = Sums();
   }
-  if (TEAM > 1u) {
+  if (LANE_GROUP > 1u) {
     workgroupBarrier();
-    for (var o = 0u; o < OWN; o++) {
-      for (var v = 0u; v < VALUES; v++) {
-        let at = partial_of(index, min(o * TEAM + member, OUTPUTS - 1u), v);
-        for (var p = 0u; p < PARTS; p++) { own[o][v] += partial[at + p]; }
+    for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
+      for (var v = 0u; v < SUMS_PER_OUTPUT; v++) {
+        let at = partial_of(index, min(o * LANE_GROUP + lane, OUTPUTS_PER_GROUP - 1u), v);
+        for (var p = 0u; p < SUBGROUPS; p++) { outputs[o][v] += partial[at + p]; }
       }
     }
   }
-  return own;
+  return outputs;
 }

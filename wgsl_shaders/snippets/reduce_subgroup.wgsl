@@ -10,4 +10,4 @@ fn reduce_lanes4(value: vec4f, index: u32) -> vec4f {
   return sum;
 }
 // What the invocation whose number differs in the bit `mask` gives, of the LANES.
-fn exchange(value: f32, mask: u32, index: u32) -> f32 { return subgroupShuffleXor(value, mask); }
+fn shuffle_xor(value: f32, mask: u32, index: u32) -> f32 { return subgroupShuffleXor(value, mask); }

@@ -1,21 +1,21 @@
 // Columns of x in workgroup memory, CHUNK blocks at a time: neighbouring invocations want neighbouring blocks, which
 // lie far apart in x. With NORM they are multiplied by norm_weight on the way, and their squares added up.
 #import norm_squares
-#import hold_columns
+#import cached_columns
 #import block_dot_floats
 // A block of 8 quads, and one more: neighbouring blocks begin in other banks.
 alias Column = array<vec4f, 9>;
 var<workgroup> tile: array<Column, M_TILE * CHUNK>;
 // Of a chunk's quads, all asked for before one is put down.
-const EACH_BRINGS = (CHUNK * 8u + WORKGROUP - 1u) / WORKGROUP;
+const QUADS_PER_INVOCATION = (CHUNK * 8u + WORKGROUP - 1u) / WORKGROUP;
 
-fn bring_columns(m0: u32, first: u32, index: u32) {
+fn stage_columns(m0: u32, first: u32, index: u32) {
   if (first > 0u) { workgroupBarrier(); }
   let quads_there = min(CHUNK, K / 32u - first) * 8u;
   for (var m = 0u; m < M_TILE; m++) {
     var sum = 0.0;
-    var quads: array<vec4f, EACH_BRINGS>;
-    for (var q = 0u; q < EACH_BRINGS; q++) {
+    var quads: array<vec4f, QUADS_PER_INVOCATION>;
+    for (var q = 0u; q < QUADS_PER_INVOCATION; q++) {
       let i = min(index + q * WORKGROUP, quads_there - 1u);
       quads[q] = x[(m0 + m) * (K / 4u) + first * 8u + i];
       if (NORM) {
@@ -23,7 +23,7 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
         quads[q] *= norm_weight[first * 8u + i];
       }
     }
-    for (var q = 0u; q < EACH_BRINGS; q++) {
+    for (var q = 0u; q < QUADS_PER_INVOCATION; q++) {
       let i = index + q * WORKGROUP;
       if (i < quads_there) { tile[m * CHUNK + i / 8u][i % 8u] = quads[q]; }
     }
@@ -33,6 +33,6 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
 }
 
 fn column_quad(m0: u32, m: u32, first: u32, i: u32, block: u32, w: u32) -> vec4f {
-  if (TURNS > 1u) { return held[i * M_TILE + m][w]; }
+  if (ROW_TILES > 1u) { return cached[i * M_TILE + m][w]; }
   return tile[m * CHUNK + block - first][w];
 }

@@ -57,7 +57,7 @@ class MatrixKind(IntEnum):
 
 
 class Mode(IntEnum):
-    """How activations are prepared for a linear: the first two are bytes a value."""
+    """How activations are prepared for a linear: one int8 limb a value, two (15 bits), or as they are."""
 
     FAST = 1
     PRECISE = 2
@@ -114,9 +114,9 @@ def activation_bytes(columns: int, rows: int) -> int:
     return (1 if rows == 1 else -(-rows // 4) * 4) * columns * 4
 
 
-def head_page_bytes(head_dim: int, planes: int) -> int:
-    """Memory of a page's keys and values of one head, as bytes of one or two planes, with three float32 a position."""
-    return PAGE * (2 * planes * head_dim + 12)
+def head_page_bytes(head_dim: int, limbs: int) -> int:
+    """Memory of a page's keys and values of one head, as one or two int8 limbs, with three float32 a position."""
+    return PAGE * (2 * limbs * head_dim + 12)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes
 from py_core.models.config import ModelConfig
 
-NEAR = 1024
+SHORT = 1024
 """Tokens that one workgroup attends to alone; a power of two."""
 
 SPLIT = 128
@@ -32,9 +32,9 @@ _MOST_HEADS = 4
 """Query heads of a workgroup: more would need too many registers."""
 
 
-def reach_of(length: int) -> int:
-    """The class of a sequence's length: NEAR, 2 NEAR, 4 NEAR ... Lists recorded for a class serve all lengths in it."""
-    return max(NEAR, 1 << (length - 1).bit_length())
+def length_class_of(length: int) -> int:
+    """A sequence's length rounded up to SHORT, 2 SHORT, 4 SHORT ... A recorded list serves all lengths of a class."""
+    return max(SHORT, 1 << (length - 1).bit_length())
 
 
 def heads_each(group: int, most: int) -> int:
@@ -42,7 +42,7 @@ def heads_each(group: int, most: int) -> int:
     return -(-group // -(-group // most))
 
 
-def team_shape(head_dim: int, most_lanes: int, most: int, adapter: AdapterInfo) -> tuple[int, int]:
+def lane_group_shape(head_dim: int, most_lanes: int, most: int, adapter: AdapterInfo) -> tuple[int, int]:
     """Invocations that read a position together in attention_split, and those of its workgroup, at most `most`.
 
     Raises BackendError where there is not enough workgroup memory for a head.
@@ -50,7 +50,7 @@ def team_shape(head_dim: int, most_lanes: int, most: int, adapter: AdapterInfo) 
     quads = head_dim // 4
     lanes = min(most_lanes, 1 << (-(-quads // 2) - 1).bit_length())
     for workgroup in _WORKGROUPS:
-        # sums of teams, sums over teams, reduce_workgroup's own, and two figures of each team for each head
+        # sums of lane groups and over them, reduce_workgroup's own, and two figures of each lane group for each head
         memory = 16 * quads * (workgroup // lanes) + 36 * workgroup + 8 * _MOST_HEADS * (workgroup // lanes)
         fits = memory <= adapter.max_workgroup_storage and workgroup <= min(most, adapter.max_workgroup_size)
         if fits and lanes <= workgroup and quads <= workgroup:
@@ -88,13 +88,13 @@ class AttentionKernels:
             return [self._walk(q, out, layer)]
         if rows == "many":
             return [self._tiles(q, out, layer)]
-        alone = rows == "one"
-        near = self._split("attention", q, out, layer, NEAR, 1, alone, lambda reach: int(reach == NEAR))
-        far = self._split(
-            "attention parts", q, self._partials, layer, SPLIT, _MOST_HEADS, alone,
-            lambda reach: 0 if reach == NEAR else reach // SPLIT,
+        single_row = rows == "one"
+        short = self._split("attention", q, out, layer, SHORT, 1, single_row, lambda most: int(most == SHORT))
+        long = self._split(
+            "attention parts", q, self._partials, layer, SPLIT, _MOST_HEADS, single_row,
+            lambda most: 0 if most == SHORT else most // SPLIT,
         )  # fmt: skip
-        return [near, far, self._merge(out)]
+        return [short, long, self._merge(out)]
 
     def _walk(self, q: Binding, out: Binding, layer: int) -> Kernel:
         heads, workgroup = self._config.num_attention_heads, 4
@@ -108,16 +108,18 @@ class AttentionKernels:
         return Kernel("attention", pipeline, bindings, lambda m: (heads, -(-m // 32), 1), self._cost)
 
     def _split(
-        self, name: str, q: Binding, out: Binding, layer: int, split: int, most: int, alone: bool,
+        self, name: str, q: Binding, out: Binding, layer: int, split: int, most: int, single_row: bool,
         splits: Callable[[int], int],
     ) -> Kernel:  # fmt: skip
         c = self._config
         group = c.num_attention_heads // c.num_key_value_heads
         each = heads_each(group, most)
-        lanes, workgroup = team_shape(c.head_dim, self._shapes.lanes, 512 if split == NEAR else 256, self._adapter)
+        widest = 512 if split == SHORT else 256
+        lanes, workgroup = lane_group_shape(c.head_dim, self._shapes.lanes, widest, self._adapter)
         pipeline = self._pipeline(
             "attention_split", {"reduce": self._shapes.reduce}, **self._sizes,
-            SPLIT=split, HEADS_EACH=each, DIRECT=split == NEAR, LANES=lanes, WORKGROUP=workgroup, ONE=alone,
+            SPLIT=split, HEADS_EACH=each, DIRECT=split == SHORT, LANES=lanes, WORKGROUP=workgroup,
+            SINGLE_ROW=single_row,
         )  # fmt: skip
         chunks = c.num_key_value_heads * -(-group // each)
         bindings = self._bindings(q, out, layer)
@@ -128,7 +130,7 @@ class AttentionKernels:
         heads, bindings = self._config.num_attention_heads, (self._state, self._partials, out)
         return Kernel(
             "attention merge", pipeline, lambda: bindings, lambda m: (heads, m, 1), self._merge_cost,
-            lambda reach: int(reach > NEAR),
+            lambda most: int(most > SHORT),
         )  # fmt: skip
 
     def _over_pages(self, name: str, **constants: int) -> int:

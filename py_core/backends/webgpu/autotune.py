@@ -13,7 +13,7 @@ from typing import Protocol
 
 from py_core.backends.base import BackendError, DeviceLostError
 from py_core.backends.sampling_state import state_bytes
-from py_core.backends.webgpu.attention import NEAR
+from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.layout import BLOCK
@@ -38,21 +38,21 @@ class TuningStore(Protocol):
 def candidates(shapes: KernelShapes, adapter: AdapterInfo, columns: int) -> list[MatvecShape]:
     """What may be fast for a matrix of so many columns, the usual shape first. Lanes beyond a subgroup cannot add up.
 
-    Teams of several subgroups have a block of x in each invocation: they keep it for many rows.
+    Lane groups of several subgroups have a block of x in each invocation: they keep it for many rows.
     """
     usual, full, blocks = shapes.matvec, shapes.lanes, columns // BLOCK
     found = [MatvecShape(full, workgroup, rows) for workgroup in (128, 256) for rows in (1, 2, 4)]
     found += [MatvecShape(max(1, full // 2), workgroup, 1) for workgroup in (128, 256)]
     found += [MatvecShape(max(1, full // 4), workgroup, rows) for workgroup, rows in ((128, 1), (128, 4), (64, 2))]
-    parts = -(-blocks // full)
-    if parts > 1:
-        team = full * parts
-        found += [MatvecShape(full, team * max(1, size // team), 2, 8, parts) for size in (256, 768)]
-        if parts <= 4:
-            found += [MatvecShape(full, team * max(1, size // team), 4, 1, parts) for size in (128, 256)]
+    subgroups = -(-blocks // full)
+    if subgroups > 1:
+        lanes = full * subgroups
+        found += [MatvecShape(full, lanes * max(1, size // lanes), 2, 8, subgroups) for size in (256, 768)]
+        if subgroups <= 4:
+            found += [MatvecShape(full, lanes * max(1, size // lanes), 4, 1, subgroups) for size in (128, 256)]
         else:
-            team = full * -(-parts // 4)
-            found += [MatvecShape(full, team * max(1, 768 // team), 2, 1, -(-parts // 4))]
+            lanes = full * -(-subgroups // 4)
+            found += [MatvecShape(full, lanes * max(1, 768 // lanes), 2, 1, -(-subgroups // 4))]
     possible = dict.fromkeys(shape for shape in found if shape.workgroup <= adapter.max_workgroup_size)
     return [usual, *(shape for shape in possible if shape != usual)]
 
@@ -93,7 +93,7 @@ async def _measure(
             builder.chosen = now
             kernels = lower()
             for name, shape in now.items():
-                dispatches = [Launch(kernel, 1, NEAR).dispatch() for kernel in kernels if kernel.name == name]
+                dispatches = [Launch(kernel, 1, SHORT).dispatch() for kernel in kernels if kernel.name == name]
                 recorded[name, shape] = host.record(dispatches)
         await host.check()
         one_row = state_bytes([(0, 0, 0)])

@@ -20,7 +20,7 @@ from py_core.backends.base import (
 )
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import GREEDY, RING, ROW_BYTES, STATE_HEADER, state_bytes
-from py_core.backends.webgpu.attention import NEAR, reach_of
+from py_core.backends.webgpu.attention import SHORT, length_class_of
 from py_core.backends.webgpu.autotune import TuningStore, tune
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
@@ -260,7 +260,7 @@ class WebGPUBackend(PipelinedBackend):
             self._recorded.clear()
             self._generation = self._pages.generation
         rows, m = self._size_class(name, m)
-        key = (name, m, self._reach(rows, length))
+        key = (name, m, self._length_class(rows, length))
         if key not in self._recorded:
             launches = self._launches(name, m, length)
             self._recorded[key] = self._host.record([launch.dispatch() for launch in launches])
@@ -269,15 +269,15 @@ class WebGPUBackend(PipelinedBackend):
     def _launches(self, name: str, m: int, length: int) -> list[Launch]:
         """The kernels of a list, as they are recorded for m rows."""
         rows, m = self._size_class(name, m)
-        plan, reach = self._plans[rows], self._reach(rows, length)
+        plan, length_class = self._plans[rows], self._length_class(rows, length)
         # A head by itself is that of a pass, whose state may have many rows.
         lists = {"body": plan.body, "head": self._plans["many"].head, "step": plan.step, **self._made_later}
         kernels = lists.get(name) or [self._samplers[name]]
-        return [Launch(kernel, m, reach) for kernel in kernels if kernel.splits(reach)]
+        return [Launch(kernel, m, length_class) for kernel in kernels if kernel.splits(length_class)]
 
-    def _reach(self, rows: str, length: int) -> int:
+    def _length_class(self, rows: str, length: int) -> int:
         """Only the attention of few rows is split over the sequence."""
-        return reach_of(length) if self._shapes.flash_attention and rows != "many" else NEAR
+        return length_class_of(length) if self._shapes.flash_attention and rows != "many" else SHORT
 
     def _size_class(self, name: str, m: int) -> tuple[str, int]:
         """Which plan serves m rows of a list, and m rounded up so that few lists are recorded."""

@@ -13,7 +13,7 @@ from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
 from py_core.formats.quantization import BlockFormat
 from py_core.models import graph as ops
 
-_STAGED_BLOCK = {"x_staged": 144, "x_digits": 112}
+_STAGED_BLOCK = {"x_staged": 144, "x_limbs": 112}
 """Bytes of 32 values of x in workgroup memory, by snippet."""
 _BLOCKS_AHEAD = 8
 """Blocks of weights that an invocation holds."""
@@ -72,30 +72,30 @@ class KernelBuilder:
         tile = 1 if pass_rows == "one" else self.shapes.batch_tile
         integers = self.shapes.integer_dot and pass_rows == "one" and LAYOUTS[matrix.format.name].quantized
         reduce = self.shapes.reduce if shape.lanes > 1 or integers else "reduce_single"
-        columns, chunk, turns = "x_direct", shape.lanes, 1
+        columns, chunk, row_tiles = "x_direct", shape.lanes, 1
         if self.shapes.stage_columns:
-            columns = "x_digits" if integers else "x_staged"
-            # Besides x: sums of squares, what lanes exchange, and what teams add up.
+            columns = "x_limbs" if integers else "x_staged"
+            # Besides x: sums of squares, what lanes exchange, and what lane groups add up.
             sums = 4 * tile + (16 if reduce == "reduce_workgroup" else 0)
-            totals = 4 * tile * shape.turns * rows * (shape.workgroup // shape.lanes)
+            totals = 4 * tile * shape.row_tiles * rows * (shape.workgroup // shape.lanes)
             memory = self._host.adapter.max_workgroup_storage - sums * shape.workgroup - totals - 32
             room = memory // (tile * _STAGED_BLOCK[columns])
-            chunk = chunk_blocks(matrix.columns, shape.team, rows, room)
+            chunk = chunk_blocks(matrix.columns, shape.lane_group, rows, room)
             # Columns that are brought piece by piece would have to be brought again for each turn.
-            turns = shape.turns if chunk == matrix.columns // 32 else 1
+            row_tiles = shape.row_tiles if chunk == matrix.columns // 32 else 1
         pipeline = self.pipeline(
             shader, {**self.reader(matrix.format), "reduce": reduce, "columns": columns},
             K=matrix.columns, BLOCKS=part.blocks, NORM=norm is not None, EPS=norm.eps if norm else 0.0,
-            LANES=shape.lanes, PARTS=shape.parts, TURNS=turns, ROWS=rows, M_TILE=tile, CHUNK=chunk,
-            WORKGROUP=shape.workgroup, ONE=single_row, **constants,
+            LANES=shape.lanes, SUBGROUPS=shape.subgroups, ROW_TILES=row_tiles, ROWS=rows, M_TILE=tile, CHUNK=chunk,
+            WORKGROUP=shape.workgroup, SINGLE_ROW=single_row, **constants,
         )  # fmt: skip
-        return pipeline, folded(items, shape.workgroup // shape.team * turns, tile)
+        return pipeline, folded(items, shape.workgroup // shape.lane_group * row_tiles, tile)
 
 
-def chunk_blocks(k: int, team: int, rows: int, room: int) -> int:
+def chunk_blocks(k: int, lane_group: int, rows: int, room: int) -> int:
     """Blocks of x that a matvec keeps in workgroup memory at a time, where there is room for so many.
 
     A lane asks for its part of them in `rows` rows of W together: as many blocks as there are registers for.
     """
-    chunk = team * max(1, _BLOCKS_AHEAD // rows)
-    return max(1, min(k // 32, chunk, room // team * team or room))
+    chunk = lane_group * max(1, _BLOCKS_AHEAD // rows)
+    return max(1, min(k // 32, chunk, room // lane_group * lane_group or room))

@@ -33,7 +33,7 @@ def folded(n: int, rows_each: int, m_each: int) -> Grid:
     return lambda m: (-(-groups // fold), fold, -(-m // m_each))
 
 
-def _one(reach: int) -> int:
+def _one(length_class: int) -> int:
     return 1
 
 
@@ -41,8 +41,8 @@ def _one(reach: int) -> int:
 class Kernel:
     """One dispatch of a plan. `groups(m)` is the grid for a pass over m rows; bindings are asked for when recording.
 
-    `splits(reach)` times as many workgroups along x work on sequences of up to `reach` tokens; with 0 the kernel is
-    left out. Kernels of one name are profiled together.
+    `splits(most)` times as many workgroups along x work on sequences of up to `most` tokens; with 0 the kernel is left
+    out. Kernels of one name are profiled together.
     """
 
     name: str
@@ -55,15 +55,15 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel for m rows (which may be rounded up) of sequences of up to `reach` tokens."""
+    """A kernel for m rows (which may be rounded up) of sequences of up to `length_class` tokens."""
 
     kernel: Kernel
     m: int
-    reach: int
+    length_class: int
 
     def dispatch(self) -> Dispatch:
         x, y, z = self.kernel.groups(self.m)
-        return Dispatch(self.kernel.pipeline, self.kernel.bindings(), (x * self.kernel.splits(self.reach), y, z))
+        return Dispatch(self.kernel.pipeline, self.kernel.bindings(), (x * self.kernel.splits(self.length_class), y, z))
 
 
 @dataclass

@@ -22,22 +22,23 @@ FEW_ROWS = 8
 class MatvecShape:
     """How a matvec's invocations share the rows of W.
 
-    `parts` times `lanes` of them (a power of two, at most a subgroup) are a team and share `rows` rows of W, and that
-    `turns` times; as many teams as fit in `workgroup` are a workgroup.
+    A lane group is `subgroups` times `lanes` invocations (`lanes`: a power of two, at most a subgroup). It has tiles of
+    `rows` rows of W, `row_tiles` of them one after the other. A workgroup is as many lane groups as fit in `workgroup`.
     """
 
     lanes: int
     workgroup: int
     rows: int
-    turns: int = 1
-    parts: int = 1
+    row_tiles: int = 1
+    subgroups: int = 1
 
     @property
-    def team(self) -> int:
-        return self.lanes * self.parts
+    def lane_group(self) -> int:
+        """Its invocations."""
+        return self.lanes * self.subgroups
 
     def as_list(self) -> list[int]:
-        return [self.lanes, self.workgroup, self.rows, self.turns, self.parts]
+        return [self.lanes, self.workgroup, self.rows, self.row_tiles, self.subgroups]
 
 
 @dataclass(frozen=True)

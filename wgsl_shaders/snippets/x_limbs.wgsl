@@ -1,21 +1,22 @@
-// Columns of x in workgroup memory as x_staged has them, but in fixed point: integer dot products take four codes at once.
-// A value is s * (65536 a + 256 b + c) with signed bytes a, b and c, where s is the block's largest value / LARGEST: what is
-// rounded off is at most 1.2e-7 of that.
+// Columns of x in workgroup memory as x_staged has them, but in fixed point, so that integer dot products take four codes at once.
+// A value is three int8 limbs: s * (65536 a + 256 b + c) with signed bytes a, b and c. s is the block's largest value / LARGEST,
+// so what is rounded off is at most 1.2e-7 of the largest value.
 // Needs packed_codes(block) of a format: word w of the first vec4u has the codes of values 4w..4w+3, of the second those
 // of 16+4w.., each as a signed byte that is UNIT * (code - MIDDLE); TWO_SCALES says whether the two differ in scale.
-// Codes are taken from their middle since offsets take most of them away again: so little is that it costs no digits.
+// Codes are counted from their middle, because offsets take most of them away again: the difference left over is so small that
+// no bits of the limbs are lost to it.
 // LANES may be 1, but the invocations of a WORKGROUP are even in number and `reduce` is not reduce_single.
 #import norm_squares
-#import hold_columns
+#import cached_columns
 // Of a block: two vec4u of a, of b, of c, then (s / UNIT, sum of x). An array of blocks: browsers check each index that is not
 // a constant. As there are seven, neighbouring blocks begin in other banks.
 alias Column = array<vec4u, 7>;
 var<workgroup> tile: array<Column, M_TILE * CHUNK>;
-const LARGEST = 4161400.0;  // a little less than 2^22 - 32896, beyond which there are no digits
+const LARGEST = 4161400.0;  // a little less than 2^22 - 32896, beyond which a would not fit its byte
 const BYTES = vec2u(0x00ff00ffu);
 
-// Column of four values in units of 1 / inverse: a word of a, of b and of c.
-fn digits_of(values: vec4f, inverse: f32) -> vec3u {
+// Four values in units of 1 / inverse: a word of limbs a, one of b and one of c.
+fn limbs_of(values: vec4f, inverse: f32) -> vec3u {
   // The last three bytes of the float are a + 64, b + 128 and c + 128, whatever the signs.
   let bits = bitcast<vec4u>(fma(values, vec4f(inverse), vec4f(0x1.8p23 + 32896.0)));
   let a_c = (bits.xz & BYTES) | ((bits.yw << vec2u(8u)) & ~BYTES);
@@ -24,7 +25,7 @@ fn digits_of(values: vec4f, inverse: f32) -> vec3u {
   return (words + vec3u(0x40404040u, 0u, 0u)) ^ vec3u(0x80808080u);
 }
 
-fn bring_columns(m0: u32, first: u32, index: u32) {
+fn stage_columns(m0: u32, first: u32, index: u32) {
   if (first > 0u) { workgroupBarrier(); }
   // Neighbours share a block: an invocation has 16 of its values.
   let count = min(CHUNK, K / 32u - first) * 2u;
@@ -44,7 +45,7 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
       let most = max(max(abs(quads[0]), abs(quads[1])), max(abs(quads[2]), abs(quads[3])));
       let total = dot(quads[0] + quads[1] + quads[2] + quads[3], vec4f(f32(OFFSETS)));
       let own = vec2f(max(max(most.x, most.y), max(most.z, most.w)), total);
-      let other = vec2f(exchange(own.x, 1u, index), exchange(own.y, 1u, index));
+      let other = vec2f(shuffle_xor(own.x, 1u, index), shuffle_xor(own.y, 1u, index));
       // Not so small that s would be subnormal. A division may be off by some ulp, which all values of a block would share.
       let inverse = LARGEST / max(max(own.x, other.x), 1e-30);
       let about = 1.0 / inverse;
@@ -53,10 +54,10 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
       var b: vec4u;
       var c: vec4u;
       for (var q = 0u; q < 4u; q++) {
-        let digits = digits_of(quads[q], inverse);
-        a[q] = digits.x;
-        b[q] = digits.y;
-        c[q] = digits.z;
+        let limbs = limbs_of(quads[q], inverse);
+        a[q] = limbs.x;
+        b[q] = limbs.y;
+        c[q] = limbs.z;
       }
       if (i < count) {
         let at = m * CHUNK + i / 2u;
@@ -77,20 +78,20 @@ fn bring_columns(m0: u32, first: u32, index: u32) {
   workgroupBarrier();
 }
 
-fn column_digits(m: u32, i: u32, chunk_block: u32) -> Column {
-  if (TURNS > 1u) { return held[i * M_TILE + m]; }
+fn column_limbs(m: u32, i: u32, chunk_block: u32) -> Column {
+  if (ROW_TILES > 1u) { return cached[i * M_TILE + m]; }
   return tile[m * CHUNK + chunk_block];
 }
 
 const ZERO = 0x4b400000;  // The bits of 1.5 * 2^23: added to small integers it makes floats of them, without conversions.
 
-fn add_dot(sum: i32, codes: vec4u, digits: vec4u) -> i32 {
-  return sum + dot4I8Packed(codes.x, digits.x) + dot4I8Packed(codes.y, digits.y)
-       + dot4I8Packed(codes.z, digits.z) + dot4I8Packed(codes.w, digits.w);
+fn add_dot(sum: i32, codes: vec4u, limbs: vec4u) -> i32 {
+  return sum + dot4I8Packed(codes.x, limbs.x) + dot4I8Packed(codes.y, limbs.y)
+       + dot4I8Packed(codes.z, limbs.z) + dot4I8Packed(codes.w, limbs.w);
 }
 fn joined(a: i32, b: i32, c: i32) -> f32 {
-  let digits = bitcast<vec3f>(vec3i(a, b, c)) - vec3f(0x1.8p23);
-  return fma(digits.x, 65536.0, fma(digits.y, 256.0, digits.z));
+  let limbs = bitcast<vec3f>(vec3i(a, b, c)) - vec3f(0x1.8p23);
+  return fma(limbs.x, 65536.0, fma(limbs.y, 256.0, limbs.z));
 }
 
 // The products of a block of ROWS rows of W with its columns of M_TILE rows of x.
@@ -98,22 +99,22 @@ fn block_dot(blocks: array<Block, ROWS>, i: u32, m0: u32, first: u32, block: u32
   var weights = blocks;
   var products: Sums;
   for (var m = 0u; m < M_TILE; m++) {
-    let digits = column_digits(m, i, block - first);
-    let x_block = bitcast<vec4f>(digits[6]);
+    let limbs = column_limbs(m, i, block - first);
+    let x_block = bitcast<vec4f>(limbs[6]);
     for (var r = 0u; r < ROWS; r++) {
       let codes = packed_codes(weights[r]);
-      let a = add_dot(ZERO, codes[0], digits[0]);
-      let b = add_dot(ZERO, codes[0], digits[2]);
-      let c = add_dot(ZERO, codes[0], digits[4]);
+      let a = add_dot(ZERO, codes[0], limbs[0]);
+      let b = add_dot(ZERO, codes[0], limbs[2]);
+      let c = add_dot(ZERO, codes[0], limbs[4]);
       var product = 0.0;
       if (TWO_SCALES) {
         let last = joined(
-          add_dot(ZERO, codes[1], digits[1]), add_dot(ZERO, codes[1], digits[3]),
-          add_dot(ZERO, codes[1], digits[5]));
+          add_dot(ZERO, codes[1], limbs[1]), add_dot(ZERO, codes[1], limbs[3]),
+          add_dot(ZERO, codes[1], limbs[5]));
         product = dot(weights[r].scale, vec2f(joined(a, b, c), last));
       } else {
         product = weights[r].scale.x * joined(
-          add_dot(a, codes[1], digits[1]), add_dot(b, codes[1], digits[3]), add_dot(c, codes[1], digits[5]));
+          add_dot(a, codes[1], limbs[1]), add_dot(b, codes[1], limbs[3]), add_dot(c, codes[1], limbs[5]));
       }
       products[r][m] = product * x_block.x;
       if (OFFSETS) { products[r][m] += fma(MIDDLE, weights[r].scale.x, weights[r].offset) * x_block.y; }

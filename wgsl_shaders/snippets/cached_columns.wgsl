@@ -1,0 +1,11 @@
+// A lane's own blocks of x, in registers where several row tiles are multiplied by them one after the other: workgroup memory
+// is not much faster than the weights come. For a single row tile they are read from there as they are needed.
+// Needs tile: array<Column, M_TILE * CHUNK>, BLOCKS_PER_LANE, LANE_GROUP.
+var<private> cached: array<Column, select(1u, BLOCKS_PER_LANE * M_TILE, ROW_TILES > 1u)>;
+fn cache_columns(lane: u32) {
+  if (ROW_TILES == 1u) { return; }
+  for (var i = 0u; i < BLOCKS_PER_LANE; i++) {
+    let block = min(i * LANE_GROUP + lane, CHUNK - 1u);
+    for (var m = 0u; m < M_TILE; m++) { cached[i * M_TILE + m] = tile[m * CHUNK + block]; }
+  }
+}
