@@ -91,14 +91,14 @@ class HnswGraph:
     def __init__(self, parameters: HnswParameters, allocate: Allocate) -> None:
         self.parameters = parameters
         self._allocate = allocate
-        self.size = _up(parameters.dimension, LANES)
+        self.size = _round_up(parameters.dimension, LANES)
         links_at = self.size * 4 + 20
         self._row = np.dtype(
             {
                 "names": list(RowChunk._fields),
                 "formats": [("<f4", self.size), "<i8", "<i4", "<i4", "<i4", ("<i4", 1 + parameters.m0)],
                 "offsets": [0, *(self.size * 4 + offset for offset in (0, 8, 12, 16)), links_at],
-                "itemsize": _up(links_at + 4 * (1 + parameters.m0), 16),
+                "itemsize": _round_up(links_at + 4 * (1 + parameters.m0), 16),
             }
         )
         self.slots = 0
@@ -271,7 +271,7 @@ class HnswGraph:
         return room
 
     def _grow(self, room: int) -> None:
-        room = _up(room, CHUNK)
+        room = _round_up(room, CHUNK)
         before = self.alive[: self.rows] if self._room else np.empty(0, np.uint8)
         self.alive: np.ndarray = self._take("alive", room)
         self.alive[: len(before)] = before
@@ -288,11 +288,11 @@ class HnswGraph:
 
     def _take(self, name: str, nbytes: int) -> np.ndarray:
         """Bytes for what there is one of, in place of those before; the header is told."""
-        block = self._fixed[name] = self._allocate(_up(nbytes, 16))
+        block = self._fixed[name] = self._allocate(_round_up(nbytes, 16))
         if name in (_HEADER.names or ()):
             self.header[name] = block.address
         return block.bytes
 
 
-def _up(value: int, multiple: int) -> int:
+def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple

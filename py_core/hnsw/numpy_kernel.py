@@ -12,7 +12,7 @@ import numpy as np
 
 from py_core.hnsw.hnsw_graph import LANES, LARGEST, Block, HnswGraph
 
-Near = tuple[float, int, int]
+Candidate = tuple[float, int, int]
 """Distance, id, row."""
 
 
@@ -40,7 +40,7 @@ class NumpyHnswKernel:
 
     def scan(self, graph: HnswGraph, k: int, masked: bool) -> int:
         rows = np.flatnonzero((graph.mask if masked else graph.alive)[: graph.rows]).tolist()
-        return _write_results(graph, sorted(_nears(graph, graph.query, rows))[:k])
+        return _write_results(graph, sorted(_candidates(graph, graph.query, rows))[:k])
 
     def link(self, graph: HnswGraph, row: int) -> None:
         header, vector = graph.header, graph.vector(row)
@@ -48,7 +48,7 @@ class NumpyHnswKernel:
         level = int(rows.level[i])
         if header["entry"] >= 0:
             entry = _descend(graph, vector, level)
-            found: list[Near] = []
+            found: list[Candidate] = []
             joined = range(min(level, int(header["top"])), -1, -1)
             for at in joined:
                 found = _search_level(graph, vector, entry, at, graph.parameters.ef_construction)
@@ -83,7 +83,7 @@ class NumpyHnswKernel:
                         if other not in visited:
                             visited.add(other)
                             (living if graph.alive[other] else passed).append(other)
-                found = sorted(_nears(graph, graph.vector(row), living))
+                found = sorted(_candidates(graph, graph.vector(row), living))
                 _select_links(graph, found, _limit(graph, level), graph.links(row, level))
                 for other in _linked(graph, row, level):
                     if row not in _linked(graph, other, level):
@@ -117,7 +117,7 @@ def _distances(graph: HnswGraph, query: np.ndarray, vectors: np.ndarray) -> np.n
     return np.float32(1) - products if graph.parameters.metric == "cosine" else -products
 
 
-def _nears(graph: HnswGraph, query: np.ndarray, rows: list[int]) -> list[Near]:
+def _candidates(graph: HnswGraph, query: np.ndarray, rows: list[int]) -> list[Candidate]:
     distances = _distances(graph, query, graph.vectors(rows)).tolist()
     return [(distance, graph.id_of(row), row) for distance, row in zip(distances, rows, strict=True)]
 
@@ -133,25 +133,25 @@ def _limit(graph: HnswGraph, level: int) -> int:
 
 def _search_level(
     graph: HnswGraph, query: np.ndarray, entry: int, level: int, ef: int, allowed: np.ndarray | None = None
-) -> list[Near]:
+) -> list[Candidate]:
     """Algorithm 2, with the links of several candidates in one batch. The ef nearest, sorted.
 
     With `allowed` only rows with a byte of it that is not 0 are found, their twins among them.
     """
-    found: list[Near] = []
-    todo: list[Near] = []
+    found: list[Candidate] = []
+    todo: list[Candidate] = []
     visited, batch = {entry}, [entry]
     while True:
-        for near in _nears(graph, query, batch):
-            if len(found) == ef and near > found[-1]:
+        for candidate in _candidates(graph, query, batch):
+            if len(found) == ef and candidate > found[-1]:
                 continue
-            insort(todo, near)
+            insort(todo, candidate)
             if allowed is None:
-                insort(found, near)
+                insort(found, candidate)
             else:
-                for row in graph.twins(near[2]):
+                for row in graph.twins(candidate[2]):
                     if allowed[row]:
-                        insort(found, (near[0], graph.id_of(row), row))
+                        insort(found, (candidate[0], graph.id_of(row), row))
             del found[ef:]
         batch, taken = [], 0
         while taken < graph.parameters.expansion and todo and (len(found) < ef or todo[0] <= found[-1]):
@@ -172,7 +172,7 @@ def _descend(graph: HnswGraph, query: np.ndarray, level: int) -> int:
     return row
 
 
-def _select_links(graph: HnswGraph, found: list[Near], limit: int, links: np.ndarray) -> None:
+def _select_links(graph: HnswGraph, found: list[Candidate], limit: int, links: np.ndarray) -> None:
     """Algorithm 4. One is left out when it is nearer to another link than to the row that the distances are to."""
     chosen: list[int] = []
     for distance, _, row in found:
@@ -194,11 +194,11 @@ def _link_back(graph: HnswGraph, row: int, other: int, level: int) -> None:
         links[0] += 1
         links[links[0]] = other
         return
-    found = sorted(_nears(graph, graph.vector(row), [*_linked(graph, row, level), other]))
+    found = sorted(_candidates(graph, graph.vector(row), [*_linked(graph, row, level), other]))
     _select_links(graph, found, _limit(graph, level), links)
 
 
-def _write_results(graph: HnswGraph, found: list[Near]) -> int:
+def _write_results(graph: HnswGraph, found: list[Candidate]) -> int:
     graph.ids[: len(found)] = [id for _, id, _ in found]
     graph.distances[: len(found)] = [distance for distance, _, _ in found]
     return len(found)

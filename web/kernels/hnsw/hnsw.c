@@ -1,9 +1,9 @@
 // HNSW, an index of nearest neighbours (arXiv 1603.09320), over rows that Python keeps in the same memory.
 //
-// py_core/hnsw/hnsw_graph.py has the layout, py_core/hnsw/numpy_kernel.py the same steps in numpy: both give the same graph and
-// the same results, bit for bit. So sums are added in one fixed order, without fused or relaxed instructions, and nearest
-// first means: by distance, then by id, then by row. The module has no data of its own: it runs in any memory that it is
-// given, as Pyodide's.
+// py_core/hnsw/hnsw_graph.py has the layout, py_core/hnsw/numpy_kernel.py the same steps in numpy: both give the same
+// graph and the same results, bit for bit. So sums are added in one fixed order, without fused or relaxed instructions,
+// and nearest first means: by distance, then by id, then by row. The module has no data of its own: it runs in any memory
+// that it is given, as Pyodide's.
 #include <stdint.h>
 #include <wasm_simd128.h>
 
