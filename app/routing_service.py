@@ -14,7 +14,7 @@ import json
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -157,7 +157,7 @@ class RoutingService:
         await self.refresh()
         await self.memory.patterns.delete(*pattern_ids)
         for id in pattern_ids:
-            self._drop(id)
+            self._router.forget(id)
 
     async def edit(self, pattern_id: str, text: str, agent: str) -> str:
         """Change a pattern of the user's. Returns its id, which is another one for another text."""
@@ -221,7 +221,7 @@ class RoutingService:
             id = self._stale_patterns.pop()
             kept = await self.memory.patterns.get(id)
             if kept is None:
-                self._drop(id)
+                self._router.forget(id)
             else:
                 self._router.put(kept)
 
@@ -256,12 +256,6 @@ class RoutingService:
             (vector,) = await self.embedder.embed([session.title])
             await self.memory.sessions.edit(session.id, context=vector)
         await self.memory.witness.drop_vectors()
-
-    def _drop(self, id: str) -> None:
-        if id in self._router.examples:
-            self._router.examples.reweigh(replace(self._router.examples[id], weight=1.0))
-        else:
-            self._router.learned.remove(id)
 
     def _note(self, change: Change) -> None:
         if change.everything or change.cleared is not None:

@@ -198,8 +198,11 @@ class Router:
         return pattern
 
     def forget(self, pattern_id: str) -> bool:
-        """Whether there was such a pattern. A shipped example comes back at the next start."""
-        return self.learned.remove(pattern_id) or self.examples.remove(pattern_id)
+        """Whether there was such a pattern. A shipped example stays, and its weight goes back to 1."""
+        if pattern_id in self.examples:
+            self.examples.reweigh(replace(self.examples[pattern_id], weight=1.0))
+            return True
+        return self.learned.remove(pattern_id)
 
     def put(self, pattern: Pattern) -> None:
         """Add a pattern of the user's that was kept, with a vector of this embedder; or the weight of an example."""
