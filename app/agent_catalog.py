@@ -91,9 +91,9 @@ def add_agent(shipped: Sequence[Fields], changes: Changes, agent: Fields) -> dic
     edited, hidden = _parts(changes)
     added = agent_from_dict(agent)
     if added.id in hidden:
-        raise AgentError(f"There is a removed agent {added.id!r}: restore it, or choose another id.")
+        raise AgentError(f"There is a removed agent {added.id!r}: restore it, or choose another id.", "id")
     if any(added.id == entry["id"] for entry in shipped) or added.id in edited:
-        raise AgentError(f"There is an agent {added.id!r} already: edit it, or choose another id.")
+        raise AgentError(f"There is an agent {added.id!r} already: edit it, or choose another id.", "id")
     return {"agents": {**edited, added.id: dict(agent)}, "hidden": hidden}
 
 

@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, nullcontext
 from typing import Any
 
-import numpy as np
-
 from app.assistant import Assistant, Delta, Done
 from app.routing_service import Routed
 from app.services import Services
@@ -38,7 +36,6 @@ class Conversation:
         self._services = services
         self._stopped = False
         self._session: Session | None = None
-        self._context: np.ndarray | None = None  # the sum of the messages' vectors
         self._last: Routed | None = None
         self._resumed_agent: str | None = None  # who answered last, in a conversation of before
 
@@ -76,20 +73,19 @@ class Conversation:
     def reset(self) -> None:
         """Start a new conversation; the old one stays in the memory."""
         self.assistant.reset()
-        self._session = self._context = self._last = self._resumed_agent = None
+        self._session = self._last = self._resumed_agent = None
 
     async def resume(self, session_id: str) -> list[Turn]:
         """Go on with a stored conversation. Raises StoreError when it is not there."""
         session = await self._services.memory.sessions.get(session_id) if self._services.memory else None
         if self._services.memory is None or session is None:
-            raise StoreError("record", "This conversation does not exist any more.")
+            raise StoreError("record", "This conversation was deleted.")
         turns = await self._services.memory.sessions.turns(session_id)
         self.assistant.reset([{"role": turn.role, "content": turn.content} for turn in turns])
         self._session = session
         self._last = None
         agent = session.state.get("agent")
         self._resumed_agent = agent if isinstance(agent, str) else None
-        self._context = None if session.context is None else session.context * max(session.turns // 2, 1)
         return turns
 
     async def _route(self, text: str) -> Routed | None:
@@ -143,9 +139,6 @@ class Conversation:
         changes: dict[str, Any] = {}
         details: dict[str, Any] = {}
         if routed is not None:
-            self._context = routed.vector + (0 if self._context is None else self._context)
-            length = float(np.linalg.norm(self._context))
-            changes["context"] = (self._context / length if length else self._context).astype(np.float32)
             changes["state"] = {"agent": routed.agent.id}
             details = {"agent": routed.agent.id, "request": routed.id}
         turns = Turn("user", text), Turn("assistant", answer, details=details)

@@ -5,7 +5,6 @@ web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
@@ -19,6 +18,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.passphrase import remove_passphrase, set_passphrase
 from py_core.memory.records import Record
+from py_core.memory.text_search import has_all, snippet, terms_of
 from py_core.memory.transfer import export, import_file
 from py_core.memory.witness import WitnessEntry
 from py_core.routing.agents import agent_to_dict
@@ -29,9 +29,12 @@ KINDS = (patterns.KIND, sessions.KIND, policies.KIND, witness.KIND)
 MEANT = 200
 """So many of the most similar are shown when something is searched by meaning."""
 LEAST_SIMILARITY = 0.25
+LEAST_TURN_SIMILARITY = 0.15
+"""A single word, such as "coding", is less similar to a message than requests are to each other (docs/decisions.md)."""
+MOST_SIMILAR_CONVERSATIONS = 20
 UNROUTED = {
-    "opening": "Routing is still being loaded. Try again in a moment.",
-    "off": "Routing is switched off by the address of this page.",
+    "opening": "Routing is still loading. Try again in a moment.",
+    "off": "The address of this page switches routing off (?routing=off).",
 }
 
 
@@ -45,7 +48,7 @@ class MemoryApi:
         services = self._services
         about: dict[str, Any] = {
             "state": services.memory_state, "routing": services.routing_state, "problem": services.problem,
-            "persistent": False, "place": "", "encrypted": False, "counts": {}, "agents": [],
+            "persistent": False, "place": "", "encrypted": False, "counts": {}, "unreadable": 0, "agents": [],
         }  # fmt: skip
         if services.memory is not None:
             store = services.memory.store
@@ -53,6 +56,7 @@ class MemoryApi:
             about |= {"persistent": rows.persistent, "place": rows.place}
             about["encrypted"] = services.memory_state == "locked" or store.lock is not None
             about["counts"] = {kind: await store.count(kind) for kind in KINDS}
+            about["unreadable"] = len(store.unreadable)
         if services.routing is not None:
             about["agents"] = [{"id": agent.id, "title": agent.title} for agent in services.routing.agents.values()]
         return about
@@ -98,21 +102,53 @@ class MemoryApi:
     # ---- conversations ----
 
     async def conversations(self, search: str = "", offset: int = 0, limit: int = 50) -> dict[str, Any]:
-        found = await self._search(sessions.KIND, search)
-        if not search:
-            found.sort(key=lambda pair: pair[0].updated or 0.0, reverse=True)
-        return _page(found, offset, limit, _session_entry)
+        """The one that was changed last first. Of a search: those that have its words (in the title, then in messages),
+        then those with a similar message; each with the message that was found as a snippet."""
+        records = {record.id: record for record in await self._memory.store.query(sessions.KIND)}
+        newest = sorted(records, key=lambda id: records[id].updated or 0.0, reverse=True)
+        if not search.strip():
+            return _page([(records[id], None) for id in newest], offset, limit, _session_entry)
+        turns: dict[str, str | None] = {}
+        by_text = await self._memory.text.search(search)
+        for in_title in (True, False):
+            found = {match.session: match.turn for match in by_text if (match.turn is None) is in_title}
+            turns |= {id: found[id] for id in newest if id in found}
+        similarities: dict[str, float] = {}
+        others: dict[str, str] = {}
+        for record, similarity in await self._similar_turns(search):
+            id = record.body["session"]
+            if id in records and id not in similarities:
+                similarities[id] = similarity
+                if id not in turns and len(others) < MOST_SIMILAR_CONVERSATIONS:
+                    others[id] = record.id
+        turns |= others
+        shown = list(turns.items())[offset : offset + limit]
+        contents = {
+            record.id: record.body
+            for record in await self._memory.store.get_many([(sessions.TURN, turn) for _, turn in shown if turn])
+        }
+        return {
+            "total": len(turns),
+            "items": [
+                {
+                    **_session_entry(records[id]),
+                    "similarity": similarities.get(id),
+                    "snippet": _snippet(contents[turn], search) if turn in contents else None,
+                }
+                for id, turn in shown
+            ],
+        }
 
     async def conversation(self, id: str) -> dict[str, Any]:
         session = await self._memory.sessions.get(id)
         if session is None:
-            raise StoreError("record", "This conversation does not exist any more.")
+            raise StoreError("record", "This conversation was deleted.")
         turns = await self._memory.sessions.turns(id)
         return {"id": id, "title": session.title, "turns": [turn_entry(turn) for turn in turns]}
 
     async def rename_conversation(self, id: str, title: str) -> None:
         if not title.strip():
-            raise StoreError("record", "A conversation needs a title.")
+            raise StoreError("record", "Type a title.")
         await self._memory.sessions.edit(id, title=title.strip())
 
     async def remove_conversations(self, ids: list[str]) -> None:
@@ -163,10 +199,7 @@ class MemoryApi:
         ]
 
     async def edit_policy(self, name: str, value: Any) -> None:
-        policy = self._memory.policies.look(name)
-        if policy is not None and isinstance(policy.value, float) and type(value) is int:
-            value = float(value)  # JavaScript writes 1.0 as 1
-        await self._memory.policies.set(name, value, confidence=1.0, source="user")
+        await self._memory.policies.edit(name, value)
         await self._read_again()
 
     async def remove_policies(self, names: list[str]) -> None:
@@ -213,12 +246,19 @@ class MemoryApi:
         await self._memory.writer.flush()
         return await export(self._memory.store, passphrase or None)
 
-    async def import_file(self, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None) -> int:
+    async def import_file(
+        self, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None
+    ) -> dict[str, int]:
         self._refuse_locked()
         await self._memory.writer.flush()
-        count = await import_file(self._memory.store, data, mode, passphrase or None)
+        imported = await import_file(self._memory.store, data, mode, passphrase or None)
         await self._read_again()
-        return count
+        return {"written": imported.written, "leftOut": imported.left_out}
+
+    async def remove_unreadable(self) -> int:
+        """Delete the records that cannot be read. Returns how many."""
+        self._refuse_locked()
+        return await self._memory.store.delete_unreadable()
 
     async def delete_all(self) -> None:
         await self._services.forget()
@@ -226,8 +266,6 @@ class MemoryApi:
 
     async def set_passphrase(self, passphrase: str, old: str | None) -> None:
         self._refuse_locked()
-        if not passphrase:
-            raise StoreError("passphrase", "An empty passphrase protects nothing. Type one.")
         await set_passphrase(self._memory.store, passphrase, old=old)
 
     async def remove_passphrase(self, old: str) -> None:
@@ -249,7 +287,7 @@ class MemoryApi:
     def _routing(self) -> RoutingService:
         if self._services.routing is None:
             why = UNROUTED.get(self._services.routing_state)
-            raise EmbedderError(why or f"Routing is not there: {self._services.problem} Load the page again.")
+            raise EmbedderError(why or f"Routing is not available: {self._services.problem} Reload the page.")
         return self._services.routing
 
     def _refuse_locked(self) -> None:
@@ -272,10 +310,19 @@ class MemoryApi:
             return [(record, None) for record in records]
         here = {record.id: record for record in records}
         similar = await self._similar(kind, search, here)
-        words = re.findall(r"\w+", search.lower())
-        literal = [record.id for record in records if all(word in _words_of(record) for word in words)]
+        terms = terms_of(search)
+        literal = [record.id for record in records if has_all(terms, _words_of(record))]
         order = dict.fromkeys([*sorted(literal, key=lambda id: -similar.get(id, 0.0)), *similar])
         return [(here[id], similar.get(id)) for id in order]
+
+    async def _similar_turns(self, search: str) -> list[tuple[Record, float]]:
+        """Messages of a similar meaning, the most similar first. Those without a vector get one in the background."""
+        if self._services.routing is None or self._services.indexer is None:
+            return []
+        await self._services.indexer.index_all()
+        (vector,) = await self._services.routing.embedder.embed([search])
+        found = await self._memory.search.search(sessions.TURN, vector, MEANT)
+        return [(record, similarity) for record, similarity in found if similarity >= LEAST_TURN_SIMILARITY]
 
     async def _similar(self, kind: str, search: str, among: dict[str, Record]) -> dict[str, float]:
         if self._services.routing is None:
@@ -283,6 +330,10 @@ class MemoryApi:
         (vector,) = await self._services.routing.embedder.embed([search])
         found = await self._memory.search.search(kind, vector, MEANT, among.__contains__)
         return {record.id: similarity for record, similarity in found if similarity >= LEAST_SIMILARITY}
+
+
+def _snippet(turn: dict[str, Any], search: str) -> dict[str, Any]:
+    return {"role": turn["role"], "parts": [list(part) for part in snippet(turn["content"], terms_of(search))]}
 
 
 def _page(
@@ -325,7 +376,7 @@ def _log_entry(entry: WitnessEntry) -> dict[str, Any]:
 
 
 def _words_of(record: Record) -> str:
-    """What of a record a person would search for, in lower case."""
+    """What of a record a person would search for."""
     body = record.body
     texts: Iterable[Any] = (body.get("text"), body.get("title"), body.get("error"), body.get("routing", {}).get("text"))
-    return " ".join(text for text in texts if isinstance(text, str)).lower()
+    return " ".join(text for text in texts if isinstance(text, str))

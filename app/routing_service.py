@@ -22,11 +22,15 @@ import numpy as np
 from app.agent_catalog import Changes, Fields, current_agents, no_changes, shipped_agents
 from app.router_factory import build_router
 from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.patterns import KIND as PATTERN
 from py_core.memory.policies import KIND as POLICY
+from py_core.memory.records import decode_body
 from py_core.memory.rows import Change
+from py_core.memory.sessions import TURN
 from py_core.memory.stored_index import StoredIndex
+from py_core.memory.witness import KIND as WITNESS
 from py_core.routing.agents import FALLBACK_ID, Agent, AgentError
 from py_core.routing.embedder import Embedder
 from py_core.routing.pattern_store import EMBEDDER_POLICY, load_patterns
@@ -185,9 +189,16 @@ class RoutingService:
 
     @property
     def changes(self) -> Changes:
-        """The user's, to the shipped agents (app/agent_catalog.py)."""
+        """The user's, to the shipped agents (app/agent_catalog.py). Those that cannot be read count as none."""
         policy = self.memory.policies.look(AGENTS_POLICY)
-        return json.loads(policy.value) if policy and isinstance(policy.value, str) else no_changes()
+        if policy is None or not isinstance(policy.value, str):
+            return no_changes()
+        try:
+            changes = decode_body(policy.value.encode())
+            current_agents(shipped_agents(), changes)
+        except (AgentError, StoreError, ValueError):
+            return no_changes()
+        return changes
 
     async def change_agents(self, change: Callable[[Sequence[Fields], Changes], Mapping[str, Any]]) -> None:
         """change: of app/agent_catalog.py, from the shipped agents and the changes so far to the new ones.
@@ -213,7 +224,7 @@ class RoutingService:
             self._stale = False
             try:
                 await self.memory.policies.reload()
-                await self._take(await build_router(self.embedder, self._data, self._kernel, self._valid_changes()))
+                await self._take(await build_router(self.embedder, self._data, self._kernel, self.changes))
             except BaseException:
                 self._stale = True
                 raise
@@ -225,17 +236,8 @@ class RoutingService:
             else:
                 self._router.put(kept)
 
-    def _valid_changes(self) -> Changes:
-        """Changes that cannot be read are left out, and stay stored."""
-        try:
-            changes = self.changes
-            current_agents(shipped_agents(), changes)
-        except (AgentError, ValueError):
-            return no_changes()
-        return changes
-
     async def _take(self, router: Router) -> None:
-        agents = current_agents(shipped_agents(), self._valid_changes())
+        agents = current_agents(shipped_agents(), self.changes)
         await self._renew_vectors()
         index = await load_patterns(router, self.memory)
         if self._index is not None:
@@ -247,15 +249,13 @@ class RoutingService:
         self._stale_patterns.clear()
 
     async def _renew_vectors(self) -> None:
-        """Vectors of another embedder cannot be compared with new ones: conversations get that of their title, log
-        entries none. load_patterns does the rest, and names the embedder last."""
+        """Vectors of another embedder cannot be compared with new ones: messages and log entries lose theirs
+        (turn_indexer.py makes new ones for messages). load_patterns does the rest, and names the embedder last."""
         made_by = self.memory.policies.look(EMBEDDER_POLICY)
         if made_by is None or made_by.value == self.embedder.fingerprint:
             return
-        for session in await self.memory.sessions.all():
-            (vector,) = await self.embedder.embed([session.title])
-            await self.memory.sessions.edit(session.id, context=vector)
-        await self.memory.witness.drop_vectors()
+        for kind in (TURN, WITNESS):
+            await self.memory.drop_vectors(kind)
 
     def _note(self, change: Change) -> None:
         if change.everything or change.cleared is not None:

@@ -6,17 +6,26 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from app.routing_service import RoutingService
+from app.turn_indexer import TurnIndexer
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.encryption import Crypto
 from py_core.memory.errors import StoreError
 from py_core.memory.fallback import open_or_volatile
 from py_core.memory.memory import Memory
+from py_core.memory.records import Record
 from py_core.memory.rows import EVERYTHING, Batch, Rows
+from py_core.memory.schemas import problem_of
 from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
+from py_core.routing.embedder import DIMENSIONS
 
 MemoryState = Literal["opening", "ready", "locked"]
 RoutingState = Literal["opening", "ready", "failed", "off"]
+
+
+def problem_of_record(record: Record) -> str | None:
+    """See py_core.memory.schemas: with vectors as the embedder makes them."""
+    return problem_of(record, DIMENSIONS)
 
 
 class Services:
@@ -38,9 +47,11 @@ class Services:
         self.locked_rows: Rows | None = None
         self.memory: Memory | None = None
         self.routing: RoutingService | None = None
+        self.indexer: TurnIndexer | None = None
         self.memory_state: MemoryState = "opening"
         self.routing_state: RoutingState = "opening"
         self.problem: str | None = None
+        self._told_unreadable = False
 
     async def open(self, opening: Callable[[], Awaitable[Rows]]) -> None:
         """Open the memory with the rows of `opening`; memory alone where that fails, or until it is unlocked."""
@@ -50,11 +61,11 @@ class Services:
             self.trouble(error)
             rows = VolatileRows()
         try:
-            await self._take(await Store.open(rows, crypto=self._crypto))
+            await self._take(await self._open_store(rows))
             self.memory_state = "ready"
-        except StoreError as error:
-            await self._take(await Store.open(VolatileRows(), crypto=self._crypto))
-            if error.reason == "locked":
+        except Exception as error:
+            await self._take(await self._open_store(VolatileRows()))
+            if isinstance(error, StoreError) and error.reason == "locked":
                 self.locked_rows, self.memory_state = rows, "locked"
             else:
                 self.trouble(error)
@@ -69,6 +80,7 @@ class Services:
             if routing.memory is not self.memory:  # it was unlocked meanwhile
                 await routing.move(self.memory)
             self.routing, self.routing_state = routing, "ready"
+            self.indexer = TurnIndexer(self.memory, routing.embedder, self.trouble)
         except Exception as error:
             self.routing_state = "failed"
             self.trouble(error)
@@ -83,13 +95,14 @@ class Services:
         """Raises StoreError("passphrase") for a wrong one."""
         if self.locked_rows is None or self.memory is None:
             return
-        store = await Store.open(self.locked_rows, passphrase, crypto=self._crypto)
+        store = await self._open_store(self.locked_rows, passphrase)
         temporary = self.memory
         await (await self._take(store)).take_over(temporary)
         await temporary.close()
         self.locked_rows, self.memory_state = None, "ready"
         if self.routing is not None:
             await self.routing.move(self.memory)
+            self.indexer = TurnIndexer(self.memory, self.routing.embedder, self.trouble)
         self.changed()
 
     async def forget(self) -> None:
@@ -117,5 +130,15 @@ class Services:
 
     async def _take(self, store: Store) -> Memory:
         memory = self.memory = await Memory.open(store, self._kernel, self.trouble)
-        store.on_change(lambda change: self.changed())
+        store.on_change(lambda change: self._note(store))
+        self._note(store)
         return memory
+
+    async def _open_store(self, rows: Rows, passphrase: str | None = None) -> Store:
+        return await Store.open(rows, passphrase, crypto=self._crypto, problem_of=problem_of_record)
+
+    def _note(self, store: Store) -> None:
+        if store.unreadable and not self._told_unreadable:
+            self._told_unreadable = True
+            self.trouble(StoreError("unreadable"))
+        self.changed()

@@ -106,7 +106,7 @@ class PageWorker:
     async def memory(self, call: str, arguments: str, data: JsObject | None = None) -> JsObject | str:
         """A public method of the api with arguments (JSON; `data`, bytes, comes first if given).
 
-        Returns JSON, {value} or {error: {kind, message, details, reason}}; bytes as they are.
+        Returns JSON, {value} or {error: {kind, message, details, reason, field}}; bytes as they are.
         """
         try:
             if call.startswith("_"):
@@ -115,7 +115,8 @@ class PageWorker:
             value = await getattr(self._api, call)(*given, *json.loads(arguments))
             return to_js(value) if isinstance(value, bytes) else json.dumps({"value": value})
         except Exception as error:
-            return json.dumps({"error": {**describe(error), "reason": getattr(error, "reason", None)}})
+            more = {name: getattr(error, name, None) for name in ("reason", "field")}
+            return json.dumps({"error": {**describe(error), **more}})
 
     async def resume(self, session_id: str) -> str:
         """Go on with a stored conversation, after the running answer. Returns JSON, {value: turns} or {error}."""

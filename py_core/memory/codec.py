@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from py_core.memory.encryption import Lock, WrongKeyError
 from py_core.memory.errors import StoreError
@@ -17,7 +18,7 @@ from py_core.memory.records import (
     encode_vector,
     index_fields,
 )
-from py_core.memory.rows import BLOB, Row
+from py_core.memory.rows import BLOB, Key, Row
 
 
 def check_record(record: Record) -> tuple[bytes, bytes | None]:
@@ -29,54 +30,65 @@ def check_record(record: Record) -> tuple[bytes, bytes | None]:
     return encode_body(record.body), None if record.vector is None else encode_vector(record.vector)
 
 
+def can_be_kept(record: Record) -> bool:
+    """Whether `check_record` takes it."""
+    try:
+        check_record(record)
+    except StoreError:
+        return False
+    return True
+
+
 async def encode_records(records: Sequence[Record], lock: Lock | None) -> list[Row]:
     """Rows of records that have their times. Raises StoreError("record") for what cannot be kept."""
-    bodies, vectors = list[bytes](), list[bytes | None]()
-    for record in records:
-        body, vector = check_record(record)
-        bodies.append(body)
-        vectors.append(vector)
-    if lock is None:
-        fields = [tuple(index_fields(r.body, INDEXED.get(r.kind, ())).items()) for r in records]
-    else:
-        fields = [()] * len(records)  # they would tell what is in the body
-        sealed = iter(
-            await lock.cipher.seal(
-                [part for pair in zip(bodies, vectors, strict=True) for part in pair if part is not None],
-                _contexts([(r.kind, r.id, v is not None) for r, v in zip(records, vectors, strict=True)]),
-            )
-        )
-        parts = [(next(sealed), None if vector is None else next(sealed)) for vector in vectors]
-        bodies, vectors = [body for body, _ in parts], [vector for _, vector in parts]
-    return [
-        Row(record.kind, record.id, _time(record.created), _time(record.updated), body, vector, found_by)
-        for record, body, vector, found_by in zip(records, bodies, vectors, fields, strict=True)
-    ]
+    return await seal_rows([_row(record) for record in records], lock)
 
 
-async def decode_rows(rows: Sequence[Row], lock: Lock | None) -> list[Record]:
-    """Raises StoreError("damaged") where bytes are not what was written."""
-    parts = [(row.body, row.vector) for row in rows]
-    if lock is not None:
-        sealed = [part for pair in parts for part in pair if part is not None]
+def _row(record: Record) -> Row:
+    body, vector = check_record(record)
+    fields = tuple(index_fields(record.body, INDEXED.get(record.kind, ())).items())
+    return Row(record.kind, record.id, _time(record.created), _time(record.updated), body, vector, fields)
+
+
+async def decode_rows(rows: Sequence[Row], lock: Lock | None) -> tuple[list[Record], list[Key]]:
+    """The records, and the keys of rows whose bytes are not what was written."""
+    opened, unreadable = await open_rows(rows, lock)
+    records = list[Record]()
+    for row in opened:
         try:
-            opened = iter(
-                await lock.cipher.open(sealed, _contexts([(r.kind, r.id, r.vector is not None) for r in rows]))
-            )
-        except WrongKeyError:
-            raise StoreError("damaged") from None
-        parts = [(next(opened), None if vector is None else next(opened)) for _, vector in parts]
+            body, vector = decode_body(row.body), None if row.vector is None else decode_vector(row.vector)
+        except StoreError:
+            unreadable.append(row.key)
+        else:
+            records.append(Record(row.kind, row.id, body, vector, row.created, row.updated, row.version))
+    return records, unreadable
+
+
+async def open_rows(rows: Sequence[Row], lock: Lock | None) -> tuple[list[Row], list[Key]]:
+    """Rows with their bytes in the clear, and the keys of those that this key does not open."""
+    if lock is None:
+        return list(rows), []
+    sealed = [part for row in rows for part in (row.body, row.vector) if part is not None]
+    try:
+        parts = iter(await lock.cipher.open(sealed, _contexts([(r.kind, r.id, r.vector is not None) for r in rows])))
+    except WrongKeyError:
+        if len(rows) == 1:
+            return [], [rows[0].key]
+        half = len(rows) // 2  # a cipher opens all or none: look for those that it cannot open
+        first, second = await open_rows(rows[:half], lock), await open_rows(rows[half:], lock)
+        return first[0] + second[0], first[1] + second[1]
+    opened = [replace(row, body=next(parts), vector=None if row.vector is None else next(parts)) for row in rows]
+    return opened, []
+
+
+async def seal_rows(rows: Sequence[Row], lock: Lock | None) -> list[Row]:
+    """Rows in the clear with the bytes that are stored. With a key they have no fields: fields show the body."""
+    if lock is None:
+        return list(rows)
+    plain = [part for row in rows for part in (row.body, row.vector) if part is not None]
+    parts = iter(await lock.cipher.seal(plain, _contexts([(r.kind, r.id, r.vector is not None) for r in rows])))
     return [
-        Record(
-            row.kind,
-            row.id,
-            decode_body(body),
-            None if vector is None else decode_vector(vector),
-            row.created,
-            row.updated,
-            row.version,
-        )
-        for row, (body, vector) in zip(rows, parts, strict=True)
+        replace(row, body=next(parts), vector=None if row.vector is None else next(parts), fields=()) for row in rows
     ]
 
 
@@ -91,6 +103,15 @@ async def open_blob(name: str, data: bytes, lock: Lock | None) -> bytes | None:
         return data if lock is None else (await lock.cipher.open([data], _contexts([(BLOB, name, False)])))[0]
     except WrongKeyError:
         return None
+
+
+def fields_of(row: Row) -> Row:
+    """A row in the clear with the fields that it is found by; none where its body cannot be read."""
+    try:
+        body = decode_body(row.body)
+    except StoreError:
+        return replace(row, fields=())
+    return replace(row, fields=tuple(index_fields(body, INDEXED.get(row.kind, ())).items()))
 
 
 def _contexts(keys: Sequence[tuple[str, str, bool]]) -> list[bytes]:

@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from py_core.memory.errors import StoreError
+from py_core.memory.records import decode_body
 
+SHORTEST_PASSPHRASE = 8  # characters; whoever has the file can try as many as he likes
 ITERATIONS = 600_000
 MOST_ITERATIONS = 10_000_000  # a foreign header must not keep us busy for ever
 ALGORITHMS = {"cipher": "AES-256-GCM", "kdf": "PBKDF2-HMAC-SHA256"}
@@ -57,9 +59,9 @@ class Lock:
 
 
 async def new_lock(crypto: Crypto, passphrase: str, iterations: int = ITERATIONS) -> Lock:
-    """A key with a new salt. Raises StoreError for an empty passphrase."""
-    if not passphrase:
-        raise StoreError("passphrase", "A passphrase has at least one character.")
+    """A key with a new salt. Raises StoreError for a passphrase that is too short."""
+    if len(passphrase.strip()) < SHORTEST_PASSPHRASE:
+        raise StoreError("passphrase", f"This passphrase is too short. Use at least {SHORTEST_PASSPHRASE} characters.")
     salt = os.urandom(SALT_BYTES)
     cipher = await crypto.derive(_normalized(passphrase), salt, iterations)
     (verifier,) = await cipher.seal([_VERIFIER], [_VERIFIER])
@@ -70,14 +72,14 @@ async def new_lock(crypto: Crypto, passphrase: str, iterations: int = ITERATIONS
 async def unlock(crypto: Crypto, passphrase: str, header: str) -> Lock:
     """The key of a header. Raises StoreError: passphrase (it is another one), damaged (no header of ours)."""
     try:
-        values = json.loads(header)
+        values = decode_body(header.encode())
         salt, verifier = (base64.b64decode(values[name], validate=True) for name in ("salt", "verifier"))
         iterations = values["iterations"]
         ours = {name: values[name] for name in ALGORITHMS} == ALGORITHMS
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError("damaged") from error
     if not ours or type(iterations) is not int or not 0 < iterations <= MOST_ITERATIONS or len(salt) != SALT_BYTES:
-        raise StoreError("damaged", "The memory is encrypted in a way that this version of Sonata does not know.")
+        raise StoreError("damaged", "This version of Sonata does not know this kind of encryption. Update Sonata.")
     cipher = await crypto.derive(_normalized(passphrase), salt, iterations)
     try:
         opened = await cipher.open([verifier], [_VERIFIER])

@@ -7,6 +7,7 @@ await memory.sessions.start("Holidays")
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.background import Background
@@ -15,6 +16,7 @@ from py_core.memory.patterns import Patterns
 from py_core.memory.policies import Policies
 from py_core.memory.sessions import Sessions
 from py_core.memory.store import Store
+from py_core.memory.text_search import ConversationText
 from py_core.memory.transfer import newer
 from py_core.memory.vectors import VectorSearch
 from py_core.memory.witness import Witness
@@ -34,7 +36,8 @@ class Memory:
         self.search = search = VectorSearch(store, kernel, self.background)
         self.policies = policies
         self.patterns = Patterns(store)
-        self.sessions = Sessions(store, search)
+        self.sessions = Sessions(store)
+        self.text = ConversationText(store)
         self.witness = Witness(store, writer)
         self.questions = WitnessQuestions(self.witness, search)
 
@@ -61,6 +64,12 @@ class Memory:
         records = await newer([record async for record in other.store.scan()], self.store)
         await self.store.put_many(records)
         return len(records)
+
+    async def drop_vectors(self, kind: str) -> None:
+        """Those of an embedder that is no longer there."""
+        await self.writer.flush()
+        records = await self.store.query(kind)
+        await self.store.put_many(replace(record, vector=None) for record in records if record.vector is not None)
 
     async def close(self) -> None:
         """Write what waits, and close the store."""

@@ -23,8 +23,8 @@ def _same(record: Record) -> Record:
 def _quality_to_weight(record: Record) -> Record:
     """The router stored half of its weight; what lay below its least weight counted as the least."""
     quality = record.body.get("quality")
-    if record.kind != "pattern" or not isinstance(quality, int | float):
-        return record
+    if record.kind != "pattern" or not isinstance(quality, int | float) or not 0 <= quality <= 1:
+        return record  # schemas.py finds fault with what no version wrote
     body = {name: value for name, value in record.body.items() if name != "quality"}
     return replace(record, body={**body, "weight": min(max(2.0 * quality, 0.5), 2.0)})
 

@@ -7,12 +7,13 @@ The bytes are each row's body and then its vector, in the same order. web/memory
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from py_core.memory.errors import StoreError
 from py_core.memory.rows import Row
+
+LARGEST_TIME = 1e300  # an int may have more digits than a float can hold
 
 
 def pack(rows: Sequence[Row]) -> tuple[list[list[Any]], bytes]:
@@ -48,7 +49,7 @@ def unpack(head: Sequence[Any], data: bytes) -> list[Row]:
 def _is_entry(entry: Any) -> bool:
     match entry:
         case [str(), str(), created, updated, int(body), int(vector), list(fields), int()]:
-            times = all(isinstance(t, int | float) and math.isfinite(t) for t in (created, updated))
+            times = all(isinstance(t, int | float) and abs(t) <= LARGEST_TIME for t in (created, updated))
             named = all(isinstance(f, list) and len(f) == 2 and isinstance(f[0], str) for f in fields)
             return times and named and body >= 0 and vector >= -1
     return False

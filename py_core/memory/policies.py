@@ -18,6 +18,7 @@ KIND = "policy"
 CAPACITY = 1000
 
 Value = bool | int | float | str | list[float]
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", list: "a list of numbers"}
 V = TypeVar("V", bool, int, float, str, list[float])
 
 
@@ -78,14 +79,21 @@ class Policies:
         """The one used last comes first."""
         return list(reversed(self._policies.values()))
 
-    async def set(self, name: str, value: Value, *, confidence: float, source: str) -> Policy:
-        """Durable when it returns. Raises StoreError when the policy exists with a value of another type."""
-        if not 0.0 <= confidence <= 1.0:
-            raise StoreError("record", "A policy's confidence is a number from 0 to 1.")
+    async def edit(self, name: str, value: Value) -> Policy:
+        """The user's choice. Raises StoreError when the policy exists with a value of another type."""
         before = self._policies.get(name)
+        if before is not None and isinstance(before.value, float) and type(value) is int:
+            value = float(value)  # JavaScript writes 1.0 as 1
         if before is not None and type(before.value) is not type(value):
-            kinds = type(before.value).__name__, type(value).__name__
-            raise StoreError("record", f"The policy {name} is a {kinds[0]}, not a {kinds[1]}. Delete it first.")
+            held, given = (_KINDS.get(type(each), "something else") for each in (before.value, value))
+            raise StoreError("record", f"The policy {name} holds {held}, not {given}. Delete it first.")
+        return await self.set(name, value, confidence=1.0, source="user")
+
+    async def set(self, name: str, value: Value, *, confidence: float, source: str) -> Policy:
+        """In place of what there was, of whatever type. Durable when it returns."""
+        if not 0.0 <= confidence <= 1.0:
+            raise StoreError("record", "The confidence of a policy must be a number from 0 to 1.")
+        before = self._policies.get(name)
         policy = Policy(name, value, confidence, source, self._store.clock())
         await self._writer.flush()  # an older use of it must not be written after this
         spare = len(self._policies) + (before is None) - self._capacity

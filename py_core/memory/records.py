@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ Vector = np.ndarray
 """float32 (dimensions,)"""
 
 LONGEST_NAME = 200
+DEEPEST = 50  # lists and objects in each other
 
 INDEXED: Mapping[str, tuple[str, ...]] = {
     "pattern": ("agent",),
@@ -64,44 +66,85 @@ class Record:
 def check_name(name: str, what: str) -> None:
     """Kinds and ids are text of 1 to LONGEST_NAME characters, all printable."""
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
-        raise StoreError("record", f"A record's {what} is printable text of 1 to {LONGEST_NAME} characters.")
+        raise StoreError("record", f"A record's {what} must be printable text of 1 to {LONGEST_NAME} characters.")
 
 
 def check_time(seconds: float) -> None:
     if not math.isfinite(seconds):
-        raise StoreError("record", "A record's time is a finite number of seconds.")
+        raise StoreError("record", "A record's time must be a finite number of seconds.")
 
 
 def encode_body(body: dict[str, Any]) -> bytes:
     if not isinstance(body, dict) or not all(isinstance(name, str) for name in body):
-        raise StoreError("record", "A record's body is a JSON object: a dictionary with text as its keys.")
+        raise StoreError("record", "A record's body must be a JSON object: a dictionary with text as its keys.")
     try:
-        return json.dumps(body, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+        data = json.dumps(body, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError("record", f"A record's body must be JSON ({error}).") from error
+    if _is_too_deep(data):
+        raise StoreError("record", f"A record's body must have at most {DEEPEST} levels of lists and objects.")
+    return data
 
 
 def decode_body(data: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise StoreError("damaged") from error
+    """Raises StoreError("damaged") for what is no JSON object, or one with NaN, Infinity or too many levels."""
+    body = _decode(data)
     if not isinstance(body, dict):
         raise StoreError("damaged")
     return body
 
 
+def decode_list(data: bytes) -> list[Any]:
+    """As decode_body, of a JSON list."""
+    entries = _decode(data)
+    if not isinstance(entries, list):
+        raise StoreError("damaged")
+    return entries
+
+
+def _decode(data: bytes) -> Any:
+    if _is_too_deep(data):
+        raise StoreError("damaged")  # before a parser goes down so far: Pyodide's stack is small
+    try:
+        return _DECODER.decode(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise StoreError("damaged") from error
+
+
+def _is_too_deep(data: bytes) -> bool:
+    """Whether more than DEEPEST lists and objects of a JSON text are in each other."""
+    if data.count(b"[") + data.count(b"{") <= DEEPEST:
+        return False  # nearly all are
+    depth = 0
+    for bracket in re.findall(rb"[\[{\]}]", re.sub(rb'"(?:[^"\\]++|\\.)*+"', b"", data)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > DEEPEST:
+            return True
+    return False
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
 def encode_vector(vector: Vector) -> bytes:
     array = np.asarray(vector, dtype="<f4")
     if array.ndim != 1 or not array.size or not np.isfinite(array).all():
-        raise StoreError("record", "A record's vector is a row of finite float32 numbers.")
+        raise StoreError("record", "A record's vector must be a row of finite float32 numbers.")
     return array.tobytes()
 
 
 def decode_vector(data: bytes) -> Vector:
+    """Raises StoreError("damaged") for what is no row of finite float32 numbers."""
     if not data or len(data) % 4:
         raise StoreError("damaged")
-    return np.frombuffer(data, dtype="<f4").astype(np.float32)
+    vector = np.frombuffer(data, dtype="<f4").astype(np.float32)
+    if not np.isfinite(vector).all():
+        raise StoreError("damaged")
+    return vector
 
 
 def index_fields(body: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, FieldValue]:

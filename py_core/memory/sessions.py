@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from py_core.memory.errors import StoreError
-from py_core.memory.records import Record, Vector
-from py_core.memory.store import ATTEMPTS, Store, Transaction
-from py_core.memory.vectors import VectorSearch
+from py_core.memory.records import Record
+from py_core.memory.store import ATTEMPTS, Store
+from py_core.memory.transaction import Transaction
 
 KIND, TURN = "session", "turn"
 
@@ -24,16 +24,15 @@ class Turn:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Session:
-    """A conversation without its turns. context: an embedding of what it is about. state: what resumes it, JSON."""
+    """A conversation without its turns. state: what resumes it, JSON."""
 
     id: str
     title: str = ""
     turns: int = 0
     adapter: str | None = None
     state: dict[str, Any] = field(default_factory=dict)
-    context: Vector | None = None
     created: float = 0.0
     updated: float = 0.0
 
@@ -41,9 +40,8 @@ class Session:
 class Sessions:
     """The conversations of a store. A turn is a record of its own, so that adding one costs the same in a long one."""
 
-    def __init__(self, store: Store, search: VectorSearch | None = None) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._search = search or VectorSearch(store)
 
     async def start(self, title: str = "", *, adapter: str | None = None) -> Session:
         now = self._store.clock()
@@ -68,7 +66,7 @@ class Sessions:
         for _ in range(ATTEMPTS):
             record = await self._store.get(KIND, id)
             if record is None:
-                raise StoreError("record", "This conversation does not exist any more. Start a new one.")
+                raise StoreError("record", "This conversation was deleted. Start a new one.")
             session = _session(record)
             changed = replace(session, **changes, turns=session.turns + len(turns), updated=self._store.clock())
             transaction = Transaction()
@@ -87,28 +85,20 @@ class Sessions:
         raise StoreError("conflict")
 
     async def edit(self, id: str, **changes: Any) -> Session:
-        """Change title, adapter, state or context."""
+        """Change title, adapter or state."""
         return await self.add_turns(id, **changes)
 
     async def turns(self, id: str) -> list[Turn]:
         """In the order they were said."""
-        session = await self.get(id)
-        if session is None:
-            return []
-        records = await self._store.get_many([(TURN, _turn_id(id, number)) for number in range(session.turns)])
-        return [_turn(record) for record in records]
+        return [_turn(record) for record in await self._store.starting_with(TURN, f"{id}/")]
 
     async def delete(self, id: str) -> None:
         """The conversation and all its turns."""
-        turns = await self._store.query(TURN, {"session": id})
+        turns = await self._store.keys_starting_with(TURN, f"{id}/")
         async with self._store.transaction() as transaction:
             transaction.delete(KIND, id)
-            for record in turns:
-                transaction.delete(TURN, record.id)
-
-    async def search(self, context: Vector, k: int) -> list[tuple[Session, float]]:
-        """The k conversations about the most similar things."""
-        return [(_session(record), similarity) for record, similarity in await self._search.search(KIND, context, k)]
+            for key in turns:
+                transaction.delete(*key)
 
 
 def _turn_id(session: str, number: int) -> str:
@@ -117,13 +107,13 @@ def _turn_id(session: str, number: int) -> str:
 
 def _record(session: Session) -> Record:
     body = {name: getattr(session, name) for name in ("title", "turns", "adapter", "state")}
-    return Record(KIND, session.id, body, session.context, session.created, session.updated)
+    return Record(KIND, session.id, body, None, session.created, session.updated)
 
 
 def _session(record: Record) -> Session:
     assert record.created is not None
     assert record.updated is not None
-    return Session(id=record.id, context=record.vector, created=record.created, updated=record.updated, **record.body)
+    return Session(id=record.id, created=record.created, updated=record.updated, **record.body)
 
 
 def _turn(record: Record) -> Turn:

@@ -72,7 +72,7 @@ class SQLiteRows:
         version = _pragma(connection, "user_version")
         empty = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if _pragma(connection, "application_id") != APPLICATION_ID and not (version == 0 and empty):
-            raise StoreError("damaged", f"{self.place} is not a file of Sonata's memory. Choose another path.")
+            raise StoreError("damaged", f"{self.place} was not written by Sonata. Choose another path.")
         if version > LAYOUT:
             raise StoreError("newer")
         connection.execute("PRAGMA journal_mode = WAL")
@@ -227,11 +227,11 @@ class SQLiteRows:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoreError("busy")
         if code == sqlite3.SQLITE_FULL:
-            return StoreError("quota", f"The disk of {self.place} is full. Free some space, then start again.")
+            return StoreError("quota", f"The disk of {self.place} is full. Free some space, then start Sonata again.")
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return StoreError(
                 "damaged",
-                f"{self.place} is damaged, or is not Sonata's. Move it away to start afresh; it was not changed.",
+                f"{self.place} is damaged, or Sonata did not write it. Move it away. It was not changed.",
             )
         return StoreError("unavailable", f"{self.place} cannot be used ({error}). Check its folder's permissions.")
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from py_core.memory.codec import decode_rows, encode_records, open_blob, seal_blob
+from py_core.memory.codec import decode_rows, encode_records, fields_of, open_blob, open_rows, seal_blob, seal_rows
 from py_core.memory.encryption import Crypto, Lock, NativeCrypto, unlock
 from py_core.memory.errors import StoreError
 from py_core.memory.migrations import MIGRATIONS, Migration, migrate
@@ -32,45 +32,37 @@ from py_core.memory.rows import (
     Row,
     Rows,
 )
+from py_core.memory.transaction import Transaction
 
 CHUNK = 1000  # rows that a scan has in memory at once
+PREFIX_CHUNK = 64
 ATTEMPTS = 20  # of a write that others get in the way of
 
-
-class Transaction:
-    """What happens at once, or not at all, when the `async with` block ends without an exception."""
-
-    def __init__(self) -> None:
-        self.puts: dict[Key, Record] = {}
-        self.deletes: dict[Key, None] = {}
-        self.expected: dict[Key, int] = {}
-        self.cleared: str | None = None
-
-    def put(self, record: Record) -> None:
-        self.deletes.pop(record.key, None)
-        self.puts[record.key] = record
-
-    def delete(self, kind: str, id: str) -> None:
-        self.puts.pop((kind, id), None)
-        self.deletes[kind, id] = None
-
-    def clear(self, kind: str | None = None) -> None:
-        """Before everything else in this transaction, delete all records, or all of a kind."""
-        self.cleared = EVERYTHING if kind is None else kind
-
-    def expect(self, kind: str, id: str, version: int) -> None:
-        """Fail with StoreError("conflict") if the record is of another version by then. 0: it must not exist."""
-        self.expected[kind, id] = version
+ProblemOf = Callable[[Record], str | None]
+"""Why a record cannot be used, as a sentence; None if it can (schemas.py)."""
 
 
 class Store:
-    """Made by `Store.open`. Every method may raise StoreError."""
+    """Made by `Store.open`. Every method may raise StoreError.
+
+    A record that cannot be read (its bytes are damaged, or `problem_of` finds fault) is left out of all that is read,
+    and its key is in `unreadable`. Deleting and replacing it work.
+    """
 
     def __init__(
-        self, rows: Rows, lock: Lock | None, crypto: Crypto, clock: Callable[[], float], schema: int = LAYOUT
+        self,
+        rows: Rows,
+        lock: Lock | None,
+        crypto: Crypto,
+        clock: Callable[[], float],
+        problem_of: ProblemOf,
+        schema: int = LAYOUT,
     ) -> None:
         self.crypto = crypto
         self.clock = clock
+        self.problem_of = problem_of
+        self.unreadable: set[Key] = set()
+        """Those that were met so far."""
         self._rows = rows
         self._lock = lock
         self._schema = schema
@@ -86,12 +78,14 @@ class Store:
         *,
         crypto: Crypto | None = None,
         clock: Callable[[], float] = time.time,
+        problem_of: ProblemOf = lambda record: None,
         migrations: Mapping[int, Migration] = MIGRATIONS,
         schema: int = LAYOUT,
     ) -> Store:
         """Raises StoreError: locked (a passphrase is needed), passphrase (it is another one), newer, damaged.
 
-        A passphrase for a memory that has none is not used. schema, migrations: the version that this code knows.
+        A passphrase for a memory that has none is not used. problem_of: what it finds fault with is neither read nor
+        written. schema, migrations: the version that this code knows.
         """
         crypto = crypto or NativeCrypto()
         meta = await rows.meta()
@@ -103,11 +97,9 @@ class Store:
             if passphrase is None:
                 raise StoreError("locked")
             lock = await unlock(crypto, passphrase, header)
-        store = cls(rows, lock, crypto, clock, schema)
+        store = cls(rows, lock, crypto, clock, problem_of, schema)
         if version < schema:
-            await store._rewrite(
-                lock, lambda r: migrate(r, version, schema, migrations), {"schema": str(schema)}, version
-            )
+            await store._migrate(version, migrations)
         return store
 
     @property
@@ -131,7 +123,7 @@ class Store:
 
     async def get_many(self, keys: Sequence[Key]) -> list[Record]:
         """Those that exist, in the order asked for."""
-        return await decode_rows(await self._rows.get(keys), self._lock)
+        return await self._decode(await self._rows.get(keys))
 
     async def put(self, record: Record) -> None:
         await self.put_many([record])
@@ -147,6 +139,16 @@ class Store:
         async with self.transaction() as transaction:
             for id in ids:
                 transaction.delete(kind, id)
+
+    async def delete_unreadable(self) -> int:
+        """Look through everything, and delete what cannot be read. Returns how many records."""
+        async for _ in self.scan():
+            pass
+        gone = tuple(self.unreadable)
+        async with self.transaction() as transaction:
+            for key in gone:
+                transaction.delete(*key)
+        return len(gone)
 
     async def clear(self, kind: str | None = None) -> None:
         """Delete all records, or all of a kind; for good, as far as the backend can."""
@@ -201,18 +203,40 @@ class Store:
             return []
         query = Query(kind, wanted, since, before, newest_first, limit)
         if not self._lock or not wanted:
-            return await decode_rows(await self._rows.query(query), self._lock)
+            return await self._decode(await self._rows.query(query))
         # What is encrypted has no fields that could be searched.
         rows = await self._rows.query(replace(query, where={}, limit=None))
-        records = await decode_rows(rows, self._lock)
+        records = await self._decode(rows)
         return [record for record in records if query.matches(index_fields(record.body, indexed))][:limit]
 
     async def scan(self, kind: str | None = None) -> AsyncIterator[Record]:
         """All records, in the order of their keys. What is written meanwhile may be in it or not."""
+        async for rows in self._chunks(kind):
+            for record in await self._decode(rows):
+                yield record
+
+    async def starting_with(self, kind: str, prefix: str) -> list[Record]:
+        """The records of a kind whose ids start so, in the order of their ids."""
+        return await self._decode(await self._rows_starting_with(kind, prefix))
+
+    async def keys_starting_with(self, kind: str, prefix: str) -> list[Key]:
+        """Their keys, also those of records that cannot be read."""
+        return [row.key for row in await self._rows_starting_with(kind, prefix)]
+
+    async def _rows_starting_with(self, kind: str, prefix: str) -> list[Row]:
+        found = list[Row]()
+        after: Key = (kind, prefix)
+        while rows := await self._rows.scan(kind, after, PREFIX_CHUNK):
+            found += [row for row in rows if row.id.startswith(prefix)]
+            if not rows[-1].id.startswith(prefix):
+                break
+            after = rows[-1].key
+        return found
+
+    async def _chunks(self, kind: str | None = None) -> AsyncIterator[list[Row]]:
         after: Key | None = None
         while rows := await self._rows.scan(kind, after, CHUNK):
-            for record in await decode_rows([row for row in rows if row.kind != BLOB], self._lock):
-                yield record
+            yield [row for row in rows if row.kind != BLOB]
             after = rows[-1].key
 
     async def get_blob(self, name: str) -> bytes | None:
@@ -226,6 +250,25 @@ class Store:
             now = self.clock()
             row = Row(BLOB, name, now, now, await seal_blob(name, data, self._lock))
             await self._rows.apply(Batch(puts=[row], expect_meta=self._expected_meta(self._schema)))
+
+    async def _decode(self, rows: Sequence[Row]) -> list[Record]:
+        """The records that can be read; the others are noted, and told of when they are the first."""
+        decoded, unreadable = await decode_rows(rows, self._lock)
+        records = list[Record]()
+        for record in decoded:
+            if self.problem_of(record) is None:
+                records.append(record)
+            else:
+                unreadable.append(record.key)
+        if not self.unreadable.issuperset(unreadable):
+            meta = await self._rows.meta()
+            if any(meta.get(name) != value for name, value in self._expected_meta(self._schema).items()):
+                raise StoreError("changed")  # nothing is damaged: another tab has set a passphrase
+            is_first = not self.unreadable
+            self.unreadable.update(unreadable)
+            if is_first:
+                self._tell(Change())
+        return records
 
     async def count(self, kind: str | None = None) -> int:
         return await self._rows.count(kind)
@@ -250,34 +293,51 @@ class Store:
         Until it is done, everything is as before, also when the program ends in the middle. Other tabs and processes
         then get StoreError("changed") for their writes, and open the memory again.
         """
-        await self._rewrite(lock, lambda record: record, {"key": lock.header if lock else None}, self._schema)
+
+        async def seal_anew(rows: list[Row]) -> tuple[list[Row], list[Key]]:
+            # Bytes, not records: a damaged body must not stay in the clear. What the old key does not open stays.
+            opened, _ = await open_rows(rows, self._lock)
+            return await seal_rows([fields_of(row) for row in opened], lock), []
+
+        await self._rewrite(seal_anew, lock, {"key": lock.header if lock else None}, self._schema)
 
     async def close(self) -> None:
         self._rows.listen(None)
         await self._rows.close()
 
+    async def _migrate(self, version: int, migrations: Mapping[int, Migration]) -> None:
+        """Every record from an old version to this one. What cannot be read stays as it is."""
+
+        async def migrated(rows: list[Row]) -> tuple[list[Row], list[Key]]:
+            puts, deletes = list[Record](), list[Key]()
+            for record in (await decode_rows(rows, self._lock))[0]:
+                changed = migrate(record, version, self._schema, migrations)
+                if changed is None or changed.key != record.key:
+                    deletes.append(record.key)
+                if changed is not None:
+                    puts.append(changed)
+            return await encode_records(puts, self._lock), deletes
+
+        await self._rewrite(migrated, self._lock, {"schema": str(self._schema)}, version)
+
     async def _rewrite(
         self,
+        change: Callable[[list[Row]], Awaitable[tuple[list[Row], list[Key]]]],
         lock: Lock | None,
-        change: Callable[[Record], Record | None],
         target: Mapping[str, str | None],
         schema: int,
     ) -> None:
-        """Write every record again, changed and with another key, and `target` into meta. All or nothing."""
+        """Put and delete what `change` makes of all rows, and `target` into meta; then use `lock`. All or nothing."""
         async with self._writing:
             for _ in range(ATTEMPTS):
                 revision = str(await self.revision())
-                puts, deletes = list[Record](), [row.key for row in await self._rows.scan(BLOB, None, CHUNK)]
-                async for record in self.scan():
-                    changed = change(record)
-                    if changed is None or changed.key != record.key:
-                        deletes.append(record.key)
-                    if changed is not None:
-                        puts.append(changed)
+                puts, deletes = list[Row](), [row.key for row in await self._rows.scan(BLOB, None, CHUNK)]
+                async for rows in self._chunks():
+                    changed, gone = await change(rows)
+                    puts += changed
+                    deletes += gone
                 expected = self._expected_meta(schema)
-                batch = Batch(
-                    await encode_records(puts, lock), deletes, None, target, {**expected, "revision": revision}
-                )
+                batch = Batch(puts, deletes, None, target, {**expected, "revision": revision})
                 try:
                     await self._rows.apply(batch)
                     break
@@ -305,6 +365,9 @@ class Store:
                 )
                 for record in transaction.puts.values()
             ]
+            for record in stamped:
+                if (problem := self.problem_of(record)) is not None:
+                    raise StoreError("record", problem)
             batch = Batch(
                 puts=await encode_records(stamped, self._lock),
                 deletes=tuple(transaction.deletes),
@@ -313,6 +376,9 @@ class Store:
                 expect_versions=transaction.expected,
             )
             await self._rows.apply(batch)
+        self.unreadable.difference_update(transaction.puts, transaction.deletes)
+        if transaction.cleared is not None:
+            self.unreadable = {key for key in self.unreadable if transaction.cleared not in (EVERYTHING, key[0])}
         self._tell(Change(tuple(transaction.puts), tuple(transaction.deletes), transaction.cleared))
 
     def _expected_meta(self, schema: int) -> dict[str, str | None]:

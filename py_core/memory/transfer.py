@@ -15,15 +15,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from py_core.memory.codec import decode_rows, encode_records
+from py_core.memory.codec import can_be_kept, decode_rows, encode_records
 from py_core.memory.encryption import Lock, new_lock, unlock
 from py_core.memory.errors import StoreError
 from py_core.memory.migrations import migrate
 from py_core.memory.packing import head_json, pack, unpack
-from py_core.memory.records import Record
+from py_core.memory.records import Record, decode_body, decode_list
 from py_core.memory.rows import LAYOUT
 from py_core.memory.store import Store
 
@@ -34,6 +34,7 @@ LONGEST_FIRST_LINE = 10_000
 async def export(store: Store, passphrase: str | None = None, *, in_the_clear: bool = False) -> bytes:
     """The whole memory as a file. Encrypted with a passphrase of its own, or else with that of the memory, if any.
 
+    Records that cannot be read are left out; `store.unreadable` has their keys afterwards.
     in_the_clear: not encrypted, even if the memory is.
     """
     lock = store.lock
@@ -57,15 +58,26 @@ async def export(store: Store, passphrase: str | None = None, *, in_the_clear: b
     return json.dumps(first).encode() + b"\n" + rest
 
 
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """written: how many records. left_out: how many of the file could not be read."""
+
+    written: int
+    left_out: int
+
+
 async def import_file(
     store: Store, data: bytes, mode: Literal["merge", "replace"], passphrase: str | None = None
-) -> int:
-    """Take in an export, all of it or nothing. Returns how many records were written.
+) -> Imported:
+    """Write the records of an export, in one transaction. Those that cannot be read are left out.
 
-    merge: of a record that is in both, the one changed last stays. replace: what was here goes.
-    Raises StoreError: file (truncated, changed or foreign), newer, locked (it needs its passphrase), passphrase.
+    merge: of a record that is in both, the one changed last stays. replace: what was here is deleted.
+    Raises StoreError: file (truncated, changed, foreign, or nothing in it can be read), newer, locked (it needs its
+    passphrase), passphrase.
     """
-    records = await read_export(store, data, passphrase)
+    records, left_out = await read_export(store, data, passphrase)
+    if left_out and not records:
+        raise StoreError("file", "Nothing in this file can be read. Choose another file. Nothing was changed.")
     async with store.transaction() as transaction:
         if mode == "replace":
             transaction.clear()
@@ -73,7 +85,7 @@ async def import_file(
             records = await newer(records, store)
         for record in records:
             transaction.put(record)
-    return len(records)
+    return Imported(len(transaction.puts), left_out)
 
 
 async def newer(records: Iterable[Record], store: Store) -> list[Record]:
@@ -83,44 +95,51 @@ async def newer(records: Iterable[Record], store: Store) -> list[Record]:
     return [r for r in records if r.key not in here or (r.updated or 0.0) > here[r.key]]
 
 
-async def read_export(store: Store, data: bytes, passphrase: str | None = None) -> list[Record]:
-    """The records of an export, as the current version has them."""
+async def read_export(store: Store, data: bytes, passphrase: str | None = None) -> tuple[list[Record], int]:
+    """The records of an export, as the current version has them, and how many could not be read."""
     first, rest = _checked(data)
     lock: Lock | None = None
     if first["key"] is not None:
         if passphrase is None:
-            raise StoreError("locked", "This export is protected by a passphrase. Type the one it was made with.")
+            raise StoreError("locked", "A passphrase protects this file. Type the passphrase of the file.")
         lock = await unlock(store.crypto, passphrase, first["key"])
     line, _, payload = rest.partition(b"\n")
     try:
-        head = json.loads(line)
-        records = await decode_rows(unpack(head if isinstance(head, list) else [None], payload), lock)
-    except (ValueError, RecursionError, StoreError) as error:
-        raise StoreError("file", "The export is damaged. Choose another file; nothing was changed.") from error
-    migrated = (migrate(record, first["schema"], LAYOUT) for record in records)
-    return [record for record in migrated if record is not None]
+        head = decode_list(line)
+        rows = unpack(head, payload)
+    except StoreError as error:
+        raise StoreError("file", "The file is damaged. Choose another file. Nothing was changed.") from error
+    decoded, unreadable = await decode_rows(rows, lock)
+    records, left_out = list[Record](), len(unreadable)
+    for record in decoded:
+        migrated = migrate(record, first["schema"], LAYOUT)
+        if migrated is None:
+            continue
+        if can_be_kept(migrated) and store.problem_of(migrated) is None:
+            records.append(migrated)
+        else:
+            left_out += 1
+    return records, left_out
 
 
 def _checked(data: bytes) -> tuple[dict[str, Any], bytes]:
     """The first line, and what follows it: whole, and as it was written."""
     end = data.find(b"\n", 0, LONGEST_FIRST_LINE)
     try:
-        first = json.loads(data[: max(end, 0)])
+        first = decode_body(data[: max(end, 0)])
         ours = first["format"] == FORMAT
         version, schema, nbytes = (int(first[name]) for name in ("version", "schema", "bytes"))
         digest, key = str(first["sha256"]), first["key"]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (StoreError, ValueError, TypeError, KeyError, OverflowError) as error:
         raise StoreError("file") from error
     if not ours or not (key is None or isinstance(key, str)) or schema < 1:
         raise StoreError("file")
     if version > VERSION or schema > LAYOUT:
-        raise StoreError("newer", "The export was made by a newer version of Sonata. Update Sonata to open it.")
+        raise StoreError("newer", "A newer version of Sonata made this file. Update Sonata to import it.")
     rest = data[end + 1 :]
     if len(rest) < nbytes:
-        said = f"The export is truncated: {len(rest):,} of {nbytes:,} bytes are there. Copy it again."
+        said = f"The file is truncated: it has {len(rest):,} of {nbytes:,} bytes. Copy it again."
         raise StoreError("file", f"{said} Nothing was changed.")
     if len(rest) > nbytes or hashlib.sha256(rest).hexdigest() != digest:
-        raise StoreError(
-            "file", "The export was changed after it was made (its checksum is another). Nothing was changed."
-        )
+        raise StoreError("file", "The file was changed after Sonata made it. Choose another file. Nothing was changed.")
     return {**first, "schema": schema}, rest

@@ -66,16 +66,10 @@ class Witness:
     async def rate(self, id: str, quality: float | None) -> WitnessEntry | None:
         """What the answer was worth, told later; None takes it back. None when there is no such entry."""
         if quality is not None and not 0.0 <= quality <= 1.0:
-            raise StoreError("record", "Quality is a number from 0 to 1.")
+            raise StoreError("record", "The quality must be a number from 0 to 1.")
         await self.writer.flush()
         record = await self.store.update(KIND, id, lambda r: replace(r, body={**r.body, "quality": quality}))
         return entry_of(record) if record else None
-
-    async def drop_vectors(self) -> None:
-        """Those of an embedder that is no longer there."""
-        await self.writer.flush()
-        records = await self.store.query(KIND)
-        await self.store.put_many(replace(record, vector=None) for record in records if record.vector is not None)
 
     async def entries(self, *, since: float | None = None, limit: int | None = None) -> list[WitnessEntry]:
         """The newest first."""

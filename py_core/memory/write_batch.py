@@ -66,6 +66,8 @@ class BatchedWriter:
         created, updated = (now if time is None else time for time in (record.created, record.updated))
         record = replace(record, created=created, updated=updated)
         check_record(record)  # now: among others it would hold them up
+        if (problem := self.store.problem_of(record)) is not None:
+            raise StoreError("record", problem)
         if not self._waiting:
             self._since = asyncio.get_running_loop().time()
         self._waiting.pop(record.key, None)

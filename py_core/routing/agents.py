@@ -28,7 +28,11 @@ _SAMPLING_DEFAULTS = {option.name: option.default for option in fields(SamplingP
 
 
 class AgentError(ValueError):
-    """An agent, or an example of one, is not valid."""
+    """An agent, or an example of one, is not valid. field: the key that is wrong, where it is one."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 @dataclass(frozen=True)
@@ -69,18 +73,22 @@ def agent_from_dict(data: Mapping[str, Any]) -> Agent:
     for key in _REQUIRED:
         value = data.get(key)
         if not isinstance(value, str) or not value.strip():
-            raise AgentError(f"{who} needs a {key}: a text that is not empty.")
+            raise AgentError(f"{who} needs a {key}: a text that is not empty.", key)
     if len(data["id"]) > _LONGEST_ID or not _ID.fullmatch(data["id"]):
         raise AgentError(
             f"{data['id']!r} cannot be an agent's id: use up to {_LONGEST_ID} lower-case letters, digits and single "
-            "hyphens, and begin with a letter."
+            "hyphens, and begin with a letter.",
+            "id",
         )
     for key, longest in _LONGEST.items():
         if len(data[key]) > longest:
-            raise AgentError(f"The {key} of {who} has {len(data[key]):,} characters; at most {longest:,} are allowed.")
+            length = f"{len(data[key]):,} characters; at most {longest:,} are allowed"
+            raise AgentError(f"The {key} of {who} has {length}.", key)
     max_tokens = data.get("max_tokens", Agent.max_tokens)
     if not _is_int(max_tokens) or not 1 <= max_tokens <= MAX_TOKENS_LIMIT:
-        raise AgentError(f"max_tokens of {who} is {max_tokens!r}, but must be a whole number from 1 to 1048576.")
+        raise AgentError(
+            f"max_tokens of {who} is {max_tokens!r}, but must be a whole number from 1 to 1048576.", "max_tokens"
+        )
     texts = {key: data[key] for key in _REQUIRED}
     return Agent(
         **texts,
@@ -155,11 +163,12 @@ def _sampling(who: str, data: Mapping[str, Any]) -> SamplingParams:
         whole = isinstance(_SAMPLING_DEFAULTS[name], int)
         if not (_is_int(value) or (isinstance(value, float) and not whole)):
             kind = "a whole number" if whole else "a number"
-            raise AgentError(f"The sampling of {who}: {name} is {value!r}, but must be {kind}.")
-    try:
-        return SamplingParams(**values)
-    except ValueError as error:
-        raise AgentError(f"The sampling of {who}: {error}") from None
+            raise AgentError(f"The sampling of {who}: {name} is {value!r}, but must be {kind}.", name)
+        try:
+            SamplingParams(**{name: value})
+        except ValueError as error:
+            raise AgentError(f"The sampling of {who}: {error}", name) from None
+    return SamplingParams(**values)
 
 
 def _own_examples(who: str, texts: Any) -> tuple[str, ...]:
@@ -168,7 +177,8 @@ def _own_examples(who: str, texts: Any) -> tuple[str, ...]:
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_EXAMPLE:
             raise AgentError(
-                f"Example {number} of {who} must be a text of 1 to {_LONGEST_EXAMPLE:,} characters that is not blank."
+                f"Example {number} of {who} must be a text of 1 to {_LONGEST_EXAMPLE:,} characters that is not blank.",
+                "examples",
             )
     return tuple(texts)
 

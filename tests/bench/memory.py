@@ -1,9 +1,10 @@
 """How fast the memory writes, reads and searches: SQLite natively, IndexedDB in Chromium, both with and without a key.
 
-    python tests/bench/memory.py [--records 10000 50000] [--json FILE]
+    python tests/bench/memory.py [--records 10000 50000] [--conversations 2000] [--json FILE]
 
 Writes are batches of 100, each durable before the next. A search by meaning reads the ten records that it finds. The
 first one opens the index: from the records alone, when each vector is compared, or with the graph that was written.
+Conversations have 8 messages; they are searched for two words, and for the 200 most similar messages.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from in_browser import local_server
-from memory_measure import measure
+from memory_measure import measure, measure_conversations
 from rich.console import Console
 from rich.table import Table
 
@@ -50,38 +51,58 @@ IN_PAGE = """
 from py_core.hnsw.wasm_kernel import PyodideHnswKernel
 from py_core.memory.passphrase import set_passphrase
 
-async def main(name, count, encrypted):
+async def main(name, count, encrypted, conversations):
     store = await Store.open(await IndexedDBRows.open(memory_store, name), crypto=crypto)
     if encrypted:
-        await set_passphrase(store, "bench")
-    figures = await measure(store, count, PyodideHnswKernel(hnsw_exports))
+        await set_passphrase(store, "a benchmark")
+    kernel = PyodideHnswKernel(hnsw_exports)
+    figures = await measure(store, count, kernel)
+    await store.clear()
+    if conversations:
+        figures = {**figures, **await measure_conversations(store, conversations, kernel)}
     await store.close()
     return figures
 """
+CONVERSATION_COLUMNS = {
+    "first_text_ms": "first search for words, ms",
+    "text_ms": "search for words, ms",
+    "first_meaning_ms": "first search by meaning, ms",
+    "meaning_ms": "search by meaning, ms",
+}
 
 
-async def natively(count: int, encrypted: bool) -> dict[str, Any]:
+async def natively(count: int, encrypted: bool, conversations: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         store = await Store.open(await SQLiteRows.open(Path(folder) / "memory.sqlite"))
         if encrypted:
-            await set_passphrase(store, "bench")
-        figures = await measure(store, count, WasmtimeHnswKernel(hnsw_kernel_path()))
+            await set_passphrase(store, "a benchmark")
+        kernel = WasmtimeHnswKernel(hnsw_kernel_path())
+        figures = await measure(store, count, kernel)
+        await store.clear()
+        if conversations:
+            figures |= await measure_conversations(store, conversations, kernel)
         await store.close()
     return {"backend": "sqlite", "encrypted": encrypted, **figures}
 
 
-def in_the_page(tab: Tab, count: int, encrypted: bool) -> dict[str, Any]:
+def in_the_page(tab: Tab, count: int, encrypted: bool, conversations: int) -> dict[str, Any]:
     source = Path(__file__).with_name("memory_measure.py").read_text("utf-8") + IN_PAGE
-    figures = asyncio.run(tab.call("run", source, f"bench-{count}-{encrypted}", count, encrypted))
+    figures = asyncio.run(tab.call("run", source, f"bench-{count}-{encrypted}", count, encrypted, conversations))
     return {"backend": "indexeddb", "encrypted": encrypted, **figures}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--records", type=int, nargs="+", default=[10_000, 50_000])
+    parser.add_argument("--conversations", type=int, default=2000, help="searched by words and by meaning; 0: none")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
-    kinds = [(count, encrypted) for count in options.records for encrypted in (False, True)]
+    chats = [options.conversations, *(0 for _ in options.records[1:])]  # once each with and without a key
+    kinds = [
+        (count, encrypted, conversations)
+        for count, conversations in zip(options.records, chats, strict=True)
+        for encrypted in (False, True)
+    ]
     figures = [asyncio.run(natively(*kind)) for kind in kinds]
     program = find_chromium()
     if program is None:
@@ -107,6 +128,13 @@ def show(figures: list[dict[str, Any]]) -> None:
     table = Table("", *names, title="The memory")
     for column, title in COLUMNS.items():
         table.add_row(title, *(f"{row[column]:,.4g}" for row in figures))
+    Console().print(table)
+    table = Table("backend", "conversations", *CONVERSATION_COLUMNS.values(), title="Search in conversations")
+    for row in figures:
+        if "conversations" in row:
+            name = f"{row['backend']}{', encrypted' if row['encrypted'] else ''}"
+            shown = (f"{row[column]:,.4g}" for column in CONVERSATION_COLUMNS)
+            table.add_row(name, f"{row['conversations']:,}", *shown)
     Console().print(table)
 
 

@@ -13,6 +13,7 @@ from py_core.hnsw.vector_index import VectorIndex
 from py_core.memory.background import Background
 from py_core.memory.records import Record
 from py_core.memory.store import Store
+from py_core.memory.text_search import ConversationText
 from py_core.memory.vectors import VectorSearch
 
 DIMENSIONS = 384
@@ -90,6 +91,34 @@ def _index_ms(index: VectorIndex, queries: np.ndarray) -> float:
         index.search(query, 10)
         taken.append((time.perf_counter() - begin) * 1000)
     return float(np.median(taken))
+
+
+async def measure_conversations(store: Store, count: int, kernel: HnswKernel) -> dict[str, float]:
+    """Fill an empty store with conversations of 8 messages with vectors, 60 and 600 characters in turn, and search."""
+    rng = np.random.default_rng(0)
+    vocabulary = [
+        "".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), length)) for length in rng.integers(2, 12, 5000)
+    ]
+    for start in range(0, count, BATCH):
+        async with store.transaction() as transaction:
+            for number in range(start, min(start + BATCH, count)):
+                id = f"s{number}"
+                body = {"title": f"Conversation {number}", "turns": 8, "adapter": None, "state": {}}
+                transaction.put(Record("session", id, body))
+                for turn in range(8):
+                    words = rng.choice(vocabulary, 80 if turn % 2 else 8)
+                    said = {"session": id, "role": "assistant" if turn % 2 else "user", "content": " ".join(words)}
+                    vector = rng.standard_normal(DIMENSIONS, np.float32)
+                    transaction.put(Record("turn", f"{id}/{turn:06d}", {**said, "details": {}}, vector))
+    text, meaning = ConversationText(store), VectorSearch(store, lambda: kernel)
+    queries = [" ".join(rng.choice(vocabulary, 2)) for _ in range(SEARCHES)]
+    vectors = rng.standard_normal((SEARCHES, DIMENSIONS), np.float32)
+    figures: dict[str, float] = {"conversations": count}
+    figures["first_text_ms"] = await _median_ms(1, lambda n: text.search(queries[n]))
+    figures["text_ms"] = await _median_ms(SEARCHES, lambda n: text.search(queries[n]))
+    figures["first_meaning_ms"] = await _median_ms(1, lambda n: meaning.search("turn", vectors[n], 200))
+    figures["meaning_ms"] = await _median_ms(SEARCHES, lambda n: meaning.search("turn", vectors[n], 200))
+    return figures
 
 
 async def _median_ms(times: int, work: Callable[[int], Awaitable[Any]]) -> float:

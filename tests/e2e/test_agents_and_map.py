@@ -48,9 +48,9 @@ async def test_a_new_agent_gets_the_messages_that_are_like_its_requests(
     await panel.get_by_role("button", name="Add an agent").click()
     await panel.get_by_label("Name", exact=True).fill("Head cook!")
     assert await panel.get_by_label("Id", exact=True).input_value() == "head-cook"
-    await panel.get_by_label("What it is for").fill("Cooking and baking")
+    await panel.get_by_label("Description").fill("Cooking and baking")
     await panel.get_by_label("System prompt").fill("You are a helpful AI assistant who cooks.")
-    await panel.get_by_label("Your requests for it").fill("\n".join(["", *RECIPES, " "]))
+    await panel.get_by_label("Example requests").fill("\n".join(["", *RECIPES, " "]))
     await page.screenshot(path=screenshots / "agents-add.png")
     await panel.get_by_role("button", name="Add", exact=True).click()
 
@@ -76,17 +76,31 @@ async def test_a_new_agent_gets_the_messages_that_are_like_its_requests(
 async def test_what_python_refuses_is_said_at_the_form_which_keeps_what_was_typed(page: Page) -> None:
     panel = await open_tab(page, "Agents")
     await row_of(panel, "Planner").get_by_role("button", name="Edit").click()
-    await panel.get_by_text("How it chooses words").click()
+    await panel.get_by_text("Generation settings", exact=True).click()
     await panel.get_by_label("Top p").fill("3")
     await panel.get_by_role("button", name="Save").click()
     problem = panel.locator(".agent-form").get_by_role("alert")
     await problem.wait_for()
     assert "top_p is 3" in await problem.inner_text()
-    assert await panel.get_by_label("Top p").input_value() == "3"
+    top_p = panel.get_by_label("Top p")
+    assert await top_p.input_value() == "3"
+    assert await top_p.get_attribute("aria-invalid") == "true"
+    assert await problem.get_attribute("id") in (await top_p.get_attribute("aria-describedby") or "").split()
+    assert await top_p.evaluate("(input) => input === document.activeElement")
+    below = "(problem) => problem.previousElementSibling.querySelector('input').closest('.agent-field').textContent"
+    assert (await problem.evaluate(below)).startswith("Top p")
 
     await panel.get_by_label("Top p").fill("a lot")
     await panel.get_by_role("button", name="Save").click()
     await problem.filter(has_text="a number such as 1").wait_for()
+    await panel.get_by_label("Name", exact=True).fill(" ")
+    await panel.get_by_label("Top p").fill("0.5")
+    await panel.get_by_role("button", name="Save").click()
+    await problem.filter(has_text="needs a title").wait_for()
+    assert await panel.get_by_label("Name", exact=True).get_attribute("aria-invalid") == "true"
+    assert await top_p.get_attribute("aria-invalid") is None
+    assert await top_p.get_attribute("aria-describedby") == "agent-hint-top-p"
+    await panel.get_by_label("Name", exact=True).fill("Planner")
 
     await panel.get_by_label("Top p").fill("0,5")
     await panel.get_by_role("button", name="Save").click()
@@ -95,8 +109,8 @@ async def test_what_python_refuses_is_said_at_the_form_which_keeps_what_was_type
     assert planner["sampling"] == {"top_p": 0.5, "frequency_penalty": 0.2}
 
     assert "edited by you" in await row_of(panel, "Planner").inner_text()
-    await row_of(panel, "Planner").get_by_role("button", name="Go back to the shipped one").click()
-    await row_of(panel, "Planner").get_by_role("button", name="Go back", exact=True).click()
+    await row_of(panel, "Planner").get_by_role("button", name="Undo changes").click()
+    await row_of(panel, "Planner").get_by_role("button", name="Undo", exact=True).click()
     await row_of(panel, "Planner").get_by_text("edited by you").wait_for(state="detached")
     planner = (await agents_of(page))["planner"]
     assert planner["sampling"] == {"frequency_penalty": 0.2}
@@ -116,12 +130,12 @@ async def test_a_changed_form_asks_before_it_is_thrown_away_and_outlasts_other_t
     await open_tab(page, "Agents")
     assert await prompt.input_value() == "You test."
     await prompt.press("Escape")
-    question = page.get_by_role("dialog", name="Throw away what you changed?")
+    question = page.get_by_role("dialog", name="Discard your changes?")
     await question.get_by_role("button", name="Cancel").click()
     assert await prompt.input_value() == "You test."
 
     await panel.get_by_role("button", name="Cancel").click()
-    await question.get_by_role("button", name="Throw away").click()
+    await question.get_by_role("button", name="Discard").click()
     await panel.locator(".agent-form").wait_for(state="detached")
     assert not (await agents_of(page))["tester"]["edited"]
 
@@ -138,7 +152,7 @@ async def test_a_shipped_agent_is_removed_and_brought_back(page: Page) -> None:
     assert (await agents_of(page))["refactorer"]["hidden"]
     assert await row_of(listed, "Refactorer").count() == 0
 
-    await removed.get_by_role("button", name="Bring back Refactorer").click()
+    await removed.get_by_role("button", name="Restore Refactorer").click()
     await row_of(listed, "Refactorer").wait_for()
     assert not (await agents_of(page))["refactorer"]["hidden"]
 
@@ -176,7 +190,7 @@ async def test_the_map_shows_every_request_and_what_the_user_said_stands_out(pag
     await page.mouse.move(x, y)
     tip = panel.locator(".map-tip")
     await tip.wait_for()
-    assert (await tip.inner_text()).split("\n") == ["Planner · you said so", "", CORRECTED]
+    assert (await tip.inner_text()).split("\n") == ["Planner · your correction", "", CORRECTED]
 
 
 async def test_the_legend_hides_agents_and_the_map_is_zoomed_and_moved(page: Page) -> None:

@@ -19,6 +19,7 @@ from playwright.async_api import Browser, Locator, expect
 
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory
+from py_core.memory.records import Record
 from py_core.memory.sessions import Turn
 from py_core.memory.store import Store
 from py_core.memory.transfer import export
@@ -214,13 +215,13 @@ async def test_the_view_is_loaded_when_it_is_opened_and_worked_by_keyboard(brows
 
     await chat.page.focus("#memory-button")
     await chat.page.keyboard.press("Enter")
-    await expect(chat.panel).to_contain_text("Nothing was learned yet")
+    await expect(chat.panel).to_contain_text("There are no patterns yet")
     assert await chat.page.evaluate("document.activeElement.id") == "memory-tab-patterns"
     await chat.page.keyboard.press("ArrowRight")
-    await expect(chat.panel).to_contain_text("No conversation is kept yet")
+    await expect(chat.panel).to_contain_text("There are no conversations yet")
     assert await chat.page.evaluate("document.activeElement.textContent") == "Conversations"
     await chat.page.keyboard.press("End")
-    await expect(chat.panel).to_contain_text("It is still there after a restart")
+    await expect(chat.panel).to_contain_text("It stays after a restart")
     await chat.page.keyboard.press("Escape")
     await expect(chat.view).to_be_hidden()
     assert await chat.page.evaluate("document.activeElement.id") == "memory-button"
@@ -311,12 +312,15 @@ async def test_a_conversation_is_read_renamed_gone_on_with_and_deleted(chat: Mem
     await chat.page.keyboard.press("Enter")
     row = chat.row("Rivers")
     await expect(row).to_contain_text("2 messages")
+    word = re.findall(r"[A-Za-z]{3,}", answer)[-1]
+    await chat.panel.get_by_role("searchbox").fill(word[:-1].upper())
+    await expect(row.locator(".record-snippet mark").first).to_have_text(re.compile(f"^{word[:-1]}$", re.IGNORECASE))
     await row.get_by_role("button", name="Read").click()
     reader = chat.panel.get_by_role("article")
     await expect(reader.locator(".question")).to_contain_text("Name a river in Portugal.")
     await expect(reader.locator(".answer")).to_contain_text(answer)
 
-    await reader.get_by_role("button", name="Go on with it").click()
+    await reader.get_by_role("button", name="Continue").click()
     await expect(chat.view).to_be_hidden()
     assert await chat.last_answer() == answer
     await chat.ask("And one in Spain?")
@@ -341,16 +345,16 @@ async def turns_of(chat: MemoryPage, title: str) -> list[dict[str, Any]]:
 
 async def test_a_big_memory_is_shown_a_page_at_a_time(chat: MemoryPage, big_export: Path) -> None:
     await chat.show("Storage")
-    await chat.panel.get_by_label("A file that Sonata exported").set_input_files(big_export)
+    await chat.panel.get_by_label("Exported file").set_input_files(big_export)
     await chat.button("Import").click()
-    came = f"{60 + 120 + MANY:,} records came in."
+    came = f"Imported {60 + 120 + MANY:,} items."
     await expect(chat.panel.get_by_text(came)).to_be_visible(timeout=60_000)
 
     await chat.show("Log")
     await expect(chat.panel.get_by_text(re.compile(r"^5,0\d\d requests$"))).to_be_visible()
     assert await chat.rows.count() == 25
-    await expect(chat.panel.locator(".statistics")).to_contain_text("Half of the requests take under")
-    await chat.panel.get_by_label("Which requests").select_option(label="Errors")
+    await expect(chat.panel.locator(".statistics")).to_contain_text("50% of requests take less than")
+    await chat.panel.get_by_label("Show").select_option(label="Errors")
     await expect(chat.rows).to_have_count(5)
     await expect(chat.rows.first).to_contain_text("The graphics card was reset.")
     await expect(chat.rows.first).to_contain_text("decode 30")
@@ -423,17 +427,17 @@ async def test_export_delete_all_and_import_with_a_passphrase(chat: MemoryPage, 
     after = (await chat.memory("info"))["counts"]
     assert [after[kind] for kind in ("pattern", "session", "witness")] == [0, 0, 0]
 
-    await chat.panel.get_by_label("A file that Sonata exported").set_input_files(file)
+    await chat.panel.get_by_label("Exported file").set_input_files(file)
     secret = chat.panel.get_by_label("Passphrase of the file", exact=True)
     await expect(secret).to_be_hidden()
     await chat.button("Import").click()
     await expect(secret).to_be_visible()
     await secret.fill("wrong")
     await chat.button("Import").click()
-    await expect(chat.panel.get_by_role("alert").filter(has_text="passphrase")).to_be_visible()
+    await expect(chat.panel.get_by_role("alert").filter(has_text="Wrong passphrase")).to_be_visible()
     await secret.fill("of the file")
     await chat.button("Import").click()
-    await expect(chat.panel.get_by_text(re.compile("records? came in"))).to_be_visible(timeout=60_000)
+    await expect(chat.panel.get_by_text(re.compile(r"Imported [\d,]+ items?\.$"))).to_be_visible(timeout=60_000)
     restored = (await chat.memory("info"))["counts"]
     assert {kind: restored[kind] for kind in ("pattern", "session", "witness")} == {
         kind: before[kind] for kind in ("pattern", "session", "witness")
@@ -447,9 +451,32 @@ async def test_a_foreign_file_is_refused_with_a_sentence(chat: MemoryPage, tmp_p
     foreign = tmp_path / "notes.txt"
     foreign.write_text("not an export")
     await chat.show("Storage")
-    await chat.panel.get_by_label("A file that Sonata exported").set_input_files(foreign)
+    await chat.panel.get_by_label("Exported file").set_input_files(foreign)
     await chat.button("Import").click()
-    await expect(chat.panel.get_by_role("alert").filter(has_text="not an export of Sonata")).to_be_visible()
+    await expect(chat.panel.get_by_role("alert").filter(has_text="Sonata did not export this file")).to_be_visible()
+
+
+async def test_a_bad_record_in_a_file_is_left_out_and_the_memory_opens_again(chat: MemoryPage, tmp_path: Path) -> None:
+    file = tmp_path / "bad.sonata"
+
+    async def make() -> bytes:
+        store = await Store.open(VolatileRows(), crypto=NativeCrypto())
+        good = {"value": 1, "confidence": 1.0, "source": "user", "last_used": 0.0}
+        await store.put_many([Record("policy", "tests.good", good), Record("policy", "tests.bad", {**good, "x": 1})])
+        return await export(store)
+
+    file.write_bytes(await make())
+    await chat.show("Storage")
+    await chat.panel.get_by_label("Exported file").set_input_files(file)
+    await chat.button("Import").click()
+    said = "Imported 1 item. 1 could not be read and was left out."
+    await expect(chat.panel.get_by_text(said)).to_be_visible()
+    await expect(chat.row("tests.good")).to_be_visible()
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    await chat.show("Storage")
+    await expect(chat.row("tests.good")).to_be_visible()
+    await expect(chat.row("tests.bad")).to_have_count(0)
 
 
 async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage) -> None:
@@ -467,32 +494,42 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage) -> N
 
     model = chat.row(".gguf")
     await expect(model).to_contain_text("98.4 MB")
+    await expect(
+        chat.panel.get_by_text(re.compile(r"^Chat memory: [\d.]+ [kM]?B\. Models: 98\.4 MB\."))
+    ).to_be_visible()
     await model.get_by_role("button", name="Delete").click()
     await model.get_by_role("button", name="Delete").click()
     await expect(model).to_have_count(0)
     assert await chat.page.evaluate("sonata.storedModels()") == []
+    await expect(chat.panel.get_by_text(re.compile(r"Models: 0 B\."))).to_be_visible()
 
 
 async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage) -> None:
     await chat.memory("correct", "", "a secret request", "planner")
     await chat.show("Storage")
     await chat.button("Set a passphrase").click()
+    for label in ("New passphrase", "Repeat passphrase"):
+        await chat.panel.get_by_label(label).fill("o")
+    await chat.button("Save").click()
+    await expect(chat.panel.get_by_role("alert").filter(has_text="Use at least 8 characters")).to_be_visible()
     await chat.panel.get_by_label("New passphrase").fill("open sesame")
-    await chat.panel.get_by_label("The same again").fill("open sesam")
+    await chat.panel.get_by_label("Repeat passphrase").fill("open sesam")
     await chat.button("Save").click()
-    await expect(chat.panel.get_by_role("alert").filter(has_text="not the same")).to_be_visible()
-    await chat.panel.get_by_label("The same again").fill("open sesame")
+    await expect(chat.panel.get_by_role("alert").filter(has_text="passphrases differ")).to_be_visible()
+    await chat.panel.get_by_label("Repeat passphrase").fill("open sesame")
     await chat.button("Save").click()
-    await expect(chat.panel.get_by_text("The memory is encrypted now.")).to_be_visible(timeout=60_000)
+    await expect(chat.panel.get_by_text("The memory is now encrypted.")).to_be_visible(timeout=60_000)
 
     await chat.page.reload()
     await chat.wait_for("ready", 60)
-    await chat.show("Patterns")
-    await expect(chat.view.get_by_role("heading", name="Unlock the memory")).to_be_visible()
+    await chat.page.get_by_role("button", name="unlock", exact=True).click()
     passphrase = chat.view.get_by_label("Passphrase", exact=True)
+    await expect(passphrase).to_be_focused()
+    await expect(chat.view.get_by_role("heading", name="Unlock the memory")).to_be_visible()
+    await chat.show("Patterns")
     await passphrase.fill("wrong")
     await chat.page.keyboard.press("Enter")
-    await expect(chat.view.get_by_role("alert").filter(has_text="not the passphrase")).to_be_visible()
+    await expect(chat.view.get_by_role("alert").filter(has_text="Wrong passphrase")).to_be_visible()
     assert await passphrase.input_value() == "wrong"
     assert await chat.panel.count() == 0
     await passphrase.fill("open sesame")
@@ -503,13 +540,13 @@ async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage
     await chat.button("Remove").click()
     await chat.panel.get_by_label("Current passphrase").fill("open sesame")
     await chat.button("Remove").click()
-    await expect(chat.panel.get_by_text("is not encrypted any more")).to_be_visible(timeout=60_000)
+    await expect(chat.panel.get_by_text("is no longer encrypted")).to_be_visible(timeout=60_000)
     assert not (await chat.memory("info"))["encrypted"]
 
 
 async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(chat: MemoryPage) -> None:
     await chat.memory("correct", "", "nobody can read this any more", "planner")
-    await chat.memory("setPassphrase", "lost", None)
+    await chat.memory("setPassphrase", "lost for ever", None)
     await chat.page.reload()
     await chat.wait_for("ready", 60)
     await chat.show("Storage")
@@ -517,7 +554,7 @@ async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(chat: MemoryPage
     await expect(chat.button("Export to a file")).to_be_hidden()
     await chat.button("Delete everything…").click()
     question = chat.page.get_by_role("dialog", name="Delete everything?")
-    await expect(question).to_contain_text("with its passphrase")
+    await expect(question).to_contain_text("and its passphrase")
     await question.get_by_role("button", name="Delete everything").click()
     await expect(chat.button("Set a passphrase")).to_be_visible()
     info = await chat.memory("info")

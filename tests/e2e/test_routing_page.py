@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ async def test_export_delete_all_and_import_bring_the_same_routes(
     panel = await open_storage(chat)
     await panel.locator("input[type=file]").set_input_files(file)
     await panel.get_by_role("button", name="Import", exact=True).click()
-    await panel.get_by_text("came in").wait_for()
+    await panel.get_by_text(re.compile("^Imported")).wait_for()
     await chat.page.get_by_role("button", name="Close").click()
     assert await agent_of(chat, SIMILAR) == "Tester"
     assert await agent_of(chat, FAR) == "Coder"
@@ -130,7 +131,7 @@ async def test_a_conversation_of_before_is_gone_on_with(context: BrowserContext,
     await chat.page.click("#memory-button")
     await chat.page.get_by_role("tab", name="Conversations").click()
     panel = chat.page.locator("#memory-panel-conversations")
-    await panel.get_by_role("button", name="Go on with it").click()
+    await panel.get_by_role("button", name="Continue").click()
     await chat.page.locator(".question", has_text=CRASH).wait_for()
     await chat.ask("And why?")
     listed = await chat.page.evaluate("sonata.engine.memory.conversations()")
@@ -150,7 +151,7 @@ async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(context: Browse
     dialog = chat.page.get_by_role("dialog")
     await dialog.get_by_label("Passphrase").fill("a wrong way")
     await dialog.get_by_role("button", name="Unlock").click()
-    await dialog.get_by_text("not the passphrase").wait_for()
+    await dialog.get_by_text("Wrong passphrase").wait_for()
     await dialog.get_by_label("Passphrase").fill("a long way")
     await dialog.get_by_role("button", name="Unlock").click()
     await dialog.get_by_text(CRASH).wait_for()
@@ -164,16 +165,16 @@ async def test_a_conversation_that_was_deleted_elsewhere_is_told(context: Browse
     answer = await chat.ask(CRASH)
     await chat.page.click("#memory-button")
     await chat.page.get_by_role("tab", name="Conversations").click()
-    await chat.page.get_by_role("button", name="Go on with it").wait_for()
+    await chat.page.get_by_role("button", name="Continue").wait_for()
     # deleted a moment before the click: the list has not heard of it yet
     await chat.page.evaluate(
         """async () => {
           const [{ id }] = (await sonata.engine.memory.conversations()).items;
           await sonata.engine.memory.removeConversations([id]);
-          const named = (button) => button.textContent === 'Go on with it';
+          const named = (button) => button.textContent === 'Continue';
           [...document.querySelectorAll('#memory-panel-conversations button')].find(named).click();
         }"""
     )
-    await chat.page.locator("#notices", has_text="This conversation does not exist any more.").wait_for()
+    await chat.page.locator("#notices", has_text="This conversation was deleted.").wait_for()
     assert await chat.last_answer() == answer
     assert chat.errors == []

@@ -23,7 +23,7 @@ from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
 from py_core.memory.write_batch import BatchedWriter
 
-PASSPHRASES = ("one", "other")
+PASSPHRASES = ("this one", "the other")
 BODY = {"text": "x" * 200}
 
 

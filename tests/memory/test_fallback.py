@@ -51,7 +51,7 @@ async def test_a_disk_that_is_lost_on_the_way(reason: Reason, encrypted: bool) -
     disk, told = Failing(), list[StoreError]()
     store = await Store.open(FallbackRows(disk, told.append))
     if encrypted:
-        await set_passphrase(store, "x", iterations=1000)
+        await set_passphrase(store, "correct horse", iterations=1000)
     await store.put_many([record("a"), record("b")])
     disk.reason = reason
     assert store.persistent
@@ -70,7 +70,7 @@ async def test_a_disk_that_is_lost_on_the_way(reason: Reason, encrypted: bool) -
 async def test_a_disk_that_cannot_even_be_read() -> None:
     disk, told = Failing(), list[StoreError]()
     store = await Store.open(FallbackRows(disk, told.append))
-    await set_passphrase(store, "x", iterations=1000)
+    await set_passphrase(store, "correct horse", iterations=1000)
     await store.put(record("a"))
     disk.unreadable = "closed"
 

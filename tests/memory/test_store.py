@@ -12,7 +12,8 @@ from places import PASSPHRASE, Place
 from py_core.memory.errors import StoreError
 from py_core.memory.records import Record
 from py_core.memory.rows import LAYOUT, Change, Range
-from py_core.memory.store import Store, Transaction
+from py_core.memory.store import Store
+from py_core.memory.transaction import Transaction
 
 VECTOR = np.array([0.5, -1.25, 3e-7], np.float32)
 

@@ -18,7 +18,8 @@ from py_core.memory.errors import StoreError
 from py_core.memory.passphrase import remove_passphrase, set_passphrase
 from py_core.memory.records import INDEXED, Record, index_fields
 from py_core.memory.rows import Key, Query, Range
-from py_core.memory.store import Store, Transaction
+from py_core.memory.store import Store
+from py_core.memory.transaction import Transaction
 from py_core.memory.transfer import export, import_file
 
 KINDS = st.sampled_from(["pattern", "witness", "policy"])

@@ -216,7 +216,7 @@ async def test_closing_the_memory_keeps_its_graphs() -> None:
     await memory.search.search("turn", there["r1"], 1)
     rows.close = _stay_open  # type: ignore[method-assign]
     await memory.close()
-    data = await Store(rows, None, store.crypto, store.clock).get_blob("turn/4")
+    data = await (await Store.open(rows)).get_blob("turn/4")
     assert data is not None
     assert b'"new"' in data
 

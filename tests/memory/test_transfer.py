@@ -44,7 +44,7 @@ async def test_export_delete_all_import(store: Store) -> None:
     await store.clear()
     assert await everything(store) == []
 
-    assert await import_file(store, data, "replace", PASSPHRASE if lock else None) == 3
+    assert (await import_file(store, data, "replace", PASSPHRASE if lock else None)).written == 3
 
     assert await everything(store) == RECORDS
     assert [r.id for r in await store.query("pattern", {"agent": "coder"})] == ["a"]
@@ -61,10 +61,10 @@ async def test_merging_keeps_what_was_changed_last(store: Store) -> None:
     await store.clear()
     await store.put_many(here)
 
-    assert await import_file(store, data, "merge") == 2
+    assert (await import_file(store, data, "merge")).written == 2
 
     assert await everything(store) == [here[0], RECORDS[1], RECORDS[2], here[2]]
-    assert await import_file(store, data, "replace") == 3
+    assert (await import_file(store, data, "replace")).written == 3
     assert await everything(store) == RECORDS
 
 
@@ -160,7 +160,7 @@ async def test_between_python_and_the_page(tmp_path: Path, get_tab: Callable[[],
 
     assert found == [["a", 1.0], ["added", 0.0]]
     other = await make_place("sqlite", tmp_path, get_tab).open()
-    assert await import_file(other, base64.b64decode(back), "replace", "from the page") == 4
+    assert (await import_file(other, base64.b64decode(back), "replace", "from the page")).written == 4
     records = {record.id: record async for record in other.scan()}
     assert [records[r.id] for r in RECORDS] == RECORDS
     assert records["added"].body == {"agent": "page", "text": "written in the page"}
@@ -183,7 +183,7 @@ async def main(data, passphrase):
     rows = await IndexedDBRows.open(memory_store, "transfer")
     store = await Store.open(rows, crypto=crypto)
     await set_passphrase(store, "of the page")
-    assert await import_file(store, base64.b64decode(data), "replace", passphrase) == 3
+    assert (await import_file(store, base64.b64decode(data), "replace", passphrase)).written == 3
     search = VectorSearch(store)
     writer = BatchedWriter(store)
     body = {"agent": "page", "text": "written in the page"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -134,8 +135,91 @@ async def test_conversations_are_listed_searched_renamed_and_removed(api: Memory
     assert [turn["content"] for turn in shown["turns"]] == ["holidays", "Yes."]
     await api.remove_conversations([first["id"], second["id"]])
     assert (await api.conversations())["total"] == 0
-    with pytest.raises(StoreError, match="does not exist"):
+    with pytest.raises(StoreError, match="was deleted"):
         await api.conversation(first["id"])
+
+
+CHATS = {
+    "Strings": ("write a function that reverses a string", "def reverse(text): return text[::-1]"),
+    "A trip": ("where should we go in may", "Take the night train to Lisbon and rest by the sea."),
+    "Dinner": ("what can I cook with leftover rice", "Fry it with eggs, peas and a little soy sauce."),
+}
+
+
+async def add_chats(services: Services) -> dict[str, str]:
+    assert services.memory is not None
+    ids = {}
+    for title, (question, answer) in CHATS.items():
+        session = await services.memory.sessions.start(title)
+        await services.memory.sessions.add_turns(session.id, Turn("user", question), Turn("assistant", answer))
+        ids[title] = session.id
+    return ids
+
+
+async def found_by(api: MemoryApi, services: Services, search: str) -> list[str]:
+    await api.conversations(search=search)  # makes the vectors that are missing
+    assert services.memory is not None
+    await services.memory.background.settled()
+    return [item["title"] for item in (await api.conversations(search=search))["items"]]
+
+
+async def test_conversations_are_found_by_a_word_of_an_answer_and_by_meaning(
+    api: MemoryApi, services: Services
+) -> None:
+    ids = await add_chats(services)
+    assert (await found_by(api, services, "lisbon"))[0] == "A trip"
+    assert (await found_by(api, services, "coding"))[0] == "Strings"
+    assert (await found_by(api, services, "holidays"))[0] == "A trip"
+    assert (await found_by(api, services, "recipe"))[0] == "Dinner"
+    (item, *_) = (await api.conversations(search="soy egg"))["items"]
+    assert item["id"] == ids["Dinner"]
+    shown = "".join(f"[{piece}]" if match else piece for piece, match in item["snippet"]["parts"])
+    assert (item["snippet"]["role"], shown) == ("assistant", "Fry it with [egg]s, peas and a little [soy] sauce.")
+    await api.remove_conversations([ids["A trip"]])
+    assert "A trip" not in await found_by(api, services, "lisbon holidays")
+
+
+async def test_an_encrypted_conversation_is_found_and_no_word_of_it_is_on_the_disk(
+    api: MemoryApi, services: Services, tmp_path: Path
+) -> None:
+    await api.set_passphrase("correct horse", None)
+    await add_chats(services)
+    assert (await found_by(api, services, "lisbon"))[0] == "A trip"
+    assert (await found_by(api, services, "coding"))[0] == "Strings"
+    assert services.memory is not None
+    turns = await services.memory.store.query("turn")
+    assert all(turn.vector is not None for turn in turns)
+    on_disk = b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()))  # noqa: ASYNC240
+    assert b"isbon" not in on_disk
+    assert not any(turn.vector.tobytes() in on_disk for turn in turns if turn.vector is not None)
+
+
+async def test_messages_are_embedded_between_answers_and_keep_their_times(services: Services) -> None:
+    assert services.memory is not None
+    with services.memory.background.paused():  # an answer is made
+        await add_chats(services)
+        before = {turn.id: turn for turn in await services.memory.store.query("turn")}
+        await asyncio.sleep(0)
+        assert not any(turn.vector is not None for turn in await services.memory.store.query("turn"))
+    await services.memory.background.settled()
+    after = await services.memory.store.query("turn")
+    assert len(after) == 6
+    for turn in after:
+        then = before[turn.id]
+        assert turn.vector is not None
+        assert (turn.body, turn.created, turn.updated) == (then.body, then.created, then.updated)
+
+
+async def test_a_message_that_is_deleted_while_it_is_embedded_stays_deleted(services: Services) -> None:
+    assert services.memory is not None
+    with services.memory.background.paused():
+        ids = await add_chats(services)
+        await asyncio.sleep(0)  # the first ones were read
+        await services.memory.sessions.delete(ids["Dinner"])
+    await services.memory.background.settled()
+    turns = await services.memory.store.query("turn")
+    assert {turn.body["session"] for turn in turns} == {ids["Strings"], ids["A trip"]}
+    assert all(turn.vector is not None for turn in turns)
 
 
 async def test_the_log_is_filtered(api: MemoryApi, services: Services) -> None:
@@ -194,5 +278,5 @@ async def test_before_anything_is_open_calls_say_so() -> None:
     assert (await api.info())["state"] == "opening"
     with pytest.raises(StoreError, match="still opening"):
         await api.patterns()
-    with pytest.raises(EmbedderError, match="still being loaded"):
+    with pytest.raises(EmbedderError, match="still loading"):
         await api.correct("", "a", "coder")

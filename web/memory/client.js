@@ -2,7 +2,8 @@
  * What is remembered and learned, as the page sees it: `engine.memory`. app/memory_api.py answers.
  *
  * Errors have the kind as their `name` ("StoreError", "AgentError", ...), a sentence for the user as their `message`, and
- * those of the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py). Times are seconds since 1970.
+ * those of the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), those of an agent the `field`
+ * that is wrong, if it is one. Times are seconds since 1970.
  */
 import { userError } from '../common/user_error.js';
 
@@ -36,7 +37,7 @@ export class Memory {
 
   /**
    * @returns {Promise<{state: 'opening'|'ready'|'locked', routing: 'opening'|'ready'|'failed'|'off', problem: string|null,
-   *   persistent: boolean, place: string, encrypted: boolean, counts: object, agents: {id: string, title: string}[]}>}
+   *   persistent: boolean, place: string, encrypted: boolean, counts: object, unreadable: number, agents: {id: string, title: string}[]}>}
    */
   info() { return this.#ask('info'); }
 
@@ -59,7 +60,7 @@ export class Memory {
   /** @returns {Promise<{agents: string[], points: [number, number, number, string, string, string][]}>} x, y, agent, source, text, id */
   map() { return this.#ask('map'); }
 
-  /** @returns {Promise<{total: number, items: object[]}>} id, title, turns, created, updated, similarity */
+  /** @returns {Promise<{total: number, items: object[]}>} id, title, turns, created, updated, similarity, snippet ({role, parts: [text, isMatch][]}) */
   conversations({ search = '', offset = 0, limit = 50 } = {}) { return this.#ask('conversations', search, offset, limit); }
 
   /** @returns {Promise<{id: string, title: string, turns: {role: string, content: string, created: number, agent: string|null}[]}>} */
@@ -101,8 +102,11 @@ export class Memory {
   /** @param {string|null} passphrase of the file alone @returns {Promise<Uint8Array>} */
   exportFile(passphrase = null) { return this.#ask('export_file', passphrase); }
 
-  /** @param {Uint8Array} data @param {'merge'|'replace'} mode @returns {Promise<number>} records that were written */
+  /** @param {Uint8Array} data @param {'merge'|'replace'} mode @returns {Promise<{written: number, leftOut: number}>} items; left out is what could not be read */
   importFile(data, mode, passphrase = null) { return this.#call('import_file', [mode, passphrase], data).then(valueOf); }
+
+  /** Delete the items that cannot be read. @returns {Promise<number>} how many */
+  removeUnreadable() { return this.#ask('remove_unreadable'); }
 
   /** Everything that was learned and logged. The passphrase stays, but for that of a locked memory. */
   deleteAll() { return this.#ask('delete_all'); }
@@ -121,6 +125,6 @@ export class Memory {
 function valueOf(answer) {
   if (answer instanceof Uint8Array) return answer;
   if (!answer.error) return answer.value;
-  const { kind, message, details, reason } = answer.error;
-  throw Object.assign(userError(kind, message), { reason, stack: details ?? '' });
+  const { kind, message, details, reason, field } = answer.error;
+  throw Object.assign(userError(kind, message), { reason, field, stack: details ?? '' });
 }

@@ -3,14 +3,14 @@ import { userError } from '../common/user_error.js';
 
 /** Fields of py_core/sampling.py, with its defaults. */
 export const SAMPLING = [
-  { name: 'temperature', title: 'Temperature', standard: 0, hint: '0 takes the likeliest word each time; 0.7 varies.' },
-  { name: 'top_k', title: 'Top k', standard: 0, hint: 'Choose among so many words; 0: all.' },
-  { name: 'top_p', title: 'Top p', standard: 1, hint: 'Choose among the likeliest with this share; 1: all.' },
-  { name: 'min_p', title: 'Min p', standard: 0, hint: 'Leave out words less likely than this part of the best; 0: none.' },
-  { name: 'repetition_penalty', title: 'Repetition penalty', standard: 1, hint: 'Over 1 avoids words that were used.' },
-  { name: 'frequency_penalty', title: 'Frequency penalty', standard: 0, hint: 'Over 0 avoids words the more, the oftener they were used.' },
-  { name: 'presence_penalty', title: 'Presence penalty', standard: 0, hint: 'Over 0 avoids words that were used at all.' },
-  { name: 'penalty_window', title: 'Penalty window', standard: 64, hint: 'Tokens back that the penalties look at, up to 256.' },
+  { name: 'temperature', title: 'Temperature', standard: 0, hint: '0 always takes the most likely token. 0.7 gives varied answers.' },
+  { name: 'top_k', title: 'Top k', standard: 0, hint: 'Choose among this many of the most likely tokens. 0 means all.' },
+  { name: 'top_p', title: 'Top p', standard: 1, hint: 'Choose among the most likely tokens that have this total probability. 1 means all.' },
+  { name: 'min_p', title: 'Min p', standard: 0, hint: 'Leave out tokens below this share of the highest probability. 0 leaves out none.' },
+  { name: 'repetition_penalty', title: 'Repetition penalty', standard: 1, hint: 'Above 1, avoids tokens that were used.' },
+  { name: 'frequency_penalty', title: 'Frequency penalty', standard: 0, hint: 'Above 0, avoids tokens that were used often.' },
+  { name: 'presence_penalty', title: 'Presence penalty', standard: 0, hint: 'Above 0, avoids tokens that were used at least once.' },
+  { name: 'penalty_window', title: 'Penalty window', standard: 64, hint: 'How many of the last tokens the penalties look at, up to 256.' },
 ];
 export const MAX_TOKENS = 1024; // of an agent that says nothing else
 
@@ -23,13 +23,14 @@ export function idFromTitle(title) {
   return plain.replace(/[^a-z0-9]+/g, '-').replace(/^[-0-9]+/, '').slice(0, 40).replace(/-+$/, '');
 }
 
-/** What was typed as a number; nothing is the standard. Rejects other words with a sentence. */
-export function readNumber(text, title, standard) {
+/** What was typed as a number; nothing is the standard. Throws an error that names the field for anything else. */
+export function readNumber(text, field, standard) {
   const typed = text.trim().replace(',', '.');
   if (!typed) return standard;
   const number = Number(typed);
   if (Number.isFinite(number)) return number;
-  throw userError('AgentError', `${title} is “${text.trim()}”, but must be a number such as ${standard}.`);
+  const error = userError('AgentError', `Type a number such as ${standard}, not “${text.trim()}”.`);
+  throw Object.assign(error, { field });
 }
 
 /** One request a line; blank lines are nothing. */

@@ -6,7 +6,7 @@ import { MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, idFromTitle, readExampl
 import { editForm, labelled } from './edit_form.js';
 
 const DISCARD = {
-  title: 'Throw away what you changed?', paragraphs: ['What you typed for this agent has not been saved.'], yes: 'Throw away',
+  title: 'Discard your changes?', paragraphs: ['Your changes to this agent are not saved.'], yes: 'Discard',
 };
 
 export class AgentForm {
@@ -37,6 +37,7 @@ export class AgentForm {
       },
       close: () => this.#leave(),
       label: agent ? 'Save' : 'Add',
+      controls: this.#controls,
     });
     this.element.append(head, form);
     this.#before = this.#typed();
@@ -79,24 +80,24 @@ export class AgentForm {
   #layOut() {
     const { title, id, definition, system_prompt: prompt, examples, max_tokens: maxTokens } = this.#controls;
     const sampling = element('details', 'agent-sampling');
-    sampling.append(element('summary', '', 'How it chooses words'));
+    sampling.append(element('summary', '', 'Generation settings'));
     sampling.open = Object.keys(this.#agent?.sampling ?? {}).some((name) => name !== 'frequency_penalty');
     const grid = element('div', 'agent-grid');
     grid.append(
-      hinted('Longest answer', maxTokens, 'In tokens: three quarters of a word each, about.'),
+      hinted('Maximum length', maxTokens, 'In tokens. A token is about three quarters of a word.'),
       ...SAMPLING.map(({ name, title: label, hint }) => hinted(label, this.#controls[name], hint)),
     );
     sampling.append(grid);
     const fields = [labelled('Name', title)];
-    if (id) fields.push(hinted('Id', id, 'Lower-case letters, digits and hyphens. It cannot be changed later.'));
+    if (id) fields.push(hinted('Id', id, 'Lower-case letters, digits and hyphens. You cannot change it later.'));
     fields.push(
-      hinted('What it is for', definition, 'Shown in the list of agents.'),
-      hinted('System prompt', prompt, 'What the model is told before the conversation. One sentence that begins like the others suits a small model best.'),
+      hinted('Description', definition, 'Shown in the list of agents.'),
+      hinted('System prompt', prompt, 'The model reads this before the conversation. A small model works best with one sentence that starts like those of the other agents.'),
     );
     if (this.#agent?.id !== PLAIN) {
-      const beside = this.#agent?.shipped ? 'They are added to those that come with Sonata. ' : '';
-      const hint = `${beside}Messages like these go to this agent; the more there are, and the more they differ, the better it is found.`;
-      fields.push(hinted('Your requests for it, one a line', examples, hint));
+      const beside = this.#agent?.shipped ? 'Sonata adds them to the examples that it comes with. ' : '';
+      const hint = `${beside}Similar messages go to this agent. More examples, and more different ones, make this more reliable.`;
+      fields.push(hinted('Example requests, one per line', examples, hint));
     }
     return [...fields, sampling];
   }
@@ -104,12 +105,12 @@ export class AgentForm {
   /** All fields of a new agent, else those that changed. */
   #read() {
     const { title, id, definition, system_prompt: prompt, examples, max_tokens: maxTokens } = this.#controls;
-    const number = ({ name, title: label, standard }) => [name, readNumber(this.#controls[name].value, label, standard)];
+    const number = ({ name, standard }) => [name, readNumber(this.#controls[name].value, name, standard)];
     const all = {
       title: title.value.trim(),
       definition: definition.value.trim(),
       system_prompt: prompt.value.trim(),
-      max_tokens: readNumber(maxTokens.value, 'Longest answer', MAX_TOKENS),
+      max_tokens: readNumber(maxTokens.value, 'max_tokens', MAX_TOKENS),
       sampling: Object.fromEntries(SAMPLING.map(number)),
       examples: readExamples(examples.value),
     };

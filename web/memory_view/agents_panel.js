@@ -7,8 +7,8 @@ import { AgentForm } from './agent_form.js';
 import { askingButton } from './ask.js';
 import { actions, facts } from './record_row.js';
 
-const ABOUT = 'Each message goes to the agent that suits it. An agent is a system prompt, a way of choosing words, and requests that are '
-  + 'for it. Changes hold from the next message.';
+const ABOUT = 'Sonata sends each message to the agent that suits it. An agent has a system prompt, generation settings and example requests. '
+  + 'Changes apply from the next message on.';
 
 export class AgentsPanel {
   #memory;
@@ -77,16 +77,16 @@ export class AgentsPanel {
     const { id, title, definition, shipped, edited, examples = [] } = agent;
     const head = element('p', 'record-title', title);
     const own = examples.length ? `${formatCount(examples.length, 'example')} of yours` : null;
-    const unknown = !shipped && !examples.length ? 'no examples yet: only your corrections send messages here' : null;
+    const unknown = !shipped && !examples.length ? 'no examples yet, so only your corrections send messages to it' : null;
     const buttons = [named(button('Edit', 'quiet', () => this.#open(agent)), title)];
     if (edited) {
-      const question = `Forget what you changed of ${title}?`;
-      buttons.push(askingButton('Go back to the shipped one', () => question, 'Go back', () => {
-        return this.#act(() => this.#memory.resetAgent(id), `${title} is the shipped one again.`, id);
+      const question = `Undo your changes to ${title}?`;
+      buttons.push(askingButton('Undo changes', () => question, 'Undo', () => {
+        return this.#act(() => this.#memory.resetAgent(id), `Your changes to ${title} were undone.`, id);
       }));
     }
     if (shipped && id !== PLAIN) { // it can be brought back, so nobody is asked
-      const remove = () => this.#act(() => this.#memory.removeAgent(id), `${title} was removed. You can bring it back below.`, id);
+      const remove = () => this.#act(() => this.#memory.removeAgent(id), `${title} was removed. You can restore it below.`, id);
       buttons.push(named(button('Remove', 'quiet', remove), title));
     } else if (!shipped) {
       const what = examples.length ? ` and its ${formatCount(examples.length, 'example')}` : '';
@@ -98,8 +98,8 @@ export class AgentsPanel {
   }
 
   #removedRow({ id, title, definition }) {
-    const restore = button('Bring back', 'quiet', () => {
-      return this.#act(() => this.#memory.restoreAgent(id), `${title} is back.`, id);
+    const restore = button('Restore', 'quiet', () => {
+      return this.#act(() => this.#memory.restoreAgent(id), `${title} was restored.`, id);
     });
     return row(id, element('p', 'record-title', title), element('p', 'agent-definition', definition), actions(named(restore, title)));
   }

@@ -1,4 +1,4 @@
-/** What was talked about: the list of conversations, and one of them to read. */
+/** The list of conversations, and one of them to read. */
 import { AnswerView } from '../chat/answer_view.js';
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatCount, formatDate, formatShare } from '../page/format.js';
@@ -20,8 +20,8 @@ export class ConversationsPanel {
     this.#onResume = onResume;
     this.#list = new RecordList({
       nouns: ['conversation', 'conversations'],
-      searchLabel: 'Search conversations by meaning',
-      empty: 'No conversation is kept yet.',
+      searchLabel: 'Search conversations',
+      empty: 'There are no conversations yet.',
       selectable: true,
       load: ({ search, offset, limit }) => memory.conversations({ search, offset, limit }),
       key: ({ id }) => id,
@@ -44,23 +44,24 @@ export class ConversationsPanel {
   hide() {}
 
   #render(conversation, row) {
-    const { id, title, turns, created, updated, similarity } = conversation;
+    const { id, title, turns, created, updated, similarity, snippet } = conversation;
     const open = row.action('Read', () => this.#open(id));
     return [
-      element('p', 'record-title', title || 'Without a title'),
+      element('p', 'record-title', title || 'Untitled'),
+      ...(snippet ? [found(snippet)] : []),
       facts(
         similarity === null ? null : `${formatShare(similarity)} similar`,
         formatCount(turns, 'message'),
         formatDate(updated),
-        updated - created > 60 ? `begun ${formatDate(created)}` : null,
+        updated - created > 60 ? `started ${formatDate(created)}` : null,
       ),
-      actions(open, ...this.#goOn(id), row.action('Rename', () => this.#rename(conversation, row)), row.deleteAction()),
+      actions(open, ...this.#continueButton(id), row.action('Rename', () => this.#rename(conversation, row)), row.deleteAction()),
     ];
   }
 
-  #goOn(id) {
+  #continueButton(id) {
     if (!this.#onResume) return [];
-    return [button('Go on with it', 'quiet', async () => {
+    return [button('Continue', 'quiet', async () => {
       this.#problem.say(null);
       await this.#onResume(id).catch((error) => this.#problem.say(error));
     })];
@@ -84,10 +85,10 @@ export class ConversationsPanel {
   }
 
   #read({ id, title, turns }) {
-    const head = element('h3', '', title || 'Without a title');
+    const head = element('h3', '', title || 'Untitled');
     head.tabIndex = -1;
     const line = actions(button('Back to the list', 'quiet', () => this.#back()));
-    line.append(...this.#goOn(id), askingButton('Delete', () => 'Delete this conversation?', 'Delete', () => {
+    line.append(...this.#continueButton(id), askingButton('Delete', () => 'Delete this conversation?', 'Delete', () => {
       this.#back();
       this.#list.remove([id]);
     }));
@@ -121,4 +122,11 @@ export class ConversationsPanel {
     this.#reader.hidden = !reading;
     this.#list.element.hidden = reading;
   }
+}
+
+/** The message that a search found, around the words that it found. @param {{role: string, parts: [string, boolean][]}} snippet */
+function found({ role, parts }) {
+  const line = element('p', 'record-snippet', role === 'user' ? 'You: ' : 'Sonata: ');
+  line.append(...parts.map(([text, isMatch]) => (isMatch ? element('mark', '', text) : text)));
+  return line;
 }

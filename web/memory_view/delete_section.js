@@ -12,7 +12,7 @@ export class DeleteSection {
   constructor(memory) {
     this.#memory = memory;
     this.#outcome.setAttribute('role', 'status');
-    const lead = 'All that was learned and logged: patterns, conversations, the log, policies and your changes to agents, in this browser.';
+    const lead = 'Deletes everything that Sonata has learned and logged: patterns, conversations, the log, policies and your changes to agents.';
     this.element.append(
       element('p', 'memory-lead', lead),
       button('Delete everything…', 'danger', () => this.#delete()),
@@ -40,7 +40,7 @@ export class DeleteSection {
 function whatGoes({ state, counts }) {
   if (state === 'locked') {
     return [
-      'All that is locked will be deleted, with its passphrase. This cannot be undone: without the passphrase it cannot be exported.',
+      'This deletes the locked memory and its passphrase. You cannot undo this, and you cannot export the memory without its passphrase.',
       'The models stay.',
     ];
   }
@@ -49,8 +49,8 @@ function whatGoes({ state, counts }) {
     formatCount(counts.witness ?? 0, 'log entry', 'log entries'), formatCount(counts.policy ?? 0, 'policy', 'policies'),
   ];
   return [
-    `${what.join(', ')}, and your changes to agents, will be deleted.`,
-    'This cannot be undone: export the memory first if you may want it again.',
-    'The models, and a passphrase if you have set one, stay.',
+    `This deletes ${what.join(', ')} and your changes to agents.`,
+    'You cannot undo this. If you may need the memory again, export it first.',
+    'The models stay, and so does your passphrase.',
   ];
 }

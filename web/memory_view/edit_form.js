@@ -2,13 +2,15 @@
 import { button, element, ProblemLine } from '../page/dom.js';
 
 /**
- * @param {{fields: HTMLElement[], save: () => Promise<void>, close: () => void, label?: string}} form `close` is called when it
- *   is saved or given up; `save`'s rejection is shown, and the form stays; `label` is what the button says
+ * @param {{fields: HTMLElement[], save: () => Promise<void>, close: () => void, label?: string, controls?: object}} form `close` is
+ *   called when it is saved or given up; `save`'s rejection is shown, and the form stays: beside one of the `controls` where the
+ *   error names it as its `field`; `label` is what the button says
  * @returns {HTMLFormElement} its first field wants the focus once it is in the page
  */
-export function editForm({ fields, save, close, label = 'Save' }) {
+export function editForm({ fields, save, close, label = 'Save', controls = {} }) {
   const form = element('form', 'edit-form');
   const problem = new ProblemLine();
+  const fieldProblem = new FieldProblem(controls);
   const submit = element('button', 'primary', label);
   const actions = element('div', 'edit-actions');
   actions.append(submit, button('Cancel', 'quiet', close));
@@ -16,12 +18,13 @@ export function editForm({ fields, save, close, label = 'Save' }) {
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     problem.say(null);
+    fieldProblem.clear();
     submit.disabled = true;
     try {
       await save();
       close();
     } catch (error) {
-      problem.say(error);
+      if (!fieldProblem.say(error)) problem.say(error);
     } finally {
       submit.disabled = false;
     }
@@ -36,6 +39,44 @@ export function editForm({ fields, save, close, label = 'Save' }) {
     }
   });
   return form;
+}
+
+/** Says what is wrong with a field, right below it. */
+class FieldProblem {
+  #controls;
+  #control = null; // the one that is wrong
+  #described = null; // what described it before
+  #line = new ProblemLine();
+
+  constructor(controls) {
+    this.#controls = controls;
+    this.#line.element.id = 'field-problem';
+  }
+
+  /** @returns {boolean} whether the error names a field of this form */
+  say(error) {
+    const control = this.#controls[error.field];
+    if (!control) return false;
+    this.#control = control;
+    this.#described = control.getAttribute('aria-describedby');
+    control.setAttribute('aria-invalid', 'true');
+    control.setAttribute('aria-describedby', [this.#line.element.id, this.#described ?? ''].join(' ').trim());
+    control.closest('.field').after(this.#line.element);
+    const details = control.closest('details');
+    if (details) details.open = true;
+    this.#line.say(error);
+    control.focus();
+    return true;
+  }
+
+  clear() {
+    this.#control?.removeAttribute('aria-invalid');
+    if (this.#described) this.#control.setAttribute('aria-describedby', this.#described);
+    else this.#control?.removeAttribute('aria-describedby');
+    this.#control = this.#described = null;
+    this.#line.say(null);
+    this.#line.element.remove();
+  }
 }
 
 /** A control with its name above it. */

@@ -24,9 +24,9 @@ export class ExportSection {
 
   refresh({ encrypted }) {
     const without = encrypted
-      ? 'Without a passphrase of its own the file has that of the memory.'
-      : 'Without a passphrase anyone who has the file can read it.';
-    this.#hint.textContent = `Everything that was learned and logged, in one file. ${without}`;
+      ? 'Without a passphrase of its own, the file has the passphrase of the memory.'
+      : 'Without a passphrase, anyone who has the file can read it.';
+    this.#hint.textContent = `Saves everything that Sonata has learned and logged to one file. ${without}`;
   }
 
   async #export() {
@@ -34,7 +34,8 @@ export class ExportSection {
     const name = `sonata-memory-${new Date().toISOString().slice(0, 10)}.sonata`;
     download(bytes, name);
     this.#passphrase.value = '';
-    return `${name}, ${formatBytes(bytes.byteLength)}, went to your downloads.`;
+    const { unreadable } = await this.#memory.info();
+    return `${name} (${formatBytes(bytes.byteLength)}) was downloaded.${leftOut(unreadable)}`;
   }
 }
 
@@ -52,11 +53,11 @@ export class ImportSection {
     this.#form = new SectionForm('Import', () => this.#import());
     Object.assign(this.#file, { type: 'file', required: true });
     this.#mode.append(
-      new Option('Merge: of both the newer one stays', 'merge'),
-      new Option('Replace: what is here is deleted', 'replace'),
+      new Option('Merge (keep the newer version)', 'merge'),
+      new Option('Replace (delete everything here first)', 'replace'),
     );
-    this.#form.addField('A file that Sonata exported', this.#file);
-    this.#form.addField('What is here already', this.#mode);
+    this.#form.addField('Exported file', this.#file);
+    this.#form.addField('How to import', this.#mode);
     this.#passphraseField = this.#form.addField('Passphrase of the file', this.#passphrase);
     this.#askPassphrase(false);
     this.#file.addEventListener('change', () => this.#askPassphrase(false));
@@ -70,18 +71,19 @@ export class ImportSection {
     const mode = this.#mode.value;
     const sure = mode === 'merge' || (await ask({
       title: 'Replace the memory?',
-      paragraphs: ['What is here now is deleted, and what is in the file takes its place. This cannot be undone.'],
+      paragraphs: ['Everything here is deleted, and the file takes its place. This cannot be undone.'],
       yes: 'Replace',
     }));
     if (!sure) return '';
     const bytes = await file.arrayBuffer().catch(() => {
-      throw userError('FileError', 'The file cannot be read any more. Choose it again.');
+      throw userError('FileError', 'The browser cannot read the file. Choose it again.');
     });
     try {
-      const records = await this.#memory.importFile(new Uint8Array(bytes), mode, this.#passphrase.value || null);
+      const imported = await this.#memory.importFile(new Uint8Array(bytes), mode, this.#passphrase.value || null);
       this.#file.value = '';
       this.#askPassphrase(false);
-      return records ? `${formatCount(records, 'record')} came in.` : 'There was nothing new in it.';
+      const what = imported.written ? `Imported ${formatCount(imported.written, 'item')}.` : 'The file has nothing new.';
+      return what + leftOut(imported.leftOut);
     } catch (error) {
       if (error.reason === 'locked' || error.reason === 'passphrase') this.#askPassphrase(true);
       throw error;
@@ -94,6 +96,10 @@ export class ImportSection {
     if (asked) this.#passphrase.select();
     else this.#passphrase.value = '';
   }
+}
+
+function leftOut(count) {
+  return count ? ` ${count.toLocaleString('en')} could not be read and ${count === 1 ? 'was' : 'were'} left out.` : '';
 }
 
 function download(bytes, name) {

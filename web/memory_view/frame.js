@@ -65,6 +65,7 @@ export class MemoryFrame {
     if (!this.#dialog.open) this.#dialog.showModal();
     this.#tabs.get(this.#current).tab.focus();
     await this.#choose(this.#current);
+    this.#unlock.querySelector('input')?.focus();
   }
 
   /** Another memory: that of an engine that was started again. */
@@ -83,7 +84,7 @@ export class MemoryFrame {
   #tabList() {
     const list = element('div', 'memory-tabs');
     list.setAttribute('role', 'tablist');
-    list.setAttribute('aria-label', 'What to show of the memory');
+    list.setAttribute('aria-label', 'Parts of the memory');
     for (const { name, title } of TABS) {
       const tab = button(title, 'memory-tab', () => this.#choose(name));
       tab.id = `memory-tab-${name}`;
@@ -166,7 +167,7 @@ export class MemoryFrame {
       }
       if (!entry.panel) {
         const Panel = await load().catch(() => {
-          throw userError('LoadError', 'This part of the page could not be loaded. Check your connection, then choose the tab again.');
+          throw userError('LoadError', 'This tab could not be loaded. Check your connection, then select the tab again.');
         });
         if (run !== this.#run) return;
         entry.panel ??= new Panel(entry.root, this.#memory, { onResume: this.#onResume });
@@ -181,7 +182,7 @@ export class MemoryFrame {
 
   #say({ state, problem, routing }) {
     const opening = state === 'opening' ? 'Opening the memory…' : '';
-    const words = routing === 'failed' ? 'What was meant cannot be compared now: search looks for words.' : '';
+    const words = routing === 'failed' ? 'Search by meaning is not available. Search finds words only.' : '';
     const text = opening || problem || words;
     if (this.#status.textContent !== text) this.#status.textContent = text;
     this.#status.hidden = !text;
@@ -197,7 +198,7 @@ export class MemoryFrame {
       return '';
     }, 'primary');
     form.addField('Passphrase', passphrase);
-    const what = element('p', '', 'You can chat all the same: what is learned meanwhile is added when you unlock it.');
+    const what = element('p', '', 'You can chat while the memory is locked. What Sonata learns is added when you unlock it.');
     return [element('h3', '', 'Unlock the memory'), what, form.element];
   }
 }

@@ -28,8 +28,8 @@ export class LogPanel {
       nouns: ['request', 'requests'],
       searchLabel: 'Search the log',
       filters: FILTERS,
-      filterLabel: 'Which requests',
-      empty: 'Nothing is logged yet.',
+      filterLabel: 'Show',
+      empty: 'The log is empty.',
       selectable: true,
       load: (asked) => this.#load(asked),
       key: ({ id }) => id,
@@ -66,7 +66,7 @@ export class LogPanel {
       text ? element('b', 'record-agent', this.#title(agent)) : null,
       formatDate(created),
       backend,
-      confidence === null || agent === PLAIN ? null : `${formatShare(confidence)} sure of the agent`,
+      confidence === null || agent === PLAIN ? null : `agent ${formatShare(confidence)} certain`,
       quality === null ? null : `quality ${formatShare(quality)}`,
     ));
     return [...nodes, actions(row.deleteAction())];
@@ -116,8 +116,8 @@ export class LogPanel {
     details.open = opened;
     const total = percentiles[TOTAL];
     const gist = total
-      ? `Half of the requests take under ${formatDuration(total[50])}, 99% under ${formatDuration(total[99])}`
-      : 'How long the stages take';
+      ? `50% of requests take less than ${formatDuration(total[50])}, 99% less than ${formatDuration(total[99])}`
+      : 'Time of each stage';
     details.append(element('summary', '', gist), this.#table(stages, percentiles, trends));
     if (agents.length) {
       const counts = agents.map(([agent, count]) => `${this.#title(agent)} ${count.toLocaleString('en')}`);
@@ -129,7 +129,7 @@ export class LogPanel {
   #table(stages, percentiles, trends) {
     const table = element('table', 'percentiles');
     const head = element('tr');
-    for (const name of ['Stage', 'Half under', '90% under', '99% under', 'Trend']) {
+    for (const name of ['Stage', '50% below', '90% below', '99% below', 'Trend']) {
       const cell = element('th', '', name);
       cell.scope = 'col';
       head.append(cell);
@@ -155,6 +155,6 @@ export class LogPanel {
 function trendOf(trend) {
   if (!trend || trend.medians.length < 2) return '–';
   const change = Math.abs(trend.change);
-  if (change < 0.01) return 'the same';
+  if (change < 0.01) return 'no change';
   return `${formatShare(change)} ${trend.change > 0 ? 'slower' : 'faster'} in ${formatCount(trend.medians.length, 'hour')}`;
 }

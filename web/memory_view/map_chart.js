@@ -11,7 +11,7 @@ const SHAPES = [
 const ROUND = { circle: 1, triangle: 1.2, rect: 1.15, rectRot: 1.15 }; // so that all look equally large
 const SMALL = 2.75; // pixels
 const LARGE = 6.5;
-const SOURCES = { example: 'comes with Sonata', agent: 'an example of yours', user: 'you said so' };
+const SOURCES = { example: 'comes with Sonata', agent: 'example you gave', user: 'your correction' };
 const FINE = matchMedia('(pointer: fine)');
 
 export class MapChart {

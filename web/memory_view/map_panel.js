@@ -4,9 +4,9 @@ import { formatCount } from '../page/format.js';
 import { loadScript, loadStyles } from '../page/load_file.js';
 import { MapChart } from './map_chart.js';
 
-const ABOUT = 'Each point is a request that routing knows; colour and shape tell its agent. A request lies between the agents that it '
-  + 'resembles, so points near each other are similar requests.';
-const NOTHING_OWN = 'Correct a chip in the chat, and your request is here, too: large, with an outline.';
+const ABOUT = 'Each point is a request. Its colour and shape show the agent that it goes to. Points close to each other are similar '
+  + 'requests.';
+const NOTHING_OWN = 'When you correct the agent of an answer, your request appears here as a larger, outlined point.';
 
 export class MapPanel {
   #memory;
@@ -76,10 +76,10 @@ export class MapPanel {
   #draw() {
     const { requests, own } = count(this.#map);
     this.#figure.hidden = requests === 0;
-    if (requests === 0) return void (this.#status.textContent = `There is no request on the map yet. ${NOTHING_OWN}`);
+    if (requests === 0) return void (this.#status.textContent = `The map is empty. ${NOTHING_OWN}`);
     this.#status.textContent = own ? '' : NOTHING_OWN;
     this.#chart ??= new MapChart(globalThis.Chart, this.#box, (zoomed) => (this.#whole.disabled = !zoomed));
-    const summary = `Map of ${formatCount(requests, 'request')} of ${formatCount(this.#map.length, 'agent')}; the list beside it counts them.`;
+    const summary = `Map of ${formatCount(requests, 'request')} of ${formatCount(this.#map.length, 'agent')}. The list shows the number of requests of each agent.`;
     const agents = this.#map.map((agent) => ({ ...agent, shown: !this.#hiddenAgents.has(agent.id) }));
     this.#chart.show(agents, this.#hiddenSources, summary);
     this.#drawLegend({ requests, own });

@@ -7,9 +7,10 @@ import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
 export class ModelsSection {
+  #onRemove;
   #list = new RecordList({
     nouns: ['model file', 'model files'],
-    empty: 'No model is kept in this browser: it is downloaded each time.',
+    empty: 'This browser stores no model. Sonata downloads it each time.',
     load: async ({ offset, limit }) => {
       const models = await storedModels();
       return { total: models.length, items: models.slice(offset, offset + limit) };
@@ -17,15 +18,20 @@ export class ModelsSection {
     key: ({ sha256, name }) => `${sha256}/${name}`,
     render: ({ name, bytes, complete }, row) => [
       element('p', 'record-title', name),
-      facts(formatBytes(bytes), complete ? null : 'not all of it is here yet'),
-      actions(row.deleteAction('Delete this model? It is downloaded again when it is needed.')),
+      facts(formatBytes(bytes), complete ? null : 'download is incomplete'),
+      actions(row.deleteAction('Delete this model? Sonata downloads it again when you need it.')),
     ],
     remove: async ([key]) => {
-      if (await removeModel(key.split('/')[0])) return;
-      throw userError('BusyError', 'This model is being downloaded just now, maybe in another tab. Delete it when that is over.');
+      if (await removeModel(key.split('/')[0])) return void (await this.#onRemove());
+      throw userError('BusyError', 'A tab is downloading this model. Wait until it has finished, then delete it.');
     },
   });
   element = this.#list.element;
+
+  /** @param {() => Promise<void>} onRemove */
+  constructor(onRemove) {
+    this.#onRemove = onRemove;
+  }
 
   refresh() {
     return this.#list.refresh();

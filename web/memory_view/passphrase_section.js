@@ -24,8 +24,8 @@ export class PassphraseSection {
     this.#encrypted = encrypted;
     this.#form.replaceChildren();
     this.#lead.textContent = encrypted
-      ? 'The memory is encrypted. The passphrase is asked for when the page is opened again.'
-      : 'With a passphrase the memory is encrypted in this browser. Nobody can recover a forgotten passphrase.';
+      ? 'The memory is encrypted. Sonata asks for the passphrase when you open the page.'
+      : 'A passphrase encrypts the memory in this browser. It has at least 8 characters. Nobody can recover a forgotten passphrase.';
     this.#buttons.replaceChildren(...(encrypted
       ? [button('Change', 'quiet', () => this.#set()), button('Remove', 'quiet', () => this.#remove())]
       : [button('Set a passphrase', 'quiet', () => this.#set())]));
@@ -34,10 +34,10 @@ export class PassphraseSection {
   #set() {
     const old = this.#encrypted ? [field('Current passphrase', 'current-password')] : [];
     const first = field('New passphrase', 'new-password');
-    const second = field('The same again', 'new-password');
-    this.#open([...old, first, second], 'Save', this.#encrypted ? 'The passphrase was changed.' : 'The memory is encrypted now.', () => {
+    const second = field('Repeat passphrase', 'new-password');
+    this.#open([...old, first, second], 'Save', this.#encrypted ? 'The passphrase was changed.' : 'The memory is now encrypted.', () => {
       if (first.input.value !== second.input.value) {
-        throw userError('StoreError', 'The two are not the same. Type the new passphrase again.');
+        throw userError('StoreError', 'The passphrases differ. Type the new passphrase again.');
       }
       return this.#memory.setPassphrase(first.input.value, old[0]?.input.value ?? null);
     });
@@ -45,7 +45,7 @@ export class PassphraseSection {
 
   #remove() {
     const old = field('Current passphrase', 'current-password');
-    this.#open([old], 'Remove', 'The memory is not encrypted any more.', () => this.#memory.removePassphrase(old.input.value));
+    this.#open([old], 'Remove', 'The memory is no longer encrypted.', () => this.#memory.removePassphrase(old.input.value));
   }
 
   #open(fields, label, done, change) {

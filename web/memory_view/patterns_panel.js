@@ -6,7 +6,7 @@ import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
 const SHIPPED = 'example';
-const SOURCES = { user: 'You said', agent: 'Example of your agent', [SHIPPED]: 'Comes with Sonata' };
+const SOURCES = { user: 'Your correction', agent: 'Example you gave', [SHIPPED]: 'Comes with Sonata' };
 
 export class PatternsPanel {
   #memory;
@@ -15,11 +15,11 @@ export class PatternsPanel {
 
   constructor(root, memory) {
     this.#memory = memory;
-    const lead = 'A message that means much the same as one of these is sent to its agent. Correct a chip in the chat to add one.';
+    const lead = 'Sonata sends a message that is similar to one of these to its agent. To add one, correct the agent of an answer in the chat.';
     this.#list = new RecordList({
       nouns: ['pattern', 'patterns'],
-      searchLabel: 'Search by meaning',
-      empty: 'Nothing was learned yet. When an answer came from the wrong agent, click the chip above it and choose another.',
+      searchLabel: 'Search patterns',
+      empty: 'There are no patterns yet. When the wrong agent answers, click its name above the answer and choose another.',
       selectable: true,
       load: ({ search, offset, limit }) => this.#load({ search, offset, limit }),
       key: ({ id }) => id,
@@ -59,7 +59,7 @@ export class PatternsPanel {
         `${source === SHIPPED ? 'since' : 'learned'} ${formatDate(created)}`,
       ),
       source === SHIPPED
-        ? actions(row.deleteAction('Let it count as usual again?', 'Reset'))
+        ? actions(row.deleteAction('Reset its weight?', 'Reset'))
         : actions(row.action('Edit', () => this.#edit(pattern, row)), row.deleteAction()),
     ];
   }

@@ -8,8 +8,8 @@ import { actions, facts } from './record_row.js';
 
 /** What cannot be edited here, and what it is. */
 const ABOUT = {
-  'routing.agents': 'your changes to the agents, see Agents',
-  'routing.embedder': 'the embedder that the patterns are from',
+  'routing.agents': 'your changes to agents (edit them under Agents)',
+  'routing.embedder': 'the model that made the vectors of the patterns',
 };
 
 export class PoliciesSection {
@@ -20,7 +20,7 @@ export class PoliciesSection {
     this.#memory = memory;
     this.#list = new RecordList({
       nouns: ['policy', 'policies'],
-      empty: 'There are none: policies are settings that are learned as you use Sonata.',
+      empty: 'There are no policies. Policies are settings that Sonata learns while you use it.',
       load: async ({ offset, limit }) => {
         const policies = await memory.policies();
         return { total: policies.length, items: policies.slice(offset, offset + limit) };
@@ -44,7 +44,7 @@ export class PoliciesSection {
     const edit = about ? [] : [row.action('Edit', () => this.#edit(policy, row))];
     return [
       title,
-      facts(about ?? null, `${formatShare(confidence)} sure`, `by ${source}`, lastUsed ? `last used ${formatDate(lastUsed)}` : null),
+      facts(about ?? null, `${formatShare(confidence)} certain`, `by ${source}`, lastUsed ? `last used ${formatDate(lastUsed)}` : null),
       actions(...edit, row.deleteAction()),
     ];
   }
@@ -75,7 +75,7 @@ function valueOf(control, before) {
   if (!Array.isArray(before)) return typed;
   const numbers = typed.split(/[\s,]+/).filter(Boolean).map(Number);
   if (numbers.some((number) => !Number.isFinite(number))) {
-    throw userError('ValueError', 'These must be numbers with commas between them, for example 0.5, 1, 2.');
+    throw userError('ValueError', 'Type numbers with commas between them, for example 0.5, 1, 2.');
   }
   return numbers;
 }

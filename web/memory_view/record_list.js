@@ -160,7 +160,7 @@ export class RecordList {
     const [one, many] = this.#options.nouns;
     const narrowed = search || (filter && filter !== this.#options.filters[0].value);
     this.#count.textContent = formatCount(this.#total, one, many);
-    this.#empty.textContent = narrowed ? `No ${many} like that.` : this.#options.empty;
+    this.#empty.textContent = narrowed ? `No ${many} found.` : this.#options.empty;
     this.#empty.hidden = this.#rows.size > 0;
     const nothing = this.#rows.size === 0 && !narrowed;
     this.#tools.hidden = nothing || !this.#tools.hasChildNodes();

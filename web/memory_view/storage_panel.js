@@ -1,7 +1,9 @@
 /** Where everything is kept and how much there is; each section is about one thing that can be done with it. */
-import { element } from '../page/dom.js';
+import { element, ProblemLine } from '../page/dom.js';
 import { formatBytes, formatCount } from '../page/format.js';
 import { ExportSection, ImportSection } from './file_sections.js';
+import { storedModels } from '../storage/model_store.js';
+import { askingButton } from './ask.js';
 import { DeleteSection } from './delete_section.js';
 import { ModelsSection } from './models_section.js';
 import { PassphraseSection } from './passphrase_section.js';
@@ -11,19 +13,21 @@ export class StoragePanel {
   #memory;
   #place = element('p');
   #counts = element('dl', 'counts');
-  #room = element('p', 'memory-lead');
+  #sizes = element('p', 'memory-lead');
+  #unreadable = element('div', 'record-actions');
+  #problem = new ProblemLine();
   #sections;
 
   constructor(root, memory) {
     this.#memory = memory;
-    const about = section('What is kept, and where');
-    about.append(this.#place, this.#counts, this.#room);
+    const about = section('Stored items');
+    about.append(this.#place, this.#counts, this.#unreadable, this.#sizes);
     this.#sections = [
       { title: 'Passphrase', part: new PassphraseSection(memory) },
       { title: 'Export', part: new ExportSection(memory) },
       { title: 'Import', part: new ImportSection(memory) },
       { title: 'Policies', part: new PoliciesSection(memory) },
-      { title: 'Models', part: new ModelsSection(), whileLocked: true },
+      { title: 'Models', part: new ModelsSection(() => this.#measure()), whileLocked: true },
       { title: 'Delete everything', part: new DeleteSection(memory), whileLocked: true },
     ].map(({ title, ...rest }) => {
       const made = section(title);
@@ -45,19 +49,37 @@ export class StoragePanel {
       made.hidden = info.state === 'locked' && whileLocked !== true;
       if (!made.hidden) part.refresh(info);
     }
-    const { usage } = (await navigator.storage?.estimate?.().catch(() => null)) ?? {};
-    this.#room.textContent = usage ? `This page takes ${formatBytes(usage)} in this browser, models included.` : '';
+    await this.#measure();
+  }
+
+  async #measure() {
+    this.#sizes.textContent = describeSizes(await storageSizes());
   }
 
   hide() {}
 
-  #say({ state, persistent, place, encrypted, counts }) {
+  #sayUnreadable(count) {
+    const said = count ? formatCount(count, 'item') : '';
+    if (this.#unreadable.dataset.said === said) return; // a question that is being asked stays
+    this.#unreadable.dataset.said = said;
+    this.#unreadable.replaceChildren();
+    if (!count) return;
+    const remove = () => this.#memory.removeUnreadable().catch((error) => this.#problem.say(error));
+    this.#unreadable.append(
+      element('p', '', `${said} cannot be read.`),
+      askingButton('Delete unreadable items', () => `Delete ${said}?`, 'Delete', remove),
+      this.#problem.element,
+    );
+  }
+
+  #say({ state, persistent, place, encrypted, counts, unreadable }) {
     const lasts = persistent
-      ? 'It is still there after a restart.'
-      : 'It is gone when this tab is closed: export it if you want to keep it.';
-    const cipher = encrypted ? ' It is encrypted with your passphrase.' : '';
-    this.#place.textContent = `Kept in ${place}. ${lasts}${cipher}`;
+      ? 'It stays after a restart.'
+      : 'It is lost when you close this tab. To keep it, export it.';
+    const cipher = encrypted ? ' Your passphrase encrypts it.' : '';
+    this.#place.textContent = `The memory is in ${place}. ${lasts}${cipher}`;
     this.#counts.hidden = state === 'locked';
+    this.#sayUnreadable(unreadable);
     const rows = [
       [counts.pattern, 'pattern'], [counts.session, 'conversation'], [counts.witness, 'log entry', 'log entries'],
       [counts.policy, 'policy', 'policies'],
@@ -69,6 +91,24 @@ export class StoragePanel {
       return row;
     }));
   }
+}
+
+/** Bytes of each part. The browser's own sum may leave out the models' files; it names its parts in Chromium only. */
+async function storageSizes() {
+  const [models, { usage = 0, usageDetails = null }] = await Promise.all([
+    storedModels().catch(() => []), navigator.storage?.estimate?.().catch(() => ({})) ?? {},
+  ]);
+  const modelBytes = models.reduce((sum, { bytes }) => sum + bytes, 0);
+  const rest = Math.max(usage - modelBytes, 0);
+  return { models: modelBytes, memory: usageDetails?.indexedDB ?? null, page: usageDetails?.caches ?? null, rest };
+}
+
+function describeSizes({ models, memory, page, rest }) {
+  const parts = [`Models: ${formatBytes(models)}.`];
+  if (memory === null) parts.unshift(`Chat memory and this page: ${formatBytes(rest)}.`);
+  else parts.unshift(`Chat memory: ${formatBytes(memory)}.`);
+  if (page) parts.push(`This page, stored for offline use: ${formatBytes(page)}.`);
+  return parts.join(' ');
 }
 
 function section(title) {

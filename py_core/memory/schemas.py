@@ -1,0 +1,214 @@
+"""What a record of each kind holds. A record that does not fit is left out wherever records are read or imported.
+
+A schema is a table of fields; a field is a small check. `problem_of` is what everybody calls:
+
+    problem_of(Record("policy", "p", {"value": 3}))    # "A policy needs the field confidence."
+
+A new field of a kind needs a migration (migrations.py), so that older records get it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Source
+from py_core.memory.records import DEEPEST, LONGEST_NAME, Record
+
+LONGEST_TEXT = 1_000_000
+LONGEST_TITLE = 1_000
+LARGEST_INTEGER = 2**53 - 1  # what JavaScript can hold
+LATEST = 253_402_300_799.0  # the end of the year 9999, in seconds since 1970
+MOST_TURNS = 999_999  # of a conversation
+
+Check = Callable[[Any], str | None]
+"""What a value should be ("a number from 0 to 1"), or None where it is so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """noun: for sentences. fields: all of the body, each required. vector: whether there is one."""
+
+    noun: str
+    fields: Mapping[str, Check]
+    vector: Literal["required", "optional"] = "optional"
+    record: Callable[[Record], str | None] = field(default=lambda record: None)
+    """What no field can tell alone: a sentence, or None."""
+
+
+def problem_of(record: Record, dimensions: int | None = None) -> str | None:
+    """Why a record is not one of Sonata's, as a sentence; None if it is. dimensions: of each vector, None: any."""
+    schema = SCHEMAS.get(record.kind)
+    if schema is None:
+        return f"Records of the kind {record.kind} are not known."
+    noun = schema.noun
+    for time in (record.created, record.updated):
+        if time is not None and (wanted := _time(time)) is not None:
+            return f"The time of {noun} is {wanted}."
+    if record.body.keys() != schema.fields.keys():
+        for name in schema.fields.keys() - record.body.keys():
+            return f"{noun.capitalize()} needs the field {name}."
+        for name in record.body.keys() - schema.fields.keys():
+            return f"{noun.capitalize()} has no field {name!r:.100}."
+    for name, check in schema.fields.items():
+        if (wanted := check(record.body[name])) is not None:
+            return f"The {name} of {noun} is {wanted}."
+    if record.vector is None:
+        return f"{noun.capitalize()} needs a vector." if schema.vector == "required" else schema.record(record)
+    if dimensions is not None and len(record.vector) != dimensions:
+        return f"The vector of {noun} has {dimensions} numbers."
+    return schema.record(record)
+
+
+def _text(longest: int = LONGEST_TEXT) -> Check:
+    def check(value: Any) -> str | None:
+        fits = isinstance(value, str) and len(value) <= longest
+        return None if fits else f"text of at most {longest:,} characters"
+
+    return check
+
+
+def _name(value: Any) -> str | None:
+    """As kinds and ids are (records.check_name)."""
+    fits = isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and value.isprintable()
+    return None if fits else f"printable text of 1 to {LONGEST_NAME} characters"
+
+
+def _number(low: float, high: float) -> Check:
+    def check(value: Any) -> str | None:
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+        return None if fits else f"a number from {low:g} to {high:g}"
+
+    return check
+
+
+def _integer(high: int, low: int = 0) -> Check:
+    def check(value: Any) -> str | None:
+        return None if type(value) is int and low <= value <= high else f"a whole number from {low} to {high:,}"
+
+    return check
+
+
+def _boolean(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "true or false"
+
+
+def _one_of(*choices: str) -> Check:
+    def check(value: Any) -> str | None:
+        return None if isinstance(value, str) and value in choices else f"one of {', '.join(choices)}"
+
+    return check
+
+
+def _or_null(check: Check) -> Check:
+    def check_or_null(value: Any) -> str | None:
+        wanted = None if value is None else check(value)
+        return None if wanted is None else f"null or {wanted}"
+
+    return check_or_null
+
+
+def _json(value: Any, depth: int = DEEPEST) -> str | None:
+    """Anything of JSON that is finite and not nested without end."""
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        return _text()(value)
+    if isinstance(value, int | float):
+        fits = math.isfinite(value) if isinstance(value, float) else abs(value) <= LARGEST_INTEGER
+        return None if fits else "JSON with finite numbers"
+    if depth == 0 or not isinstance(value, list | dict):
+        return f"JSON of at most {DEEPEST} levels"
+    parts = value if isinstance(value, list) else [*value, *value.values()]
+    return next((wanted for part in parts if (wanted := _json(part, depth - 1)) is not None), None)
+
+
+def _object(**known: Check) -> Check:
+    """A JSON object; what it has of the `known` fields is as they say."""
+
+    def check(value: Any) -> str | None:
+        if not isinstance(value, dict):
+            return "a JSON object"
+        for name in known.keys() & value.keys():
+            if (wanted := known[name](value[name])) is not None:
+                return f"a JSON object whose {name} is {wanted}"
+        return _json(value)
+
+    return check
+
+
+def _milliseconds(value: Any) -> str | None:
+    check = _number(0, 1e12)
+    fits = isinstance(value, dict) and all(_name(name) is None and check(ms) is None for name, ms in value.items())
+    return None if fits else "a JSON object of milliseconds"
+
+
+def _policy_value(value: Any) -> str | None:
+    finite = _number(-1e300, 1e300)
+    fits = (
+        isinstance(value, bool)
+        or _integer(LARGEST_INTEGER, -LARGEST_INTEGER)(value) is None
+        or (isinstance(value, float) and finite(value) is None)
+        or _text()(value) is None
+        or (isinstance(value, list) and all(finite(each) is None for each in value))
+    )
+    return None if fits else "true, false, a finite number, text or a list of finite numbers"
+
+
+def _turn_is_of_its_session(record: Record) -> str | None:
+    """A conversation finds its turns by their ids."""
+    of_it = record.id.startswith(f"{record.body['session']}/")
+    return None if of_it else "The id of a message begins with that of its conversation."
+
+
+_time = _number(0, LATEST)
+_share = _number(0, 1)
+
+SCHEMAS: Mapping[str, Schema] = {
+    "pattern": Schema(
+        "a pattern",
+        {
+            "text": _text(),
+            "agent": _name,
+            "weight": _number(LEAST_WEIGHT, MOST_WEIGHT),
+            "uses": _integer(LARGEST_INTEGER),
+            "source": _one_of(*get_args(Source)),
+            "last_used": _time,
+        },
+        vector="required",
+    ),
+    "policy": Schema("a policy", {"value": _policy_value, "confidence": _share, "source": _name, "last_used": _time}),
+    "session": Schema(
+        "a conversation",
+        {
+            "title": _text(LONGEST_TITLE),
+            "turns": _integer(MOST_TURNS),
+            "adapter": _or_null(_name),
+            "state": _object(),
+        },
+    ),
+    "turn": Schema(
+        "a message",
+        {
+            "session": _name,
+            "role": _one_of("user", "assistant", "system", "tool"),
+            "content": _text(),
+            "details": _object(agent=_or_null(_name)),
+        },
+        record=_turn_is_of_its_session,
+    ),
+    "witness": Schema(
+        "a log entry",
+        {
+            "agent": _text(LONGEST_NAME),
+            "backend": _text(LONGEST_NAME),
+            "stages": _milliseconds,
+            "routing": _object(text=_text(), confidence=_or_null(_share)),
+            "quality": _or_null(_share),
+            "error": _or_null(_text()),
+            "failed": _boolean,
+        },
+    ),
+}
