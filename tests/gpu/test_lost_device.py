@@ -145,6 +145,20 @@ async def test_logits_are_those_of_before(path: Path) -> None:
     pair.other.close()
 
 
+@pytest.mark.parametrize("breaks", [(5,), (6,), (7,), (6, 8)], ids=lambda breaks: "-".join(map(str, breaks)))
+async def test_hidden_states_are_those_of_before(path: Path, breaks: tuple[int, ...]) -> None:
+    """The prompt is four submissions; hidden states of its last 90 tokens are three more, and what a loss repeats."""
+    host = FragileHost(*breaks)
+    pair = await open_fragile(path, host)
+    ours, reference = await pair.prefilled(prompt(100))
+    expected = await pair.numpy.hidden(reference, ["residual.1", "final_norm"], 10)
+    states = await pair.other.hidden(ours, ["residual.1", "final_norm"], 10)
+    for name, values in expected.items():
+        np.testing.assert_allclose(states[name], values, rtol=1e-3, atol=2e-4 * np.abs(values).max())
+    assert host.reopened == len(breaks)
+    pair.other.close()
+
+
 async def test_a_pool_of_pages_that_had_grown_grows_again(tmp_path: Path) -> None:
     path = dataclasses.replace(TINY, context=2048, layers=1).write(tmp_path / "tiny.gguf")
     host = FragileHost()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.backends.webgpu.backend import WebGPUBackend, load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.formats.gguf import read_header
@@ -37,6 +38,26 @@ async def test_the_weights_take_little_more_than_the_file(smollm: WebGPUBackend,
         sizes[buffer.label] = sizes.get(buffer.label, 0) + buffer.size
     assert 0.9 < sizes["weights"] / FileSource(model_path).size < 1.05
     assert not {"bytes of the file", "runs of blocks"} & sizes.keys()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_hidden_states_equal_numpy_and_make_the_logits(smollm: WebGPUBackend, model_path: Path, oracle) -> None:
+    expected, source = oracle("p0"), FileSource(model_path)
+    header = await read_header(source)
+    config, graph = describe_model(header)
+    weights = await load_weights(source, header, graph)
+    names = [config.residual_at(depth) for depth in (0.25, 0.5, 0.75)] + ["final_norm"]
+    states = []
+    for backend in (smollm, NumpyBackend(config, graph, weights)):
+        sequence = backend.new_sequence()
+        await backend.prefill(sequence, expected.prompt_ids)
+        states.append(await backend.hidden(sequence, names, len(expected.prompt_ids) - 5))
+        backend.free(sequence)
+    for name, reference in states[1].items():
+        assert reference.shape == (5, 576)
+        np.testing.assert_allclose(states[0][name], reference, atol=1e-3 * np.abs(reference).max())
+    logits = states[0]["final_norm"][-1] @ weights["token_embd.weight"].T
+    assert np.abs(logits - expected.logits.ravel()).max() < 0.02
 
 
 @pytest.mark.parametrize("name", ["p0", "p1", "p3"])

@@ -10,9 +10,13 @@ import pytest
 
 from py_core.backends.base import BackendError
 from py_core.backends.webgpu.attention import SHORT
+from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.tuning import KernelShapes, choose_shapes
+from py_core.formats.gguf import read_header
+from py_core.formats.source import FileSource
+from py_core.models.registry import describe_model
 from tests.backend_pairs import MODELS, collect, open_pair, prompt
 from tests.tiny_llama import TinyLlama
 
@@ -41,6 +45,46 @@ async def test_logits_equal_numpy_for_passes_of_every_size(tmp_path: Path, host:
         np.testing.assert_allclose(
             await pair.other.logits(ours), expected, rtol=1e-3, atol=2e-4 * np.abs(expected).max()
         )
+
+
+@pytest.mark.parametrize("shapes", SHAPES)
+async def test_hidden_states_and_several_rows_of_logits_equal_numpy(tmp_path: Path, host: WgpuHost, shapes) -> None:
+    pair = await open_pair(MODELS["mixed"].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
+    ours, reference = await pair.prefilled(prompt(75))
+    names = ["residual.1", "final_norm", "residual.2"]
+    states = await pair.other.hidden(ours, names, 4)
+    for name, expected in (await pair.numpy.hidden(reference, names, 4)).items():
+        np.testing.assert_allclose(states[name], expected, rtol=1e-3, atol=2e-4 * np.abs(expected).max())
+    for rows in (8, 3, 1):
+        expected = await pair.numpy.last_logits(reference, rows)
+        logits = await pair.other.last_logits(ours, rows)
+        np.testing.assert_allclose(logits, expected, rtol=1e-3, atol=2e-4 * np.abs(expected).max())
+
+
+async def test_reading_hidden_states_leaves_decoding_as_it_was(tmp_path: Path, host: WgpuHost) -> None:
+    pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host, shapes=HARDWARE)
+    backend, (ours, _) = pair.other, await pair.prefilled(prompt(5))
+
+    def lists() -> list[int]:
+        wanted = (("step", 1), ("argmax", 1), ("body", 5), ("head", 1))
+        return [len(backend._launches(name, m, 100)) for name, m in wanted]
+
+    # A block is five dispatches; besides them the embedding, the logits and the sampler.
+    assert lists() == [5 * 2 + 2, 1, 5 * 2 + 1, 1]
+    await backend.hidden(ours, ["residual.1", "final_norm"])
+    await backend.last_logits(ours, 3)
+    assert lists() == [5 * 2 + 2, 1, 5 * 2 + 1, 1]
+
+
+async def test_a_decode_step_of_smollm2_is_152_dispatches_and_its_sampler(model_path: Path, host: WgpuHost) -> None:
+    source = FileSource(model_path)
+    header = await read_header(source)
+    config, graph = describe_model(header)
+    backend = await load_webgpu(host, source, header, config, graph, shapes=INTEGERS)
+    counts = {name: len(backend._launches(name, 1, 100)) for name in ("step", "argmax", "sample", "penalties")}
+    assert counts == {"step": 30 * 5 + 2, "argmax": 1, "sample": 1, "penalties": 1}
+    # Beyond 1,024 tokens attention is split, and merged by a dispatch of its own.
+    assert len(backend._launches("step", 1, 1025)) == 30 * 6 + 2
 
 
 async def test_a_sequence_is_split_when_it_gets_long(tmp_path: Path, host: WgpuHost) -> None:

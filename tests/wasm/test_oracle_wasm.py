@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from py_core.backends.numpy import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.engine import Timings
@@ -44,6 +45,20 @@ async def test_precise_gives_the_tokens_of_float32(model_path: Path, kernel_wasm
             assert int(np.argmax(await model.backend.logits(sequence))) == token, step
         await model.backend.prefill(sequence, [token])
     model.close()
+
+
+async def test_hidden_states_are_those_of_float32(model_path: Path, kernel_wasm, oracle) -> None:
+    expected, states = oracle("p0"), []
+    for load in (partial(load_wasm, WasmtimeHost(kernel_wasm(True))), load_numpy):
+        model = await load_model(FileSource(model_path), load)
+        names = [model.config.residual_at(depth) for depth in (0.25, 0.5, 0.75)] + ["final_norm"]
+        sequence = model.backend.new_sequence()
+        await model.backend.prefill(sequence, expected.prompt_ids)
+        states.append(await model.backend.hidden(sequence, names))
+        model.close()
+    for name, reference in states[1].items():
+        assert reference.shape == (len(expected.prompt_ids), 576)
+        assert min(map(cosine, states[0][name], reference)) > 0.9999, name
 
 
 async def test_fast_stays_close_to_float32(model_path: Path, kernel_wasm, oracle) -> None:
