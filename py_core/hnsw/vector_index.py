@@ -30,6 +30,8 @@ class VectorIndex:
     def __init__(self, dimensions: int, kernel: HnswKernel | None = None, scanned: int = SCANNED) -> None:
         """kernel: numpy's if none."""
         self.changed: Callable[[bool], None] = lambda deleted: None
+        self.taken_out = 0
+        """Vectors that the file knew and that are not there any more, or are others."""
         self._kernel = kernel
         self._index = HnswIndex(HnswSettings(dimensions, brute_force_below=scanned), kernel)
         self._ids: dict[str, int] = {}
@@ -131,6 +133,7 @@ class VectorIndex:
         for id in loaded.index:
             self._name(loaded.names[id], id)
         self._next = len(loaded.names)
+        self.taken_out = len(loaded.names) - len(loaded.index)
         return loaded.lacking
 
     def _name(self, name: str, id: int) -> None:

@@ -16,6 +16,7 @@ from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.vector_index import SCANNED, VectorIndex
 from py_core.memory.background import Background
 from py_core.memory.errors import StoreError
+from py_core.memory.rows import Change
 from py_core.memory.store import Store
 
 STEP_SECONDS = 0.004
@@ -27,15 +28,16 @@ UNSAVED_SHARE = 0.02
 class StoredIndex:
     """Made by `open`. `index` may be changed at will."""
 
-    def __init__(self, store: Store, name: str, background: Background, index: VectorIndex, unsaved: int) -> None:
+    def __init__(self, store: Store, name: str, background: Background, index: VectorIndex) -> None:
         self.index = index
         self._store, self._name, self._background = store, name, background
-        self._unsaved = unsaved
-        self._must_save = False  # what was deleted shall not stay in what is kept
+        self._unsaved = index.behind + index.taken_out
+        self._must_save = index.taken_out > 0  # what was deleted shall not stay in what is kept
         self._tending = False
         self._forgotten = False
         index.changed = self._note
         background.last_work[self] = self._save_or_lose
+        self._unlisten = store.on_change(self._heed)
         self._tend_soon()
 
     @classmethod
@@ -52,13 +54,16 @@ class StoredIndex:
         """vectors: float32 (dimensions,) by name. kernel: numpy's if none. Raises StoreError."""
         file = await store.get_blob(name) if len(vectors) > scanned else None
         index = VectorIndex.of(vectors, dimensions, kernel, file, scanned)
-        return cls(store, name, background, index, index.behind)
+        return cls(store, name, background, index)
 
     def forget(self) -> None:
         """Keep nothing of it any more: another one takes its place."""
+        if self._forgotten:
+            return
         self.index.changed = lambda deleted: None
         self._forgotten = True
         self._background.last_work.pop(self, None)
+        self._unlisten()
 
     async def save(self) -> None:
         """Write the graph if it has changed, and is whole. Raises StoreError."""
@@ -67,6 +72,11 @@ class StoredIndex:
         data = self.index.dump()
         self._unsaved, self._must_save = 0, False
         await self._store.put_blob(self._name, data)
+
+    def _heed(self, change: Change) -> None:
+        """What was cleared must not be written again; its owner opens another one."""
+        if change.everything or change.cleared is not None:
+            self.forget()
 
     def _note(self, deleted: bool) -> None:
         self._unsaved += 1

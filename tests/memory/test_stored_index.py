@@ -94,6 +94,7 @@ async def test_what_came_went_and_changed_meanwhile_is_topped_up(store: Store) -
     await background.settled()
     assert again.index.behind == 0
     assert_finds_the_true_ones(again, there)
+    assert b'"thing 77"' not in (await store.get_blob(NAME) or b"")  # it was written anew without what went
 
 
 @pytest.mark.parametrize("harm", ["lost", "cut", "damaged", "foreign", "of other vectors"])
@@ -152,6 +153,18 @@ async def test_what_is_deleted_does_not_stay_in_what_is_kept(store: Store) -> No
     assert data is not None
     assert b'"thing 7"' not in data
     assert b'"thing 8"' in data
+
+
+async def test_after_everything_was_deleted_nothing_is_written_again(store: Store) -> None:
+    background = Background()
+    stored = await opened(store, vectors(200), background)
+    await background.settled()
+    stored.index.insert("another", np.ones(DIMENSIONS, np.float32))
+    await store.clear()
+    stored.index.delete("thing 7")
+    await background.settled()
+    await background.close()
+    assert await store.get_blob(NAME) is None
 
 
 async def test_some_changes_are_written_together_and_the_last_ones_at_the_end(store: Store) -> None:
