@@ -41,7 +41,7 @@ SENTENCES: dict[Reason, str] = {
 }
 
 GOES_ON_IN_MEMORY: frozenset[Reason] = frozenset({"unavailable", "quota", "blocked", "closed", "replaced"})
-"""The disk is out of reach, and what happens now can be kept in memory only."""
+"""Nothing can be stored any more; what happens from now on is kept in plain memory."""
 
 
 class StoreError(Exception):

@@ -1,4 +1,4 @@
-"""Going on in memory where nothing can be stored, and saying so."""
+"""Continues in plain memory where nothing can be stored, and says so."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ async def open_or_volatile(opening: Callable[[], Awaitable[Rows]], on_trouble: O
 
 
 class FallbackRows:
-    """`Rows` that go on in memory when those under them are lost on the way: no space left, a newer version elsewhere.
+    """`Rows` that continue in memory when those under them are lost: no space left, or a newer version in another tab.
 
-    What could still be read is there, and the write that failed is done. `on_trouble` is told once.
+    They hold what could still be read, and repeat the write that failed. `on_trouble` is told once.
     """
 
     def __init__(self, rows: Rows, on_trouble: OnTrouble) -> None:

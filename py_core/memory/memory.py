@@ -25,7 +25,7 @@ from py_core.memory.write_batch import BatchedWriter
 
 
 class Memory:
-    """Made by `open`. What is asked by meaning shares one search; what is written by the way, one writer."""
+    """Made by `open`. All kinds of records share one search by meaning and one writer for what nobody waits for."""
 
     def __init__(
         self, store: Store, writer: BatchedWriter, policies: Policies, kernel: Callable[[], HnswKernel | None]
@@ -33,13 +33,13 @@ class Memory:
         self.store = store
         self.writer = writer
         self.background = Background()
-        self.search = search = VectorSearch(store, kernel, self.background)
+        self.search = VectorSearch(store, kernel, self.background)
         self.policies = policies
         self.patterns = Patterns(store)
         self.sessions = Sessions(store)
         self.text = ConversationText(store)
         self.witness = Witness(store, writer)
-        self.questions = WitnessQuestions(self.witness, search)
+        self.questions = WitnessQuestions(self.witness)
 
     @classmethod
     async def open(
@@ -48,8 +48,8 @@ class Memory:
         kernel: Callable[[], HnswKernel | None] = lambda: None,
         on_error: Callable[[StoreError], None] | None = None,
     ) -> Memory:
-        """kernel: tells that of the indexes, once it is loaded; None is numpy's. on_error hears of what could not be
-        written by the way. The witness log is cut to what is to be kept.
+        """Also deletes old entries of the witness log. kernel: returns the indexes' kernel once it is loaded; None is
+        numpy's. on_error is called for what the writer could not store.
 
         Raises StoreError.
         """

@@ -12,9 +12,9 @@ async def set_passphrase(
 ) -> None:
     """Encrypt everything with a passphrase, in one step that is done wholly or not at all.
 
-    old: the passphrase that it has now, asked again. Raises StoreError("passphrase") when it is another one.
-    What was stored in the clear before is overwritten in SQLite; a browser gives no such promise, and keeps it in its
-    own files until it tidies them up.
+    old: the current passphrase, if there is one. Raises StoreError("passphrase") when it is wrong.
+    SQLite overwrites what it stored in the clear before. A browser gives no such promise: its own files keep the old
+    bytes until it cleans them up.
     """
     await _check(store, old)
     await store.rekey(await new_lock(store.crypto, passphrase, iterations))

@@ -1,4 +1,4 @@
-"""Conversations: their turns, and what is needed to go on with them."""
+"""Conversations: their turns, and what is needed to continue them."""
 
 from __future__ import annotations
 

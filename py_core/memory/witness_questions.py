@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from py_core.memory.records import Vector
 from py_core.memory.rows import Range
-from py_core.memory.vectors import VectorSearch
 from py_core.memory.witness import KIND, Witness, WitnessEntry, entry_of
 
 TOTAL = "total"
@@ -49,10 +47,9 @@ class Trend:
 class WitnessQuestions:
     """Answers from what is stored, entries that still wait to be written included."""
 
-    def __init__(self, witness: Witness, search: VectorSearch | None = None) -> None:
+    def __init__(self, witness: Witness) -> None:
         self._witness = witness
         self._store = witness.store
-        self._search = search or VectorSearch(witness.store)
 
     async def poor(self, quality: float = 0.5, limit: int | None = None) -> list[WitnessEntry]:
         """Entries whose quality is known and below that, the newest first."""
@@ -61,19 +58,10 @@ class WitnessQuestions:
         found = await self._store.query(KIND, {"quality": below}, newest_first=True, limit=limit)
         return [entry_of(record) for record in found]
 
-    async def similar_errors(
-        self, error: str | None = None, vector: Vector | None = None, k: int = 10
-    ) -> list[tuple[WitnessEntry, float]]:
-        """Failed requests like this one, the most similar first: by the text of the error (words in common, 0 to 1), or
-        by the vector of the query (cosine)."""
+    async def similar_errors(self, error: str, k: int = 10) -> list[tuple[WitnessEntry, float]]:
+        """Failed requests, and the share of words that their errors have in common with this one; the highest first."""
         await self._witness.writer.flush()
         failed = [entry_of(record) for record in await self._store.query(KIND, {"failed": True}, newest_first=True)]
-        if vector is not None:
-            by_id = {entry.id: entry for entry in failed}
-            found = await self._search.search(KIND, vector, k, by_id.__contains__)
-            return [(by_id[record.id], similarity) for record, similarity in found]
-        if error is None:
-            raise ValueError("similar_errors needs an error or a vector")
         wanted = _words(error)
         scored = [(entry, _overlap(wanted, _words(entry.error or ""))) for entry in failed]
         scored.sort(key=lambda pair: pair[1], reverse=True)

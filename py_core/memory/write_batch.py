@@ -1,4 +1,4 @@
-"""Writes that are not waited for: queued, and stored together.
+"""Writes in a queue: nobody waits for them, and they are stored together.
 
 writer = BatchedWriter(store)
 writer.put(record)        # returns at once; stored with the next hundred, or within a second
@@ -26,9 +26,9 @@ MOST_WAITING = 10_000
 
 
 class BatchedWriter:
-    """Must be made and used on an event loop. on_error hears of batches that could not be stored.
+    """Must be made and used on an event loop. on_error is called for each batch that could not be stored.
 
-    What could not be stored stays in the queue and is tried again with the next batch.
+    Such a batch stays in the queue and is written again with the next one.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class BatchedWriter:
         now = self.store.clock()
         created, updated = (now if time is None else time for time in (record.created, record.updated))
         record = replace(record, created=created, updated=updated)
-        check_record(record)  # now: among others it would hold them up
+        check_record(record)  # here, because one bad record would stop its whole batch
         if (problem := self.store.problem_of(record)) is not None:
             raise StoreError("record", problem)
         if not self._waiting:

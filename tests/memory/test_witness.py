@@ -55,15 +55,13 @@ async def test_poor_answers_are_those_below_a_half(witness: Witness) -> None:
 
 async def test_errors_like_this_one(witness: Witness) -> None:
     lost = "The connection to the graphics card was lost after 12 tokens."
-    witness.record(entry("lost", 10, error=lost, vector=np.array([1, 0], np.float32)))
-    witness.record(entry("404", 5, error="The model answered HTTP 404.", vector=np.array([0, 1], np.float32)))
-    witness.record(entry("fine", 1, vector=np.array([1, 0], np.float32)))
+    witness.record(entry("lost", 10, error=lost))
+    witness.record(entry("404", 5, error="The model answered HTTP 404."))
+    witness.record(entry("fine", 1))
     questions = WitnessQuestions(witness)
     by_text = await questions.similar_errors("the graphics card was lost after 900 tokens", k=1)
     assert [e.id for e, _ in by_text] == ["lost"]
     assert await questions.similar_errors("zzz") == []
-    by_vector = await questions.similar_errors(vector=np.array([0.9, 0.1], np.float32))
-    assert [e.id for e, _ in by_vector] == ["lost", "404"]
 
 
 async def test_a_spike_is_what_takes_three_times_as_long_as_before(witness: Witness) -> None:

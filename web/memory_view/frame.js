@@ -156,7 +156,7 @@ export class MemoryFrame {
       const info = await this.#memory.info();
       if (run !== this.#run) return;
       this.#problem.say(null);
-      this.#say(info);
+      this.#showState(info);
       const { load, whileLocked } = TABS.find((tab) => tab.name === name);
       const seen = info.state === 'ready' || (info.state === 'locked' && whileLocked === true);
       entry.root.hidden = !seen;
@@ -180,7 +180,7 @@ export class MemoryFrame {
     }
   }
 
-  #say({ state, problem, routing }) {
+  #showState({ state, problem, routing }) {
     const opening = state === 'opening' ? 'Opening the memory…' : '';
     const words = routing === 'failed' ? 'Search by meaning is not available. Search finds words only.' : '';
     const text = opening || problem || words;

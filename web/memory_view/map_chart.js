@@ -45,7 +45,7 @@ export class MapChart {
         layout: { padding: 0, autoPadding: false }, // the scales fill the canvas, whatever the points' size
         interaction: { mode: 'nearest', intersect: true },
         scales: { x: { display: false }, y: { display: false } },
-        plugins: { legend: { display: false }, tooltip: { enabled: false, external: (context) => this.#tell(context) } },
+        plugins: { legend: { display: false }, tooltip: { enabled: false, external: (context) => this.#showTooltip(context) } },
       },
       plugins: [{ id: 'names', afterDatasetsDraw: (chart) => this.#drawNames(chart) }],
     });
@@ -134,7 +134,7 @@ export class MapChart {
     return { radius, hoverRadius: radius + 2 };
   }
 
-  #tell({ chart, tooltip }) {
+  #showTooltip({ chart, tooltip }) {
     const point = tooltip.opacity ? tooltip.dataPoints?.[0] : null;
     this.#tip.hidden = !point;
     if (!point) return;

@@ -70,7 +70,7 @@ export class RecordList {
       this.#problem.say(null);
       this.#total = total;
       this.#show(items);
-      this.#say(asked);
+      this.#showCounts(asked);
     } catch (error) {
       if (run === this.#run) this.#problem.say(error);
     }
@@ -156,7 +156,7 @@ export class RecordList {
     this.#onSelect();
   }
 
-  #say({ search, filter }) {
+  #showCounts({ search, filter }) {
     const [one, many] = this.#options.nouns;
     const narrowed = search || (filter && filter !== this.#options.filters[0].value);
     this.#count.textContent = formatCount(this.#total, one, many);

@@ -44,7 +44,7 @@ export class StoragePanel {
   /** Sections keep what is being typed in them. */
   async refresh() {
     const info = await this.#memory.info();
-    this.#say(info);
+    this.#showInfo(info);
     for (const { part, whileLocked, element: made } of this.#sections) {
       made.hidden = info.state === 'locked' && whileLocked !== true;
       if (!made.hidden) part.refresh(info);
@@ -58,7 +58,7 @@ export class StoragePanel {
 
   hide() {}
 
-  #sayUnreadable(count) {
+  #showUnreadable(count) {
     const said = count ? formatCount(count, 'item') : '';
     if (this.#unreadable.dataset.said === said) return; // a question that is being asked stays
     this.#unreadable.dataset.said = said;
@@ -72,14 +72,14 @@ export class StoragePanel {
     );
   }
 
-  #say({ state, persistent, place, encrypted, counts, unreadable }) {
+  #showInfo({ state, persistent, place, encrypted, counts, unreadable }) {
     const lasts = persistent
       ? 'It stays after a restart.'
       : 'It is lost when you close this tab. To keep it, export it.';
     const cipher = encrypted ? ' Your passphrase encrypts it.' : '';
     this.#place.textContent = `The memory is in ${place}. ${lasts}${cipher}`;
     this.#counts.hidden = state === 'locked';
-    this.#sayUnreadable(unreadable);
+    this.#showUnreadable(unreadable);
     const rows = [
       [counts.pattern, 'pattern'], [counts.session, 'conversation'], [counts.witness, 'log entry', 'log entries'],
       [counts.policy, 'policy', 'policies'],
