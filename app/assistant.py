@@ -1,14 +1,19 @@
-"""One conversation turn from text to text: prompt, generate, record."""
+"""One conversation turn from text to text: prompt, generate, record.
+
+Every prompt of a conversation begins with what the last one held, so that the engine reads only what is new: the system
+message is the same for all agents, and an agent's instruction stands at the beginning of the message that it answers.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from app.text_stream import stream_text
-from py_core.backends.base import ContextFullError, too_long
+from app.text_stream import TextStream
+from py_core.backends.base import ContextFullError
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 from py_core.routing.agents import Agent
@@ -22,12 +27,30 @@ CHAT_SAMPLING = SamplingParams(temperature=0.0, frequency_penalty=0.2)
 MAX_TOKENS = 1024
 """An answer's length, at most. Small models sometimes do not find an end."""
 
+SYSTEM_PROMPT = "You are a helpful AI assistant named Sonata."
+"""That of every conversation. Without one, some templates put in the name of the model's maker."""
+
 _LEAST_ANSWER = 64
 """Tokens kept free for the answer: older turns are left out of the prompt until there are so many."""
+
+_ROOM_AFTER_LEAVING_OUT = 0.25
+"""Once turns must be left out, so much of the context is freed: else each later message would change the prompt's
+beginning, and all of it would be read again each time."""
+
+_LONG_PROMPT = 128
+"""New tokens of a prompt from which on its reading is told."""
 
 
 class EmptyMessageError(ValueError):
     """There is nothing to answer."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The prompt is being read: so many of its tokens, also those of earlier turns that need no reading again."""
+
+    tokens_read: int
+    prompt_tokens: int
 
 
 @dataclass(frozen=True)
@@ -41,22 +64,35 @@ class Delta:
 class Done:
     """The answer is complete.
 
-    `reason` is "end" (the model stopped), "length" (max_tokens), "context" (no room left) or "stopped" (by the user).
-    Seconds are those of the prompt's new tokens, and of the answer's.
+    `reason` is "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop" (it only repeated
+    itself) or "stopped" (by the user). `text` is the whole answer: after a loop without the repeats, which were
+    shown and are to be taken back. Seconds are those of the prompt's new tokens, and of the answer's.
     `forgotten_turns` counts messages that no longer fit into the model's context and were left out.
     """
 
     reason: str
-    prompt_tokens: int
-    new_tokens: int
-    prefill_tok_s: float
-    decode_tok_s: float
+    text: str = ""
+    prompt_tokens: int = 0
+    new_tokens: int = 0
+    prefill_tok_s: float = 0.0
+    decode_tok_s: float = 0.0
     forgotten_turns: int = 0
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
 
 
-Event = Delta | Done
+Event = Reading | Delta | Done
+
+
+def user_message(text: str, agent: Agent | None = None) -> Message:
+    """What the user wrote, as the model reads it: after the instruction of the agent that answers."""
+    if agent is None or agent.system_prompt == SYSTEM_PROMPT:
+        return {"role": "user", "content": text}
+    return {"role": "user", "content": f"{agent.system_prompt}\n\n{text}"}
+
+
+def assistant_message(text: str) -> Message:
+    return {"role": "assistant", "content": text}
 
 
 class Assistant:
@@ -68,45 +104,52 @@ class Assistant:
         self.messages: list[Message] = []
         self._sampling, self._max_tokens = sampling, max_tokens
         self._sequence = model.engine.new_sequence()
+        self._forgotten = 0
         self._stopped = False
         self._prefill: asyncio.Task[None] | None = None
 
-    async def respond(self, text: str, agent: Agent | None = None) -> AsyncIterator[Event]:
+    async def respond(
+        self, text: str, agent: Agent | None = None, *, again: SamplingParams | None = None
+    ) -> AsyncIterator[Event]:
         """Stream the answer to a message. What was said joins the conversation, a stopped answer as far as it came.
 
-        agent: who answers (its system prompt, sampling and longest answer); the model's own default if none.
+        agent: who answers (its instruction, sampling and longest answer); the plain assistant if none.
+        again: draw another answer in this way; the turn takes the place of the last one.
         Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError. What
         was seen of an answer by then stays in the conversation; without an answer it is as it was before.
         """
         if not text.strip():
             raise EmptyMessageError("The message is empty. Write something first.")
         self._stopped = False
-        messages: list[Message] = [*self.messages, {"role": "user", "content": text}]
-        sampling, max_tokens, system = self._sampling or CHAT_SAMPLING, self._max_tokens, list[Message]()
-        if agent is not None:
-            sampling, max_tokens = self._sampling or agent.sampling, min(agent.max_tokens, max_tokens)
-            system = [{"role": "system", "content": agent.system_prompt}]
-        prompt, forgotten = self._fit(messages, system)
-        timings, answer = Timings(), ""
-        if not await self._run_prompt(prompt, timings):
-            yield Done("stopped", 0, 0, 0.0, 0.0)
+        before = self.messages[:-2] if again else self.messages
+        messages = [*before, user_message(text, agent)]
+        sampling = again or self._sampling or (agent.sampling if agent else CHAT_SAMPLING)
+        max_tokens = min(agent.max_tokens, self._max_tokens) if agent else self._max_tokens
+        prompt, forgotten = self._fit(messages)
+        timings = Timings()
+        async with aclosing(self._read(prompt, timings)) as reading:  # type: ignore[type-var]
+            async for progress in reading:
+                yield progress
+        if self._stopped:
+            yield Done("stopped")
             return
-        streamed = stream_text(self.model, self._sequence, max_tokens, sampling, timings)
+        stream = TextStream(self.model, self._sequence, max_tokens, sampling, timings, end_at_loops=True)
         try:
-            async with aclosing(streamed) as pieces:  # type: ignore[type-var]
+            async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
                 async for piece in pieces:
                     if piece:
-                        answer += piece
                         yield Delta(piece)
-                    if self._stopped and timings.reason != "end":
+                    if self._stopped and timings.reason not in ("end", "loop"):
                         timings.reason = "stopped"
                         break
         finally:
             # Also when the caller walks away or the device is lost: what was seen was said.
-            if answer or timings.reason == "end":
-                self.messages = [*messages, {"role": "assistant", "content": answer}]
+            if stream.text or timings.reason == "end":
+                self.messages = [*messages, assistant_message(stream.text)]
+                self._forgotten = forgotten
         yield Done(
             timings.reason,
+            stream.text,
             timings.prompt_tokens,
             timings.new_tokens,
             timings.prefill_tok_s,
@@ -123,34 +166,54 @@ class Assistant:
             self._prefill.cancel()
 
     def reset(self, messages: Sequence[Message] = ()) -> None:
-        """Start a new conversation, or go on with one of these messages."""
+        """Start a new conversation, or continue one of these messages. What was said leaves the model's context."""
         self.messages = list(messages)
+        self._forgotten = 0
         self.model.engine.truncate(self._sequence, 0)
 
-    async def _run_prompt(self, prompt: list[int], timings: Timings) -> bool:
-        """False if `stop` ended it."""
-        self._prefill = asyncio.ensure_future(self.model.engine.prefill(self._sequence, prompt, timings))
+    async def _read(self, prompt: list[int], timings: Timings) -> AsyncIterator[Reading]:
+        """Run the prompt, and tell how far it is if it is long. Ends early when `stop` is called."""
+        news: asyncio.Queue[Reading | None] = asyncio.Queue()
+        first: int | None = None
+
+        def on_progress(tokens_read: int, prompt_tokens: int) -> None:
+            nonlocal first
+            first = tokens_read if first is None else first
+            if prompt_tokens - first >= _LONG_PROMPT:
+                news.put_nowait(Reading(tokens_read, prompt_tokens))
+
+        running = asyncio.ensure_future(self.model.engine.prefill(self._sequence, prompt, timings, on_progress))
+        running.add_done_callback(lambda _: news.put_nowait(None))
+        self._prefill = running
         try:
-            await self._prefill
+            while (progress := await news.get()) is not None:
+                yield progress
+            await running
         except asyncio.CancelledError:
             if not self._stopped:
                 raise
-            return False
         finally:
             self._prefill = None
-        return not self._stopped
+            if not running.done():
+                running.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await running
 
-    def _fit(self, messages: list[Message], system: list[Message]) -> tuple[list[int], int]:
+    def _fit(self, messages: list[Message]) -> tuple[list[int], int]:
         """The prompt's tokens, without as many of the oldest turns as have no room, and how many were left out.
 
         Raises ContextFullError when the last message alone is too long.
         """
         limit = self.model.engine.context_length - min(_LEAST_ANSWER, self._max_tokens)
-        first = 0
+        room, first = limit, min(self._forgotten, len(messages) - 1)
         while True:
-            prompt = self.model.encode_chat(system + messages[first:])
-            if len(prompt) <= limit:
+            prompt = self.model.encode_chat([{"role": "system", "content": SYSTEM_PROMPT}, *messages[first:]])
+            if len(prompt) <= room or (first >= len(messages) - 1 and len(prompt) <= limit):
                 return prompt, first
             if first >= len(messages) - 1:
-                raise ContextFullError(too_long(len(prompt), limit))
+                raise ContextFullError(
+                    f"The message is too long: with the instructions it has {len(prompt)} tokens, and the model reads "
+                    f"at most {limit}. Shorten it, or send it in parts."
+                )
+            room = int(limit * (1 - _ROOM_AFTER_LEAVING_OUT))
             first = min(first + 2, len(messages) - 1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.text_stream import stream_text
+from app.text_stream import TextStream
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
@@ -47,18 +47,16 @@ async def complete(
     """Answer a prompt, or with `raw` continue it: then the end token is a token like others. `on_text` gets pieces."""
     prompt = encode_prompt(model, text, raw)
     sequence, timings = model.engine.new_sequence(), Timings()
-    pieces = []
+    stream = TextStream(model, sequence, max_tokens, sampling, timings, raw=raw)
     try:
         await model.engine.prefill(sequence, prompt, timings)
-        streamed = stream_text(model, sequence, max_tokens, sampling, timings, raw=raw)
-        async with aclosing(streamed) as texts:  # type: ignore[type-var]
-            async for piece in texts:
-                pieces.append(piece)
+        async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
                 on_text(piece)
         return Completion(
             prompt_tokens=prompt,
             tokens=sequence.tokens[len(prompt) :],
-            text="".join(pieces),
+            text=stream.text,
             backend=model.engine.capabilities.backend,
             adapter=model.engine.capabilities.adapter,
             prefill_tok_s=timings.prefill_tok_s,

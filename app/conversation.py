@@ -1,31 +1,58 @@
-"""A conversation that is routed and stored: each message goes to an agent, and the turns are kept.
+"""A conversation that is routed and stored: each message goes to an agent, and the turns are kept in the memory.
 
 conversation = Conversation(assistant, services)    # without a memory or a router it works, too
-async for event in conversation.respond("why does my page crash"):   # Routed, then Delta ..., then Done
+async for event in conversation.respond("why does my page crash"):   # Routed, Reading ..., Delta ..., Done, Stored
     ...
+
+The memory is shared with other tabs and programs. What they delete leaves the model's context at once; what they add to
+this conversation is taken over before the next answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import secrets
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
-from app.assistant import Assistant, Delta, Done
+from app.assistant import CHAT_SAMPLING, Assistant, Delta, Done, Reading, assistant_message, user_message
 from app.routing_service import Routed
 from app.services import Services
+from app.turn_details import answer_details, title_of
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
+from py_core.memory.rows import EVERYTHING, Change
+from py_core.memory.sessions import KIND as SESSION
 from py_core.memory.sessions import Session, Turn
 from py_core.memory.witness import WitnessEntry
+from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
+from py_core.sampling import SamplingParams
 
-Event = Routed | Delta | Done
-
-TITLE_LENGTH = 80
 KEPT_TEXT = 500
 """Characters of a message in the witness log."""
 NEIGHBOURS_LOGGED = 3
+RETRY_TEMPERATURE = 0.7
+"""Of another answer to the same message: the likeliest tokens led into a loop, so others must get a chance."""
+
+
+@dataclass(frozen=True)
+class ChangedElsewhere:
+    """Others have changed the stored conversation. `turns`: all that it holds now; None where it was deleted."""
+
+    turns: Sequence[Turn] | None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Question and answer are in the memory, as the last of so many turns."""
+
+    session: str
+    turns: int
+
+
+Event = ChangedElsewhere | Routed | Reading | Delta | Done | Stored
 
 
 class Conversation:
@@ -33,37 +60,68 @@ class Conversation:
 
     def __init__(self, assistant: Assistant, services: Services) -> None:
         self.assistant = assistant
+        self.turns: list[Turn] = []
+        """What was said, as far as this tab knows."""
         self._services = services
         self._stopped = False
+        self._answering = False
+        self._deleted = False
         self._session: Session | None = None
         self._last: Routed | None = None
         self._resumed_agent: str | None = None  # who answered last, in a conversation of before
+        services.listen(self._on_change)
 
-    async def respond(self, text: str) -> AsyncIterator[Event]:
-        """Raises what Assistant.respond raises. What is to be remembered is stored after Done."""
-        self._stopped = False
-        routed = await self._route(text)
-        if routed is not None:
-            yield routed
-        if self._stopped:
-            yield Done("stopped", 0, 0, 0.0, 0.0)
-            return
-        answer, done, failure = "", None, None
+    def respond(self, text: str) -> AsyncIterator[Event]:
+        """Raises what Assistant.respond raises. The turn is stored after Done."""
+        return self._answer(text)
+
+    def retry(self) -> AsyncIterator[Event]:
+        """Another answer to the last message, in place of the one there is; without Routed.
+
+        Raises ValueError where nothing was said, and what Assistant.respond raises.
+        """
+        return self._answer(None)
+
+    async def _answer(self, text: str | None) -> AsyncIterator[Event]:
+        """text: None for another answer to the last message."""
+        self._stopped, self._answering = False, True
         try:
-            answering = self.assistant.respond(text, routed.agent if routed else None)
-            with self._services.memory.background.paused() if self._services.memory else nullcontext():
-                async with aclosing(answering) as events:  # type: ignore[type-var]
-                    async for event in events:
-                        if isinstance(event, Delta):
-                            answer += event.text
-                        else:
-                            done = event
-                        yield event
-        except Exception as error:
-            failure = error
-            raise
+            if (change := await self._follow()) is not None:
+                yield change
+            again, routed = text is None, None
+            if text is None:
+                text, agent = self._last_question()
+                sampling = _retry_sampling(agent)
+            else:
+                routed = await self._route(text)
+                agent, sampling = (routed.agent if routed else None), None
+            if routed is not None:
+                yield routed
+            if self._stopped:
+                yield Done("stopped")
+                return
+            said, done, failure = "", None, None
+            try:
+                answering = self.assistant.respond(text, agent, again=sampling)
+                with self._services.memory.background.paused() if self._services.memory else nullcontext():
+                    async with aclosing(answering) as events:  # type: ignore[type-var]
+                        async for event in events:
+                            if isinstance(event, Delta):
+                                said += event.text
+                            elif isinstance(event, Done):
+                                done, said = event, event.text
+                            yield event
+            except Exception as error:
+                failure = error
+                raise
+            finally:
+                stored = await self._remember(text, said, routed, done, failure, again)
+            if stored is not None:
+                yield stored
         finally:
-            await self._remember(text, answer, routed, done, failure)
+            self._answering = False
+            if self._deleted:
+                self.reset()
 
     def stop(self) -> None:
         """End the running answer, also before it has begun."""
@@ -73,20 +131,85 @@ class Conversation:
     def reset(self) -> None:
         """Start a new conversation; the old one stays in the memory."""
         self.assistant.reset()
+        self.turns = []
         self._session = self._last = self._resumed_agent = None
+        self._deleted = False
 
     async def resume(self, session_id: str) -> list[Turn]:
-        """Go on with a stored conversation. Raises StoreError when it is not there."""
-        session = await self._services.memory.sessions.get(session_id) if self._services.memory else None
-        if self._services.memory is None or session is None:
+        """Continue a stored conversation. Raises StoreError where there is none."""
+        memory = self._services.memory
+        session = await memory.sessions.get(session_id) if memory else None
+        if memory is None or session is None:
+            if self._services.memory_state == "locked":
+                raise StoreError("locked")
             raise StoreError("record", "This conversation was deleted.")
-        turns = await self._services.memory.sessions.turns(session_id)
-        self.assistant.reset([{"role": turn.role, "content": turn.content} for turn in turns])
-        self._session = session
-        self._last = None
+        if self._session is not None and self._session.id == session_id:
+            await self._follow()  # keeps what the model has read
+        else:
+            await self._take(session, memory)
+        return self.turns
+
+    # ---- what others do to the stored conversation ----
+
+    def _on_change(self, change: Change) -> None:
+        """What is deleted leaves the context at once; a running answer ends first, and is not stored."""
+        key = (SESSION, self._session.id) if self._session else None
+        if key in change.deletes or (change.cleared in (EVERYTHING, SESSION) and key not in change.puts):
+            if self._answering:
+                self._deleted = True
+                self.stop()
+            else:
+                self.reset()
+
+    async def _follow(self) -> ChangedElsewhere | None:
+        """Bring this conversation up to what is stored. None where there is nothing new."""
+        known, memory = self._session, self._services.memory
+        if known is None or memory is None:
+            return None
+        try:
+            session = await memory.sessions.get(known.id)
+            if session is None:
+                self.reset()
+                return ChangedElsewhere(None)
+            if (session.turns, session.updated) == (known.turns, known.updated):
+                return None
+            before = [(turn.role, turn.content) for turn in self.turns]
+            turns = await memory.sessions.turns(session.id)
+            if [(turn.role, turn.content) for turn in turns] == before:
+                self._session = session
+                return None
+            await self._take(session, memory)
+            return ChangedElsewhere(tuple(self.turns))
+        except StoreError as error:
+            self._services.trouble(error)
+            return None
+
+    async def _take(self, session: Session, memory: Memory) -> None:
+        turns = await memory.sessions.turns(session.id)
+        self.reset()
+        self.turns, self._session = turns, session
+        messages = []
+        for number, turn in enumerate(turns):
+            if turn.role == "user":
+                answer = turns[number + 1] if number + 1 < len(turns) else None
+                messages.append(user_message(turn.content, self._agent_of(answer)))
+            else:
+                messages.append(assistant_message(turn.content))
+        self.assistant.reset(messages)
         agent = session.state.get("agent")
         self._resumed_agent = agent if isinstance(agent, str) else None
-        return turns
+
+    def _agent_of(self, answer: Turn | None) -> Agent | None:
+        routing = self._services.routing
+        return routing.agents.get(answer.details.get("agent", "")) if routing and answer else None
+
+    # ---- a turn ----
+
+    def _last_question(self) -> tuple[str, Agent | None]:
+        if len(self.turns) < 2:
+            raise ValueError("There is no answer yet to try again.")
+        question, answer = self.turns[-2:]
+        return question.content, self._agent_of(answer)
 
     async def _route(self, text: str) -> Routed | None:
         if self._services.routing is None or not text.strip():
@@ -100,18 +223,42 @@ class Conversation:
             return None
 
     async def _remember(
-        self, text: str, answer: str, routed: Routed | None, done: Done | None, failure: Exception | None
-    ) -> None:
-        if self._services.memory is None or not text.strip():
-            return
+        self, text: str, said: str, routed: Routed | None, done: Done | None, failure: Exception | None, again: bool
+    ) -> Stored | None:
+        memory = self._services.memory
+        if not text.strip() or self._deleted:
+            return None
+        details = answer_details(routed, done)
+        if again:
+            details = {**self.turns[-1].details, **details}
+        turns = Turn("user", text), Turn("assistant", said, details=details)
+        if said:
+            self.turns = [*(self.turns[:-2] if again else self.turns), *turns]
+        if memory is None:
+            return None
         try:
-            self._services.memory.witness.record(self._entry(text, routed, done, failure))
-            if answer:
-                await self._keep_turns(self._services.memory, text, answer, routed)
-                if routed is not None and self._services.routing is not None:
-                    await self._services.routing.used(routed)
+            memory.witness.record(self._entry(text, routed, done, failure))
+            if not said:
+                return None
+            await self._keep(memory, turns, routed, again)
+            if routed is not None and self._services.routing is not None:
+                await self._services.routing.used(routed)
         except StoreError as error:
+            if error.reason == "record":  # another program deleted it meanwhile
+                self._deleted = True
+                return None
             self._services.trouble(error)
+        return None if self._session is None else Stored(self._session.id, self._session.turns)
+
+    async def _keep(self, memory: Memory, turns: tuple[Turn, Turn], routed: Routed | None, again: bool) -> None:
+        changes: dict[str, Any] = {}
+        if routed is not None:
+            changes["state"] = {"agent": routed.agent.id}
+        known = self._session or await memory.sessions.start(title_of(turns[0].content))
+        kept = await memory.sessions.add_turns(known.id, *turns, replaces=known.turns if again else None, **changes)
+        expected = known.turns + (0 if again else 2)
+        # Turns of another tab came in between: as long as `known` is what this one knows, _follow finds them.
+        self._session = kept if kept.turns == expected else known
 
     def _entry(self, text: str, routed: Routed | None, done: Done | None, failure: Exception | None) -> WitnessEntry:
         stages: dict[str, float] = dict(routed.decision.milliseconds) if routed else {}
@@ -135,19 +282,7 @@ class Conversation:
             id=routed.id if routed else "",
         )
 
-    async def _keep_turns(self, memory: Memory, text: str, answer: str, routed: Routed | None) -> None:
-        changes: dict[str, Any] = {}
-        details: dict[str, Any] = {}
-        if routed is not None:
-            changes["state"] = {"agent": routed.agent.id}
-            details = {"agent": routed.agent.id, "request": routed.id}
-        turns = Turn("user", text), Turn("assistant", answer, details=details)
-        if self._session is not None:
-            try:
-                self._session = await memory.sessions.add_turns(self._session.id, *turns, **changes)
-                return
-            except StoreError as error:
-                if error.reason != "record":
-                    raise  # otherwise it was deleted meanwhile: what is said now begins another
-        session = await memory.sessions.start(" ".join(text.split())[:TITLE_LENGTH])
-        self._session = await memory.sessions.add_turns(session.id, *turns, **changes)
+
+def _retry_sampling(agent: Agent | None) -> SamplingParams:
+    usual = agent.sampling if agent else CHAT_SAMPLING
+    return replace(usual, temperature=max(usual.temperature, RETRY_TEMPERATURE), seed=secrets.randbits(32))

@@ -13,6 +13,7 @@ import numpy as np
 from app import agent_catalog
 from app.routing_service import RoutingService
 from app.services import Services
+from app.turn_details import turn_entries
 from py_core.memory import patterns, policies, sessions, witness
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
@@ -144,7 +145,7 @@ class MemoryApi:
         if session is None:
             raise StoreError("record", "This conversation was deleted.")
         turns = await self._memory.sessions.turns(id)
-        return {"id": id, "title": session.title, "turns": [turn_entry(turn) for turn in turns]}
+        return {"id": id, "title": session.title, "turns": turn_entries(turns)}
 
     async def rename_conversation(self, id: str, title: str) -> None:
         if not title.strip():
@@ -353,11 +354,6 @@ def _session_entry(record: Record) -> dict[str, Any]:
     body = record.body
     times = {"created": record.created, "updated": record.updated}
     return {"id": record.id, "title": body["title"], "turns": body["turns"], **times}
-
-
-def turn_entry(turn: sessions.Turn) -> dict[str, Any]:
-    told = {"role": turn.role, "content": turn.content, "created": turn.created}
-    return {**told, "agent": turn.details.get("agent")}
 
 
 def _log_entry(entry: WitnessEntry) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.fallback import open_or_volatile
 from py_core.memory.memory import Memory
 from py_core.memory.records import Record
-from py_core.memory.rows import EVERYTHING, Batch, Rows
+from py_core.memory.rows import EVERYTHING, Batch, Change, Rows
 from py_core.memory.schemas import problem_of
 from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
@@ -44,6 +44,7 @@ class Services:
         """changed: called when there is something new to show. kernel: of the memory's indexes, once it is loaded."""
         self.changed = changed
         self._crypto, self._kernel = crypto, kernel
+        self._listeners: list[Callable[[Change], None]] = []
         self.locked_rows: Rows | None = None
         self.memory: Memory | None = None
         self.routing: RoutingService | None = None
@@ -85,6 +86,10 @@ class Services:
             self.routing_state = "failed"
             self.trouble(error)
         self.changed()
+
+    def listen(self, listener: Callable[[Change], None]) -> None:
+        """`listener` hears of each change of the memory, whichever memory that is."""
+        self._listeners.append(listener)
 
     def trouble(self, error: Exception) -> None:
         """Something failed that the chat goes on without."""
@@ -130,12 +135,17 @@ class Services:
 
     async def _take(self, store: Store) -> Memory:
         memory = self.memory = await Memory.open(store, self._kernel, self.trouble)
-        store.on_change(lambda change: self._note(store))
+        store.on_change(lambda change: self._on_change(store, change))
         self._note(store)
         return memory
 
     async def _open_store(self, rows: Rows, passphrase: str | None = None) -> Store:
         return await Store.open(rows, passphrase, crypto=self._crypto, problem_of=problem_of_record)
+
+    def _on_change(self, store: Store, change: Change) -> None:
+        for listener in self._listeners:
+            listener(change)
+        self._note(store)
 
     def _note(self, store: Store) -> None:
         if store.unreadable and not self._told_unreadable:

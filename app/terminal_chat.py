@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import getpass
 import signal
+from collections.abc import AsyncIterator
 
 from rich.console import Console
 from rich.markup import escape
 
-from app.assistant import Assistant, Delta, Done
-from app.conversation import Conversation
+from app.assistant import Assistant, Delta, Done, Reading
+from app.conversation import ChangedElsewhere, Conversation, Event
 from app.routing_service import Routed
 from app.services import Services
 from py_core.backends.base import BackendError
@@ -19,16 +20,17 @@ from py_core.loading import Model
 from py_core.memory.errors import StoreError
 from py_core.routing.agents import AgentError
 from py_core.routing.embedder import EmbedderError
-from py_core.routing.router import Decision
 from py_core.sampling import SamplingParams
 
 with contextlib.suppress(ImportError):  # not on Windows
     import readline  # noqa: F401  - gives input() editing and history
 
 HELP = (
-    "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer. /agent NAME sends messages like the last one to "
-    "another agent from now on."
+    "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer. /retry answers the last message once more. "
+    "/agent NAME sends messages like the last one to another agent from now on."
 )
+DELETED = "This conversation was deleted by another program. A new one begins."
+ADDED = "Another program added messages to this conversation. The answer takes them into account."
 
 
 def run_chat(
@@ -72,7 +74,8 @@ def run_chat(
                 _warn(console, str(error))
         elif command:
             try:
-                runner.run(_answer(conversation, text, console, last))
+                events = conversation.retry() if command == "/retry" else conversation.respond(text)
+                runner.run(_answer(conversation, events, console, last))
             except (BackendError, ValueError) as error:
                 console.print(f"[red]{escape(str(error))}[/red]", soft_wrap=True)
 
@@ -107,32 +110,35 @@ async def _correct(services: Services, last: list[Routed], agent: str) -> str:
     return f"Similar messages will go to {services.routing.agents[agent].title}."
 
 
-async def _answer(conversation: Conversation, text: str, console: Console, last: list[Routed]) -> None:
+async def _answer(
+    conversation: Conversation, events: AsyncIterator[Event], console: Console, last: list[Routed]
+) -> None:
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends the program there
         loop.add_signal_handler(signal.SIGINT, conversation.stop)
+    status = console.status("")
     try:
-        async for event in conversation.respond(text):
+        async for event in events:
+            if not isinstance(event, Reading):
+                status.stop()
             if isinstance(event, Routed):
                 last.append(event)
-                console.print(f"[dim]{escape(event.agent.title)}{_why(event.decision)}[/dim]")
+                console.print(f"[dim]{escape(event.agent.title)}, {event.decision.confidence:.0%} sure[/dim]")
+            elif isinstance(event, Reading):
+                status.update(f"Reading {event.tokens_read:,} of {event.prompt_tokens:,} tokens")
+                status.start()
             elif isinstance(event, Delta):
                 # Plain print: the model's text is no markup.
                 print(event.text, end="", flush=True)
-            else:
+            elif isinstance(event, ChangedElsewhere):
+                console.print(f"[dim]{DELETED if event.turns is None else ADDED}[/dim]")
+            elif isinstance(event, Done):
                 print()
                 console.print(f"[dim]{_summary(event)}[/dim]")
     finally:
+        status.stop()
         with contextlib.suppress(NotImplementedError):
             loop.remove_signal_handler(signal.SIGINT)
-
-
-def _why(decision: Decision) -> str:
-    if decision.reason == "follow-up":
-        return ", because this looks like a follow-up"
-    if decision.reason == "unsure":
-        return f", because no agent reached {decision.threshold:.0%}"
-    return f", {decision.confidence:.0%} sure"
 
 
 def _summary(done: Done) -> str:
@@ -140,7 +146,9 @@ def _summary(done: Done) -> str:
     if done.reason == "stopped":
         parts.append("stopped")
     elif done.reason == "length":
-        parts.append("cut at the longest answer allowed (--max-tokens)")
+        parts.append("stopped at the length limit (--max-tokens)")
+    elif done.reason == "loop":
+        parts.append("stopped because the answer repeated itself; /retry gives another one")
     elif done.reason == "context":
         parts.append("the model's context is full: /new starts over")
     if done.forgotten_turns:

@@ -11,18 +11,37 @@ from py_core.loading import Model
 from py_core.sampling import SamplingParams
 
 
-async def stream_text(
-    model: Model, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
-    raw: bool = False,
-) -> AsyncIterator[str]:  # fmt: skip
-    """Yield what each batch of tokens adds to the text, "" where it ends within a character. After a prefill.
+class TextStream:
+    """`text` is what there is of the answer so far; after a loop it is cut where the repeats begin."""
 
-    raw: special tokens are shown, and the end token does not end the text. `timings` are filled as by Engine.generate,
-    whose errors this raises.
-    """
-    decoder = model.tokenizer.stream(skip_special=not raw)
-    generated = model.engine.generate(sequence, max_tokens, sampling, timings, ignore_end=raw)
-    async with aclosing(generated) as batches:  # type: ignore[type-var]
-        async for ids in batches:
-            yield "".join(decoder.push(token) for token in ids)
-    yield decoder.flush()
+    def __init__(
+        self, model: Model, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
+        raw: bool = False, end_at_loops: bool = False,
+    ) -> None:  # fmt: skip
+        """After a prefill. raw: special tokens are shown, and the end token does not end the text.
+
+        end_at_loops, timings: as of Engine.generate.
+        """
+        self.text = ""
+        self._timings = timings
+        self._decoder = model.tokenizer.stream(skip_special=not raw)
+        self._ids = model.engine.generate(
+            sequence, max_tokens, sampling, timings, ignore_end=raw, end_at_loops=end_at_loops
+        )
+
+    async def pieces(self) -> AsyncIterator[str]:
+        """Yield what each batch of tokens adds, "" where it ends within a character. Raises as Engine.generate does."""
+        lengths = [0]  # of the text after each token
+        async with aclosing(self._ids) as batches:  # type: ignore[type-var]
+            async for ids in batches:
+                known = len(self.text)
+                for token in ids:
+                    self.text += self._decoder.push(token)
+                    lengths.append(len(self.text))
+                yield self.text[known:]
+        if self._timings.reason == "loop":
+            self.text = self.text[: lengths[len(lengths) - 1 - self._timings.repeated_tokens]]
+            return
+        known = len(self.text)
+        self.text += self._decoder.flush()
+        yield self.text[known:]

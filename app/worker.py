@@ -17,13 +17,14 @@ from typing import Any
 
 from pyodide.ffi import JsException, to_js
 
-from app.assistant import MAX_TOKENS, Assistant, Delta, Done
+from app.assistant import MAX_TOKENS, Assistant, Delta, Done, Reading
 from app.bench import profile_report
 from app.completion import complete, last_logits
-from app.conversation import Conversation
-from app.memory_api import MemoryApi, turn_entry
+from app.conversation import Conversation, Stored
+from app.memory_api import MemoryApi
 from app.routing_service import Routed, RoutingService, route_entry
 from app.services import Services
+from app.turn_details import turn_entries
 from py_core.backends.base import BackendError
 from py_core.backends.browser_source import BrowserSource
 from py_core.backends.numpy import load_numpy
@@ -126,7 +127,7 @@ class PageWorker:
                 turns = await self._talk().resume(session_id)
             except Exception as error:
                 return json.dumps({"error": describe(error)})
-        return json.dumps({"value": [turn_entry(turn) for turn in turns]})
+        return json.dumps({"value": turn_entries(turns)})
 
     async def _open_rows(self, memory_store: JsObject) -> IndexedDBRows:
         rows = await IndexedDBRows.open(memory_store)
@@ -143,9 +144,12 @@ class PageWorker:
         embedder = browser_embedder(parts.embedder)
         return await RoutingService.open(embedder, parts.data.to_bytes(), memory, self._kernel)
 
-    async def respond(self, text: str, on_event: OnEvent) -> None:
-        """Stream the answer: on_event("route", JSON) if it was routed, on_event("delta", text) ..., then
-        on_event("done" or "error", JSON)."""
+    async def respond(self, text: str, on_event: OnEvent, again: bool = False) -> None:
+        """Stream the answer: on_event("route", JSON) if it was routed, ("reading", JSON) ... while it reads a long
+        prompt, ("delta", text) ..., then ("done" or "error", JSON), and ("stored", JSON) once the memory has the turn.
+
+        again: another answer to the last message, in place of the one there is; `text` is not used.
+        """
         self._turns += 1
         turn = self._turns
         async with self._turn:  # the page may ask again before an answer that it stopped has ended
@@ -153,15 +157,21 @@ class PageWorker:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._routing_opened.wait(), ROUTING_PATIENCE)
                 if turn <= self._stopped_turns:
-                    on_event("done", done_json(Done("stopped", 0, 0, 0.0, 0.0)))
+                    on_event("done", done_json(Done("stopped")))
                     return
-                async for event in self._talk().respond(text):
+                talk = self._talk()
+                async for event in talk.retry() if again else talk.respond(text):
                     if isinstance(event, Delta):
                         on_event("delta", event.text)
                     elif isinstance(event, Routed):
                         on_event("route", json.dumps(route_entry(event)))
-                    else:
+                    elif isinstance(event, Reading):
+                        on_event("reading", json.dumps({"done": event.tokens_read, "total": event.prompt_tokens}))
+                    elif isinstance(event, Done):
                         on_event("done", done_json(event))
+                    elif isinstance(event, Stored):
+                        on_event("stored", json.dumps({"chat": event.session, "turns": event.turns}))
+                    # ChangedElsewhere: the page looks into the memory by itself.
             except Exception as error:
                 on_event("error", json.dumps(describe(error)))
 
@@ -258,6 +268,8 @@ def done_json(done: Done) -> str:
             "decodeTokS": done.decode_tok_s,
             "forgottenTurns": done.forgotten_turns,
         }
+        # Without the repeats, which the page has shown.
+        | ({"text": done.text} if done.reason == "loop" else {})
     )
 
 

@@ -58,21 +58,23 @@ class Sessions:
         sessions = [_session(record) for record in await self._store.query(KIND)]
         return sorted(sessions, key=lambda session: session.updated, reverse=True)
 
-    async def add_turns(self, id: str, *turns: Turn, **changes: Any) -> Session:
+    async def add_turns(self, id: str, *turns: Turn, replaces: int | None = None, **changes: Any) -> Session:
         """Append turns, and change the session as `edit` does, in one transaction.
 
-        Two tabs that append at once both do. Raises StoreError("record") when there is no such session.
+        Two tabs that append at once both do. replaces: the turns take the place of the last ones, if there are still
+        as many turns as this says. Raises StoreError("record") when there is no such session.
         """
         for _ in range(ATTEMPTS):
             record = await self._store.get(KIND, id)
             if record is None:
                 raise StoreError("record", "This conversation was deleted. Start a new one.")
             session = _session(record)
-            changed = replace(session, **changes, turns=session.turns + len(turns), updated=self._store.clock())
+            first = session.turns - (len(turns) if session.turns == replaces else 0)
+            changed = replace(session, **changes, turns=first + len(turns), updated=self._store.clock())
             transaction = Transaction()
             transaction.expect(KIND, id, record.version)
             transaction.put(_record(changed))
-            for number, turn in enumerate(turns, session.turns):
+            for number, turn in enumerate(turns, first):
                 body = {**asdict(turn), "session": id}
                 del body["created"]
                 transaction.put(Record(TURN, _turn_id(id, number), body, created=turn.created or None))

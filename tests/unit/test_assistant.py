@@ -6,6 +6,8 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.assistant import Assistant, Delta, Done, EmptyMessageError, Event
+from app.agent_catalog import current_agents, no_changes, shipped_agents
+from app.assistant import SYSTEM_PROMPT, Assistant, Delta, Done, EmptyMessageError, Event, Reading, user_message
 from py_core.backends.base import AfterPass, ContextFullError, DeviceLostError, KeepGoing, TokenSequence
 from py_core.backends.numpy import NumpyBackend
 from py_core.engine.engine import Timings
@@ -37,6 +40,8 @@ class Watched(NumpyBackend):
         self.lost_after: int | None = None
         self.lost_in_prefill = False
         self.after_prefill: Callable[[], None] | None = None
+        self.read: list[int] = []
+        """Tokens of each prompt that were not there before."""
 
     def new_sequence(self) -> TokenSequence:
         self.sessions.append(super().new_sequence())
@@ -45,6 +50,7 @@ class Watched(NumpyBackend):
     async def prefill(
         self, sequence: TokenSequence, tokens: Sequence[int], after_pass: AfterPass | None = None
     ) -> None:
+        self.read.append(len(tokens))
         await super().prefill(sequence, tokens, after_pass)
         if self.lost_in_prefill:
             raise DeviceLostError("The GPU was lost.")
@@ -93,10 +99,15 @@ async def watch(assistant: Assistant, text: str, seen: list[Delta]) -> None:
 async def fresh_answer(model: Model, messages: Sequence[Message], max_tokens: int = 40) -> str:
     """What the model says to these messages in a session of their own."""
     session, ids = model.engine.new_sequence(), list[int]()
-    await model.engine.prefill(session, model.encode_chat(messages), Timings())
+    await model.engine.prefill(session, encode(model, messages), Timings())
     async for batch in model.engine.generate(session, max_tokens, GREEDY, Timings()):
         ids += batch
     return model.tokenizer.decode(ids, skip_special=True)
+
+
+def encode(model: Model, messages: Sequence[Message]) -> list[int]:
+    """The prompt that an assistant makes of these messages."""
+    return model.encode_chat([{"role": "system", "content": SYSTEM_PROMPT}, *messages])
 
 
 def user(text: str) -> Message:
@@ -117,7 +128,7 @@ async def test_an_answer_streams_and_joins_the_conversation(model: Model) -> Non
     done = events[-1]
     assert isinstance(done, Done)
     assert (done.reason, done.new_tokens, done.forgotten_turns) == ("length", 40, 0)
-    assert done.prompt_tokens == len(model.encode_chat([user("Hello")]))
+    assert done.prompt_tokens == len(encode(model, [user("Hello")]))
     assert done.prefill_tok_s > 0 < done.decode_tok_s
 
 
@@ -127,7 +138,7 @@ async def test_a_later_answer_follows_from_the_earlier_turns(model: Model) -> No
     for text in ("One", "Two", "Three"):
         history.append(user(text))
         answer, done = await ask(assistant, text)
-        assert done.prompt_tokens == len(model.encode_chat(history))
+        assert done.prompt_tokens == len(encode(model, history))
         assert answer == await fresh_answer(model, history, 12)
         history.append(said_by_model(answer))
     assert assistant.messages == history
@@ -137,7 +148,7 @@ async def test_a_later_answer_follows_from_the_earlier_turns(model: Model) -> No
 async def test_the_model_ends_its_answer_and_the_end_token_is_not_shown(
     tiny_path: Path, open_model: OpenModel, model: Model
 ) -> None:
-    prompt = model.encode_chat([user("Hello")])
+    prompt = encode(model, [user("Hello")])
     session = model.engine.new_sequence()
     await model.engine.prefill(session, prompt, Timings())
     said = [token async for ids in model.engine.generate(session, 9, GREEDY, Timings()) for token in ids]
@@ -293,17 +304,15 @@ async def test_a_device_lost_before_the_answer_leaves_the_conversation_as_it_was
 async def test_turns_without_room_are_left_out_the_oldest_first_and_it_says_so(
     tiny_path: Path, open_model: OpenModel
 ) -> None:
-    model = await open_model(tiny_path, max_context=300, end_tokens=NO_ENDS)
+    model = await open_model(tiny_path, max_context=400, end_tokens=NO_ENDS)
     assistant, forgotten = new_assistant(model, max_tokens=30), []
     for turn in range(8):
         messages = [*assistant.messages, user(f"This is message {turn}. " * 2)]
         answer, done = await ask(assistant, messages[-1]["content"])
         left = messages[done.forgotten_turns :]
         assert left[0]["role"] == "user"
-        assert done.prompt_tokens == len(model.encode_chat(left)) <= 300 - 30
+        assert done.prompt_tokens == len(encode(model, left)) <= 400 - 30
         assert answer == await fresh_answer(model, left, 30)
-        if done.forgotten_turns:  # not one turn more than needed
-            assert len(model.encode_chat(messages[done.forgotten_turns - 2 :])) > 300 - 30
         forgotten.append(done.forgotten_turns)
         assert assistant.messages == [*messages, said_by_model(answer)]
     assert forgotten == sorted(forgotten)
@@ -312,11 +321,25 @@ async def test_turns_without_room_are_left_out_the_oldest_first_and_it_says_so(
     assert (await ask(assistant, "Hello"))[1].forgotten_turns == 0
 
 
+async def test_where_turns_are_left_out_so_many_go_that_the_next_messages_keep_the_beginning(
+    tiny_path: Path, open_model: OpenModel
+) -> None:
+    model = await open_model(tiny_path, Watched, max_context=500, end_tokens=NO_ENDS)
+    assistant, forgotten = new_assistant(model, max_tokens=10), []
+    for _ in range(20):
+        _, done = await ask(assistant, "This is a message.")
+        forgotten.append(done.forgotten_turns)
+    changes = sum(now != then for then, now in pairwise(forgotten))
+    assert 1 <= changes <= 5 < forgotten[-1] // 2
+    read = model.backend.read  # type: ignore[attr-defined]
+    assert sum(tokens > 100 for tokens in read) == changes
+
+
 async def test_a_message_longer_than_the_context_leaves_the_conversation_as_it_was(model: Model) -> None:
     assistant = new_assistant(model)
     await ask(assistant, "Hello")
     before = list(assistant.messages)
-    with pytest.raises(ContextFullError, match="Shorten the message"):
+    with pytest.raises(ContextFullError, match="Shorten it, or send it in parts"):
         await ask(assistant, "x" * 600)
     assert assistant.messages == before
     answer, done = await ask(assistant, "Short")
@@ -326,7 +349,7 @@ async def test_a_message_longer_than_the_context_leaves_the_conversation_as_it_w
 
 @pytest.mark.parametrize(("max_tokens", "room"), [(1024, 64), (10, 10)])
 async def test_a_message_leaves_room_for_an_answer_or_is_too_long(model: Model, max_tokens: int, room: int) -> None:
-    longest = 512 - room - len(model.encode_chat([user("")]))
+    longest = 512 - room - len(encode(model, [user("")]))
     assistant = new_assistant(model, max_tokens)
     with pytest.raises(ContextFullError) as raised:
         await ask(assistant, "x" * (longest + 1))
@@ -383,7 +406,114 @@ def test_special_tokens_in_a_message_are_plain_text(
             _, done = await ask(assistant, message)
             prompt = backend.sessions[0].tokens[: done.prompt_tokens]
             # <|im_start|> ... <|im_end|> for each message, and <|im_start|> for the answer: the template's alone.
-            assert [token for token in prompt if token < 3] == [1, 2] * len(assistant.messages[:-1]) + [1]
+            assert [token for token in prompt if token < 3] == [1, 2] * len(assistant.messages) + [1]
             assert message in model.tokenizer.decode(prompt)
 
     asyncio.run(converse())
+
+
+# --- agents share one beginning -------------------------------------------------------------------------------------
+
+AGENTS = {agent.id: agent for agent in current_agents(shipped_agents(), no_changes())}
+
+
+async def drain(assistant: Assistant, text: str, agent: str) -> Done:
+    events = [event async for event in assistant.respond(text, AGENTS[agent])]
+    assert isinstance(events[-1], Done)
+    return events[-1]
+
+
+async def test_another_agent_in_the_middle_reads_only_the_new_message(tiny_path: Path, open_model: OpenModel) -> None:
+    model = await open_model(tiny_path, Watched, end_tokens=NO_ENDS)
+    assistant = new_assistant(model, max_tokens=8)
+    await drain(assistant, "Write a function that adds two numbers.", "coder")
+    before = len(assistant.messages)
+    done = await drain(assistant, "Plan my week.", "planner")
+    new = encode(model, [user_message("Plan my week.", AGENTS["planner"])])
+    assert done.prompt_tokens > 200
+    # The last token of the answer, the end of its turn, and the message with its instruction.
+    assert model.backend.read[-1] <= len(new)  # type: ignore[attr-defined]
+    assert [message["role"] for message in assistant.messages] == ["user", "assistant"] * (before // 2 + 1)
+
+
+async def test_the_instruction_of_an_agent_stands_before_its_message_and_stays_there(
+    tiny_path: Path, open_model: OpenModel
+) -> None:
+    model = await open_model(tiny_path, end_tokens=NO_ENDS)
+    assistant = new_assistant(model, max_tokens=4)
+    await drain(assistant, "Add two numbers.", "coder")
+    await drain(assistant, "Hello.", "assistant")
+    asked = [message["content"] for message in assistant.messages if message["role"] == "user"]
+    assert asked == [f"{AGENTS['coder'].system_prompt}\n\nAdd two numbers.", "Hello."]
+    prompt = model.tokenizer.decode(assistant._sequence.tokens)
+    assert prompt.startswith(f"<|im_start|>system\n{SYSTEM_PROMPT}<|im_end|>")
+
+
+def test_the_plain_assistant_needs_no_instruction_of_its_own() -> None:
+    assert AGENTS["assistant"].system_prompt == SYSTEM_PROMPT
+    edited = replace(AGENTS["assistant"], system_prompt="You rhyme.")
+    assert user_message("Hi", edited) == user("You rhyme.\n\nHi")
+
+
+# --- what is told while a prompt is read -----------------------------------------------------------------------------
+
+
+async def test_reading_a_long_prompt_is_told_from_its_first_new_token_to_its_last(model: Model) -> None:
+    assistant = new_assistant(model, max_tokens=5)
+    await ask(assistant, "Hello")
+    events = [event async for event in assistant.respond("x" * 250)]
+    reading = [event for event in events if isinstance(event, Reading)]
+    done = events[-1]
+    assert isinstance(done, Done)
+    assert len(reading) > 2
+    assert events[: len(reading)] == reading
+    read = [event.tokens_read for event in reading]
+    assert read == sorted(read)
+    assert read[0] > 50  # the first turn was there
+    assert read[-1] == done.prompt_tokens
+    assert {event.prompt_tokens for event in reading} == {done.prompt_tokens}
+    assert not any([isinstance(event, Reading) async for event in assistant.respond("short")])
+
+
+# --- loops and second tries -----------------------------------------------------------------------------------------
+
+
+async def test_an_answer_that_goes_in_circles_ends_without_its_repeats(
+    write_model: Callable[..., Path], open_model: OpenModel
+) -> None:
+    # With one layer and tied matrices a model soon repeats itself.
+    model = await open_model(write_model(layers=1), end_tokens=NO_ENDS)
+    assistant, shown = new_assistant(model, max_tokens=350), ""
+    async for event in assistant.respond("Hello"):
+        if isinstance(event, Delta):
+            shown += event.text
+    assert isinstance(event, Done)
+    assert event.reason == "loop"
+    assert event.new_tokens < 350
+    assert shown.startswith(event.text)
+    assert len(event.text) < len(shown)
+    assert assistant.messages == [user("Hello"), said_by_model(event.text)]
+    sequence = model.tokenizer.decode(assistant._sequence.tokens)
+    assert sequence.endswith(event.text)
+
+
+async def test_another_try_takes_the_place_of_the_last_answer(model: Model) -> None:
+    assistant = new_assistant(model, max_tokens=30)
+    await ask(assistant, "One")
+    first, _ = await ask(assistant, "Two")
+    before = list(assistant.messages)
+    hot = SamplingParams(temperature=1.0, seed=3)
+    events = [event async for event in assistant.respond("Two", again=hot)]
+    second = "".join(event.text for event in events if isinstance(event, Delta))
+    assert second != first
+    assert assistant.messages == [*before[:-1], said_by_model(second)]
+
+
+async def test_another_try_that_is_stopped_before_it_begins_leaves_the_first_answer(model: Model) -> None:
+    assistant = new_assistant(model)
+    await ask(assistant, "One")
+    before = list(assistant.messages)
+    model.backend.after_prefill = assistant.stop  # type: ignore[attr-defined]
+    events = [event async for event in assistant.respond("One", again=SamplingParams(temperature=1.0, seed=3))]
+    assert [event.reason for event in events if isinstance(event, Done)] == ["stopped"]
+    assert assistant.messages == before

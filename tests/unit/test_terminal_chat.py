@@ -180,7 +180,7 @@ def test_an_empty_line_asks_again_and_help_helps(tiny_chat: Terminal) -> None:
 
 def test_a_message_that_is_too_long_is_a_sentence_and_it_goes_on(tiny_chat: Terminal) -> None:
     tiny_chat.type("x" * 600 + "\n")
-    shown = tiny_chat.wait_for("Shorten the message or start a new chat") + tiny_chat.wait_for(PROMPT)
+    shown = tiny_chat.wait_for("Shorten it, or send it in parts") + tiny_chat.wait_for(PROMPT)
     assert "Traceback" not in shown
     assert "tokens," in tiny_chat.say("Hello")
 

@@ -1,0 +1,76 @@
+"""What is stored of a turn beside its text, so that a stored conversation looks as it did when it was new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from app.assistant import Done
+from app.routing_service import Routed
+from py_core.memory.sessions import Turn
+
+TITLE_LENGTH = 80
+RANKED_KEPT = 5
+_ROUTE = ("title", "reason", "confidence", "threshold", "ranked")
+
+
+def title_of(text: str) -> str:
+    """The title of a conversation that begins with this message: its first words, at most TITLE_LENGTH characters."""
+    words = " ".join(text.split())
+    if len(words) <= TITLE_LENGTH:
+        return words
+    cut = words[: TITLE_LENGTH - 1]
+    if words[TITLE_LENGTH - 1] != " ":
+        # A single word of that length, or a script without spaces, is cut anywhere.
+        cut = cut.rpartition(" ")[0] or cut
+    return f"{cut.rstrip(' ,;:.-')}…"
+
+
+def answer_details(routed: Routed | None, done: Done | None) -> dict[str, Any]:
+    """JSON: `agent` and `request` (the route's id) where it was routed, and `route` (what the answer's chip says), too;
+    `reason` and `tokens` as in Done."""
+    details: dict[str, Any] = {}
+    if routed is not None:
+        decision = routed.decision
+        details |= {"agent": routed.agent.id, "request": routed.id}
+        details["route"] = {
+            "title": routed.agent.title,
+            "reason": decision.reason,
+            "confidence": decision.confidence,
+            "threshold": decision.threshold,
+            "ranked": [list(pair) for pair in decision.ranked[:RANKED_KEPT]],
+        }
+    if done is not None:
+        details |= {"reason": done.reason, "tokens": done.new_tokens}
+    return details
+
+
+def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
+    """Turns as plain data, for the page: role, content, created, agent, route, reason, tokens; None where not known.
+
+    route: as routing_service.route_entry gives, without neighbours and times.
+    """
+    entries = []
+    asked = ""
+    for turn in turns:
+        if turn.role == "user":
+            asked = turn.content
+        details = turn.details
+        route = details.get("route")
+        if isinstance(route, dict) and all(name in route for name in _ROUTE):
+            told = {"id": details.get("request", ""), "text": asked, "agent": details.get("agent", "")}
+            route = {**told, **{name: route[name] for name in _ROUTE}, "neighbours": [], "ms": {}}
+        else:
+            route = None
+        entries.append(
+            {
+                "role": turn.role,
+                "content": turn.content,
+                "created": turn.created,
+                "agent": details.get("agent"),
+                "route": route,
+                "reason": details.get("reason"),
+                "tokens": details.get("tokens"),
+            }
+        )
+    return entries

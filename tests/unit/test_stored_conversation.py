@@ -1,0 +1,284 @@
+"""A conversation in a memory that others use, too: what is deleted is forgotten, what is added is followed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.assistant import Assistant, Delta, Done
+from app.conversation import ChangedElsewhere, Conversation, Event, Stored
+from app.memory_api import MemoryApi
+from app.services import Services
+from app.turn_details import TITLE_LENGTH, answer_details, title_of, turn_entries
+from py_core.loading import Model
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.errors import StoreError
+from py_core.memory.sessions import Turn
+from py_core.memory.sqlite import SQLiteRows
+from py_core.memory.volatile import VolatileRows
+from py_core.sampling import SamplingParams
+
+OpenModel = Callable[..., Awaitable[Model]]
+OpenServices = Callable[[], Awaitable[Services]]
+NAME, ASKED = "My name is Zorbina.", "What is my name?"
+
+
+@pytest.fixture
+async def model(tiny_path: Path, open_model: OpenModel) -> Model:
+    return await open_model(tiny_path, end_tokens=())
+
+
+@pytest.fixture
+async def open_services(tmp_path: Path) -> AsyncIterator[OpenServices]:
+    """Opens the same memory each time, as another program on this machine does. Without a router."""
+    opened = list[Services]()
+
+    async def open_one() -> Services:
+        services = Services(NativeCrypto())
+        opened.append(services)
+        await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+        return services
+
+    yield open_one
+    for services in opened:
+        await services.close()
+
+
+def begin(model: Model, services: Services) -> Conversation:
+    return Conversation(Assistant(model, SamplingParams(), max_tokens=6), services)
+
+
+async def ask(conversation: Conversation, text: str) -> list[Event]:
+    return [event async for event in conversation.respond(text)]
+
+
+def context(conversation: Conversation) -> str:
+    """All that the model has in its sequence."""
+    assistant = conversation.assistant
+    return assistant.model.tokenizer.decode(assistant._sequence.tokens)
+
+
+def said(conversation: Conversation) -> list[str]:
+    return [turn.content for turn in conversation.turns if turn.role == "user"]
+
+
+async def everything_is_deleted(api: MemoryApi, id: str) -> None:
+    await api.delete_all()
+
+
+async def the_conversation_is_deleted(api: MemoryApi, id: str) -> None:
+    await api.remove_conversations([id])
+
+
+async def volatile() -> VolatileRows:
+    return VolatileRows()
+
+
+async def an_import_replaces_everything(api: MemoryApi, id: str) -> None:
+    file = await api.export_file(None)
+    await api.import_file(file, "merge", None)  # changes nothing
+    empty = Services(NativeCrypto())
+    await empty.open(volatile)
+    await api.import_file(await MemoryApi(empty).export_file(None), "replace", None)
+    await empty.close()
+
+
+DELETIONS = [everything_is_deleted, the_conversation_is_deleted, an_import_replaces_everything]
+
+
+@pytest.mark.parametrize("delete", DELETIONS)
+async def test_what_is_deleted_leaves_the_models_context_at_once(
+    model: Model, open_services: OpenServices, delete: Callable[[MemoryApi, str], Awaitable[None]]
+) -> None:
+    services = await open_services()
+    conversation = begin(model, services)
+    stored = (await ask(conversation, NAME))[-1]
+    assert isinstance(stored, Stored)
+    assert "Zorbina" in context(conversation)
+    await delete(MemoryApi(services), stored.session)
+    assert context(conversation) == ""
+    assert (conversation.turns, conversation.assistant.messages) == ([], [])
+    assert conversation.assistant._sequence.stored == 0
+    await ask(conversation, ASKED)
+    assert "Zorbina" not in context(conversation)
+    assert services.memory is not None
+    (session,) = await services.memory.sessions.all()
+    assert session.title == ASKED
+
+
+@pytest.mark.parametrize("delete", DELETIONS)
+async def test_what_another_program_deletes_leaves_the_context_before_the_next_answer(
+    model: Model, open_services: OpenServices, delete: Callable[[MemoryApi, str], Awaitable[None]]
+) -> None:
+    here, there = await open_services(), await open_services()
+    conversation = begin(model, here)
+    stored = (await ask(conversation, NAME))[-1]
+    assert isinstance(stored, Stored)
+    await delete(MemoryApi(there), stored.session)
+    assert (await ask(conversation, ASKED))[0] == ChangedElsewhere(None)
+    assert "Zorbina" not in context(conversation)
+
+
+async def test_what_is_deleted_in_the_middle_of_an_answer_ends_it_and_is_not_stored(
+    model: Model, open_services: OpenServices
+) -> None:
+    services = await open_services()
+    conversation = begin(model, services)
+    await ask(conversation, NAME)
+    reasons = []
+    async for event in conversation.respond(ASKED):
+        if isinstance(event, Delta):
+            await MemoryApi(services).delete_all()
+        reasons += [event.reason] if isinstance(event, Done) else []
+    assert reasons == ["stopped"]
+    assert context(conversation) == ""
+    assert services.memory is not None
+    assert [await services.memory.store.count(kind) for kind in ("session", "turn", "witness")] == [0, 0, 0]
+
+
+async def test_an_import_that_holds_the_conversation_keeps_it(model: Model, open_services: OpenServices) -> None:
+    services = await open_services()
+    api, conversation = MemoryApi(services), begin(model, services)
+    await ask(conversation, NAME)
+    await api.import_file(await api.export_file(None), "replace", None)
+    await ask(conversation, ASKED)
+    assert said(conversation) == [NAME, ASKED]
+    assert "Zorbina" in context(conversation)
+
+
+async def test_turns_that_another_program_added_are_read_before_the_next_answer(
+    model: Model, open_services: OpenServices
+) -> None:
+    here, there = begin(model, await open_services()), begin(model, await open_services())
+    stored = (await ask(here, "One"))[-1]
+    assert isinstance(stored, Stored)
+    await there.resume(stored.session)
+    await ask(there, "Two")
+    change, *_, last = await ask(here, "Three")
+    assert isinstance(change, ChangedElsewhere)
+    assert change.turns is not None
+    assert [turn.content for turn in change.turns if turn.role == "user"] == ["One", "Two"]
+    assert last == Stored(stored.session, 6)
+    assert said(here) == ["One", "Two", "Three"]
+    assert context(here).index("Two") < context(here).index("Three")
+    assert not any(isinstance(event, ChangedElsewhere) for event in await ask(here, "Four"))
+
+
+async def test_answers_at_the_same_time_are_both_kept_and_then_both_known(
+    model: Model, open_services: OpenServices
+) -> None:
+    here, there = begin(model, await open_services()), begin(model, await open_services())
+    stored = (await ask(here, "One"))[-1]
+    assert isinstance(stored, Stored)
+    await there.resume(stored.session)
+    async for event in here.respond("Two"):
+        if isinstance(event, Done):
+            await ask(there, "Meanwhile")
+    for conversation in (here, there):
+        await ask(conversation, "And then")
+    assert said(there) == ["One", "Meanwhile", "Two", "And then", "And then"]
+
+
+async def test_a_title_that_was_changed_is_no_news(model: Model, open_services: OpenServices) -> None:
+    services = await open_services()
+    conversation = begin(model, services)
+    stored = (await ask(conversation, "One"))[-1]
+    assert isinstance(stored, Stored)
+    await MemoryApi(services).rename_conversation(stored.session, "Another title")
+    assert not any(isinstance(event, ChangedElsewhere) for event in await ask(conversation, "Two"))
+
+
+async def test_another_try_replaces_the_stored_answer(model: Model, open_services: OpenServices) -> None:
+    services = await open_services()
+    conversation = begin(model, services)
+    await ask(conversation, "One")
+    await ask(conversation, "Two")
+    before = conversation.turns[-1].content
+    events = [event async for event in conversation.retry()]
+    after = "".join(event.text for event in events if isinstance(event, Delta))
+    assert after != before
+    stored = events[-1]
+    assert isinstance(stored, Stored)
+    assert services.memory is not None
+    turns = await services.memory.sessions.turns(stored.session)
+    assert [turn.content for turn in turns] == [turn.content for turn in conversation.turns]
+    assert [turn.content for turn in turns[2:]] == ["Two", after]
+    assert before not in context(conversation)
+
+
+async def test_another_try_does_not_replace_what_others_said(model: Model, open_services: OpenServices) -> None:
+    here, there = begin(model, await open_services()), begin(model, await open_services())
+    stored = (await ask(here, "One"))[-1]
+    assert isinstance(stored, Stored)
+    await there.resume(stored.session)
+    async for event in here.retry():
+        if isinstance(event, Done):
+            await ask(there, "Meanwhile")
+    await ask(there, "Later")
+    assert said(there) == ["One", "Meanwhile", "One", "Later"]
+
+
+async def test_without_an_answer_there_is_nothing_to_try_again(model: Model, open_services: OpenServices) -> None:
+    conversation = begin(model, await open_services())
+    with pytest.raises(ValueError, match="no answer yet to try again"):
+        await anext(conversation.retry())
+
+
+async def test_resuming_gives_the_turns_with_agents_and_token_counts(model: Model, open_services: OpenServices) -> None:
+    services = await open_services()
+    stored = (await ask(begin(model, services), "One"))[-1]
+    assert isinstance(stored, Stored)
+    again = begin(model, await open_services())
+    question, answer = turn_entries(await again.resume(stored.session))
+    assert (question["content"], question["route"], question["tokens"]) == ("One", None, None)
+    assert (answer["tokens"], answer["reason"]) == (6, "length")
+    assert said(again) == ["One"]
+
+
+@pytest.mark.parametrize("never", [True, False], ids=["that never was", "that was deleted"])
+async def test_a_conversation_that_is_not_there_says_so(model: Model, open_services: OpenServices, never: bool) -> None:
+    services = await open_services()
+    conversation = begin(model, services)
+    stored = (await ask(conversation, "One"))[-1]
+    assert isinstance(stored, Stored)
+    if not never:
+        await MemoryApi(services).remove_conversations([stored.session])
+    with pytest.raises(StoreError, match="was deleted"):
+        await conversation.resume("nothing" if never else stored.session)
+    assert said(conversation) == (["One"] if never else [])
+
+
+async def test_resuming_the_same_conversation_reads_nothing_again(model: Model, open_services: OpenServices) -> None:
+    conversation = begin(model, await open_services())
+    stored = (await ask(conversation, "One"))[-1]
+    assert isinstance(stored, Stored)
+    before = context(conversation)
+    await conversation.resume(stored.session)
+    assert context(conversation) == before != ""
+
+
+def test_an_answers_chip_is_stored_with_it() -> None:
+    route = {"title": "Coder", "reason": "clear", "confidence": 0.9, "threshold": 0.5, "ranked": [["coder", 0.9]]}
+    details = {"agent": "coder", "request": "r1", "route": route, "tokens": 12, "reason": "end"}
+    _, answer = turn_entries([Turn("user", "Add two"), Turn("assistant", "Yes", details=details)])
+    assert answer["route"] == {"id": "r1", "text": "Add two", "agent": "coder", **route, "neighbours": [], "ms": {}}
+    old = Turn("assistant", "Yes", details={"agent": "coder", "request": "r1"})
+    assert turn_entries([old])[0]["route"] is None
+    assert answer_details(None, replace(Done("end"), new_tokens=3)) == {"reason": "end", "tokens": 3}
+
+
+def test_titles_end_at_a_word() -> None:
+    words = "Please write me a very long and very detailed story about a ship, a storm and a sailor who is brave"
+    title = title_of(words)
+    assert len(title) <= TITLE_LENGTH
+    assert title.endswith("…")
+    assert words.startswith(title[:-1])
+    assert words[len(title) - 1] in " ,"
+    assert title_of("  Two\n words ") == "Two words"
+    assert title_of("x" * 80) == "x" * 80
+    assert title_of("x" * 81) == "x" * 79 + "…"
+    assert title_of("word " * 16) == "word " * 15 + "word"
+    assert title_of("word " * 15 + "wording on") == "word " * 14 + "word…"
