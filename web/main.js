@@ -218,6 +218,8 @@ function onEvent(current, event) {
   endRecovery();
   if (event.type === 'delta') {
     current.view.append(event.text);
+  } else if (event.type === 'reading') {
+    current.view.showReading(event.done, event.total);
   } else if (event.type === 'route') {
     current.view.showRoute(event, engine.memory);
   } else if (event.type === 'done') {

@@ -1,6 +1,7 @@
 /** The conversation on the page: the welcome with its examples, what was said, and scrolling. */
 import { AnswerView } from './answer_view.js';
 import { element } from '../page/dom.js';
+import { formatReading } from '../page/format.js';
 import { RouteChip } from '../routing/route_chip.js';
 
 const NEAR_BOTTOM_PX = 60;
@@ -71,6 +72,7 @@ class TurnView {
   #answer;
   #body = element('div', 'body');
   #waiting = element('p', 'waiting');
+  #reading = element('span', 'reading');
   #announcer;
   #follow;
 
@@ -82,13 +84,18 @@ class TurnView {
 
     this.answerElement = element('article', 'message answer');
     this.answerElement.setAttribute('aria-busy', 'true');
-    this.#waiting.append(element('span', 'visually-hidden', 'Thinking'), element('i'), element('i'), element('i'));
+    this.#waiting.append(element('span', 'visually-hidden', 'Thinking'), element('i'), element('i'), element('i'), this.#reading);
     this.answerElement.append(element('h2', 'visually-hidden', 'Sonata'), this.#body, this.#waiting);
     this.#answer = new AnswerView(this.#body, { onDraw: follow, onSettled: (text) => announcer.say(text) });
   }
 
   get text() {
     return this.#answer.text;
+  }
+
+  /** How much of the prompt the model has read. */
+  showReading(done, total) {
+    this.#reading.textContent = done < total ? formatReading(done, total) : '';
   }
 
   /** Say above the answer which agent it comes from. @param {object} route the event @param {object} memory engine.memory */
