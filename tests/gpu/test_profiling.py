@@ -135,6 +135,7 @@ class StoppedClock(WgpuHost):
         return [0.0] * len(recorded)
 
 
+@pytest.mark.alone
 async def test_a_coarse_clock_is_made_up_for_by_repeating(tmp_path: Path, host: WgpuHost) -> None:
     path = TinyLlama().write(tmp_path / "tiny.gguf")
     fine = await (await open_pair(path, host)).other.profile(20)

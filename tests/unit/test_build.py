@@ -225,11 +225,13 @@ def test_with_everything_cached_it_works_without_network(checkout):
     server = subprocess.Popen(
         command, cwd=checkout, env=offline, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    address = next((word for line in server.stdout for word in line.split() if word.startswith("http://")), None)
-    assert address, server.communicate()[1]
-    with urllib.request.urlopen(address) as page:
-        assert page.headers["Cross-Origin-Opener-Policy"] == "same-origin"
-    server.send_signal(signal.SIGINT)
+    try:
+        address = next((word for line in server.stdout for word in line.split() if word.startswith("http://")), None)
+        assert address, server.communicate()[1]
+        with urllib.request.urlopen(address) as page:
+            assert page.headers["Cross-Origin-Opener-Policy"] == "same-origin"
+    finally:
+        server.send_signal(signal.SIGINT)
     _, said = server.communicate(timeout=10)
     assert (server.returncode, said) == (0, "")
 
