@@ -65,14 +65,18 @@ def test_a_short_answer_is_no_loop_whatever_it_says(text: list[int]) -> None:
     assert find_loop(text) is None
 
 
-@given(st.lists(st.integers(0, 3), max_size=600))
-def test_a_loop_is_found_late_enough_to_have_been_said_twice(text: list[int]) -> None:
-    if (found := find_loop(text)) is not None:
-        seen, begin = found
-        third = text[begin : begin + NGRAM]
-        earlier = [text[at : at + NGRAM] for at in range(begin)]
-        assert earlier.count(third) >= 2
-        assert seen - begin > LOOP_SCORE
+@given(
+    head=st.lists(st.integers(0, 3), max_size=300), unit=st.lists(st.integers(0, 50), min_size=1, max_size=60)
+)  # fmt: skip
+def test_a_loop_is_found_late_enough_to_have_been_said_twice(head: list[int], unit: list[int]) -> None:
+    text = head + unit * (2 + -(-2 * (LOOP_SCORE + NGRAM) // len(unit)))
+    found = find_loop(text)
+    assert found is not None
+    seen, begin = found
+    third = text[begin : begin + NGRAM]
+    earlier = [text[at : at + NGRAM] for at in range(begin)]
+    assert earlier.count(third) >= 2
+    assert seen - begin > LOOP_SCORE
 
 
 @pytest.mark.parametrize(
