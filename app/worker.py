@@ -60,7 +60,7 @@ class PageWorker:
         self._services = Services(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
         self._api = MemoryApi(self._services)
         self._conversation: Conversation | None = None
-        self._routing_opened = asyncio.Event()
+        self._memory_opened, self._routing_opened = asyncio.Event(), asyncio.Event()
         self._turns = 0
         self._stopped_turns = 0
         self._turn = asyncio.Lock()
@@ -91,6 +91,7 @@ class PageWorker:
     async def open_memory(self, memory_store: JsObject) -> None:
         """Open what is remembered: memoryStore of web/memory/indexeddb.js. Never fails: MemoryApi.info tells."""
         await self._services.open(lambda: self._open_rows(memory_store))
+        self._memory_opened.set()
 
     async def open_routing(self, opening: JsObject | None) -> None:
         """opening: a promise of {embedder, kernel, data}: web/routing/embedder.js, web/routing/hnsw_kernel.js and
@@ -120,8 +121,12 @@ class PageWorker:
             return json.dumps({"error": {**describe(error), **more}})
 
     async def resume(self, session_id: str) -> str:
-        """Go on with a stored conversation, after the running answer. Returns JSON, {value: turns} or {error}."""
+        """Continue a stored conversation, after the running answer, once the memory is open.
+
+        Returns JSON, {value: turns} (turn_details.turn_entries) or {error}.
+        """
         self.stop()
+        await self._memory_opened.wait()
         async with self._turn:
             try:
                 turns = await self._talk().resume(session_id)

@@ -49,7 +49,12 @@ export class Engine {
    *   (details: null where the message is written for the user)
    */
   respond(text) {
-    return this.#alive(this.#remote.respond(text));
+    return this.#alive(this.#remote.respond(text, false));
+  }
+
+  /** Another answer to the last message, drawn at random, in place of the one there is. @returns as `respond` */
+  retry() {
+    return this.#alive(this.#remote.respond('', true));
   }
 
   /** End the running answer after the token at hand. */

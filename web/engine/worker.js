@@ -69,10 +69,11 @@ Comlink.expose({
     }
   },
 
-  respond(text) {
+  respond(text, again) {
     const events = new EventQueue();
+    const onEvent = (type, value) => events.push(type === 'delta' ? { type, text: value } : { ...JSON.parse(value), type });
     page
-      .respond(text, (type, value) => events.push(type === 'delta' ? { type, text: value } : { ...JSON.parse(value), type }))
+      .respond(text, onEvent, again)
       .then(() => events.end(), (error) => events.fail(error));
     return events;
   },
