@@ -1,7 +1,7 @@
-// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k], for many rows m: tiles of 32 rows of x by 32 * WIDE rows of W. SLICES times 32
-// invocations share a tile: each slice takes every SLICES-th block of 32 columns through workgroup memory of its own, and an
-// invocation holds 8 x 4 * WIDE sums, which are added up over the slices at the end. The next block is on its way meanwhile.
-// EPILOGUE 0: as it is; 1: added to what y holds; 2: silu(row n) * row (N + n), with W of 2 N rows: half a tile of each.
+// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k], for many rows m: tiles of 32 rows of x by 32 * WIDE rows of W. A tile is shared by
+// SLICES slices of 32 invocations (split-K): each slice takes every SLICES-th block of 32 columns, in workgroup memory of its own,
+// while its next block is on its way. An invocation holds 8 x 4 * WIDE sums, which are added up over the slices at the end.
+// EPILOGUE as in matvec.wgsl; with 2, half of a tile's rows of W are from the first N rows and half from the others.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
 //           4 y: (MAX_ROWS, Y_STRIDE).
 // Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, SLICES, WIDE.

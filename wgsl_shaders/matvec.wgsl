@@ -1,10 +1,11 @@
-// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k], for few rows m; with NORM of x normalized by RMS.
-// EPILOGUE 0: as it is; 1: added to what y holds (the residual); 2: silu(row n) * row (N + n), with W of 2 N rows.
+// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k], for few rows m. With NORM, x is normalized by RMS first.
+// EPILOGUE 0 writes the sum; 1 adds it to what y holds (the residual); 2 writes silu(sum of row n) * (sum of row N + n), where W
+// has 2 N rows (SwiGLU).
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
-//           4 norm_weight: (K / 4) vec4f, without NORM anything; 5 y: (MAX_ROWS, Y_STRIDE).
+//           4 norm_weight: (K / 4) vec4f, any buffer without NORM; 5 y: (MAX_ROWS, Y_STRIDE).
 // Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, WORKGROUP; those of dot_rows.wgsl (with EPILOGUE 2 ROWS is even);
-// LOGITS: of x only the last rows are wanted, which need logits, and go to y from row 0 on; SINGLE_ROW: the state has one row, so
-// nobody has to wait for it.
+// LOGITS: only the last rows of x are read, those that need logits; they make rows 0, 1 ... of y. SINGLE_ROW: the state has one
+// row, so no invocation waits for the state to know that.
 // Dispatch (g, h, ceil(rows of x / M_TILE)) with g * h * lane groups of a workgroup * ROW_TILES >= items of ROWS rows of W.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;

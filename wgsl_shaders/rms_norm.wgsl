@@ -1,7 +1,7 @@
 // y[m, :] = x[m, :] / sqrt(mean(x[m, :]^2) + EPS) * weight
 // Bindings: 0 state; 1 weight: (K,); 2 x: (MAX_ROWS, K); 3 y: (MAX_ROWS, K).
-// Constants: K, EPS, LANES (= WORKGROUP), LOGITS (of x only the last rows, which need logits, from row 0 of y on).
-// One workgroup a row; dispatch (count), or with LOGITS (rows that need logits).
+// Constants: K, EPS, LANES (= WORKGROUP); LOGITS: only the last rows of x are read, those that need logits; they make rows
+// 0, 1 ... of y. One workgroup a row; dispatch (count), or (rows that need logits) with LOGITS.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;

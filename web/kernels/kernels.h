@@ -54,7 +54,7 @@ enum { EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENA
 typedef struct { u32 kind, a[15]; } Op;
 typedef struct { u32 count, state, unused[14]; Op ops[]; } Program;
 enum { NEVER = 0, ALWAYS = 1, MANY_ROWS = 2 };  // a[14]: whether the workers wait for each other after it
-// What an operation runs on: m rows from row `first` of the state on: all of them, or the last ones, which need logits.
+// What an operation runs on: m rows, from row `first` of the state on. They are all rows, or the last ones, which need logits.
 typedef struct { const State *state; u32 worker, workers, first, m; } Context;
 
 void embed(const Op *op, const Context *c);

@@ -266,10 +266,10 @@ static void quantize_row(const f32 *x, const Activations *to, u32 m) {
 }
 
 // Prepares x for a linear: normalized by RMS if there are norm weights, then quantized.
-// One row: every worker makes its own copy, which is cheaper than a barrier. Many: each makes some of the shared ones.
+// Of one row every worker makes its own copy, which is cheaper than a barrier. Of many rows each worker makes some, for all.
 // a: x, columns, norm weights or 0, eps (bits of a float), activations of one row, bytes from worker to worker,
-//    activations of many rows, rows these have room for, mode, a row of floats for each worker, 
-//    1 where x has all of the state's rows (see Context.first)
+//    activations of many rows, rows these have room for, mode, a row of floats for each worker,
+//    1 where x has all of the state's rows, of which the context may want the last ones only (Context.first)
 void quantize(const Op *op, const Context *c) {
   const u32 columns = op->a[1], mode = op->a[8], single = c->m == 1;
   const u32 address = single ? op->a[4] + c->worker * op->a[5] : op->a[6];

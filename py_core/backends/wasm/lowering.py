@@ -240,7 +240,10 @@ class ProgramLowering:
         self, x: int, width: int, norm: RMSNorm | None, activations: tuple[int, int, int, int], mode: Mode,
         every_row: bool = False, barrier: Barrier = Barrier.MANY_ROWS,
     ) -> Op:  # fmt: skip
-        """Normalizes rows of x, if there is a norm, and quantizes them for a linear. `every_row`: see kernels.h."""
+        """Normalizes rows of x, if there is a norm, and quantizes them for a linear.
+
+        `every_row`: x has all of the state's rows, also where only those that need logits are wanted.
+        """
         weight = self._vector(norm.weight) if norm else 0
         (eps,) = struct.unpack("<I", struct.pack("<f", norm.eps if norm else 0.0))
         arguments = (x, width, weight, eps, *activations, mode, self._rows, int(every_row))
