@@ -213,8 +213,9 @@ class WebGPUBackend(PipelinedBackend):
     async def _run_rows(self, m: int, length: int, logit_rows: int) -> None:
         lists = [self._record("body", m, length)]
         if logit_rows > 1 and "heads" not in self._made_later:
-            self._made_later["heads"] = self._lowering.head()
+            kernels = self._lowering.head()
             await self._host.check()
+            self._made_later["heads"] = kernels
         if logit_rows:
             lists.append(self._record("heads" if logit_rows > 1 else "head", logit_rows, length))
         self._host.submit(lists)
@@ -224,8 +225,8 @@ class WebGPUBackend(PipelinedBackend):
         key = "taps " + " ".join(names)
         if key not in self._made_later:
             kernels, buffers = self._lowering.tapped(names)
-            self._made_later[key], self._tap_buffers[key] = kernels, buffers
             await self._host.check()
+            self._made_later[key], self._tap_buffers[key] = kernels, buffers
         self._host.submit([self._record(key, m, length)])
         buffers = self._tap_buffers[key]
         read = [self._host.read(at.buffer, 0, at.size // self._shapes.max_rows * m) for at in buffers]
