@@ -70,26 +70,26 @@ class BackendChoice(StrEnum):
 ModelOption = Annotated[
     Path | None, typer.Option("--model", help="A GGUF file; the default is the model that build.py downloads.")
 ]
-BackendOption = Annotated[
-    BackendChoice, typer.Option(help="auto takes webgpu on a real GPU, and wasm where there is only the CPU.")
-]
+BackendOption = Annotated[BackendChoice, typer.Option(help="auto uses webgpu on a real GPU, and wasm on the CPU.")]
 AutotuneOption = Annotated[
     bool,
     typer.Option(
-        help="Measure once which shapes of the kernels are the fastest on this GPU, and remember them.",
+        help="Measure once which kernel shapes are fastest on this GPU, and keep the result.",
         show_default=True,
     ),
 ]
 PrecisionOption = Annotated[
-    Precision, typer.Option(help="Of the activations on wasm: precise gives the tokens of float32, fast is faster.")
+    Precision, typer.Option(help="Of activations on wasm: precise gives the same tokens as float32, fast is faster.")
 ]
 RawOption = Annotated[
     bool,
-    typer.Option("--raw", help="No chat template; special tokens are parsed, and the end token does not end the text."),
+    typer.Option(
+        "--raw", help="Use no chat template: special tokens are parsed, and the end token does not end the text."
+    ),
 ]
 PromptArgument = Annotated[str, typer.Argument(help="The text, or - to read it from standard input.")]
-MaxTokensOption = Annotated[int, typer.Option(min=1, help="New tokens, at most.")]
-TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest token.")]
+MaxTokensOption = Annotated[int, typer.Option(min=1, help="The most new tokens.")]
+TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 always takes the most likely token.")]
 SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1)]
 
 
@@ -103,12 +103,12 @@ def chat(
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = CHAT_SAMPLING.top_p,
     seed: SeedOption = CHAT_SAMPLING.seed,
     max_tokens: MaxTokensOption = MAX_TOKENS,
-    memory: Annotated[Path | None, typer.Option(help="The file to remember in; $SONATA_MEMORY is the default.")] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="No agents, and nothing is remembered.")] = False,
+    memory: Annotated[Path | None, typer.Option(help="The memory's file. The default is $SONATA_MEMORY.")] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Use no agents, and store nothing.")] = False,
 ) -> None:
-    """Talk to the model. Each message goes to the agent that suits it, and what is said is remembered.
+    """Chat with the model. Each message goes to the agent that suits it, and the conversation is stored.
 
-    Ctrl-C stops an answer; /new starts over; /exit or Ctrl-D ends. Sampling is the agent's unless it is given.
+    Ctrl-C stops an answer. /new starts over. /exit or Ctrl-D ends. The agent's sampling applies unless you set yours.
     """
     chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
     sampling = None if chosen == CHAT_SAMPLING else chosen
@@ -126,7 +126,7 @@ def generate(
     raw: RawOption = False,
     max_tokens: MaxTokensOption = 128,
     temperature: TemperatureOption = 0.0,
-    top_k: Annotated[int, typer.Option(min=0, help="0 switches it off.")] = 0,
+    top_k: Annotated[int, typer.Option(min=0, help="0 turns it off.")] = 0,
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 1.0,
     min_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.0,
     repetition_penalty: Annotated[float, typer.Option(min=0.01)] = 1.0,
@@ -135,7 +135,7 @@ def generate(
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
     autotune: AutotuneOption = True,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object with tokens and speed.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with tokens and speed.")] = False,
 ) -> None:
     """Answer one prompt, or continue it with --raw."""
     sampling = SamplingParams(
@@ -171,17 +171,17 @@ def logits(
 
 @app.command()
 def tokenize(
-    decode: Annotated[bool, typer.Option("--decode", help="Lists of ids to strings.")] = False,
+    decode: Annotated[bool, typer.Option("--decode", help="Turn lists of ids into strings.")] = False,
     special: Annotated[bool, typer.Option("--special", help="Parse special tokens in the text.")] = False,
     model: ModelOption = None,
 ) -> None:
-    """A JSON list of strings on standard input becomes a JSON list of id lists; with --decode the other way."""
+    """Turn a JSON list of strings on standard input into a JSON list of id lists; with --decode the other way round."""
     header = asyncio.run(read_header(FileSource(_model_path(model))))
     tokenizer = ByteBPE.from_gguf(header.metadata)
     try:
         given = json.load(sys.stdin)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"Standard input is no JSON: {error}") from error
+        raise ValueError(f"Standard input is not JSON: {error}") from error
     if decode:
         if not _is_list_of(given, list) or not all(_is_list_of(ids, int) for ids in given):
             raise ValueError("Standard input must be a JSON list of lists of token ids.")
@@ -198,7 +198,7 @@ def info(
     model: Annotated[Path | None, typer.Argument(help="A GGUF file; the default is the downloaded model.")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """What a model file holds."""
+    """Show what a model file holds."""
     path = _model_path(model)
     header = asyncio.run(read_header(FileSource(path)))
     config = config_from_gguf(header)
@@ -231,20 +231,20 @@ bench_app.command("routing")(bench_routing)
 @bench_app.callback(invoke_without_command=True)
 def bench(
     context: typer.Context,
-    prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of the prompt.")] = 121,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens in the prompt.")] = 121,
     tokens: Annotated[int, typer.Option(min=1, help="New tokens.")] = 128,
     position: Annotated[
-        int | None, typer.Option(min=1, help="Where they begin; the default is after the prompt.")
+        int | None, typer.Option(min=1, help="The position of the first new token. The default is after the prompt.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Each figure is the median of so many.")] = 3,
-    profile: Annotated[bool, typer.Option("--profile", help="What each kernel takes, too. Of webgpu only.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Each figure is the median of this many rounds.")] = 3,
+    profile: Annotated[bool, typer.Option("--profile", help="Measure each kernel, too (webgpu only).")] = False,
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
     autotune: AutotuneOption = True,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """How fast the model runs here; with `routing`, how good the router is."""
+    """Measure how fast the model runs here; with `routing`, how good the router is."""
     if context.invoked_subcommand:
         return
 
@@ -277,7 +277,7 @@ def serve(
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
     dist: Annotated[Path, typer.Option(help="The site that build.py made.")] = DIST,
 ) -> None:
-    """Serve the web page. `python build.py serve` also makes it first."""
+    """Serve the web page. `python build.py serve` builds it first."""
     serve_site(dist, host, port, not no_open)
 
 

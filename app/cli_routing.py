@@ -25,11 +25,11 @@ SHOWN_AGENTS, SHOWN_NEIGHBOURS = 3, 1
 def route(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT...", help="The requests; without any, each line of standard input is one."),
+        typer.Argument(metavar="TEXT...", help="The requests. Without any, each line of standard input is one."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON list, an entry a text.")] = False,
 ) -> None:
-    """Which agent each text goes to, and why."""
+    """Show which agent each text goes to, and why."""
     asked = texts or [line for line in sys.stdin.read().splitlines() if line.strip()]
     if not asked:
         raise ValueError('There is nothing to route: give texts, as in `sonata route "why does it crash"`.')

@@ -27,7 +27,7 @@ with contextlib.suppress(ImportError):  # not on Windows
 
 HELP = (
     "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer. /retry answers the last message once more. "
-    "/agent NAME sends messages like the last one to another agent from now on."
+    "/agent NAME sends similar messages to another agent."
 )
 DELETED = "This conversation was deleted by another program. A new one begins."
 ADDED = "Another program added messages to this conversation. The answer takes them into account."
@@ -88,7 +88,7 @@ def _unlock(runner: asyncio.Runner, services: Services, console: Console) -> Non
     """Ask for the passphrase until it is right, or none is given: then the memory stays locked."""
     while services.memory_state == "locked":
         try:
-            passphrase = getpass.getpass("Passphrase of the memory (none: go on without it): ")
+            passphrase = getpass.getpass("Passphrase of the memory (empty: continue without the memory): ")
         except (EOFError, KeyboardInterrupt):
             passphrase = ""
         if not passphrase:
@@ -102,10 +102,10 @@ def _unlock(runner: asyncio.Runner, services: Services, console: Console) -> Non
 async def _correct(services: Services, last: list[Routed], agent: str) -> str:
     """What was done, as a sentence. Raises AgentError, EmbedderError, StoreError."""
     if services.routing is None:
-        return "Messages are not routed here."
+        return "Messages are not sent to agents here."
     if not last or not agent:
         known = ", ".join(services.routing.agents)
-        return f"Say /agent NAME after a message; there are {known}."
+        return f"Type /agent NAME after a message. The agents are {known}."
     await services.routing.correct(last[-1].id, last[-1].text, agent)
     return f"Similar messages will go to {services.routing.agents[agent].title}."
 
@@ -150,7 +150,7 @@ def _summary(done: Done) -> str:
     elif done.reason == "loop":
         parts.append("stopped because the answer repeated itself; /retry gives another one")
     elif done.reason == "context":
-        parts.append("the model's context is full: /new starts over")
+        parts.append("stopped because the chat is as long as the model can read; /new starts over")
     if done.forgotten_turns:
-        parts.append(f"the first {done.forgotten_turns} messages no longer fit and were left out")
+        parts.append(f"the model no longer sees the first {done.forgotten_turns} messages: the chat is too long")
     return "; ".join(parts)

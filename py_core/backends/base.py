@@ -130,7 +130,7 @@ def pass_end(stored: int, length: int, most: int, last_rows: int) -> int:
 
 
 def too_long(tokens: int, context_length: int) -> str:
-    return f"The text has {tokens} tokens, but the model reads at most {context_length}. Shorten it."
+    return f"The text is {tokens} tokens long, but the model reads at most {context_length}. Shorten it."
 
 
 class Backend(Protocol):

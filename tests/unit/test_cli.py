@@ -139,9 +139,9 @@ def test_tokenize_special_parses_special_tokens(tiny_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "stdin", "said"),
     [
-        ([], '["a",', "Standard input is no JSON"),
-        ([], "", "Standard input is no JSON"),
-        ([], "[" * 100_000, "Standard input is no JSON"),
+        ([], '["a",', "Standard input is not JSON"),
+        ([], "", "Standard input is not JSON"),
+        ([], "[" * 100_000, "Standard input is not JSON"),
         ([], '{"a": 1}', "must be a JSON list of strings"),
         ([], '["a", 1]', "must be a JSON list of strings"),
         (["--decode"], "[1, 2]", "must be a JSON list of lists of token ids"),
@@ -149,7 +149,7 @@ def test_tokenize_special_parses_special_tokens(tiny_path: Path) -> None:
         (["--decode"], "[[1.0]]", "must be a JSON list of lists of token ids"),
         (["--decode"], "[[259]]", "token id 259 is outside of the vocabulary of 259 tokens"),
         (["--decode"], "[[-1]]", "token id -1 is outside"),
-        (["--decode"], f"[[{'9' * 5000}]]", "Standard input is no JSON"),
+        (["--decode"], f"[[{'9' * 5000}]]", "Standard input is not JSON"),
     ],
     ids=["cut", "nothing", "deep", "object", "number", "flat", "bool", "float", "unknown id", "negative id", "huge id"],
 )
