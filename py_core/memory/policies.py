@@ -36,7 +36,7 @@ class Policy:
 class Policies:
     """The policies of a store, at most `capacity`: the one that was used longest ago goes first.
 
-    Made by `open`. All are in memory, so `get` waits for nothing; that it was used is written by the way.
+    Made by `open`. All are in memory, so `get` waits for nothing; the writer stores later that it was used.
     """
 
     def __init__(self, store: Store, writer: BatchedWriter, capacity: int = CAPACITY) -> None:
