@@ -147,7 +147,7 @@ class Conversation:
             await self._follow()  # keeps what the model has read
         else:
             await self._take(session, memory)
-        return self.turns
+        return await memory.sessions.turns(session_id)
 
     # ---- what others do to the stored conversation ----
 

@@ -21,6 +21,7 @@ import re
 import statistics
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +31,7 @@ from app.agent_catalog import current_agents, no_changes, shipped_agents  # noqa
 from app.build_outputs import kernel_path  # noqa: E402
 from app.downloads import default_model_path  # noqa: E402
 from app.native_services import open_embedder  # noqa: E402
+from py_core.backends.wasm.backend import load_wasm  # noqa: E402
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost  # noqa: E402
 from py_core.engine.engine import Timings  # noqa: E402
 from py_core.formats.source import FileSource  # noqa: E402
@@ -119,7 +121,7 @@ async def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--show", action="store_true", help="print the answers")
     options = parser.parse_args()
-    model = await load_model(FileSource(default_model_path()), WasmtimeHost(kernel_path()))
+    model = await load_model(FileSource(default_model_path()), partial(load_wasm, WasmtimeHost(kernel_path())))
     embedder = open_embedder()
     asked: dict[str, list[str]] = {}
     for row in tomllib.loads(REQUESTS.read_text(encoding="utf-8"))["request"]:

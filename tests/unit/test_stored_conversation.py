@@ -256,8 +256,9 @@ async def test_resuming_the_same_conversation_reads_nothing_again(model: Model, 
     stored = (await ask(conversation, "One"))[-1]
     assert isinstance(stored, Stored)
     before = context(conversation)
-    await conversation.resume(stored.session)
+    turns = await conversation.resume(stored.session)
     assert context(conversation) == before != ""
+    assert all(turn.created > 0 for turn in turns)
 
 
 def test_an_answers_chip_is_stored_with_it() -> None:
