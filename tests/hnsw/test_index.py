@@ -202,8 +202,10 @@ def test_the_same_calls_give_the_same_index_with_each_kernel(wasm) -> None:
         assert others == [first, first]
         assert graph_bytes(filled(HnswSettings(24, metric, m=6, brute_force_below=0, seed=1), wasm, vectors)) != first
         for query in clustered(20, 24, 8):
-            found = [index.search(query, 7, ef=20) for index in built]
-            assert found[0] == found[1] == found[2]
+            for where in (None, range(0, 500, 3)):
+                found = [index.search(query, 7, ef=20, where=where) for index in built]
+                assert found[0] == found[1] == found[2]
+                assert len(found[0]) == 7
 
 
 def test_the_graph_is_built_while_vectors_come(kernel) -> None:
