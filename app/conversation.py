@@ -76,7 +76,7 @@ class Conversation:
         return self._answer(text)
 
     def retry(self) -> AsyncIterator[Event]:
-        """Another answer to the last message, in place of the one there is; without Routed.
+        """Another answer to the last message, in place of the one there is, by the same agent.
 
         Raises ValueError where nothing was said, and what Assistant.respond raises.
         """
@@ -92,6 +92,8 @@ class Conversation:
             if text is None:
                 text, agent = self._last_question()
                 sampling = _retry_sampling(agent)
+                if self._last is not None and self._last.text == text:
+                    yield self._last
             else:
                 routed = await self._route(text)
                 agent, sampling = (routed.agent if routed else None), None

@@ -412,3 +412,19 @@ async def test_what_another_embedder_made_is_made_anew(model: Model, open_servic
     question = (await again.memory.store.query("turn"))[0]
     np.testing.assert_allclose(question.vector, routed.vector, atol=1e-6)
     assert [entry.vector for entry in await again.memory.witness.entries()] == [None]
+
+
+async def test_another_try_comes_from_the_same_agent_and_is_logged_for_itself(
+    model: Model, open_services: OpenServices
+) -> None:
+    services = await open_services()
+    conversation = await begin(model, services)
+    routed, _, _ = await ask(conversation, CRASH)
+    events = [event async for event in conversation.retry()]
+    assert events[0] is routed
+    assert services.memory is not None
+    (session,) = await services.memory.sessions.all()
+    question, answer = await services.memory.sessions.turns(session.id)
+    assert (question.content, answer.details["agent"]) == (CRASH, "debugger")
+    assert answer.details["route"]["title"] == "Debugger"
+    assert [entry.id for entry in await services.memory.witness.entries()].count(routed.id) == 1
