@@ -139,6 +139,14 @@ def _object(**known: Check) -> Check:
     return check
 
 
+def _ranked(value: Any) -> str | None:
+    fits = isinstance(value, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and _name(pair[0]) is None and _number(-1e9, 1e9)(pair[1]) is None
+        for pair in value
+    )
+    return None if fits else "a list of pairs of a name and a number"
+
+
 def _milliseconds(value: Any) -> str | None:
     check = _number(0, 1e12)
     fits = isinstance(value, dict) and all(_name(name) is None and check(ms) is None for name, ms in value.items())
@@ -195,7 +203,19 @@ SCHEMAS: Mapping[str, Schema] = {
             "session": _name,
             "role": _one_of("user", "assistant", "system", "tool"),
             "content": _text(),
-            "details": _object(agent=_or_null(_name)),
+            "details": _object(
+                agent=_or_null(_name),
+                request=_text(),
+                route=_object(
+                    title=_text(),
+                    reason=_text(),
+                    confidence=_number(-1e9, 1e9),
+                    threshold=_number(-1e9, 1e9),
+                    ranked=_ranked,
+                ),
+                reason=_text(),
+                tokens=_integer(LARGEST_INTEGER),
+            ),
         },
         record=_turn_is_of_its_session,
     ),
