@@ -35,7 +35,7 @@ def prepare(groups: tuple[str, ...] = ("runtime",)) -> None:
     with one_build_at_a_time(cache):
         downloader = Downloader(cache, python_env.pypi_address)
         python_env.ensure_venv(cache, downloader, groups)
-        node.ensure_node_modules(cache, downloader)
+        node.ensure_node_modules(cache, downloader, dev="dev" in groups)
         heading("Model and Pyodide packages")
         files = site.fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
         files |= embedder.ensure_embedder(cache, files)
@@ -66,15 +66,17 @@ def test(options: argparse.Namespace) -> int:
     prepare(("runtime", "dev"))
     heading(f"Browser: {system.ensure_chromium()}")
     system.ensure_vulkan()
-    checks = {
-        "ruff check": ["ruff", "check"],
-        "ruff format --check": ["ruff", "format", "--check"],
-        "mypy": ["mypy"],
+    checks: dict[str, list[list[str | Path]]] = {
+        "ruff check": [[VENV_PYTHON, "-m", "ruff", "check"]],
+        "ruff format --check": [[VENV_PYTHON, "-m", "ruff", "format", "--check"]],
+        "mypy": [[VENV_PYTHON, "-m", "mypy"]],
+        "tsc --checkJs": node.type_checks(),
     }
     failed = []
-    for name, command in checks.items():
+    for name, commands in checks.items():
         heading(name)
-        if subprocess.run([str(VENV_PYTHON), "-m", *command], cwd=ROOT).returncode:
+        codes = [subprocess.run(command, cwd=ROOT).returncode for command in commands]
+        if any(codes):
             failed.append(name)
     everything = ["--cov=py_core", "--cov-fail-under=90", "-n", str(TEST_WORKERS), "--dist=worksteal"]
     heading("pytest")

@@ -2,88 +2,99 @@
  * The page: joins the message box, the conversation and the engine.
  *
  * The page is always in one of four states: loading, ready, answering, failed. In each of them the message box can be
- * typed in, and every problem is a banner with a way out.
+ * typed in, and every problem is a banner with a way out. A message that is sent while the model loads waits in a queue.
  */
 import { Announcer } from './page/announcer.js';
 import { BackendMenu } from './page/backend_menu.js';
 import { Banner } from './page/banner.js';
 import { ChatView } from './chat/chat_view.js';
+import { chatInAddress, showInAddress } from './chat/address.js';
 import { Composer } from './chat/composer.js';
+import { MessageQueue } from './chat/message_queue.js';
+import { StoredChat } from './chat/stored_chat.js';
 import { Engine } from './engine/engine.js';
+import { keepFocus, listenForEscape } from './page/keyboard.js';
 import { GpuDialog } from './page/gpu_dialog.js';
 import { removeModel, storedModels } from './storage/model_store.js';
 import { chooseModel } from './storage/model_list.js';
+import { LoadingView } from './page/loading_view.js';
+import { MemoryButton } from './page/memory_button.js';
 import { Notices } from './page/notices.js';
-import { askToPersist, reloadToIsolate, watchForVersions } from './page/offline.js';
+import { askToPersist, reloadToIsolate, tellOfVersions } from './page/offline.js';
+import { byId } from './page/dom.js';
 import { readOptions } from './page/options.js';
 import { describe, fromError } from './page/problems.js';
-import { LoadingView, StatusView } from './page/status_view.js';
+import { StatusView } from './page/status_view.js';
 import { Watchdog } from './page/watchdog.js';
 
 // Milliseconds of a worker's for a second of the page's: a sixth, so that the engine has helped itself before.
 const WORKERS_PATIENCE = 1000 / 6;
 
-const RECOVERING = 'The graphics card was reset; going on in a moment.';
+const RECOVERING = 'The graphics card was reset. The answer continues in a moment.';
+const NOT_READ = 'The model was loaded again. It does not know what is above.';
 
-const byId = (id) => document.getElementById(id);
+/** @typedef {{view: import('./chat/chat_view.js').TurnView, question: string, stream: any, ended: boolean}} Turn */
+
 const options = readOptions();
-const announcer = new Announcer(byId('announcer'));
-const chat = new ChatView({ scroller: byId('chat'), welcome: byId('welcome'), log: byId('log') }, announcer);
-const composer = new Composer(byId('composer'), { onSend: ask, onStop: stop });
-const banner = new Banner(byId('banner'));
-const notices = new Notices(byId('notices'));
-const status = new StatusView(byId('status'));
-const loading = new LoadingView(byId('loading'));
-const menu = new BackendMenu(byId('backend'), options, () => reloadEngine());
-const gpuDialog = new GpuDialog(byId('gpu-dialog'), byId('gpu-speed'));
+const announcer = new Announcer(byId('announcer', HTMLElement));
+const chat = new ChatView({
+  scroller: byId('scroller', HTMLElement), welcome: byId('welcome', HTMLElement), log: byId('log', HTMLElement),
+}, announcer);
+const composer = new Composer(byId('composer', HTMLFormElement), { onSend: send, onStop: stop });
+const banner = new Banner(byId('banner', HTMLElement));
+const notices = new Notices(byId('notices', HTMLElement));
+const memoryButton = new MemoryButton(byId('memory-button', HTMLElement), notices, (id) => resume(id));
+const stored = new StoredChat(chat, notices, onGone);
+const queue = new MessageQueue(chat, giveBack);
+const status = new StatusView(byId('status', HTMLElement));
+const loading = new LoadingView(byId('loading', HTMLElement));
+const menu = new BackendMenu(byId('backend', HTMLSelectElement), options, () => load());
+const gpuDialog = new GpuDialog(byId('gpu-dialog', HTMLDialogElement), byId('gpu-speed', HTMLButtonElement));
 const watchdog = new Watchdog(options.patience, onSilence);
 
-let state = 'loading';
-let engine = null;
-let turn = null; // the running turn: {view, question, stream, ended}
-let runner = null; // what the status line says of the engine, as StatusView.showInfo takes it
+let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
+let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // there from the first `load` on
+let turn = /** @type {Turn|null} */ (null); // the running one
+let opening = Promise.resolve(); // another conversation, on its way to the model
+let runner = /** @type {any} */ (null); // what the status line says of the engine, as StatusView.showInfo takes it
 let recovering = false;
-let memoryFrame = null; // the Memory view, once it was opened
 
-byId('new-chat').addEventListener('click', newChat);
-byId('memory-button').addEventListener('click', openMemory);
+byId('new-chat', HTMLElement).addEventListener('click', () => newChat());
 for (const button of document.querySelectorAll('#welcome button')) {
-  button.addEventListener('click', () => useExample(button.textContent.trim()));
+  button.addEventListener('click', () => useExample(button.textContent?.trim() ?? ''));
 }
+addEventListener('popstate', onAddress);
+listenForEscape(byId('log', HTMLElement), stop);
+keepFocus(() => composer.focus());
+addEventListener('pagehide', keepQuestions);
 if (matchMedia('(pointer: fine)').matches) composer.focus();
-begin();
-
-// ---- loading ----------------------------------------------------------------------------------------------------
-
-async function begin() {
-  if (await reloadToIsolate()) return;
-  watchForVersions(onSite);
+if (!await reloadToIsolate()) {
+  tellOfVersions(notices);
   load();
 }
 
-/** What the service worker found: never a reason to reload by itself, in the middle of a chat. */
-function onSite({ complete, newer, problem }) {
-  if (complete) document.documentElement.dataset.offline = 'ready';
-  notices.say('version', newer ? 'A new version is ready:' : null, { label: 'reload', run: () => location.reload() });
-  notices.say('site', problem);
-}
+// ---- loading ----------------------------------------------------------------------------------------------------
 
 /** Start an engine, in place of the one there is. */
 async function load() {
   const again = engine !== null;
   engine?.dispose();
   if (turn) interrupt(turn);
+  if (again) composer.focus();
+  opening = Promise.resolve();
   banner.hide();
   gpuDialog.withdraw();
   setState('loading');
   status.show('loading', 'Loading the model');
-  loading.begin();
+  loading.begin(options.routing);
   chat.follow();
   watchdog.feed();
   const current = (engine = new Engine());
   current.memory.onChange(() => onMemory(current));
-  memoryFrame?.use(current.memory);
-  expose(current);
+  memoryButton.use(current.memory);
+  // For tests and developers, in the console.
+  const loseDevice = () => current.loseDevice();
+  window.sonata = { engine: current, info: null, lastAnswer: null, loseDevice, load, storedModels, removeModel };
   try {
     const model = await chooseModel(options.modelUrl);
     const info = await current.start(
@@ -99,7 +110,9 @@ async function load() {
     );
     if (current !== engine || state !== 'loading') return;
     window.sonata.info = info;
-    onReady(info, model.title, again);
+    runner = { ...info, model: model.title ?? info.model };
+    await readStored(current, again);
+    if (current === engine && state === 'loading') onReady(info);
   } catch (error) {
     if (current === engine && state === 'loading') fail(fromError(error));
   }
@@ -112,8 +125,24 @@ async function onMemory(current) {
   document.documentElement.dataset.routing = info.routing;
   document.documentElement.dataset.memory = info.state;
   notices.say('memory', info.problem);
-  const locked = info.state === 'locked' ? 'What Sonata remembers is locked:' : null;
-  notices.say('locked', locked, { label: 'unlock', run: () => byId('memory-button').click() });
+  const what = stored.id && !stored.isShown ? 'This conversation is in the locked memory:' : 'The memory is locked:';
+  const locked = info.state === 'locked' ? what : null;
+  notices.say('locked', locked, { label: 'unlock', run: () => memoryButton.open() });
+  await follow(current);
+}
+
+/** Show what another tab has added to the conversation on the page, or what the memory has of it. */
+async function follow(current) {
+  const more = await stored.look(current.memory, queue);
+  if (more && current === engine && state === 'ready') stored.read(current);
+}
+
+/** The model is loaded: it reads the conversation on the page, as far as that is stored. */
+async function readStored(current, again) {
+  if (stored.id) await current.memory.opened();
+  await stored.look(current.memory, queue);
+  const isRead = await stored.read(current);
+  if (again && !isRead && chat.hasAnswers) chat.addNote(NOT_READ);
 }
 
 function onProgress(progress) {
@@ -122,17 +151,16 @@ function onProgress(progress) {
   loading.progress(progress);
 }
 
-function onReady(info, title, again) {
+function onReady(info) {
   watchdog.stop();
   banner.hide();
   loading.end();
   if (info.backend === 'webgpu') gpuDialog.offer(engine);
   notices.say('model', info.notice);
-  runner = { ...info, model: title ?? info.model };
   status.showInfo(runner);
-  if (again && !chat.isEmpty) chat.addNote('The model was loaded again. It does not remember what is above.');
   announcer.say('The model is ready.');
   setState('ready');
+  answerNext();
 }
 
 /** The engine can do nothing more until it is loaded again. */
@@ -149,21 +177,15 @@ function fail(error) {
 
 function waysOut({ kind, details }) {
   if (details) return [{ label: 'Reload the page', run: () => location.reload() }];
-  const actions = [{ label: 'Load again', run: () => reloadEngine() }];
+  const actions = /** @type {{label: string, run: () => unknown}[]} */ ([{ label: 'Load again', run: load }]);
   const ofTheGpu = ['BackendError', 'DeviceLostError', 'NoWebGPUError'].includes(kind);
   const onTheCpu = ['wasm', 'numpy'].includes(window.sonata.info?.backend ?? menu.choice.backend);
+  const useCpu = () => {
+    menu.useCpu();
+    load();
+  };
   if (ofTheGpu && !onTheCpu) actions.push({ label: 'Use the CPU instead', run: useCpu });
   return actions;
-}
-
-function useCpu() {
-  menu.useCpu();
-  reloadEngine();
-}
-
-function reloadEngine() {
-  composer.focus();
-  load();
 }
 
 /** The GPU was lost in the middle of a turn, and the engine is on its way back. */
@@ -181,29 +203,42 @@ function endRecovery() {
 }
 
 function onSilence() {
+  const wait = () => { watchdog.feed(); composer.focus(); };
   const message = state === 'loading'
-    ? 'Loading has made no progress for a while. Check your connection; you can wait, or load again.'
-    : 'The engine has said nothing for a while. It may still be working: you can wait, stop the answer, or load again.';
-  banner.show({ message }, [
-    { label: 'Load again', run: () => reloadEngine() },
-    { label: 'Wait', run: () => watchdog.feed() },
-  ]);
+    ? 'Loading has made no progress for a while. Check your connection. You can wait, or load again.'
+    : 'The model has said nothing for a while. It may still be working: you can wait, stop the answer, or load again.';
+  banner.show({ message }, [{ label: 'Load again', run: load }, { label: 'Wait', run: wait }]);
 }
 
 // ---- asking -----------------------------------------------------------------------------------------------------
 
-async function ask(question) {
-  const current = { view: chat.addTurn(question), question, stream: null, ended: false };
+function send(question) {
+  if (state === 'ready') ask(question);
+  else queue.add(question);
+}
+
+function answerNext() {
+  const next = state === 'ready' ? queue.take() : null;
+  if (next) ask(next.question, next.view);
+}
+
+/** @param {boolean} again another answer to the last question, in place of the one there is */
+async function ask(question, view = chat.addTurn(question), again = false) {
+  const current = /** @type {Turn} */ ({ view, question, stream: null, ended: false });
+  const storing = stored.begin(again);
   turn = current;
   if (state === 'ready') banner.hide();
   setState('answering');
   watchdog.feed();
+  const asked = engine;
   try {
-    const stream = await engine.respond(question);
-    current.stream = stream;
-    if (current.ended) return void stream.return();
-    for await (const event of stream) {
-      if (current.ended) return;
+    await opening;
+    if (current.ended) return;
+    current.stream = await asked.respond(question, again);
+    for await (const event of current.stream) {
+      if (asked !== engine) return;
+      if (event.type === 'stored') storing.stored(event);
+      if (current.ended || event.type === 'stored') continue; // an answer that was stopped is stored, too
       watchdog.feed();
       if (banner.isShown) banner.hide();
       onEvent(current, event);
@@ -211,6 +246,9 @@ async function ask(question) {
     if (!current.ended) throw new Error('the answer ended without a word');
   } catch (error) {
     if (!current.ended) fail(fromError(error));
+  } finally {
+    storing.end();
+    if (asked === engine) follow(asked);
   }
 }
 
@@ -226,10 +264,12 @@ function onEvent(current, event) {
     window.sonata.lastAnswer = event;
     status.showRate(event.decodeTokS);
     end(current, event);
+    answerNext();
     askToPersist(); // not before: a visitor who only looks in is not asked anything
   } else if (event.kind === 'ContextFullError') {
     interrupt(current);
-    banner.show(describe(event), [{ label: 'New chat', run: newChat }]);
+    banner.show(describe(event), []);
+    answerNext();
   } else {
     fail(event);
   }
@@ -240,76 +280,104 @@ function end(current, ending) {
   if (current.ended) return;
   current.ended = true;
   endRecovery();
-  current.stream?.return();
-  current.view.finish(ending);
+  current.view.finish(ending, () => tryAgain(current));
   watchdog.stop();
   if (turn === current) turn = null;
   if (state === 'answering') setState('ready');
 }
 
-/** The answer failed: keep what there is of it, and give the question back to the message box. */
-function interrupt(current) {
-  end(current, { reason: 'failed' });
-  if (!current.view.text) current.view.remove();
-  if (!composer.text) composer.text = current.question;
+function tryAgain({ view, question }) {
+  if (state !== 'ready') return;
+  view.remove();
+  ask(question, chat.addTurn(question), true);
 }
 
+/** The answer failed: keep what there is of it, and give the question back to the message box. */
+function interrupt(current) {
+  current.stream?.return();
+  end(current, { reason: 'failed' });
+  if (!current.view.text) current.view.remove();
+  giveBack(current.question);
+}
+
+/** Put a question that has no answer back into the message box. */
+function giveBack(question) {
+  if (!composer.text) composer.text = question;
+  composer.focus();
+}
+
+/** @returns {boolean} whether there was an answer to stop */
 function stop() {
-  if (!turn) return;
+  if (!turn) return false;
   banner.hide();
   end(turn, { reason: 'stopped' });
   tell(engine.stop());
+  answerNext();
+  return true;
 }
 
-function newChat() {
-  if (turn) stop();
-  chat.clear();
+/** @param {'push'|'replace'} how see showInAddress */
+function newChat(how = 'push') {
+  leave(null);
+  showInAddress(null, how);
   composer.focus();
-  if (state !== 'ready') return;
+  if (state === 'ready') forget();
+}
+
+/**
+ * Continue a stored conversation, in place of the one on the page.
+ * @param {string} id
+ * @param {'push'|'replace'} how see showInAddress
+ */
+async function resume(id, how = 'push') {
+  const current = engine;
+  leave(id);
+  showInAddress(id, how);
+  composer.focus();
+  opening = (async () => {
+    await stored.look(current.memory, queue);
+    if (stored.id === id && current === engine && state === 'ready') await stored.read(current);
+  })();
+  await opening;
+}
+
+/** Take the conversation off the page. What waits to be answered belongs to it. */
+function leave(id) {
+  queue.clear();
+  if (turn) stop();
+  stored.open(id);
+}
+
+/** The model starts a new conversation. */
+function forget() {
   banner.hide();
   status.showRate(null);
   tell(engine.newChat());
 }
 
-/** Go on with a conversation of an earlier day, in place of the one on the page. */
-async function resume(id) {
-  if (turn) stop();
-  let turns;
-  try {
-    turns = await engine.resume(id);
-    notices.say('resume', null);
-  } catch (error) {
-    return notices.say('resume', describe(fromError(error)).message);
-  }
-  chat.clear();
-  let view = null;
-  for (const { role, content } of turns) {
-    if (role === 'user') {
-      view = chat.addTurn(content);
-    } else if (view) {
-      view.append(content);
-      view.finish({ reason: 'end' });
-      view = null;
-    }
-  }
-  composer.focus();
+/** The conversation on the page was deleted. */
+function onGone() {
+  if (state === 'ready') forget();
+}
+
+/** The browser's Back or Forward button, or an address that was typed. */
+function onAddress() {
+  const id = chatInAddress();
+  if (id === stored.id) return;
+  if (id) resume(id, 'replace');
+  else newChat('replace');
+}
+
+/** The page is about to go: what was asked and has no answer yet goes back into the message box. */
+function keepQuestions() {
+  const questions = [...(turn ? [turn.question] : []), ...queue.questions];
+  if (questions.length) composer.keep(questions.join('\n\n'));
 }
 
 function useExample(text) {
-  if (state === 'ready') return ask(text);
-  composer.text = text;
-  composer.focus();
-}
-
-/** The Memory view is loaded when it is first asked for. */
-async function openMemory() {
-  try {
-    memoryFrame ??= new (await import('./memory_view/frame.js')).MemoryFrame({ onResume: resume });
-    notices.say('memory-view', null);
-    await memoryFrame.open(engine.memory);
-  } catch {
-    notices.say('memory-view', 'The Memory view could not be loaded. Check your connection, then try again.');
-  }
+  composer.focus(); // the example is about to vanish, and the focus with it
+  if (state === 'failed') composer.text = text;
+  else send(text);
 }
 
 /** Wait for the engine's word only to report that it failed. */
@@ -323,14 +391,5 @@ function tell(promise) {
 function setState(next) {
   state = next;
   document.documentElement.dataset.state = next;
-  composer.setState({ ready: next === 'ready', answering: next === 'answering' });
-}
-
-/**
- * For tests and developers, in the console: `sonata.loseDevice()`, `sonata.info`, `sonata.lastAnswer`,
- * `sonata.storedModels()`, `sonata.removeModel(sha256)`.
- */
-function expose(current) {
-  const loseDevice = () => current.loseDevice();
-  window.sonata = { engine: current, info: null, lastAnswer: null, loseDevice, load, storedModels, removeModel };
+  composer.setState({ open: next === 'ready' || next === 'loading', answering: next === 'answering' });
 }

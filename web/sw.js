@@ -12,36 +12,41 @@
  */
 'use strict';
 
+/** @typedef {Record<string, string>} Files path -> sha256 */
+/** @typedef {{current: string|null, versions: Record<string, Files>, clients: Record<string, {version: string, since: number}>}} State */
+
+const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
+
 const CACHE = 'sonata-site-1';
 const LIST_PATIENCE_MS = 5000; // for the server's word that there is a newer version
 const UPDATE_PATIENCE_MS = 15_000; // for the files of one, on localhost
 const DOWNLOADS = 4; // at once
 const NEWBORN_MS = 60_000; // so long a page or worker may be on its way before the browser lists it
 const LOCAL = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
-const SCOPE = self.registration.scope;
+const SCOPE = worker.registration.scope;
 const ISOLATION = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Embedder-Policy': 'require-corp',
   'Cross-Origin-Resource-Policy': 'same-origin',
 };
 
-let reading = null; // the state, a promise; in the cache it is one JSON
+let reading = /** @type {Promise<State>|null} */ (null); // the state, a promise; in the cache it is one JSON
 let saving = Promise.resolve(); // one after the other
-let checking = null; // the update under way
-let candidate = null; // the files it wants: {path: sha256}
+let checking = /** @type {Promise<string|null>|null} */ (null); // the update under way
+let candidate = /** @type {Files|null} */ (null); // the files it wants: {path: sha256}
 let retired = false; // the site is served without a service worker now
 const arriving = new Map(); // sha256 -> the download under way
 
-self.addEventListener('install', () => self.skipWaiting());
-self.addEventListener('activate', (event) => event.waitUntil(self.clients.claim()));
+worker.addEventListener('install', () => worker.skipWaiting());
+worker.addEventListener('activate', (event) => event.waitUntil(worker.clients.claim()));
 
-self.addEventListener('fetch', (event) => {
+worker.addEventListener('fetch', (event) => {
   const path = pathOf(event.request);
   if (path !== null && !retired) event.respondWith(answer(event, path));
 });
 
 // The page asks whether there is a newer version; every page is told what was found.
-self.addEventListener('message', (event) => {
+worker.addEventListener('message', (event) => {
   if (event.data?.kind === 'check') event.waitUntil(check().then((problem) => tellPages(problem, event.source)));
 });
 
@@ -83,7 +88,7 @@ async function filesFor(event) {
     clients[resultingClientId] = { version, since: Date.now() };
     event.waitUntil(save({}).catch(() => {}));
   }
-  return versions[version] ?? candidate;
+  return (version && versions[version]) || candidate;
 }
 
 function isolated(response) {
@@ -116,7 +121,7 @@ async function fileOf(path, sha256) {
 
 /** Throws where the server is gone, or says something else than the list. */
 async function download(cache, path, sha256) {
-  for (const mode of ['no-cache', 'reload']) { // the browser's own cache may be what is wrong
+  for (const mode of /** @type {RequestCache[]} */ (['no-cache', 'reload'])) { // the browser's own cache may be what is wrong
     const response = await fetch(new URL(path, SCOPE), { cache: mode });
     if (!response.ok) fail(`HTTP ${response.status} for ${path}`);
     const bytes = await response.arrayBuffer();
@@ -167,7 +172,7 @@ async function update() {
 
 async function pinAll(version) {
   const { clients } = await state();
-  for (const { id } of await self.clients.matchAll({ type: 'all' })) clients[id] ??= { version, since: Date.now() };
+  for (const { id } of await worker.clients.matchAll({ type: 'all' })) clients[id] ??= { version, since: Date.now() };
 }
 
 /** precache.json as text; null where the server does not answer, or no more with a site of ours. */
@@ -203,17 +208,17 @@ function isList(text) {
 async function retire() {
   retired = true;
   reading = null;
-  await self.registration.unregister();
+  await worker.registration.unregister();
   await caches.delete(CACHE);
   return null;
 }
 
 async function problemOf(error) {
   if (error.name === 'QuotaExceededError') {
-    return 'There is no room in this browser to keep the page, so it does not work offline. Free some disk space, then reload.';
+    return 'There is no room in this browser to store the page, so it does not work offline. Free some disk space, then reload.';
   }
   if (error.name === 'Mismatch' && (await state()).current) {
-    return `A new version could not be taken: ${error.message}. This one goes on working; build the site again on the server.`;
+    return `The update failed: ${error.message}. This version still works. Build the site again on the server.`;
   }
   return null; // the server went away, or it changes what it sends; the next check goes on
 }
@@ -246,7 +251,7 @@ function save(change) {
 
 /** Forget the pages that are gone, and the versions and files that nobody needs. */
 async function sweep() {
-  const open = new Set((await self.clients.matchAll({ type: 'all', includeUncontrolled: true })).map(({ id }) => id));
+  const open = new Set((await worker.clients.matchAll({ type: 'all', includeUncontrolled: true })).map(({ id }) => id));
   const kept = await state();
   for (const [id, { since }] of Object.entries(kept.clients)) {
     if (!open.has(id) && Date.now() - since > NEWBORN_MS) delete kept.clients[id];
@@ -262,9 +267,10 @@ async function sweep() {
 // ---- pages -----------------------------------------------------------------------------------------------------------
 
 /** complete: the page starts without its server; newer: a reload brings another version. */
-async function tellPages(problem, asking = null) {
+async function tellPages(problem, asking = /** @type {any} */ (null)) {
   const { current, clients } = await state();
-  const pages = new Map((await self.clients.matchAll({ type: 'window' })).map((page) => [page.id, page]));
+  /** @type {Map<string, any>} */
+  const pages = new Map((await worker.clients.matchAll({ type: 'window' })).map((page) => [page.id, page]));
   if (asking) pages.set(asking.id, asking);
   for (const [id, page] of pages) {
     const newer = Boolean(current && clients[id] && clients[id].version !== current);

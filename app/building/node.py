@@ -15,25 +15,38 @@ NODE_MODULES = ROOT / "node_modules"
 _STAMP = NODE_MODULES / ".sonata.stamp"
 
 
-def ensure_node_modules(cache: Path, downloader: Downloader) -> None:
-    """node_modules/ holds what package-lock.json says. npm checks each package against the lock's sha512."""
+def ensure_node_modules(cache: Path, downloader: Downloader, dev: bool = False) -> None:
+    """node_modules/ holds what package-lock.json says. npm checks each package against the lock's sha512.
+
+    dev: with the packages that only the checks need.
+    """
     lock = ROOT / "package-lock.json"
-    wanted = hashlib.sha256(lock.read_bytes() + (ROOT / "package.json").read_bytes()).hexdigest()
-    if _STAMP.is_file() and _STAMP.read_text() == wanted:
+    fingerprint = hashlib.sha256(lock.read_bytes() + (ROOT / "package.json").read_bytes()).hexdigest()
+    found = _STAMP.read_text() if _STAMP.is_file() else ""
+    if found == f"{fingerprint} dev" or (found == fingerprint and not dev):
         return
-    heading("npm packages (the Pyodide runtime and the page's libraries, 5 MB)")
+    heading("npm packages (the Pyodide runtime, the page's libraries" + (", the type checker)" if dev else ")"))
     # npm empties node_modules first, and the stamp with it: a broken run is done again from the start.
-    npm_ci(ROOT, cache, downloader)
-    _STAMP.write_text(wanted)
+    npm_ci(ROOT, cache, downloader, dev)
+    _STAMP.write_text(f"{fingerprint} dev" if dev else fingerprint)
 
 
-def npm_ci(folder: Path, cache: Path, downloader: Downloader) -> None:
+def type_checks() -> list[list[str | Path]]:
+    """Commands that check the types of web/, one for each part with globals of its own. Needs the `dev` packages."""
+    node = shutil.which("node") or venv_script("node")
+    parts = ("page", "workers", "service_worker")
+    tsc = NODE_MODULES / "typescript" / "bin" / "tsc"
+    return [[node, tsc, "-p", ROOT / "types" / f"{part}.json"] for part in parts]
+
+
+def npm_ci(folder: Path, cache: Path, downloader: Downloader, dev: bool = True) -> None:
     """Make node_modules/ in a folder that has package.json and package-lock.json."""
     npm = _system_npm()
     if npm is None:
         ensure_venv(cache, downloader, ("runtime", "node"))
         npm = str(venv_script("npm"))
     options = ["--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"]
+    options += [] if dev else ["--omit=dev"]
     retries = ["--fetch-retries=2", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=2000"]
     run_logged(
         [npm, "ci", "--prefix", folder, *options, *retries, "--cache", cache / "npm"],

@@ -93,6 +93,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
     site["models.json"] = _models_json()
     site.update(embedder.site_files(files, embedder_files(cache_dir()).fingerprint))
     site[ROUTING_DATA] = files[ROUTING_DATA]
+    site["sizes.json"] = sizes_json(site)
     site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)
     site["precache.json"] = precache_json(site)  # last, so that it is never newer than what it lists
     return sync(site, dist)
@@ -107,6 +108,24 @@ def precache_json(site: Mapping[str, Content]) -> bytes:
     kept = (name for name in sorted(site) if name not in NOT_PRECACHED and not name.startswith("models/"))
     digests = {name: _sha256(site[name]) for name in kept}
     return json.dumps({"files": digests}, indent=1).encode()
+
+
+def sizes_json(site: Mapping[str, Content]) -> bytes:
+    """Bytes that the page counts while it loads (web/engine/worker.js): of Python, and of what routes messages.
+
+    Scripts are left out: the browser fetches them before anybody could count.
+    """
+    parts = {
+        "python": ("pyodide/", "sonata.zip"),
+        "routing": ("embedder/", "vendor/ort-wasm", ROUTING_DATA),
+    }
+    counted = [name for name in site if not name.endswith((".js", ".mjs"))]
+    sizes = {part: sum(_size(site[name]) for name in counted if name.startswith(of)) for part, of in parts.items()}
+    return json.dumps(sizes).encode()
+
+
+def _size(content: Content) -> int:
+    return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
 def _sha256(content: Content) -> str:

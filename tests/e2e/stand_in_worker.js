@@ -43,6 +43,8 @@ const ANSWERS = {
   sections: Array.from({ length: 50 }, (_, i) => `## Part ${i}\n\n${MARKDOWN}\n\n`).join(''),
   list: Array.from({ length: 500 }, (_, i) => `${i + 1}. item **${i + 1}** of a list that has no end`).join('\n'),
   quotes: '>'.repeat(20_000),
+  formula: 'The area is \\(a_1 * b_2 * c\\), and\n\n\\[E = mc^2\\]\n\nis known. A \\( alone stays text.',
+  arabic: 'السماء زرقاء because of scattering.',
   code: `\`\`\`\n${'let answer = 42;\n'.repeat(1200)}`,
 };
 
@@ -75,8 +77,10 @@ Comlink.expose({
     if (model.url.includes('missing')) throw userError('DownloadError', 'The model file is not on the server (HTTP 404). Check the address, then load again.');
     const pause = model.url.includes('slow') ? 300 : 1;
     for (let part = 0; part <= 20; part += 1) {
-      onProgress({ stage: 'model', done: part * 4_918_121.6, total: 98_362_432 });
-      if (part === 10) onProgress({ stage: 'python', done: 1, total: 1 });
+      const total = 98_362_432;
+      onProgress({ stage: 'model', done: part * 4_918_121.6, total, complete: part === 20 });
+      onProgress({ stage: 'python', done: Math.min(part, 10) * 1_700_000, total: 17_000_000, complete: part >= 10 });
+      onProgress({ stage: 'routing', done: Math.min(part, 15) * 2_400_000, total: 36_000_000, complete: part >= 15 });
       await sleep(pause);
     }
     const onTheCpu = backend === 'wasm';
@@ -85,17 +89,17 @@ Comlink.expose({
       adapter: onTheCpu ? 'CPU, 2 workers, relaxed SIMD' : 'A graphics card',
       software: onTheCpu,
       features: onTheCpu ? [precision] : [],
-      reason: onTheCpu ? 'Runs on the CPU, 2 workers: there is no WebGPU here. Chrome or Edge 121+ with hardware acceleration turned on has WebGPU.' : null,
+      reason: onTheCpu ? 'This browser has no WebGPU, so Sonata runs on the CPU (2 workers). Chrome and Edge from version 121 on have WebGPU when hardware acceleration is turned on.' : null,
       model: 'SmolLM2 135M Instruct',
       contextLength: 8192,
       notice: null,
     };
   },
 
-  respond(text) {
+  respond(text, again) {
     const events = new EventQueue();
     stopped = false;
-    answer(text, events).then(() => events.end(), (error) => events.fail(error));
+    answer(text, events, again).then(() => events.end(), (error) => events.fail(error));
     return events;
   },
 
@@ -114,7 +118,7 @@ Comlink.expose({
   loseDevice: () => report({ stage: 'device', done: 0, total: null }),
 });
 
-async function answer(text, events) {
+async function answer(text, events, again) {
   if (text.includes('busy')) for (const end = performance.now() + 3000; performance.now() < end;);
   if (text.includes('silent')) await new Promise(() => {});
   if (text.includes('broken')) {
@@ -122,8 +126,14 @@ async function answer(text, events) {
     throw new RangeError('a bug');
   }
   if (text.includes('too long')) {
-    events.push({ type: 'error', kind: 'ContextFullError', details: null, message: 'The text is 9000 tokens long, but the model reads at most 8192. Shorten the message or start a new chat.' });
+    events.push({ type: 'error', kind: 'ContextFullError', details: null, message: 'The text is 9000 tokens long, but the model reads at most 8192. Shorten the message.' });
     return;
+  }
+  if (text.includes('read')) {
+    for (let done = 0; done <= 2500; done += 500) {
+      events.push({ type: 'reading', done, total: 2500 });
+      await sleep(text.includes('slowly') ? 300 : 20);
+    }
   }
   const kind = Object.keys(ANSWERS).find((name) => text.includes(name));
   const words = (ANSWERS[kind] ?? MARKDOWN).match(/[^]{1,12}/g);
@@ -136,5 +146,7 @@ async function answer(text, events) {
     await sleep(text.includes('slowly') ? 50 : 1);
   }
   const decodeTokS = newTokens / (performance.now() - begin) * 1000;
-  events.push({ type: 'done', reason: stopped ? 'stopped' : 'end', promptTokens: 30, newTokens, prefillTokS: 900, decodeTokS, forgottenTurns: 0 });
+  const ending = text.includes('loop') ? 'loop' : 'end';
+  const rest = ending === 'loop' ? { text: 'The sky is **blue**.' } : {};
+  events.push({ ...rest, again, type: 'done', reason: stopped ? 'stopped' : ending, promptTokens: 30, newTokens, prefillTokS: 900, decodeTokS, forgottenTurns: 0 });
 }

@@ -113,7 +113,7 @@ async def test_calls_are_answered_each_with_its_own_vectors(page: Page) -> None:
         ("**/*.onnx", {"body": b"too short"}, "DownloadError: .*9 bytes instead of"),
         ("**/embedder.json", {"status": 500}, "DownloadError: .*HTTP 500.*load again"),
         ("**/*.tokenizer.json", {"status": 404}, "DownloadError: .*HTTP 404.*load again"),
-        ("**/ort-wasm-simd-threaded.wasm", {"status": 404}, "EmbedderError: .*Load the page again"),
+        ("**/ort-wasm-simd-threaded.wasm", {"status": 404}, "EmbedderError: .*Reload the page"),
     ],
 )
 async def test_files_that_cannot_be_had_are_a_sentence(page: Page, pattern: str, answer: dict, said: str) -> None:

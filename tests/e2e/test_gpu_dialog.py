@@ -91,7 +91,7 @@ async def test_the_real_gpu_is_measured_between_two_answers(chat: ChatPage, scre
     await chat.send("What is the capital of France?")
     await chat.wait_for_words()
     shown = await open_dialog(chat)
-    assert "Waiting for its turn" in await shown.inner_text()
+    assert "Waiting for the running answer" in await shown.inner_text()
     await shown.get_by_role("row", name="attention").wait_for(timeout=180_000)
     assert await chat.state() == "ready"  # the answer came first, and whole
     assert await chat.page.evaluate("sonata.lastAnswer.newTokens") == 6

@@ -21,7 +21,7 @@ from app.building.system import CHROMIUM_FLAGS
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
 QUERY = "?backend=wasm&workers=1"
-NO_ROOM = "There is no room in this browser to keep the model"
+NO_ROOM = "There is no room in this browser to store the model"
 TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
 BEGIN = """async () => {
   const { chooseModel } = await import('./storage/model_list.js');

@@ -339,7 +339,7 @@ async def test_without_room_the_page_works_and_tells_that_it_needs_its_server(
     await session.send("Storage.overrideQuotaForOrigin", {"origin": server.url, "quotaSize": 100_000})
     chat = ChatPage(await context.new_page(), server.url)
     await chat.open_ready()
-    assert "no room in this browser to keep the page" in await notice(chat)
+    assert "no room in this browser to store the page" in await notice(chat)
     assert await chat.ask("Why is the sky blue?")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from chat_page import ChatPage
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -106,12 +106,92 @@ async def test_stop_does_not_wait_for_a_busy_worker(page_alone: ChatPage) -> Non
     assert "Rayleigh" in await page_alone.ask("And now?")
 
 
-async def test_escape_stops(page_alone: ChatPage) -> None:
+@pytest.mark.parametrize("focused", ["#message", "#new-chat", "body"])
+async def test_escape_stops_wherever_the_focus_is(page_alone: ChatPage, focused: str) -> None:
     await page_alone.open_ready()
     await page_alone.send("slowly, please")
     await page_alone.wait_for_words()
-    await page_alone.page.press("#message", "Escape")
+    await page_alone.page.evaluate("document.activeElement.blur()")
+    await page_alone.page.locator(focused).focus()
+    await page_alone.page.keyboard.press("Escape")
     assert await page_alone.state() == "ready"
+
+
+async def test_after_an_example_the_focus_is_in_the_message_box(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.page.focus("text=Why is the sky blue?")
+    await page_alone.page.keyboard.press("Enter")
+    await page_alone.wait_for_words()
+    assert await page_alone.page.evaluate("document.activeElement.id") == "message"
+
+
+async def test_a_dialog_gives_the_focus_back_and_its_escape_stops_no_answer(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.send("slowly, please")
+    await page_alone.wait_for_words()
+    await page_alone.page.focus("#memory-button")
+    await page_alone.page.keyboard.press("Enter")
+    await expect(page_alone.page.locator("dialog.memory")).to_be_visible()
+    await page_alone.page.keyboard.press("Escape")
+    await expect(page_alone.page.locator("dialog.memory")).to_be_hidden()
+    assert await page_alone.page.evaluate("document.activeElement.id") == "memory-button"
+    assert await page_alone.state() == "answering"
+
+
+async def test_formulas_keep_their_backslashes(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    answer = await page_alone.ask("formula")
+    assert r"The area is \(a_1 * b_2 * c\), and" in answer
+    assert r"\[E = mc^2\]" in answer
+
+
+async def test_each_message_reads_in_the_direction_of_its_script(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.ask("arabic")
+    direction = "(element) => getComputedStyle(element).direction"
+    assert await page_alone.page.locator(".answer .body").evaluate(direction) == "rtl"
+    assert await page_alone.page.locator(".question .body").evaluate(direction) == "ltr"
+    await page_alone.page.fill("#message", "مرحبا")
+    assert await page_alone.page.locator("#message").evaluate(direction) == "rtl"
+
+
+async def test_a_long_prompt_shows_how_much_was_read(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.send("read this slowly")
+    await expect(page_alone.page.locator(".reading")).to_have_text("Reading 500 of 2,500 tokens")
+    await page_alone.wait_for_words()
+    await expect(page_alone.page.locator(".reading")).to_have_count(0)
+
+
+async def test_an_answer_that_repeated_itself_says_so_and_can_be_tried_again(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    await page_alone.ask("loop, please")
+    assert await page_alone.last_answer() == "The sky is blue."  # without the repeats
+    assert "repeated itself" in await page_alone.page.inner_text(".answer-footer")
+    await page_alone.page.get_by_role("button", name="Try again").click()
+    await page_alone.wait_for("answering")
+    await page_alone.wait_for("ready")
+    assert await page_alone.page.locator(".question .body").all_inner_texts() == ["loop, please"]
+    assert await page_alone.page.evaluate("sonata.lastAnswer.again")
+
+
+async def test_magnified_to_400_percent_the_chat_can_be_read_and_the_box_used(page_alone: ChatPage) -> None:
+    await page_alone.page.set_viewport_size({"width": 320, "height": 200})
+    await page_alone.open_ready("?backend=wasm")
+    await page_alone.ask("Why is the sky blue?")
+    seen = await page_alone.page.evaluate(
+        """() => {
+          const scroller = document.querySelector('#scroller');
+          const box = document.querySelector('#message').getBoundingClientRect();
+          return { room: scroller.clientHeight, wide: document.documentElement.scrollWidth, bottom: box.bottom };
+        }"""
+    )
+    assert seen["room"] >= 130
+    assert seen["wide"] <= 320
+    assert seen["bottom"] <= 200
+    assert not await in_view(page_alone, "#new-chat")
+    await page_alone.page.locator("#new-chat").scroll_into_view_if_needed()
+    assert await in_view(page_alone, "#new-chat")
 
 
 async def test_words_that_come_after_new_chat_are_not_shown(page_alone: ChatPage) -> None:
@@ -127,10 +207,10 @@ async def test_words_that_come_after_new_chat_are_not_shown(page_alone: ChatPage
 async def test_the_reader_who_scrolled_up_is_left_alone(page_alone: ChatPage) -> None:
     await page_alone.open_ready()
     await page_alone.send("sections")
-    await page_alone.page.wait_for_function("() => document.querySelector('#chat').scrollTop > 600")
-    await page_alone.page.evaluate("document.querySelector('#chat').scrollTop = 100")
+    await page_alone.page.wait_for_function("() => document.querySelector('#scroller').scrollTop > 600")
+    await page_alone.page.evaluate("document.querySelector('#scroller').scrollTop = 100")
     await page_alone.page.wait_for_timeout(500)
-    assert await page_alone.page.evaluate("document.querySelector('#chat').scrollTop") == 100
+    assert await page_alone.page.evaluate("document.querySelector('#scroller').scrollTop") == 100
 
 
 async def test_a_worker_that_never_answers_is_noticed_while_loading(page_alone: ChatPage) -> None:
@@ -185,13 +265,15 @@ async def test_a_bug_is_shown_with_its_details_and_the_question_is_given_back(pa
     assert await page_alone.page.input_value("#message") == "be broken"
 
 
-async def test_a_message_that_is_too_long_offers_a_new_chat(page_alone: ChatPage) -> None:
+async def test_a_message_that_is_too_long_is_given_back_to_be_shortened(page_alone: ChatPage) -> None:
     await page_alone.open_ready()
     await page_alone.send("this is too long")
-    assert "start a new chat" in await page_alone.problem(10)
+    assert (await page_alone.problem(10)).endswith("Shorten the message.")
     assert await page_alone.page.input_value("#message") == "this is too long"
+    assert await page_alone.page.evaluate("document.activeElement.id") == "message"
     assert await page_alone.state() == "ready"
-    await page_alone.way_out("New chat").click()
+    assert await page_alone.page.locator("#banner button").count() == 0  # a new chat would not help
+    await page_alone.ask("short")
     assert not await page_alone.page.is_visible("#banner")
 
 
@@ -263,3 +345,8 @@ async def test_screenshots(browser: Browser, site: str, screenshots: Path, schem
     await chat.problem(10)
     await shoot("error")
     await context.close()
+
+
+async def in_view(chat: ChatPage, selector: str) -> bool:
+    box = await chat.page.locator(selector).bounding_box()
+    return box is not None and box["y"] >= 0 and box["y"] + box["height"] <= chat.page.viewport_size["height"]

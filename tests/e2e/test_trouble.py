@@ -223,7 +223,7 @@ async def test_a_device_that_cannot_be_replaced_is_told(chat: ChatPage) -> None:
     assert await chat.page.input_value("#message") == "Tell me a very long story about a lighthouse."
     assert await chat.way_out("Use the CPU instead").is_visible()
     await chat.load_again()
-    assert "does not remember" in await chat.page.inner_text("#log")
+    assert "does not know what is above" in await chat.page.inner_text("#log")
 
 
 async def only_one_adapter(route: Route) -> None:

@@ -13,37 +13,33 @@ import { userError } from '../common/user_error.js';
  */
 export async function chooseBackend({ backend, workers, patience }) {
   if (backend === 'numpy') return { executor: null, pool: null, reason: 'Numpy on the CPU was chosen, which is slow.' };
-  if (backend === 'wasm') return onTheCpu(workers, patience, 'this was chosen.');
-  const { executor, missing } = await openGPU(backend === 'webgpu');
+  if (backend === 'wasm') return onTheCpu(workers, patience, (count) => `Runs on the CPU (${count}), as chosen.`);
+  const { executor, missing, advice } = await openGPU(backend === 'webgpu');
   if (executor) return { executor, pool: null, reason: null };
-  if (backend === 'webgpu') throw userError('NoWebGPUError', `${missing}${howToGetIt()}`);
-  return onTheCpu(workers, patience, missing === SOFTWARE ? missing : `${missing}${howToGetIt()}`);
+  if (backend === 'webgpu') throw userError('NoWebGPUError', `${missing}. ${advice}`);
+  return onTheCpu(workers, patience, (count) => `${missing}, so Sonata runs on the CPU (${count}). ${advice}`.trim());
 }
 
-const SOFTWARE = "this machine's graphics adapter is a software one.";
-
-/** {executor}, or {missing}: why there is none. */
+/** {executor}, or why there is none and what to do about it: {missing, advice}. */
 async function openGPU(evenSoftware) {
+  const advice = self.isSecureContext
+    ? 'Chrome and Edge from version 121 on have WebGPU when hardware acceleration is turned on.'
+    : 'WebGPU needs an address that begins with https, or localhost.';
   try {
     const adapter = self.isSecureContext ? await findAdapter() : null;
-    if (!adapter) return { missing: 'there is no WebGPU here. ' };
-    if (isSoftware(adapter) && !evenSoftware) return { missing: SOFTWARE };
+    if (!adapter) return { missing: 'This browser has no WebGPU', advice };
+    if (isSoftware(adapter) && !evenSoftware) return { missing: 'No GPU available', advice: '' };
     return { executor: await createExecutor(adapter) };
   } catch (error) {
-    return { missing: `WebGPU could not be started (${error.message}). ` };
+    return { missing: `WebGPU could not be started (${error.message})`, advice };
   }
 }
 
+/** @param {(count: string) => string} why the sentence for the user, given "2 workers" */
 async function onTheCpu(workers, patience, why) {
   const folder = new URL('../kernels/', import.meta.url).href;
   const pool = await KernelPool.create({ folder, patience, ...(workers && { workers }) });
-  const count = pool.workers === 1 ? '1 worker' : `${pool.workers} workers`;
   const alone = pool.shared || navigator.hardwareConcurrency === 1
     ? '' : ' More workers need a server that isolates the page (COOP and COEP headers).';
-  return { executor: null, pool, reason: `Runs on the CPU, ${count}: ${why}${alone}` };
-}
-
-function howToGetIt() {
-  if (!self.isSecureContext) return 'WebGPU needs an address that begins with https, or localhost.';
-  return 'Chrome or Edge 121+ with hardware acceleration turned on has WebGPU.';
+  return { executor: null, pool, reason: why(pool.workers === 1 ? '1 worker' : `${pool.workers} workers`) + alone };
 }

@@ -18,7 +18,9 @@ export class WeightStream {
   #version;          // what tells the file from another one at the same address
 
   /**
-   * source: a ModelSource (model_source.js). onProgress(received, total) is called as bytes come in.
+   * @param {import('../storage/model_source.js').ModelSource} source
+   * @param {{signal?: AbortSignal, onProgress?: (received: number, total: number|null) => void}} [options] `onProgress`
+   *   is called as bytes come in
    */
   static async open(source, { signal, onProgress = () => {} } = {}) {
     const abort = new AbortController();

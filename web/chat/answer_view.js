@@ -40,6 +40,15 @@ export class AnswerView {
     if (!this.#frame) this.#frame = requestAnimationFrame(this.#onFrame);
   }
 
+  /** Show this in place of the text so far. */
+  replace(text) {
+    this.text = text.replaceAll('\r\n', '\n');
+    this.#settledLength = 0;
+    this.#tailIsPlain = false;
+    this.#settled.replaceChildren();
+    this.#tail.classList.remove('plain');
+  }
+
   /** Nothing more will come: draw what is left. */
   finish() {
     cancelAnimationFrame(this.#frame);
@@ -72,7 +81,7 @@ export class AnswerView {
       if (raw && rest.startsWith(raw)) {
         const finished = blocks.splice(0, done);
         this.#settle(renderBlocks(finished).childNodes, this.#settledLength + raw.length);
-        if (finished.at(-1).goesOn) this.#settled.lastElementChild.classList.add('goes-on');
+        if (finished.at(-1).goesOn) this.#settled.lastElementChild?.classList.add('goes-on');
       }
       this.#tail.replaceChildren(renderBlocks(blocks));
     } catch {

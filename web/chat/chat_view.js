@@ -1,6 +1,6 @@
 /** The conversation on the page: the welcome with its examples, what was said, and scrolling. */
 import { AnswerView } from './answer_view.js';
-import { element } from '../page/dom.js';
+import { button, element } from '../page/dom.js';
 import { formatReading } from '../page/format.js';
 import { RouteChip } from '../routing/route_chip.js';
 
@@ -8,12 +8,13 @@ const NEAR_BOTTOM_PX = 60;
 
 const ENDINGS = {
   stopped: 'Stopped',
-  length: 'Ended at the longest length an answer may have',
-  context: 'Ended because the conversation fills the model’s memory; start a new chat to go on',
+  length: 'Stopped at the length limit',
+  context: 'Stopped because this chat is as long as the model can read. Start a new chat to continue',
+  loop: 'Stopped because the answer repeated itself',
   failed: 'Interrupted',
 };
 
-const FORGOTTEN = 'The beginning of this chat no longer fits the model’s memory';
+const FORGOTTEN = 'The model no longer sees the beginning of this chat: it is too long';
 
 export class ChatView {
   #scroller;
@@ -35,14 +36,37 @@ export class ChatView {
     new ResizeObserver(() => this.follow()).observe(scroller); // a banner came, the message box grew
   }
 
-  get isEmpty() {
-    return this.#log.childElementCount === 0;
+  /** Whether anything was answered, be it in part. */
+  get hasAnswers() {
+    return this.#log.querySelector('.answer:not([aria-busy])') !== null;
   }
 
-  clear() {
+  /** @param {boolean} welcome whether the examples are shown; not where a stored conversation is about to come */
+  clear(welcome) {
     this.#log.replaceChildren();
-    this.#welcome.hidden = false;
+    this.#welcome.hidden = !welcome;
     this.#following = true;
+  }
+
+  /**
+   * Show turns that the memory has.
+   * @param {{role: string, content: string, route?: object|null, reason?: string|null, tokens?: number|null}[]} turns
+   * @param {import('../memory/client.js').Memory} memory
+   */
+  addStored(turns, memory) {
+    let view = /** @type {TurnView|null} */ (null);
+    for (const { role, content, route, reason, tokens } of turns) {
+      if (role === 'user') {
+        view?.finish({ reason: 'end' });
+        view = this.addTurn(content);
+      } else if (view) {
+        if (route) view.showRoute(route, memory);
+        view.append(content);
+        view.finish({ reason: reason ?? 'end', newTokens: tokens ?? 0 });
+        view = null;
+      }
+    }
+    view?.finish({ reason: 'end' });
   }
 
   /** A line across the conversation, such as "The model was loaded again". */
@@ -54,6 +78,7 @@ export class ChatView {
 
   /** Show a question and the place of its answer. */
   addTurn(question) {
+    for (const button of this.#log.querySelectorAll('.again')) button.remove(); // only the last answer can be replaced
     this.#welcome.hidden = true;
     this.#following = true;
     const turn = new TurnView(question, this.#announcer, () => this.follow());
@@ -62,13 +87,20 @@ export class ChatView {
     return turn;
   }
 
+  /** @param {TurnView} turn shown last from now on */
+  moveToEnd(turn) {
+    this.#log.append(turn.questionElement, turn.answerElement);
+    this.follow();
+  }
+
   /** Keep the newest line in view, unless the reader has scrolled up. */
   follow() {
     if (this.#following) this.#scroller.scrollTop = this.#scroller.scrollHeight;
   }
 }
 
-class TurnView {
+/** A question and its answer. */
+export class TurnView {
   #answer;
   #body = element('div', 'body');
   #waiting = element('p', 'waiting');
@@ -80,11 +112,13 @@ class TurnView {
     this.#announcer = announcer;
     this.#follow = follow;
     this.questionElement = element('article', 'message question');
-    this.questionElement.append(element('h2', 'visually-hidden', 'You'), element('p', 'body', question));
+    const said = element('p', 'body', question);
+    said.dir = this.#body.dir = 'auto'; // Arabic or Hebrew reads from the right
+    this.questionElement.append(element('h2', 'visually-hidden', 'You'), said);
 
     this.answerElement = element('article', 'message answer');
     this.answerElement.setAttribute('aria-busy', 'true');
-    this.#waiting.append(element('span', 'visually-hidden', 'Thinking'), element('i'), element('i'), element('i'), this.#reading);
+    this.#think();
     this.answerElement.append(element('h2', 'visually-hidden', 'Sonata'), this.#body, this.#waiting);
     this.#answer = new AnswerView(this.#body, { onDraw: follow, onSettled: (text) => announcer.say(text) });
   }
@@ -93,12 +127,29 @@ class TurnView {
     return this.#answer.text;
   }
 
+  /** The message waits until the model is loaded. @param {() => void} onCancel */
+  queue(onCancel) {
+    this.questionElement.classList.add('queued');
+    const words = element('span', '', 'Waiting for the model');
+    this.#waiting.replaceChildren(words, button('Cancel', 'link', onCancel));
+  }
+
+  /** The message that waited goes to the model. */
+  begin() {
+    this.questionElement.classList.remove('queued');
+    this.#think();
+  }
+
   /** How much of the prompt the model has read. */
   showReading(done, total) {
     this.#reading.textContent = done < total ? formatReading(done, total) : '';
   }
 
-  /** Say above the answer which agent it comes from. @param {object} route the event @param {object} memory engine.memory */
+  /**
+   * Say above the answer which agent it comes from.
+   * @param {any} route the event
+   * @param {import('../memory/client.js').Memory} memory
+   */
   showRoute(route, memory) {
     this.#body.before(new RouteChip(route, memory).element);
     this.#follow();
@@ -111,20 +162,35 @@ class TurnView {
 
   /**
    * The answer is over.
-   * @param {{reason: string, newTokens?: number, forgottenTurns?: number}} ending reason as in a done event, or 'failed'
+   * @param {{reason: string, newTokens?: number, forgottenTurns?: number, text?: string}} ending reason as in a done event,
+   *   or 'failed'; `text` in place of what was shown
+   * @param {(() => void)|null} [onAgain] ask the same once more; offered where the answer repeated itself
    */
-  finish({ reason, newTokens, forgottenTurns }) {
+  finish({ reason, newTokens, forgottenTurns, text }, onAgain = null) {
     this.#waiting.remove();
+    if (text !== undefined) this.#answer.replace(text);
     this.#answer.finish();
     this.answerElement.removeAttribute('aria-busy');
     const footer = element('footer', 'answer-footer');
     if (this.text) footer.append(copyButton(() => this.text));
     if (ENDINGS[reason]) footer.append(element('span', 'ending', ENDINGS[reason]));
+    if (reason === 'loop' && onAgain) {
+      const again = button('Try again', 'quiet copy again', () => {
+        again.remove();
+        onAgain();
+      });
+      footer.append(again);
+    }
     if (forgottenTurns) footer.append(element('span', 'forgotten', FORGOTTEN));
     if (newTokens) footer.append(element('span', 'tokens', `${newTokens} ${newTokens === 1 ? 'token' : 'tokens'}`));
     if (footer.childElementCount) this.answerElement.append(footer);
     if (ENDINGS[reason]) this.#announcer.say(ENDINGS[reason]);
     this.#follow();
+  }
+
+  #think() {
+    const dots = [element('i'), element('i'), element('i')];
+    this.#waiting.replaceChildren(element('span', 'visually-hidden', 'Thinking'), ...dots, this.#reading);
   }
 
   /** Take question and answer off the page, as if they had not been said. */
@@ -135,13 +201,11 @@ class TurnView {
 }
 
 function copyButton(text) {
-  const button = element('button', 'quiet copy', 'Copy');
-  button.type = 'button';
-  button.setAttribute('aria-label', 'Copy the answer');
-  button.addEventListener('click', async () => {
+  const copy = button('Copy', 'quiet copy', async () => {
     const copied = await navigator.clipboard?.writeText(text()).then(() => true, () => false);
-    button.textContent = copied ? 'Copied' : 'Could not copy';
-    setTimeout(() => (button.textContent = 'Copy'), 1500);
+    copy.textContent = copied ? 'Copied' : 'Could not copy';
+    setTimeout(() => (copy.textContent = 'Copy'), 1500);
   });
-  return button;
+  copy.setAttribute('aria-label', 'Copy the answer');
+  return copy;
 }

@@ -1,6 +1,6 @@
 /**
- * The message box. Enter sends, Shift+Enter makes a new line, Escape stops. While an answer comes in, Stop stands in the
- * place of Send. What is typed survives a reload of the page.
+ * The message box. Enter sends, Shift+Enter makes a new line. While an answer comes in, Stop takes the place of Send.
+ * What is typed survives a reload of the page.
  */
 const DRAFT = 'sonata.draft';
 
@@ -9,8 +9,7 @@ export class Composer {
   #box;
   #send;
   #stop;
-  #ready = false;
-  #answering = false;
+  #open = false;
   #saving = 0;
 
   /** @param {HTMLFormElement} form @param {{onSend: (text: string) => void, onStop: () => void}} callbacks */
@@ -34,8 +33,6 @@ export class Composer {
       if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
         event.preventDefault();
         this.#submit();
-      } else if (event.key === 'Escape' && this.#answering) {
-        onStop();
       }
     });
     this.#box.addEventListener('input', () => this.#changed());
@@ -51,10 +48,9 @@ export class Composer {
     this.#changed();
   }
 
-  /** @param {{ready: boolean, answering: boolean}} state */
-  setState({ ready, answering }) {
-    this.#ready = ready;
-    this.#answering = answering;
+  /** @param {{open: boolean, answering: boolean}} state `open`: a message may be sent */
+  setState({ open, answering }) {
+    this.#open = open;
     this.#stop.hidden = !answering;
     this.#send.hidden = answering;
     this.#changed();
@@ -64,15 +60,22 @@ export class Composer {
     this.#box.focus();
   }
 
+  /** The page is about to go: a message that has no answer yet is in the box when it comes back. */
+  keep(text) {
+    const kept = [text, this.#box.value].filter(Boolean).join('\n\n');
+    clearTimeout(this.#saving);
+    sessionStorage.setItem(DRAFT, kept);
+  }
+
   #submit() {
     const text = this.#box.value.trim();
-    if (!text || !this.#ready || this.#answering) return;
+    if (!text || !this.#open) return;
     this.text = '';
     this.onSend(text);
   }
 
   #changed() {
-    this.#send.disabled = !this.#ready || this.#box.value.trim() === '';
+    this.#send.disabled = !this.#open || this.#box.value.trim() === '';
     if (!CSS.supports('field-sizing', 'content')) {
       this.#box.style.height = 'auto';
       this.#box.style.height = `${this.#box.scrollHeight}px`;

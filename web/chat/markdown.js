@@ -15,7 +15,6 @@ const ALLOWED = {
   ADD_URI_SAFE_ATTR: ['align', 'start', 'tabindex'], // the rule above is not for their values
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
-  RETURN_DOM_FRAGMENT: true,
 };
 
 const escapes = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
@@ -37,6 +36,22 @@ const marked = new Marked({
   },
 });
 
+// Formulas between \( and \) or \[ and \] stay as they were written: Markdown would take the backslashes away, and * and _
+// in them for emphasis.
+const FORMULA = /^(?:\\\([^]+?\\\)|\\\[[^]+?\\\])/;
+marked.use({
+  extensions: [{
+    name: 'formula',
+    level: 'inline',
+    start: (source) => source.search(/\\[([]/),
+    tokenizer(source) {
+      const raw = FORMULA.exec(source)?.[0];
+      return raw ? { type: 'formula', raw } : undefined;
+    },
+    renderer: ({ raw }) => escape(raw),
+  }],
+});
+
 DOMPurify.addHook('afterSanitizeAttributes', (node) => {
   if (node.tagName !== 'A') return;
   node.setAttribute('target', '_blank');
@@ -50,5 +65,5 @@ export function lexBlocks(markdown) {
 
 /** @returns {DocumentFragment} */
 export function renderBlocks(blocks) {
-  return DOMPurify.sanitize(marked.parser(blocks), ALLOWED);
+  return DOMPurify.sanitize(marked.parser(blocks), { ...ALLOWED, RETURN_DOM_FRAGMENT: true });
 }

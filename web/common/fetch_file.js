@@ -4,14 +4,34 @@ import { userError } from './user_error.js';
 /**
  * @param {string|URL} url
  * @param {string} what begins the sentence: "The router", "The CPU's kernels"
- * @returns {Promise<Uint8Array>} rejects with a DownloadError
+ * @param {(bytes: number) => void} [onBytes] called with how many more bytes have come in
+ * @returns {Promise<Uint8Array<ArrayBuffer>>} rejects with a DownloadError
  */
-export async function fetchFile(url, what) {
+export async function fetchFile(url, what, onBytes = () => {}) {
   let why = 'there is no connection to the server';
   try {
     const response = await fetch(url);
-    if (response.ok) return new Uint8Array(await response.arrayBuffer());
+    if (response.ok) return await bytesOf(response, onBytes);
     why = `HTTP ${response.status}`;
   } catch { /* said below */ }
   throw userError('DownloadError', `${what} could not be loaded (${why}). Check your connection, then load again.`);
+}
+
+async function bytesOf(response, onBytes) {
+  const chunks = [];
+  let length = 0;
+  for (const reader = response.body.getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    chunks.push(value);
+    length += value.length;
+    onBytes(value.length);
+  }
+  const bytes = new Uint8Array(length);
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.length;
+  }
+  return bytes;
 }

@@ -1,6 +1,6 @@
 /**
- * An Error whose message is a sentence for the person at the page. `kind` becomes its name and survives Comlink; it has
- * no stack, and that is how the page tells it from a bug.
+ * An Error whose message is a sentence for the user. `kind` becomes its name, which survives Comlink. It has no stack:
+ * that is how the page tells it from a bug.
  */
 export function userError(kind, message) {
   const error = new Error(message);

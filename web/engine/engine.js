@@ -32,8 +32,9 @@ export class Engine {
    * @param {{model: object, backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null,
    *   precision: 'precise'|'fast', patience: number, maxTokens: number|null, autotune: boolean, routing: boolean}} options `model` as storage/model_list.js
    *   tells it; `workers`, `precision` and `patience` (ms of silence after which a worker counts as dead) are those of wasm
-   * @param {(progress: {stage: 'python'|'model'|'ready'|'device', done: number, total: number|null}) => void} onProgress
-   *   also later, where the GPU was lost: a new device is opened ('device') and the model brought there ('model')
+   * @param {(progress: {stage: 'python'|'model'|'routing'|'setup'|'device', done?: number, total?: number|null,
+   *   complete?: boolean}) => void} onProgress bytes, but of 'setup' whatever the backend counts; also later, where the
+   *   GPU was lost: a new device is opened ('device') and the model brought there ('model')
    * @returns {Promise<{backend: string, adapter: string, software: boolean, features: string[], reason: string|null, model: string,
    *   contextLength: number, notice: string|null}>} `notice`: a sentence for the user where the model is not kept
    */
@@ -43,18 +44,15 @@ export class Engine {
 
   /**
    * @param {string} text
-   * @returns {Promise<AsyncIterator<object>>} of {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
+   * @param {boolean} [again] another answer to the last message, which this text is, in place of the one there is
+   * @returns {Promise<AsyncIterator<object>>} of {type: 'reading', done, total} (tokens of the prompt), {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
    *   where it was routed (app/routing_service.py: route_entry), {type: 'delta', text} ..., then one {type: 'done', reason,
-   *   promptTokens, newTokens, prefillTokS, decodeTokS, forgottenTurns} or {type: 'error', kind, message, details}
-   *   (details: null where the message is written for the user)
+   *   promptTokens, newTokens, prefillTokS, decodeTokS, forgottenTurns, text} (text: of an answer that repeated itself, what is
+   *   left of it) or {type: 'error', kind, message, details} (details: null where the message is written for the user),
+   *   and {type: 'stored', chat, turns}: the id of the stored conversation, and how many turns it has now
    */
-  respond(text) {
-    return this.#alive(this.#remote.respond(text, false));
-  }
-
-  /** Another answer to the last message, drawn at random, in place of the one there is. @returns as `respond` */
-  retry() {
-    return this.#alive(this.#remote.respond('', true));
+  respond(text, again = false) {
+    return this.#alive(this.#remote.respond(text, again));
   }
 
   /** End the running answer after the token at hand. */
@@ -90,7 +88,7 @@ export class Engine {
   /**
    * Measure each kernel of a token on the GPU, after the running answer.
    * @param {(done: number) => void} onProgress from 0, when its turn has come, to 1
-   * @returns {Promise<object>} app.bench.profile_report's
+   * @returns {Promise<any>} app.bench.profile_report's
    */
   profile(onProgress) {
     return this.#alive(this.#remote.profile(Comlink.proxy(onProgress)));

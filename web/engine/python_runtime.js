@@ -1,15 +1,21 @@
 /** Pyodide with the wheels that build.py put beside it and Sonata's own packages. Runs in the worker. */
 import { loadPyodide } from '../pyodide/pyodide.mjs';
+import { fetchFile } from '../common/fetch_file.js';
 import { userError } from '../common/user_error.js';
+import { watchFiles } from '../common/watch_files.js';
 
 const here = (path) => new URL(path, import.meta.url).href;
 
-/** @returns {Promise<object>} Pyodide, ready to import app and py_core */
-export async function bootPython() {
+/**
+ * @param {(bytes: number) => void} [onBytes] called with how many more bytes have come in
+ * @returns {Promise<any>} Pyodide, ready to import app and py_core
+ */
+export async function bootPython(onBytes = () => {}) {
+  const endWatch = watchFiles(/\/pyodide\/pyodide\.asm\.wasm|\/python_stdlib\.zip|\/pyodide-lock\.json/, onBytes);
   try {
     // Everything is under way before Pyodide itself is up.
-    const wheels = fetchWheels();
-    const sonata = fetchBytes('../sonata.zip');
+    const wheels = fetchWheels(onBytes);
+    const sonata = fetchBytes('../sonata.zip', onBytes);
     wheels.catch(() => {});
     sonata.catch(() => {});
     const pyodide = await loadPyodide({ indexURL: here('../pyodide/'), packages: [] });
@@ -18,18 +24,18 @@ export async function bootPython() {
     pyodide.unpackArchive(await sonata, 'zip', { extractDir });
     return pyodide;
   } catch (error) {
-    const what = `Python could not be loaded (${error.message}).`;
-    throw userError('DownloadError', `${what} Check your connection, then load again.`);
+    if (error.name === 'DownloadError') throw error;
+    throw userError('DownloadError', `Python could not be loaded (${error.message}). Check your connection, then load again.`);
+  } finally {
+    endWatch();
   }
 }
 
-async function fetchWheels() {
-  const names = JSON.parse(new TextDecoder().decode(await fetchBytes('../pyodide/wheels.json')));
-  return Promise.all(names.map((name) => fetchBytes(`../pyodide/${name}`)));
+async function fetchWheels(onBytes) {
+  const names = JSON.parse(new TextDecoder().decode(await fetchBytes('../pyodide/wheels.json', onBytes)));
+  return Promise.all(names.map((name) => fetchBytes(`../pyodide/${name}`, onBytes)));
 }
 
-async function fetchBytes(path) {
-  const response = await fetch(here(path));
-  if (!response.ok) throw new Error(`HTTP ${response.status} for ${path}`);
-  return response.arrayBuffer();
+async function fetchBytes(path, onBytes) {
+  return await fetchFile(here(path), 'A part of Python', onBytes);
 }

@@ -10,7 +10,7 @@ import { EventQueue } from './event_queue.js';
 transferHandlers.set('async-iterable', {
   canHandle: (value) => typeof value === 'object' && value !== null && Symbol.asyncIterator in value,
 
-  serialize(iterable) {
+  serialize(/** @type {any} */ iterable) {
     const { port1, port2 } = new MessageChannel();
     const iterator = iterable[Symbol.asyncIterator]();
     port1.onmessage = () => iterator.return?.();
@@ -18,7 +18,7 @@ transferHandlers.set('async-iterable', {
     return [port2, [port2]];
   },
 
-  deserialize(port) {
+  deserialize(/** @type {any} */ port) {
     const queue = new EventQueue(() => {
       port.postMessage('return');
       port.close();

@@ -28,23 +28,25 @@ const NOT_OPEN = {
   kind: 'StoreError', message: 'The memory is still opening. Try again in a moment.', details: null, reason: 'busy',
 };
 
-let page = null; // app.worker.PageWorker
-let executor = null;
-let pool = null; // KernelPool
-let python = null; // Pyodide
+let page = /** @type {any} */ (null); // app.worker.PageWorker
+let executor = /** @type {any} */ (null); // of the GPU
+let pool = /** @type {import('../backends/wasm/kernel_pool.js').KernelPool|null} */ (null);
+let python = /** @type {any} */ (null); // Pyodide
 
 Comlink.expose({
   async start({ model, backend, workers, precision, patience, maxTokens, autotune, routing }, onProgress, onMemory) {
     const downloads = new AbortController();
     const source = new ModelSource(model);
     try {
-      const booting = bootPython();
-      const router = routing ? openRouter(booting) : undefined;
+      const count = await byteCounter(onProgress);
+      const booting = bootPython(count('python'));
+      const router = routing ? openRouter(booting, count('routing')) : undefined;
+      router?.then(() => onProgress({ stage: 'routing', complete: true }), () => {});
       const [pyodide, stream, choice] = await Promise.all([
         booting.then((booted) => {
-          onProgress({ stage: 'python', done: 1, total: 1 });
           page = booted.pyimport('app.worker').PageWorker(deriveCipher, () => void onMemory());
           page.open_memory(memoryStore).then(() => page.open_routing(router));
+          onProgress({ stage: 'python', complete: true });
           return booted;
         }),
         openWeights(source, downloads.signal, onProgress),
@@ -57,11 +59,10 @@ Comlink.expose({
       // undefined is Python's None, null is not.
       const device = executor ?? pool ?? undefined;
       const tuning = autotune ? tuningStore : undefined;
-      const ready = throttled(onProgress, 'ready');
-      const info = JSON.parse(await page.start(device, stream, ready, precision, tuning, ...limits));
+      const preparing = throttled(onProgress, 'setup');
+      const info = JSON.parse(await page.start(device, stream, preparing, precision, tuning, ...limits));
       if (info.error) throw pythonError(info.error);
       stream.drain();
-      onProgress({ stage: 'ready', done: 1, total: 1 });
       return { ...info, reason: choice.reason, notice: source.notice };
     } catch (error) {
       downloads.abort();
@@ -71,9 +72,8 @@ Comlink.expose({
 
   respond(text, again) {
     const events = new EventQueue();
-    const onEvent = (type, value) => events.push(type === 'delta' ? { type, text: value } : { ...JSON.parse(value), type });
-    page
-      .respond(text, onEvent, again)
+    const push = (type, value) => events.push(type === 'delta' ? { type, text: value } : { ...JSON.parse(value), type });
+    page.respond(text, push, again)
       .then(() => events.end(), (error) => events.fail(error));
     return events;
   },
@@ -139,10 +139,31 @@ Comlink.expose({
   },
 });
 
+/**
+ * Counts the bytes of the site's files by stage; sizes.json has their sums.
+ * @returns {Promise<(stage: 'python'|'routing') => (bytes: number) => void>}
+ */
+async function byteCounter(onProgress) {
+  const sizes = JSON.parse(new TextDecoder().decode(await fetchFile(new URL('../sizes.json', import.meta.url), 'A part of the page')));
+  return (stage) => {
+    const total = sizes[stage];
+    const report = throttled(onProgress, stage);
+    let done = 0;
+    report(0, total);
+    return (bytes) => {
+      done = Math.min(done + bytes, total);
+      report(done, total);
+    };
+  };
+}
+
 /** What routing needs, while Python boots and the model loads. Its failure is told by the memory's info. */
-function openRouter(booting) {
+function openRouter(booting, onBytes) {
   const here = (path) => new URL(path, import.meta.url).href;
-  const parts = [Embedder.open(here('../embedder/')), booting.then(loadHnswKernel), fetchFile(here('../routing.safetensors'), 'The router')];
+  const parts = [
+    Embedder.open(here('../embedder/'), onBytes), booting.then(loadHnswKernel),
+    fetchFile(here('../routing.safetensors'), 'The router', onBytes),
+  ];
   const opening = Promise.all(parts).then(([embedder, kernel, data]) => ({ embedder, kernel, data }));
   opening.catch(() => {});
   return opening;
@@ -150,7 +171,14 @@ function openRouter(booting) {
 
 async function openWeights(source, signal, onProgress) {
   try {
-    return await WeightStream.open(source, { signal, onProgress: throttled(onProgress, 'model') });
+    const report = throttled(onProgress, 'model');
+    return await WeightStream.open(source, {
+      signal,
+      onProgress: (done, total) => {
+        report(done, total);
+        if (done === total) onProgress({ stage: 'model', complete: true });
+      },
+    });
   } catch (error) {
     throw userError('DownloadError', error.message);
   }

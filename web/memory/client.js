@@ -41,6 +41,22 @@ export class Memory {
    */
   info() { return this.#ask('info'); }
 
+  /** Resolves once the memory is open, or it is known that it will not be. */
+  async opened() {
+    let changed;
+    const unwatch = this.onChange(() => changed?.());
+    try {
+      for (;;) {
+        const change = new Promise((resolve) => { changed = resolve; });
+        const info = await this.info().catch(() => null);
+        if (info?.state !== 'opening') return;
+        await change;
+      }
+    } finally {
+      unwatch();
+    }
+  }
+
   /** Messages like this one are for this agent. `id`: of the route event. @returns {Promise<{pattern: string}>} */
   correct(id, text, agent) { return this.#ask('correct', id, text, agent); }
 

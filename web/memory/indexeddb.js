@@ -34,7 +34,7 @@ async function settle(name) {
   await deleteDB(scratch);
 }
 
-/** Why a database cannot be used any more, once it cannot. */
+/** Tells why a database can no longer be used. */
 class Lost {
   reason = null;
   data = ''; // what the browser says when it found the database corrupt, and made an empty one
@@ -55,12 +55,13 @@ async function openDatabase(name, version, lost) {
   const opening = openDB(name, version, {
     upgrade(db, from, to, transaction, event) {
       upgrade(db, from, to, transaction);
-      if (event.dataLoss === 'total') lost.data = event.dataLossMessage || 'corrupt';
+      const { dataLoss, dataLossMessage } = /** @type {any} */ (event); // Chromium alone has them
+      if (dataLoss === 'total') lost.data = dataLossMessage || 'corrupt';
     },
     blocked: () => timer(),
     // Another tab wants to upgrade or to delete the database: make way.
     blocking(_, wanted, event) {
-      event.target.close();
+      /** @type {IDBDatabase} */ (event.target).close();
       lost.because(wanted === null ? 'closed' : 'replaced');
     },
     terminated: () => lost.because('closed'),
@@ -87,7 +88,7 @@ function upgrade(db, from, to, transaction) {
 }
 
 class Database {
-  /** Called with JSON when another tab has written. */
+  /** Called when another tab has written. @type {((json: string) => void)|null} */
   onChange = null;
 
   constructor(db, name, lost) {

@@ -60,7 +60,7 @@ export class TabWriter {
       await navigator.locks.request(`sonata-memory:${name}`, { signal: this.ended.signal }, () => {
         if (this.ended.signal.aborted) return null;
         this.write();
-        return new Promise((resolve) => (this.release = resolve));
+        return new Promise((/** @type {(value: void) => void} */ resolve) => (this.release = resolve));
       });
     } catch {
       if (!this.ended.signal.aborted) this.write(); // no locks here

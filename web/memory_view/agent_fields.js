@@ -40,9 +40,11 @@ export function readExamples(text) {
 
 /**
  * The fields that differ, of `sampling` only what differs: what was left alone follows the next version of a shipped agent.
- * @param {object} before as Memory.agents() gives an agent @param {object} after all fields
+ * @param {any} before as Memory.agents() gives an agent
+ * @param {any} after all fields
  */
 export function changedFields(before, after) {
+  /** @type {Record<string, any>} */
   const changed = {};
   for (const name of ['title', 'definition', 'system_prompt']) {
     if (after[name] !== before[name]) changed[name] = after[name];

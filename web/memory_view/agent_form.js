@@ -18,7 +18,7 @@ export class AgentForm {
   #saved = false;
 
   /**
-   * @param {object|null} agent as Memory.agents() gives it; null: a new one
+   * @param {any} agent as Memory.agents() gives it; null: a new one
    * @param {{save: (fields: object) => Promise<void>, close: (id: string) => void}} callbacks save: the id and all fields of a new agent,
    *   else those that changed; close: it was saved or given up
    */
@@ -88,6 +88,7 @@ export class AgentForm {
       ...SAMPLING.map(({ name, title: label, hint }) => hinted(label, this.#controls[name], hint)),
     );
     sampling.append(grid);
+    /** @type {HTMLElement[]} */
     const fields = [labelled('Name', title)];
     if (id) fields.push(hinted('Id', id, 'Lower-case letters, digits and hyphens. You cannot change it later.'));
     fields.push(

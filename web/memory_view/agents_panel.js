@@ -14,7 +14,7 @@ export class AgentsPanel {
   #memory;
   #run = 0; // of which loading there is news
   #agents = '[]'; // those that are listed, as JSON
-  #form = null;
+  #form = /** @type {AgentForm|null} */ (null);
   #root;
   #list = element('div', 'agents');
   #outcome = element('p', 'outcome');
@@ -57,7 +57,7 @@ export class AgentsPanel {
 
   #draw() {
     const agents = JSON.parse(this.#agents);
-    const focused = this.#list.contains(document.activeElement) ? document.activeElement.closest('[data-agent]')?.dataset.agent : null;
+    const focused = this.#list.contains(document.activeElement) ? /** @type {HTMLElement|null|undefined} */ (document.activeElement?.closest('[data-agent]'))?.dataset.agent : null;
     const add = button('Add an agent', 'primary agents-add', () => this.#open(null));
     const shown = element('ul', 'record-list');
     shown.setAttribute('aria-label', 'Agents');
@@ -119,13 +119,14 @@ export class AgentsPanel {
 
   #open(agent) {
     this.#outcome.textContent = '';
-    this.#form = new AgentForm(agent, {
+    const form = new AgentForm(agent, {
       save: (fields) => this.#save(agent, fields),
       close: (id) => this.#close(id),
     });
+    this.#form = form;
     this.#list.hidden = true;
-    this.#root.append(this.#form.element);
-    this.#form.focus();
+    this.#root.append(form.element);
+    form.focus();
     addEventListener('beforeunload', this.#onUnload);
   }
 
@@ -138,7 +139,7 @@ export class AgentsPanel {
 
   #close(id) {
     removeEventListener('beforeunload', this.#onUnload);
-    this.#form.element.remove();
+    this.#form?.element.remove();
     this.#form = null;
     this.#list.hidden = false;
     this.#focus(id);
@@ -146,7 +147,8 @@ export class AgentsPanel {
 
   /** Its first button, wherever it is listed now; else that which adds one. */
   #focus(id) {
-    const row = [...this.#list.querySelectorAll('[data-agent]')].find(({ dataset }) => dataset.agent === id);
+    const rows = /** @type {HTMLElement[]} */ ([...this.#list.querySelectorAll('[data-agent]')]);
+    const row = rows.find(({ dataset }) => dataset.agent === id);
     (row ?? this.#list).querySelector('button')?.focus();
   }
 }

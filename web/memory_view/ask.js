@@ -4,7 +4,7 @@ import { button, element } from '../page/dom.js';
 /**
  * A button that asks once: pressed, it makes room for a question with two answers.
  * @param {string} label @param {() => string} question such as "Delete 3 patterns?" @param {string} yes such as "Delete"
- * @param {() => Promise<void>} run what it does; its rejection is the caller's to show
+ * @param {() => unknown} run what it does; its rejection is the caller's to show
  * @returns {HTMLElement}
  */
 export function askingButton(label, question, yes, run) {

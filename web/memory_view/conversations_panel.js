@@ -15,7 +15,12 @@ export class ConversationsPanel {
   #problem = new ProblemLine();
   #titles = new Map(); // agent's id -> what people read
 
-  constructor(root, memory, { onResume } = {}) {
+  /**
+   * @param {HTMLElement} root
+   * @param {import('../memory/client.js').Memory} memory
+   * @param {{onResume?: (id: string) => Promise<void>}} callbacks
+   */
+  constructor(root, memory, { onResume }) {
     this.#memory = memory;
     this.#onResume = onResume;
     this.#list = new RecordList({

@@ -44,8 +44,8 @@ export function editForm({ fields, save, close, label = 'Save', controls = {} })
 /** Says what is wrong with a field, right below it. */
 class FieldProblem {
   #controls;
-  #control = null; // the one that is wrong
-  #described = null; // what described it before
+  #control = /** @type {HTMLElement|null} */ (null); // the one that is wrong
+  #described = /** @type {string|null} */ (null); // what described it before
   #line = new ProblemLine();
 
   constructor(controls) {
@@ -71,7 +71,7 @@ class FieldProblem {
 
   clear() {
     this.#control?.removeAttribute('aria-invalid');
-    if (this.#described) this.#control.setAttribute('aria-describedby', this.#described);
+    if (this.#described) this.#control?.setAttribute('aria-describedby', this.#described);
     else this.#control?.removeAttribute('aria-describedby');
     this.#control = this.#described = null;
     this.#line.say(null);

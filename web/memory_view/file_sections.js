@@ -67,7 +67,7 @@ export class ImportSection {
   refresh() {}
 
   async #import() {
-    const [file] = this.#file.files;
+    const [file] = this.#file.files ?? [];
     const mode = this.#mode.value;
     const sure = mode === 'merge' || (await ask({
       title: 'Replace the memory?',

@@ -13,6 +13,7 @@ import { userError } from '../common/user_error.js';
 import { passphraseInput } from './edit_form.js';
 import { SectionForm } from './section_form.js';
 
+/** @type {{name: string, title: string, whileLocked?: boolean, load: () => Promise<any>}[]} */
 const TABS = [
   { name: 'patterns', title: 'Patterns', load: async () => (await import('./patterns_panel.js')).PatternsPanel },
   { name: 'conversations', title: 'Conversations', load: async () => (await import('./conversations_panel.js')).ConversationsPanel },
@@ -27,9 +28,9 @@ export class MemoryFrame {
   #dialog = element('dialog', 'memory');
   #tabs = new Map(); // name -> {tab, root, panel}
   #current = TABS[0].name;
-  #shown = null; // the panel that is seen
+  #shown = /** @type {any} */ (null); // the panel that is seen
   #run = 0; // of which choosing there is news
-  #memory = null;
+  #memory = /** @type {any} */ (null);
   #unwatch = () => {};
   #timer = 0;
   #onResume;
@@ -157,7 +158,7 @@ export class MemoryFrame {
       if (run !== this.#run) return;
       this.#problem.say(null);
       this.#showState(info);
-      const { load, whileLocked } = TABS.find((tab) => tab.name === name);
+      const { load, whileLocked } = TABS.find((tab) => tab.name === name) ?? TABS[0];
       const seen = info.state === 'ready' || (info.state === 'locked' && whileLocked === true);
       entry.root.hidden = !seen;
       if (!seen) {

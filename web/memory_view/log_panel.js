@@ -59,6 +59,7 @@ export class LogPanel {
     const head = element('p', 'record-title');
     head.append(text ? element('span', 'log-text', text) : this.#title(agent));
     if (totalMs > 0) head.append(element('span', 'log-total', formatDuration(totalMs)));
+    /** @type {HTMLElement[]} */
     const nodes = [head];
     if (error) nodes.push(element('p', 'log-error', error));
     if (totalMs > 0) nodes.push(this.#bar(stages), this.#legend(stages));

@@ -21,10 +21,11 @@ export class MapChart {
   #chart;
   #zoom;
   #larger = 1; // points grow a little when they are seen from near
-  #agents = []; // {title, index, x, y, shown}: of each the middle of its points
+  #agents = /** @type {any[]} */ ([]); // {title, index, x, y, shown}: of each the middle of its points
 
   /**
-   * @param {object} Chart the library @param {HTMLElement} box that is to be filled; it has a position and a height
+   * @param {any} Chart the library
+   * @param {HTMLElement} box that is to be filled; it has a position and a height
    * @param {(zoomed: boolean) => void} onZoom
    */
   constructor(Chart, box, onZoom) {
@@ -59,7 +60,7 @@ export class MapChart {
   }
 
   /**
-   * @param {{title: string, index: number, shown: boolean, points: object[]}[]} agents points: {x, y, text, source}
+   * @param {{title: string, index: number, shown: boolean, points: any[]}[]} agents points: {x, y, text, source}
    * @param {Set<string>} hiddenSources 'shipped', 'own'
    * @param {string} summary what the picture is, in words
    */
@@ -81,7 +82,7 @@ export class MapChart {
     const size = 16;
     const canvas = element('canvas', 'map-symbol');
     canvas.width = canvas.height = size * devicePixelRatio;
-    const context = canvas.getContext('2d');
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
     context.scale(devicePixelRatio, devicePixelRatio);
     context.fillStyle = readColours().agents[index % COLOURS];
     const { pointStyle, rotation = 0 } = SHAPES[index % SHAPES.length];

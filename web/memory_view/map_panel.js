@@ -11,8 +11,8 @@ const NOTHING_OWN = 'When you correct the agent of an answer, your request appea
 export class MapPanel {
   #memory;
   #run = 0; // of which loading there is news
-  #map = null; // [{id, title, index, points: [{x, y, source, text}]}]: agents that have any
-  #chart = null;
+  #map = /** @type {any[]|null} */ (null); // [{id, title, index, points: [{x, y, source, text}]}]: agents that have any
+  #chart = /** @type {MapChart|null} */ (null);
   #hiddenAgents = new Set();
   #hiddenSources = new Set();
   #dark = matchMedia('(prefers-color-scheme: dark)');
@@ -74,34 +74,36 @@ export class MapPanel {
   }
 
   #draw() {
-    const { requests, own } = count(this.#map);
+    const map = this.#map ?? [];
+    const { requests, own } = count(map);
     this.#figure.hidden = requests === 0;
     if (requests === 0) return void (this.#status.textContent = `The map is empty. ${NOTHING_OWN}`);
     this.#status.textContent = own ? '' : NOTHING_OWN;
-    this.#chart ??= new MapChart(globalThis.Chart, this.#box, (zoomed) => (this.#whole.disabled = !zoomed));
-    const summary = `Map of ${formatCount(requests, 'request')} of ${formatCount(this.#map.length, 'agent')}. The list shows the number of requests of each agent.`;
-    const agents = this.#map.map((agent) => ({ ...agent, shown: !this.#hiddenAgents.has(agent.id) }));
+    this.#chart ??= new MapChart(Chart, this.#box, (zoomed) => (this.#whole.disabled = !zoomed));
+    const summary = `Map of ${formatCount(requests, 'request')} of ${formatCount(map.length, 'agent')}. The list shows the number of requests of each agent.`;
+    const agents = map.map((agent) => ({ ...agent, shown: !this.#hiddenAgents.has(agent.id) }));
     this.#chart.show(agents, this.#hiddenSources, summary);
-    this.#drawLegend({ requests, own });
+    this.#drawLegend(map, this.#chart, { requests, own });
   }
 
-  #drawLegend({ requests, own }) {
-    const focused = document.activeElement?.dataset.entry;
+  #drawLegend(map, chart, { requests, own }) {
+    const focused = /** @type {HTMLElement|null} */ (document.activeElement)?.dataset.entry;
     const sources = element('ul');
     sources.append(this.#entry(this.#hiddenSources, 'shipped', 'Shipped', requests - own, mark('shipped')));
     if (own) sources.append(this.#entry(this.#hiddenSources, 'own', 'Yours', own, mark('own')));
     const agents = element('ul');
-    for (const { id, title, index, points } of this.#map) {
-      agents.append(this.#entry(this.#hiddenAgents, id, title, points.length, this.#chart.symbol(index)));
+    for (const { id, title, index, points } of map) {
+      agents.append(this.#entry(this.#hiddenAgents, id, title, points.length, chart.symbol(index)));
     }
     const all = this.#hiddenAgents.size ? 'Show all agents' : 'Hide all agents';
     const toggle = button(all, 'link', () => {
-      this.#hiddenAgents = new Set(this.#hiddenAgents.size ? [] : this.#map.map(({ id }) => id));
+      this.#hiddenAgents = new Set(this.#hiddenAgents.size ? [] : map.map(({ id }) => id));
       this.#draw();
     });
     toggle.dataset.entry = 'all';
     this.#legend.replaceChildren(sources, agents, toggle);
-    if (focused) this.#legend.querySelector(`[data-entry="${CSS.escape(focused)}"]`)?.focus();
+    const entry = focused && this.#legend.querySelector(`[data-entry="${CSS.escape(focused)}"]`);
+    if (entry) /** @type {HTMLElement} */ (entry).focus();
   }
 
   /** A line of the legend, which hides and shows. */
@@ -145,8 +147,10 @@ export class MapPanel {
 function byAgent({ agents, points }, all) {
   const order = [...new Set([...all.map(({ id }) => id), ...agents])];
   const titles = new Map(all.map(({ id, title }) => [id, title]));
-  const made = new Map(order.map((id, index) => [id, { id, title: titles.get(id) ?? id, index, points: [] }]));
-  for (const [x, y, agent, source, text] of points) made.get(agents[agent]).points.push({ x, y, source, text });
+  const made = new Map(order.map((id, index) => (
+    [id, { id, title: titles.get(id) ?? id, index, points: /** @type {object[]} */ ([]) }]
+  )));
+  for (const [x, y, agent, source, text] of points) made.get(agents[agent])?.points.push({ x, y, source, text });
   return [...made.values()].filter((agent) => agent.points.length);
 }
 

@@ -18,7 +18,8 @@ export class PanZoom {
   #listening = new AbortController();
 
   /**
-   * @param {object} chart of Chart.js, with scales x and y @param {HTMLElement} box around its canvas; has the keyboard's focus
+   * @param {any} chart of Chart.js, with scales x and y
+   * @param {HTMLElement} box around its canvas; has the keyboard's focus
    * @param {(zoom: number) => void} redraw the chart, whose scales have changed; 1 shows all
    */
   constructor(chart, box, redraw) {

@@ -61,7 +61,7 @@ export class PassphraseSection {
       close: async () => {
         this.#form.replaceChildren();
         this.#buttons.hidden = false;
-        this.#buttons.querySelector('button').focus();
+        this.#buttons.querySelector('button')?.focus();
         this.refresh(await this.#memory.info());
       },
     });

@@ -18,8 +18,8 @@ export class RecordList {
   #run = 0; // of which loading there is news
   #rows = new Map(); // key -> Row, those on the page
   #timer = 0;
-  #search = null;
-  #filter = null;
+  #search = /** @type {HTMLInputElement|null} */ (null);
+  #filter = /** @type {HTMLSelectElement|null} */ (null);
   #list = element('ul', 'record-list');
   #count = element('span', 'records-count');
   #empty = element('p', 'records-empty');
@@ -33,9 +33,9 @@ export class RecordList {
   /**
    * @param {object} options
    * @param {[string, string]} options.nouns singular and plural
-   * @param {(asked: {search: string, filter: string, offset: number, limit: number}) => Promise<{total: number, items: object[]}>} options.load
-   * @param {(item: object) => string} options.key
-   * @param {(item: object, row: Row) => Node[]} options.render what a row shows; see Row for what it can do
+   * @param {(asked: {search: string, filter: string, offset: number, limit: number}) => Promise<{total: number, items: any[]}>} options.load
+   * @param {(item: any) => string} options.key
+   * @param {(item: any, row: Row) => Node[]} options.render what a row shows; see Row for what it can do
    * @param {string} options.empty what is said where there is nothing at all
    * @param {string} [options.searchLabel] there is a search field
    * @param {{value: string, label: string}[]} [options.filters] the first one holds until another is chosen
@@ -150,7 +150,7 @@ export class RecordList {
     }
     let place = this.#list.firstElementChild;
     for (const row of this.#rows.values()) { // nothing is moved that is in its place: it may have the focus
-      if (row.element === place) place = place.nextElementSibling;
+      if (row.element === place) place = place?.nextElementSibling ?? null;
       else this.#list.insertBefore(row.element, place);
     }
     this.#onSelect();
@@ -172,7 +172,7 @@ export class RecordList {
         await this.#turnTo(offset);
         this.element.scrollIntoView({ block: 'start' });
         const again = [...this.#pages.querySelectorAll('button')].find((one) => one.textContent === label);
-        (again.disabled ? this.#pages.querySelector('button:enabled') : again)?.focus({ preventScroll: true });
+        (again?.disabled ? /** @type {HTMLElement|null} */ (this.#pages.querySelector('button:enabled')) : again)?.focus({ preventScroll: true });
       });
       made.disabled = !enabled;
       return made;

@@ -9,9 +9,9 @@ export class Row {
   #options;
   #key;
   #list;
-  #item = null;
+  #item = /** @type {any} */ (null);
   #shown = ''; // the item that is shown, as JSON
-  #box = null;
+  #box = /** @type {HTMLInputElement|null} */ (null);
   #body = element('div', 'record-body');
 
   /** `options` as RecordList has them. */
@@ -20,11 +20,12 @@ export class Row {
     this.#key = key;
     this.#list = list;
     if (options.selectable) {
-      this.#box = element('input', 'record-box');
-      this.#box.type = 'checkbox';
-      this.#box.setAttribute('aria-label', `Select this ${options.nouns[0]}`);
-      this.#box.addEventListener('change', onSelect);
-      this.element.append(this.#box);
+      const box = element('input', 'record-box');
+      box.type = 'checkbox';
+      box.setAttribute('aria-label', `Select this ${options.nouns[0]}`);
+      box.addEventListener('change', onSelect);
+      this.element.append(box);
+      this.#box = box;
     }
     this.element.append(this.#body);
   }
@@ -58,7 +59,7 @@ export class Row {
       await this.#list.refresh();
     };
     this.#body.replaceChildren(editForm({ fields, save, close }));
-    this.#body.querySelector('input, textarea, select').focus();
+    /** @type {HTMLElement|null} */ (this.#body.querySelector('input, textarea, select'))?.focus();
   }
 
   /** A button among the row's. */
@@ -72,16 +73,16 @@ export class Row {
   }
 
   #show() {
-    const focused = this.#body.contains(document.activeElement) ? document.activeElement.textContent : null;
+    const focused = this.#body.contains(document.activeElement) ? document.activeElement?.textContent : null;
     this.#shown = JSON.stringify(this.#item);
     this.#body.replaceChildren(...this.#options.render(this.#item, this));
-    if (focused === null) return;
+    if (focused == null) return;
     const buttons = [...this.#body.querySelectorAll('button')];
     (buttons.find((one) => one.textContent === focused) ?? buttons[0])?.focus();
   }
 }
 
-/** A line of small facts: those that are null are left out. @param {(string|Node|null)[]} facts */
+/** A line of small facts: those that are null are left out. @param {...(string|Node|null)} facts */
 export function facts(...facts) {
   const line = element('p', 'record-facts');
   for (const fact of facts) {

@@ -95,8 +95,9 @@ export class StoragePanel {
 
 /** Bytes of each part. The browser's own sum may leave out the models' files; it names its parts in Chromium only. */
 async function storageSizes() {
+  const estimate = async () => (await navigator.storage?.estimate?.().catch(() => null)) ?? {};
   const [models, { usage = 0, usageDetails = null }] = await Promise.all([
-    storedModels().catch(() => []), navigator.storage?.estimate?.().catch(() => ({})) ?? {},
+    storedModels().catch(() => []), /** @type {Promise<any>} */ (estimate()),
   ]);
   const modelBytes = models.reduce((sum, { bytes }) => sum + bytes, 0);
   const rest = Math.max(usage - modelBytes, 0);

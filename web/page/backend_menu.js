@@ -59,7 +59,7 @@ function forgetAddress() {
 function remembered() {
   try {
     const name = localStorage.getItem(KEY);
-    return Object.hasOwn(CHOICES, name) ? name : 'auto';
+    return name !== null && Object.hasOwn(CHOICES, name) ? name : 'auto';
   } catch {
     return 'auto';
   }

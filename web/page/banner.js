@@ -21,7 +21,7 @@ export class Banner {
 
   /**
    * @param {{message: string, details?: string|null}} problem
-   * @param {{label: string, run: () => void}[]} actions the first one is the obvious one
+   * @param {{label: string, run: () => unknown}[]} actions the first one is the obvious one
    */
   show({ message, details }, actions) {
     this.#message.textContent = message;

@@ -59,7 +59,9 @@ export function formatCount(count, one, many = `${one}s`) {
 export function formatDate(seconds, now = new Date()) {
   const date = new Date(seconds * 1000);
   const today = date.toDateString() === now.toDateString();
-  const day = today ? {} : { day: 'numeric', month: 'short' };
-  const year = date.getFullYear() === now.getFullYear() ? {} : { year: 'numeric' };
-  return date.toLocaleString('en-GB', { ...year, ...day, hour: '2-digit', minute: '2-digit' });
+  /** @type {Intl.DateTimeFormatOptions} */
+  const parts = { hour: '2-digit', minute: '2-digit' };
+  if (!today) Object.assign(parts, { day: 'numeric', month: 'short' });
+  if (date.getFullYear() !== now.getFullYear()) parts.year = 'numeric';
+  return date.toLocaleString('en-GB', parts);
 }

@@ -2,14 +2,14 @@
  * "How fast is my GPU?": measures the kernels of a token by the GPU's own clock and shows them beside the limits that were
  * measured, too. It waits its turn behind a running answer; closing the dialog ends it.
  */
-import { element } from './dom.js';
+import { element, part } from './dom.js';
 import { formatMicroseconds, formatRate, formatShare, formatSpeed } from './format.js';
 import { describe, fromError } from './problems.js';
 
 export class GpuDialog {
   #dialog;
   #button;
-  #engine = null;
+  #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null);
   #run = 0; // of which measurement there is news
   #parts;
 
@@ -17,21 +17,22 @@ export class GpuDialog {
   constructor(dialog, button) {
     this.#dialog = dialog;
     this.#button = button;
-    const part = (name) => dialog.querySelector(`.gpu-${name}`);
+    const find = (name) => part(dialog, `.gpu-${name}`, HTMLElement);
     this.#parts = {
-      progress: part('progress'), step: part('step'), bar: dialog.querySelector('progress'), problem: part('problem'),
-      result: part('result'), figures: part('figures'), rows: dialog.querySelector('tbody'), again: part('again'),
+      progress: find('progress'), step: find('step'), bar: part(dialog, 'progress', HTMLProgressElement),
+      problem: find('problem'), result: find('result'), figures: find('figures'),
+      rows: part(dialog, 'tbody', HTMLElement), again: part(dialog, '.gpu-again', HTMLButtonElement),
     };
     button.addEventListener('click', () => {
       dialog.showModal();
       this.#measure();
     });
     this.#parts.again.addEventListener('click', () => this.#measure());
-    dialog.querySelector('.gpu-close').addEventListener('click', () => dialog.close());
+    find('close').addEventListener('click', () => dialog.close());
     dialog.addEventListener('close', () => this.#end());
   }
 
-  /** There is a GPU to ask about. @param {import('../engine/engine.js').Engine} engine */
+  /** There is a GPU to measure. @param {import('../engine/engine.js').Engine} engine */
   offer(engine) {
     this.#engine = engine;
     this.#button.hidden = false;
@@ -47,9 +48,9 @@ export class GpuDialog {
   async #measure() {
     const run = (this.#run += 1);
     this.#show('progress');
-    this.#progress('Waiting for its turn', 0);
+    this.#progress('Waiting for the running answer', 0);
     try {
-      const report = await this.#engine.profile((done) => {
+      const report = await this.#engine?.profile((done) => {
         if (run === this.#run) this.#progress('Measuring', done);
       });
       if (run === this.#run) this.#render(report);

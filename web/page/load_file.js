@@ -1,7 +1,8 @@
 /** Files that the page loads when a part of it is first opened. Each is loaded once; one that could not be is tried again. */
 import { userError } from '../common/user_error.js';
 
-const files = new Map(); // href -> promise
+/** @type {Map<string, Promise<void>>} */
+const files = new Map(); // by their href
 
 /** @param {string} path from the site's folder */
 export function loadStyles(path) {
@@ -17,7 +18,7 @@ export function loadScript(path) {
 function load(path, make) {
   const href = new URL(`../${path}`, import.meta.url).href;
   if (!files.has(href)) {
-    files.set(href, new Promise((resolve, reject) => {
+    files.set(href, new Promise((/** @type {(value: void) => void} */ resolve, reject) => {
       const tag = make(href);
       tag.addEventListener('load', () => resolve());
       tag.addEventListener('error', () => {
@@ -28,5 +29,5 @@ function load(path, make) {
       document.head.append(tag);
     }));
   }
-  return files.get(href);
+  return files.get(href) ?? Promise.resolve();
 }

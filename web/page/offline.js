@@ -8,7 +8,8 @@ const RESTED_MS = 60_000; // between two such reloads of a tab: whoever reloads 
 const EVERY_HOUR = 3_600_000;
 
 const container = globalThis.navigator?.serviceWorker ?? null;
-let registering = null, persisting = null;
+let registering = /** @type {Promise<ServiceWorkerRegistration|null>|null} */ (null);
+let persisting = /** @type {Promise<boolean>|null} */ (null);
 
 /**
  * Let the service worker isolate the page where the server does not: that takes one reload, on the first visit.
@@ -27,7 +28,7 @@ export async function reloadToIsolate() {
 function mayReload() {
   try {
     const last = Number(sessionStorage.getItem(RELOADED));
-    sessionStorage.setItem(RELOADED, Date.now());
+    sessionStorage.setItem(RELOADED, String(Date.now()));
     return Date.now() - last > RESTED_MS;
   } catch {
     return false;
@@ -40,14 +41,14 @@ function mayReload() {
  * @param {(found: {complete: boolean, newer: boolean, problem: string|null}) => void} onFound `complete`: the page starts
  *   without its server; `newer`: a reload brings another version; `problem`: a sentence for the user
  */
-export async function watchForVersions(onFound) {
+async function watchForVersions(onFound) {
   if (!container) return;
   container.addEventListener('message', ({ data }) => {
     if (data?.kind === 'site') onFound(data);
   });
   container.startMessages();
   if (!await register()) return;
-  const look = async () => (await container.ready).active.postMessage({ kind: 'check' });
+  const look = async () => (await container.ready).active?.postMessage({ kind: 'check' });
   let last = Date.now();
   document.addEventListener('visibilitychange', () => {
     if (document.visibilityState === 'hidden' || Date.now() - last < EVERY_HOUR) return;
@@ -56,6 +57,18 @@ export async function watchForVersions(onFound) {
   });
   setInterval(look, EVERY_HOUR);
   look();
+}
+
+/**
+ * Say what `watchForVersions` found: never a reason to reload by itself, in the middle of a chat.
+ * @param {import('./notices.js').Notices} notices
+ */
+export function tellOfVersions(notices) {
+  watchForVersions(({ complete, newer, problem }) => {
+    if (complete) document.documentElement.dataset.offline = 'ready';
+    notices.say('version', newer ? 'A new version is ready:' : null, { label: 'reload', run: () => location.reload() });
+    notices.say('site', problem);
+  });
 }
 
 /** @returns {Promise<ServiceWorkerRegistration|null>} null where the browser or the server has none for us */

@@ -4,11 +4,11 @@
 const ADVICE = {
   GGUFError: {
     said: /\bload (it )?again/i,
-    advice: 'Load it again; if that does not help, the file on the server is damaged.',
+    advice: 'Load it again. If that does not help, the file on the server is damaged.',
   },
-  DeviceLostError: { said: /load/i, advice: 'Load the model again to go on; your message is kept.' },
+  DeviceLostError: { said: /load/i, advice: 'Load the model again to continue. Your message is kept.' },
   BackendError: { said: /load|reload|try/i, advice: 'Load the model again.' },
-  ContextFullError: { said: /new chat|shorter/i, advice: 'Start a new chat, or send a shorter message.' },
+  ContextFullError: { said: /shorten/i, advice: 'Shorten the message.' },
 };
 
 /**
@@ -26,7 +26,10 @@ export function describe({ kind, message, details }) {
   return { kind, message: advice && !said.test(what) ? `${what} ${advice}` : what, details: null };
 }
 
-/** An Error that came out of the engine, as `describe` wants it. See user_error.js. */
+/**
+ * An Error that came out of the engine, as `describe` wants it. See user_error.js.
+ * @param {{name: string, message: string, stack?: string}} error
+ */
 export function fromError({ name, message, stack }) {
   if (!stack) return { kind: name, message, details: null };
   const [lastLine] = message.trim().split('\n').slice(-1); // Pyodide's messages are whole tracebacks

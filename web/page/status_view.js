@@ -1,5 +1,5 @@
-/** The line in the header that says what runs the model, and the panel that shows how loading goes on. */
-import { formatProgress, formatRate } from './format.js';
+/** The line in the header that says what runs the model. */
+import { formatRate } from './format.js';
 
 export class StatusView {
   #root;
@@ -30,51 +30,12 @@ export class StatusView {
     this.show('ready', `${model} on ${name}`);
     const slowly = backend === 'numpy' || (backend === 'webgpu' && software);
     this.#root.dataset.slow = String(slowly);
-    const note = reason || (slowly && 'This is a software adapter, which is slow. The CPU answers faster.');
+    const note = reason || (slowly && 'This GPU is emulated by software, which is slow. The CPU answers faster.');
     this.#reason.textContent = note || '';
     this.#reason.hidden = !note;
   }
 
   showRate(tokensPerSecond) {
     this.#rate.textContent = tokensPerSecond ? formatRate(tokensPerSecond) : '';
-  }
-}
-
-export class LoadingView {
-  #root;
-  #bar;
-  #bytes;
-  #stages;
-
-  /** @param {HTMLElement} root */
-  constructor(root) {
-    this.#root = root;
-    this.#bar = root.querySelector('progress');
-    this.#bytes = root.querySelector('.loading-bytes');
-    this.#stages = Object.fromEntries([...root.querySelectorAll('[data-stage]')].map((li) => [li.dataset.stage, li]));
-  }
-
-  begin() {
-    for (const li of Object.values(this.#stages)) li.dataset.state = 'waiting';
-    this.#stages.python.dataset.state = 'running';
-    this.#stages.model.dataset.state = 'running';
-    this.#bar.removeAttribute('value');
-    this.#bytes.textContent = '';
-    this.#root.hidden = false;
-  }
-
-  /** @param {{stage: 'python'|'model'|'ready', done: number, total: number|null}} progress */
-  progress({ stage, done, total }) {
-    const complete = Boolean(total) && done >= total;
-    this.#stages[stage].dataset.state = complete ? 'done' : 'running';
-    if (stage !== 'model') return;
-    this.#bytes.textContent = formatProgress(done, total);
-    if (!total) return;
-    this.#bar.max = total;
-    this.#bar.value = done;
-  }
-
-  end() {
-    this.#root.hidden = true;
   }
 }

@@ -10,20 +10,21 @@ export class Embedder {
   #worker;
   #waiting = new Map();
   #calls = 0;
-  #broken = null;
+  #broken = /** @type {Error|null} */ (null);
 
   /**
    * Starts the worker and loads the model; what embedder.json names.
    *
    * @param {string} folder URL of the folder that holds embedder.json, ending in /
+   * @param {(bytes: number) => void} [onBytes] called with how many more bytes have come in
    * @returns {Promise<Embedder>} DownloadError when a file cannot be had, EmbedderError when it does not run
    */
-  static async open(folder) {
-    const about = JSON.parse(await fetchText(`${folder}embedder.json`));
-    const embedder = new Embedder(about.fingerprint);
+  static async open(folder, onBytes = () => {}) {
+    const about = JSON.parse(await fetchText(`${folder}embedder.json`, onBytes));
+    const embedder = new Embedder(about.fingerprint, onBytes);
     try {
       const [tokenizer] = await Promise.all([
-        fetchText(folder + about.tokenizer),
+        fetchText(folder + about.tokenizer, onBytes),
         embedder.#call('start', { model: folder + about.model, bytes: about.bytes, sha256: about.sha256 }),
       ]);
       embedder.tokenizer = tokenizer;
@@ -34,11 +35,12 @@ export class Embedder {
     return embedder;
   }
 
-  constructor(fingerprint) {
+  constructor(fingerprint, onBytes) {
     this.fingerprint = fingerprint;
     this.tokenizer = ''; // the text of tokenizer.json
     this.#worker = new Worker(new URL('./embedder_worker.js', import.meta.url), { type: 'module' });
-    this.#worker.onmessage = ({ data: { id, value, error } }) => {
+    this.#worker.onmessage = ({ data: { id, value, error, bytes } }) => {
+      if (bytes !== undefined) return onBytes(bytes);
       const { resolve, reject } = this.#waiting.get(id);
       this.#waiting.delete(id);
       if (error) reject(userError(error.kind, error.message));
@@ -46,7 +48,7 @@ export class Embedder {
     };
     this.#worker.onerror = (event) => {
       event.preventDefault();
-      this.#break('The sentence embedder stopped. Load the page again.');
+      this.#break('The sentence embedder stopped. Reload the page.');
     };
   }
 
@@ -80,6 +82,6 @@ export class Embedder {
   }
 }
 
-async function fetchText(url) {
-  return new TextDecoder().decode(await fetchFile(url, 'The sentence embedder'));
+async function fetchText(url, onBytes) {
+  return new TextDecoder().decode(await fetchFile(url, 'The sentence embedder', onBytes));
 }

@@ -6,6 +6,7 @@
 import * as ort from '../vendor/ort.wasm.min.mjs';
 import { fetchFile } from '../common/fetch_file.js';
 import { userError } from '../common/user_error.js';
+import { watchFiles } from '../common/watch_files.js';
 
 const DIMENSIONS = 384;
 
@@ -13,14 +14,16 @@ ort.env.wasm.numThreads = 1;
 ort.env.wasm.wasmPaths = new URL('../vendor/', import.meta.url).href;
 ort.env.logLevel = 'error';
 
-let session = null;
+let session = /** @type {any} */ (null); // of onnxruntime
 let turn = Promise.resolve(); // a session runs one text at a time
 
 const actions = {
   async start({ model, bytes, sha256 }) {
+    const endWatch = watchFiles(/\/ort-wasm[^/]*\.wasm/, tell);
     const content = await fetchModel(model, bytes, sha256);
     session = await ort.InferenceSession.create(content, { executionProviders: ['wasm'], graphOptimizationLevel: 'all' });
     await embed(Int32Array.of(101, 102)); // what is made at a first run is made now
+    endWatch();
   },
 
   async encode({ ids, lengths }) {
@@ -34,13 +37,18 @@ const actions = {
   },
 };
 
+/** How many more bytes have come in. */
+function tell(bytes) {
+  self.postMessage({ bytes });
+}
+
 async function embed(ids) {
   const { embedding } = await session.run({ ids: new ort.Tensor('int32', ids, [1, ids.length]) });
   return embedding.data;
 }
 
 async function fetchModel(url, bytes, sha256) {
-  const content = await fetchFile(url, 'The sentence embedder');
+  const content = await fetchFile(url, 'The sentence embedder', tell);
   const fail = (why) => userError('DownloadError', `The sentence embedder could not be loaded (${why}). Check your connection, then load again.`);
   if (content.byteLength !== bytes) throw fail(`the file has ${content.byteLength} bytes instead of ${bytes}`);
   if (globalThis.crypto?.subtle) { // only in a secure context
@@ -58,7 +66,7 @@ self.onmessage = ({ data: { id, kind, ...content } }) => {
       self.postMessage({ id, value }, value ? [value.buffer] : []);
     } catch (error) {
       const known = error.name === 'DownloadError';
-      const message = known ? error.message : `The sentence embedder failed (${error.message}). Load the page again.`;
+      const message = known ? error.message : `The sentence embedder failed (${error.message}). Reload the page.`;
       self.postMessage({ id, error: { kind: known ? error.name : 'EmbedderError', message } });
     }
   });

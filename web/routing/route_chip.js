@@ -16,7 +16,7 @@ export class RouteChip {
   #route;
   #memory;
   #titles = new Map(); // agent's id -> what people read; filled when the chip is opened
-  #correction = null; // {pattern, agent} that a click has taught
+  #correction = /** @type {{pattern: string, agent: string}|null} */ (null); // {pattern, agent} that a click has taught
   #earlier; // what the user had said of these very words before, if anything
   #chip = element('summary', 'route-chip');
   #details = element('details', 'route-details');
@@ -164,7 +164,7 @@ export class RouteChip {
       const { id, text } = this.#route;
       await this.#memory.takeBack(id);
       if (this.#earlier) await this.#memory.correct('', text, this.#earlier.agent);
-      else await this.#memory.removePatterns([this.#correction.pattern]);
+      else await this.#memory.removePatterns([/** @type {{pattern: string}} */ (this.#correction).pattern]);
       this.#correction = null;
       this.#outcome.replaceChildren('Undone');
       this.#close();
@@ -181,7 +181,7 @@ export class RouteChip {
 
   /** One action at a time; what fails is said, and can be tried again. */
   async #try(action) {
-    const pressed = document.activeElement;
+    const pressed = /** @type {HTMLElement} */ (document.activeElement);
     this.#problem.say(null);
     this.element.inert = true; // which takes the focus away
     try {

@@ -5,14 +5,14 @@
 import { DamagedError, matches, openDownload, pieceBytes, wholePieces } from './model_download.js';
 import { canKeep, findModel, lockModel, PartialModel, partSize, removeModel } from './model_store.js';
 
-const NO_ROOM = 'There is no room in this browser to keep the model, so each visit downloads it again. Free some disk space to change that.';
-const NO_STORE = 'This browser lets the page keep no files (as in a private window), so each visit downloads the model again.';
+const NO_ROOM = 'There is no room in this browser to store the model, so each visit downloads it again. Free some disk space to change that.';
+const NO_STORE = 'This browser stores no files for the page (as in a private window), so each visit downloads the model again.';
 
 const LOOK_MS = 200; // between two looks at how far another tab is
 
 export class ModelSource {
   /** A sentence for the user where the model is not kept, else null. */
-  notice = null;
+  notice = /** @type {string|null} */ (null);
   #model;
 
   /**
@@ -87,13 +87,13 @@ export class ModelSource {
   /** Pieces of a partial file, then from the network those that are missing, which are kept. Releases the lock. */
   async #keeping(release, signal) {
     const model = this.#model;
-    const partial = await PartialModel.open(model).catch(() => null);
-    if (!partial) this.notice = NO_ROOM; // not even for its folder
+    const partial = await PartialModel.open(model).catch(() => null); // where there is no room, not even for its folder
+    if (!partial) this.notice = NO_ROOM;
     try {
       let begun = 0;
       while (partial && begun < model.pieces.sha256.length && await this.#fromPartial(partial, begun)) begun++;
       if (begun === model.pieces.sha256.length) { // only its name was missing
-        await partial.finish();
+        await partial?.finish();
         release();
         return this.#fromFile(await findModel(model), signal);
       }
@@ -120,12 +120,12 @@ export class ModelSource {
           this.notice = NO_ROOM;
         }
         index += 1;
-        // Before its last byte is passed on: who has all of it finds it kept.
+        // Before the last piece is passed on, so that whoever has all of the file finds it kept.
         if (index === pieces.sha256.length) await partial?.finish();
         yield piece;
       }
     } catch (error) {
-      // Perhaps the file on the server is another one than the one begun with: the next time from its beginning.
+      // Perhaps the server has another file now. The next download starts from the beginning.
       if (error instanceof DamagedError && begun > 0) await partial?.discard();
       throw error;
     } finally {

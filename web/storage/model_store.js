@@ -12,7 +12,9 @@ export async function storedModels() {
   const models = [];
   const folder = await openFolder().catch(() => null);
   for await (const [sha256, entry] of folder?.entries() ?? []) {
+    if (entry.kind !== 'directory') continue;
     for await (const [name, handle] of entry.entries()) {
+      if (handle.kind !== 'file') continue;
       const { size } = await handle.getFile();
       models.push({ sha256, name: name.replace(/\.part$/, ''), bytes: size, complete: !name.endsWith(PART) });
     }
@@ -65,8 +67,8 @@ export async function partSize({ sha256, name }) {
  * @returns {Promise<() => void>} ends this; so does the end of the worker
  */
 export function lockModel(sha256, signal) {
-  return new Promise((resolve, reject) => {
-    const held = () => new Promise((release) => resolve(release));
+  return new Promise((/** @type {(release: () => void) => void} */ resolve, reject) => {
+    const held = () => new Promise((/** @type {(value: void) => void} */ release) => resolve(release));
     navigator.locks.request(lockName(sha256), { signal }, held).catch(reject);
   });
 }

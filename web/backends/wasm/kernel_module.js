@@ -76,7 +76,7 @@ function findMemoryImport(bytes) {
         const flagsAt = at++;
         return { flagsAt, minimum: number(), maximum: bytes[flagsAt] & 1 ? number() : 65536 };
       }
-      skip[kind]();
+      skip[kind]?.();
     }
     break;
   }

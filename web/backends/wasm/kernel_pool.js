@@ -9,16 +9,16 @@ import { loadKernels } from './kernel_module.js';
 import { userError } from '../../common/user_error.js';
 
 const PAGE = 65536;
-const LARGEST = [65536, 32768, 16384]; // pages: a browser may refuse to set so many addresses aside for a shared one
+const LARGEST = [65536, 32768, 16384]; // pages: a browser may refuse to reserve so many addresses for a shared memory
 const HEAP_BASE = 2 << 20;
-const MAX_WORKERS = 16; // there are so many stacks
+const MAX_WORKERS = 16; // the kernels' memory has this many stacks
 const CONTROL = 1024, WORDS = 64; // web/kernels/kernels.h; the words from STEPS on are of kernel_worker.js
 const GENERATION = 1, ABORT = 4, EPOCH = 30, STEPS = 31, BUSY = 32;
-const LANES = 2; // workers that repack an upload: more of them only want more memory
-const WAITING_PIECES = 2; // at each of them
+const LANES = 2; // workers that repack an upload; more would only need more memory
+const WAITING_PIECES = 2; // that each of them may have
 const RESTARTS = 3; // in a row, without an answer between them
-const TICKS = 8; // looks of the watchdog while patience lasts
-// A worker that is terminated in the middle of a task ends it first; Chromium forbids it after two seconds.
+const TICKS = 8; // how often the watchdog looks before its patience ends
+// A worker that is terminated in the middle of a task finishes it first; Chromium ends it by force after two seconds.
 const LEAVING_MS = 250, GONE_MS = 2500;
 
 export class KernelPool {
@@ -27,18 +27,18 @@ export class KernelPool {
   abi; // the kernels' version
   #kernels;
   #script; // blob URL of kernel_worker.js: a restart needs no network
-  #memory = null; // the shared one
+  #memory = /** @type {WebAssembly.Memory|null} */ (null); // the shared one
   #patience; // ms without a sign of life
-  #workers = [];
+  #workers = /** @type {Worker[]} */ ([]);
   #wanted;
   #asked = new Map(); // id -> {resolve, reject, steps}, in the order they were asked
   #next = 1;
-  #held = null; // calls made while the number of workers changes
+  #held = /** @type {({(): any, alone?: boolean})[]|null} */ (null); // calls made while the number of workers changes
   #state = 'starting'; // then running, restarting, ended
-  #end = null; // the Error that every call gets from then on
+  #end = /** @type {Error|null} */ (null); // the Error that every call gets from then on
   #restarts = 0;
-  #epoch = 0; // restarts in all: each message carries it
-  #timer = null;
+  #epoch = 0; // how many restarts there were; each message carries it
+  #timer = 0;
   #quiet = 0; // ticks since the last sign of life
   #lastSign = '';
 
@@ -82,9 +82,10 @@ export class KernelPool {
       granted = await this.#inTurn(() => this.#ask(0, { kind: 'grow', pages }));
     } else {
       if (this.#end) throw this.#end;
-      const missing = pages - this.#memory.buffer.byteLength / PAGE;
+      const memory = /** @type {WebAssembly.Memory} */ (this.#memory);
+      const missing = pages - memory.buffer.byteLength / PAGE;
       try {
-        if (missing > 0) this.#memory.grow(missing);
+        if (missing > 0) memory.grow(missing);
       } catch {
         granted = false;
       }
@@ -139,14 +140,14 @@ export class KernelPool {
   /** Change the number of workers after what is under way. One without shared memory stays one. */
   async setWorkers(count) {
     if (!this.shared) return;
-    this.#held ??= [];
-    await new Promise((resolve, reject) => {
+    const held = (this.#held ??= []);
+    await new Promise((/** @type {(value: any) => void} */ resolve, reject) => {
       const resize = () => {
         this.#wanted = within(count);
         if (this.#state === 'running') this.#spawn().then(resolve, reject);
-        else resolve(); // a restart makes as many as are wanted
+        else resolve(null); // a restart makes as many as are wanted
       };
-      this.#held.push(Object.assign(resize, { alone: true }));
+      held.push(Object.assign(resize, { alone: true }));
       this.#release();
     });
   }
@@ -171,21 +172,22 @@ export class KernelPool {
       const id = this.#next++;
       this.#asked.set(id, { resolve, reject, steps });
       this.#tell(worker, { ...message, id }, transfer);
-      this.#timer ??= setInterval(() => this.#tick(), this.#patience / TICKS);
+      this.#timer ||= setInterval(() => this.#tick(), this.#patience / TICKS);
     });
   }
 
   /** Now, or once the number of workers has changed. */
   #inTurn(act) {
-    if (!this.#held) return act();
+    const held = this.#held;
+    if (!held) return act();
     return new Promise((resolve, reject) => {
-      this.#held.push(() => Promise.resolve(act()).then(resolve, reject));
+      held.push(() => Promise.resolve(act()).then(resolve, reject));
     });
   }
 
   #answered(id, value) {
     const asked = this.#asked.get(id);
-    if (!asked || this.#state === 'restarting') return; // a run that was broken off answers too
+    if (!asked || this.#state === 'restarting') return; // a run that was aborted answers, too
     this.#asked.delete(id);
     this.#quiet = 0;
     if (asked.steps) this.#restarts = 0;
@@ -194,18 +196,18 @@ export class KernelPool {
     if (this.#asked.size === 0) this.#rest();
   }
 
-  /** Go on with what was held. A run over more workers would meet an older run at its barriers: it must be over. */
+  /** Make the calls that were held back. A run with more workers would wait at an older run's barriers: that must be over. */
   #release() {
     while (this.#held?.length) {
       if (this.#held[0].alone && this.#asked.size > 0) return;
-      this.#held.shift()();
+      this.#held.shift()?.();
     }
     this.#held = null;
   }
 
   #rest() {
     clearInterval(this.#timer);
-    this.#timer = null;
+    this.#timer = 0;
     this.#quiet = 0;
   }
 
@@ -241,7 +243,7 @@ export class KernelPool {
 
   get #leastPages() { return Math.max(this.#kernels.minimum, HEAP_BASE / PAGE); }
 
-  /** Ticks, not time, are counted: while the machine sleeps nobody is late. */
+  /** Counts ticks instead of time, so that no worker is late because the machine slept. */
   #tick() {
     const control = this.#memory && new Int32Array(this.#memory.buffer, CONTROL, WORDS);
     const sign = control ? `${Atomics.load(control, GENERATION)} ${Atomics.load(control, STEPS)}` : '';
@@ -258,7 +260,7 @@ export class KernelPool {
     console.info(`Sonata: the workers on the CPU stopped: ${why}`);
     if (this.#state === 'starting') return this.#finish(new Error(why));
     if (!this.shared) {
-      return this.#finish(userError('WorkersLost', `The worker that runs the model on the CPU stopped (${why}), and the model is gone with it. Load it again to go on; your message is kept.`));
+      return this.#finish(userError('WorkersLost', `The worker that runs the model on the CPU stopped (${why}). Load the model again to continue. Your message is kept.`));
     }
     if (++this.#restarts > RESTARTS) {
       return this.#finish(userError('WorkersFailed', `The workers that run the model on the CPU stopped ${RESTARTS + 1} times in a row (${why}). Close other tabs or programs, then load the model again.`));
@@ -271,7 +273,8 @@ export class KernelPool {
     this.#state = 'restarting';
     for (const act of this.#held?.splice(0) ?? []) act(); // they fail with the others
     this.#held = null;
-    const control = new Int32Array(this.#memory.buffer, CONTROL, WORDS);
+    const { buffer } = /** @type {WebAssembly.Memory} */ (this.#memory);
+    const control = new Int32Array(buffer, CONTROL, WORDS);
     const busy = () => control.subarray(BUSY, BUSY + MAX_WORKERS).some((_, i) => Atomics.load(control, BUSY + i));
     // What an old worker still has in its queue is of another epoch: it must not touch the memory of the new ones.
     Atomics.store(control, EPOCH, ++this.#epoch);
@@ -331,7 +334,7 @@ async function fetchScript() {
   return URL.createObjectURL(new Blob([await response.text()], { type: 'text/javascript' }));
 }
 
-/** Not reported as unhandled: whoever waits for it still gets the error. */
+/** Keeps a rejection from being reported as unhandled; whoever waits for the promise still gets the error. */
 function quietly(promise) {
   promise.catch(() => {});
   return promise;

@@ -1,6 +1,6 @@
 /**
- * One worker of the pool (kernel_pool.js): does what its messages say, in their order, and never waits for one but in a
- * kernel's barrier. A classic script without imports, so that the pool can start it again without a network.
+ * One worker of the pool (kernel_pool.js). It does what its messages say, in their order; only a kernel's barrier makes it
+ * wait. A classic script without imports, so that the pool can start it again without a network.
  */
 const CONTROL = 1024; // u32[64]; web/kernels/kernels.h has the first of them
 const STEPS = 31; // the word that counts worker 0's steps, so that the pool sees it live
@@ -80,7 +80,7 @@ function bytes(address, length) {
 }
 
 self.onmessage = ({ data }) => {
-  if (dead) return; // what a trap left behind is not to be trusted
+  if (dead) return; // after a trap its memory cannot be trusted
   try {
     const value = actions[data.kind](data);
     if (data.id) self.postMessage({ id: data.id, value }, value?.buffer ? [value.buffer] : []);

@@ -2,10 +2,13 @@
 
 /** @param {GPUComputePassEncoder} pass @param {{kernel: {pipeline}, group, x, y, z}[][]} lists */
 export function encodeLists(pass, lists) {
-  let current = null;
+  let current = /** @type {object|null} */ (null);
   for (const list of lists) {
     for (const { kernel, group, x, y, z } of list) {
-      if (kernel !== current) pass.setPipeline((current = kernel).pipeline);
+      if (kernel !== current) {
+        pass.setPipeline(kernel.pipeline);
+        current = kernel;
+      }
       pass.setBindGroup(0, group);
       pass.dispatchWorkgroups(x, y, z);
     }

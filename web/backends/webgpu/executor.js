@@ -1,6 +1,6 @@
-// The only JavaScript on the way of a token, with compute_passes.js: a GPU device behind integer handles. Python compiles a
-// model into lists of dispatches once; after that a step is submit([ids]), which replays them.
-// py_core/backends/webgpu/host.py says what each method promises.
+// A GPU device whose objects are known by integer handles. With compute_passes.js this is the only JavaScript that runs for
+// each token: Python compiles a model into lists of dispatches once, and then each step is one call, submit([ids]), which
+// replays them. py_core/backends/webgpu/host.py says what each method promises.
 
 import { encodeLists, profileLists } from './compute_passes.js';
 import { describeAdapter, findAdapter, openDevice } from './adapter.js';
@@ -28,7 +28,7 @@ class GpuExecutor {
   #objects = new Map();  // handle -> GPUBuffer | kernel {pipeline, layout, compiled} | recorded list
   #compiler;
   #next = 1;
-  #staging = [];         // mappable buffers at rest
+  #staging = [];         // mappable buffers that are free
   #waiting;              // the write that `upload` sent last
 
   /** Called when a lost device is about to be replaced. */
@@ -53,7 +53,7 @@ class GpuExecutor {
     this.#watch();
   }
 
-  /** A new device in place of the old one, of a new adapter: an adapter gives only one. False where there is none. */
+  /** Replace the lost device. It takes a new adapter, for an adapter gives only one device. False where there is none. */
   async reopen() {
     this.onReopen();
     this.#device.destroy();
@@ -63,7 +63,7 @@ class GpuExecutor {
     return true;
   }
 
-  /** Whether the device is gone. A call that failed for it may do so a moment before the device itself says so. */
+  /** Whether the device is lost. A call may fail because of that a moment before the browser reports it. */
   async isLost() {
     await Promise.race([this.lost, new Promise((resolve) => setTimeout(resolve, NEWS_MS))]);
     return this.lostMessage !== null;
@@ -90,7 +90,7 @@ class GpuExecutor {
     this.#device.queue.submit([encoder.finish()]);
   }
 
-  /** Compiled by the next `check`; lists may be recorded before. */
+  /** The next `check` waits until it is compiled; lists that use it may be recorded before. */
   pipeline(code, access, label) {
     return this.#keep(this.#compiler.compile(code, access, label));
   }
@@ -160,7 +160,7 @@ class GpuExecutor {
         if (this.lostMessage) throw new Error(this.lostMessage);
         this.#device.queue.writeBuffer(this.#objects.get(buffer), offset + done, wholeWords(piece));
         if (then) this.submit([then]);
-        // Data from OPFS or a cache comes faster than the GPU takes it: at most one piece waits.
+        // Data from OPFS or a cache arrives faster than the GPU takes it, so only one piece may wait.
         await this.#waiting;
         this.#waiting = this.#device.queue.onSubmittedWorkDone();
       }

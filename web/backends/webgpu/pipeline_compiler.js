@@ -2,7 +2,7 @@
 export class PipelineCompiler {
   #device;
   #compiling = [];  // promises since the last `finish`
-  #refused = null;  // why the first that could not be compiled was refused
+  #refused = /** @type {string|null} */ (null);  // why the first that could not be compiled was refused
 
   constructor(device) {
     this.#device = device;

@@ -1,0 +1,89 @@
+"""While the model loads: every byte is counted, a stage runs at any time, and messages wait for their answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from chat_page import ChatPage
+from playwright.async_api import Page, expect
+from small_site import MODEL
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+WATCH = """
+  window.seen = [];
+  new MutationObserver(() => {
+    const panel = document.querySelector('#loading');
+    if (!panel || panel.hidden) return;
+    const stages = [...panel.querySelectorAll('[data-stage]')];
+    const running = stages.filter((li) => li.dataset.state === 'running').map((li) => li.dataset.stage);
+    seen.push({ running, bytes: panel.querySelector('.loading-bytes').textContent });
+  }).observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
+"""
+
+
+async def test_all_bytes_are_counted_and_a_stage_runs_at_any_time(ready_chat: ChatPage, tiny_query: str) -> None:
+    page = await ready_chat.page.context.new_page()
+    await page.add_init_script(WATCH)
+    chat = ChatPage(page, ready_chat.site)
+    await chat.open_ready(tiny_query)
+    seen = await page.evaluate("seen")
+
+    assert all(moment["running"] for moment in seen)
+    assert {stage for moment in seen for stage in moment["running"]} == {"python", "model", "routing", "setup"}
+    sizes = json.loads(await text_of(page, "sizes.json"))
+    model = int(
+        await page.evaluate(f"fetch('{MODEL}', {{ method: 'HEAD' }}).then((r) => r.headers.get('Content-Length'))")
+    )
+    total = f"{(sum(sizes.values()) + model) / 1e6:.1f} MB"
+    assert sum(sizes.values()) > 50e6
+    assert any(moment["bytes"].endswith(f" of {total}") for moment in seen)
+    await page.close()
+
+
+async def test_without_routing_its_bytes_are_not_counted(ready_chat: ChatPage, tiny_query: str) -> None:
+    page = await ready_chat.page.context.new_page()
+    await page.add_init_script(WATCH)
+    await ChatPage(page, ready_chat.site).open_ready(f"{tiny_query}&routing=off")
+    seen = await page.evaluate("seen")
+    counted = [moment["running"] for moment in seen if moment["bytes"]]
+    assert counted
+    assert all(running and "routing" not in running for running in counted)
+    await page.close()
+
+
+async def test_messages_sent_while_the_model_loads_are_answered_in_turn(page_alone: ChatPage) -> None:
+    await page_alone.open("?model=slow")
+    await page_alone.send("First, sections")
+    await page_alone.send("Second")
+    queued = page_alone.page.locator(".queued .body")
+    await expect(queued).to_have_text(["First, sections", "Second"])
+    await expect(page_alone.page.locator(".waiting").first).to_contain_text("Waiting for the model")
+    assert await page_alone.page.input_value("#message") == ""
+
+    await page_alone.wait_for("answering")
+    await expect(page_alone.page.locator(".answer[aria-busy]")).to_have_count(0, timeout=20_000)
+    answers = page_alone.page.locator(".answer .body")
+    assert [text.split()[0] for text in await answers.all_inner_texts()] == ["Part", "The"]
+    await expect(queued).to_have_count(0)
+
+
+async def test_a_message_that_waits_can_be_taken_back(page_alone: ChatPage) -> None:
+    await page_alone.open("?model=slow")
+    await page_alone.send("Not this one")
+    await page_alone.page.get_by_role("button", name="Cancel").click()
+    assert await page_alone.page.input_value("#message") == "Not this one"
+    await page_alone.wait_for("ready")
+    assert await page_alone.page.locator("#log article").count() == 0
+
+
+async def test_an_example_may_be_chosen_while_the_model_loads(page_alone: ChatPage) -> None:
+    await page_alone.open("?model=slow")
+    await page_alone.page.click("text=Why is the sky blue?")
+    assert await page_alone.page.evaluate("document.activeElement.id") == "message"
+    assert "Rayleigh" in await page_alone.wait_for_words(20)
+
+
+async def text_of(page: Page, name: str) -> str:
+    return await page.evaluate("(name) => fetch(name).then((response) => response.text())", name)

@@ -1,0 +1,174 @@
+"""A chat survives a reload and a change of backend, has an address of its own, and may be open in two tabs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import pytest_asyncio
+from chat_page import ChatPage
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+expect.set_options(timeout=60_000)  # Python starts before a stored chat is shown
+
+FIRST, SECOND, THIRD = "The first question.", "The second question.", "The third question."
+UNKNOWN = "#chat=0123456789abcdef0123456789abcdef"
+IN_ADDRESS = re.compile(r"#chat=[0-9a-f]{32}$")
+
+
+@pytest.fixture(scope="module")
+def tiny_query() -> str:
+    """Without routing, whose instructions would be part of a prompt's length."""
+    return "?backend=wasm&workers=1&max_tokens=8&routing=off"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def second_tab(ready_chat: ChatPage, tiny_query: str):
+    """Another tab of the same browser, ready, with an empty chat."""
+    tab = ChatPage(await ready_chat.page.context.new_page(), ready_chat.site)
+    await tab.open_ready(tiny_query)
+    yield tab
+    assert tab.errors == []
+    await tab.page.close()
+
+
+async def test_a_reload_keeps_the_chat_on_the_page_and_in_the_model(ready_chat: ChatPage) -> None:
+    answer = await ready_chat.ask(FIRST)
+    alone = await prompt_tokens(ready_chat)
+    await stored(ready_chat)
+
+    await ready_chat.page.reload()
+    await expect(ready_chat.page.locator(".question .body")).to_have_text([FIRST])  # before the model is loaded
+    await ready_chat.wait_for("ready")
+    assert await ready_chat.last_answer() == answer
+
+    await ready_chat.ask(FIRST)
+    assert await questions(ready_chat) == [FIRST, FIRST]
+    assert await prompt_tokens(ready_chat) > alone
+
+
+async def test_a_change_of_backend_keeps_the_chat(ready_chat: ChatPage) -> None:
+    await ready_chat.ask(FIRST)
+    alone = await prompt_tokens(ready_chat)
+    await stored(ready_chat)
+    await ready_chat.page.get_by_label("Run the model on").select_option("CPU, fast")
+    await ready_chat.wait_for("loading")
+    await ready_chat.wait_for("ready")
+
+    assert await questions(ready_chat) == [FIRST]
+    assert await ready_chat.page.locator(".note").count() == 0
+    await ready_chat.ask(FIRST)
+    assert await prompt_tokens(ready_chat) > alone
+    await ready_chat.page.get_by_label("Run the model on").select_option("CPU, precise")
+    await ready_chat.wait_for("loading")
+    await ready_chat.wait_for("ready")
+
+
+async def test_each_chat_has_an_address_and_back_and_forward_lead_to_it(ready_chat: ChatPage) -> None:
+    page = ready_chat.page
+    await ready_chat.ask(FIRST)
+    first = await stored(ready_chat)
+    await page.click("#new-chat")
+    assert await address(ready_chat) == ""
+    await ready_chat.ask(SECOND)
+    second = await stored(ready_chat)
+    assert first != second
+
+    await page.go_back()
+    await expect(page.locator(".question .body")).to_have_text([FIRST])
+    assert first.endswith(await address(ready_chat))
+    await page.go_forward()
+    await expect(page.locator(".question .body")).to_have_text([SECOND])
+    assert second.endswith(await address(ready_chat))
+
+
+async def test_a_chat_that_does_not_exist_any_more_is_told(ready_chat: ChatPage, tiny_query: str) -> None:
+    await ready_chat.page.goto("about:blank")  # or the address alone would change
+    await ready_chat.open_ready(tiny_query + UNKNOWN)
+    await expect(ready_chat.page.locator("#notices")).to_contain_text("This conversation is not in this browser")
+    assert await address(ready_chat) == ""
+    assert await ready_chat.ask(FIRST)
+
+
+async def test_a_chat_in_a_locked_memory_is_told_and_comes_when_it_is_unlocked(ready_chat: ChatPage) -> None:
+    page = ready_chat.page
+    await ready_chat.ask(FIRST)
+    alone = await prompt_tokens(ready_chat)
+    await stored(ready_chat)
+    await page.evaluate("sonata.engine.memory.setPassphrase('a long passphrase')")
+    try:
+        await page.reload()
+        await ready_chat.wait_for("ready")
+        await expect(page.locator("#notices")).to_contain_text("This conversation is in the locked memory: unlock")
+        assert await questions(ready_chat) == []
+
+        await page.evaluate("sonata.engine.memory.unlock('a long passphrase')")
+        await expect(page.locator(".question .body")).to_have_text([FIRST])
+        await ready_chat.ask(FIRST)
+        assert await prompt_tokens(ready_chat) > alone
+    finally:
+        await page.evaluate("sonata.engine.memory.removePassphrase('a long passphrase')")
+
+
+async def test_what_one_tab_says_appears_in_the_other(ready_chat: ChatPage, second_tab: ChatPage) -> None:
+    await ready_chat.ask(FIRST)
+    url = await stored(ready_chat)
+    await second_tab.page.goto(url)
+    await expect(second_tab.page.locator(".question .body")).to_have_text([FIRST])
+
+    await second_tab.ask(SECOND)
+    await expect(ready_chat.page.locator(".question .body")).to_have_text([FIRST, SECOND])
+    await expect(ready_chat.page.locator("#notices")).to_contain_text("open in another tab")
+
+    await ready_chat.ask(THIRD)
+    await expect(second_tab.page.locator(".question .body")).to_have_text([FIRST, SECOND, THIRD])
+    turns = await ready_chat.page.evaluate(
+        "async (id) => (await sonata.engine.memory.conversation(id)).turns.map(({ role, content }) => [role, content])",
+        url.rpartition("=")[2],
+    )
+    assert [content for role, content in turns if role == "user"] == [FIRST, SECOND, THIRD]
+    assert await prompt_tokens(ready_chat) > await prompt_tokens(second_tab)  # the model has read both
+
+
+async def test_a_chat_that_is_deleted_leaves_the_page_and_the_model(ready_chat: ChatPage, second_tab: ChatPage) -> None:
+    await ready_chat.ask(FIRST)
+    alone = await prompt_tokens(ready_chat)
+    url = await stored(ready_chat)
+    await second_tab.page.evaluate("(id) => sonata.engine.memory.removeConversations([id])", url.rpartition("=")[2])
+    await expect(ready_chat.page.locator("#welcome")).to_be_visible()
+    assert await questions(ready_chat) == []
+    await ready_chat.ask(FIRST)
+    assert await prompt_tokens(ready_chat) == alone
+
+
+async def test_a_message_that_is_not_answered_yet_survives_a_reload(ready_chat: ChatPage) -> None:
+    await ready_chat.page.reload()
+    await ready_chat.page.fill("#message", FIRST)
+    await ready_chat.page.press("#message", "Enter")
+    await expect(ready_chat.page.locator(".queued")).to_have_count(1)
+    await ready_chat.page.reload()
+    await ready_chat.wait_for("ready")
+    assert await ready_chat.page.input_value("#message") == FIRST
+    await ready_chat.page.fill("#message", "")
+
+
+async def stored(chat: ChatPage) -> str:
+    """The address, once the chat has one of its own."""
+    await chat.page.wait_for_url(IN_ADDRESS)
+    return chat.page.url
+
+
+async def address(chat: ChatPage) -> str:
+    """Of the chat on the page: "#chat=ID", or nothing."""
+    return await chat.page.evaluate("location.hash")
+
+
+async def questions(chat: ChatPage) -> list[str]:
+    return await chat.page.locator(".question .body").all_inner_texts()
+
+
+async def prompt_tokens(chat: ChatPage) -> int:
+    """How long the prompt of the last answer was."""
+    return await chat.page.evaluate("sonata.lastAnswer.promptTokens")

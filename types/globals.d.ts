@@ -1,0 +1,7 @@
+/** What the page puts on `window` for the console and the tests (web/main.js). */
+interface Window {
+  sonata: any;
+}
+
+/** web/vendor/chart.umd.min.js, which is no module. */
+declare const Chart: any;

@@ -1,0 +1,81 @@
+/**
+ * The panel that shows how loading goes on. Its figures count every byte that is downloaded or read from what the browser
+ * keeps: Python with its packages, the model, and what routes messages to agents. At least one stage runs at any time.
+ */
+import { part } from './dom.js';
+import { formatProgress } from './format.js';
+
+const LABELS = { python: 'Starting Python', model: 'Loading the model', routing: 'Loading the routing', setup: 'Preparing the model' };
+
+export class LoadingView {
+  #root;
+  #label;
+  #bar;
+  #bytes;
+  #stages; // name -> its <li>
+  /** @type {Record<string, {done: number, total: number|null|undefined}>} name -> bytes */
+  #counts = {};
+
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    this.#root = root;
+    this.#label = part(root, '#loading-label', HTMLElement);
+    this.#bar = part(root, 'progress', HTMLProgressElement);
+    this.#bytes = part(root, '.loading-bytes', HTMLElement);
+    this.#stages = Object.fromEntries(['python', 'model', 'routing', 'setup'].map((name) => (
+      [name, part(root, `[data-stage=${name}]`, HTMLLIElement)]
+    )));
+  }
+
+  /** @param {boolean} routing whether messages will be routed */
+  begin(routing) {
+    this.#counts = {};
+    for (const li of Object.values(this.#stages)) li.dataset.state = 'running';
+    this.#stages.setup.dataset.state = 'waiting';
+    this.#stages.routing.hidden = !routing;
+    if (!routing) this.#stages.routing.dataset.state = 'done';
+    this.#show();
+    this.#root.hidden = false;
+  }
+
+  /**
+   * @param {{stage: 'python'|'model'|'routing'|'setup', done?: number, total?: number|null, complete?: boolean}} progress
+   *   `done` of `total` bytes; `complete`: nothing more will come of this stage
+   */
+  progress({ stage, done, total, complete = false }) {
+    if (stage === 'setup') return this.#setUp((done ?? 0) / (total || 1));
+    if (done !== undefined) this.#counts[stage] = { done, total };
+    if (complete) this.#stages[stage].dataset.state = 'done';
+    this.#show();
+  }
+
+  end() {
+    this.#root.hidden = true;
+  }
+
+  #isDone(stage) {
+    return this.#stages[stage].dataset.state === 'done';
+  }
+
+  #show() {
+    // The model is prepared while the routing still loads: chatting does not wait for that.
+    if (this.#isDone('python') && this.#isDone('model')) this.#stages.setup.dataset.state = 'running';
+    const running = ['model', 'python'].find((stage) => !this.#isDone(stage)) ?? 'setup';
+    this.#label.textContent = LABELS[running];
+    const counts = Object.values(this.#counts);
+    const done = counts.reduce((sum, count) => sum + count.done, 0);
+    const known = counts.length > 0 && counts.every(({ total }) => total);
+    const total = counts.reduce((sum, count) => sum + (count.total ?? 0), 0);
+    this.#bytes.textContent = counts.length ? formatProgress(done, known ? total : null) : '';
+    if (!known || running === 'setup') return this.#bar.removeAttribute('value');
+    this.#bar.max = total;
+    this.#bar.value = done;
+  }
+
+  /** How much of the model is prepared, from 0 to 1. */
+  #setUp(share) {
+    if (!this.#isDone('python') || !this.#isDone('model')) return; // their bytes are what the bar shows
+    this.#bar.max = 1;
+    this.#bar.value = share;
+  }
+}
