@@ -25,7 +25,8 @@ def nearly_equal(first: frozenset[str], second: frozenset[str]) -> bool:
 
 def leaks(asked: list[str], known: list[str]) -> list[tuple[str, str]]:
     sets = [(text, words(text)) for text in known]
-    return [(text, other) for text in asked for other, of in sets if nearly_equal(words(text), of)]
+    wanted = [(text, words(text)) for text in asked]
+    return [(text, other) for text, its in wanted for other, of in sets if nearly_equal(its, of)]
 
 
 @pytest.fixture(scope="module")
