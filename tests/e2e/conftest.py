@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from chat_page import NO_SERVICE_WORKER, ChatPage
 from damaged_server import DamagedServer
 from plain_server import PlainServer
 from playwright.async_api import Browser, BrowserContext, async_playwright
-from small_site import SmallSite
+from small_site import MODEL, SmallSite
 
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG
 
@@ -37,6 +38,12 @@ async def browser_without_webgpu(chromium_path: Path) -> AsyncIterator[Browser]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def chat(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
     """A fresh tab with WebGPU, without a service worker; the test opens the page."""
+    async with fresh_tab(browser, site) as chat:
+        yield chat
+
+
+@asynccontextmanager
+async def fresh_tab(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
     page = await browser.new_page(viewport={"width": 1280, "height": 800})
     await page.add_init_script(NO_SERVICE_WORKER)
     yield ChatPage(page, site)
@@ -55,11 +62,24 @@ ISOLATED = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-
 
 
 @pytest.fixture(scope="session")
-def tiny_site(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the site with a tiny model, for tests that change nothing on the server."""
-    with PlainServer(SmallSite(dist, tmp_path_factory.mktemp("tiny") / "site").folder) as running:
+def tiny_files(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSite:
+    """The site with a tiny model, which no test changes."""
+    return SmallSite(dist, tmp_path_factory.mktemp("tiny") / "site")
+
+
+@pytest.fixture(scope="session")
+def tiny_site(tiny_files: SmallSite) -> Iterator[str]:
+    """The address of the site with a tiny model."""
+    with PlainServer(tiny_files.folder) as running:
         running.headers |= ISOLATED
         yield running.url
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def tiny_chat(browser: Browser, tiny_site: str) -> AsyncIterator[ChatPage]:
+    """As `chat`, with a tiny model: its answers are noise, but it needs little of a CPU or a software GPU."""
+    async with fresh_tab(browser, tiny_site) as chat:
+        yield chat
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +90,9 @@ def tiny_query() -> str:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def module_chat(browser: Browser, tiny_site: str, tiny_query: str) -> AsyncIterator[ChatPage]:
-    context = await browser.new_context(viewport={"width": 1280, "height": 800})
-    await context.add_init_script(NO_SERVICE_WORKER)
-    chat = ChatPage(await context.new_page(), tiny_site)
-    await chat.open_ready(tiny_query)
-    yield chat
-    await context.close()
+    async with fresh_tab(browser, tiny_site) as chat:
+        await chat.open_ready(tiny_query)
+        yield chat
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -86,16 +103,30 @@ async def ready_chat(module_chat: ChatPage, tiny_query: str) -> AsyncIterator[Ch
     the next. Each begins with an empty chat, and ends with nothing wrong in the console. The answers are noise of up
     to 8 tokens. `await ready_chat.routed()` waits for the router.
     """
-    page = module_chat.page
-    if await module_chat.state() != "ready":  # a test before it failed
-        await module_chat.open_ready(tiny_query)
-    await page.evaluate("for (const dialog of document.querySelectorAll('dialog[open]')) dialog.close()")
-    if await page.locator("#log article").count():
-        await page.click("#new-chat")
-    module_chat.errors.clear()
-    module_chat.requests.clear()
+    await module_chat.begin(tiny_query)
     yield module_chat
     assert module_chat.errors == []
+
+
+@pytest.fixture(scope="module")
+def real_query() -> str:
+    """The address of `real_chat`, after the site's. A module that needs another one has a fixture of this name."""
+    return "?max_tokens=200"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def module_real_chat(browser: Browser, site: str, real_query: str) -> AsyncIterator[ChatPage]:
+    async with fresh_tab(browser, site) as chat:
+        await chat.open_ready(real_query)
+        yield chat
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def real_chat(module_real_chat: ChatPage, real_query: str) -> AsyncIterator[ChatPage]:
+    """As `ready_chat`, with the real model: where the words of an answer matter, or the time that it takes."""
+    await module_real_chat.begin(real_query)
+    yield module_real_chat
+    assert module_real_chat.errors == []
 
 
 @pytest.fixture
@@ -127,9 +158,9 @@ async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 
 @pytest.fixture
-def damaged(model_path: Path) -> Iterator[DamagedServer]:
-    """Serves the real model, damaged as the test says."""
-    with DamagedServer(model_path) as server:
+def damaged(tiny_files: SmallSite) -> Iterator[DamagedServer]:
+    """Serves the tiny model, damaged as the test says."""
+    with DamagedServer(tiny_files.folder / MODEL) as server:
         yield server
 
 

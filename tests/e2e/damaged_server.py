@@ -36,11 +36,10 @@ class DamagedServer:
     def send(self, out: BufferedIOBase) -> None:
         end = self.length if self.breaks_at is None else self.breaks_at
         with open(self.path, "rb") as file:
-            start = bytearray(file.read(min(CHUNK, end)))
-            self.damage(start)
-            out.write(start)
             while (left := end - file.tell()) > 0:
                 at, piece = file.tell(), bytearray(file.read(min(CHUNK, left)))
+                if at == 0:
+                    self.damage(piece)
                 if self.flip_byte_at is not None and at <= self.flip_byte_at < at + len(piece):
                     piece[self.flip_byte_at - at] ^= 0x10
                 out.write(piece)
