@@ -1,6 +1,6 @@
-// The token of the largest logit (the first of equals), made the next step's input.
-// Bindings: 0 state; 1 logits: (VOCAB,); 2 history: (slots, RING).
-// Constants: VOCAB, RING, WORKGROUP (a power of two). Dispatch (1).
+// The token of each row's largest logit (the first of equals), made the row's token of the next step.
+// Bindings: 0 state; 1 logits: (rows, VOCAB); 2 history: (slots, RING).
+// Constants: VOCAB, RING, WORKGROUP (a power of two). One workgroup a row; dispatch (rows).
 #import state
 @group(0) @binding(0) var<storage, read_write> state: State;
 @group(0) @binding(1) var<storage, read> logits: array<f32>;
@@ -13,12 +13,13 @@ var<workgroup> values: array<f32, WORKGROUP>;
 var<workgroup> indices: array<u32, WORKGROUP>;
 
 @compute @workgroup_size(WORKGROUP)
-fn main(@builtin(local_invocation_index) lane: u32) {
+fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group: vec3u) {
+  let row = group.x * VOCAB;
   var best = min(lane, VOCAB - 1u);
-  var value = logits[best];
+  var value = logits[row + best];
   for (var first = lane; first < VOCAB; first += AHEAD * WORKGROUP) {
     var read: array<f32, AHEAD>;
-    for (var j = 0u; j < AHEAD; j++) { read[j] = logits[min(first + j * WORKGROUP, VOCAB - 1u)]; }
+    for (var j = 0u; j < AHEAD; j++) { read[j] = logits[row + min(first + j * WORKGROUP, VOCAB - 1u)]; }
     for (var j = 0u; j < AHEAD; j++) {
       if (read[j] > value) { value = read[j]; best = min(first + j * WORKGROUP, VOCAB - 1u); }
     }
@@ -35,5 +36,5 @@ fn main(@builtin(local_invocation_index) lane: u32) {
       }
     }
   }
-  if (lane == 0u) { advance(indices[0]); }
+  if (lane == 0u) { advance(group.x, indices[0]); }
 }

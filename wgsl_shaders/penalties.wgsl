@@ -1,27 +1,28 @@
-// Changes the logits of tokens among the sequence's last penalty_window ones, each token once:
+// Changes each row's logits of tokens among its sequence's last penalty_window ones, each token once:
 // l = (l > 0 ? l / repetition : l * repetition) - presence - count * frequency
-// Bindings: 0 state; 1 logits: (VOCAB,); 2 history: (slots, RING), RING >= WORKGROUP.
-// Constants: VOCAB, RING, WORKGROUP (the largest window). One invocation a position; dispatch (1).
+// Bindings: 0 state; 1 logits: (rows, VOCAB); 2 history: (slots, RING), RING >= WORKGROUP.
+// Constants: VOCAB, RING, WORKGROUP (the largest window). One workgroup a row, one invocation a position; dispatch (rows).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(2) var<storage, read> history: array<u32>;
 
 @compute @workgroup_size(WORKGROUP)
-fn main(@builtin(local_invocation_index) lane: u32) {
-  let last = state.rows[state.count - 1u];
-  let window = min(state.penalty_window, last.position + 1u);
+fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group: vec3u) {
+  let row = state.rows[group.x];
+  let window = min(row.penalty_window, row.position + 1u);
   if (lane >= window) { return; }
-  let ring = last.slot * RING;
-  let token = history[ring + (last.position - lane) % RING];
+  let ring = row.slot * RING;
+  let token = history[ring + (row.position - lane) % RING];
   var count = 1.0;
   for (var back = 0u; back < window; back++) {
-    if (back != lane && history[ring + (last.position - back) % RING] == token) {
+    if (back != lane && history[ring + (row.position - back) % RING] == token) {
       if (back < lane) { return; }  // the newest place of the token does the work
       count += 1.0;
     }
   }
-  var value = logits[token];
-  value = select(value * state.repetition_penalty, value / state.repetition_penalty, value > 0.0);
-  logits[token] = value - state.presence_penalty - count * state.frequency_penalty;
+  let at = group.x * VOCAB + token;
+  var value = logits[at];
+  value = select(value * row.repetition_penalty, value / row.repetition_penalty, value > 0.0);
+  logits[at] = value - row.presence_penalty - count * row.frequency_penalty;
 }

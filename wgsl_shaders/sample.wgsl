@@ -1,9 +1,10 @@
-// Draws a token from softmax(logits / temperature), cut by top-k, then top-p, then min-p, and makes it the next input.
+// Draws each row's token from softmax(logits / temperature), cut by top-k, then top-p, then min-p, by the row's own rules,
+// and makes it the row's token of the next step.
 // py_core/sampling.py is the same in numpy. Nothing is sorted: the thresholds of top-k and top-p are found by
 // radix select, 8 bits of an order-preserving integer key at a time. Probabilities are fixed-point (1 = 2^30), so sums
 // do not depend on the order of atomics and a seed gives the same answer again.
-// Bindings: 0 state; 1 logits: (VOCAB,); 2 history: (slots, RING).
-// Constants: VOCAB, RING, WORKGROUP (a power of two, at most 256). Dispatch (1).
+// Bindings: 0 state; 1 logits: (rows, VOCAB); 2 history: (slots, RING).
+// Constants: VOCAB, RING, WORKGROUP (a power of two, at most 256). One workgroup a row; dispatch (rows).
 #import state
 @group(0) @binding(0) var<storage, read_write> state: State;
 @group(0) @binding(1) var<storage, read> logits: array<f32>;
@@ -14,11 +15,14 @@ const ONE = 1073741824.0;  // 2^30
 
 struct Rules { top_k: u32, top_p: f32, min_p: f32, temperature: f32 }
 var<workgroup> shared_rules: Rules;
+var<private> first_logit: u32;  // of the row
 var<workgroup> scratch: array<f32, WORKGROUP>;
 var<workgroup> bins: array<atomic<u32>, 256>;
 var<workgroup> selected: vec2u;  // (prefix of the threshold's key, what is left to find below it)
 var<workgroup> shares: array<u32, WORKGROUP>;
 var<workgroup> chosen: vec2u;    // (lane, what is left of the random number in its share)
+
+fn logit_of(token: u32) -> f32 { return logits[first_logit + token]; }
 
 // Floats in the order of their values.
 fn key_of(value: f32) -> u32 {
@@ -70,10 +74,10 @@ fn select_key(wanted: u32, by_count: bool, floor_key: u32, largest: f32, total: 
     workgroupBarrier();
     let prefix = selected.x;
     for (var i = lane; i < VOCAB; i += WORKGROUP) {
-      let key = key_of(logits[i]);
+      let key = key_of(logit_of(i));
       // Shifting by 32 is undefined: the first pass has no bits above.
       if (key >= floor_key && (pass_index == 0u || (key >> ((shift + 8u) & 31u)) == prefix)) {
-        let amount = select(probability(logits[i], largest, total, temperature), 1u, by_count);
+        let amount = select(probability(logit_of(i), largest, total, temperature), 1u, by_count);
         atomicAdd(&bins[(key >> shift) & 255u], amount);
       }
     }
@@ -95,15 +99,19 @@ fn select_key(wanted: u32, by_count: bool, floor_key: u32, largest: f32, total: 
 }
 
 @compute @workgroup_size(WORKGROUP)
-fn main(@builtin(local_invocation_index) lane: u32) {
-  if (lane == 0u) { shared_rules = Rules(state.top_k, state.top_p, state.min_p, state.temperature); }
+fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group: vec3u) {
+  let r = group.x;
+  first_logit = r * VOCAB;
+  if (lane == 0u) {
+    shared_rules = Rules(state.rows[r].top_k, state.rows[r].top_p, state.rows[r].min_p, state.rows[r].temperature);
+  }
   let rules = workgroupUniformLoad(&shared_rules);
 
   var value = -1e30;
-  for (var i = lane; i < VOCAB; i += WORKGROUP) { value = max(value, logits[i]); }
+  for (var i = lane; i < VOCAB; i += WORKGROUP) { value = max(value, logit_of(i)); }
   let largest = reduce_max(value, lane);
   value = 0.0;
-  for (var i = lane; i < VOCAB; i += WORKGROUP) { value += exp((logits[i] - largest) / rules.temperature); }
+  for (var i = lane; i < VOCAB; i += WORKGROUP) { value += exp((logit_of(i) - largest) / rules.temperature); }
   let total = reduce_sum(value, lane);
 
   var floor_key = 0u;
@@ -113,7 +121,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
   if (rules.top_p < 1.0) {
     var kept = 0.0;
     for (var i = lane; i < VOCAB; i += WORKGROUP) {
-      if (key_of(logits[i]) >= floor_key) { kept += f32(probability(logits[i], largest, total, rules.temperature)); }
+      if (key_of(logit_of(i)) >= floor_key) { kept += f32(probability(logit_of(i), largest, total, rules.temperature)); }
     }
     let wanted = max(u32(rules.top_p * reduce_sum(kept, lane)), 1u);
     floor_key = max(floor_key, select_key(wanted, false, floor_key, largest, total, rules.temperature, lane));
@@ -125,16 +133,16 @@ fn main(@builtin(local_invocation_index) lane: u32) {
   let least = rules.min_p * f32(probability(largest, largest, total, rules.temperature));
   var share = 0u;
   for (var i = lane * run; i < min((lane + 1u) * run, VOCAB); i++) {
-    let p = probability(logits[i], largest, total, rules.temperature);
-    if (key_of(logits[i]) >= floor_key && f32(p) >= least) { share += p; }
+    let p = probability(logit_of(i), largest, total, rules.temperature);
+    if (key_of(logit_of(i)) >= floor_key && f32(p) >= least) { share += p; }
   }
   shares[lane] = share;
   workgroupBarrier();
   if (lane == 0u) {
     var sum = 0u;
     for (var i = 0u; i < WORKGROUP; i++) { sum += shares[i]; }
-    let position = state.rows[state.count - 1u].position + 1u;
-    let random = f32(pcg(pcg(state.seed) ^ position) >> 8u) / 16777216.0;
+    let position = state.rows[r].position + 1u;
+    let random = f32(pcg(pcg(state.rows[r].seed) ^ position) >> 8u) / 16777216.0;
     var left = min(u32(random * f32(sum)), sum - 1u);
     var owner = 0u;
     while (left >= shares[owner]) {
@@ -147,10 +155,10 @@ fn main(@builtin(local_invocation_index) lane: u32) {
   if (lane == chosen.x) {
     var left = chosen.y;
     for (var i = lane * run; i < min((lane + 1u) * run, VOCAB); i++) {
-      let p = probability(logits[i], largest, total, rules.temperature);
-      if (key_of(logits[i]) >= floor_key && f32(p) >= least) {
+      let p = probability(logit_of(i), largest, total, rules.temperature);
+      if (key_of(logit_of(i)) >= floor_key && f32(p) >= least) {
         if (left < p) {
-          advance(i);
+          advance(r, i);
           return;
         }
         left -= p;

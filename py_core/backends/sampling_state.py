@@ -15,23 +15,35 @@ from py_core.sampling import SamplingParams
 RING = 1024
 """Tokens a sequence's history ring holds: at least the penalty window and what is in flight."""
 
-STATE_HEADER = 48
-"""Bytes before the rows."""
+STATE_HEADER = 16
+"""Bytes before the rows: how many there are, and how many of the last ones need logits."""
 
-ROW_BYTES = 16
+ROW_BYTES = 48
+"""A row: token, position, slot, and how the token after it is sampled."""
 
 GREEDY = SamplingParams()
 
 
-def state_bytes(rows: Sequence[tuple[int, int, int]], sampling: SamplingParams = GREEDY, logit_rows: int = 1) -> bytes:
-    """The state's start for rows of (token, position, slot), of which the last `logit_rows` get logits."""
+def state_bytes(
+    rows: Sequence[tuple[int, int, int]], sampling: SamplingParams | Sequence[SamplingParams] = GREEDY,
+    logit_rows: int = 1,
+) -> bytes:  # fmt: skip
+    """The state for rows of (token, position, slot), of which the last `logit_rows` get logits.
+
+    `sampling` is that of every row, or one for each. A step over several rows samples for each of them.
+    """
     header = np.zeros(STATE_HEADER // 4, np.uint32)
-    reals = header.view(np.float32)
-    header[[0, 1, 3, 9, 10]] = len(rows), sampling.seed, sampling.top_k, sampling.penalty_window, logit_rows
-    reals[[2, 4, 5, 6]] = sampling.temperature, sampling.top_p, sampling.min_p, sampling.repetition_penalty
-    reals[[7, 8]] = sampling.presence_penalty, sampling.frequency_penalty
+    header[:2] = len(rows), logit_rows
     table = np.zeros((len(rows), ROW_BYTES // 4), np.uint32)
     table[:, :3] = rows
+    # One for all is broadcast: a pass of a prefill has hundreds of rows.
+    each = [sampling] if isinstance(sampling, SamplingParams) else sampling
+    reals = table.view(np.float32)
+    table[:, [3, 5, 11]] = [(one.seed, one.top_k, one.penalty_window) for one in each]
+    reals[:, [4, 6, 7, 8, 9, 10]] = [
+        (one.temperature, one.top_p, one.min_p, one.repetition_penalty, one.presence_penalty, one.frequency_penalty)
+        for one in each
+    ]
     return header.tobytes() + table.tobytes()
 
 

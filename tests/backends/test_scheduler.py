@@ -119,6 +119,17 @@ async def test_what_one_closes_ends_for_it_only(engine: Engine) -> None:
         assert said + await go_on(engine, sequences[2], 60 - len(said), RULES[2]) == expected[2]
 
 
+async def test_closing_drops_what_was_sampled_and_not_read(engine: Engine) -> None:
+    expected = await alone(engine, TEXTS[0], 200)
+    sequence = await begin(engine, TEXTS[0])
+    async with asyncio.timeout(PATIENCE), aclosing(engine.generate(sequence, 200, GREEDY, Timings())) as batches:
+        said = await anext(batches)
+        while sequence.length < len(TEXTS[0]) + len(said) + LOOK_AHEAD:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    assert sequence.tokens == TEXTS[0] + said
+    assert said + await go_on(engine, sequence, 200 - len(said)) == expected
+
+
 async def test_truncating_a_sequence_ends_what_is_sampled_for_it(engine: Engine) -> None:
     expected = await alone(engine, TEXTS[0], 60)
     sequence, timings, said = await begin(engine, TEXTS[0]), Timings(), list[int]()

@@ -26,7 +26,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from py_core.backends.base import BackendError
-from py_core.backends.sampling_state import state_bytes
+from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from py_core.backends.webgpu.autotune import candidates
 from py_core.backends.webgpu.host import Binding, Dispatch
 from py_core.backends.webgpu.host_wgpu import WgpuHost
@@ -78,7 +78,7 @@ class Bench:
         nbytes = rows * columns // fmt.block_size * fmt.block_bytes
         copies = max(2, -(-(CACHES >> 4 * self.host.adapter.software) // nbytes))
         matrices = [self.matrix(form, rows, columns) for _ in range(copies)]
-        state = self.buffer(state_bytes([(0, 0, 0)]).ljust(1 << 13, b"\0"), "state")
+        state = self.buffer(state_bytes([(0, 0, 0)]) + bytes(ROW_BYTES * (self.shapes.max_rows - 1)), "state")
         x = self.buffer(self._random.standard_normal(columns).astype(np.float32).tobytes(), "x")
         outs = [self.buffer(bytes(4 * rows), "y") for _ in matrices]
         builder = KernelBuilder(self.host, self.shapes)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from py_core.backends import numpy as reference
 from py_core.backends.base import BackendError
 from py_core.backends.page_table import PAGE
-from py_core.backends.sampling_state import state_bytes
+from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from py_core.backends.webgpu.attention import SHORT, SPLIT, heads_each, lane_group_shape, length_class_of
 from tests.variants import covering, named
 
@@ -51,7 +51,7 @@ class Pages:
 
 def rows_of(case: dict) -> bytes:
     rows = [(0, case["start"] + row, case["slot"]) for row in range(case["m"])]
-    return state_bytes(rows) + bytes(16 * (MAX_ROWS - case["m"]))
+    return state_bytes(rows) + bytes(ROW_BYTES * (MAX_ROWS - case["m"]))
 
 
 def sizes(case: dict) -> dict:
@@ -136,7 +136,7 @@ class Sequences:
 
     @property
     def state(self) -> bytes:
-        return state_bytes([(0, *row) for row in self.rows]) + bytes(16 * (self.max_rows - self.m))
+        return state_bytes([(0, *row) for row in self.rows]) + bytes(ROW_BYTES * (self.max_rows - self.m))
 
     @property
     def sizes(self) -> dict[str, int]:

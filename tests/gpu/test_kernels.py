@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
 from py_core.backends.page_table import PAGE
-from py_core.backends.sampling_state import state_bytes
+from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.formats.quantization import FORMATS, dequantize, quantize
@@ -53,7 +53,7 @@ more = settings(few, max_examples=10)
 
 def state(count: int, logit_rows: int = 0) -> bytes:
     rows = [(0, position, 0) for position in range(count)]
-    return state_bytes(rows, logit_rows=logit_rows) + bytes(16 * (MAX_ROWS - count))
+    return state_bytes(rows, logit_rows=logit_rows) + bytes(ROW_BYTES * (MAX_ROWS - count))
 
 
 def random_matrix(
@@ -201,7 +201,7 @@ def test_qkv_rotates_and_appends_as_numpy_does(run_kernel, variant, m, seed) -> 
     turn = rng.uniform(0, 2 * np.pi, (3 * PAGE, head_dim // 2))
     table = np.stack([np.cos(turn), np.sin(turn)], axis=-1).astype(np.float32)
     pages = np.stack([np.zeros(3, np.uint32), rng.permutation(3).astype(np.uint32)])
-    rows = state_bytes([(0, int(position), 1) for position in positions]) + bytes(16 * (MAX_ROWS - m))
+    rows = state_bytes([(0, int(position), 1) for position in positions]) + bytes(ROW_BYTES * (MAX_ROWS - m))
     q = rng.standard_normal((MAX_ROWS, heads, head_dim)).astype(np.float32)
     kv = rng.standard_normal((3, 2, kv_heads, PAGE, head_dim)).astype(np.float32)
     groups = -(-count * head_dim // 2 // (workgroup // lanes // lane_group["SUBGROUPS"] * lane_group["ROW_TILES"]))
@@ -260,7 +260,7 @@ def test_matmul_over_several_tiles_of_rows(run_kernel) -> None:
     m, n, k, rows = 71, 130, 96, 96
     data, w = random_matrix(run_kernel.host, rng, n, k, "Q4_1")
     x = rng.standard_normal((rows, k)).astype(np.float32)
-    many = state_bytes([(0, position, 0) for position in range(m)]) + bytes(16 * (rows - m))
+    many = state_bytes([(0, position, 0) for position in range(m)]) + bytes(ROW_BYTES * (rows - m))
     (out,) = run_kernel(
         "matmul", [many, *data, x, bytes(4 * rows * n)], (3, 2, 3), {"dequantize": "dequantize_q4_1"},
         MAX_ROWS=rows, K=k, N=n, BLOCKS=n * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0, SLICES=2, WIDE=1,
@@ -280,7 +280,7 @@ def test_embedding_gathers_the_tokens_rows(run_kernel, form, rows, blocks, m, se
     data, table = random_matrix(run_kernel.host, rng, rows, k, form)
     # Some tokens lie in another part of the table: their rows stay as they are.
     tokens = rng.integers(0, rows + 2 * first, m)
-    rows_state = state_bytes([(int(token), 0, 0) for token in tokens]) + bytes(16 * (MAX_ROWS - m))
+    rows_state = state_bytes([(int(token), 0, 0) for token in tokens]) + bytes(ROW_BYTES * (MAX_ROWS - m))
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
     (out,) = run_kernel(
         "embedding", [rows_state, *data, x], (-(-k // 8 // 4), m, 1), {"dequantize": f"dequantize_{form.lower()}"},

@@ -20,6 +20,8 @@ from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host import Binding, Dispatch
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.tuning import choose_shapes
+from py_core.engine import scheduler
+from py_core.engine.engine import Engine, Timings
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
@@ -129,6 +131,32 @@ async def test_every_open_conversation_is_brought_back(path: Path) -> None:
     assert tokens == expected
     assert host.reopened == 2
     pair.other.close()
+
+
+@pytest.mark.parametrize("breaks", [(), (3, 9, 20), (5, 6, 7)], ids=lambda breaks: "-".join(map(str, breaks)) or "none")
+async def test_two_answers_at_once_go_on_as_they_would_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch, breaks: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(scheduler, "TURN_SECONDS", 0.0)
+    texts, rules = [prompt(40, seed=2), prompt(90, seed=3)], [GREEDY, SAMPLED]
+
+    async def answers(host: FragileHost, at_once: bool) -> list[list[int]]:
+        pair = await open_fragile(path, host)
+        engine = Engine(pair.other, ())
+
+        async def answer(text: list[int], sampling: SamplingParams) -> list[int]:
+            sequence = engine.new_sequence()
+            await engine.prefill(sequence, text, Timings())
+            return [token async for ids in engine.generate(sequence, 30, sampling, Timings()) for token in ids]
+
+        both = [answer(*each) for each in zip(texts, rules, strict=True)]
+        said = await asyncio.gather(*both) if at_once else [await each for each in both]
+        pair.other.close()
+        return said
+
+    host = FragileHost(*breaks)
+    assert await answers(host, at_once=True) == await answers(FragileHost(), at_once=False)
+    assert host.reopened == len(breaks)
 
 
 async def test_logits_are_those_of_before(path: Path) -> None:

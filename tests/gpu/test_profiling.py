@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from py_core.backends.base import BackendError
+from py_core.backends.pipelined import SLOTS
 from py_core.backends.webgpu import host_wgpu
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
@@ -97,7 +98,7 @@ async def test_conversations_go_on_as_if_nothing_had_been_measured(tmp_path: Pat
         return made
 
     assert await tokens(measure=True) == await tokens(measure=False)
-    assert len(backend._free_slots) == 4
+    assert len(backend._free_slots) == SLOTS
 
 
 async def test_where_there_is_no_room_a_sentence_says_where_there_is(tmp_path: Path, host: WgpuHost) -> None:
@@ -107,7 +108,7 @@ async def test_where_there_is_no_room_a_sentence_says_where_there_is(tmp_path: P
         await backend.profile(124)
     with pytest.raises(ValueError, match=r"1 to 16 rows on this GPU, not 17\.$"):
         await backend.profile(0, rows=17)
-    assert len(backend._free_slots) == 4
+    assert len(backend._free_slots) == SLOTS
 
 
 async def test_a_gpu_without_timestamps_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +120,7 @@ async def test_a_gpu_without_timestamps_says_so(tmp_path: Path, monkeypatch: pyt
         await backend.profile(1)
     with pytest.raises(BackendError, match="no timestamp-query"):
         await backend.limits()
-    assert len(backend._free_slots) == 4
+    assert len(backend._free_slots) == SLOTS
     host.close()
 
 

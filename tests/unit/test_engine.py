@@ -232,11 +232,23 @@ async def test_a_prompt_longer_than_the_context_leaves_the_session_as_it_was(eng
     sequence = engine.new_sequence()
     await prefill(engine, sequence, PROMPT)
     before = await engine.backend.logits(sequence)
-    with pytest.raises(ContextFullError, match=f"97 tokens long, but the model reads at most {CONTEXT}"):
+    with pytest.raises(ContextFullError, match=f"97 tokens, but the model reads at most {CONTEXT}"):
         await prefill(engine, sequence, [*PROMPT, *[7] * (CONTEXT + 1 - len(PROMPT))])
     assert sequence.tokens == PROMPT
     np.testing.assert_array_equal(await engine.backend.logits(sequence), before)
     assert await generate(engine, sequence, 8) == await answer(engine, PROMPT, 8)
+
+
+async def test_logits_and_hidden_states_are_those_of_the_backend(engine: Engine) -> None:
+    sequence, same = engine.new_sequence(), engine.new_sequence()
+    await prefill(engine, sequence, PROMPT)
+    await engine.backend.prefill(same, PROMPT)
+    np.testing.assert_array_equal(await engine.logits(sequence), await engine.backend.logits(same))
+    np.testing.assert_array_equal(await engine.last_logits(sequence, 3), await engine.backend.last_logits(same, 3))
+    found = await engine.hidden(sequence, ["final_norm"], 4)
+    expected = await engine.backend.hidden(same, ["final_norm"], 4)
+    np.testing.assert_array_equal(found["final_norm"], expected["final_norm"])
+    assert found["final_norm"].shape == (len(PROMPT) - 4, 64)
 
 
 async def test_closing_early_loses_nothing_that_was_yielded(engine: Engine) -> None:

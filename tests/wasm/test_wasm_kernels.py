@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
 from py_core.backends.page_table import PAGE
-from py_core.backends.sampling_state import RING, STATE_HEADER, state_bytes
+from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER, state_bytes
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import (
     BAND_ROWS,
@@ -55,7 +56,7 @@ def put(host: WasmtimeHost, arena: Arena, data: bytes | np.ndarray) -> int:
 
 
 def run(host: WasmtimeHost, arena: Arena, ops: list[Op], state: bytes) -> int:
-    program = put(host, arena, program_bytes(ops, put(host, arena, state + bytes(16 * ROOM))))
+    program = put(host, arena, program_bytes(ops, put(host, arena, state + bytes(ROW_BYTES * ROOM))))
 
     async def once() -> list[int]:
         return await host.run(program, 1)
@@ -208,57 +209,76 @@ def test_attention_over_shuffled_pages_equals_numpy(host, mode, heads, head_dim,
     assert np.linalg.norm(error) < RELATIVE[mode] * np.linalg.norm(expected)
 
 
+rules_of_a_row = st.builds(
+    SamplingParams, seed=st.integers(0, 2**32 - 1), temperature=st.sampled_from([0.1, 0.7, 3.0]),
+    top_k=st.sampled_from([0, 1, 2, 7, 40, 10**6]), top_p=st.sampled_from([1.0, 0.95, 0.5, 0.05]),
+    min_p=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+)  # fmt: skip
+
+
 @given(
-    size=st.integers(2, 900), position=st.integers(0, 5000), seed=st.integers(0, 2**32 - 1),
-    temperature=st.sampled_from([0.0, 0.1, 0.7, 3.0]), top_k=st.sampled_from([0, 1, 2, 7, 40, 10**6]),
-    top_p=st.sampled_from([1.0, 0.95, 0.5, 0.05]), min_p=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+    size=st.integers(2, 900), seed=st.integers(0, 9999), greedy=st.booleans(),
+    rows=st.lists(st.tuples(st.integers(0, 5000), rules_of_a_row), min_size=1, max_size=4),
 )  # fmt: skip
 @few
-def test_samplers_draw_what_the_reference_draws(host, size, position, seed, temperature, top_k, top_p, min_p) -> None:
-    logits = (np.random.default_rng(seed).standard_normal(size) * 3).astype(np.float32)
-    rules = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
-    arena = Arena()
-    history = put(host, arena, bytes(2 * RING * 4))
+def test_samplers_draw_by_the_rules_of_each_row(host, size, seed, greedy, rows) -> None:
+    logits = (np.random.default_rng(seed).standard_normal((len(rows), size)) * 3).astype(np.float32)
+    arena, count = Arena(), len(rows)
+    history = put(host, arena, bytes(count * RING * 4))
     arguments = (put(host, arena, logits), history, size, RING, arena.take(size * 4 + 16))
-    state = put(host, arena, state_bytes([(9, position, 1)], rules))
-    kind = OpKind.SAMPLE if temperature else OpKind.ARGMAX
+    # Row r is in slot count - 1 - r: a row's number is not that of its slot.
+    started = [(9, position, count - 1 - row) for row, (position, _) in enumerate(rows)]
+    state = put(host, arena, state_bytes(started, [rules for _, rules in rows], count))
+    kind = OpKind.ARGMAX if greedy else OpKind.SAMPLE
     program = put(host, arena, program_bytes([Op(kind, arguments, Barrier.NEVER)], state))
 
     async def once() -> int:
         return (await host.run(program, 1))[0]
 
-    drawn = asyncio.run(once())
-    near = {
-        sample(logits, [], position + 1, SamplingParams(
-            temperature=temperature, top_k=top_k, top_p=p, min_p=floor, seed=seed))
-        for p in (top_p, top_p * (1 - 1e-5), min(1.0, top_p * (1 + 1e-5)))
-        for floor in (min_p, min_p * (1 - 1e-5), min(1.0, min_p * (1 + 1e-5)))
-    }  # fmt: skip
-    assert drawn in near
-    row = np.frombuffer(asyncio.run(host.read(state + STATE_HEADER, 16)), np.uint32)
-    assert row.tolist()[:3] == [drawn, position + 1, 1]
-    ring = np.frombuffer(asyncio.run(host.read(history, 2 * RING * 4)), np.uint32).reshape(2, RING)
-    assert ring[1, (position + 1) % RING] == drawn
+    first = asyncio.run(once())
+    after = np.frombuffer(asyncio.run(host.read(state + STATE_HEADER, ROW_BYTES * count)), np.uint32).reshape(count, -1)
+    rings = np.frombuffer(asyncio.run(host.read(history, count * RING * 4)), np.uint32).reshape(count, RING)
+    assert after[0, 0] == first
+    for row, (position, rules) in enumerate(rows):
+        drawn = int(after[row, 0])
+        assert drawn in ({int(np.argmax(logits[row]))} if greedy else possible(logits[row], position, rules))
+        assert after[row, 1:3].tolist() == [position + 1, count - 1 - row]
+        assert rings[count - 1 - row, (position + 1) % RING] == drawn
+
+
+def possible(logits: np.ndarray, position: int, rules: SamplingParams) -> set[int]:
+    """What the reference draws, and what it draws where a token on the border of top-p or min-p goes the other way."""
+    return {
+        sample(logits, [], position + 1, dataclasses.replace(rules, top_p=p, min_p=floor))
+        for p in (rules.top_p, rules.top_p * (1 - 1e-5), min(1.0, rules.top_p * (1 + 1e-5)))
+        for floor in (rules.min_p, rules.min_p * (1 - 1e-5), min(1.0, rules.min_p * (1 + 1e-5)))
+    }
+
+
+penalties_of_a_row = st.builds(
+    SamplingParams, repetition_penalty=st.sampled_from([1.0, 1.3, 0.7]), presence_penalty=st.sampled_from([0.0, 0.5]),
+    frequency_penalty=st.sampled_from([0.0, 0.2, -0.1]), penalty_window=st.integers(0, 256),
+)  # fmt: skip
 
 
 @given(
-    size=st.integers(5, 60), length=st.integers(1, 300), window=st.integers(0, 256), seed=st.integers(0, 9999),
-    repetition=st.sampled_from([1.0, 1.3, 0.7]), presence=st.sampled_from([0.0, 0.5]),
-    frequency=st.sampled_from([0.0, 0.2, -0.1]),
+    size=st.integers(5, 60), seed=st.integers(0, 9999),
+    rows=st.lists(st.tuples(st.integers(1, 300), penalties_of_a_row), min_size=1, max_size=4),
 )  # fmt: skip
 @few
-def test_penalties_equal_the_reference(host, size, length, window, seed, repetition, presence, frequency) -> None:
+def test_penalties_of_each_row_equal_the_reference(host, size, seed, rows) -> None:
     rng = np.random.default_rng(seed)
-    logits = rng.standard_normal(size).astype(np.float32)
-    tokens = rng.integers(0, size, length)
-    ring = np.zeros(RING, np.uint32)
-    ring[np.arange(length) % RING] = tokens
-    rules = SamplingParams(
-        repetition_penalty=repetition, presence_penalty=presence, frequency_penalty=frequency, penalty_window=window
-    )
-    arena = Arena()
+    arena, count = Arena(), len(rows)
+    logits = rng.standard_normal((count, size)).astype(np.float32)
+    texts = [rng.integers(0, size, length) for length, _ in rows]
+    rings = np.zeros((count, RING), np.uint32)
+    for row, text in enumerate(texts):
+        rings[count - 1 - row, np.arange(len(text)) % RING] = text
     address = put(host, arena, logits)
-    op = Op(OpKind.PENALTIES, (address, put(host, arena, ring), size, RING), Barrier.NEVER)
-    run(host, arena, [op], state_bytes([(9, length - 1, 0)], rules))
-    expected = apply_penalties(logits, tokens[-window:].tolist() if window else [], rules)
-    np.testing.assert_allclose(read(host, address, size), expected, rtol=1e-5, atol=1e-6)
+    op = Op(OpKind.PENALTIES, (address, put(host, arena, rings), size, RING), Barrier.NEVER)
+    started = [(9, len(text) - 1, count - 1 - row) for row, text in enumerate(texts)]
+    run(host, arena, [op], state_bytes(started, [rules for _, rules in rows], count))
+    found = read(host, address, count, size)
+    for row, (text, (_, rules)) in enumerate(zip(texts, rows, strict=True)):
+        recent = text[-rules.penalty_window :].tolist() if rules.penalty_window else []
+        np.testing.assert_allclose(found[row], apply_penalties(logits[row], recent, rules), rtol=1e-5, atol=1e-6)

@@ -25,13 +25,16 @@ enum { MOST_WORKERS = 16 };
 #define BEGUN(worker) ((u32 *)(2048 + 64 * (worker)))
 
 // ---- what changes from pass to pass: py_core/backends/sampling_state.py ----
-typedef struct { u32 token, position, slot, unused; } Row;
+// A token, and how the one after it is sampled.
 typedef struct {
-  u32 count, seed;
+  u32 token, position, slot, seed;
   f32 temperature;
   u32 top_k;
   f32 top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
-  u32 penalty_window, logit_rows, unused;
+  u32 penalty_window;
+} Row;
+typedef struct {
+  u32 count, logit_rows, unused[2];
   Row rows[];
 } State;
 
@@ -63,8 +66,8 @@ void linear(const Op *op, const Context *c);
 void swiglu(const Op *op, const Context *c);
 void rope_append(const Op *op, const Context *c);
 void attention(const Op *op, const Context *c);
-i32 argmax(const Op *op, State *state);
-i32 sample(const Op *op, State *state);
+void argmax(const Op *op, State *state);
+void sample(const Op *op, State *state);
 void penalties(const Op *op, State *state);
 
 int barrier(u32 workers);

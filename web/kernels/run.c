@@ -34,7 +34,7 @@ int barrier(u32 workers) {
   return !CONTROL->abort;
 }
 
-// Returns what the program's sampler drew (worker 0; others 0), or -2 when the host aborted.
+// Returns what the program's sampler drew for the first row (worker 0; others 0), or -2 when the host aborted.
 i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   const Program *program = at(program_address);
   State *state = at(program->state);
@@ -53,8 +53,8 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
       case ROPE_APPEND: rope_append(op, &c); break;
       case ATTENTION: attention(op, &c); break;
       case PENALTIES: if (worker == 0) penalties(op, state); break;
-      case ARGMAX: if (worker == 0) result = argmax(op, state); break;
-      case SAMPLE: if (worker == 0) result = sample(op, state); break;
+      case ARGMAX: if (worker == 0) argmax(op, state), result = (i32)state->rows[0].token; break;
+      case SAMPLE: if (worker == 0) sample(op, state), result = (i32)state->rows[0].token; break;
       default: __builtin_trap();
     }
     const u32 wait = op->a[14];
@@ -63,4 +63,4 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   return result;
 }
 
-u32 EXPORT(abi)(void) { return 3; }
+u32 EXPORT(abi)(void) { return 4; }

@@ -1,13 +1,11 @@
 // The next token from the logits. py_core/sampling.py is the same in numpy, wgsl_shaders/sample.wgsl on the GPU.
 #include "kernels.h"
 
-// Makes a token the next pass's only row, and notes it in its sequence's ring.
-static i32 advance(State *state, u32 *history, u32 ring, u32 token) {
-  const Row last = state->rows[state->count - 1];
-  history[last.slot * ring + (last.position + 1) % ring] = token;
-  state->rows[0] = (Row){token, last.position + 1, last.slot, 0};
-  state->count = 1;
-  return (i32)token;
+// Makes the token that was sampled for a row its sequence's next one, and notes it in the sequence's ring.
+static void advance(Row *row, u32 *history, u32 ring, u32 token) {
+  row->token = token;
+  row->position++;
+  history[row->slot * ring + row->position % ring] = token;
 }
 
 static f32 largest_of(const f32 *logits, u32 vocab) {
@@ -21,34 +19,42 @@ static f32 largest_of(const f32 *logits, u32 vocab) {
   return largest;
 }
 
-// a: logits, history, vocabulary, ring
-i32 argmax(const Op *op, State *state) {
-  const f32 *logits = at(op->a[0]);
-  const f32 largest = largest_of(logits, op->a[2]);
-  u32 token = 0;
-  // Where there is no number among them, none equals the largest.
-  while (token + 1 < op->a[2] && logits[token] != largest) token++;
-  return advance(state, at(op->a[1]), op->a[3], token);
+// For each row of the state. a: logits (rows, vocabulary), history, vocabulary, ring
+void argmax(const Op *op, State *state) {
+  const u32 vocab = op->a[2];
+  for (u32 r = 0; r < state->count; r++) {
+    const f32 *logits = (f32 *)at(op->a[0]) + r * vocab;
+    const f32 largest = largest_of(logits, vocab);
+    u32 token = 0;
+    // Where there is no number among them, none equals the largest.
+    while (token + 1 < vocab && logits[token] != largest) token++;
+    advance(&state->rows[r], at(op->a[1]), op->a[3], token);
+  }
 }
 
-// Each token among the last penalty_window ones once. a: as argmax's
-void penalties(const Op *op, State *state) {
-  f32 *logits = at(op->a[0]);
-  const Row last = state->rows[state->count - 1];
-  const u32 ring = op->a[3], window = min_u(state->penalty_window, last.position + 1);
-  const u32 *history = (u32 *)at(op->a[1]) + last.slot * ring;
+static void penalize(f32 *logits, const Row *row, const u32 *history, u32 ring) {
+  const u32 window = min_u(row->penalty_window, row->position + 1);
   for (u32 i = 0; i < window; i++) {
-    const u32 token = history[(last.position - i) % ring];
+    const u32 token = history[(row->position - i) % ring];
     u32 count = 1, newest = 1;
     for (u32 j = 0; j < window; j++) {
-      if (j == i || history[(last.position - j) % ring] != token) continue;
+      if (j == i || history[(row->position - j) % ring] != token) continue;
       count++;
       newest &= j > i;
     }
     if (!newest) continue;
     const f32 value = logits[token];
-    logits[token] = (value > 0 ? value / state->repetition_penalty : value * state->repetition_penalty) -
-                    state->presence_penalty - (f32)count * state->frequency_penalty;
+    logits[token] = (value > 0 ? value / row->repetition_penalty : value * row->repetition_penalty) - row->presence_penalty -
+                    (f32)count * row->frequency_penalty;
+  }
+}
+
+// Each token among a row's last penalty_window ones once. a: as argmax's
+void penalties(const Op *op, State *state) {
+  const u32 vocab = op->a[2], ring = op->a[3];
+  for (u32 r = 0; r < state->count; r++) {
+    const Row *row = &state->rows[r];
+    penalize((f32 *)at(op->a[0]) + r * vocab, row, (u32 *)at(op->a[1]) + row->slot * ring, ring);
   }
 }
 
@@ -86,37 +92,42 @@ static u32 select_key(const Weighted *w, double wanted, int by_count, u32 floor)
   return prefix;
 }
 
-// a: logits, history, vocabulary, ring, weights (a float for each token, to work in)
-i32 sample(const Op *op, State *state) {
-  const u32 vocab = op->a[2];
-  const f32 *logits = at(op->a[0]);
-  f32 *weights = at(op->a[4]);
+// A token by a row's rules. weights: a float for each token, to work in
+static u32 draw(const f32 *logits, f32 *weights, u32 vocab, const Row *row) {
   const f32 largest = largest_of(logits, vocab);
   const Weighted w = {logits, weights, vocab};
   u32 floor = 0;
   for (u32 i = 0; i < vocab; i += 4) {
     v128_t scaled = wasm_f32x4_sub(load(logits + i), wasm_f32x4_splat(largest));
-    wasm_v128_store(weights + i, exp4(wasm_f32x4_div(scaled, wasm_f32x4_splat(state->temperature))));
+    wasm_v128_store(weights + i, exp4(wasm_f32x4_div(scaled, wasm_f32x4_splat(row->temperature))));
   }
-  if (state->top_k > 0 && state->top_k < vocab) floor = select_key(&w, state->top_k, 1, 0);
-  if (state->top_p < 1) {
+  if (row->top_k > 0 && row->top_k < vocab) floor = select_key(&w, row->top_k, 1, 0);
+  if (row->top_p < 1) {
     double kept = 0;
     for (u32 i = 0; i < vocab; i++) kept += key_of(logits[i]) >= floor ? weights[i] : 0;
-    floor = max_u(floor, select_key(&w, kept * state->top_p, 0, floor));
+    floor = max_u(floor, select_key(&w, kept * row->top_p, 0, floor));
   }
   double total = 0;
   u32 last = 0;
   for (u32 i = 0; i < vocab; i++) {
-    if (key_of(logits[i]) < floor || weights[i] < state->min_p) { weights[i] = 0; continue; }
+    if (key_of(logits[i]) < floor || weights[i] < row->min_p) { weights[i] = 0; continue; }
     total += weights[i];
     if (weights[i] > 0) last = i;
   }
-  const u32 position = state->rows[state->count - 1].position + 1;
-  double left = (pcg(pcg(state->seed) ^ position) >> 8) / 16777216.0 * total;
+  double left = (pcg(pcg(row->seed) ^ (row->position + 1)) >> 8) / 16777216.0 * total;
   u32 token = 0;
   for (; token < last; token++) {
     left -= weights[token];
     if (left < 0) break;
   }
-  return advance(state, at(op->a[1]), op->a[3], token);
+  return token;
+}
+
+// For each row. a: logits (rows, vocabulary), history, vocabulary, ring, weights (a float for each token, to work in)
+void sample(const Op *op, State *state) {
+  const u32 vocab = op->a[2];
+  for (u32 r = 0; r < state->count; r++) {
+    Row *row = &state->rows[r];
+    advance(row, at(op->a[1]), op->a[3], draw((f32 *)at(op->a[0]) + r * vocab, at(op->a[4]), vocab, row));
+  }
 }

@@ -1,8 +1,8 @@
-// Makes the sampled token the next step's input and notes it in the sequence's ring: history[slot * RING + position % RING].
-fn advance(token: u32) {
-  let last = state.rows[state.count - 1u];
-  let position = last.position + 1u;
-  history[last.slot * RING + position % RING] = token;
-  state.rows[0] = Row(token, position, last.slot, 0u);
-  state.count = 1u;
+// Makes the token sampled for row r its sequence's next one, and notes it in the ring of the sequence's history:
+// history[slot * RING + position % RING].
+fn advance(r: u32, token: u32) {
+  let position = state.rows[r].position + 1u;
+  history[state.rows[r].slot * RING + position % RING] = token;
+  state.rows[r].token = token;
+  state.rows[r].position = position;
 }

@@ -10,7 +10,7 @@ from py_core.backends.page_table import PAGE
 from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
 
-ABI = 3
+ABI = 4
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""

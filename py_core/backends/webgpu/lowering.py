@@ -144,7 +144,7 @@ class PlanLowering:
         return [Kernel("tap", pipeline, fixed(bindings), per_row(-(-width // 4), 64), Cost(row_bytes=8 * width))]
 
     def sampler(self, name: str) -> Kernel:
-        """argmax, sample or penalties over the logits."""
+        """argmax, sample or penalties, over the logits of each row."""
         vocab = self._config.vocab_size
         # One workgroup reads all the logits: the more invocations, the more of them are on their way at once.
         wide = name == "argmax" and not self._host.adapter.software
@@ -152,7 +152,7 @@ class PlanLowering:
         pipeline = self._builder.pipeline(name, {}, VOCAB=vocab, RING=RING, WORKGROUP=workgroup)
         b = self._buffers
         cost = Cost(fixed_bytes=4 * vocab)
-        return Kernel(name, pipeline, lambda: (b.state, b.logits, b.history), lambda m: (1, 1, 1), cost)
+        return Kernel(name, pipeline, lambda: (b.state, b.logits, b.history), lambda m: (m, 1, 1), cost)
 
     def _embedding(self, op: ops.Embedding, out: Binding) -> list[Kernel]:
         matrix, k = self._arena.place([op.weight]), op.out.width
