@@ -118,36 +118,43 @@ async def test_a_server_without_the_headers_gets_them_from_the_service_worker(
     assert "2 workers" in await chat.page.inner_text(".status-reason")
     assert len(loads) == 2
     await kept(chat)
+    asked = server.paths()
     await reload(chat)
     assert len(loads) == 3
     assert await chat.page.evaluate("crossOriginIsolated")
     assert chat.errors == []
-
-
-async def test_what_the_first_visit_reloads_for_is_downloaded_once(
-    context: BrowserContext, server: PlainServer
-) -> None:
-    await open_page(context, server.url)
-    asked = server.paths()
+    # What the first visit reloaded for was downloaded once.
     large = [path for path in asked if path.startswith(("pyodide/", "sonata.zip", "models/", "kernels/"))]
     assert sorted(large) == sorted(set(large))
 
 
-@pytest.mark.parametrize("script", [None, WITHOUT_HEADERS, GONE_AT_ONCE])
-async def test_where_the_service_worker_cannot_isolate_it_the_page_goes_on(
-    context: BrowserContext, server: PlainServer, small: SmallSite, script: bytes | None
+async def test_without_a_service_worker_the_page_goes_on_with_one_worker(
+    context: BrowserContext, server: PlainServer, small: SmallSite
 ) -> None:
     (small.folder / "sw.js").unlink()
-    if script:
-        server.instead["sw.js"] = script
+    assert await loads_without_isolation(context, server) == 1
+    (page,) = context.pages
+    assert "(1 worker)" in await page.inner_text(".status-reason")
+
+
+@pytest.mark.usefixtures("no_engine")
+@pytest.mark.parametrize("script", [WITHOUT_HEADERS, GONE_AT_ONCE])
+async def test_where_the_service_worker_cannot_isolate_it_the_page_goes_on(
+    context: BrowserContext, server: PlainServer, script: bytes
+) -> None:
+    server.instead["sw.js"] = script
+    assert await loads_without_isolation(context, server) == 2
+
+
+async def loads_without_isolation(context: BrowserContext, server: PlainServer) -> int:
+    """How often the page was loaded until it was ready, which it is without being isolated."""
     chat = ChatPage(await context.new_page(), server.url)
     loads: list[str] = []
     chat.page.on("domcontentloaded", lambda page: loads.append(page.url))
     await chat.open_ready(QUERY)
 
     assert not await chat.page.evaluate("crossOriginIsolated")
-    assert "1 worker:" in await chat.page.inner_text(".status-reason")
-    assert len(loads) == (2 if script else 1)
+    return len(loads)
 
 
 # --- updates ---
@@ -273,6 +280,7 @@ async def test_a_file_that_is_not_what_the_list_says_is_refused(
     assert await chat.page.is_visible("#message")
 
 
+@pytest.mark.usefixtures("no_engine")
 async def test_when_the_server_goes_in_the_middle_of_an_update_the_old_version_stays(
     context: BrowserContext, server: PlainServer, small: SmallSite
 ) -> None:

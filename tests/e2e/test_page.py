@@ -48,6 +48,7 @@ async def test_a_question_is_shown_as_it_was_typed(page_alone: ChatPage) -> None
     assert await page_alone.page.inner_text(".question .body") == question
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", ["sections", "list", "code"])
 async def test_long_answers_make_no_long_tasks(page_alone: ChatPage, kind: str) -> None:
     await page_alone.open_ready()
@@ -97,6 +98,7 @@ async def test_an_example_is_sent_by_a_click(page_alone: ChatPage) -> None:
     assert await page_alone.page.inner_text(".question .body") == "Why is the sky blue?"
 
 
+@pytest.mark.alone
 async def test_stop_does_not_wait_for_a_busy_worker(page_alone: ChatPage) -> None:
     await page_alone.open_ready()
     await page_alone.send("be busy for a while")

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from chat_page import ChatPage
+import pytest_asyncio
+from chat_page import NO_SERVICE_WORKER, ChatPage
 from plain_server import PlainServer
 from playwright.async_api import BrowserContext, Locator
 
@@ -18,8 +19,15 @@ SIMILAR = "my page crashes whenever i scroll down, why?"
 FAR = "write a sql query that counts the orders of each month"
 
 
+@pytest_asyncio.fixture(loop_scope="session")
+async def quick_context(context: BrowserContext) -> BrowserContext:
+    """An empty browser without service workers: it does not keep the site, and need not load the page twice for it."""
+    await context.add_init_script(NO_SERVICE_WORKER)
+    return context
+
+
 async def open_page(context: BrowserContext, url: str, query: str = QUERY) -> ChatPage:
-    """A tab with the page, its memory and its router ready, and the site kept."""
+    """A tab with the page, its memory and its router ready."""
     chat = ChatPage(await context.new_page(), url)
     await chat.open_ready(query)
     await chat.routed()
@@ -75,9 +83,9 @@ async def test_a_corrected_route_is_followed_also_after_a_reload_without_the_ser
 
 
 async def test_export_delete_all_and_import_bring_the_same_routes(
-    context: BrowserContext, server: PlainServer, tmp_path: Path
+    quick_context: BrowserContext, tiny_site: str, tmp_path: Path
 ) -> None:
-    chat = await open_page(context, server.url)
+    chat = await open_page(quick_context, tiny_site)
     assert await agent_of(chat, CRASH) == "Debugger"
     await correct(chat, "Tester")
     panel = await open_storage(chat)
@@ -102,8 +110,8 @@ async def test_export_delete_all_and_import_bring_the_same_routes(
     assert chat.errors == []
 
 
-async def test_a_correction_in_one_tab_counts_in_the_other(context: BrowserContext, server: PlainServer) -> None:
-    first, second = await open_page(context, server.url), await open_page(context, server.url)
+async def test_a_correction_in_one_tab_counts_in_the_other(quick_context: BrowserContext, tiny_site: str) -> None:
+    first, second = await open_page(quick_context, tiny_site), await open_page(quick_context, tiny_site)
     assert await agent_of(first, CRASH) == "Debugger"
     await correct(first, "Tester")
     assert await agent_of(second, SIMILAR) == "Tester"
@@ -122,8 +130,8 @@ async def test_without_the_router_the_plain_assistant_answers_and_the_page_says_
     assert await chat.page.locator(".answer .route").count() == 0
 
 
-async def test_a_conversation_of_before_is_gone_on_with(context: BrowserContext, server: PlainServer) -> None:
-    chat = await open_page(context, server.url)
+async def test_a_conversation_of_before_is_gone_on_with(quick_context: BrowserContext, tiny_site: str) -> None:
+    chat = await open_page(quick_context, tiny_site)
     await chat.ask(CRASH)
     await chat.page.reload()
     await chat.wait_for("ready", 60)
@@ -138,8 +146,8 @@ async def test_a_conversation_of_before_is_gone_on_with(context: BrowserContext,
     assert [conversation["turns"] for conversation in listed["items"]] == [4]
 
 
-async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(context: BrowserContext, server: PlainServer) -> None:
-    chat = await open_page(context, server.url)
+async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(quick_context: BrowserContext, tiny_site: str) -> None:
+    chat = await open_page(quick_context, tiny_site)
     assert await agent_of(chat, CRASH) == "Debugger"
     await correct(chat, "Tester")
     await chat.page.evaluate("sonata.engine.memory.setPassphrase('a long way')")
@@ -160,8 +168,8 @@ async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(context: Browse
     assert len((await chat.page.evaluate("sonata.engine.memory.conversations()"))["items"]) == 2
 
 
-async def test_a_conversation_that_was_deleted_elsewhere_is_told(context: BrowserContext, server: PlainServer) -> None:
-    chat = await open_page(context, server.url)
+async def test_a_conversation_that_was_deleted_elsewhere_is_told(quick_context: BrowserContext, tiny_site: str) -> None:
+    chat = await open_page(quick_context, tiny_site)
     answer = await chat.ask(CRASH)
     await chat.page.click("#memory-button")
     await chat.page.get_by_role("tab", name="Conversations").click()

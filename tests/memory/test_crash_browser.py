@@ -6,6 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
 from browser_crash import NAME, kill_rounds, killable_tab
 from page import BrowserThread, PageRows, Tab
 
@@ -13,10 +14,11 @@ from py_core.memory.records import Record
 from py_core.memory.store import Store
 
 
-def test_a_browser_killed_five_times(
-    browser_thread: BrowserThread, chromium_path: Path, site: str, tmp_path: Path
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.long)])
+def test_a_browser_that_is_killed_loses_nothing_that_is_older_than_a_second(
+    browser_thread: BrowserThread, chromium_path: Path, site: str, tmp_path: Path, rounds: int
 ) -> None:
-    figures = kill_rounds(browser_thread, chromium_path, tmp_path / "profile", site, rounds=5)
+    figures = kill_rounds(browser_thread, chromium_path, tmp_path / "profile", site, rounds)
     assert figures.get("error") is None
     assert (figures["missing"], figures["damaged"]) == (0, 0)
     assert figures["judged"] > 100
