@@ -12,7 +12,7 @@ import pytest_asyncio
 from chat_page import NO_SERVICE_WORKER, ChatPage
 from damaged_server import DamagedServer
 from plain_server import PlainServer
-from playwright.async_api import Browser, BrowserContext, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright
 from small_site import MODEL, SmallSite
 
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG
@@ -47,6 +47,23 @@ async def fresh_tab(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
     page = await browser.new_page(viewport={"width": 1280, "height": 800})
     await page.add_init_script(NO_SERVICE_WORKER)
     yield ChatPage(page, site)
+    await page.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def python_page(browser: Browser, site: str) -> AsyncIterator[Page]:
+    """A page whose `runPython(source)` runs Sonata's Python in a worker (python_worker.js), without a model."""
+    page, here = await browser.new_page(bypass_csp=True), Path(__file__)
+    headers = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
+
+    async def fulfill(route: Route) -> None:
+        body = here.with_name("python_worker.js").read_text("utf-8")
+        await route.fulfill(body=body, content_type="text/javascript", headers=headers)
+
+    await page.route("**/python_worker.js", fulfill)
+    await page.goto(f"{site}/THIRD_PARTY.txt")
+    await page.evaluate(here.with_name("run_python.js").read_text("utf-8"))
+    yield page
     await page.close()
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, Page, Route
+from playwright.async_api import Browser, Page
 
 from app.building.kernels import hnsw_kernel_path
 from py_core.hnsw.hnsw_kernel import HnswKernel
@@ -20,10 +17,6 @@ from py_core.hnsw.numpy_kernel import NumpyHnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-WORKER = Path(__file__).with_name("python_worker.js")
-RUN_PYTHON = Path(__file__).with_name("run_python.js")
-ISOLATED = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
 
 STORY = '''
 import base64, hashlib, json
@@ -73,21 +66,6 @@ def natively(kernel: HnswKernel, vectors: np.ndarray, metric: str) -> Any:
     space: dict[str, Any] = {}
     exec(STORY, space)  # the very source that the page runs
     return json.loads(SimpleNamespace(**space).story(kernel, vectors, metric))
-
-
-@pytest_asyncio.fixture(loop_scope="session", scope="module")
-async def python_page(browser: Browser, site: str) -> AsyncIterator[Page]:
-    """A page whose `runPython(source)` runs Sonata's Python in a worker."""
-    page = await browser.new_page(bypass_csp=True)
-
-    async def fulfill(route: Route) -> None:
-        await route.fulfill(body=WORKER.read_text("utf-8"), content_type="text/javascript", headers=ISOLATED)
-
-    await page.route("**/python_worker.js", fulfill)
-    await page.goto(f"{site}/THIRD_PARTY.txt")
-    await page.evaluate(RUN_PYTHON.read_text("utf-8"))
-    yield page
-    await page.close()
 
 
 @pytest.mark.parametrize("metric", ["cosine", "dot", "l2"])

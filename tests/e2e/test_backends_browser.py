@@ -1,0 +1,68 @@
+"""What the page's backends give that the page itself does not show: on a tiny model, against numpy natively."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.async_api import Page
+
+from py_core.backends.numpy import load_numpy
+from py_core.formats.source import FileSource
+from py_core.loading import load_model
+from tests.backend_pairs import prompt
+from tests.tiny_llama import TinyLlama
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+NAMES = ["residual.1", "residual.2", "final_norm"]
+
+IN_PAGE = """
+import base64, json
+from functools import partial
+from pyodide.ffi import to_js
+from py_core.backends.browser_source import BrowserSource
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_browser import BrowserKernelHost
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.backends.webgpu.host_browser import BrowserHost
+from py_core.loading import load_model
+
+async def hidden_and_logits(backend, file, tokens, names, start):
+    if backend == "webgpu":
+        load = partial(load_webgpu, BrowserHost(await devices.executor()))
+    else:
+        load = partial(load_wasm, BrowserKernelHost(await devices.pool()))
+    model = await load_model(BrowserSource(devices.stream(to_js(base64.b64decode(file)))), load)
+    sequence = model.engine.new_sequence()
+    await model.backend.prefill(sequence, tokens)
+    states = await model.engine.hidden(sequence, names, start)
+    logits = await model.engine.last_logits(sequence, 5)
+    model.close()
+    return json.dumps([{name: values.tolist() for name, values in states.items()}, logits.tolist()])
+
+await hidden_and_logits(*json.loads('ARGUMENTS'))
+"""
+
+
+@pytest.mark.parametrize("backend", ["webgpu", "wasm"])
+async def test_hidden_states_and_several_rows_of_logits_equal_numpy(
+    python_page: Page, tmp_path: Path, backend: str
+) -> None:
+    path = TinyLlama(formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
+    tokens, start = prompt(70), 3
+    arguments = [backend, base64.b64encode(path.read_bytes()).decode(), tokens, NAMES, start]
+    source = IN_PAGE.replace("ARGUMENTS", json.dumps(arguments))
+    states, logits = json.loads(await python_page.evaluate("(source) => runPython(source)", source))
+
+    model = await load_model(FileSource(path), load_numpy)
+    sequence = model.engine.new_sequence()
+    await model.backend.prefill(sequence, tokens)
+    for name, expected in (await model.backend.hidden(sequence, NAMES, start)).items():
+        assert expected.shape == (67, 64)
+        np.testing.assert_allclose(states[name], expected, atol=2e-3 * np.abs(expected).max())
+    expected = await model.backend.last_logits(sequence, 5)
+    np.testing.assert_allclose(logits, expected, atol=2e-3 * np.abs(expected).max())
