@@ -479,6 +479,38 @@ async def test_a_bad_record_in_a_file_is_left_out_and_the_memory_opens_again(cha
     await expect(chat.row("tests.bad")).to_have_count(0)
 
 
+DAMAGE = """() => new Promise((resolve, reject) => {
+  const opening = indexedDB.open('sonata-memory');
+  opening.onsuccess = () => {
+    const transaction = opening.result.transaction('rows', 'readwrite');
+    const body = new TextEncoder().encode('{"value": 1');
+    const times = { created: 1, updated: 1, version: 1 };
+    transaction.objectStore('rows').put({ kind: 'policy', id: 'damaged', body, fields: [], ...times });
+    transaction.oncomplete = () => { opening.result.close(); resolve(); };
+    transaction.onerror = () => reject(transaction.error);
+  };
+})"""
+
+
+async def test_a_damaged_record_in_the_browser_is_told_left_out_of_exports_and_deleted(chat: MemoryPage) -> None:
+    await chat.memory("editPolicy", "tests.kept", 1)
+    await chat.page.evaluate(DAMAGE)
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    await expect(chat.page.locator("#notices")).to_contain_text("cannot be read and are left out")
+    await chat.show("Storage")
+    await expect(chat.row("tests.kept")).to_be_visible()
+    await expect(chat.panel.get_by_text("1 item cannot be read.")).to_be_visible()
+    async with chat.page.expect_download():
+        await chat.button("Export to a file").click()
+    await expect(chat.panel.get_by_text("1 could not be read and was left out.")).to_be_visible()
+    await chat.button("Delete unreadable items").click()
+    await chat.button("Delete").first.click()
+    await expect(chat.panel.get_by_text("1 item cannot be read.")).to_have_count(0)
+    await expect(chat.row("tests.kept")).to_be_visible()
+    assert (await chat.memory("info"))["unreadable"] == 0
+
+
 async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage) -> None:
     await chat.memory("editPolicy", "tests.share", 0.5)
     await chat.show("Storage")
