@@ -115,11 +115,12 @@ class Conversation:
                             yield event
             except Exception as error:
                 failure = error
-                raise
             finally:
                 stored = await self._remember(text, said, routed, done, failure, again)
             if stored is not None:
                 yield stored
+            if failure is not None:
+                raise failure
         finally:
             self._answering = False
             if self._deleted:

@@ -44,10 +44,10 @@ async def chat(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
 
 @asynccontextmanager
 async def fresh_tab(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
-    page = await browser.new_page(viewport={"width": 1280, "height": 800})
-    await page.add_init_script(NO_SERVICE_WORKER)
-    yield ChatPage(page, site)
-    await page.close()
+    context = await browser.new_context(viewport={"width": 1280, "height": 800})
+    await context.add_init_script(NO_SERVICE_WORKER)
+    yield ChatPage(await context.new_page(), site)
+    await context.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")

@@ -85,7 +85,7 @@ async def test_stop_before_the_first_word(real_chat: ChatPage) -> None:
 async def test_a_reload_keeps_what_was_typed_and_starts_again(ready_chat: ChatPage) -> None:
     chat = ready_chat
     await chat.page.fill("#message", "half a thought")
-    await chat.page.wait_for_function("sessionStorage.getItem('sonata.draft') === 'half a thought'")
+    await chat.page.wait_for_function("() => sessionStorage.getItem('sonata.draft') === 'half a thought'")
 
     await chat.page.reload()
     await chat.wait_for("ready", 180)

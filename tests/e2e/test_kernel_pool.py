@@ -269,7 +269,7 @@ async def test_without_isolation_a_worker_that_stops_takes_the_model_with_it(
     )
     for failure in failures:
         assert failure.startswith("WorkersLost: ")
-        assert "Load it again" in failure
+        assert "Load the model again" in failure
 
 
 async def test_the_number_of_workers_changes_between_runs(pool: PoolPage) -> None:

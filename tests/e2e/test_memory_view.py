@@ -497,7 +497,7 @@ async def test_a_damaged_record_in_the_browser_is_told_left_out_of_exports_and_d
     await chat.page.evaluate(DAMAGE)
     await chat.page.reload()
     await chat.wait_for("ready", 60)
-    await expect(chat.page.locator("#notices")).to_contain_text("cannot be read and are left out")
+    await expect(chat.page.locator("#notices")).to_contain_text("cannot be read, and are left out")
     await chat.show("Storage")
     await expect(chat.row("tests.kept")).to_be_visible()
     await expect(chat.panel.get_by_text("1 item cannot be read.")).to_be_visible()

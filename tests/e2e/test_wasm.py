@@ -105,7 +105,7 @@ async def test_without_isolation_a_worker_that_stops_is_told_and_loaded_again(ch
     await chat.wait_for_words()
     await chat.page.evaluate("sonata.engine.killWorker(0)")
 
-    assert "Load it again" in await chat.problem(60)
+    assert "Load the model again" in await chat.problem(60)
     assert await chat.page.input_value("#message") == STORY
     await chat.load_again()
     assert await chat.ask("Hello.")

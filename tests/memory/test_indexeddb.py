@@ -106,7 +106,7 @@ async def test_a_newer_version_in_another_tab_gets_the_database(open_tab: OpenTa
 
     assert await new.call("run", NEWER, name, LAYOUT + 1) == 2  # and it need not ask the old one to write
 
-    with pytest.raises(StoreError, match="updated in another tab") as raised:
+    with pytest.raises(StoreError, match="Another tab updated Sonata") as raised:
         await plain.put(record("b"))
     assert raised.value.reason == "replaced"
     await store.put(record("b"))

@@ -232,7 +232,7 @@ async def test_a_prompt_longer_than_the_context_leaves_the_session_as_it_was(eng
     sequence = engine.new_sequence()
     await prefill(engine, sequence, PROMPT)
     before = await engine.backend.logits(sequence)
-    with pytest.raises(ContextFullError, match=f"97 tokens, but the model reads at most {CONTEXT}"):
+    with pytest.raises(ContextFullError, match=f"97 tokens long, but the model reads at most {CONTEXT}"):
         await prefill(engine, sequence, [*PROMPT, *[7] * (CONTEXT + 1 - len(PROMPT))])
     assert sequence.tokens == PROMPT
     np.testing.assert_array_equal(await engine.backend.logits(sequence), before)

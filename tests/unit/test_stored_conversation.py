@@ -13,6 +13,8 @@ from app.conversation import ChangedElsewhere, Conversation, Event, Stored
 from app.memory_api import MemoryApi
 from app.services import Services
 from app.turn_details import TITLE_LENGTH, answer_details, title_of, turn_entries
+from py_core.backends.base import DeviceLostError, TokenSequence
+from py_core.backends.numpy import NumpyBackend
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
@@ -283,3 +285,35 @@ def test_titles_end_at_a_word() -> None:
     assert title_of("x" * 81) == "x" * 79 + "…"
     assert title_of("word " * 16) == "word " * 15 + "word"
     assert title_of("word " * 15 + "wording on") == "word " * 14 + "word…"
+
+
+class LostAfterTwoTokens(NumpyBackend):
+    """As on a graphics card that goes away in the middle of an answer."""
+
+    async def decode(
+        self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[list[int]]:
+        count = 0
+        async for ids in super().decode(sequence, n, sampling, keep_going):
+            yield ids
+            if (count := count + len(ids)) >= 2:
+                raise DeviceLostError("The GPU was lost.")
+
+
+async def test_an_answer_that_fails_in_the_middle_is_stored_and_the_page_hears_of_it(
+    tiny_path: Path, open_model: OpenModel, open_services: OpenServices
+) -> None:
+    services = await open_services()
+    conversation = begin(await open_model(tiny_path, LostAfterTwoTokens, end_tokens=()), services)
+    events = list[Event]()
+
+    async def read() -> None:
+        async for event in conversation.respond(NAME):
+            events.append(event)
+
+    with pytest.raises(DeviceLostError):
+        await read()
+    assert isinstance(events[-1], Stored)
+    assert services.memory is not None
+    kept = [turn.content for turn in await services.memory.sessions.turns(events[-1].session)]
+    assert kept == [NAME, "".join(event.text for event in events if isinstance(event, Delta))]
