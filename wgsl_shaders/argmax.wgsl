@@ -1,4 +1,4 @@
-// The token of each row's largest logit (the first of equals), made the row's token of the next step.
+// Makes the token with each row's largest logit (the first of equals) the row's token of the next step.
 // Bindings: 0 state; 1 logits: (rows, VOCAB); 2 history: (slots, RING).
 // Constants: VOCAB, RING, WORKGROUP (a power of two). One workgroup a row; dispatch (rows).
 #import state
@@ -7,7 +7,7 @@
 @group(0) @binding(2) var<storage, read_write> history: array<u32>;
 #import advance
 
-const AHEAD = 16u;  // reads of an invocation that are under way together: one workgroup has to ask for all there is
+const AHEAD = 16u;  // reads that an invocation issues together: a single workgroup has to keep memory busy
 
 var<workgroup> values: array<f32, WORKGROUP>;
 var<workgroup> indices: array<u32, WORKGROUP>;

@@ -1,4 +1,4 @@
-// Merges what attention_split found in each split s of SPLIT positions, up to the row's own position:
+// Merges attention_split's results for the splits s of SPLIT positions, up to the row's own position:
 // out[m, h, :] = sum_s exp(largest[s] - max) values[s] / sum_s exp(largest[s] - max) total[s], where max = max_s largest[s].
 // Bindings: 0 state; 1 partials: (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f, (largest, total) last;
 //           2 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.

@@ -1,12 +1,13 @@
 // Attention for few rows (flash decoding): a workgroup takes SPLIT positions of one kv head for HEADS_EACH query heads.
-// DIRECT: they are all there are, and out[m, h, :] = softmax_t(q[m, h] . k[t, g] / sqrt(HEAD_DIM)) v[t, g], g the kv head.
+// DIRECT: there are no other positions; out[m, h, :] = softmax_t(q[m, h] . k[t, g] / sqrt(HEAD_DIM)) v[t, g], kv head
+// g.
 // Otherwise out[m, h, split] = sum_t exp(score[t] - largest) v[t], then a vec4f (largest, sum_t exp(score[t] - largest)):
 // attention_merge combines them.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f, or (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f.
 // Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, HEADS_EACH, DIRECT, WORKGROUP (at least
-// HEAD_DIM / 4); LANES (a power of two) invocations are a lane group, which reads a position together; SINGLE_ROW: the state
-// has one row.
+// HEAD_DIM / 4); LANES (a power of two): invocations of a lane group, which reads a position together; SINGLE_ROW: the
+// state has one row.
 // Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond a row's
 // position do nothing.
 #import state
@@ -24,7 +25,7 @@ const GROUP = HEADS / KV_HEADS;
 const CHUNKS = (GROUP + HEADS_EACH - 1u) / HEADS_EACH;
 const MAX_SPLITS = (MAX_PAGES * PAGE + SPLIT - 1u) / SPLIT;
 const LANE_GROUPS = WORKGROUP / LANES;
-const PARTS = WORKGROUP / QUADS;  // into which the lane groups' sums are divided to add them up
+const PARTS = WORKGROUP / QUADS;  // parts in which the lane groups' sums are added up
 
 var<workgroup> largests: array<f32, HEADS_EACH * LANE_GROUPS>;
 var<workgroup> totals: array<f32, HEADS_EACH * LANE_GROUPS>;
@@ -91,7 +92,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     }
   }
 
-  // What the lane groups have found is added up head by head.
+  // The results of the lane groups are added up head by head.
   for (var h = 0u; h < HEADS_EACH; h++) {
     if (lane == 0u) {
       largests[h * LANE_GROUPS + lane_group] = largest[h];

@@ -1,7 +1,8 @@
 // out[m, h, :] = softmax_t(q[m, h] . k[t, g] / sqrt(HEAD_DIM)) v[t, g], t = 0 .. position[m], g = h * KV_HEADS / HEADS
-// For many rows, all of one sequence and at consecutive positions (flash attention, arXiv 2205.14135): 32 rows of a head
-// walk over tiles of 32 keys in workgroup memory with an online softmax. Each of 128 invocations has four rows: their
-// scores for two keys, and their outputs for every 16th quad. A vec4f of rows is of rows r, r + 8, r + 16, r + 24.
+// For many rows, all of one sequence and at consecutive positions (flash attention, arXiv 2205.14135): a workgroup
+// takes 32 rows of a head and goes over tiles of 32 keys in workgroup memory with an online softmax. Each of its 128
+// invocations computes, for four rows, the scores of two keys and every 16th quad of the outputs. A vec4f over rows
+// holds rows r, r + 8, r + 16, r + 24.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
 // Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES. Dispatch (HEADS, ceil(count / 32)).
@@ -16,11 +17,11 @@
 const QUADS = HEAD_DIM / 4u;
 const KEY_CHUNKS = (QUADS + 7u) / 8u;
 const VALUE_CHUNKS = (QUADS + 15u) / 16u;
-const STRIDE = 9u;  // of a row of 8 quads: neighbouring rows lie in different banks
+const STRIDE = 9u;  // quads from one row of 8 to the next: neighbouring rows lie in different banks
 
 var<workgroup> tile: array<vec4f, 576>;     // q [row 32][STRIDE] and k [key 32][STRIDE]; v [key 32][quad 16]
 var<workgroup> weights: array<vec4f, 256>;  // [key 32][rows 8]
-var<workgroup> by_keys: array<vec4f, 128>;  // [keys 16][rows 8]: largest scores of two keys each, sums at the end
+var<workgroup> by_keys: array<vec4f, 128>;  // [key pair 16][rows 8]: the larger score of each pair, at the end sums
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
@@ -47,7 +48,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
         var query = vec4f();
         var key = vec4f();
         if (quad < QUADS) {
-          // Rows past the last are whatever was there: each only spoils itself, and is not written.
+          // Rows past the last hold arbitrary values: each affects only itself, and is not written.
           query = q[((m0 + row) * HEADS + head) * QUADS + quad] * inverseSqrt(f32(HEAD_DIM));
           if (t0 + row <= last) { key = kv[kv_index(first.slot, t0 + row, kv_head, 0u) + quad]; }
         }

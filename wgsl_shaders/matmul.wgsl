@@ -1,6 +1,7 @@
 // y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k], for many rows m: tiles of 32 rows of x by 32 * WIDE rows of W. A tile is shared by
-// SLICES slices of 32 invocations (split-K): each slice takes every SLICES-th block of 32 columns, in workgroup memory of its own,
-// while its next block is on its way. An invocation holds 8 x 4 * WIDE sums, which are added up over the slices at the end.
+// SLICES slices of 32 invocations (split-K): each slice takes every SLICES-th block of 32 columns, in workgroup memory
+// of its own, and loads its next block meanwhile. An invocation holds 8 x 4 * WIDE sums, which are added up over the
+// slices at the end.
 // EPILOGUE as in matvec.wgsl; with 2, half of a tile's rows of W are from the first N rows and half from the others.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
 //           4 y: (MAX_ROWS, Y_STRIDE).
@@ -25,7 +26,7 @@ fn weight_row(n0: u32, i: u32) -> u32 {
   return min(n0 + i, N - 1u);
 }
 
-// Of four rows of x the quads `quad` and quad + 4 of a block.
+// The quads `quad` and quad + 4 of a block, for four rows of x.
 alias Quads = array<array<vec4f, 4>, 2>;
 fn load_quads(m: u32, block: u32, quad: u32) -> Quads {
   var quads: Quads;
@@ -50,13 +51,14 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   if (m0 >= state.count || n0 >= N) { return; }
   let slice = index / 32u;
   let lane = index % 32u;
-  // It brings rows `lane`, lane + 32 .. of W and two quads of rows m0 + 4 tx .. of x; its sums are of rows m0 + 8 tm .. and
-  // columns 4 tn .., 32 + 4 tn ..
+  // An invocation loads rows `lane`, lane + 32 .. of W and two quads of rows m0 + 4 tx .. of x; its sums are those of
+  // rows m0 + 8 tm .. and columns 4 tn .., 32 + 4 tn ..
   let tx = lane % 8u;
   let quad = lane / 8u;
   let tm = lane % 4u;
   let tn = lane / 4u;
-  // [m][n 4]; `more` are those of a wide tile's columns from 32 on. Both are indexed by constants only, to stay in registers.
+  // [m][n 4]; `more` holds the sums of a wide tile's columns from 32 on. Only constants index them, so that they stay
+  // in registers.
   var sums: array<vec4f, 8>;
   var more: array<vec4f, 8>;
   var blocks = load_blocks(n0, lane, min(slice, COLUMNS - 1u));
@@ -116,7 +118,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     if (WIDE > 1u) { w_tile[slice][8u * tm + m][8u + tn] = more[m]; }
   }
   workgroupBarrier();
-  // The tile's quads of y, shared by all.
+  // All invocations share the tile's quads of y.
   for (var i = index; i < 8u * TILE_N; i += 32u * SLICES) {
     let m = i / (TILE_N / 4u);
     let n4 = i % (TILE_N / 4u);

@@ -4,8 +4,8 @@
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
 //           4 norm_weight: (K / 4) vec4f, any buffer without NORM; 5 y: (MAX_ROWS, Y_STRIDE).
 // Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, WORKGROUP; those of dot_rows.wgsl (with EPILOGUE 2 ROWS is even);
-// LOGITS: only the last rows of x are read, those that need logits; they make rows 0, 1 ... of y. SINGLE_ROW: the state has one
-// row, so no invocation waits for the state to know that.
+// LOGITS: only the last rows of x are read, those that need logits; they make rows 0, 1 ... of y. SINGLE_ROW: the state
+// has one row, so no invocation waits for its count.
 // Dispatch (g, h, ceil(rows of x / M_TILE)) with g * h * lane groups of a workgroup * ROW_TILES >= items of ROWS rows of W.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
@@ -39,7 +39,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     if (LOGITS) { first_row += state.count - count; }
   }
   let item = first_item(group.y * groups.x + group.x, index);
-  // What is added to is asked for before the sums are made, not after.
+  // y is read before the sums are computed, so that nothing waits for it afterwards.
   var before: array<f32, OUTPUTS_PER_LANE>;
   if (EPILOGUE == 1u) {
     for (var o = 0u; o < OUTPUTS_PER_LANE; o++) { before[o] = y[place(item, m0, output_of(o, index))]; }

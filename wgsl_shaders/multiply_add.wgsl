@@ -1,7 +1,8 @@
-// Chains of multiplications and additions, 8 * CHAINS * STEPS FLOPs an invocation: how fast float32 can be computed.
-// Not fma(): a software adapter makes that exact, which is slow, and a GPU's compiler fuses the two as it does in kernels.
+// Measures how fast float32 is computed: chains of multiplications and additions, 8 * CHAINS * STEPS FLOPs an
+// invocation. It avoids fma(): a software adapter computes that exactly, which is slow, and a GPU's compiler fuses the
+// two operations as in the other kernels.
 // Bindings: 0 data: (2,) vec4f; 1 out: (1,).
-// Constants: CHAINS that do not wait for each other, STEPS, WORKGROUP. Dispatch (g).
+// Constants: CHAINS (independent of each other), STEPS, WORKGROUP. Dispatch (g).
 @group(0) @binding(0) var<storage, read> data: array<vec4f>;
 @group(0) @binding(1) var<storage, read_write> out: array<f32>;
 
@@ -16,6 +17,6 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   }
   var sum = vec4f(0.0);
   for (var c = 0u; c < CHAINS; c++) { sum += chains[c]; }
-  // Never true of terms from 0 on, but the compiler cannot know.
+  // Never true, since the terms are at least 0, but the compiler cannot know that.
   if (sum.x + sum.y + sum.z + sum.w < 0.0) { out[0] = sum.x; }
 }

@@ -1,4 +1,4 @@
-// Changes each row's logits of tokens among its sequence's last penalty_window ones, each token once:
+// Penalizes in each row's logits every token that is among its sequence's last penalty_window ones, each once:
 // l = (l > 0 ? l / repetition : l * repetition) - presence - count * frequency
 // Bindings: 0 state; 1 logits: (rows, VOCAB); 2 history: (slots, RING), RING >= WORKGROUP.
 // Constants: VOCAB, RING, WORKGROUP (the largest window). One workgroup a row, one invocation a position; dispatch (rows).
@@ -17,7 +17,7 @@ fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group
   var count = 1.0;
   for (var back = 0u; back < window; back++) {
     if (back != lane && history[ring + (row.position - back) % RING] == token) {
-      if (back < lane) { return; }  // the newest place of the token does the work
+      if (back < lane) { return; }  // the invocation of the token's newest position does the work
       count += 1.0;
     }
   }

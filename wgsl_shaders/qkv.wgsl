@@ -1,8 +1,9 @@
-// The linears of q, k and v, their rotation, and the keys' and values' way into the layer's pages, for few rows m.
-// q_out[m] = rope(Wq x[m]); the pages get rope(Wk x[m]) and Wv x[m] at each row's position. With NORM of x normalized by RMS.
-// Bindings: 0 state; 1 quants and 2 scales of W: FIRST_HEAD .. FIRST_HEAD + N / HEAD_DIM of the heads of q, k and v one after
-//           the other, rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f; 4 norm_weight: (K / 4) vec4f, without
-//           NORM anything; 5 angles: (positions, HEAD_DIM / 2) of (cos, sin); 6 page_table; 7 q_out: (MAX_ROWS, HEADS,
+// The linears of q, k and v, their rotation, and the write of keys and values to the layer's pages, for few rows m.
+// q_out[m] = rope(Wq x[m]); the pages get rope(Wk x[m]) and Wv x[m] at each row's position. With NORM, x is normalized
+// by RMS first.
+// Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32, for N / HEAD_DIM heads from FIRST_HEAD on,
+//           counted over the heads of q, then k, then v; 3 x: (MAX_ROWS, K / 4) vec4f; 4 norm_weight: (K / 4) vec4f, any
+//           buffer without NORM; 5 angles: (positions, HEAD_DIM / 2) of (cos, sin); 6 page_table; 7 q_out: (MAX_ROWS, HEADS,
 //           HEAD_DIM); 8 kv: the layer's pages.
 // Constants: K, N, FIRST_HEAD, HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES; WORKGROUP, SINGLE_ROW as in matvec; those of
 // dot_rows.wgsl; ROWS = 2: an item is a pair that is rotated together, INTERLEAVED: (2i, 2i + 1), otherwise (i, i + HEAD_DIM / 2).
@@ -45,7 +46,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     if (m0 >= count) { return; }
   }
   let item = first_item(group.y * groups.x + group.x, index);
-  // Where the row lies and by what it is rotated is read before the sums are made, not after: nobody waits for it then.
+  // The row's place and rotation are read before the sums are computed, so that nothing waits for them afterwards.
   var rotations: array<vec2f, OUTPUTS_PER_LANE>;
   var keys: array<u32, OUTPUTS_PER_LANE>;
   for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {

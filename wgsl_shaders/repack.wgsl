@@ -1,10 +1,11 @@
-// Blocks as they lie in a file -> the layout that the kernels read (py_core/backends/webgpu/layout.py).
+// Converts blocks from a file's layout to the one that the kernels read (py_core/backends/webgpu/layout.py).
 // Bindings: 0 run: which blocks; 1 raw: their bytes, the first at 0; 2 quants and 3 scales: those of a whole part.
-// Constants: BLOCK_BYTES in the file, WORKGROUP; UNIT: blocks of 32 an invocation takes (no other writes to their words);
+// Constants: BLOCK_BYTES in the file, WORKGROUP; UNIT: blocks of 32 that an invocation converts (no other writes to
+// their words);
 // QUANT_WORDS, SCALE_HALVES, HIGH_WORDS: see layout.py.
 // Dispatch (ceil(run.count / UNIT / WORKGROUP)).
 struct Run {
-  first: u32,   // of the part's blocks, a multiple of UNIT
+  first: u32,   // number of the first block in the part, a multiple of UNIT
   count: u32,
   supers: u32,  // where D begins in scales
   highs: u32,   // where H begins

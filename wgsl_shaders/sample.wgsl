@@ -1,6 +1,6 @@
 // Draws each row's token from softmax(logits / temperature), cut by top-k, then top-p, then min-p, by the row's own rules,
 // and makes it the row's token of the next step.
-// py_core/sampling.py is the same in numpy. Nothing is sorted: the thresholds of top-k and top-p are found by
+// py_core/sampling.py does the same in numpy. Nothing is sorted: the thresholds of top-k and top-p are found by
 // radix select, 8 bits of an order-preserving integer key at a time. Probabilities are fixed-point (1 = 2^30), so sums
 // do not depend on the order of atomics and a seed gives the same answer again.
 // Bindings: 0 state; 1 logits: (rows, VOCAB); 2 history: (slots, RING).
@@ -18,13 +18,13 @@ var<workgroup> shared_rules: Rules;
 var<private> first_logit: u32;  // of the row
 var<workgroup> scratch: array<f32, WORKGROUP>;
 var<workgroup> bins: array<atomic<u32>, 256>;
-var<workgroup> selected: vec2u;  // (prefix of the threshold's key, what is left to find below it)
+var<workgroup> selected: vec2u;  // (prefix of the threshold's key, amount still to find below it)
 var<workgroup> shares: array<u32, WORKGROUP>;
-var<workgroup> chosen: vec2u;    // (lane, what is left of the random number in its share)
+var<workgroup> chosen: vec2u;    // (lane, remainder of the random number within its share)
 
 fn logit_of(token: u32) -> f32 { return logits[first_logit + token]; }
 
-// Floats in the order of their values.
+// An integer that orders floats by their values.
 fn key_of(value: f32) -> u32 {
   let bits = bitcast<u32>(value);
   return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);
@@ -64,8 +64,8 @@ fn probability(value: f32, largest: f32, total: f32, temperature: f32) -> u32 {
   return u32(exp((value - largest) / temperature) / total * ONE);
 }
 
-// The key of the smallest token of the fewest largest ones that together hold `wanted`, among those with keys of at
-// least `floor_key`: counted as tokens (BY_COUNT) or as probability.
+// The largest key such that the tokens from it up reach `wanted`, counted as tokens (by_count) or as probability.
+// Tokens with keys below `floor_key` do not count.
 fn select_key(wanted: u32, by_count: bool, floor_key: u32, largest: f32, total: f32, temperature: f32, lane: u32) -> u32 {
   if (lane == 0u) { selected = vec2u(0u, wanted); }
   for (var pass_index = 0u; pass_index < 4u; pass_index++) {
@@ -75,7 +75,7 @@ fn select_key(wanted: u32, by_count: bool, floor_key: u32, largest: f32, total: 
     let prefix = selected.x;
     for (var i = lane; i < VOCAB; i += WORKGROUP) {
       let key = key_of(logit_of(i));
-      // Shifting by 32 is undefined: the first pass has no bits above.
+      // WGSL leaves a shift by 32 undefined, and the first pass has no bits above.
       if (key >= floor_key && (pass_index == 0u || (key >> ((shift + 8u) & 31u)) == prefix)) {
         let amount = select(probability(logit_of(i), largest, total, temperature), 1u, by_count);
         atomicAdd(&bins[(key >> shift) & 255u], amount);
@@ -127,8 +127,8 @@ fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group
     floor_key = max(floor_key, select_key(wanted, false, floor_key, largest, total, rules.temperature, lane));
   }
 
-  // Inverse of the cumulative distribution, in the order of ids: first the lane whose run of tokens holds the random
-  // number, then the token in it.
+  // Inverse of the cumulative distribution, in the order of ids: first find the lane whose run of tokens holds the
+  // random number, then the token in that run.
   let run = (VOCAB + WORKGROUP - 1u) / WORKGROUP;
   let least = rules.min_p * f32(probability(largest, largest, total, rules.temperature));
   var share = 0u;

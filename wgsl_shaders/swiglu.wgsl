@@ -1,4 +1,4 @@
-// y[m, n] = silu(gate[m, n]) * up[m, n], for gates and ups that come from different kinds of weights.
+// y[m, n] = silu(gate[m, n]) * up[m, n], for gates and ups whose weights have different formats.
 // Bindings: 0 state; 1 pair: (MAX_ROWS, 2 N), gates then ups; 2 y: (MAX_ROWS, N).
 // Constants: N, WORKGROUP. Dispatch (ceil(N / WORKGROUP), count).
 #import state

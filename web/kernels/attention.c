@@ -13,11 +13,11 @@ enum { HEAD_TILE = 3 };
 
 // Keys and values are whole numbers of one int8 limb (fast) or two (precise: 128 * first + second, as good as float32 for the
 // result), with a scale for each vector. So scores and sums are dot products of bytes.
-// Pages lie in extents of EXTENT, [extent][layer][kv head][page], so that a head's keys and values are read in long runs: of
-// each page keys [positions][4 dims][2][16 bytes] and values [dims][4 positions][2][16 bytes]. A vector's lanes are 4 positions
-// for keys, 4 dims for values, and a lane's bytes 4 of the others; two vectors together are 8 positions or dims (one limb), or
-// both limbs of 4: a page is read from its first byte to its last. Then for each position: scale and offset of its key, scale
-// of its value.
+// Pages lie in extents of EXTENT, [extent][layer][kv head][page], so that a head's keys and values are read in long
+// runs. A page holds keys [positions][4 dims][2][16 bytes] and values [dims][4 positions][2][16 bytes]. The lanes of a
+// vector are 4 positions of keys or 4 dims of values; the bytes of a lane are 4 dims or 4 positions. Two vectors
+// together hold 8 positions or dims (one limb), or both limbs of 4, so that a page is read from its first byte to its
+// last. After them come the scales of the keys, their offsets, and the scales of the values, each for all positions.
 typedef struct {
   u32 heads, kv_heads, head_dim, max_pages, limbs;
   u32 extent_bytes, head_bytes;
@@ -35,8 +35,8 @@ INLINE uint8_t *head_page(const Cache *k, u32 slot, u32 position, u32 kv_head) {
   return (uint8_t *)at(k->base + page / EXTENT * k->extent_bytes + (kv_head * EXTENT + page % EXTENT) * k->head_bytes);
 }
 
-// x as whole numbers of one or two bytes; returns the scale. Four numbers lie `lane` bytes apart, the next four at `second`,
-// and so on in steps of `pair`.
+// Stores x as whole numbers of one or two bytes; returns the scale. Four numbers lie `lane` bytes apart, the next four
+// begin at `second`, and each pair of fours `pair` bytes after the one before.
 static f32 store_vector(const f32 *x, u32 size, u32 limbs, int8_t *out, u32 lane, u32 second, u32 pair, i32 *sum) {
   const f32 largest = abs_max_of(x, size), limit = limbs == 1 ? 127 : 127 * 128;
   const v128_t inverse = wasm_f32x4_splat(largest > 0 ? limit / largest : 0);
@@ -96,15 +96,15 @@ void rope_append(const Op *op, const Context *c) {
   }
 }
 
-// What one pass over some positions knows of a head: out = values / total.
+// A head's softmax over some positions: out = values / total.
 typedef struct { f32 largest, total; } Softmax;
 
-// Lanes whose position t + lane is before `count`.
+// A mask of the lanes whose position t + lane is before `count`.
 INLINE v128_t before(u32 t, u32 count) {
   return wasm_i32x4_lt(wasm_i32x4_make(0, 1, 2, 3), wasm_i32x4_splat((i32)(count - t)));
 }
 
-// Four numbers of 14 bits, as bytes of 7 bits: the high ones, then the low ones.
+// Stores four numbers of 14 bits as bytes of 7 bits: the four high ones, then the four low ones.
 INLINE void pack4(v128_t numbers, uint8_t *to) {
   const v128_t both = wasm_i16x8_narrow_i32x4(wasm_u32x4_shr(numbers, 7), wasm_v128_and(numbers, wasm_i32x4_const_splat(127)));
   wasm_v128_store64_lane(to, wasm_u8x16_narrow_i16x8(both, both), 0);
@@ -159,8 +159,8 @@ INLINE void products(const u32 G, const u32 P, const uint8_t *data, u32 outer, u
   }
 }
 
-// Brings a page into the cache by reading a word of each of its cache lines. Loads that wait for nothing get the memory's whole
-// bandwidth; the loops below alone got half of it. `bytes` is a multiple of 256.
+// Brings a page into the cache by reading a word of each of its cache lines. Loads that wait for nothing get the
+// memory's whole bandwidth; without this the loops below got half of it. `bytes` is a multiple of 256.
 static __attribute__((noinline)) void prefetch(const uint8_t *from, u32 bytes) {
   v128_t any = wasm_i32x4_const_splat(0);
   for (u32 i = 0; i < bytes; i += 256)
@@ -169,7 +169,8 @@ static __attribute__((noinline)) void prefetch(const uint8_t *from, u32 bytes) {
   (void)used;
 }
 
-// Positions begin .. end - 1 for G query heads of one kv head. q and values: [G][head_dim]. begin is a page's first.
+// Attention over positions begin .. end - 1, for G query heads of one kv head. q and values: [G][head_dim]. `begin` is
+// the first position of a page.
 INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end,
                    f32 *values, Softmax *softmax) {
   const u32 size = k->head_dim;
@@ -198,7 +199,7 @@ INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 s
       for (u32 t = 0; t < padded; t += 4) {
         v128_t s = wasm_f32x4_sub(wasm_f32x4_mul(load(score + t), load(scales + t)), load(scales + PAGE + t));
         s = wasm_f32x4_mul(s, scale);
-        // What lies in the page after the last position does not matter.
+        // Ignore whatever lies in the page after the last position.
         if (t + 4 > count) s = wasm_v128_bitselect(s, nothing, before(t, count));
         most = wasm_f32x4_pmax(most, s);
         wasm_v128_store(score + t, s);
@@ -230,7 +231,7 @@ INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 s
   }
 }
 
-// Each number of heads and of limbs a function of its own.
+// One function for each number of heads and of limbs.
 #define ATTEND(G, P) \
   static __attribute__((noinline)) void attend_##G##_##P(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, \
                                                          f32 *values, Softmax *softmax) { \
@@ -256,8 +257,9 @@ INLINE void divide(f32 *values, u32 size, f32 total) {
 }
 
 // out[m, h] = softmax(q[m, h] . k / sqrt(head_dim)) v over positions 0 .. position[m]
-// Many rows, or few positions: the workers take (row, kv head) as they come. One row and many positions: they take parts of
-// the positions, and these are merged: always the same ones, so that the result does not depend on the number of workers.
+// With many rows, or few positions, each piece of work is a (row, kv head). With one row and many positions it is a
+// part of the positions, and the parts are merged at the end. The parts are always the same, so that the result does
+// not depend on the number of workers.
 // a: q, out, parts (for each PART positions heads * (head_dim + 2) floats), unused, then as rope_append's
 void attention(const Op *op, const Context *c) {
   const Cache k = cache_of(op, 4);

@@ -1,4 +1,4 @@
-// What the kernels share: the memory's layout, the program's operations, and SIMD in two builds.
+// Shared by all kernels: the memory's layout, the program's operations, and SIMD in two builds.
 // py_core/backends/wasm/layout.py has the same numbers for Python.
 #pragma once
 #include <stdint.h>
@@ -41,8 +41,9 @@ typedef struct {
 // ---- weights, repacked: groups of 4 rows, so that a vector's lane is a row, and bands of 4 groups ----
 // NIBBLES (4 bits), NIBBLES2 (up to 8), SPLIT (likewise): a block of 32 columns of a band is, for each group, one or two planes
 // of 64 bytes of nibbles; then d[16] and m[16]: value = d * q + m. Vector v of a plane holds columns 4v .. 4v+3 (low nibbles)
-// and 16 + 4v .. (high) of its 4 rows. SPLIT has scales for 16 columns: d of the first ones, d and m of the others, and what
-// the first ones' m is more. A band is read in one go: a core gets twice the bandwidth from one stream as from four.
+// and 16 + 4v .. (high) of its 4 rows. SPLIT has scales for 16 columns: d of the first 16, d and m of the last 16, and
+// how much larger the first 16's m is. A band is read from its first byte to its last: a core gets twice the bandwidth
+// from one stream as from four.
 // FLOAT32, FLOAT16, BFLOAT16: [group][column][4 rows].
 enum { NIBBLES = 1, NIBBLES2 = 2, SPLIT = 3, FLOAT32 = 4, FLOAT16 = 5, BFLOAT16 = 6 };
 typedef struct { u32 kind, rows, columns, data; } PackedMatrix;
@@ -57,7 +58,8 @@ enum { EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENA
 typedef struct { u32 kind, a[15]; } Op;
 typedef struct { u32 count, state, unused[14]; Op ops[]; } Program;
 enum { NEVER = 0, ALWAYS = 1, MANY_ROWS = 2 };  // a[14]: whether the workers wait for each other after it
-// What an operation runs on: m rows, from row `first` of the state on. They are all rows, or the last ones, which need logits.
+// The rows of the state that an operation runs on: m rows from `first` on. They are all rows, or only the last ones,
+// which need logits.
 typedef struct { const State *state; u32 worker, workers, first, m; } Context;
 
 void embed(const Op *op, const Context *c);
@@ -76,9 +78,9 @@ INLINE void *at(u32 address) { return (void *)address; }
 INLINE u32 min_u(u32 a, u32 b) { return a < b ? a : b; }
 INLINE u32 max_u(u32 a, u32 b) { return a > b ? a : b; }
 
-// An operation's work in pieces of `size` out of `total`. Each worker has a share of its own, next to each other in memory, and
-// goes through it in order, for memory is fast where it is read in order; when it is done it helps the others, so that a worker
-// whose core is taken by another program does less.
+// An operation's work: `total` units in pieces of `size`. Each worker has a share of its own, contiguous in memory, and
+// goes through it in order, because memory is fast when it is read in order. A worker that is done helps the others, so
+// that a worker whose core is taken by another program does less.
 typedef struct { u32 total, size, worker, workers, helped, begin, end; } Work;
 INLINE Work work_of(const Context *c, u32 total, u32 size) { return (Work){total, size, c->worker, c->workers, 0, 0, 0}; }
 INLINE u32 share_begin(const Work *w, u32 worker) { return (u32)((uint64_t)w->total * worker / w->workers); }
@@ -143,7 +145,7 @@ INLINE v128_t acc_rows(Acc acc) { return acc; }
 #endif
 
 // Adding 1.5 * 2^23 leaves a number of up to 22 bits, rounded to the nearest whole one (even on a tie), in the low bits of the
-// sum: cheaper than wasm's conversions, which have more cases to care for.
+// sum: cheaper than wasm's conversions, which handle more cases.
 #define ROUNDING 12582912.0f
 INLINE v128_t whole4(v128_t x, v128_t factor) {
   const v128_t magic = wasm_f32x4_const_splat(ROUNDING);
@@ -175,6 +177,6 @@ INLINE v128_t halves4(v128_t halves) {
   const v128_t wide = wasm_u32x4_extend_low_u16x8(halves);
   const v128_t sign = wasm_i32x4_shl(wasm_v128_and(wide, wasm_i32x4_const_splat(0x8000)), 16);
   const v128_t body = wasm_i32x4_shl(wasm_v128_and(wide, wasm_i32x4_const_splat(0x7fff)), 13);
-  // The exponents' biases differ by 112: multiplying by 2^112 sets that right, for subnormals too.
+  // The exponents' biases differ by 112: multiplying by 2^112 corrects that, for subnormals too.
   return wasm_v128_or(sign, wasm_f32x4_mul(body, wasm_f32x4_const_splat(5.192296858534828e33f)));
 }

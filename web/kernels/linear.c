@@ -4,9 +4,9 @@
 enum { PANEL_BYTES = 16 << 10 };
 enum { EPILOGUE_NONE = 0, EPILOGUE_RESIDUAL = 1, EPILOGUE_SWIGLU = 2 };
 
-// Quantized activations lie in tiles: one row alone, or four rows together (LANES rows). For each block of 32 columns a tile
-// has for each row 32 * limbs bytes; then, after all tiles' bytes, come the scales s, t = s * sum(q), and u, the part of t that
-// is the first 16 columns', likewise.
+// Quantized activations lie in tiles: one row alone, or four rows together (LANES rows). For each block of 32 columns a
+// tile has 32 * limbs bytes for each row. After the bytes of all tiles come, in the same order, all scales s, then all
+// t = s * sum(q), then all u, the first 16 columns' part of t.
 typedef struct { uint8_t *q; f32 *s, *t, *u, *x; u32 columns, limbs, lanes; } Activations;
 
 static Activations activations(u32 address, u32 columns, u32 rows, u32 mode) {
@@ -23,9 +23,11 @@ static Activations activations(u32 address, u32 columns, u32 rows, u32 mode) {
   return a;
 }
 
-// Adds a block of 32 columns, or of a SPLIT one half (`part`), to the sums of GROUPS groups of 4 rows of W and LANES rows of x.
-// wp: nibble planes of W, parts: 2 for SPLIT, xp: int8 limbs of a value of x; t: what m is multiplied by. KEEP holds the compiler to the
-// order that needs the fewest registers: left alone it computes one sum after the other, and spills what they share.
+// Adds a block of 32 columns, or one half (`part`) of a SPLIT block, to the sums of GROUPS groups of 4 rows of W and
+// LANES rows of x.
+// wp: nibble planes of W, parts: 2 for SPLIT, xp: int8 limbs of a value of x; t: the factor of m. KEEP holds the
+// compiler to the order that needs the fewest registers: without it, it computes one sum after the other and spills the
+// values that they share.
 INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 xp, const u32 GROUPS, const u32 LANES,
                       const uint8_t *w, const uint8_t *scales, const uint8_t *q, const f32 *s, const f32 *t,
                       v128_t (*total)[4]) {
@@ -36,7 +38,7 @@ INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 x
   for (u32 g = 0; g < GROUPS; g++)
 #pragma unroll
     for (u32 i = 0; i < LANES; i++) sums[g][i] = wasm_i32x4_const_splat(0);
-  // The planes stay a loop, for the code's size.
+  // The planes stay a loop, to keep the code small.
 #pragma clang loop unroll(disable)
   for (u32 p = 0; p < wp; p++) {
     // Many rows take the limbs of x one after the other: unpacking nibbles again costs less than sums in memory.
@@ -146,7 +148,7 @@ static void float_tile(const PackedMatrix *w, u32 group, u32 groups, u32 lanes, 
     }
 }
 
-// Each shape a function of its own, so that none takes the others' registers. Which shapes was measured
+// One function for each shape, so that none takes the others' registers. The shapes were chosen by measuring
 // (docs/decisions.md): four groups for one row of x, two for four rows.
 #define TILES \
   TILE(0, NIBBLES, 1, 4, 1) TILE(1, NIBBLES2, 1, 4, 1) TILE(2, SPLIT, 1, 1, 1) \
@@ -161,7 +163,8 @@ static void float_tile(const PackedMatrix *w, u32 group, u32 groups, u32 lanes, 
 TILES
 #undef TILE
 
-// Some groups from `group` on times the tile of x that begins with row m, `lanes` rows; they are what is left, for floats.
+// Multiplies the groups of W from `group` on by the tile of x that begins with row m. For floats `lanes` is the number
+// of rows that are left; other tiles are always full.
 static void any_tile(const PackedMatrix *w, u32 group, u32 groups, const Activations *x, u32 m, u32 lanes, v128_t *out) {
   if (w->kind >= FLOAT32) { float_tile(w, group, groups, lanes, x->x + m * w->columns, out); return; }
   const u32 blocks = w->columns / 32;
@@ -189,9 +192,9 @@ void linear(const Op *op, const Context *c) {
   // SwiGLU: gates are the first half of W's rows, whole bands of them, ups the second.
   const u32 n = epilogue == EPILOGUE_SWIGLU ? w->rows / 2 : w->rows, bands = (n + 15) / 16;
   const u32 lanes = c->m == 1 ? 1 : 4, groups = w->kind == SPLIT ? 1 : c->m == 1 ? 4 : 2;
-  // A panel of W's rows stays in the first-level cache while the rows of x pass by.
+  // A panel of W's rows stays in the first-level cache while all rows of x are multiplied by it.
   const u32 panel = max_u(1, PANEL_BYTES / (w->columns * 16));
-  // Some eight pieces a worker
+  // Some eight pieces for each worker.
   for (Work work = work_of(c, bands, max_u(1, bands / (c->workers * 8))); next_piece(&work);) {
     for (u32 first = work.begin; first < work.end; first += panel) {
       const u32 last = min_u(work.end, first + panel);
@@ -222,7 +225,7 @@ void linear(const Op *op, const Context *c) {
   }
 }
 
-// y[m, i] = silu(pair[m, i]) * pair[m, n + i], for gates and ups that are no joint matrix.  a: pair, y, n
+// y[m, i] = silu(pair[m, i]) * pair[m, n + i], for gates and ups that are not one matrix.  a: pair, y, n
 void swiglu(const Op *op, const Context *c) {
   const u32 n = op->a[2];
   for (u32 m = c->worker; m < c->m; m += c->workers) {
@@ -232,7 +235,7 @@ void swiglu(const Op *op, const Context *c) {
   }
 }
 
-// Row m of x to its place among the activations.
+// Quantizes row m of x into its place among the activations.
 static void quantize_row(const f32 *x, const Activations *to, u32 m) {
   const u32 mode = to->limbs, lanes = to->lanes, blocks = to->columns / 32, tile = m / lanes * lanes, lane = m % lanes;
   uint8_t *q = to->q + tile * to->columns * mode + lane * 32 * mode;
@@ -266,10 +269,11 @@ static void quantize_row(const f32 *x, const Activations *to, u32 m) {
 }
 
 // Prepares x for a linear: normalized by RMS if there are norm weights, then quantized.
-// Of one row every worker makes its own copy, which is cheaper than a barrier. Of many rows each worker makes some, for all.
+// If there is one row, every worker makes its own copy, which is cheaper than a barrier. If there are many, each worker
+// makes some of them for all workers.
 // a: x, columns, norm weights or 0, eps (bits of a float), activations of one row, bytes from worker to worker,
 //    activations of many rows, rows these have room for, mode, a row of floats for each worker,
-//    1 where x has all of the state's rows, of which the context may want the last ones only (Context.first)
+//    1 if x has all of the state's rows, of which the context may need only the last ones (Context.first)
 void quantize(const Op *op, const Context *c) {
   const u32 columns = op->a[1], mode = op->a[8], single = c->m == 1;
   const u32 address = single ? op->a[4] + c->worker * op->a[5] : op->a[6];

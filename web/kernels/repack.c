@@ -1,4 +1,4 @@
-// Brings weights from a GGUF's blocks into the layout of kernels.h, and gathers rows for the embedding.
+// Converts weights from a GGUF's blocks to the layout of kernels.h, and gathers rows for the embedding.
 #include "kernels.h"
 
 // The numbers of ggml's types.
@@ -47,7 +47,7 @@ static void both(Block *out, f32 d, f32 m) {
   out->m[0] = out->m[1] = m;
 }
 
-// Low nibbles are the first values, high ones the others; bit i of `fifth` belongs to value i.
+// The low nibbles are the first 16 values, the high ones the others; bit i of `fifth` belongs to value i.
 static void nibbles(Block *out, const uint8_t *in, u32 fifth) {
   for (u32 i = 0; i < 16; i++) {
     out->q[i] = (uint8_t)((in[i] & 15) | (fifth >> i & 1) << 4);
@@ -83,7 +83,7 @@ static void unpack(u32 format, const uint8_t *row, u32 b, Block *out) {
     }
     default: {  // Q6_K
       in = row + b / 8 * 210;
-      const u32 side = b % 8 / 4, first = b % 4 * 32;  // of two times 128 values; where in these
+      const u32 side = b % 8 / 4, first = b % 4 * 32;  // which half of the 256 values; the block's start in it
       for (u32 j = 0; j < 32; j++) {
         const uint8_t code = in[side * 64 + (first + j) % 64], upper = in[128 + side * 32 + j] >> (first / 32 * 2) & 3;
         out->q[j] = (uint8_t)((first < 64 ? code & 15 : code >> 4) | upper << 4);
@@ -96,7 +96,8 @@ static void unpack(u32 format, const uint8_t *row, u32 b, Block *out) {
   }
 }
 
-// Rows first_row .. first_row + rows of a matrix whose row 0 lies at target. first_row is a multiple of 4; rows that fill
+// Converts rows first_row .. first_row + rows - 1 of a matrix whose row 0 lies at target. first_row is a multiple of 4;
+// rows that fill
 // up the last group are left as they are (zero).
 void EXPORT(repack)(u32 format, u32 source, u32 target, u32 first_row, u32 rows, u32 columns) {
   const uint8_t *in = at(source);

@@ -1,10 +1,10 @@
-// Runs a program: all workers walk over its operations together and meet at barriers between them.
+// Runs a program: all workers run each of its operations together and meet at barriers between them.
 #include "kernels.h"
 
 enum { LEAST_SPIN = 1000, MOST_SPIN = 2000000 };
 
-// Waits until all workers have come. Spinning is faster than sleeping by far, but a spinning worker may hold the very
-// core that the late one needs: whoever had to sleep spins less the next time. Returns 0 when the host aborts.
+// Waits until all workers have arrived. Spinning is far faster than sleeping, but a spinning worker may hold the very
+// core that the late one needs: so whenever one had to sleep, the next spin is shorter. Returns 0 when the host aborts.
 int barrier(u32 workers) {
   u32 *arrived = (u32 *)&CONTROL->arrived, *generation = (u32 *)&CONTROL->generation, *sleepers = (u32 *)&CONTROL->sleepers;
   if (workers == 1) return 1;
@@ -34,19 +34,20 @@ int barrier(u32 workers) {
   return !CONTROL->abort;
 }
 
-// Returns what the program's sampler drew for the first row (worker 0; others 0), or -2 when the host aborted.
+// Returns the token that the program's sampler drew for the first row (on worker 0; 0 on the others), or -2 when the
+// host aborted.
 i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   const Program *program = at(program_address);
   State *state = at(program->state);
   i32 result = 0;
-  // What worker 0 wrote between the runs is seen from here on.
+  // From here on every worker sees what worker 0 wrote between the runs.
   if (!barrier(workers)) return -2;
   Context c = {state, worker, workers, 0, state->count};
   for (u32 i = 0; i < program->count; i++) {
     const Op *op = &program->ops[i];
     switch (op->kind) {
       case EMBED: embed(op, &c); break;
-      case LOGIT_ROWS: c.m = state->logit_rows, c.first = state->count - c.m; continue;  // from here on only these
+      case LOGIT_ROWS: c.m = state->logit_rows, c.first = state->count - c.m; continue;  // the rest runs on these only
       case QUANTIZE: quantize(op, &c); break;
       case LINEAR: linear(op, &c); break;
       case SWIGLU: swiglu(op, &c); break;

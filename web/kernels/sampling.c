@@ -1,7 +1,8 @@
-// The next token from the logits. py_core/sampling.py is the same in numpy, wgsl_shaders/sample.wgsl on the GPU.
+// Samples the next token from the logits. py_core/sampling.py does the same in numpy, wgsl_shaders/sample.wgsl on the
+// GPU.
 #include "kernels.h"
 
-// Makes the token that was sampled for a row its sequence's next one, and notes it in the sequence's ring.
+// Makes the token that was sampled for a row its sequence's next one, and records it in the sequence's ring.
 static void advance(Row *row, u32 *history, u32 ring, u32 token) {
   row->token = token;
   row->position++;
@@ -19,14 +20,14 @@ static f32 largest_of(const f32 *logits, u32 vocab) {
   return largest;
 }
 
-// For each row of the state. a: logits (rows, vocabulary), history, vocabulary, ring
+// Takes the likeliest token for each row of the state. a: logits (rows, vocabulary), history, vocabulary, ring
 void argmax(const Op *op, State *state) {
   const u32 vocab = op->a[2];
   for (u32 r = 0; r < state->count; r++) {
     const f32 *logits = (f32 *)at(op->a[0]) + r * vocab;
     const f32 largest = largest_of(logits, vocab);
     u32 token = 0;
-    // Where there is no number among them, none equals the largest.
+    // Stops at the last token, since no logit equals the largest if all are NaN.
     while (token + 1 < vocab && logits[token] != largest) token++;
     advance(&state->rows[r], at(op->a[1]), op->a[3], token);
   }
@@ -49,7 +50,7 @@ static void penalize(f32 *logits, const Row *row, const u32 *history, u32 ring) 
   }
 }
 
-// Each token among a row's last penalty_window ones once. a: as argmax's
+// Penalizes each token among a row's last penalty_window ones, once. a: as for argmax
 void penalties(const Op *op, State *state) {
   const u32 vocab = op->a[2], ring = op->a[3];
   for (u32 r = 0; r < state->count; r++) {
@@ -58,7 +59,7 @@ void penalties(const Op *op, State *state) {
   }
 }
 
-// Floats in the order of their values.
+// An integer that orders floats by their values.
 INLINE u32 key_of(f32 value) {
   u32 bits;
   __builtin_memcpy(&bits, &value, 4);
@@ -73,8 +74,8 @@ static u32 pcg(u32 value) {
 
 typedef struct { const f32 *logits; const f32 *weights; u32 vocab; } Weighted;
 
-// The key of the smallest token of the fewest largest ones that hold `wanted` together, among keys of at least `floor`:
-// counted as tokens, or as weight.
+// The largest key such that the tokens from it up reach `wanted`, counted as tokens or as weight. Tokens with keys
+// below `floor` do not count.
 static u32 select_key(const Weighted *w, double wanted, int by_count, u32 floor) {
   u32 prefix = 0;
   for (u32 shift = 32; shift > 0;) {
@@ -92,7 +93,7 @@ static u32 select_key(const Weighted *w, double wanted, int by_count, u32 floor)
   return prefix;
 }
 
-// A token by a row's rules. weights: a float for each token, to work in
+// Draws a token by a row's rules. weights: scratch, a float for each token
 static u32 draw(const f32 *logits, f32 *weights, u32 vocab, const Row *row) {
   const f32 largest = largest_of(logits, vocab);
   const Weighted w = {logits, weights, vocab};
@@ -123,7 +124,8 @@ static u32 draw(const f32 *logits, f32 *weights, u32 vocab, const Row *row) {
   return token;
 }
 
-// For each row. a: logits (rows, vocabulary), history, vocabulary, ring, weights (a float for each token, to work in)
+// Draws a token for each row. a: logits (rows, vocabulary), history, vocabulary, ring, weights (scratch, a float for
+// each token)
 void sample(const Op *op, State *state) {
   const u32 vocab = op->a[2];
   for (u32 r = 0; r < state->count; r++) {

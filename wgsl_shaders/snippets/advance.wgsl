@@ -1,4 +1,4 @@
-// Makes the token sampled for row r its sequence's next one, and notes it in the ring of the sequence's history:
+// Makes the token sampled for row r its sequence's next one, and records it in the ring of the sequence's history:
 // history[slot * RING + position % RING].
 fn advance(r: u32, token: u32) {
   let position = state.rows[r].position + 1u;

@@ -1,5 +1,6 @@
-// A lane's own blocks of x, in registers where several row tiles are multiplied by them one after the other: workgroup memory
-// is not much faster than the weights come. For a single row tile they are read from there as they are needed.
+// A lane's own blocks of x, in registers if several row tiles use them one after the other: workgroup memory is not
+// much faster than the memory of the weights. For a single row tile they are read from workgroup memory when they are
+// needed.
 // Needs tile: array<Column, M_TILE * CHUNK>, BLOCKS_PER_LANE, LANE_GROUP.
 var<private> cached: array<Column, select(1u, BLOCKS_PER_LANE * M_TILE, ROW_TILES > 1u)>;
 fn cache_columns(lane: u32) {

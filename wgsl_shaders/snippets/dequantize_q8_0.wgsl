@@ -6,7 +6,7 @@ fn load_block(row: u32, column: u32) -> Block {
   let block = block_of(row, column);
   return Block(quants[block * 2u], quants[block * 2u + 1u], vec2f(half_scale(row, column)), 0.0);
 }
-// As nibble_codes does it, with all 8 bits.
+// Does the same as nibble_codes, with all 8 bits.
 fn signed_bytes(word: u32) -> vec4f {
   let raised = word ^ 0x80808080u;
   let bytes = vec4u(raised, raised, raised >> 16u, raised >> 16u) & vec4u(0xffu, 0xff00u, 0xffu, 0xff00u);

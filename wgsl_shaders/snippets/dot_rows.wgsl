@@ -1,8 +1,8 @@
 // The dot products of rows of W with M_TILE rows of x. With NORM, x is normalized by RMS.
 //
-// A lane group is SUBGROUPS * LANES invocations that share a row tile: ROWS rows of W. They take the row's blocks of 32 columns
-// in turn, and add up what they have found. A lane group has ROW_TILES tiles, one after the other; the next tile's weights are
-// on their way while this one's are multiplied. x is at hand CHUNK blocks at a time (`columns`).
+// A lane group is SUBGROUPS * LANES invocations that share a row tile: ROWS rows of W. They take the row's blocks of 32
+// columns in turn, and add up their sums. A lane group processes ROW_TILES tiles one after the other, and loads the
+// next tile's weights while it multiplies this one's. `columns` provides x, CHUNK blocks at a time.
 //
 // Example: matvec over W of 4096 x 2048 (64 blocks a row) with WORKGROUP 128, LANES 32, SUBGROUPS 1, ROWS 2, ROW_TILES 1, CHUNK 64.
 // A workgroup has 4 lane groups; lane group g of workgroup w has the tile of rows r = 2 (4 w + g) and r + 1. Its lane l reads
@@ -11,14 +11,15 @@
 //   row r      blocks 0 and 32  blocks 1 and 33  ...   blocks 31 and 63     neighbours read neighbouring blocks
 //   row r + 1  blocks 0 and 32  blocks 1 and 33  ...   blocks 31 and 63     with the same columns of x
 //
-// so each lane ends with two sums. The first shuffle leaves the sums of row r to lanes 0..15 and those of row r + 1 to lanes
-// 16..31, four more add them up: five shuffles instead of ten. Lane 0 then has the output of row r and lane 1 that of row r + 1.
+// so each lane ends with two sums. After the first shuffle lanes 0..15 have the sums of row r and lanes 16..31 those of
+// row r + 1; four more add them up: five shuffles instead of ten. Lane 0 then has the output of row r and lane 1 that
+// of row r + 1.
 // With SUBGROUPS 2 a lane group has 64 lanes and each lane a single block of a row. It can keep that block of x in registers,
 // and read the weights of one row tile after the other (ROW_TILES 8).
 //
 // Needs quants, scales, x (MAX_ROWS, K / 4) vec4f, norm_weight (K / 4) vec4f;
 // weight_row(item, r): the r-th row of W of an item (a row tile); OUTPUTS_PER_ITEM: outputs that an item makes for a row of x,
-// each of ROWS / OUTPUTS_PER_ITEM sums: output e is of rows e, OUTPUTS_PER_ITEM + e ...;
+// each of ROWS / OUTPUTS_PER_ITEM sums: output e has the sums of rows e, OUTPUTS_PER_ITEM + e ...;
 // `columns`: x_direct, x_staged or x_limbs, which bring x and multiply a block of it by blocks of W;
 // a format's load_block(row, column) and the codes of a block, where value = scale[half] * code + offset, and OFFSETS: whether
 // any offset is not 0.
@@ -34,7 +35,8 @@ const LANE_GROUPS = WORKGROUP / LANE_GROUP;  // of a workgroup
 const BLOCKS_PER_LANE = (CHUNK + LANE_GROUP - 1u) / LANE_GROUP;
 alias Blocks = array<array<Block, ROWS>, BLOCKS_PER_LANE>;
 const CHUNKS = (K / 32u + CHUNK - 1u) / CHUNK;
-// A step is a row tile over all of x, or a chunk of the only tile. Found without a division, which is slow on software adapters.
+// A step is a row tile over all of x, or a chunk of the only tile. Neither function divides: that is slow on software
+// adapters.
 const STEPS = ROW_TILES * CHUNKS;
 fn row_tile_of(step: u32) -> u32 { return select(0u, step, CHUNKS == 1u); }
 fn first_of(step: u32) -> u32 { return select(step * CHUNK, 0u, CHUNKS == 1u); }
@@ -42,7 +44,7 @@ const EVEN = K / 32u % CHUNK == 0u && CHUNK % LANE_GROUP == 0u;  // whether ever
 
 const SUMS_PER_OUTPUT = ROWS / OUTPUTS_PER_ITEM;
 const OUTPUTS_PER_GROUP = M_TILE * ROW_TILES * OUTPUTS_PER_ITEM;
-// A lane is given outputs `lane`, lane + LANE_GROUP ... of its group, to write them.
+// A lane writes outputs `lane`, lane + LANE_GROUP ... of its group.
 const OUTPUTS_PER_LANE = (OUTPUTS_PER_GROUP + LANE_GROUP - 1u) / LANE_GROUP;
 alias LaneOutputs = array<array<f32, SUMS_PER_OUTPUT>, OUTPUTS_PER_LANE>;
 // A lane's o-th output: whether there is one, its row of x, and which of the lane group's ROW_TILES * OUTPUTS_PER_ITEM rows of y.
@@ -54,7 +56,8 @@ fn output_of(o: u32, index: u32) -> Output {
 }
 fn first_item(group: u32, index: u32) -> u32 { return (group * LANE_GROUPS + index / LANE_GROUP) * ROW_TILES; }
 
-// Adds up over LANES lanes. As long as there are several rows, each half of the lanes goes on with half of them: fewer shuffles.
+// Adds up over LANES lanes. While there are several rows, each half of the lanes continues with half of them: fewer
+// shuffles.
 const ROW_SHARES = select(1u, min(ROWS, LANES), (ROWS & (ROWS - 1u)) == 0u);
 const KEPT = ROWS / ROW_SHARES;
 fn reduce_rows(values: array<f32, ROWS>, index: u32) -> array<f32, KEPT> {
@@ -98,7 +101,7 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
   var outputs = LaneOutputs();
   var sums = Sums();
   var x_scale: array<f32, M_TILE>;
-  // Weights are on their way while columns of x are brought, and while the weights before them are multiplied.
+  // Weights load while columns of x are copied, and while the weights before them are multiplied.
   var ahead = load_blocks(item, 0u, lane);
   for (var step = 0u; step < STEPS; step++) {
     let first = first_of(step);

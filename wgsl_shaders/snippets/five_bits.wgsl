@@ -1,4 +1,4 @@
-// Blocks of 5-bit codes: byte j of `fifths` has in bit w that of value 4w + j.
+// Blocks of 5-bit codes: bit w of byte j of `fifths` is the fifth bit of value 4w + j.
 #import nibble_codes
 struct Block { nibbles: vec4u, fifths: u32, scale: vec2f, offset: f32 }
 fn fifth_bits(fifths: u32) -> vec4u {

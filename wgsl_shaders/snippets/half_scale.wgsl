@@ -1,4 +1,4 @@
-// d of a block, where S has a half a block.
+// d of a block, for formats whose S has one half for each block.
 #import halves
 #import blocks
 fn half_scale(row: u32, column: u32) -> f32 {

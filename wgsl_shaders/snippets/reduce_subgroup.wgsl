@@ -9,5 +9,5 @@ fn reduce_lanes4(value: vec4f, index: u32) -> vec4f {
   for (var mask = LANES / 2u; mask > 0u; mask /= 2u) { sum += subgroupShuffleXor(sum, mask); }
   return sum;
 }
-// What the invocation whose number differs in the bit `mask` gives, of the LANES.
+// The value of the invocation, among the LANES, whose number differs in the bit `mask`.
 fn shuffle_xor(value: f32, mask: u32, index: u32) -> f32 { return subgroupShuffleXor(value, mask); }

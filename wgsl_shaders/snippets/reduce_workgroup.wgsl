@@ -13,7 +13,7 @@ fn reduce_lanes4(value: vec4f, index: u32) -> vec4f {
   return sum;
 }
 fn reduce_lanes(value: f32, index: u32) -> f32 { return reduce_lanes4(vec4f(value), index).x; }
-// What the invocation whose number differs in the bit `mask` gives.
+// The value of the invocation whose number differs in the bit `mask`.
 fn shuffle_xor(value: f32, mask: u32, index: u32) -> f32 {
   reduce_scratch[index].x = value;
   workgroupBarrier();

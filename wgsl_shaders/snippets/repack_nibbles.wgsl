@@ -1,4 +1,4 @@
-// Codes of Q4_K and Q5_K: each 32 bytes have two blocks, one in the low nibbles, the next in the high ones.
+// Codes of Q4_K and Q5_K: every 32 bytes have two blocks, one in the low nibbles, the next in the high ones.
 fn repack_nibbles(byte: u32, block: u32) {
   const LOW = vec4u(0x0f0f0f0fu);
   for (var pair = 0u; pair < 4u; pair++) {

@@ -1,4 +1,4 @@
-// Q4_K: the first 16 bytes, then 128 of codes.
+// Q4_K: 16 bytes of scales (repack_six_bits), then 128 of codes.
 #import repack_six_bits
 #import repack_nibbles
 fn repack(source: u32, block: u32, count: u32) {

@@ -1,4 +1,5 @@
-// Q5_K: the first 16 bytes, 32 of fifth bits (bit i of byte j belongs to value j of block i), 128 of codes.
+// Q5_K: 16 bytes of scales (repack_six_bits), 32 of fifth bits (bit i of byte j belongs to value j of block i), 128 of
+// codes.
 #import repack_six_bits
 #import repack_nibbles
 fn repack(source: u32, block: u32, count: u32) {

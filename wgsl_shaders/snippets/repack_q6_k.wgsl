@@ -1,5 +1,6 @@
-// Q6_K: 128 bytes of codes, 64 of upper bits, 16 int8 s, half d. Four blocks have 64 bytes of codes: the low nibbles of
-// two times 32 bytes, then the high ones; and 32 bytes of upper bits: byte j has two bits of value j of each block.
+// Q6_K: 128 bytes of codes, 64 of upper bits, 16 int8 s, half d. Four blocks share 64 bytes of codes (the first two
+// have the low nibbles of 32 bytes each, the other two the high ones) and 32 bytes of upper bits (byte j has two bits
+// of value j of each block).
 fn repack(source: u32, block: u32, count: u32) {
   const LOW = vec4u(0x0f0f0f0fu);
   let byte = source / 8u * BLOCK_BYTES;

@@ -1,5 +1,6 @@
-// The first 16 bytes of Q4_K and Q5_K: halves d and m, then eight s and eight t of 6 bits in 12 bytes: of the first four
-// s and t the bytes 0..7 have all bits, and of the last four the top two; bytes 8..11 have their low nibbles.
+// The first 16 bytes of Q4_K and Q5_K: halves d and m, then eight s and eight t of 6 bits in 12 bytes. Bytes 0..7 have
+// all bits of the first four s and t, and the top two of the last four; bytes 8..11 have the low nibbles of the last
+// four.
 fn repack_six_bits(byte: u32, block: u32) {
   scales[run.supers + block / 8u] = load_u32(byte);
   let first_s = load_u32(byte + 4u);

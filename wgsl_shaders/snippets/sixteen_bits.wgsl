@@ -1,4 +1,4 @@
-// Blocks of 32 values of 16 bits, two to a word: 4 elements of quants. `widen` is the format's.
+// Blocks of 32 values of 16 bits, two to a word: 4 elements of quants. The format defines `widen`.
 const OFFSETS = false;
 struct Block { words: array<vec4u, 4>, scale: vec2f, offset: f32 }
 #import blocks

@@ -1,7 +1,8 @@
-// What changes from token to token. The sampling kernels advance it on the GPU, so that a decode step writes nothing.
+// The state, which changes from token to token. The sampling kernels advance it on the GPU, so that the host writes
+// nothing in a decode step.
 // count: rows of this pass; logit_rows: how many of the last ones need logits. A row is one token: its id, its position in
-// the sequence, the sequence's slot, and how the token after it is sampled (py_core/sampling.py), which rows of one pass may
-// differ in.
+// the sequence, the sequence's slot, and how the token after it is sampled (py_core/sampling.py); rows of one pass may
+// differ in that.
 struct Row {
   token: u32, position: u32, slot: u32, seed: u32,
   temperature: f32, top_k: u32, top_p: f32, min_p: f32,

@@ -1,4 +1,5 @@
-// Columns of x as they lie in memory: for software adapters, where a barrier costs far more than it saves. Without NORM.
+// Columns of x, read directly from its buffer: for software adapters, where a barrier costs far more than it saves.
+// Without NORM.
 #import block_dot_floats
 fn stage_columns(m0: u32, first: u32, index: u32) {}
 fn cache_columns(lane: u32) {}

@@ -1,15 +1,16 @@
-// Columns of x in workgroup memory as x_staged has them, but in fixed point, so that integer dot products take four codes at once.
+// Columns of x in workgroup memory, as in x_staged but in fixed point: an integer dot product takes four codes at once.
 // A value is three int8 limbs: s * (65536 a + 256 b + c) with signed bytes a, b and c. s is the block's largest value / LARGEST,
-// so what is rounded off is at most 1.2e-7 of the largest value.
+// so rounding errors are at most 1.2e-7 of the largest value.
 // Needs packed_codes(block) of a format: word w of the first vec4u has the codes of values 4w..4w+3, of the second those
 // of 16+4w.., each as a signed byte that is UNIT * (code - MIDDLE); TWO_SCALES says whether the two differ in scale.
-// Codes are counted from their middle, because offsets take most of them away again: the difference left over is so small that
-// no bits of the limbs are lost to it.
+// Codes are counted from their middle: counted from 0, most of their sum would cancel against the offset, and bits of
+// the limbs would be lost.
 // LANES may be 1, but the invocations of a WORKGROUP are even in number and `reduce` is not reduce_single.
 #import norm_squares
 #import cached_columns
-// Of a block: two vec4u of a, of b, of c, then (s / UNIT, sum of x). An array of blocks: browsers check each index that is not
-// a constant. As there are seven, neighbouring blocks begin in other banks.
+// A block of x: two vec4u each of a, b and c, then (s / UNIT, sum of x). Browsers check each index that is not a
+// constant, so the tile is an array of blocks, not of their words. The odd number of vec4u puts neighbouring blocks
+// into different banks.
 alias Column = array<vec4u, 7>;
 var<workgroup> tile: array<Column, M_TILE * CHUNK>;
 const LARGEST = 4161400.0;  // a little less than 2^22 - 32896, beyond which a would not fit its byte
@@ -27,7 +28,7 @@ fn limbs_of(values: vec4f, inverse: f32) -> vec3u {
 
 fn stage_columns(m0: u32, first: u32, index: u32) {
   if (first > 0u) { workgroupBarrier(); }
-  // Neighbours share a block: an invocation has 16 of its values.
+  // Two neighbouring invocations share a block: each has 16 of its values.
   let count = min(CHUNK, K / 32u - first) * 2u;
   for (var m = 0u; m < M_TILE; m++) {
     var sum = 0.0;
@@ -46,7 +47,8 @@ fn stage_columns(m0: u32, first: u32, index: u32) {
       let total = dot(quads[0] + quads[1] + quads[2] + quads[3], vec4f(f32(OFFSETS)));
       let own = vec2f(max(max(most.x, most.y), max(most.z, most.w)), total);
       let other = vec2f(shuffle_xor(own.x, 1u, index), shuffle_xor(own.y, 1u, index));
-      // Not so small that s would be subnormal. A division may be off by some ulp, which all values of a block would share.
+      // The bound of 1e-30 keeps s normal. A division may be off by some ulp, an error that all values of a block would
+      // share: hence the fma below.
       let inverse = LARGEST / max(max(own.x, other.x), 1e-30);
       let about = 1.0 / inverse;
       let s = fma(about, fma(-inverse, about, 1.0), about);

@@ -1,12 +1,13 @@
-// Columns of x in workgroup memory, CHUNK blocks at a time: neighbouring invocations want neighbouring blocks, which
-// lie far apart in x. With NORM they are multiplied by norm_weight on the way, and their squares added up.
+// Columns of x in workgroup memory, CHUNK blocks at a time: neighbouring invocations need neighbouring blocks, which
+// lie far apart in x. With NORM they are multiplied by norm_weight while they are copied, and their squares are added
+// up.
 #import norm_squares
 #import cached_columns
 #import block_dot_floats
-// A block of 8 quads, and one more: neighbouring blocks begin in other banks.
+// A block of 8 quads, and one more, so that neighbouring blocks begin in different banks.
 alias Column = array<vec4f, 9>;
 var<workgroup> tile: array<Column, M_TILE * CHUNK>;
-// Of a chunk's quads, all asked for before one is put down.
+// Quads of a chunk that an invocation copies: it requests all of them before it stores the first.
 const QUADS_PER_INVOCATION = (CHUNK * 8u + WORKGROUP - 1u) / WORKGROUP;
 
 fn stage_columns(m0: u32, first: u32, index: u32) {

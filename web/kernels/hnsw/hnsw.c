@@ -2,8 +2,8 @@
 //
 // py_core/hnsw/hnsw_graph.py has the layout, py_core/hnsw/numpy_kernel.py the same steps in numpy: both give the same
 // graph and the same results, bit for bit. So sums are added in one fixed order, without fused or relaxed instructions,
-// and nearest first means: by distance, then by id, then by row. The module has no data of its own: it runs in any memory
-// that it is given, as Pyodide's.
+// and "nearest first" means by distance, then by id, then by row. The module has no data of its own: it runs in any
+// memory that it is given, such as Pyodide's.
 #include <stdint.h>
 #include <wasm_simd128.h>
 
@@ -15,7 +15,7 @@ typedef float f32;
 
 enum { COSINE = 0, DOT = 1, L2 = 2 };
 enum { CHUNK = 256 };                  // rows, or slots of upper levels, in a chunk
-#define LARGEST 1e16f                  // of a component: squares of sums still fit
+#define LARGEST 1e16f                  // the largest component: sums of squares still fit
 
 typedef struct { f32 distance; u32 row; } Near;
 
@@ -40,12 +40,12 @@ typedef struct {
   u32 *batch;           // room for the links of `expansion` rows
 } Graph;
 
-// What follows a row's vector. links[0] is their number.
+// The record that follows a row's vector. links[0] is the number of links.
 typedef struct {
   int64_t id;
   i32 level;  // -1: not in the graph
   i32 slot;   // of its links at level 1; those of level 2 are in the next slot
-  i32 twin;   // the next row with the same vector, or -1: of several only one is in the graph
+  i32 twin;   // the next row with the same vector, or -1: only one of such rows is in the graph
   i32 links[];
 } Node;
 
@@ -105,8 +105,8 @@ INLINE f32 distance(const Graph *g, const f32 *a, const f32 *b) {
   return g->metric == COSINE ? 1 - product : -product;
 }
 
-// Make g->query ready: of length 1 for COSINE, unless it is zero. 0 when it holds what cannot be compared: NaN, infinity or
-// more than LARGEST.
+// Prepares g->query: scales it to length 1 for COSINE, unless it is zero. Returns 0 if a component cannot be compared:
+// NaN, infinity or more than LARGEST.
 u32 EXPORT(prepare)(const Graph *g) {
   f32 *query = g->query;
   v128_t most = wasm_f32x4_const_splat(0), fine = wasm_i32x4_const_splat(-1);
@@ -121,7 +121,7 @@ u32 EXPORT(prepare)(const Graph *g) {
   most = wasm_f32x4_max(most, wasm_i32x4_shuffle(most, most, 1, 0, 3, 2));
   const f32 largest = wasm_f32x4_extract_lane(most, 0);
   if (largest == 0) return 1;
-  // First by the largest, so that no square is too small or too large.
+  // Divides by the largest component first, so that no square is too small or too large.
   for (u32 i = 0; i < g->size; i++) query[i] /= largest;
   const f32 length = __builtin_sqrtf(dot(query, query, g->size));
   for (u32 i = 0; i < g->size; i++) query[i] /= length;
@@ -157,7 +157,7 @@ INLINE Near pop(const Graph *g, Near *heap, u32 *count, u32 away) {
   return top;
 }
 
-// g->found with the farthest on top becomes a list, nearest first.
+// Turns g->found, a heap with the farthest on top, into a list, nearest first.
 static void sort(const Graph *g, u32 count) {
   for (u32 left = count; left;) {
     const Near farthest = pop(g, g->found, &left, 1);
@@ -179,8 +179,8 @@ INLINE void keep(const Graph *g, u32 *found, u32 limit, Near x) {
   if (*found > limit) pop(g, g->found, found, 1);
 }
 
-// The ef nearest of a level, sorted, into g->found; their number. Begins at `entry`. With `allowed` only rows with a byte of
-// it that is not 0 are found, their twins among them; without it each row of the graph.
+// Finds the ef nearest rows of a level from `entry` on, and sorts them into g->found. Returns their number. With
+// `allowed` it finds only rows whose byte in it is not 0, twins included; without it any row of the graph.
 static u32 search_level(const Graph *g, const f32 *query, u32 entry, u32 level, u32 ef, const uint8_t *allowed) {
   u32 found = 0, todo = 0, batch = 1;
   visit_none(g);
@@ -208,7 +208,8 @@ static u32 search_level(const Graph *g, const f32 *query, u32 entry, u32 level, 
   return found;
 }
 
-// From the entry point down to `level`, excluded: the nearest row of each level is where the next one begins.
+// Goes down from the entry point to the level above `level`: the nearest row of each level is where the next search
+// begins. Returns the last one.
 static u32 descend(const Graph *g, const f32 *query, i32 level) {
   u32 at = (u32)g->entry;
   for (i32 l = g->top; l > level; l--) {
@@ -227,13 +228,13 @@ static u32 tell(const Graph *g, u32 found, u32 k) {
   return found;
 }
 
-// The k nearest of g->query, which is prepared, by the graph. Their number.
+// Finds the k nearest of g->query, which is prepared, by the graph. Returns their number.
 u32 EXPORT(search)(const Graph *g, u32 k, u32 ef, const uint8_t *allowed) {
   if (g->entry < 0) return 0;
   return tell(g, search_level(g, g->query, descend(g, g->query, 0), 0, ef, allowed), k);
 }
 
-// The same, by looking at each row.
+// The same, by comparing each row.
 u32 EXPORT(scan)(const Graph *g, u32 k, const uint8_t *allowed) {
   u32 found = 0;
   for (u32 row = 0; row < g->rows; row++)
@@ -243,8 +244,8 @@ u32 EXPORT(scan)(const Graph *g, u32 k, const uint8_t *allowed) {
 }
 
 // ---- building ----
-// Of g->found (`count`, nearest first) the links of the row that the distances are to: algorithm 4. One is left out when it is
-// nearer to another link than to that row. Few are kept as they are.
+// Chooses a row's links from g->found (`count` candidates, nearest to the row first): algorithm 4. It leaves out a
+// candidate that is nearer to a chosen link than to the row. Fewer candidates than `limit` are all kept.
 static void select_links(const Graph *g, u32 count, u32 limit, i32 *links) {
   u32 chosen = 0;
   for (u32 i = 0; i < count && chosen < limit; i++) {
@@ -276,7 +277,7 @@ static void link_back(const Graph *g, u32 row, u32 other, u32 level) {
   select_links(g, count, limit_of(g, level), links);
 }
 
-// Bring a stored row into the graph: algorithm 1. Its level and slot are set.
+// Inserts a stored row into the graph: algorithm 1. The caller has set its level and slot.
 void EXPORT(link)(Graph *g, u32 row) {
   const f32 *vector = vector_of(g, row);
   Node *node = node_of(g, row);
@@ -321,8 +322,8 @@ INLINE u32 has_dead(const Graph *g, const i32 *links) {
   return 0;
 }
 
-// Before dead rows are taken away: the living ones of first .. last - 1 that link to them get links to what lies behind them
-// instead, in both directions.
+// Prepares the removal of dead rows: the living rows of first .. last - 1 that link to dead ones get links to the rows
+// behind these instead, in both directions.
 void EXPORT(bridge)(const Graph *g, u32 first, u32 last) {
   for (u32 row = first; row < last; row++) {
     const i32 top = g->alive[row] ? node_of(g, row)->level : -1;
@@ -333,7 +334,7 @@ void EXPORT(bridge)(const Graph *g, u32 first, u32 last) {
       u32 count = 0, passed = 1;
       visit_none(g);
       visit(g, row);
-      g->todo[0].row = row;  // g->todo: this row, and the dead ones that were met
+      g->todo[0].row = row;  // g->todo: this row, and the dead ones on the way
       for (u32 i = 0; i < passed && count < g->ef_construction; i++) {
         const i32 *behind = links_of(g, g->todo[i].row, level);
         for (i32 j = 1; j <= behind[0]; j++) {
