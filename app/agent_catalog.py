@@ -56,15 +56,15 @@ def shipped_examples(folder: Path = EXAMPLES) -> list[Example]:
 
 
 def no_changes() -> dict[str, Any]:
-    """What a new user has changed."""
+    """The changes of a new user: none."""
     return {"agents": {}, "hidden": []}
 
 
 def current_agents(shipped: Sequence[Fields], changes: Changes) -> list[Agent]:
-    """Who can answer: the shipped agents as the user changed them, then his own.
+    """The agents that can answer: the shipped ones as the user changed them, then his own.
 
     Changes may be older than this version: edits of agents that are not shipped any more wait until they come back.
-    Raises AgentError for changes that are no such data.
+    Raises AgentError if the changes do not have this form.
     """
     edited, hidden = _parts(changes)
     ids = {entry["id"] for entry in shipped}

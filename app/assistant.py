@@ -28,7 +28,7 @@ MAX_TOKENS = 1024
 """An answer's length, at most. Small models sometimes do not find an end."""
 
 SYSTEM_PROMPT = "You are a helpful AI assistant named Sonata."
-"""That of every conversation. Without one, some templates put in the name of the model's maker."""
+"""The system prompt of every conversation. Without one, some templates put in the name of the model's maker."""
 
 _LEAST_ANSWER = 64
 """Tokens kept free for the answer: older turns are left out of the prompt until there are so many."""
@@ -38,7 +38,7 @@ _ROOM_AFTER_LEAVING_OUT = 0.25
 beginning, and all of it would be read again each time."""
 
 _LONG_PROMPT = 128
-"""New tokens of a prompt from which on its reading is told."""
+"""From so many new tokens on the progress of reading a prompt is reported."""
 
 
 class EmptyMessageError(ValueError):
@@ -47,7 +47,7 @@ class EmptyMessageError(ValueError):
 
 @dataclass(frozen=True)
 class Reading:
-    """The prompt is being read: so many of its tokens, also those of earlier turns that need no reading again."""
+    """The prompt is being read. `tokens_read` includes reused tokens of earlier turns."""
 
     tokens_read: int
     prompt_tokens: int
@@ -85,7 +85,7 @@ Event = Reading | Delta | Done
 
 
 def user_message(text: str, agent: Agent | None = None) -> Message:
-    """What the user wrote, as the model reads it: after the instruction of the agent that answers."""
+    """The user's message as the model reads it: after the instruction of the agent that answers."""
     if agent is None or agent.system_prompt == SYSTEM_PROMPT:
         return {"role": "user", "content": text}
     return {"role": "user", "content": f"{agent.system_prompt}\n\n{text}"}
@@ -99,7 +99,7 @@ class Assistant:
     """A conversation with one model. One `respond` at a time."""
 
     def __init__(self, model: Model, sampling: SamplingParams | None = None, max_tokens: int = MAX_TOKENS) -> None:
-        """sampling: of every answer; without it the agent's, or CHAT_SAMPLING where there is no agent."""
+        """sampling: for every answer; without it the agent's, or CHAT_SAMPLING where there is no agent."""
         self.model = model
         self.messages: list[Message] = []
         self._sampling, self._max_tokens = sampling, max_tokens
@@ -143,7 +143,7 @@ class Assistant:
                         timings.reason = "stopped"
                         break
         finally:
-            # Also when the caller walks away or the device is lost: what was seen was said.
+            # The user has seen this text, so it belongs to the chat, even if the caller stopped or the device was lost.
             if stream.text or timings.reason == "end":
                 self.messages = [*messages, assistant_message(stream.text)]
                 self._forgotten = forgotten
@@ -160,13 +160,13 @@ class Assistant:
         )
 
     def stop(self) -> None:
-        """End the running answer after the tokens at hand."""
+        """End the running answer after the tokens that it has now."""
         self._stopped = True
         if self._prefill is not None:
             self._prefill.cancel()
 
     def reset(self, messages: Sequence[Message] = ()) -> None:
-        """Start a new conversation, or continue one of these messages. What was said leaves the model's context."""
+        """Start a new conversation, or continue one of these messages. The model forgets the messages before."""
         self.messages = list(messages)
         self._forgotten = 0
         self.model.engine.truncate(self._sequence, 0)
@@ -200,7 +200,7 @@ class Assistant:
                     await running
 
     def _fit(self, messages: list[Message]) -> tuple[list[int], int]:
-        """The prompt's tokens, without as many of the oldest turns as have no room, and how many were left out.
+        """The prompt's tokens, without the oldest turns that have no room, and how many turns these are.
 
         Raises ContextFullError when the last message alone is too long.
         """

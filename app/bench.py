@@ -134,7 +134,7 @@ async def _decode(model: Model, sequence: TokenSequence, position: int, tokens: 
 
 
 def _tokens(model: Model, count: int) -> list[int]:
-    """Tokens that mean nothing: what they are makes no difference to the time."""
+    """Arbitrary tokens: the time does not depend on which ones."""
     return [7919 * index % model.config.vocab_size for index in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""How the router searches and opens many learned patterns: each compared or by a graph, built again or read."""
+"""Measures how the router searches and opens many learned patterns: with and without a graph, rebuilt or read."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ HNSW_KERNEL = KernelModule(KERNEL_SOURCES / "hnsw", (*_FLAGS, "-Wl,-z,stack-size
 
 
 def kernel_files(cache: Path, module: KernelModule) -> dict[str, Path]:
-    """Where the builds of a module's sources, as they are now, lie or will lie: file name -> path."""
+    """Where the builds of a module's current sources lie, or will lie once they are made: file name -> path."""
     state = hashlib.sha256(repr((module.flags, dict(module.builds), _zig_version())).encode())
     for path in sources_in(module.sources, "*.[ch]"):
         content = path.read_bytes()
@@ -108,7 +108,7 @@ EMBEDDER_ADAPTER = ROOT / "app" / "embedder_adapter.safetensors"
 EMBEDDER_MODEL = "all-MiniLM-L6-v2.int8.onnx"
 EMBEDDER_TOKENIZER = "all-MiniLM-L6-v2.tokenizer.json"
 EMBEDDER_REVISION = 1
-"""To be raised when a change of the sources below changes vectors: stored ones are then made anew."""
+"""Raise it when a change of the sources below changes vectors: stored ones are then made anew."""
 _EMBEDDER_SOURCES = ("calibration.txt", "embedder_export.py", "minilm.py", "onnx_writer.py")
 
 
@@ -122,7 +122,7 @@ class EmbedderFiles:
 
 
 def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFiles:
-    """Without an adapter's file it is the unchanged model."""
+    """The embedder's files in the cache. If there is no adapter's file, the model is unchanged."""
     parts = [f"revision {EMBEDDER_REVISION}"]
     parts += [f"{entry['file']} {entry['sha256']}" for entry in downloads()["embedder"]]
     if adapter.is_file():

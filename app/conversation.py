@@ -34,7 +34,7 @@ KEPT_TEXT = 500
 """Characters of a message in the witness log."""
 NEIGHBOURS_LOGGED = 3
 RETRY_TEMPERATURE = 0.7
-"""Of another answer to the same message: the likeliest tokens led into a loop, so others must get a chance."""
+"""The temperature of another answer to the same message: the likeliest tokens looped, so others must get a chance."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,19 @@ Event = ChangedElsewhere | Routed | Reading | Delta | Done | Stored
 
 
 class Conversation:
-    """One at a time with one assistant. A failure of the memory or the router is told to the services, never raised."""
+    """A conversation; an assistant has one at a time. It reports failures of memory and router to the services."""
 
     def __init__(self, assistant: Assistant, services: Services) -> None:
         self.assistant = assistant
         self.turns: list[Turn] = []
-        """What was said, as far as this tab knows."""
+        """The turns that this tab knows."""
         self._services = services
         self._stopped = False
         self._answering = False
         self._deleted = False
         self._session: Session | None = None
         self._last: Routed | None = None
-        self._resumed_agent: str | None = None  # who answered last, in a conversation of before
+        self._resumed_agent: str | None = None  # who answered last, in a resumed conversation
         services.listen(self._on_change)
 
     def respond(self, text: str) -> AsyncIterator[Event]:
@@ -155,7 +155,7 @@ class Conversation:
     # ---- what others do to the stored conversation ----
 
     def _on_change(self, change: Change) -> None:
-        """What is deleted leaves the context at once; a running answer ends first, and is not stored."""
+        """Deleted turns leave the context at once; a running answer ends first, and is not stored."""
         key = (SESSION, self._session.id) if self._session else None
         if key in change.deletes or (change.cleared in (EVERYTHING, SESSION) and key not in change.puts):
             if self._answering:
@@ -165,7 +165,7 @@ class Conversation:
                 self.reset()
 
     async def _follow(self) -> ChangedElsewhere | None:
-        """Bring this conversation up to what is stored. None where there is nothing new."""
+        """Take over what others stored in this conversation. None when there is nothing new."""
         known, memory = self._session, self._services.memory
         if known is None or memory is None:
             return None

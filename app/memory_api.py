@@ -28,7 +28,7 @@ from py_core.routing.projection import project
 
 KINDS = (patterns.KIND, sessions.KIND, policies.KIND, witness.KIND)
 MEANT = 200
-"""So many of the most similar are shown when something is searched by meaning."""
+"""A search by meaning shows so many of the most similar."""
 LEAST_SIMILARITY = 0.25
 LEAST_TURN_SIMILARITY = 0.15
 """A single word, such as "coding", is less similar to a message than requests are to each other (docs/decisions.md)."""
@@ -372,7 +372,7 @@ def _log_entry(entry: WitnessEntry) -> dict[str, Any]:
 
 
 def _words_of(record: Record) -> str:
-    """What of a record a person would search for."""
+    """The texts of a record that a person would search for."""
     body = record.body
     texts: Iterable[Any] = (body.get("text"), body.get("title"), body.get("error"), body.get("routing", {}).get("text"))
     return " ".join(text for text in texts if isinstance(text, str))

@@ -45,7 +45,7 @@ JUDGED_NEIGHBOURS = 5
 
 @dataclass(frozen=True, eq=False)
 class Routed:
-    """Where a message went. vector: float32 (dimensions,), the message's."""
+    """The route of a message. vector: the message's, float32 (dimensions,)."""
 
     id: str
     text: str
@@ -61,10 +61,10 @@ class RoutingService:
         self.embedder = embedder
         self._data, self._kernel = data, kernel
         self._routed: OrderedDict[str, Routed] = OrderedDict()
-        self._outcomes: dict[str, list[tuple[str, float]]] = {}  # of a route: patterns and what they were multiplied by
+        self._outcomes: dict[str, list[tuple[str, float]]] = {}  # route -> patterns, and the factors of their weights
         self._stale_patterns: set[str] = set()
         self._stale = True
-        self._corrected: dict[str, str] = {}  # of a route: the agent that the user said
+        self._corrected: dict[str, str] = {}  # route -> the agent that the user chose
         self._router: Router
         self._index: StoredIndex | None = None  # of the router
         self._follow(memory)
@@ -82,7 +82,7 @@ class RoutingService:
         return routing
 
     async def move(self, memory: Memory) -> None:
-        """Keep what is learned in another memory from now on, and go by what that one holds."""
+        """Switch to another memory: its patterns route from now on, and new ones are stored there."""
         self._unlisten()
         self._follow(memory)
         self._stale = True
@@ -95,7 +95,7 @@ class RoutingService:
     # ---- routes ----
 
     async def route(self, text: str, conversation_agent: str | None = None) -> Routed:
-        """conversation_agent: the id of who answered the message before, if any. Raises EmbedderError, StoreError."""
+        """conversation_agent: the id of the agent that answered before, if any. Raises EmbedderError, StoreError."""
         await self.refresh()
         decision = await self._router.route(text, conversation_agent)
         (vector,) = await self.embedder.embed([text])  # from its cache
@@ -139,7 +139,7 @@ class RoutingService:
             await self.memory.witness.rate(routed.id, 1.0)
 
     async def take_back(self, route_id: str) -> None:
-        """As if nothing had been said of this route; a pattern that was made of it stays (see `forget`)."""
+        """Undo the user's feedback on this route; a pattern that was made of it stays (see `forget`)."""
         await self.refresh()
         self._corrected.pop(route_id, None)
         outcomes = self._outcomes.pop(route_id, [])

@@ -24,12 +24,12 @@ RoutingState = Literal["opening", "ready", "failed", "off"]
 
 
 def problem_of_record(record: Record) -> str | None:
-    """See py_core.memory.schemas: with vectors as the embedder makes them."""
+    """As in py_core.memory.schemas; vectors must have the embedder's dimensions."""
     return problem_of(record, DIMENSIONS)
 
 
 class Services:
-    """Opens the memory and the routing, and holds them for whoever asks: None where one is not there (yet).
+    """Opens the memory and the routing, and holds them: one that is missing, or not open yet, is None.
 
     While the memory is locked, `memory` is a temporary one, whose records move to the real one when it is unlocked.
     `problem` is a sentence for the user, if something failed.
@@ -55,10 +55,10 @@ class Services:
         self._told_unreadable = False
 
     async def open(self, opening: Callable[[], Awaitable[Rows]]) -> None:
-        """Open the memory with the rows of `opening`; memory alone where that fails, or until it is unlocked."""
+        """Open the memory with the rows of `opening`. If that fails, or until it is unlocked, use a temporary one."""
         try:
             rows = await open_or_volatile(opening, self.trouble)
-        except Exception as error:  # of a browser that does what none should
+        except Exception as error:  # an unforeseen failure of a browser
             self.trouble(error)
             rows = VolatileRows()
         try:
@@ -88,7 +88,7 @@ class Services:
         self.changed()
 
     def listen(self, listener: Callable[[Change], None]) -> None:
-        """`listener` hears of each change of the memory, whichever memory that is."""
+        """Call `listener` with each change of the memory, whichever memory that is then."""
         self._listeners.append(listener)
 
     def trouble(self, error: Exception) -> None:

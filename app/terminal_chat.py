@@ -100,7 +100,7 @@ def _unlock(runner: asyncio.Runner, services: Services, console: Console) -> Non
 
 
 async def _correct(services: Services, last: list[Routed], agent: str) -> str:
-    """What was done, as a sentence. Raises AgentError, EmbedderError, StoreError."""
+    """Correct the last route; returns a sentence about it. Raises AgentError, EmbedderError, StoreError."""
     if services.routing is None:
         return "Messages are not sent to agents here."
     if not last or not agent:

@@ -19,7 +19,7 @@ VENV_BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 VENV_PYTHON = VENV_BIN / ("python.exe" if os.name == "nt" else "python")
 
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""What a write says when there is no room: no space, quota used up, file size limit."""
+"""Error numbers of a write without room: no space, quota used up, file size limit."""
 
 RUN_AGAIN = "check the network connection and run this command again"
 _NO_NETWORK = re.compile(  # the words that pip, npm and apt use

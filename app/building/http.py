@@ -118,7 +118,7 @@ def read_range(url: str, start: int, stop: int) -> bytes:
 
 
 def _words(error: object) -> str:
-    """What went wrong, without the class names and numbers."""
+    """The error in words, without class names and numbers."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, OSError) and error.strerror:
@@ -130,7 +130,7 @@ def _opener() -> urllib.request.OpenerDirector:
     global _shared_opener
     if _shared_opener is None:
         context = ssl.create_default_context()
-        # On macOS Python may lack the system's certificates but have pip's; whoever set pip's own needs them here, too.
+        # On macOS Python may lack the system's certificates but have pip's; a user who set PIP_CERT needs it here, too.
         extra = [os.environ.get("PIP_CERT", ""), *glob.glob(str(VENV / "**/pip/_vendor/certifi/*.pem"), recursive=True)]
         for path in extra:
             if path and Path(path).is_file():

@@ -29,7 +29,7 @@ _FLOAT, _INT, _STRING, _INTS = 1, 2, 3, 7
 
 Attribute = int | float | str | Sequence[int]
 Shape = Sequence[int | str]
-"""Of an input or output: a name stands for a size that may differ from run to run."""
+"""Sizes of an input or output; a name is a size that may differ from run to run."""
 
 
 class OnnxGraph:

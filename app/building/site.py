@@ -37,7 +37,7 @@ VENDOR = {
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
 PIECE_BYTES = 4 << 20
 NOT_PRECACHED = {"sw.js", "precache.json"}
-"""The browser itself keeps the one; the other is asked for to find out whether there is a newer version."""
+"""The browser itself keeps sw.js; the service worker requests precache.json to find a newer version."""
 MODEL_SUFFIXES = (".gguf", ".onnx")
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (

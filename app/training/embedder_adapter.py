@@ -51,7 +51,7 @@ FOLDS = 5
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a run depends on besides the examples. `per_agent`: requests of each agent in a batch."""
+    """The settings of a run. `per_agent`: requests of each agent in a batch."""
 
     seed: int = 7
     rank: int = 16
@@ -289,7 +289,7 @@ def write(trainer: Trainer, requests: Sequence[Request], recipe: Recipe, target:
 
 
 def check_export(trainer: Trainer, weights: dict[str, np.ndarray], tokenizer: WordPiece, texts: Sequence[str]) -> None:
-    """What was trained is what build.py will make of the adapter. Raises AssertionError."""
+    """Checks that build.py's merged weights give the trained vectors. Raises AssertionError."""
     merged = merge_adapter(weights, trainer.adapter())
     for text, vector in zip(texts, trainer.embed(texts), strict=True):
         likeness = float(sentence_vector(merged, tokenizer.encode(text)) @ vector)

@@ -37,7 +37,7 @@ from py_core.routing.router import Decision, Router, features
 
 FOLDS, SEED = 5, 7
 OUT_OF_SCOPE_SHARE = 0.1
-"""Of what people type: assumed, there is nothing to count."""
+"""The share of people's requests that suit no agent. It is assumed: there is nothing to count."""
 CORRECTIONS, MOST_TURNED = 100, 0.05
 """When a user has made so many, at most this share of requests that mean something else may follow one of them."""
 START = RouterParameters(
@@ -82,7 +82,7 @@ class Material:
 
     @property
     def mass(self) -> np.ndarray:
-        """Of each row that is measured, so that what is out of scope has its share; they sum to 1."""
+        """The weight of each measured row, so that requests out of scope have their share; the weights sum to 1."""
         inside = self.in_scope[self.measured]
         return np.where(inside, (1 - OUT_OF_SCOPE_SHARE) / inside.sum(), OUT_OF_SCOPE_SHARE / (~inside).sum())
 
@@ -147,7 +147,7 @@ def vote_shares(material: Material) -> dict[tuple[int, float], np.ndarray]:
 
 
 def fit_shares(material: Material, start: RouterParameters) -> RouterParameters:
-    """Head and votes by the smallest log loss, of what is in scope."""
+    """The parameters of head and votes with the smallest log loss over the requests in scope."""
     inside = material.in_scope & material.measured
     labels = material.labels[inside]
     real = [column for column, agent in enumerate(material.agents) if agent != FALLBACK_ID]
@@ -253,7 +253,7 @@ def fit_logistic(inputs: np.ndarray, right: np.ndarray, mass: np.ndarray, penalt
 
 
 def best_threshold(confidence: np.ndarray, right: np.ndarray, inside: np.ndarray, mass: np.ndarray) -> float:
-    """Of those with the most right answers, where the fallback is right for what is out of scope, the middle one."""
+    """The middle one of the thresholds with the most right answers; out of scope the fallback is the right answer."""
     tried = np.arange(0.0, 0.9, 0.01)
     gain = np.array([(mass * np.where(confidence >= one, right, ~inside)).sum() for one in tried])
     return round(float(np.median(tried[gain >= gain.max() - 1e-9])), 3)

@@ -1,4 +1,4 @@
-"""What backends share whose kernels advance a state block by themselves: sequences, prefill passes, decode in flight.
+"""The base of backends whose kernels advance a state block: sequences, passes of a prefill, decode in flight.
 
 A decode step reads and advances the state where the kernels run, so the host only says "again": batches of steps are
 queued ahead and their ids are read late. Waiting for each token before the next would cap a fast device.
@@ -36,7 +36,7 @@ _QUEUED_SECONDS = 0.04
 """Work that is queued on the device: more than it takes to hear that a batch is done and to order the next."""
 
 _MAX_BATCH = 32
-"""Steps in a submission: where a step takes microseconds, more would not be heard of sooner."""
+"""The most steps in a submission: where a step takes microseconds, larger batches would gain nothing."""
 
 _MOST_BATCHES = 8
 """Submissions in flight, on a device so fast that `_QUEUED_SECONDS` would ask for more."""
@@ -45,7 +45,8 @@ _UNKNOWN_STEP = 1.0
 """Seconds of a step before there was one: the first batch is a single step, as on the slowest device."""
 
 _NEWEST_SHARE = 0.25
-"""Of a batch in the average of a step's seconds. Batches are heard of late and together: one alone says little."""
+"""The newest batch's weight in the average of a step's seconds. Several batches are reported late and together, so
+one alone says little."""
 
 _MOST_LOSSES = 3
 """Devices lost in a row, without a token between them, that are made up for."""
@@ -102,14 +103,14 @@ class PipelinedBackend(ABC):
     def _start_steps(
         self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
     ) -> asyncio.Future[list[int]]:
-        """Queue `count` steps that sample the tokens from `position` on; the ids, later.
+        """Queue `count` steps that sample the tokens from `position` on. The future gives their ids.
 
-        The first step samples the logits at hand, or runs the state's row before with `forward_first`.
+        The first step samples the present logits; with `forward_first` it runs the state's row before that.
         """
 
     @abstractmethod
     async def _read_logits(self, rows: int) -> np.ndarray:
-        """Of the last pass: float32 (rows, vocab_size)."""
+        """The logits of the last pass: float32 (rows, vocab_size)."""
 
     @abstractmethod
     async def _rebuild(self) -> None:
@@ -155,7 +156,7 @@ class PipelinedBackend(ABC):
                     count = min(self._batch(), n - submitted, RING - position % RING)
                     await self._reserve(sequence.slot, position + count)
                     future = self._start_steps(sequence, position, count, forward_first, sampling)
-                    # Steps past the end wrote keys that nothing points at: nobody waits for how they went.
+                    # Steps past the end wrote keys that nothing points at: their errors do not matter.
                     future.add_done_callback(lambda done: done.cancelled() or done.exception())
                     in_flight.append((count if forward_first else count - 1, future))
                     submitted, forward_first = submitted + count, True
@@ -170,7 +171,7 @@ class PipelinedBackend(ABC):
                 continue
             now = time.perf_counter()
             steps_run += steps
-            # Where only logits at hand were sampled, it took next to nothing, which says nothing about a step.
+            # A batch that only sampled present logits took next to nothing, which says nothing about a step.
             if steps:
                 self._note_step((now - arrived) / steps, (now - began) / steps_run)
             arrived = now
@@ -203,7 +204,7 @@ class PipelinedBackend(ABC):
         while read < sequence.length:
             try:
                 await self._restore()
-                # What lies before `start`, or was read before a loss, only goes into the pages.
+                # Tokens before `start`, or read already before a loss, only go into the pages.
                 unread = sequence.stored == read
                 stop = min(sequence.stored + self.max_rows, sequence.length if unread else read)
                 m = await self._write_rows(sequence, stop, logit_rows=0)
@@ -240,7 +241,7 @@ class PipelinedBackend(ABC):
             raise error
 
     async def _restore(self) -> None:
-        """Where something was lost, also by a call that ended before this one, bring it back."""
+        """Rebuild the device's state if a call lost it, this one or an earlier one."""
         if self._lost:
             await self._rebuild()
             self._lost = False

@@ -40,12 +40,12 @@ class Timings:
 
     @property
     def prefill_tok_s(self) -> float:
-        """Of the prompt's tokens that had to be run."""
+        """The rate of the prompt's tokens that had to be run; reused ones do not count."""
         return (self.prompt_tokens - self.reused_tokens) / self.prefill_seconds if self.prefill_seconds else 0.0
 
     @property
     def decode_tok_s(self) -> float:
-        """From the end of the prefill; the end-of-text token counts as one."""
+        """The rate of new tokens since the end of the prefill; the end-of-text token counts as one."""
         return self.new_tokens / self.decode_seconds if self.decode_seconds else 0.0
 
 
@@ -200,7 +200,7 @@ class Engine:
                 if timings.reason in ("end", "loop"):
                     break
         if timings.reason in ("end", "loop"):
-            # What was sampled past the end, while it was in flight, never happened.
+            # Drop the tokens that steps in flight sampled past the end.
             self.backend.truncate(sequence, kept)
         elif timings.new_tokens < wanted:
             timings.reason = "stopped"

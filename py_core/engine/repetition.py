@@ -17,10 +17,10 @@ OCCURRENCES = 2
 """How often an n-gram may come before it is a repeat. Text may be given twice, as code before and after a change."""
 
 FRESH_COST = 2
-"""What a token that repeats nothing takes from the score."""
+"""How much a token that repeats nothing lowers the score."""
 
 LOOP_SCORE = 160
-"""A loop has this score: as many tokens beyond the second time. A line of nine tokens may be said twenty times."""
+"""The score of a loop: so many repeated tokens after the second time. A line of nine tokens may occur twenty times."""
 
 
 class LoopDetector:

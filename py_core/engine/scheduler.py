@@ -34,12 +34,12 @@ LOOK_AHEAD = 128
 
 
 class Priority(IntEnum):
-    """Who goes first; a lower number is more urgent."""
+    """The order of requests; a lower number is more urgent."""
 
     INTERACTIVE = 0
-    """Somebody waits for the answer."""
+    """A person waits for the answer."""
     BACKGROUND = 1
-    """What may wait until the device has nothing else to do."""
+    """The request may wait until the device has nothing else to do."""
 
 
 class Scheduler:
@@ -49,7 +49,7 @@ class Scheduler:
         self._backend = backend
         self._turns = _Turns()
         self._tasks: dict[int, asyncio.Task[object]] = {}
-        """What is under way, by its sequence's slot."""
+        """Running tasks by their sequence's slot."""
 
     async def prefill(
         self, sequence: TokenSequence, tokens: Sequence[int], priority: Priority, on_pass: Callable[[int], None]
@@ -63,7 +63,7 @@ class Scheduler:
                     on_pass(stored)
                     # Where the sequence was ended, also by `on_pass`, the prefill ends here.
                     await asyncio.sleep(0)
-                    # After the last one the logits are at hand: whoever goes on with them needs no other pass.
+                    # After the last pass the logits are there: sampling can go on at once, without another pass.
                     if stored < sequence.length:
                         await turn.give_way()
 
@@ -158,12 +158,12 @@ class Scheduler:
                 del self._tasks[sequence.slot]
 
     def _goes_on(self, sequence: TokenSequence, task: asyncio.Task[T]) -> bool:
-        """Whether nobody has called `end` since the task began."""
+        """Whether the task goes on: `end` was not called since it began."""
         return self._tasks.get(sequence.slot) is task
 
 
 class _Turns:
-    """Who may use the device, and who waits: the most urgent first, among equals the one who came first."""
+    """The queue for the device: the most urgent request goes first, and among equals the one that came first."""
 
     def __init__(self) -> None:
         self._taken = False
@@ -222,7 +222,7 @@ class _Turn:
 
     @property
     def is_over(self) -> bool:
-        """Whether somebody else should go on now."""
+        """Whether another request should have the device now."""
         waiting = self._turns.most_urgent
         if not self.is_used or waiting is None or waiting > self._priority:
             return False

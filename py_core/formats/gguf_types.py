@@ -1,4 +1,4 @@
-"""What the GGUF reader and writer share: value types, alignment, the error."""
+"""Shared by the GGUF reader and writer: value types, alignment, the error."""
 
 from __future__ import annotations
 

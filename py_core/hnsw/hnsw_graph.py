@@ -33,7 +33,7 @@ _HEADER = np.dtype(
 
 @dataclass(frozen=True)
 class HnswParameters:
-    """What the graph depends on. Raises ValueError, with a sentence, for what cannot be."""
+    """The parameters of a graph. Raises ValueError, with a sentence, for impossible ones."""
 
     dimension: int
     metric: Metric = "cosine"
@@ -283,11 +283,11 @@ class HnswGraph:
         self._room = room
 
     def address_of(self, name: str) -> int:
-        """Of the header, the alive bytes or the mask."""
+        """The address of the header, the alive bytes or the mask."""
         return self._fixed[name].address
 
     def _take(self, name: str, nbytes: int) -> np.ndarray:
-        """Bytes for what there is one of, in place of those before; the header is told."""
+        """Allocate a new block for the array `name`, in place of the old one, and put its address into the header."""
         block = self._fixed[name] = self._allocate(_round_up(nbytes, 16))
         if name in (_HEADER.names or ()):
             self.header[name] = block.address

@@ -27,9 +27,9 @@ from py_core.hnsw.numpy_kernel import NumpyHnswKernel
 LINKS_AN_INSERT = 4
 """Rows that an insert brings into the graph while it is behind, so that no insert has to build all of it."""
 FEW_DEAD = 256
-"""So many dead rows are let be."""
+"""Up to so many dead rows stay where they are."""
 BRIDGED_A_DELETE = 64
-"""Rows that a delete prepares for the dead ones to be taken out, once these are many, so that none has to do it all."""
+"""Rows that each delete bridges once many are dead, so that no single delete has to do all of them."""
 _MOST_LEVELS = 16
 _64_BITS = (1 << 64) - 1
 
@@ -42,12 +42,12 @@ class VectorError(ValueError):
 
 @dataclass(frozen=True)
 class HnswSettings(HnswParameters):
-    """What an index is made with."""
+    """The settings of an index."""
 
     ef_search: int = 50
     """Candidates that a search keeps: more find more of the true neighbours and take longer."""
     brute_force_below: int = 1500
-    """So many vectors, or fewer that a filter leaves, are compared one by one: that is exact and not slower."""
+    """Up to so many vectors (those that a filter leaves) are compared one by one: that is exact and not slower."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -136,7 +136,7 @@ class HnswIndex:
             self.linked = row + 1
 
     def delete(self, id: int) -> bool:
-        """Forget an id; whether it was there. Searches pass through its row until some third of all rows are dead."""
+        """Forget an id; returns whether it was there. Searches pass its row until a third of all rows are dead."""
         row = self._row_of.pop(id, None)
         if row is None:
             return False
@@ -182,7 +182,7 @@ class HnswIndex:
             self.find_rows()
 
     def find_rows(self) -> None:
-        """Bring what is known of the ids up to date with the graph."""
+        """Read the map from ids to rows again from the graph."""
         living = np.flatnonzero(self.graph.alive[: self.graph.rows])
         ids = self.graph.column("id")[living]
         self._row_of = dict(zip(ids.tolist(), living.tolist(), strict=True))
@@ -212,7 +212,7 @@ class HnswIndex:
         return level
 
     def _mark_dead(self, row: int) -> None:
-        """A row of the graph whose vector others have too lives on as the next of them."""
+        """If other rows have the vector of this row of the graph, the next of them takes its place."""
         alive = self.graph.alive
         heir = next((twin for twin in self.graph.twins(row)[1:] if alive[twin]), None)
         if heir is not None:
@@ -224,7 +224,7 @@ class HnswIndex:
         alive[row] = 0
 
     def _mark(self, where: Where) -> int:
-        """Make the mask of a filter; how many it leaves."""
+        """Make the mask of a filter; returns how many rows it leaves."""
         mask = self.graph.mask
         mask[: self.graph.rows] = 0
         if callable(where):

@@ -28,7 +28,7 @@ from py_core.hnsw.numpy_kernel import unit_rows
 MAGIC = b"SONATA-HNSW\n"
 VERSION = 2
 MOST_CHANGED = 0.25
-"""When more of the rows than that were deleted or have another vector, a new graph is better."""
+"""If a larger share of the rows was deleted or has another vector, a new graph is better."""
 _COUNTS = ("rows", "slots", "inserted", "entry", "top")
 _REBUILD = "The index has to be built again from the stored vectors."
 
@@ -39,7 +39,7 @@ class IndexFileError(Exception):
 
 @dataclass(frozen=True)
 class Loaded:
-    """The ids in `index` are the places in `names`. `lacking`: names of vectors that are not in the index yet."""
+    """A loaded index. Its ids are places in `names`. `lacking`: names of vectors that are not in the index yet."""
 
     index: HnswIndex
     names: list[str]

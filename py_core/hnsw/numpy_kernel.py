@@ -165,7 +165,7 @@ def _search_level(
 
 
 def _descend(graph: HnswGraph, query: np.ndarray, level: int) -> int:
-    """From the entry point down to `level`, excluded: the nearest row of each level is where the next one begins."""
+    """Go down from the entry point to the level above `level`; each search begins at the last one's nearest row."""
     row = int(graph.header["entry"])
     for above in range(int(graph.header["top"]), level, -1):
         row = _search_level(graph, query, row, above, 1)[0][2]

@@ -20,7 +20,7 @@ from py_core.hnsw.index_file import IndexFileError, load, save
 SCANNED = HnswSettings.brute_force_below
 """The measured crossover for up to 16 neighbours: docs/performance.md."""
 CANDIDATES = 3
-"""That a search by the graph keeps for each that is asked for: so it finds more of the true neighbours."""
+"""Candidates that a search by the graph keeps for each wanted neighbour: so it finds more of the true ones."""
 _LINKED_AT_ONCE = 8
 
 
@@ -31,7 +31,7 @@ class VectorIndex:
         """kernel: numpy's if none."""
         self.changed: Callable[[bool], None] = lambda deleted: None
         self.taken_out = 0
-        """Vectors that the file knew and that are not there any more, or are others."""
+        """Vectors of the file that are gone now, or have changed."""
         self._kernel = kernel
         self._index = HnswIndex(HnswSettings(dimensions, brute_force_below=scanned), kernel)
         self._ids: dict[str, int] = {}
@@ -86,14 +86,14 @@ class VectorIndex:
             self.changed(False)
 
     def insert_many(self, vectors: Mapping[str, np.ndarray]) -> None:
-        """Of new names. Raises VectorError."""
+        """Insert vectors under new names. Raises VectorError."""
         ids = range(self._next, self._next + len(vectors))
         self._index.insert_many(ids, list(vectors.values()))
         for name, id in zip(vectors, ids, strict=True):
             self._name(name, id)
 
     def delete(self, name: str) -> None:
-        """No error when it is not there."""
+        """Delete a vector. A missing name is no error."""
         id = self._ids.pop(name, None)
         if id is not None:
             del self._names[id]

@@ -28,7 +28,7 @@ class WasmtimeHnswKernel(WasmHnswKernel):
         """`wasm`: web/kernels/hnsw, compiled (app/build_outputs.py)."""
         config = wasmtime.Config()
         config.cranelift_opt_level = "speed"
-        # All addresses that there can be are set aside at once, so that the memory stays where it is when it grows.
+        # The whole address range is reserved at once, so that the memory does not move when it grows.
         config.memory_reservation = 1 << 32
         config.memory_may_move = False
         engine = wasmtime.Engine(config)
@@ -46,7 +46,7 @@ class WasmtimeHnswKernel(WasmHnswKernel):
 
     @property
     def memory_bytes(self) -> int:
-        """What has been taken in all, in use or free for others."""
+        """All memory taken so far, in use or free again."""
         return self._end
 
     def allocate(self, nbytes: int) -> Block:

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 SHARE = 0.25
-"""Of the time, while nobody waits for anything."""
+"""The share of the time for background work, while no answer is being made."""
 
 
 class Background:
@@ -20,7 +20,7 @@ class Background:
         self._free.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.last_work: dict[object, Callable[[], Awaitable[None]]] = {}
-        """What is to be done at the end, by whom it is for."""
+        """Work to do at the end, by its owner."""
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:

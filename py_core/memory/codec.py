@@ -31,7 +31,7 @@ def check_record(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def can_be_kept(record: Record) -> bool:
-    """Whether `check_record` takes it."""
+    """Whether `check_record` accepts the record."""
     try:
         check_record(record)
     except StoreError:
@@ -82,7 +82,7 @@ async def open_rows(rows: Sequence[Row], lock: Lock | None) -> tuple[list[Row], 
 
 
 async def seal_rows(rows: Sequence[Row], lock: Lock | None) -> list[Row]:
-    """Rows in the clear with the bytes that are stored. With a key they have no fields: fields show the body."""
+    """Encrypts rows for storing, if there is a key. They then have no fields, which would show the body."""
     if lock is None:
         return list(rows)
     plain = [part for row in rows for part in (row.body, row.vector) if part is not None]
@@ -115,7 +115,7 @@ def fields_of(row: Row) -> Row:
 
 
 def _contexts(keys: Sequence[tuple[str, str, bool]]) -> list[bytes]:
-    """What each body and vector is bound to. Names have no control characters, so a 0 cannot be part of one."""
+    """The name to which each body and vector is bound. Names have no control characters, so none contains a 0."""
     return [
         f"{part}\0{kind}\0{id}".encode()
         for kind, id, has_vector in keys

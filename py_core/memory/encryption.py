@@ -31,7 +31,7 @@ _VERIFIER = b"sonata memory"
 
 
 class WrongKeyError(Exception):
-    """Not encrypted with this key, or damaged."""
+    """The bytes are not encrypted with this key, or are damaged."""
 
 
 class Cipher(Protocol):
@@ -91,7 +91,7 @@ async def unlock(crypto: Crypto, passphrase: str, header: str) -> Lock:
 
 
 class NativeCrypto:
-    """By the package `cryptography`."""
+    """Encryption by the package `cryptography`."""
 
     async def derive(self, passphrase: bytes, salt: bytes, iterations: int) -> Cipher:
         return await asyncio.to_thread(_derive, passphrase, salt, iterations)
@@ -129,7 +129,7 @@ class _NativeCipher:
 
 
 def _normalized(passphrase: str) -> bytes:
-    """However a keyboard composes its accents."""
+    """The passphrase in one form, however a keyboard composes accents."""
     return unicodedata.normalize("NFKC", passphrase).encode("utf-8", "surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong with the memory, as sentences."""
+"""The errors of the memory, as sentences."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SENTENCES: dict[Reason, str] = {
 }
 
 GOES_ON_IN_MEMORY: frozenset[Reason] = frozenset({"unavailable", "quota", "blocked", "closed", "replaced"})
-"""Nothing can be stored any more; what happens from now on is kept in plain memory."""
+"""Nothing can be stored any more; from now on records are kept in plain memory."""
 
 
 class StoreError(Exception):

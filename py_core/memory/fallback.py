@@ -16,7 +16,7 @@ CHUNK = 1000
 
 
 async def open_or_volatile(opening: Callable[[], Awaitable[Rows]], on_trouble: OnTrouble) -> Rows:
-    """What `opening` opens; plain memory where that fails, after telling `on_trouble` why. Never raises StoreError."""
+    """The rows that `opening` opens. If that fails: tells `on_trouble` why, and gives plain memory; no StoreError."""
     try:
         return FallbackRows(await opening(), on_trouble)
     except StoreError as error:
@@ -101,7 +101,7 @@ class FallbackRows:
 
 
 async def _copy(lost: Rows, volatile: VolatileRows) -> VolatileRows:
-    """With what can still be read."""
+    """Copy everything that can still be read."""
     with contextlib.suppress(StoreError):
         after: Key | None = None
         while rows := await lost.scan(None, after, CHUNK):

@@ -81,7 +81,7 @@ class IndexedDBRows:
         self._database.onChange = self._proxy
 
     async def compact(self) -> None:
-        """The browser tidies up by itself, when it likes."""
+        """Do nothing: the browser removes deleted bytes itself, at a time of its own."""
 
     async def close(self) -> None:
         self.listen(None)

@@ -25,7 +25,7 @@ from py_core.memory.write_batch import BatchedWriter
 
 
 class Memory:
-    """Made by `open`. All kinds of records share one search by meaning and one writer for what nobody waits for."""
+    """The memory; `open` makes it. All kinds of records share one search by meaning and one writer of batches."""
 
     def __init__(
         self, store: Store, writer: BatchedWriter, policies: Policies, kernel: Callable[[], HnswKernel | None]
@@ -59,14 +59,14 @@ class Memory:
         return memory
 
     async def take_over(self, other: Memory) -> int:
-        """Write here what `other` holds and is newer; how many records. For what was learned before this opened."""
+        """Copy newer records of `other`, which were written before this memory opened. Returns how many."""
         await other.writer.flush()
         records = await newer([record async for record in other.store.scan()], self.store)
         await self.store.put_many(records)
         return len(records)
 
     async def drop_vectors(self, kind: str) -> None:
-        """Those of an embedder that is no longer there."""
+        """Remove a kind's vectors, which an earlier embedder made."""
         await self.writer.flush()
         records = await self.store.query(kind)
         await self.store.put_many(replace(record, vector=None) for record in records if record.vector is not None)

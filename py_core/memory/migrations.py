@@ -30,7 +30,7 @@ def _quality_to_weight(record: Record) -> Record:
 
 
 MIGRATIONS: Mapping[int, Migration] = {1: _same, 2: _quality_to_weight}
-"""By the version that they start from."""
+"""Migrations by the version that they start from."""
 
 
 def migrate(

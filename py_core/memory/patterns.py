@@ -15,7 +15,7 @@ OUTCOME_STEP = 0.05
 """By how much one outcome raises or lowers a weight, as a share of it."""
 DAY_SECONDS = 86400.0
 FADING_DAYS = 30
-"""After so many days without use a user's pattern counts half; it never counts less."""
+"""A user's pattern counts half after so many days without use, and never less."""
 
 Source = Literal["example", "agent", "user"]
 """A shipped example, an example that a user gave to an agent, a user's correction."""
@@ -40,11 +40,11 @@ class Pattern:
     last_used: float = field(default=0.0, compare=False)
 
     def after_outcome(self, good: bool) -> Pattern:
-        """A route that it decided was right, or wrong: the one rule by which weights are learned."""
+        """A copy after a route that it decided was right or wrong: the only rule that learns weights."""
         return self.scaled(1 + OUTCOME_STEP if good else 1 - OUTCOME_STEP)
 
     def scaled(self, factor: float) -> Pattern:
-        """With the weight multiplied, within its limits."""
+        """A copy with the weight multiplied, within its limits."""
         return replace(self, weight=min(max(self.weight * factor, LEAST_WEIGHT), MOST_WEIGHT))
 
     def strength(self, now: float) -> float:
@@ -72,7 +72,7 @@ class Patterns:
             await self.add_many([replace(pattern, uses=0, created=now, last_used=now)])
 
     async def add_many(self, patterns: list[Pattern]) -> None:
-        """As they are; all or none."""
+        """Store patterns unchanged; all or none."""
         await self._store.put_many(_record(pattern) for pattern in patterns)
 
     async def get(self, id: str) -> Pattern | None:
@@ -88,7 +88,7 @@ class Patterns:
         return await self._change(id, lambda pattern: replace(pattern, **changes))
 
     async def use(self, id: str) -> Pattern | None:
-        """It decided a route just now. None when there is no such pattern."""
+        """Note that the pattern decided a route just now. None when there is no such pattern."""
         return await self._change(
             id, lambda pattern: replace(pattern, uses=pattern.uses + 1, last_used=self._store.clock())
         )

@@ -56,7 +56,7 @@ class Policies:
         return policies
 
     async def reload(self) -> None:
-        """Read them again. Happens by itself when another tab changed them; another process does not tell."""
+        """Read the policies again. Needed after a change by another process; a change by another tab calls this."""
         found = [_policy(record) for record in await self._store.query(KIND)]
         found.sort(key=lambda policy: policy.last_used)
         self._policies = OrderedDict((policy.name, policy) for policy in found)
@@ -72,7 +72,7 @@ class Policies:
         return policy.value
 
     def look(self, name: str) -> Policy | None:
-        """With its confidence and source, without marking it as used."""
+        """The policy with its confidence and source, without marking it as used."""
         return self._policies.get(name)
 
     def all(self) -> list[Policy]:
@@ -90,7 +90,7 @@ class Policies:
         return await self.set(name, value, confidence=1.0, source="user")
 
     async def set(self, name: str, value: Value, *, confidence: float, source: str) -> Policy:
-        """In place of what there was, of whatever type. Durable when it returns."""
+        """Replace a policy, whatever its type. Durable when it returns."""
         if not 0.0 <= confidence <= 1.0:
             raise StoreError("record", "The confidence of a policy must be a number from 0 to 1.")
         before = self._policies.get(name)

@@ -74,7 +74,7 @@ class Query:
     limit: int | None = None
 
     def matches(self, fields: Mapping[str, FieldValue]) -> bool:
-        """Whether fields are as asked for."""
+        """Whether fields match a query."""
         return all(
             name in fields and (wanted.holds(fields[name]) if isinstance(wanted, Range) else fields[name] == wanted)
             for name, wanted in self.where.items()
@@ -100,7 +100,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a batch changed. `elsewhere`: by another tab or process, whose puts may be unknown (`everything`)."""
+    """The changes of a batch. `elsewhere`: another tab or process made them; its puts may be unknown (`everything`)."""
 
     puts: tuple[Key, ...] = ()
     deletes: tuple[Key, ...] = ()
@@ -118,18 +118,18 @@ class Rows(Protocol):
 
     @property
     def persistent(self) -> bool:
-        """Whether it is there after a restart."""
+        """Whether the rows are still there after a restart."""
         ...
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
+        """Where the rows lie, in words for people."""
         ...
 
     async def meta(self) -> dict[str, str]: ...
 
     async def get(self, keys: Sequence[Key]) -> list[Row]:
-        """Those that exist, in the order asked for."""
+        """The rows that exist, in the order of `keys`."""
         ...
 
     async def scan(self, kind: str | None, after: Key | None, limit: int) -> list[Row]:
@@ -145,11 +145,11 @@ class Rows(Protocol):
         ...
 
     async def poll(self) -> bool:
-        """Whether somebody else may have written since the last time, and `listen` did not tell."""
+        """Whether another process may have written since the last call, unnoticed by `listen`."""
         ...
 
     def listen(self, heard: OnChange | None) -> None:
-        """`heard` gets what other tabs change."""
+        """Call `heard` with the changes of other tabs."""
         ...
 
     async def compact(self) -> None:

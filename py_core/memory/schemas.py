@@ -24,7 +24,7 @@ LATEST = 253_402_300_799.0  # the end of the year 9999, in seconds since 1970
 MOST_TURNS = 999_999  # of a conversation
 
 Check = Callable[[Any], str | None]
-"""What a value should be ("a number from 0 to 1"), or None where it is so."""
+"""Gives None if the value fits, else what it should be ("a number from 0 to 1")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Schema:
     fields: Mapping[str, Check]
     vector: Literal["required", "optional"] = "optional"
     record: Callable[[Record], str | None] = field(default=lambda record: None)
-    """What no field can tell alone: a sentence, or None."""
+    """Checks several fields together: a sentence about what does not fit, or None."""
 
 
 def problem_of(record: Record, dimensions: int | None = None) -> str | None:
@@ -71,7 +71,7 @@ def _text(longest: int = LONGEST_TEXT) -> Check:
 
 
 def _name(value: Any) -> str | None:
-    """As kinds and ids are (records.check_name)."""
+    """Checks a name by the rule for kinds and ids (records.check_name)."""
     fits = isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and value.isprintable()
     return None if fits else f"printable text of 1 to {LONGEST_NAME} characters"
 
@@ -111,7 +111,7 @@ def _or_null(check: Check) -> Check:
 
 
 def _json(value: Any, depth: int = DEEPEST) -> str | None:
-    """Anything of JSON that is finite and not nested without end."""
+    """Checks that a value is JSON with finite numbers and limited nesting."""
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, str):

@@ -187,7 +187,7 @@ class SQLiteRows:
         return await self._run(look)
 
     def listen(self, heard: OnChange | None) -> None:
-        """SQLite tells nobody: see `poll`."""
+        """Do nothing: SQLite does not report changes; see `poll`."""
 
     async def compact(self) -> None:
         def rewrite() -> None:

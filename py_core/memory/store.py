@@ -62,7 +62,7 @@ class Store:
         self.clock = clock
         self.problem_of = problem_of
         self.unreadable: set[Key] = set()
-        """Those that were met so far."""
+        """Keys of unreadable records that were met so far."""
         self._rows = rows
         self._lock = lock
         self._schema = schema
@@ -104,12 +104,12 @@ class Store:
 
     @property
     def persistent(self) -> bool:
-        """Whether what is put is still there after a restart."""
+        """Whether records are still there after a restart."""
         return self._rows.persistent
 
     @property
     def place(self) -> str:
-        """Where it is kept, for people."""
+        """Where the store lies, in words for people."""
         return self._rows.place
 
     @property
@@ -122,7 +122,7 @@ class Store:
         return found[0] if found else None
 
     async def get_many(self, keys: Sequence[Key]) -> list[Record]:
-        """Those that exist, in the order asked for."""
+        """The records that exist, in the order of `keys`."""
         return await self._decode(await self._rows.get(keys))
 
     async def put(self, record: Record) -> None:
@@ -135,7 +135,7 @@ class Store:
                 transaction.put(record)
 
     async def delete(self, kind: str, *ids: str) -> None:
-        """Ids that do not exist are no error."""
+        """Delete records. Missing ids are no error."""
         async with self.transaction() as transaction:
             for id in ids:
                 transaction.delete(kind, id)
@@ -220,7 +220,7 @@ class Store:
         return await self._decode(await self._rows_starting_with(kind, prefix))
 
     async def keys_starting_with(self, kind: str, prefix: str) -> list[Key]:
-        """Their keys, also those of records that cannot be read."""
+        """The keys of a kind's records whose ids start so, also of those that cannot be read."""
         return [row.key for row in await self._rows_starting_with(kind, prefix)]
 
     async def _rows_starting_with(self, kind: str, prefix: str) -> list[Row]:
@@ -240,7 +240,7 @@ class Store:
             after = rows[-1].key
 
     async def get_blob(self, name: str) -> bytes | None:
-        """What was put under this name; None when it is not there, or cannot be read."""
+        """The bytes put under this name; None when they are missing, or cannot be read."""
         rows = await self._rows.get([(BLOB, name)])
         return await open_blob(name, rows[0].body, self._lock) if rows else None
 
@@ -354,7 +354,7 @@ class Store:
         self._tell(Change(everything=True))
 
     async def commit(self, transaction: Transaction) -> None:
-        """What the end of an `async with store.transaction()` does."""
+        """Store a transaction; the end of `async with store.transaction()` calls this."""
         async with self._writing:
             now = self.clock()
             stamped = [
@@ -382,7 +382,7 @@ class Store:
         self._tell(Change(tuple(transaction.puts), tuple(transaction.deletes), transaction.cleared))
 
     def _expected_meta(self, schema: int) -> dict[str, str | None]:
-        """Neither a newer version nor another passphrase has come since this store was opened."""
+        """The condition that nobody changed version or passphrase since this store was opened."""
         return {"schema": str(schema), "key": self._lock.header if self._lock else None}
 
     def _tell(self, change: Change) -> None:

@@ -21,7 +21,7 @@ from py_core.memory.store import Store
 
 STEP_SECONDS = 0.004
 UNSAVED = 100
-"""So many changes, or UNSAVED_SHARE of all vectors, may be linked again at the next opening."""
+"""Up to so many changes, or UNSAVED_SHARE of all vectors, stay unsaved: the next opening links them again."""
 UNSAVED_SHARE = 0.02
 
 
@@ -57,7 +57,7 @@ class StoredIndex:
         return cls(store, name, background, index)
 
     def forget(self) -> None:
-        """Keep nothing of it any more: another one takes its place."""
+        """Stop storing this index: another one takes its place."""
         if self._forgotten:
             return
         self.index.changed = lambda deleted: None
@@ -74,7 +74,7 @@ class StoredIndex:
         await self._store.put_blob(self._name, data)
 
     def _heed(self, change: Change) -> None:
-        """What was cleared must not be written again; its owner opens another one."""
+        """Forget a cleared index, which must not be written again; its owner opens another one."""
         if change.everything or change.cleared is not None:
             self.forget()
 

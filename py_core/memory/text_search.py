@@ -39,18 +39,18 @@ _FOLDING = _Folding()
 
 
 def fold(text: str) -> str:
-    """Without case and accents: "Über" and "uber" are the same."""
+    """The text without case and accents: "Über" and "uber" are the same."""
     return text.lower() if text.isascii() else text.translate(_FOLDING)
 
 
 def terms_of(query: str) -> list[str]:
-    """What is looked for: the folded words of a query, without punctuation around them."""
+    """The terms of a query: its folded words without punctuation around them."""
     folded = (fold(word) for word in query.split())
     return list(dict.fromkeys(word.strip(_AROUND_WORDS) or word for word in folded))
 
 
 def find(term: str, folded: str, start: int = 0) -> int:
-    """Where a term begins a word of a folded text, -1: nowhere."""
+    """The place where a term begins a word of a folded text, or -1."""
     at = folded.find(term, start)
     while at > 0 and term[0].isalnum() and folded[at - 1].isalnum() and not _is_unspaced(folded[at]):
         at = folded.find(term, at + 1)

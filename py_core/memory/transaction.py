@@ -7,7 +7,7 @@ from py_core.memory.rows import EVERYTHING, Key
 
 
 class Transaction:
-    """What happens at once, or not at all, when the `async with` block ends without an exception."""
+    """Changes that happen all at once, or not at all, when the `async with` block ends without an exception."""
 
     def __init__(self) -> None:
         self.puts: dict[Key, Record] = {}

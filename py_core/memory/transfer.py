@@ -89,7 +89,7 @@ async def import_file(
 
 
 async def newer(records: Iterable[Record], store: Store) -> list[Record]:
-    """Those that the store lacks, or has in an older state."""
+    """The records that the store lacks, or has in an older state."""
     records = list(records)
     here = {r.key: r.updated or 0.0 for r in await store.get_many([record.key for record in records])}
     return [r for r in records if r.key not in here or (r.updated or 0.0) > here[r.key]]

@@ -1,4 +1,4 @@
-"""Rows in plain memory: for tests, and for going on where nothing can be stored."""
+"""Rows in plain memory: for tests, and when nothing can be stored."""
 
 from __future__ import annotations
 

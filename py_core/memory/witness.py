@@ -64,7 +64,7 @@ class Witness:
         return entry.id
 
     async def rate(self, id: str, quality: float | None) -> WitnessEntry | None:
-        """What the answer was worth, told later; None takes it back. None when there is no such entry."""
+        """Rate an answer later; quality None removes the rating. Returns None when there is no such entry."""
         if quality is not None and not 0.0 <= quality <= 1.0:
             raise StoreError("record", "The quality must be a number from 0 to 1.")
         await self.writer.flush()
@@ -72,13 +72,13 @@ class Witness:
         return entry_of(record) if record else None
 
     async def entries(self, *, since: float | None = None, limit: int | None = None) -> list[WitnessEntry]:
-        """The newest first."""
+        """The entries, the newest first."""
         await self.writer.flush()
         records = await self.store.query(KIND, since=since, newest_first=True, limit=limit)
         return [entry_of(record) for record in records]
 
     async def retain(self) -> int:
-        """Delete what is too old, and the oldest of what is too much. Returns how many went."""
+        """Delete entries that are too old, and the oldest ones beyond the limit. Returns how many were deleted."""
         await self.writer.flush()
         gone = [r.id for r in await self.store.query(KIND, before=self.store.clock() - self.most_age)]
         too_many = await self.store.count(KIND) - len(gone) - self.most_entries

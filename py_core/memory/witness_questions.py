@@ -1,4 +1,4 @@
-"""What the witness log can be asked: poor answers, similar errors, latency spikes, percentiles and trends."""
+"""Queries of the witness log: poor answers, similar errors, latency spikes, percentiles and trends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Trend:
 
 
 class WitnessQuestions:
-    """Answers from what is stored, entries that still wait to be written included."""
+    """Answers queries from all entries, also those that still wait to be written."""
 
     def __init__(self, witness: Witness) -> None:
         self._witness = witness

@@ -20,7 +20,7 @@ from py_core.memory.store import Store
 
 BATCH = 100
 DELAY_SECONDS = 0.5
-"""From the first write of a batch to its storing: the other half of the second is for the disk."""
+"""The time from the first write of a batch to its storing: the other half of the second is for the disk."""
 MOST_WAITING = 10_000
 """Records that wait while the store refuses them; the oldest go first."""
 
@@ -52,7 +52,7 @@ class BatchedWriter:
 
     @property
     def waiting(self) -> tuple[Record, ...]:
-        """Not stored yet."""
+        """The records that are not stored yet."""
         return tuple(self._waiting.values())
 
     def put(self, record: Record) -> None:
@@ -94,7 +94,7 @@ class BatchedWriter:
             self._since = began  # what waits now was put after this
 
     async def close(self) -> None:
-        """Flush, then take nothing more. The store stays open."""
+        """Flush, then accept no more writes. The store stays open."""
         self._closed = True
         try:
             await self.flush()

@@ -103,7 +103,7 @@ Op = Embedding | RMSNorm | Linear | Rope | Attention | SwiGLU | Add
 class Graph:
     """The operations in order, the weights they need with their shapes, and the values that may be read by name.
 
-    The last operation makes the logits. Which rows of a pass need them is up to whoever runs the graph.
+    The last operation makes the logits. The backend that runs the graph decides for which rows of a pass.
     """
 
     ops: list[Op] = field(default_factory=list)
@@ -155,7 +155,7 @@ class Graph:
 
     @property
     def body(self) -> list[Op]:
-        """What comes before the head: it runs over every row of a pass."""
+        """The operations before the head: they run over every row of a pass."""
         return self.ops[: self._head_start()]
 
     def _head_start(self) -> int:

@@ -1,4 +1,4 @@
-"""Which architectures there are: a GGUF's `general.architecture` to the function that describes its forward pass."""
+"""The known architectures: maps a GGUF's `general.architecture` to the function that describes its forward pass."""
 
 from __future__ import annotations
 

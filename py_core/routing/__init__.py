@@ -1,1 +1,1 @@
-"""Which agent a message is for: a linear head, and the votes of the most similar patterns (router.py)."""
+"""Decides which agent gets a message: a linear head, and the votes of the most similar patterns (router.py)."""

@@ -1,4 +1,4 @@
-"""What an agent is, and an example of what people ask it for: types, and their reading from plain dicts (TOML, JSON).
+"""An agent, and an example of a request for it: types, and their reading from plain dicts (TOML, JSON).
 
 Every mistake in the data is an AgentError whose message is a sentence that names the agent and says what is allowed.
 """
@@ -37,7 +37,7 @@ class AgentError(ValueError):
 
 @dataclass(frozen=True)
 class Agent:
-    """Whom a message is sent to.
+    """An agent, which answers messages.
 
     `definition` says what the agent is for, to people and to the router. `max_tokens` bounds an answer. `examples` are
     requests that a user gave it; those of the shipped agents come apart, as `Example`.

@@ -16,9 +16,9 @@ from py_core.tokenizers.wordpiece import WordPiece
 
 DIMENSIONS = 384
 CACHED_TEXTS = 2048
-"""3 MB of vectors."""
+"""The most recent texts whose vectors are kept: 3 MB."""
 TEXTS_AT_ONCE = 32
-"""So many go to the encoder together; others get their turn between two such parts."""
+"""So many texts go to the encoder together; other requests get their turn between two such parts."""
 
 
 class EmbedderError(Exception):

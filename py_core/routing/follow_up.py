@@ -11,10 +11,10 @@ MOST_WORDS = 8
 MOST_CHARACTERS = 100
 """For languages that write without spaces."""
 CLEAR = 0.55
-"""So confident, and another agent is clearly meant."""
+"""From this confidence on another agent is clearly meant."""
 FEW_WORDS = 4
 CLEAR_IN_FEW_WORDS = 0.95
-"""So few words sound like some agent by chance: "in what order" is the planner's by 90%."""
+"""FEW_WORDS need more confidence: they sound like some agent by chance ("in what order": the planner, 90%)."""
 
 
 def is_follow_up(text: str, confidence: float) -> bool:

@@ -15,18 +15,18 @@ from itertools import pairwise
 import numpy as np
 
 BUCKETS = 8192
-"""That the words and pieces are hashed to."""
+"""The number of buckets that words and pieces are hashed to."""
 PIECE = 4
 """Characters of a piece of a word, or of several."""
 _LONGEST = 2000
-"""Characters of a text that are looked at: about what the embedder reads."""
+"""The characters of a text that the head reads: about as many as the embedder."""
 _WORD = re.compile(r"[a-z0-9_+#']+")
 
 
 @dataclass(frozen=True)
 class Head:
     """`rarity` float32 (BUCKETS,): how much a bucket counts. `words` float32 (BUCKETS, agents), `dense` float32
-    (dimensions, agents). The fallback is one of the agents: what was asked of nobody in particular."""
+    (dimensions, agents). The fallback is one of the agents: it gets the requests that suit no other."""
 
     agents: tuple[str, ...]
     rarity: np.ndarray
@@ -62,7 +62,7 @@ def word_matrix(texts: Sequence[str], rarity: np.ndarray | None = None) -> tuple
         matrix[row, buckets(text)] = 1
     if rarity is None:
         count = matrix.sum(0)
-        # what one text alone has says nothing of others
+        # a word of a single text says nothing about others
         rarity = np.where(count >= 2, np.log(len(texts) / np.maximum(count, 1)), 0).astype(np.float32)
     matrix *= rarity
     matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-9)

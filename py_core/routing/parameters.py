@@ -17,24 +17,24 @@ class RouterParameters:
     neighbours: int
     """Patterns that vote."""
     temperature: float
-    """Of the votes: one that is so much less similar than the nearest counts 1/e of it."""
+    """The temperature of the votes: a neighbour that is so much less similar than the nearest counts 1/e of it."""
     head_words: float
     """How much of the linear head's input are words, from 0 to 1; the rest is the vector."""
     head_ridge: float
     head_scale: float
-    """Of the head's scores, before their softmax."""
+    """The factor of the head's scores before their softmax."""
     votes: float
     """The votes' part in the shares; the rest is the head's."""
     learned_similarity: float
-    """A user's pattern that is so similar to the request has half of the say."""
+    """A user's pattern that is so similar to the request gets half of the weight."""
     learned_width: float
-    """So much more similar, it has e times the odds."""
+    """So much more similarity gives a user's pattern e times the odds."""
     learned_lead: float
-    """It has half of the say, too, when an example is more similar by so much."""
+    """It gets half of the weight even if an example is more similar by so much."""
     threshold: float
-    """Of the confidence: below it the fallback answers."""
+    """The least confidence: below it the fallback answers."""
     calibration: tuple[float, float, float, float, float]
-    """Of the logistic regression: see Router._confidence."""
+    """Coefficients of the logistic regression: see Router._confidence."""
 
     def __post_init__(self) -> None:
         for name, least, most in (

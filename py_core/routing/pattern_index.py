@@ -1,4 +1,4 @@
-"""What votes in the router: patterns with an index of the nearest of those whose agents are there."""
+"""The voters of the router: patterns, with an index of those whose agents are present."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PatternIndex:
     def __init__(self, dimensions: int, kernel: HnswKernel | None, scanned: int = SCANNED) -> None:
         """kernel: numpy's if none. scanned: up to so many each is compared."""
         self.of: dict[str, Pattern] = {}
-        """By their ids."""
+        """Patterns by their ids."""
         self.index = VectorIndex(dimensions, kernel, scanned)
         self._agents: frozenset[str] = frozenset()
 
@@ -32,12 +32,12 @@ class PatternIndex:
         return self.of[id]
 
     def put(self, pattern: Pattern) -> None:
-        """Add it, or put it in place of the one with its id."""
+        """Add a pattern, or replace the one with its id."""
         self.of[pattern.id] = pattern
         self._index(pattern)
 
     def put_unindexed(self, patterns: Iterable[Pattern]) -> None:
-        """Many at once, for `replace_index`: until then they do not vote."""
+        """Add many at once, before `replace_index`: until then they do not vote."""
         self.of.update((pattern.id, pattern) for pattern in patterns)
 
     def voting(self) -> dict[str, np.ndarray]:
@@ -45,7 +45,7 @@ class PatternIndex:
         return {id: pattern.vector for id, pattern in self.of.items() if pattern.agent in self._agents}
 
     def replace_index(self, index: VectorIndex) -> None:
-        """Search with this one, which holds `voting` vectors."""
+        """Search with this index from now on; it holds the `voting` vectors."""
         self.index = index
 
     def remove(self, id: str) -> bool:
@@ -62,7 +62,7 @@ class PatternIndex:
         return pattern
 
     def activate(self, agents: frozenset[str]) -> None:
-        """Only patterns of these agents vote."""
+        """Let only patterns of these agents vote."""
         self._agents = agents
         for pattern in self.of.values():
             if (pattern.id in self.index) != (pattern.agent in agents):
@@ -86,7 +86,7 @@ def pattern_id(text: str, source: Source, agent: str = "") -> str:
 
 
 def same_text(first: str, second: str) -> bool:
-    """But for capitals and spaces."""
+    """Whether two texts are the same except for capitals and spaces."""
     return _plain(first) == _plain(second)
 
 

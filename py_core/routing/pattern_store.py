@@ -1,4 +1,4 @@
-"""What the router learned is kept in a Store, as the memory's patterns: from there it is loaded."""
+"""Loads the router's learned patterns from a Store, where the memory keeps them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from py_core.routing.router import Router
 EMBEDDER_POLICY = "routing.embedder"
 """Names the embedder whose vectors are stored."""
 INDEX_NAME = "router"
-"""Of the graph of what the user said: patterns of agents that are there, and the examples of the user's agents."""
+"""The name of the graph of the user's patterns (of present agents) and of his own agents' examples."""
 
 
 async def load_patterns(router: Router, memory: Memory) -> StoredIndex:

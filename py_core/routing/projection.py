@@ -14,15 +14,15 @@ from collections.abc import Sequence
 import numpy as np
 
 AGENTS_OF_A_REQUEST = 2.0
-"""Between how many agents a request lies on average (the perplexity of its shares)."""
+"""The number of agents between which a request lies on average (the perplexity of its shares)."""
 OWN_PLACE = 0.06
 """The part of the linear directions: the standard deviation, where agents are 1 or a little more apart."""
 LARGEST_SAMPLE = 4000
-"""Vectors that these directions are found of; all are placed."""
+"""The most vectors from which these directions are computed; all vectors are placed."""
 _STRESS_STEPS = 200
 _POWER_STEPS = 8
 _NOTHING = 1e-5
-"""Of the vectors' length: rounding, and nothing to be shown."""
+"""Relative to the vectors' length: anything below is rounding, and is not shown."""
 
 
 def project(vectors: np.ndarray, labels: Sequence[str]) -> np.ndarray:
@@ -54,7 +54,7 @@ def _centres(vectors: np.ndarray, agent_of: np.ndarray, agents: int) -> np.ndarr
 
 
 def _rows_of_length_one(rows: np.ndarray) -> np.ndarray:
-    """Rows that are nothing stay nothing."""
+    """Rows scaled to length 1; rows of zeros stay zeros."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.where(lengths > _NOTHING, rows / np.maximum(lengths, _NOTHING), 0).astype(np.float32)
 

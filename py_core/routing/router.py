@@ -71,7 +71,8 @@ class Decision:
 
 
 class Router:
-    """Not for several tasks at once while patterns are changed: a change counts from the next `route` on."""
+    """Decides which agent gets a request. A change of patterns counts from the next `route` on; do not change them
+    while another task routes."""
 
     def __init__(
         self,
@@ -93,11 +94,11 @@ class Router:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Those that a request can be for: all but the fallback."""
+        """The agents that a request can be for: all but the fallback."""
         return self._agents
 
     def set_agents(self, agents: Iterable[str]) -> None:
-        """Agents were added or removed. Patterns of removed ones stay, and vote again once their agent is back."""
+        """Set the agents. Patterns of removed ones stay, and vote again once their agent is back."""
         ids = frozenset(agents)
         self._agents = tuple(sorted(ids - {FALLBACK_ID}))
         self._allowed = ids | {FALLBACK_ID}
@@ -198,7 +199,7 @@ class Router:
         return pattern
 
     def forget(self, pattern_id: str) -> bool:
-        """Whether there was such a pattern. A shipped example stays, and its weight goes back to 1."""
+        """Forget a pattern; returns whether it was there. A shipped example stays, and its weight goes back to 1."""
         if pattern_id in self.examples:
             self.examples.reweigh(replace(self.examples[pattern_id], weight=1.0))
             return True
@@ -213,7 +214,7 @@ class Router:
             self.learned.put(pattern)
 
     def _choice(self, best: str, confidence: float, deciding: Found, votes: Mapping[str, float]) -> tuple[str, Reason]:
-        """For the message alone. deciding: what the user said, where that has more than half of the say."""
+        """Decide for the message alone. deciding: the user's patterns, if they have over half of the weight."""
         if confidence < self.parameters.threshold:
             return FALLBACK_ID, "unsure"
         for pattern, _ in deciding:
@@ -237,7 +238,7 @@ class Router:
         return {self.head.agents[column]: share for column, share in zip(self._columns, shares, strict=True)}
 
     def _shares(self, head: Mapping[str, float], votes: Mapping[str, float]) -> dict[str, float]:
-        """Of all agents but the fallback; they sum to 1, if there is anything to go by."""
+        """The shares of all agents but the fallback; they sum to 1, unless all scores and votes are 0."""
         part = self.parameters.votes if head and votes else float(not head)
         shares = {agent: (1 - part) * head.get(agent, 0.0) + part * votes.get(agent, 0.0) for agent in self._agents}
         total = sum(shares.values())
@@ -251,7 +252,7 @@ class Router:
         return 1 / (1 + math.exp(-max(min(sum(weight * value for weight, value in terms), 30.0), -30.0)))
 
     def _learned_weight(self, learned: Found, examples: Found, now: float) -> float:
-        """How much what the user said applies, 0 to 1."""
+        """How much the user's own patterns apply, 0 to 1."""
         if not learned:
             return 0.0
         p = self.parameters

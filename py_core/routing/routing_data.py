@@ -35,7 +35,7 @@ class RoutingData:
 
 
 def examples_digest(examples: Sequence[Example]) -> str:
-    """Of texts and agents in their order."""
+    """A digest of the examples' texts and agents, in their order."""
     told = json.dumps([(example.agent, example.text) for example in examples])
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 

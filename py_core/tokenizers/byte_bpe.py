@@ -214,7 +214,7 @@ class StreamDecoder:
         return self._utf8.decode(self._tokenizer.decode_bytes((index,), skip_special=self._skip_special))
 
     def flush(self) -> str:
-        """What is left at the end: U+FFFD for a character that never became whole. The decoder can be used again."""
+        """The rest at the end: U+FFFD for a character that never became whole. The decoder can be used again."""
         rest = self._utf8.decode(b"", final=True)
         self._utf8.reset()
         return rest
@@ -240,7 +240,7 @@ def merge_short(spelled: str, ranks: Mapping[str, int]) -> list[str]:
 
 
 def merge_long(spelled: str, ranks: Mapping[str, int]) -> list[str]:
-    """What merge_short does, in n log n: a heap of (rank, position) over a linked list."""
+    """Does the same as merge_short, in n log n: a heap of (rank, position) over a linked list."""
     parts: list[str] = list(spelled)
     count = len(parts)
     following, preceding = list(range(1, count + 1)), list(range(-1, count - 1))

@@ -5,7 +5,7 @@ import { truncated } from '../storage/model_download.js';
 const AHEAD = 128 << 20;  // bytes fetched before anybody asks for them
 
 export class WeightStream {
-  size;              // bytes of the file, null where nobody tells
+  size;              // bytes of the file, null if unknown
   #chunks = [];      // received, not yet passed
   #position = 0;     // file offset of the first chunk
   #received = 0;
@@ -50,7 +50,7 @@ export class WeightStream {
     throw new Error('The model file on the server has changed since it was loaded. Load again to use the new one.');
   }
 
-  /** Nobody reads on: the rest flows past, so that all of the file gets kept. */
+  /** Let the rest flow past unread, so that the whole file is kept. */
   drain() {
     this.#wanted = Infinity;
     this.#drop(this.#received);
@@ -113,7 +113,7 @@ export class WeightStream {
     for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
-  /** The first n bytes at hand, copied together. */
+  /** The first n bytes received, copied together. */
   #assemble(n) {
     const data = new Uint8Array(n);
     let filled = 0;

@@ -55,7 +55,7 @@ export class Engine {
     return this.#alive(this.#remote.respond(text, again));
   }
 
-  /** End the running answer after the token at hand. */
+  /** End the running answer after the present token. */
   stop() {
     return this.#alive(this.#remote.stop());
   }

@@ -20,7 +20,7 @@ import { WeightStream } from '../backends/weight_stream.js';
 
 const PROGRESS_EVERY_MS = 50;
 
-// What is said of the memory before there is Python.
+// The memory's info before Python has started.
 const OPENING = {
   state: 'opening', routing: 'opening', problem: null, persistent: false, place: '', encrypted: false, counts: {}, agents: [],
 };
@@ -86,7 +86,7 @@ Comlink.expose({
     return page.new_chat();
   },
 
-  /** Of app/memory_api.py; `data`, bytes, is its first argument. */
+  /** A call of app/memory_api.py; `data`, bytes, is its first argument. */
   async memory(call, given, data) {
     if (!page) return call === 'info' ? { value: OPENING } : { error: NOT_OPEN };
     const answer = await page.memory(call, JSON.stringify(given), data ?? undefined);
@@ -157,7 +157,7 @@ async function byteCounter(onProgress) {
   };
 }
 
-/** What routing needs, while Python boots and the model loads. Its failure is told by the memory's info. */
+/** Load routing while Python boots and the model loads. The memory's info tells if that failed. */
 function openRouter(booting, onBytes) {
   const here = (path) => new URL(path, import.meta.url).href;
   const parts = [

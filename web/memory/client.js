@@ -63,7 +63,7 @@ export class Memory {
   /** The route was right. */
   confirm(id) { return this.#ask('confirm', id); }
 
-  /** As if nothing had been said of the route; the pattern of a correction stays (removePatterns). */
+  /** Undo the user's feedback on a route; the pattern of a correction stays (removePatterns). */
   takeBack(id) { return this.#ask('take_back', id); }
 
   /** @returns {Promise<{total: number, items: object[]}>} id, text, agent, source, weight, uses, created, lastUsed, similarity */

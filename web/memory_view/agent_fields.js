@@ -14,7 +14,7 @@ export const SAMPLING = [
 ];
 export const MAX_TOKENS = 1024; // of an agent that says nothing else
 
-/** What a new one begins with: the shipped ones have it, too, or the model would go round in circles. */
+/** A new agent's settings. The shipped agents have this penalty, too: without it the model would loop. */
 export const NEW_AGENT = { sampling: { frequency_penalty: 0.2 } };
 
 /** "Recipe helper!" -> "recipe-helper": what Python takes for an id, as far as the title allows one. */
@@ -23,7 +23,7 @@ export function idFromTitle(title) {
   return plain.replace(/[^a-z0-9]+/g, '-').replace(/^[-0-9]+/, '').slice(0, 40).replace(/-+$/, '');
 }
 
-/** What was typed as a number; nothing is the standard. Throws an error that names the field for anything else. */
+/** The typed text as a number, or `standard` if it is empty. Otherwise throws an error that names the field. */
 export function readNumber(text, field, standard) {
   const typed = text.trim().replace(',', '.');
   if (!typed) return standard;

@@ -85,7 +85,7 @@ export class AgentsPanel {
         return this.#act(() => this.#memory.resetAgent(id), `Your changes to ${title} were undone.`, id);
       }));
     }
-    if (shipped && id !== PLAIN) { // it can be brought back, so nobody is asked
+    if (shipped && id !== PLAIN) { // it can be restored, so no question is needed
       const remove = () => this.#act(() => this.#memory.removeAgent(id), `${title} was removed. You can restore it below.`, id);
       buttons.push(named(button('Remove', 'quiet', remove), title));
     } else if (!shipped) {
@@ -145,7 +145,7 @@ export class AgentsPanel {
     this.#focus(id);
   }
 
-  /** Its first button, wherever it is listed now; else that which adds one. */
+  /** Focus the agent's first button, wherever it is listed now; if there is none, the button that adds an agent. */
   #focus(id) {
     const rows = /** @type {HTMLElement[]} */ ([...this.#list.querySelectorAll('[data-agent]')]);
     const row = rows.find(({ dataset }) => dataset.agent === id);

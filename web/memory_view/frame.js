@@ -5,7 +5,7 @@
  *   new Panel(root: HTMLElement, memory, {onResume})   show(): each time it is chosen   hide(): each time it is left
  *   refresh(): optional; the memory has changed while the panel is seen
  *
- * Where the memory is locked, every panel is a form that unlocks it, but for those that work without.
+ * While the memory is locked, every panel is a form that unlocks it, except those that work without.
  */
 import { button, element, ProblemLine } from '../page/dom.js';
 import { loadStyles } from '../page/load_file.js';

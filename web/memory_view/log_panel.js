@@ -73,7 +73,7 @@ export class LogPanel {
     return [...nodes, actions(row.deleteAction())];
   }
 
-  /** As long as the request took, divided as its stages were; the legend says the same in words. */
+  /** A bar as long as the request took, divided into its stages; the legend says the same in words. */
   #bar(stages) {
     const bar = element('span', 'stage-bar');
     bar.setAttribute('aria-hidden', 'true');

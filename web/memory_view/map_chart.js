@@ -183,7 +183,7 @@ export class MapChart {
   }
 }
 
-/** Of the style sheet: light or dark. */
+/** The colours of the style sheet, light or dark. */
 function readColours() {
   const style = getComputedStyle(document.documentElement);
   const value = (name) => style.getPropertyValue(name).trim();

@@ -6,7 +6,7 @@ import { labelled } from './edit_form.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
-/** What cannot be edited here, and what it is. */
+/** Policies that cannot be edited here, with a description of each. */
 const ABOUT = {
   'routing.agents': 'your changes to agents (edit them under Agents)',
   'routing.embedder': 'the model that made the vectors of the patterns',
@@ -67,7 +67,7 @@ function controlOf(value) {
   return input;
 }
 
-/** What was typed, as the type that the policy has. */
+/** The typed value, with the policy's type. */
 function valueOf(control, before) {
   const typed = control.value.trim();
   if (typeof before === 'boolean') return typed === 'true';

@@ -28,7 +28,7 @@ export function formatShare(share) {
   return `${(100 * share).toFixed(share >= 0.0005 && share < 0.01 ? 1 : 0)}%`;
 }
 
-/** Of {gb_s, gflop_s}: "5.2 GB/s" or "2.7 TB/s" of memory, "310 GFLOP/s" of computing. */
+/** A speed of {gb_s, gflop_s} in words: "5.2 GB/s" or "2.7 TB/s" for memory, "310 GFLOP/s" for computing. */
 export function formatSpeed(limit, { gb_s: gigabytes, gflop_s: gigaflops }) {
   const [speed, unit] = limit === 'memory' ? [gigabytes, 'B/s'] : [gigaflops, 'FLOP/s'];
   const [value, prefix] = speed < 1000 ? [speed, 'G'] : [speed / 1000, 'T'];

@@ -61,10 +61,10 @@ export class GpuDialog {
     }
   }
 
-  /** What is still being measured is of no interest. */
+  /** Stop a measurement that is still running, and ignore its results. */
   #end() {
     this.#run += 1;
-    const failed = () => {}; // whoever asks the engine next hears of it
+    const failed = () => {}; // the engine's next call reports it
     this.#engine?.stopProfile().catch(failed);
   }
 

@@ -4,7 +4,7 @@
  */
 const RELOADED = 'sonata.reloaded-to-isolate';
 const ISOLATING_MS = 3000; // for the service worker to start, the first time
-const RESTED_MS = 60_000; // between two such reloads of a tab: whoever reloads past the service worker gets another one
+const RESTED_MS = 60_000; // the least time between two such reloads: a reload past the service worker would repeat it
 const EVERY_HOUR = 3_600_000;
 
 const container = globalThis.navigator?.serviceWorker ?? null;

@@ -1,6 +1,6 @@
-/** What went wrong -> what the person at the page reads and can do about it. */
+/** Turns an error into a sentence for the person at the page that says what to do. */
 
-/** What to do, by kind, where the message does not say it already (`said`). */
+/** Advice by the error's kind, for messages that do not say it already (`said`). */
 const ADVICE = {
   GGUFError: {
     said: /\bload (it )?again/i,

@@ -24,7 +24,7 @@ export class StatusView {
     this.#reason.hidden = true;
   }
 
-  /** What `Engine.start` told. */
+  /** Show what `Engine.start` returned. */
   showInfo({ backend, adapter, software, features, reason, model }) {
     const name = { webgpu: `WebGPU, ${adapter}`, numpy: `the CPU, ${adapter}`, wasm: `the CPU, ${features}` }[backend];
     this.show('ready', `${model} on ${name}`);

@@ -43,7 +43,7 @@ export class RouteChip {
     this.#name();
   }
 
-  /** What the chip itself says. */
+  /** Set the chip's own text. */
   #name() {
     const { agent, title, reason, confidence } = this.#route;
     const sent = this.#correction ? `Similar messages will go to ${this.#title(this.#correction.agent)}` : '';

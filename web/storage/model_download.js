@@ -28,7 +28,7 @@ export async function openDownload(url, { signal, from = 0, cache = 'default' } 
   };
 }
 
-/** What the server sends, without the first bytes of it. */
+/** The server's chunks without the first `skipped` bytes. */
 async function* chunksOf(body, skipped) {
   const reader = body.getReader();
   try {

@@ -120,7 +120,7 @@ export class ModelSource {
           this.notice = NO_ROOM;
         }
         index += 1;
-        // Before the last piece is passed on, so that whoever has all of the file finds it kept.
+        // This comes before the last piece is passed on: a reader who has the whole file finds it kept.
         if (index === pieces.sha256.length) await partial?.finish();
         yield piece;
       }

@@ -1,6 +1,6 @@
 /**
  * Keeps the shapes of GPU kernels that were measured (py_core/backends/webgpu/autotune.py), beside the site's other caches.
- * It can be measured again: where the browser keeps nothing, as in a private window, nothing is kept.
+ * They can be measured again: if the browser keeps nothing, as in a private window, that does no harm.
  */
 const CACHE = 'sonata-tuning', KEY = '/tuning.json';
 

@@ -2,7 +2,7 @@
 
 Few rows are flash decoding: one workgroup would leave the rest of a GPU idle, so several take a part of the sequence
 each, and a second kernel merges what they found. While the sequence is short one part is all of it, and the second
-kernel is left out. Many rows are flash attention over tiles. A software adapter walks the sequence row by row.
+kernel is left out. Many rows are flash attention over tiles. A software adapter goes over the sequence row by row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SPLIT = 128
 """Tokens of a part of a longer sequence."""
 
 _WORKGROUPS = (512, 256, 128, 64)
-"""Of attention_split, the largest that fits; where there are several parts, smaller ones share a GPU better."""
+"""Workgroup sizes of attention_split: the largest that fits; for several parts smaller ones share a GPU better."""
 _MERGE_WORKGROUP = 256
 _MOST_HEADS = 4
 """Query heads of a workgroup: more would need too many registers."""
@@ -80,7 +80,7 @@ class AttentionKernels:
             self._partials = Binding(host.create_buffer(size, "attention parts"), 0, size)
 
     def kernels(self, q: Binding, out: Binding, layer: int, rows: str) -> list[Kernel]:
-        """What turns rotated queries into attention's output, both (rows, HEADS * HEAD_DIM), over a layer's pages.
+        """The kernels from rotated queries to attention's output, both (rows, HEADS * HEAD_DIM), over a layer's pages.
 
         `rows` as in `PlanLowering.plan`; "many" are rows of one sequence at consecutive positions.
         """

@@ -48,7 +48,7 @@ _MOST_STEPS = 128
 _LEAST_STEPS = 4
 
 _PAUSE_SECONDS = 1.0
-"""Before a device is asked for again that was lost again: a driver may need a while."""
+"""The pause before the device is requested again after a second loss: a driver may need a while."""
 
 _ONLY_SOFTWARE = (
     "The connection to the graphics card was lost, and there is only a software adapter, which is slow, in its place. "
@@ -152,7 +152,7 @@ class WebGPUBackend(PipelinedBackend):
     async def profile(self, position: int, rows: int = 1, on_round: OnRound = lambda: None) -> Profile:
         """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there.
 
-        It runs in a sequence of its own, over keys and values that nobody wrote; the others are as before afterwards.
+        It runs in a sequence of its own, over arbitrary keys and values; other sequences are not changed.
         Raises ValueError where the context or a pass has no room for it, BackendError where the GPU has no timestamps.
         """
         if not 1 <= rows <= self.max_rows:
@@ -271,7 +271,7 @@ class WebGPUBackend(PipelinedBackend):
         """The kernels of a list, as they are recorded for m rows."""
         rows, m = self._size_class(name, m)
         plan, length_class = self._plans[rows], self._length_class(rows, length)
-        # A head by itself is that of a pass, whose state may have many rows.
+        # The head alone runs after a prefill's pass, whose state may have many rows.
         lists = {"body": plan.body, "head": self._plans["many"].head, "step": plan.step, **self._made_later}
         kernels = lists.get(name) or [self._samplers[name]]
         return [Launch(kernel, m, length_class) for kernel in kernels if kernel.splits(length_class)]

@@ -1,4 +1,4 @@
-"""What a kernel must at least move and compute: what its time is compared with."""
+"""The least that a kernel must move and compute: its time is compared with that."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from py_core.backends.webgpu.weights import WeightMatrix
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one dispatch over m rows of one sequence, of which the first is at `position` and sees position + 1 tokens.
+    """The cost of a dispatch over m rows of one sequence; the first row is at `position` and sees position + 1 tokens.
 
     Each byte is counted once, read or written: weights, activations, keys and values.
     """
@@ -31,7 +31,7 @@ class Cost:
 
 
 def linear_cost(matrix: WeightMatrix, part_rows: int, inputs: int, outputs: int) -> Cost:
-    """Of `part_rows` rows of a matrix: each row of x reads `inputs` float32 besides x itself and writes `outputs`."""
+    """The cost of `part_rows` rows of a matrix. Each row of x reads `inputs` float32 beside x, and writes `outputs`."""
     form, columns = matrix.format, matrix.columns
     return Cost(
         fixed_bytes=part_rows * columns // form.block_size * form.block_bytes,

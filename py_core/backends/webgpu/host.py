@@ -31,7 +31,7 @@ class AdapterInfo:
     max_workgroup_storage: int
     max_workgroup_size: int
     max_storage_buffers: int
-    """That one kernel can bind."""
+    """The most that one kernel can bind."""
     integer_dot: bool
     """Whether its WGSL has dot products of packed bytes."""
 

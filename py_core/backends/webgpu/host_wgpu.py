@@ -58,10 +58,10 @@ def _subgroup_size(info: Mapping[str, Any]) -> int:
 
 
 def _shader_module(device: wgpu.GPUDevice, wgsl: str, label: str) -> wgpu.GPUShaderModule:
-    """As `device.create_shader_module`, which also counts the rounds of every loop, lest it never end.
+    """Like `device.create_shader_module`, but without a counter in every loop, which guards against endless loops.
 
-    Ours end, and counting makes kernels up to four times slower (docs/decisions.md). What is read and written stays
-    checked. wgpu-py has no way to say so: this is its code for WGSL with wgpu-native's function for it.
+    Ours end, and counting makes kernels up to four times slower (docs/decisions.md). Reads and writes stay checked.
+    wgpu-py has no option for this: this is its code for WGSL with wgpu-native's function that has one.
     """
     source = _api.new_struct_p("WGPUShaderSourceWGSL *", code=_api.to_c_string_view(wgsl))
     source[0].chain.next = ffi.NULL
@@ -221,8 +221,8 @@ class WgpuHost:
         return await self._read_from(self._buffers[buffer], offset, nbytes)
 
     def _encode(self, compute: wgpu.GPUComputePassEncoder, recorded: int) -> None:
-        # What the methods of `compute` do at last: they take three times as long, and a token has 155 dispatches. What
-        # is wrong with one is said when the encoder finishes.
+        # These are the native calls under the methods of `compute`, which take three times as long; a token has 155
+        # dispatches. The encoder reports errors when it finishes.
         encoder = compute._internal
         for pipeline, group, counts in self._recorded[recorded]:
             lib.wgpuComputePassEncoderSetPipeline(encoder, pipeline._internal)

@@ -21,7 +21,7 @@ _WIDE_ROWS = 2048
 """Rows of W from which on a matmul has enough wide tiles for a GPU."""
 _SLICES = 4
 _TILE_BYTES = 4096
-"""Of workgroup memory, for 32 x 32 values."""
+"""Workgroup memory of 32 x 32 values."""
 
 
 class KernelBuilder:
@@ -33,7 +33,7 @@ class KernelBuilder:
         self.shaped: dict[str, int] = {}
         """Columns of the kernels that have a shape to choose, by name."""
         self.chosen: dict[str, MatvecShape] = {}
-        """Of kernels that were measured, by name; for one row of x."""
+        """Measured shapes by the kernel's name, for one row of x."""
 
     def pipeline(self, name: str, snippets: dict[str, str], **constants: Constant) -> int:
         # Each layer asks again: composing the text to find out that it is there would take longer than lowering.
@@ -81,7 +81,7 @@ class KernelBuilder:
             memory = self._host.adapter.max_workgroup_storage - sums * shape.workgroup - totals - 32
             room = memory // (tile * _STAGED_BLOCK[columns])
             chunk = chunk_blocks(matrix.columns, shape.lane_group, rows, room)
-            # Columns that are brought piece by piece would have to be brought again for each turn.
+            # Columns that are copied chunk by chunk would have to be copied again for each row tile.
             row_tiles = shape.row_tiles if chunk == matrix.columns // 32 else 1
         pipeline = self.pipeline(
             shader, {**self.reader(matrix.format), "reduce": reduce, "columns": columns},
@@ -95,7 +95,7 @@ class KernelBuilder:
 def chunk_blocks(k: int, lane_group: int, rows: int, room: int) -> int:
     """Blocks of x that a matvec keeps in workgroup memory at a time, where there is room for so many.
 
-    A lane asks for its part of them in `rows` rows of W together: as many blocks as there are registers for.
+    A lane loads its part of these columns for `rows` rows of W at once: as many blocks as its registers hold.
     """
     chunk = lane_group * max(1, _BLOCKS_AHEAD // rows)
     return max(1, min(k // 32, chunk, room // lane_group * lane_group or room))

@@ -12,7 +12,7 @@ from py_core.models.config import ModelConfig
 
 
 class KVPages:
-    """`generation` changes when the buffers do: whoever recorded bindings must do so again."""
+    """`generation` changes when the buffers do: bindings recorded before must then be recorded again."""
 
     def __init__(self, host: Host, config: ModelConfig, slots: int, context_length: int) -> None:
         self._host = host

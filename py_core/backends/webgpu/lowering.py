@@ -48,9 +48,9 @@ class PassContext:
     """Whether the state never has more than one row."""
     place: dict[Value, Binding] = field(default_factory=dict)
     norms: dict[Value, ops.RMSNorm] = field(default_factory=dict)
-    """Values that are not there: whoever reads one normalizes what lies in its place."""
+    """Norms whose values are never stored: a kernel that reads such a value normalizes the norm's input itself."""
     residual: Value | None = None
-    """In the head: what has a row for each of the state's, though only those that need logits are read."""
+    """In the head: the value that still has a row for each row of the state; only rows that need logits are read."""
 
 
 class PlanLowering:

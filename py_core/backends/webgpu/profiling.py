@@ -72,12 +72,12 @@ class Profile:
 
     @property
     def between_seconds(self) -> float:
-        """What the GPU needs to go from kernel to kernel. 0 where they took longer by themselves."""
+        """The GPU's time between kernels. 0 if the kernels measured alone took longer than the whole step."""
         return max(0.0, self.gpu_seconds - self.kernel_seconds)
 
     @property
     def wait_seconds(self) -> float:
-        """What the GPU waits for its orders, and whoever gave them for the end. 0 where the clocks differ by more."""
+        """The time in which the GPU waits for commands, or the host for the GPU. 0 if the clocks differ by more."""
         return max(0.0, self.wall_seconds - max(self.gpu_seconds, self.kernel_seconds))
 
     @property
@@ -108,7 +108,7 @@ async def measure_kernels(
     host: Host, launches: Sequence[Launch], position: int, rows: int, prepare: Callable[[], None],
     on_round: OnRound,
 ) -> tuple[list[KernelCost], float]:  # fmt: skip
-    """What the kernels of a pass take, added up by name, and seconds of the pass in its order.
+    """The costs of a pass's kernels, added up by name, and the seconds of the whole pass in its own order.
 
     Those of one name run together in a compute pass: one alone is too short for the clock, and each reads weights of
     its own as it does in the model. Their order is therefore not the model's, and what they compute is of no use.
@@ -160,7 +160,7 @@ async def measure_lists(
 
 
 def _shortest(seconds: Sequence[float]) -> float:
-    """What a pass must take for the clock that measured these."""
+    """The shortest pass that the clock behind these measurements can time."""
     rounded = all(abs(value / _BROWSER_QUANTUM - round(value / _BROWSER_QUANTUM)) < 1e-3 for value in seconds)
     return 40 * _BROWSER_QUANTUM if rounded else _SHORTEST
 
@@ -206,7 +206,7 @@ async def measure_flops(host: Host, on_round: OnRound = lambda: None) -> float:
 
 
 async def _seconds_of(host: Host, kernels: list[MeasuringKernel], size: int, on_round: OnRound) -> list[float]:
-    """Of kernels over `size` zeroed bytes."""
+    """The seconds of each kernel, over `size` zeroed bytes."""
     data, out = host.create_buffer(size, "data to measure with"), host.create_buffer(_VEC4, "out")
     recorded = []
     try:

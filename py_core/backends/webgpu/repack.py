@@ -48,7 +48,7 @@ def repack_shader(form: BlockFormat) -> str:
 
 
 class Repacking:
-    """What repacking takes on the GPU, until `release`: `segments` are to be uploaded."""
+    """The GPU's buffers and kernels for repacking, until `release`. The caller uploads `segments`."""
 
     def __init__(self, host: Host, pieces: Sequence[Piece]) -> None:
         self._host = host

@@ -34,7 +34,7 @@ class MatvecShape:
 
     @property
     def lane_group(self) -> int:
-        """Its invocations."""
+        """The number of invocations in a lane group."""
         return self.lanes * self.subgroups
 
     def as_list(self) -> list[int]:
@@ -68,7 +68,7 @@ class KernelShapes:
 
     @property
     def matvec(self) -> MatvecShape:
-        """That of a matvec which was not measured."""
+        """The shape of a matvec that was not measured."""
         return MatvecShape(self.lanes, self.workgroup, self.rows_together)
 
 

@@ -213,7 +213,7 @@ export class KernelPool {
 
   // ---- workers --------------------------------------------------------------------------------------------------
 
-  /** As many workers as are wanted. Resolves once the new ones are ready; they may be told things before. */
+  /** Make as many workers as are wanted. Resolves once the new ones are ready; they accept messages before. */
   async #spawn() {
     for (const worker of this.#workers.splice(this.#wanted)) worker.terminate();
     const ready = [];
@@ -249,7 +249,7 @@ export class KernelPool {
     const sign = control ? `${Atomics.load(control, GENERATION)} ${Atomics.load(control, STEPS)}` : '';
     if (sign !== this.#lastSign) this.#quiet = 0;
     this.#lastSign = sign;
-    // Into a memory of its own nobody sees: its steps may take a tenth of the patience each.
+    // A memory that is not shared cannot be watched: each of its steps may take a tenth of the patience.
     const [oldest] = this.#asked.values();
     const patience = control ? 1 : 1 + (oldest?.steps ?? 0) / 10;
     if (++this.#quiet > TICKS * patience) this.#died('a worker fell silent');
@@ -276,7 +276,7 @@ export class KernelPool {
     const { buffer } = /** @type {WebAssembly.Memory} */ (this.#memory);
     const control = new Int32Array(buffer, CONTROL, WORDS);
     const busy = () => control.subarray(BUSY, BUSY + MAX_WORKERS).some((_, i) => Atomics.load(control, BUSY + i));
-    // What an old worker still has in its queue is of another epoch: it must not touch the memory of the new ones.
+    // Calls still in an old worker's queue have another epoch, so that they do not touch the memory of the new workers.
     Atomics.store(control, EPOCH, ++this.#epoch);
     Atomics.store(control, ABORT, 1);
     const left = () => {
@@ -310,7 +310,7 @@ export class KernelPool {
   }
 }
 
-/** As many as the machine has cores; more than eight wait for each other more than they help. */
+/** One worker for each core, at most eight: more wait for each other more than they help. */
 export function defaultWorkers() {
   return within(Math.min(navigator.hardwareConcurrency || 1, 8));
 }
@@ -334,7 +334,7 @@ async function fetchScript() {
   return URL.createObjectURL(new Blob([await response.text()], { type: 'text/javascript' }));
 }
 
-/** Keeps a rejection from being reported as unhandled; whoever waits for the promise still gets the error. */
+/** Keeps a rejection from being reported as unhandled; code that awaits the promise still gets the error. */
 function quietly(promise) {
   promise.catch(() => {});
   return promise;

@@ -168,7 +168,7 @@ class GpuExecutor {
     await this.#waiting;
   }
 
-  /** What the device refused since the last check, or null. */
+  /** The errors of the device since the last check, or null. */
   async check() {
     const refused = await this.#compiler.finish();
     const errors = await Promise.all(['a', 'b', 'c'].map(() => this.#device.popErrorScope()));
