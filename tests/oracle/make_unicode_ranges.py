@@ -35,28 +35,50 @@ def code_points_by_class() -> dict[str, set[int]]:
 
     pieces = pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str("a" + "a".join(characters) + "a")
     numbers = {ord(piece) for piece, _ in pieces if len(piece) == 1 and piece != "a"}
-    bert_pieces = pre_tokenizers.BertPreTokenizer()
     return {
         "LETTERS": matched(r"\p{L}"),
         "NUMBERS": numbers,
         "SPACES": matched(r"\s"),
-        "BERT_REMOVED": codes_where(lambda text: bert(clean_text=True).normalize_str(text) == "aa"),
-        "BERT_CJK": codes_where(lambda text: bert(handle_chinese_chars=True).normalize_str(text) == " ".join(text)),
+        "BERT_REMOVED": codes_where(bert(clean_text=True), "aa"),
+        "BERT_CJK": codes_where(bert(handle_chinese_chars=True), "a {} a"),
         # what NFD makes of a composed character must not count: those do not leave an "aa"
-        "BERT_NONSPACING_MARKS": codes_where(lambda text: bert(strip_accents=True).normalize_str(text) == "aa"),
-        "BERT_PUNCTUATION": codes_where(lambda text: len(bert_pieces.pre_tokenize_str(text)) == 3),
+        "BERT_NONSPACING_MARKS": codes_where(bert(strip_accents=True), "aa"),
+        "BERT_PUNCTUATION": codes_where(bert_words, "a {} a"),
     }
 
 
-def bert(**parts: bool) -> normalizers.BertNormalizer:
+def bert(**parts: bool) -> Callable[[str], str]:
     """BERT's normalizer with these of its parts only."""
     every = ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase")
-    return normalizers.BertNormalizer(**{part: parts.get(part, False) for part in every})
+    return normalizers.BertNormalizer(**{part: parts.get(part, False) for part in every}).normalize_str
 
 
-def codes_where(test: Callable[[str], bool]) -> set[int]:
-    """The code points of which `test` says yes when they stand between two letters."""
-    return {code for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF and test(f"a{chr(code)}a")}
+def bert_words(text: str) -> str:
+    """The words that BERT's splitting makes, with spaces between them."""
+    return " ".join(piece for piece, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(text))
+
+
+def codes_where(process: Callable[[str], str], becomes: str) -> set[int]:
+    """The code points that `process` makes `becomes` of when they stand between two letters.
+
+    Asks about many at once: where nothing changes none of them does, where everything changes all of them do.
+    """
+    found: set[int] = set()
+
+    def look(characters: list[str]) -> None:
+        text = "".join(f"a{character}a" for character in characters)
+        made = process(text)
+        if made == "".join(becomes.format(character) for character in characters):
+            found.update(map(ord, characters))
+        elif made != text and len(characters) > 1:
+            half = len(characters) // 2
+            look(characters[:half])
+            look(characters[half:])
+
+    every = [chr(code) for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
+    for start in range(0, len(every), 256):
+        look(every[start : start + 256])
+    return found
 
 
 def ranges(codes: Iterable[int]) -> list[tuple[int, int]]:
