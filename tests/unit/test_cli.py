@@ -1,17 +1,21 @@
-"""`sonata` as a program: what it prints, what it writes, and one sentence for everything that goes wrong."""
+"""`sonata`: what it prints, what it writes, and one sentence for everything that goes wrong."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from app import cli
 
 SONATA = Path(sys.executable).with_name("sonata")
 KEYS = {"prompt_tokens", "tokens", "text", "backend", "adapter", "prefill_tok_s", "decode_tok_s", "reason"}
@@ -19,8 +23,24 @@ KEYS = {"prompt_tokens", "tokens", "text", "backend", "adapter", "prefill_tok_s"
 Result = subprocess.CompletedProcess[str]
 
 
-def sonata(*arguments: str | Path, stdin: str | None = None) -> Result:
-    """Run it to its end. Its standard input is closed unless there is text for it."""
+def sonata(*arguments: str | Path, stdin: str = "") -> Result:
+    """What the program does with these arguments, in this process: the same `main`, without the second of a start."""
+    command = ["sonata", *map(str, arguments)]
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", command)
+        patch.setattr(sys, "stdin", io.StringIO(stdin))
+        patch.setenv("COLUMNS", "80")  # else tables are as wide as the terminal that the tests run in
+        try:
+            cli.main()
+            status = 0
+        except SystemExit as ended:
+            status = ended.code
+    return Result(command, status, out.getvalue(), err.getvalue())
+
+
+def sonata_process(*arguments: str | Path, stdin: str | None = None) -> Result:
+    """Run the installed program to its end. Its standard input is closed unless there is text for it."""
     command = [str(SONATA), *map(str, arguments)]
     given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
     return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300, **given)
@@ -63,19 +83,19 @@ def test_generate_json_has_exactly_the_documented_keys(as_json: dict) -> None:
 
 
 def test_generate_json_repeats_itself(tiny: list[str], as_json: dict) -> None:
-    again = json.loads(printed(sonata("generate", "hello", *tiny, "--max-tokens", "6", "--json")))
+    again = json.loads(printed(sonata_process("generate", "hello", *tiny, "--max-tokens", "6", "--json")))
     timed = ("prefill_tok_s", "decode_tok_s")
     assert {k: v for k, v in again.items() if k not in timed} == {k: v for k, v in as_json.items() if k not in timed}
 
 
 def test_generate_prints_the_text_and_keeps_the_speed_out_of_it(tiny: list[str], as_json: dict) -> None:
-    result = sonata("generate", "hello", *tiny, "--max-tokens", "6")
+    result = sonata_process("generate", "hello", *tiny, "--max-tokens", "6")
     assert printed(result) == as_json["text"] + "\n"
     assert "tok/s" in result.stderr
 
 
 def test_a_prompt_may_come_from_standard_input(tiny: list[str], as_json: dict) -> None:
-    result = sonata("generate", "-", *tiny, "--max-tokens", "6", "--json", stdin="hello")
+    result = sonata_process("generate", "-", *tiny, "--max-tokens", "6", "--json", stdin="hello")
     assert json.loads(printed(result))["prompt_tokens"] == as_json["prompt_tokens"]
 
 
@@ -123,9 +143,9 @@ def test_logits_are_a_float32_vector_in_a_file_of_just_that_name(
 
 def test_tokenize_goes_both_ways(tiny_path: Path) -> None:
     texts = ["hello", "", "héllo 😀\n", "<|im_end|>"]
-    ids = json.loads(printed(sonata("tokenize", "--model", tiny_path, stdin=json.dumps(texts))))
+    ids = json.loads(printed(sonata_process("tokenize", "--model", tiny_path, stdin=json.dumps(texts))))
     assert [len(one) for one in ids] == [5, 0, 12, 10]
-    back = sonata("tokenize", "--decode", "--model", tiny_path, stdin=json.dumps(ids))
+    back = sonata_process("tokenize", "--decode", "--model", tiny_path, stdin=json.dumps(ids))
     assert json.loads(printed(back)) == texts
 
 
@@ -201,7 +221,7 @@ def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_no_model(tmp_path: Path) -> None:
-    assert_sentence(sonata("generate", "hello", "--backend", "numpy", "--model", tmp_path), str(tmp_path))
+    assert_sentence(sonata_process("generate", "hello", "--backend", "numpy", "--model", tmp_path), str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +270,7 @@ def test_logits_that_cannot_be_written_are_a_sentence(tiny: list[str], tmp_path:
 
 
 def test_a_wrong_option_explains_the_usage(tiny: list[str]) -> None:
-    result = sonata("generate", "hello", *tiny, "--max-tokens", "0")
+    result = sonata_process("generate", "hello", *tiny, "--max-tokens", "0")
     assert result.returncode == 2
     assert "Usage: sonata generate" in result.stderr
     assert "--max-tokens" in result.stderr
@@ -291,7 +311,7 @@ def test_raw_continues_the_oracles_prompt_with_the_oracles_ids(oracle: Callable)
 
 
 def test_logits_of_the_oracles_prompt_are_the_oracles(oracle: Callable, tmp_path: Path) -> None:
-    expected, out = oracle("p1"), tmp_path / "p1.npy"
+    expected, out = oracle("p0"), tmp_path / "p0.npy"
     printed(sonata("logits", expected.prompt, "--raw", "--backend", "numpy", "--out", out))
     assert np.abs(np.load(out) - expected.logits).max() < 0.02
 
