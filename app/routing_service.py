@@ -163,6 +163,13 @@ class RoutingService:
         for id in pattern_ids:
             self._router.forget(id)
 
+    def forget_messages(self) -> None:
+        """Keep nothing of the messages that were routed: their routes cannot be judged any more."""
+        self._routed.clear()
+        self._outcomes.clear()
+        self._corrected.clear()
+        self.embedder.forget()
+
     async def edit(self, pattern_id: str, text: str, agent: str) -> str:
         """Change a pattern of the user's. Returns its id, which is another one for another text."""
         await self.refresh()

@@ -114,6 +114,8 @@ class Services:
         """Delete everything in the memory; of a locked memory, whose passphrase may be lost, the passphrase too."""
         if self.memory is None:
             return
+        if self.routing is not None:
+            self.routing.forget_messages()
         if self.locked_rows is None:
             await self.memory.writer.flush()
             await self.memory.store.clear()

@@ -232,6 +232,9 @@ class NoEmbedder:
     async def embed(self, texts: Any) -> np.ndarray:
         raise NotImplementedError
 
+    def forget(self) -> None:
+        pass
+
 
 def _features(router: Router, head: Head, text: str, vector: np.ndarray) -> tuple[float, ...]:
     shares = dict(router.decide(text, vector).ranked)

@@ -38,6 +38,10 @@ class Embedder(Protocol):
         """
         ...
 
+    def forget(self) -> None:
+        """Keep nothing of the texts that were embedded."""
+        ...
+
 
 class Encoder(Protocol):
     """Runs the model on token ids."""
@@ -75,6 +79,10 @@ class SentenceEmbedder:
         for row, text in enumerate(texts):
             out[row] = known[text]
         return out
+
+    def forget(self) -> None:
+        """See Embedder."""
+        self._cache.clear()
 
     def _remember(self, text: str, vector: np.ndarray) -> None:
         if text not in self._cache:

@@ -70,6 +70,9 @@ class LetterEmbedder:
         out /= np.linalg.norm(out, axis=1, keepdims=True)
         return np.roll(out, self._turn, axis=1)
 
+    def forget(self) -> None:
+        pass
+
 
 async def made(kernel=None, parameters=PARAMETERS, agents=AGENTS, head=None, turn=0) -> Router:
     embedder = LetterEmbedder(turn)

@@ -97,6 +97,20 @@ async def test_a_removed_pattern_routes_no_more(api: MemoryApi, services: Servic
     assert set((await routes(services)).items()).isdisjoint(TEXTS.items())
 
 
+async def test_delete_all_leaves_no_message_in_the_router(api: MemoryApi, services: Services) -> None:
+    routing = services.routing
+    assert routing is not None
+    (text, *_) = TEXTS
+    routed = await routing.route(text)
+    embedded = routing.embedder
+
+    await api.delete_all()
+
+    assert text not in repr(vars(embedded))
+    await api.confirm(routed.id)  # the route is not known any more, so this changes nothing
+    assert (await api.patterns())["total"] == 0
+
+
 async def test_export_delete_all_import_gives_the_same_routes(api: MemoryApi, services: Services) -> None:
     await api.add_agent({"id": "cook", "title": "Cook", "definition": "Cooks.", "system_prompt": "You cook."})
     file = await api.export_file("of the file")
