@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import NO_SERVICE_WORKER, ChatPage
+from chat_page import LOAD_SECONDS, NO_SERVICE_WORKER, ChatPage
 from damaged_server import DamagedServer
 from playwright.async_api import Browser, Route
 
@@ -17,6 +16,12 @@ from tests.tiny_llama import TinyLlama
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
 SHORT = "max_tokens=4&routing=off"
+ON_THE_CPU = f"{SHORT}&backend=wasm&workers=1"
+
+
+@pytest.fixture(scope="module")
+def tiny_query() -> str:
+    return "?backend=webgpu&max_tokens=120&routing=off"
 
 
 @pytest.fixture
@@ -39,17 +44,8 @@ async def typed_text_is_kept(chat: ChatPage) -> None:
     assert await chat.page.input_value("#message") == "Are you there?"
 
 
-async def loads_after_healing(chat: ChatPage, damaged: DamagedServer) -> None:
-    damaged.heal()
-    await chat.load_again()
-    assert await chat.page.input_value("#message") == "Are you there?"
-    await chat.page.press("#message", "Enter")
-    await chat.wait_for("ready", 180)
-    assert await chat.last_answer()
-
-
 async def test_a_missing_model_file(chat: ChatPage) -> None:
-    await chat.open("?model=models/nothing.gguf")
+    await chat.open(f"?model=models/nothing.gguf&{ON_THE_CPU}")
 
     problem = await chat.problem()
 
@@ -59,50 +55,34 @@ async def test_a_missing_model_file(chat: ChatPage) -> None:
     assert await chat.way_out("Load again").is_visible()
 
 
-async def test_a_truncated_model_file(chat: ChatPage, damaged: DamagedServer) -> None:
-    damaged.length = damaged.size // 3
-    await chat.open(f"?model={damaged.url}&{SHORT}")
-
-    problem = await chat.problem()
-
-    assert "truncated" in problem or "ends after" in problem
-    await typed_text_is_kept(chat)
-    await loads_after_healing(chat, damaged)
-
-
-async def test_a_download_that_breaks_off(chat: ChatPage, damaged: DamagedServer) -> None:
-    damaged.breaks_at = damaged.size // 2
-    await chat.open(f"?model={damaged.url}&{SHORT}")
-
-    problem = await chat.problem()
-
-    assert "connection" in problem or "broke off" in problem
-    await typed_text_is_kept(chat)
-
-
-def not_gguf(start: bytearray) -> None:
-    start[:4] = b"<htm"
-
-
-def absurd_tensor_count(start: bytearray) -> None:
-    struct.pack_into("<Q", start, 8, 1 << 60)
-
-
 def noise_in_the_metadata(start: bytearray) -> None:
     start[200:400] = bytes(range(200))
 
 
-@pytest.mark.parametrize("damage", [not_gguf, absurd_tensor_count, noise_in_the_metadata])
-async def test_a_corrupted_model_file(chat: ChatPage, damaged: DamagedServer, damage) -> None:
-    damaged.damage = damage
-    await chat.open(f"?model={damaged.url}&{SHORT}")
+async def test_a_damaged_model_file_is_told_until_it_is_whole(chat: ChatPage, damaged: DamagedServer) -> None:
+    """First it ends early, then its header is noise. What else a header may be is in tests/unit/test_gguf.py."""
+    damaged.length = damaged.size // 3
+    await chat.open(f"?model={damaged.url}&{ON_THE_CPU}")
 
     problem = await chat.problem()
+    assert "truncated" in problem or "ends after" in problem
+    await typed_text_is_kept(chat)
 
+    damaged.heal()
+    damaged.damage = noise_in_the_metadata
+    await chat.way_out("Load again").click()
+    await chat.wait_for("loading")
+    problem = await chat.problem()
     assert "GGUF" in problem or "model file" in problem
     assert "Something went wrong" not in problem
     assert any(word in problem.lower() for word in ("load it again", "download it again", "load again", "choose"))
-    await typed_text_is_kept(chat)
+
+    damaged.heal()
+    await chat.load_again()
+    assert await chat.page.input_value("#message") == "Are you there?"
+    await chat.page.press("#message", "Enter")
+    await chat.wait_for("ready", 180)
+    assert await chat.last_answer()
 
 
 async def test_a_byte_changed_in_the_middle_of_the_weights(chat: ChatPage, damaged: DamagedServer) -> None:
@@ -114,7 +94,7 @@ async def test_a_byte_changed_in_the_middle_of_the_weights(chat: ChatPage, damag
         await route.fulfill(status=307, headers={"Location": damaged.url})
 
     await chat.page.route("**/models/*.gguf", fulfill)
-    await chat.open()
+    await chat.open(f"?{ON_THE_CPU}")
 
     problem = await chat.problem()
 
@@ -162,11 +142,10 @@ LOSE_AT_THE_FIRST_WORDS = """() => {
   });
   watch.observe(log, { childList: true, subtree: true, characterData: true });
 }"""
-LONG = "backend=webgpu&max_tokens=200&routing=off"
 STORY = "Tell me a very long story about a lighthouse."
 GENERATE = """async ([temperature, lossesAfter]) => {
   let done = false, late = 0;
-  const answer = sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 400, temperature, seed: 3 });
+  const answer = sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 120, temperature, seed: 3 });
   answer.then(() => { done = true; });
   for (const ms of lossesAfter) {
     await new Promise((resolve) => setTimeout(resolve, ms));
@@ -185,22 +164,18 @@ def tiny(tmp_path: Path) -> Iterator[DamagedServer]:
         yield server
 
 
-@pytest.mark.parametrize(("temperature", "losses"), [(0, [[0], [100]]), (0.9, [[50, 50], [0, 0]])])
+@pytest.mark.parametrize(("temperature", "losses_after"), [(0, [50]), (0.9, [0, 50])])
 async def test_the_tokens_are_the_same_when_the_device_is_lost(
-    chat: ChatPage, tiny: DamagedServer, temperature: float, losses: list[list[int]]
+    ready_chat: ChatPage, temperature: float, losses_after: list[int]
 ) -> None:
-    await chat.open_ready(f"?backend=webgpu&routing=off&model={tiny.url}")
-    undisturbed = await chat.page.evaluate(GENERATE, [temperature, []])
-    assert len(undisturbed[0]) == 400
-    for losses_after in losses:
-        assert await chat.page.evaluate(GENERATE, [temperature, losses_after]) == undisturbed
-    await chat.page.evaluate(LOSE)
-    assert await chat.page.evaluate(GENERATE, [temperature, []]) == undisturbed
-    assert chat.errors == []
+    """In the middle of the answer, and before its first token too."""
+    undisturbed = await ready_chat.page.evaluate(GENERATE, [temperature, []])
+    assert len(undisturbed[0]) == 120
+    assert await ready_chat.page.evaluate(GENERATE, [temperature, losses_after]) == undisturbed
 
 
-async def test_an_answer_goes_on_when_the_device_is_lost(chat: ChatPage) -> None:
-    await chat.open_ready(f"?{LONG}")
+async def test_an_answer_goes_on_when_the_device_is_lost(ready_chat: ChatPage) -> None:
+    chat = ready_chat
     undisturbed = await chat.ask(STORY)
     before = await chat.page.inner_text(".status-line")
     await chat.page.click("#new-chat")
@@ -213,26 +188,27 @@ async def test_an_answer_goes_on_when_the_device_is_lost(chat: ChatPage) -> None
         before,
     ]
     assert not await chat.page.is_visible("#banner")
-    assert chat.errors == []
 
 
-async def test_a_device_lost_while_nothing_happens_is_replaced_at_the_next_question(
-    chat: ChatPage, tiny: DamagedServer
+async def test_a_device_lost_while_nothing_happens_is_replaced_at_the_next_question_without_the_server(
+    ready_chat: ChatPage,
 ) -> None:
-    await chat.open_ready(f"?{SHORT}&backend=webgpu&model={tiny.url}")
+    """The weights come from what the browser keeps of them."""
+    chat = ready_chat
     first = await chat.ask(QUESTION)
+    await chat.page.route("**/models/*.gguf", lambda route: route.abort())
     await chat.page.evaluate(LOSE)
     assert await chat.state() == "ready"
 
     await chat.page.click("#new-chat")
     assert await chat.ask(QUESTION) == first
     assert not await chat.page.is_visible("#banner")
-    assert chat.errors == []
+    await chat.page.unroute("**/models/*.gguf")
 
 
-async def test_a_device_that_cannot_be_replaced_is_told(chat: ChatPage) -> None:
+async def test_a_device_that_cannot_be_replaced_is_told_and_the_cpu_goes_on(chat: ChatPage, tiny_query: str) -> None:
     await chat.page.route("**/webgpu/adapter.js", only_one_adapter)
-    await chat.open_ready(f"?{LONG}")
+    await chat.open_ready(tiny_query)
     await chat.page.evaluate(LOSE_AT_THE_FIRST_WORDS)
     await chat.send(STORY)
 
@@ -243,8 +219,10 @@ async def test_a_device_that_cannot_be_replaced_is_told(chat: ChatPage) -> None:
     assert await chat.last_answer()
     assert "Interrupted" in await chat.page.inner_text(".answer-footer")
     assert await chat.page.input_value("#message") == STORY
-    assert await chat.way_out("Use the CPU instead").is_visible()
-    await chat.load_again()
+    assert await chat.way_out("Load again").is_visible()
+    await chat.way_out("Use the CPU instead").click(timeout=LOAD_SECONDS * 1000)  # the software GPU is still busy
+    await chat.wait_for("loading")
+    await chat.wait_for("ready", LOAD_SECONDS)
     log = await chat.page.inner_text("#log")
     assert "Interrupted" in log
     assert "does not know" not in log  # what was said is stored, and the model has read it
@@ -278,20 +256,18 @@ async def test_weights_that_come_back_damaged_are_told(chat: ChatPage, damaged: 
     assert await chat.page.input_value("#message") == QUESTION
 
 
-async def test_a_model_by_its_address_that_has_changed_is_told(chat: ChatPage, tiny: DamagedServer) -> None:
+async def test_a_model_by_its_address_comes_back_and_is_told_where_it_has_changed(
+    chat: ChatPage, tiny: DamagedServer
+) -> None:
     await chat.open_ready(f"?{SHORT}&backend=webgpu&model={tiny.url}")
-    tiny.length = tiny.size // 2
-    await chat.page.evaluate(LOSE)
-    await chat.send(QUESTION)
-
-    assert "has changed" in await chat.problem()
-    assert await chat.page.input_value("#message") == QUESTION
-
-
-async def test_weights_that_are_kept_come_back_without_the_server(chat: ChatPage) -> None:
-    await chat.open_ready(f"?{SHORT}&backend=webgpu")
     first = await chat.ask(QUESTION)
-    await chat.page.route("**/models/*.gguf", lambda route: route.abort())
     await chat.page.evaluate(LOSE)
     await chat.page.click("#new-chat")
     assert await chat.ask(QUESTION) == first
+    assert chat.errors == []
+
+    tiny.length = tiny.size // 2
+    await chat.page.evaluate(LOSE)
+    await chat.send(QUESTION)
+    assert "has changed" in await chat.problem()
+    assert await chat.page.input_value("#message") == QUESTION
