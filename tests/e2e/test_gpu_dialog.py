@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
+import pytest_asyncio
 from chat_page import ChatPage
 from playwright.async_api import Browser, Locator, Page
 
@@ -23,18 +26,33 @@ async def open_dialog(chat: ChatPage) -> Locator:
     return dialog(chat.page)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844), (320, 568), (844, 390)])
-async def test_the_table_fits_the_screen(
-    browser: Browser, site: str, screenshots: Path, scheme: str, width: int, height: int
-) -> None:
-    page = await browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-    chat = ChatPage(page, site)
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def module_answered(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
+    """With the stand-in worker, ready and with an answer."""
+    chat = ChatPage(await browser.new_page(), site)
     await chat.use_stand_in()
     await chat.open_ready()
     await chat.ask("Why is the sky blue?")
+    yield chat
+    await chat.page.close()
+
+
+@pytest.fixture
+def answered(module_answered: ChatPage) -> ChatPage:
+    """The page of all tests here that need an answer only. Each opens the dialog itself, and closes it."""
+    return module_answered
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844), (320, 568), (844, 390)])
+async def test_the_table_fits_the_screen(
+    answered: ChatPage, screenshots: Path, scheme: Literal["light", "dark"], width: int, height: int
+) -> None:
+    page = answered.page
+    await page.set_viewport_size({"width": width, "height": height})
+    await page.emulate_media(color_scheme=scheme)
     await page.screenshot(path=screenshots / f"gpu-header-{width}-{scheme}.png")
-    shown = await open_dialog(chat)
+    shown = await open_dialog(answered)
     await shown.get_by_role("row", name="attention").wait_for()
     await page.screenshot(path=screenshots / f"gpu-{width}-{scheme}.png")
     for locator in (shown, shown.locator(".gpu-result")):
@@ -44,13 +62,12 @@ async def test_the_table_fits_the_screen(
         assert min(box["x"], box["y"]) >= 0
         assert box["x"] + box["width"] <= width
         assert box["y"] + box["height"] <= height
-    assert chat.errors == []
-    await page.close()
+    await shown.get_by_role("button", name="Close").click()
+    assert answered.errors == []
 
 
-async def test_rows_say_what_was_measured(page_alone: ChatPage) -> None:
-    await page_alone.open_ready()
-    shown = await open_dialog(page_alone)
+async def test_rows_say_what_was_measured_and_escape_closes_it_and_gives_the_focus_back(answered: ChatPage) -> None:
+    shown = await open_dialog(answered)
     assert await shown.get_by_role("progressbar").is_visible()
     row = shown.get_by_role("row", name="linear 576x49152 Q8_0")
     said = " ".join((await row.inner_text()).split())
@@ -62,14 +79,9 @@ async def test_rows_say_what_was_measured(page_alone: ChatPage) -> None:
         words in figures
         for words in ("A graphics card", "1.1 ms, 893 tok/s (position 512)", "2.6 TB/s", "51.2 TFLOP/s")
     )
-
-
-async def test_it_is_closed_by_escape_and_gives_the_focus_back(page_alone: ChatPage) -> None:
-    await page_alone.open_ready()
-    shown = await open_dialog(page_alone)
-    await page_alone.page.keyboard.press("Escape")
+    await answered.page.keyboard.press("Escape")
     assert not await shown.is_visible()
-    assert await page_alone.page.evaluate("document.activeElement.id") == "gpu-speed"
+    assert await answered.page.evaluate("document.activeElement.id") == "gpu-speed"
 
 
 async def test_it_is_offered_only_while_a_gpu_runs_the_model(page_alone: ChatPage) -> None:
