@@ -1,6 +1,7 @@
 /**
  * A worker without a model, for tests of the page alone. What it does is in the address of the "model" when it starts
- * (silent, broken) and in the words of the question afterwards.
+ * (silent, broken, missing; held: it stays at one half until a message comes on the channel `stand-in`) and in the words
+ * of the question afterwards.
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
@@ -75,13 +76,16 @@ Comlink.expose({
     if (model.url.includes('silent')) await new Promise(() => {});
     if (model.url.includes('broken')) throw new TypeError('nothing is here');
     if (model.url.includes('missing')) throw userError('DownloadError', 'The model file is not on the server (HTTP 404). Check the address, then load again.');
-    const pause = model.url.includes('slow') ? 300 : 1;
+    const held = model.url.includes('held') && new Promise((resolve) => {
+      new BroadcastChannel('stand-in').onmessage = resolve;
+    });
     for (let part = 0; part <= 20; part += 1) {
       const total = 98_362_432;
       onProgress({ stage: 'model', done: part * 4_918_121.6, total, complete: part === 20 });
       onProgress({ stage: 'python', done: Math.min(part, 10) * 1_700_000, total: 17_000_000, complete: part >= 10 });
       onProgress({ stage: 'routing', done: Math.min(part, 15) * 2_400_000, total: 36_000_000, complete: part >= 15 });
-      await sleep(pause);
+      if (part === 10) await held;
+      await sleep(1);
     }
     const onTheCpu = backend === 'wasm';
     return {

@@ -23,11 +23,15 @@ WATCH = """
 """
 
 
-async def test_all_bytes_are_counted_and_a_stage_runs_at_any_time(ready_chat: ChatPage, tiny_query: str) -> None:
-    page = await ready_chat.page.context.new_page()
+QUERY = "?backend=wasm&workers=1"
+
+
+async def test_all_bytes_of_what_is_wanted_are_counted_and_a_stage_runs_at_any_time(
+    tiny_chat: ChatPage,
+) -> None:
+    page = tiny_chat.page
     await page.add_init_script(WATCH)
-    chat = ChatPage(page, ready_chat.site)
-    await chat.open_ready(tiny_query)
+    await tiny_chat.open_ready(QUERY)
     seen = await page.evaluate("seen")
 
     assert all(moment["running"] for moment in seen)
@@ -39,22 +43,16 @@ async def test_all_bytes_are_counted_and_a_stage_runs_at_any_time(ready_chat: Ch
     total = f"{(sum(sizes.values()) + model) / 1e6:.1f} MB"
     assert sum(sizes.values()) > 50e6
     assert any(moment["bytes"].endswith(f" of {total}") for moment in seen)
-    await page.close()
 
-
-async def test_without_routing_its_bytes_are_not_counted(ready_chat: ChatPage, tiny_query: str) -> None:
-    page = await ready_chat.page.context.new_page()
-    await page.add_init_script(WATCH)
-    await ChatPage(page, ready_chat.site).open_ready(f"{tiny_query}&routing=off")
+    await tiny_chat.open_ready(f"{QUERY}&routing=off")
     seen = await page.evaluate("seen")
     counted = [moment["running"] for moment in seen if moment["bytes"]]
     assert counted
     assert all(running and "routing" not in running for running in counted)
-    await page.close()
 
 
 async def test_messages_sent_while_the_model_loads_are_answered_in_turn(page_alone: ChatPage) -> None:
-    await page_alone.open("?model=slow")
+    await page_alone.open("?model=held")
     await page_alone.send("First, sections")
     await page_alone.send("Second")
     queued = page_alone.page.locator(".queued .body")
@@ -62,6 +60,7 @@ async def test_messages_sent_while_the_model_loads_are_answered_in_turn(page_alo
     await expect(page_alone.page.locator(".waiting").first).to_contain_text("Waiting for the model")
     assert await page_alone.page.input_value("#message") == ""
 
+    await let_it_load(page_alone)
     await page_alone.wait_for("answering")
     await expect(page_alone.page.locator(".answer[aria-busy]")).to_have_count(0, timeout=20_000)
     answers = page_alone.page.locator(".answer .body")
@@ -70,19 +69,27 @@ async def test_messages_sent_while_the_model_loads_are_answered_in_turn(page_alo
 
 
 async def test_a_message_that_waits_can_be_taken_back(page_alone: ChatPage) -> None:
-    await page_alone.open("?model=slow")
+    await page_alone.open("?model=held")
     await page_alone.send("Not this one")
     await page_alone.page.get_by_role("button", name="Cancel").click()
     assert await page_alone.page.input_value("#message") == "Not this one"
+    await let_it_load(page_alone)
     await page_alone.wait_for("ready")
     assert await page_alone.page.locator("#log article").count() == 0
 
 
 async def test_an_example_may_be_chosen_while_the_model_loads(page_alone: ChatPage) -> None:
-    await page_alone.open("?model=slow")
+    await page_alone.open("?model=held")
     await page_alone.page.click("text=Why is the sky blue?")
     assert await page_alone.page.evaluate("document.activeElement.id") == "message"
+    await let_it_load(page_alone)
     assert "Rayleigh" in await page_alone.wait_for_words(20)
+
+
+async def let_it_load(chat: ChatPage) -> None:
+    """The stand-in worker has held the model back until now."""
+    assert await chat.state() == "loading"
+    await chat.page.evaluate("new BroadcastChannel('stand-in').postMessage('load')")
 
 
 async def text_of(page: Page, name: str) -> str:

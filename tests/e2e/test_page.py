@@ -329,7 +329,7 @@ async def test_screenshots(browser: Browser, site: str, screenshots: Path, schem
         width = await chat.page.evaluate("document.documentElement.scrollWidth - visualViewport.width")
         assert width <= 0, f"{name} is wider than the screen"
 
-    await chat.open("?model=slow")
+    await chat.open("?model=held")
     await chat.page.wait_for_function("() => document.querySelector('progress').value > 0")
     await shoot("loading")
     await chat.open_ready("?backend=wasm")
