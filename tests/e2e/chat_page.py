@@ -32,12 +32,15 @@ class ChatPage:
         await self.wait_for("ready", LOAD_SECONDS)
 
     async def begin(self, query: str) -> None:
-        """As it was after `open_ready(query)`, for the next test: an empty chat, no dialog, no errors."""
+        """As it was after `open_ready(query)`, for the next test: an empty chat and box, no dialog, no errors."""
+        if await self.state() == "answering":
+            await self.page.evaluate("document.querySelector('.stop').click()")
         if await self.state() != "ready":  # the test before failed
             await self.open_ready(query)
         await self.page.evaluate("for (const dialog of document.querySelectorAll('dialog[open]')) dialog.close()")
         if await self.page.locator("#log article").count():
             await self.page.click("#new-chat")
+        await self.page.fill("#message", "")
         self.errors.clear()
 
     async def use_stand_in(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,16 @@ EMBED = """async (texts) => {
 }"""
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def page(browser: Browser, site: str) -> AsyncIterator[Page]:
+    """A page of the site with the embedder open, for all tests that do not close it."""
+    async with blank_page(browser, site) as page:
+        await page.evaluate(OPEN)
+        yield page
+
+
+@asynccontextmanager
+async def blank_page(browser: Browser, site: str) -> AsyncIterator[Page]:
     # The page itself may compile no WebAssembly; here it runs Python.
     page = await browser.new_page(bypass_csp=True)
     await page.goto(f"{site}/THIRD_PARTY.txt")
@@ -58,7 +67,6 @@ async def failure(page: Page, script: str, argument: Any = None) -> str:
 
 
 async def test_vectors_are_the_native_ones(page: Page) -> None:
-    await page.evaluate(OPEN)
     await page.evaluate(PYTHON)
     shape, content = await page.evaluate(EMBED, TEXTS)
     assert shape == [len(TEXTS), 384]
@@ -70,7 +78,6 @@ async def test_vectors_are_the_native_ones(page: Page) -> None:
 
 
 async def test_it_runs_in_a_worker_of_its_own_and_the_page_goes_on(page: Page) -> None:
-    await page.evaluate(OPEN)
     assert [worker.url.rsplit("/", 1)[1] for worker in page.workers] == ["embedder_worker.js"]
     # A second of work; the page counts how often its own thread gets its turn meanwhile.
     turns, longest = await page.evaluate(
@@ -93,7 +100,6 @@ async def test_it_runs_in_a_worker_of_its_own_and_the_page_goes_on(page: Page) -
 
 
 async def test_calls_are_answered_each_with_its_own_vectors(page: Page) -> None:
-    await page.evaluate(OPEN)
     answers = await page.evaluate(
         """async () => {
         const texts = Array.from({ length: 12 }, (_, i) => Int32Array.of(101, 2000 + i, 102));
@@ -142,17 +148,18 @@ async def test_a_damaged_model_is_refused(page: Page, dist) -> None:
         await page.context.unroute("**/*.onnx")
 
 
-async def test_after_closing_every_call_fails_with_a_sentence(page: Page) -> None:
-    await page.evaluate(OPEN)
-    worker_ended = asyncio.get_running_loop().create_future()
-    page.workers[0].once("close", lambda worker: worker_ended.set_result(worker))
-    await page.evaluate(
-        """() => {
-        globalThis.late = embedder.encode(new Int32Array(2560).fill(5), new Int32Array(10).fill(256));
-        late.catch(() => {});
-        embedder.close();
-    }"""
-    )
-    assert await failure(page, "() => late") == "EmbedderError: The sentence embedder was closed."
-    assert "was closed" in await failure(page, "() => embedder.encode(Int32Array.of(101, 102), Int32Array.of(2))")
-    await worker_ended
+async def test_after_closing_every_call_fails_with_a_sentence(browser: Browser, site: str) -> None:
+    async with blank_page(browser, site) as page:
+        await page.evaluate(OPEN)
+        worker_ended = asyncio.get_running_loop().create_future()
+        page.workers[0].once("close", lambda worker: worker_ended.set_result(worker))
+        await page.evaluate(
+            """() => {
+            globalThis.late = embedder.encode(new Int32Array(2560).fill(5), new Int32Array(10).fill(256));
+            late.catch(() => {});
+            embedder.close();
+        }"""
+        )
+        assert await failure(page, "() => late") == "EmbedderError: The sentence embedder was closed."
+        assert "was closed" in await failure(page, "() => embedder.encode(Int32Array.of(101, 102), Int32Array.of(2))")
+        await worker_ended
