@@ -4,75 +4,109 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from chat_page import NO_SERVICE_WORKER, ChatPage
 from plain_server import PlainServer
 from playwright.async_api import Browser
+from small_site import SmallSite
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
-WASM = "?backend=wasm&max_tokens=400"
-PATIENCE = "&patience=12"
-"""The workers' is a sixth of it: two seconds."""
+WASM = "?backend=wasm&max_tokens=200&routing=off&patience=6"
+"""The workers' patience is a sixth of the page's: one second."""
 Trouble = tuple[str, int]
 STORY = "Tell me a very long story about a lighthouse."
+QUESTION = "What is the capital of France?"
 GENERATE = """async ([prompt, maxTokens, trouble]) => {
+  let done = false, late = 0;
   const answer = sonata.engine.generate(prompt, { raw: true, maxTokens });
+  answer.then(() => { done = true; });
   if (trouble.length) await new Promise((resolve) => setTimeout(resolve, 300));
-  for (const [what, number] of trouble) await sonata.engine[what](number);
-  return (await answer).tokens;
+  for (const [what, number] of trouble) {
+    if (done) late += 1;
+    await sonata.engine[what](number);
+  }
+  return [(await answer).tokens, late];
+}"""
+CHOOSE_AT_THE_FIRST_WORDS = """(choice) => {
+  const log = document.querySelector('#log');
+  const menu = document.querySelector('#backend');
+  const watch = new MutationObserver(() => {
+    const said = log.querySelector('.answer .body')?.innerText.trim();
+    if (!said) return;
+    watch.disconnect();
+    window.said = said;
+    menu.value = choice;
+    menu.dispatchEvent(new Event('change'));
+  });
+  watch.observe(log, { childList: true, subtree: true, characterData: true });
 }"""
 
 
+@pytest.fixture(scope="module")
+def real_query() -> str:
+    return f"{WASM}&workers=2"
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def chat_without_isolation(browser: Browser, dist: Path) -> AsyncIterator[ChatPage]:
-    with PlainServer(dist) as server:
+async def chat_without_isolation(browser: Browser, tiny_files: SmallSite) -> AsyncIterator[ChatPage]:
+    with PlainServer(tiny_files.folder) as server:
         page = await browser.new_page()
         await page.add_init_script(NO_SERVICE_WORKER)  # which would isolate it
         yield ChatPage(page, server.url)
         await page.close()
 
 
-@pytest.fixture(scope="module")
-def real_query() -> str:
-    return f"{WASM}{PATIENCE}&workers=2"
-
-
-async def tokens(chat: ChatPage, *trouble: Trouble, count: int = 200) -> list[int]:
+async def tokens(chat: ChatPage, *trouble: Trouble, count: int = 120) -> list[int]:
     """The likeliest tokens after a prompt. While they are made, methods of the engine are called with a number."""
-    return await chat.page.evaluate(GENERATE, ["Once upon a time there was a lighthouse", count, list(trouble)])
+    arguments = ["Once upon a time there was a lighthouse", count, list(trouble)]
+    made, late = await chat.page.evaluate(GENERATE, arguments)
+    assert late == 0
+    return made
 
 
 async def reason(chat: ChatPage) -> str:
     return await chat.page.inner_text(".status-reason")
 
 
-async def test_fast_answers_with_less_precision_and_says_the_same_with_one_worker(chat: ChatPage) -> None:
-    await chat.open_ready("?backend=wasm&precision=fast&max_tokens=16&workers=2")
+async def test_fast_answers_with_less_precision_and_says_the_same_with_one_worker(tiny_chat: ChatPage) -> None:
+    chat = tiny_chat
+    await chat.open_ready("?backend=wasm&precision=fast&max_tokens=16&workers=2&routing=off")
     assert "on the CPU, fast" in await chat.page.inner_text(".status-line")
     assert "2 workers" in await reason(chat)
     assert await chat.page.input_value("#backend") == "wasm-fast"
-    assert await chat.ask("What is the capital of France?")
+    assert await chat.ask(QUESTION)
     of_two = await tokens(chat)
     assert await chat.page.evaluate("sonata.engine.setWorkers(1)") == 1
     assert await tokens(chat) == of_two
-    assert len(of_two) == 200
+    assert len(of_two) == 120
     assert chat.errors == []
 
 
-async def test_without_isolation_one_worker_answers(chat_without_isolation: ChatPage) -> None:
+async def test_without_isolation_one_worker_answers_and_when_it_stops_the_page_tells_to_load_again(
+    chat_without_isolation: ChatPage,
+) -> None:
     chat = chat_without_isolation
-    await chat.open_ready("?max_tokens=16")
+    await chat.open_ready("?max_tokens=16&routing=off&patience=6")
 
     assert await chat.page.evaluate("crossOriginIsolated") is False
     assert "(1 worker)" in await reason(chat)
     assert "More workers need a server that isolates the page" in await reason(chat)
-    assert "Paris" in await chat.ask("What is the capital of France?")
-    assert "Paris" in await chat.ask("What is the capital of France?")
+    first = await chat.ask(STORY)
+    assert first
+    await chat.page.click("#new-chat")
+    assert await chat.ask(STORY) == first
     assert chat.errors == []
+
+    await chat.page.evaluate("sonata.engine.killWorker(0)")
+    await chat.send(QUESTION)
+    assert "Load the model again" in await chat.problem(60)
+    assert await chat.page.input_value("#message") == QUESTION
+    await chat.load_again()
+    await chat.page.click("#new-chat")
+    assert await chat.ask(STORY) == first
 
 
 @pytest.mark.parametrize("trouble", [("killWorker", 0), ("killWorker", 1), ("hangWorker", 1)])
@@ -83,7 +117,7 @@ async def test_an_answer_goes_on_when_a_worker_stops(real_chat: ChatPage, troubl
     # Idle, between two questions:
     await real_chat.page.evaluate("([what, number]) => sonata.engine[what](number)", list(trouble))
     assert await tokens(real_chat) == undisturbed
-    assert await real_chat.ask("What is the capital of France?") == "The capital of France is Paris."
+    assert await real_chat.ask(QUESTION) == "The capital of France is Paris."
 
 
 async def test_the_reader_sees_nothing_of_a_worker_that_is_replaced(real_chat: ChatPage) -> None:
@@ -98,24 +132,11 @@ async def test_the_reader_sees_nothing_of_a_worker_that_is_replaced(real_chat: C
     assert (await chat.page.evaluate("sonata.lastAnswer.reason")) in ("end", "length", "loop")
 
 
-async def test_without_isolation_a_worker_that_stops_is_told_and_loaded_again(chat_without_isolation: ChatPage) -> None:
-    chat = chat_without_isolation
-    await chat.open_ready(f"{WASM}{PATIENCE}")
-    await chat.send(STORY)
-    await chat.wait_for_words()
-    await chat.page.evaluate("sonata.engine.killWorker(0)")
-
-    assert "Load the model again" in await chat.problem(60)
-    assert await chat.page.input_value("#message") == STORY
-    await chat.load_again()
-    assert await chat.ask("Hello.")
-
-
 async def test_the_number_of_workers_changes_in_the_middle_of_an_answer(real_chat: ChatPage) -> None:
     assert await real_chat.page.evaluate("sonata.engine.setWorkers(1)") == 1
     undisturbed = await tokens(real_chat)
 
-    assert len(undisturbed) == 200
+    assert len(undisturbed) == 120
     assert await tokens(real_chat, *(("setWorkers", count) for count in (2, 3, 1, 2))) == undisturbed
     assert await real_chat.page.evaluate("sonata.engine.setWorkers(3)") == 3
     assert await tokens(real_chat) == undisturbed
@@ -123,57 +144,40 @@ async def test_the_number_of_workers_changes_in_the_middle_of_an_answer(real_cha
     assert await tokens(real_chat) == undisturbed
 
 
-async def test_the_conversation_goes_on_after_stop(real_chat: ChatPage) -> None:
-    await real_chat.send(STORY)
-    await real_chat.wait_for_words()
-    await real_chat.click_stop_and_time()
-
-    assert "Paris" in await real_chat.ask("What is the capital of France?")
-
-
-async def test_a_software_adapter_is_passed_over_for_the_cpu(tiny_chat: ChatPage) -> None:
+async def test_a_software_adapter_is_passed_over_for_the_cpu_until_the_menu_says_what_to_take(
+    tiny_chat: ChatPage,
+) -> None:
+    """A choice of the menu loads again, keeps what was said and typed, and is remembered."""
     chat = tiny_chat
-    await chat.open_ready()
-    assert "on the CPU" in await chat.page.inner_text(".status-line")
+    query = "?max_tokens=400&routing=off"
+    await chat.open_ready(query)
+    assert "on the CPU, precise" in await chat.page.inner_text(".status-line")
     assert (await reason(chat)).startswith("No GPU available, so Sonata runs on the CPU (")
     assert await chat.page.input_value("#backend") == "auto"
 
-
-async def test_the_choice_of_the_menu_loads_again_and_is_remembered(tiny_chat: ChatPage) -> None:
-    chat = tiny_chat
-    await chat.open_ready("?backend=webgpu&max_tokens=8&routing=off")
-    assert await chat.page.input_value("#backend") == "webgpu"
-    question = "What is the capital of France?"
-    await chat.page.fill("#message", "half a thought")
-
-    await chat.page.get_by_label("Run the model on").select_option("CPU, fast")
+    await chat.page.evaluate(CHOOSE_AT_THE_FIRST_WORDS, "wasm-fast")
+    await chat.send(STORY)
     await chat.wait_for("loading")
     await chat.wait_for("ready", 180)
-
-    assert await chat.page.input_value("#message") == "half a thought"
+    assert (await chat.last_answer()).startswith(await chat.page.evaluate("window.said"))
+    assert "Interrupted" in await chat.page.inner_text(".answer-footer")
+    assert "does not know what is above" in await chat.page.inner_text("#log")
+    assert await chat.page.input_value("#message") == STORY
     assert "on the CPU, fast" in await chat.page.inner_text(".status-line")
-    assert await chat.ask(question)
+    await chat.page.fill("#message", "")
+    assert await chat.ask("Hello.")
+
+    await chat.open(f"{query}&backend=wasm")  # the address comes before what is remembered, until the menu is used
+    assert await chat.page.input_value("#backend") == "wasm"
+    await chat.page.fill("#message", "half a thought")
+    await chat.page.get_by_label("Run the model on").select_option("CPU, fast")
+    assert await chat.page.input_value("#message") == "half a thought"
+    await chat.page.wait_for_function("() => sessionStorage.getItem('sonata.draft') === 'half a thought'")
     await chat.page.reload()
     await chat.wait_for("ready", 180)
     assert "on the CPU, fast" in await chat.page.inner_text(".status-line")
     assert await chat.page.input_value("#backend") == "wasm-fast"
-    await chat.open_ready("?backend=wasm")  # the address comes before what is remembered
-    assert "on the CPU, precise" in await chat.page.inner_text(".status-line")
-
-
-async def test_changing_the_backend_keeps_what_was_said(chat: ChatPage) -> None:
-    await chat.open_ready(WASM)
-    await chat.send(STORY)
-    said = await chat.wait_for_words()
-
-    await chat.page.get_by_label("Run the model on").select_option("CPU, fast")
-    await chat.wait_for("loading")
-    await chat.wait_for("ready", 180)
-
-    assert (await chat.last_answer()).startswith(said)
-    assert "Interrupted" in await chat.page.inner_text(".answer-footer")
-    assert "does not know what is above" in await chat.page.inner_text("#log")
-    assert await chat.page.input_value("#message") == STORY
+    assert await chat.page.input_value("#message") == "half a thought"
     assert await chat.ask("Hello.")
 
 
