@@ -55,14 +55,23 @@ async def _open(browser: Browser, address: str) -> Page:
     return page
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def pool(browser: Browser, site: str) -> AsyncIterator[PoolPage]:
+    """A page that all tests share: each `run` makes a pool of its own."""
     page = await _open(browser, site)
     yield PoolPage(page)
     await page.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
+async def fresh_page(browser: Browser, site: str) -> AsyncIterator[Page]:
+    """One that the test may change."""
+    page = await _open(browser, site)
+    yield page
+    await page.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def pool_without_isolation(browser: Browser, dist: Path) -> AsyncIterator[PoolPage]:
     with PlainServer(dist) as server:
         page = await _open(browser, server.url)
@@ -324,8 +333,8 @@ async def test_what_is_under_way_when_the_pool_ends_is_told(pool: PoolPage) -> N
     assert all("Load it again" in sentence for sentence in failure)
 
 
-async def test_a_browser_without_simd_is_told_what_to_do(pool: PoolPage) -> None:
-    message = await pool.page.evaluate(
+async def test_a_browser_without_simd_is_told_what_to_do(fresh_page: Page) -> None:
+    message = await fresh_page.evaluate(
         """async () => {
           WebAssembly.validate = () => false;
           const { KernelPool } = await import('./backends/wasm/kernel_pool.js');
@@ -336,10 +345,10 @@ async def test_a_browser_without_simd_is_told_what_to_do(pool: PoolPage) -> None
     assert "Chrome" in message
 
 
-async def test_the_plain_build_runs_where_there_is_no_relaxed_simd(pool: PoolPage) -> None:
+async def test_the_plain_build_runs_where_there_is_no_relaxed_simd(fresh_page: Page) -> None:
     asked: list[str] = []
-    pool.page.on("request", lambda request: asked.append(request.url))
-    relaxed = await pool.page.evaluate(
+    fresh_page.on("request", lambda request: asked.append(request.url))
+    relaxed = await fresh_page.evaluate(
         """async () => {
           const validate = WebAssembly.validate;
           WebAssembly.validate = (bytes) => !bytes.includes(0x80) && validate(bytes);
@@ -353,10 +362,10 @@ async def test_the_plain_build_runs_where_there_is_no_relaxed_simd(pool: PoolPag
     assert any(url.endswith("kernels-simd.wasm") for url in asked)
 
 
-async def test_kernels_that_cannot_be_loaded_are_a_sentence(pool: PoolPage) -> None:
-    await pool.page.unroute("**/kernels/*.wasm")
-    await pool.page.route("**/kernels/*.wasm", lambda route: route.fulfill(status=404))
-    message = await pool.page.evaluate(
+async def test_kernels_that_cannot_be_loaded_are_a_sentence(fresh_page: Page) -> None:
+    await fresh_page.unroute("**/kernels/*.wasm")
+    await fresh_page.route("**/kernels/*.wasm", lambda route: route.fulfill(status=404))
+    message = await fresh_page.evaluate(
         """async () => {
           const { KernelPool } = await import('./backends/wasm/kernel_pool.js');
           const folder = new URL('./kernels/', location.href).href;
