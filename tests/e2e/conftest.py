@@ -67,10 +67,21 @@ async def python_page(browser: Browser, site: str) -> AsyncIterator[Page]:
     await page.close()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def module_page_alone(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
+    async with fresh_tab(browser, site) as chat:
+        await chat.use_stand_in()
+        yield chat
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def page_alone(chat: ChatPage) -> ChatPage:
-    """The page with the stand-in worker."""
-    await chat.use_stand_in()
+async def page_alone(module_page_alone: ChatPage) -> ChatPage:
+    """The page with the stand-in worker, ready, with an empty chat. All tests of a module share it."""
+    chat = module_page_alone
+    if chat.page.url != f"{chat.site}/":
+        await chat.open_ready()
+    await chat.begin("")
+    chat.requests.clear()
     return chat
 
 

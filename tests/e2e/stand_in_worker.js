@@ -41,12 +41,12 @@ const HOSTILE = `<img src=x onerror="window.harmed=1"><script>window.harmed=1</s
 
 const ANSWERS = {
   hostile: HOSTILE,
-  sections: Array.from({ length: 50 }, (_, i) => `## Part ${i}\n\n${MARKDOWN}\n\n`).join(''),
-  list: Array.from({ length: 500 }, (_, i) => `${i + 1}. item **${i + 1}** of a list that has no end`).join('\n'),
+  sections: Array.from({ length: 80 }, (_, i) => `## Part ${i}\n\n${MARKDOWN}\n\n`).join(''),
+  list: Array.from({ length: 1000 }, (_, i) => `${i + 1}. item **${i + 1}** of a list that has no end`).join('\n'),
   quotes: '>'.repeat(20_000),
   formula: 'The area is \\(a_1 * b_2 * c\\), and\n\n\\[E = mc^2\\]\n\nis known. A \\( alone stays text.',
   arabic: 'السماء زرقاء because of scattering.',
-  code: `\`\`\`\n${'let answer = 42;\n'.repeat(1200)}`,
+  code: `\`\`\`\n${'let answer = 42;\n'.repeat(3000)}`,
 };
 
 const kernel = (name, count, usEach, gb, gflop, limit, share) => ({
@@ -123,7 +123,7 @@ Comlink.expose({
 });
 
 async function answer(text, events, again) {
-  if (text.includes('busy')) for (const end = performance.now() + 3000; performance.now() < end;);
+  if (text.includes('busy')) for (const end = performance.now() + 1000; performance.now() < end;);
   if (text.includes('silent')) await new Promise(() => {});
   if (text.includes('broken')) {
     await sleep(text.includes('slowly') ? 1500 : 0);
@@ -140,7 +140,8 @@ async function answer(text, events, again) {
     }
   }
   const kind = Object.keys(ANSWERS).find((name) => text.includes(name));
-  const words = (ANSWERS[kind] ?? MARKDOWN).match(/[^]{1,12}/g);
+  const whole = ANSWERS[kind] ?? MARKDOWN;
+  const words = whole.match(whole.length > 5000 ? /[^]{1,96}/g : /[^]{1,12}/g); // a sleep takes at least 4 ms
   const begin = performance.now();
   let newTokens = 0;
   for (const word of words) {
