@@ -145,6 +145,7 @@ LOSE_AT_THE_FIRST_WORDS = """() => {
 STORY = "Tell me a very long story about a lighthouse."
 GENERATE = """async ([temperature, lossesAfter]) => {
   let done = false, late = 0;
+  const begin = performance.now();
   const answer = sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 120, temperature, seed: 3 });
   answer.then(() => { done = true; });
   for (const ms of lossesAfter) {
@@ -152,7 +153,7 @@ GENERATE = """async ([temperature, lossesAfter]) => {
     if (done) late += 1;
     await sonata.engine.loseDevice();
   }
-  return [(await answer).tokens, late];
+  return [(await answer).tokens, late, performance.now() - begin];
 }"""
 
 
@@ -164,14 +165,16 @@ def tiny(tmp_path: Path) -> Iterator[DamagedServer]:
         yield server
 
 
-@pytest.mark.parametrize(("temperature", "losses_after"), [(0, [50]), (0.9, [0, 50])])
+@pytest.mark.parametrize(("temperature", "losses_after"), [(0, [0.5]), (0.9, [0.5, 0])])
 async def test_the_tokens_are_the_same_when_the_device_is_lost(
-    ready_chat: ChatPage, temperature: float, losses_after: list[int]
+    ready_chat: ChatPage, temperature: float, losses_after: list[float]
 ) -> None:
-    """In the middle of the answer, and before its first token too."""
-    undisturbed = await ready_chat.page.evaluate(GENERATE, [temperature, []])
-    assert len(undisturbed[0]) == 120
-    assert await ready_chat.page.evaluate(GENERATE, [temperature, losses_after]) == undisturbed
+    """In the middle of the answer (half of its time is over), and once more at once, before the device is back."""
+    undisturbed, _, ms = await ready_chat.page.evaluate(GENERATE, [temperature, []])
+    assert len(undisturbed) == 120
+    pauses = [share * ms for share in losses_after]
+    tokens, late, _ = await ready_chat.page.evaluate(GENERATE, [temperature, pauses])
+    assert (tokens, late) == (undisturbed, 0)
 
 
 async def test_an_answer_goes_on_when_the_device_is_lost(ready_chat: ChatPage) -> None:
