@@ -76,13 +76,16 @@ class Services:
     async def route_with(self, opening: Callable[[Memory], Awaitable[RoutingService]]) -> None:
         """opening: makes the routing over a memory; where it fails, the plain assistant answers. After `open`."""
         assert self.memory is not None
+        memory = self.memory
         try:
-            routing = await opening(self.memory)
+            routing = await opening(memory)
             if routing.memory is not self.memory:  # it was unlocked meanwhile
                 await routing.move(self.memory)
             self.routing, self.routing_state = routing, "ready"
             self.indexer = TurnIndexer(self.memory, routing.embedder, self.trouble)
         except Exception as error:
+            if self.memory is not memory:  # the temporary memory was closed while the routing read it
+                return await self.route_with(opening)
             self.routing_state = "failed"
             self.trouble(error)
         self.changed()

@@ -294,3 +294,30 @@ async def test_before_anything_is_open_calls_say_so() -> None:
         await api.patterns()
     with pytest.raises(EmbedderError, match="still loading"):
         await api.correct("", "a", "coder")
+
+
+async def test_a_memory_that_is_unlocked_while_the_router_opens_is_the_routers(
+    parts: RouterParts, tmp_path: Path
+) -> None:
+    path = tmp_path / "memory.sqlite"
+    before = Services(NativeCrypto())
+    await before.open(lambda: SQLiteRows.open(path))
+    await MemoryApi(before).set_passphrase("a secret that is long", None)
+    await before.close()
+    services = Services(NativeCrypto())
+    await services.open(lambda: SQLiteRows.open(path))
+    temporary = services.memory
+
+    async def opening(memory) -> RoutingService:
+        if memory is temporary:
+            await services.unlock("a secret that is long")
+        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
+
+    await services.route_with(opening)
+
+    assert services.memory is not temporary
+    assert services.problem is None
+    assert services.routing_state == "ready"
+    assert services.routing is not None
+    assert services.routing.memory is services.memory
+    await services.close()
