@@ -165,11 +165,11 @@ def tiny(tmp_path: Path) -> Iterator[DamagedServer]:
         yield server
 
 
-@pytest.mark.parametrize(("temperature", "losses_after"), [(0, [0.5]), (0.9, [0.5, 0])])
+@pytest.mark.parametrize(("temperature", "losses_after"), [(0, [0.3]), (0.9, [0.3, 0])])
 async def test_the_tokens_are_the_same_when_the_device_is_lost(
     ready_chat: ChatPage, temperature: float, losses_after: list[float]
 ) -> None:
-    """In the middle of the answer (half of its time is over), and once more at once, before the device is back."""
+    """In the middle of the answer, and once more before the device is back. The first answer takes the longest."""
     undisturbed, _, ms = await ready_chat.page.evaluate(GENERATE, [temperature, []])
     assert len(undisturbed) == 120
     pauses = [share * ms for share in losses_after]
