@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 from dataclasses import asdict, replace
 from enum import StrEnum
@@ -41,7 +42,8 @@ from py_core.formats.quantization import UnsupportedFormatError
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, Model, load_model
 from py_core.memory.encryption import NativeCrypto
-from py_core.models.config import config_from_gguf
+from py_core.models.config import config_from_gguf, read_rope_factors
+from py_core.models.rotation import Rotation
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.byte_bpe import ByteBPE, TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplateError
@@ -200,8 +202,10 @@ def info(
 ) -> None:
     """Show what a model file holds."""
     path = _model_path(model)
-    header = asyncio.run(read_header(FileSource(path)))
-    config = config_from_gguf(header)
+    source = FileSource(path)
+    header = asyncio.run(read_header(source))
+    config = config_from_gguf(header, rope_factors=asyncio.run(read_rope_factors(source, header)))
+    settings = asdict(config) | {"rope": _rotation_words(config.rope), "local_rope": _rotation_words(config.local_rope)}
     formats: dict[str, list[int]] = {}
     parameters = 0
     for tensor in header.tensors.values():
@@ -210,18 +214,25 @@ def info(
         counts[0] += 1
         counts[1] += tensor.nbytes
     if as_json:
-        facts = {"file": str(path), "gguf_version": header.version, "parameters": parameters, **asdict(config)}
+        facts = {"file": str(path), "gguf_version": header.version, "parameters": parameters, **settings}
         facts["tensors"] = {name: {"count": count, "bytes": size} for name, (count, size) in formats.items()}
         print(json.dumps(facts))
         return
     table = Table(show_header=False, title=escape(config.name))
     table.add_row("file", f"{escape(str(path))} ({path.stat().st_size / 1e6:.1f} MB, GGUF v{header.version})")
     table.add_row("parameters", f"{parameters / 1e6:.1f} M")
-    for name, value in asdict(config).items():
+    for name, value in settings.items():
         table.add_row(name, escape(str(value)))
     for name, (count, size) in formats.items():
         table.add_row(f"{name} tensors", f"{count} ({size / 1e6:.1f} MB)")
     Console().print(table)
+
+
+def _rotation_words(rotation: Rotation) -> str:
+    """How a model rotates, in one line."""
+    turns = rotation.frequencies
+    slowest = 2 * math.pi / turns[-1]
+    return f"{rotation.dimensions} values of a head, the slowest pair turns once in {slowest:,.0f} tokens"
 
 
 app.command()(route)

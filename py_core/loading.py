@@ -13,7 +13,7 @@ from py_core.backends.base import Backend, Progress
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import WeightSource
-from py_core.models.config import ModelConfig
+from py_core.models.config import ModelConfig, read_rope_factors
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.tokenizers.byte_bpe import ByteBPE
@@ -44,25 +44,25 @@ class Model:
 class BackendLoader(Protocol):
     """Opens a backend for a model: `load_numpy`, or `partial(load_webgpu, host)`, `partial(load_wasm, host)`.
 
-    Takes the file and its header, what it describes, and the most tokens that a sequence may have.
+    Takes the file and its header, and what they describe.
     """
 
     def __call__(
         self, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
-        progress: Progress | None, max_context: int, /,
+        progress: Progress | None, /,
     ) -> Awaitable[Backend]: ...  # fmt: skip
 
 
 async def load_model(
-    source: WeightSource, load_backend: BackendLoader, progress: Progress | None = None, max_context: int = 8192
+    source: WeightSource, load_backend: BackendLoader, progress: Progress | None = None, context: int | None = None
 ) -> Model:
     """Read the header, then let the backend bring the weights.
 
     Raises GGUFError, TokenizerError, ChatTemplateError or BackendError with a sentence.
     """
     header = await read_header(source)
-    config, graph = describe_model(header)
+    config, graph = describe_model(header, context, await read_rope_factors(source, header))
     tokenizer = ByteBPE.from_gguf(header.metadata)
     template = ChatTemplate.from_gguf(header.metadata)
-    backend = await load_backend(source, header, config, graph, progress, max_context)
+    backend = await load_backend(source, header, config, graph, progress)
     return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids))

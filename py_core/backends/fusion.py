@@ -1,117 +1,166 @@
 """Finds in a graph what one kernel does together: the same view for every backend that lowers to kernels.
 
-A linear or a rotation never stands alone: it belongs to the attention, the gated feed-forward or the residual that
-reads it. What does not fit raises NotImplementedError with the operation's name: a gap in Sonata, not a user's error.
+A pattern is fused where each operation that it swallows is read by nothing else. What fits no pattern stays an
+operation of its own, and backends have a kernel for each: a new architecture runs at once and is fused later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from py_core.models.graph import (
+    GLU,
+    Activation,
     Add,
     Attention,
-    Embedding,
     Graph,
     Linear,
     Op,
     RMSNorm,
     Rope,
-    SwiGLU,
+    SoftCap,
     Value,
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class QKVAttention:
-    """Three linears of one value, rotation of q and k, and attention."""
+    """Three linears of one value, norms of each head of q and k if any, their rotation if any, and attention."""
 
     out: Value
     x: Value
     q: Linear
     k: Linear
     v: Linear
-    rope: Rope
+    q_norm: RMSNorm | None
+    k_norm: RMSNorm | None
+    rope: Rope | None
     attention: Attention
 
 
 @dataclass(frozen=True)
 class GatedLinear:
-    """silu(gate) * up, for two linears of one value."""
+    """activation(gate) * up, for two linears of one value."""
 
     out: Value
     x: Value
     gate: Linear
     up: Linear
+    activation: Activation
 
 
 @dataclass(frozen=True)
 class ResidualLinear:
-    """residual + linear; the residual is not read any more, so it is updated in place."""
+    """residual + norm(linear); the residual is not read any more, so it is updated in place."""
 
     out: Value
     residual: Value
     linear: Linear
+    norm: RMSNorm | None
 
 
 @dataclass(frozen=True)
 class Head:
-    """The linear that makes the logits."""
+    """The linear that makes the logits, and their soft-cap if any."""
 
     out: Value
     linear: Linear
+    soft_cap: SoftCap | None
 
 
-Fused = Embedding | RMSNorm | QKVAttention | GatedLinear | ResidualLinear | Head
+T = TypeVar("T", bound=Op)
+
+Fused = QKVAttention | GatedLinear | ResidualLinear | Head | Op
 
 
 def fuse(graph: Graph) -> tuple[list[Fused], list[Fused]]:
     """The graph's body and its head (see `Graph`): operations in order, as few as possible."""
     body = {op.out for op in graph.body}
-    fused = list(_fused(graph))
+    fused = _Fusion(graph).operations()
     return [op for op in fused if op.out in body], [op for op in fused if op.out not in body]
 
 
-def _fused(graph: Graph) -> Iterator[Fused]:
-    producer = {op.out: op for op in graph.ops}
-    readers: dict[Value, list[Op]] = {}
-    for op in graph.ops:
-        for value in vars(op).values():
-            if isinstance(value, Value) and value != op.out:
-                readers.setdefault(value, []).append(op)
-    for op in graph.ops:
+def tensors_of(linears: Iterable[Linear]) -> list[str] | None:
+    """The tensors whose rows, one below the other, are those of the linears; None where a tensor is read in part."""
+    names: list[str] = []
+    first = 0
+    for linear in linears:
+        if linear.first_row == 0:
+            names.append(linear.weight)
+            first = 0
+        elif not names or names[-1] != linear.weight or linear.first_row != first:
+            return None
+        first += linear.out.width
+    return names
+
+
+class _Fusion:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._producer = {op.out: op for op in graph.ops}
+        self._readers: dict[Value, list[Op]] = {}
+        for op in graph.ops:
+            for value in vars(op).values():
+                if isinstance(value, Value) and value != op.out:
+                    self._readers.setdefault(value, []).append(op)
+        self._tapped = set(graph.taps.values())
+        self._swallowed: set[Value] = set()
+
+    def operations(self) -> list[Fused]:
+        found = [self._fused(op) for op in self._graph.ops]
+        return [op for op in found if op.out not in self._swallowed]
+
+    def _fused(self, op: Op) -> Fused:
         match op:
-            case Embedding() | RMSNorm():
-                yield op
             case Attention():
-                yield _attention(op, producer)
-            case SwiGLU():
-                gate, up = producer[op.gate], producer[op.up]
-                if not (isinstance(gate, Linear) and isinstance(up, Linear) and gate.x == up.x):
-                    raise NotImplementedError("swiglu whose gate and up do not come from one value")
-                yield GatedLinear(op.out, gate.x, gate, up)
+                return self._attention(op) or op
+            case GLU():
+                gate, up = self._inner(op.gate, Linear), self._inner(op.up, Linear)
+                if gate is None or up is None or gate.x != up.x:
+                    return op
+                self._swallowed |= {gate.out, up.out}
+                return GatedLinear(op.out, gate.x, gate, up, op.activation)
             case Add():
-                linear = producer[op.b]
-                if not isinstance(linear, Linear) or readers[op.a][-1] is not op:
-                    raise NotImplementedError("an addition that is not residual + linear")
-                yield ResidualLinear(op.out, op.a, linear)
-            case Linear() if op.out == graph.output:
-                yield Head(op.out, op)
-            case Linear() | Rope():
-                found = readers.get(op.out, [])
-                if len(found) != 1 or not isinstance(found[0], Rope | Attention | SwiGLU | Add):
-                    names = [type(reader).__name__ for reader in found]
-                    raise NotImplementedError(f"a {type(op).__name__} read by {names}")
+                norm = self._inner(op.b, RMSNorm)
+                linear = self._inner(norm.x if norm else op.b, Linear)
+                if linear is None or self._readers[op.a][-1] is not op or (norm and norm.num_heads > 1):
+                    return op
+                self._swallowed |= {linear.out, op.b}
+                return ResidualLinear(op.out, op.a, linear, norm)
+            case Linear() if op.out == self._graph.output:
+                return Head(op.out, op, None)
+            case SoftCap() if op.out == self._graph.output:
+                linear = self._inner(op.x, Linear)
+                if linear is None:
+                    return op
+                self._swallowed.add(linear.out)
+                return Head(op.out, linear, op)
+        return op
 
+    def _attention(self, op: Attention) -> QKVAttention | None:
+        v = self._inner(op.v, Linear)
+        q, q_norm, q_rope = self._rotated(op.q)
+        k, k_norm, k_rope = self._rotated(op.k)
+        if q is None or k is None or v is None or not q.x == k.x == v.x:
+            return None
+        if (q_norm is None) != (k_norm is None) or (q_rope is None) != (k_rope is None):
+            return None
+        if q_rope and k_rope and (q_rope.interleaved, q_rope.rotation) != (k_rope.interleaved, k_rope.rotation):
+            return None
+        swallowed = (q, k, v, q_norm, k_norm, q_rope, k_rope)
+        self._swallowed |= {inner.out for inner in swallowed if inner is not None}
+        return QKVAttention(op.out, v.x, q, k, v, q_norm, k_norm, q_rope, op)
 
-def _attention(op: Attention, producer: dict[Value, Op]) -> QKVAttention:
-    rope_q, rope_k, v = producer[op.q], producer[op.k], producer[op.v]
-    if not (isinstance(rope_q, Rope) and isinstance(rope_k, Rope) and isinstance(v, Linear)):
-        raise NotImplementedError("attention whose q and k are not rotated linears")
-    q, k = producer[rope_q.x], producer[rope_k.x]
-    if not (isinstance(q, Linear) and isinstance(k, Linear) and q.x == k.x == v.x):
-        raise NotImplementedError("attention whose q, k and v do not come from one value")
-    if rope_q.interleaved != rope_k.interleaved:
-        raise NotImplementedError("attention whose q and k are rotated in different ways")
-    return QKVAttention(op.out, v.x, q, k, v, rope_q, op)
+    def _rotated(self, value: Value) -> tuple[Linear | None, RMSNorm | None, Rope | None]:
+        """rope(norm(linear)), of which the first two may be missing."""
+        rope = self._inner(value, Rope)
+        norm = self._inner(rope.x if rope else value, RMSNorm)
+        return self._inner(norm.x if norm else rope.x if rope else value, Linear), norm, rope
+
+    def _inner(self, value: Value, kind: type[T]) -> T | None:
+        """The operation that makes a value, if it is of this kind and only one operation reads the value."""
+        op = self._producer[value]
+        alone = len(self._readers.get(value, [])) == 1 and value not in self._tapped and value != self._graph.output
+        return op if isinstance(op, kind) and alone else None

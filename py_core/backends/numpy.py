@@ -28,7 +28,7 @@ from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
 from py_core.models import graph as ops
-from py_core.models.config import ModelConfig, rope_table
+from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Value
 from py_core.sampling import SamplingParams, sample
 
@@ -52,21 +52,21 @@ async def load_weights(
 
 
 async def load_numpy(
-    source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph, progress: Progress | None = None,
-    max_context: int = 8192,
-) -> NumpyBackend:  # fmt: skip
+    source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph, progress: Progress | None = None
+) -> NumpyBackend:
     """Dequantize the weights and open the backend. Raises GGUFError, EOFError."""
-    return NumpyBackend(config, graph, await load_weights(source, header, graph, progress), max_context)
+    return NumpyBackend(config, graph, await load_weights(source, header, graph, progress))
 
 
 class NumpyBackend:
     """See `Backend` for the contract of each method."""
 
-    def __init__(self, config: ModelConfig, graph: Graph, weights: dict[str, np.ndarray], max_context: int = 8192):
+    def __init__(self, config: ModelConfig, graph: Graph, weights: dict[str, np.ndarray]):
         self.capabilities = Capabilities(backend="numpy", adapter=f"numpy {np.__version__}", software=True)
-        self.context_length = min(config.max_position_embeddings, max_context)
+        self.context_length = config.context_length
         self._config, self._graph, self._weights = config, graph, weights
-        self._rope = rope_table(config, self.context_length)
+        rotations = {op.rotation for op in graph.ops if isinstance(op, ops.Rope)}
+        self._rotations = {rotation: rotation.table(self.context_length) for rotation in rotations}
         self._states: dict[int, _State] = {}
         self._slots = 0
 
@@ -161,12 +161,23 @@ class NumpyBackend:
         for op in self._graph.body:
             match op:
                 case ops.Embedding():
-                    values[op.out] = self._weights[op.weight][tokens]
+                    values[op.out] = self._weights[op.weight][tokens] * np.float32(op.scale)
                 case ops.Rope():
-                    values[op.out] = rope(values[op.x], self._rope[positions], op.num_heads, op.interleaved)
+                    values[op.out] = rope(
+                        values[op.x], self._rotations[op.rotation][positions], op.num_heads, op.interleaved
+                    )
                 case ops.Attention():
                     keys, all_values = state.append(op.layer, start, values[op.k], values[op.v])
-                    values[op.out] = attention(values[op.q], keys, all_values, positions, op.num_attention_heads)
+                    values[op.out] = attention(
+                        values[op.q],
+                        keys,
+                        all_values,
+                        positions,
+                        op.num_attention_heads,
+                        op.scale,
+                        op.softcap,
+                        op.window,
+                    )
                     await asyncio.sleep(0)
                 case _:
                     self._run_rows([op], values)
@@ -180,9 +191,14 @@ class NumpyBackend:
                 case ops.RMSNorm():
                     values[op.out] = rms_norm(values[op.x], self._weights[op.weight], op.eps)
                 case ops.Linear():
-                    values[op.out] = values[op.x] @ self._weights[op.weight].T
-                case ops.SwiGLU():
-                    values[op.out] = swiglu(values[op.gate], values[op.up])
+                    rows = slice(op.first_row, op.first_row + op.out.width)
+                    values[op.out] = values[op.x] @ self._weights[op.weight][rows].T
+                    if op.bias:
+                        values[op.out] += self._weights[op.bias][rows]
+                case ops.GLU():
+                    values[op.out] = glu(values[op.gate], values[op.up], op.activation)
+                case ops.SoftCap():
+                    values[op.out] = soft_cap(values[op.x], op.cap)
                 case ops.Add():
                     values[op.out] = values[op.a] + values[op.b]
 
@@ -209,33 +225,56 @@ class _State:
 
 
 def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
-    """x (M, n), weight (n,)"""
-    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(eps)) * weight
+    """x (M, n), weight (n,), or (n / heads,) where each head of a row is normalized by itself."""
+    heads = x.reshape(len(x), -1, len(weight))
+    scale = np.sqrt(np.mean(heads * heads, axis=-1, keepdims=True) + np.float32(eps))
+    return (heads / scale * weight).reshape(x.shape)
 
 
 def rope(x: np.ndarray, table: np.ndarray, num_heads: int, interleaved: bool) -> np.ndarray:
-    """x (M, heads * head_dim), table (M, head_dim // 2, 2) of cos and sin."""
+    """x (M, heads * head_dim), table (M, pairs, 2) of cos and sin; the first 2 * pairs values of a head rotate."""
     heads = x.reshape(len(x), num_heads, -1)
-    half = heads.shape[-1] // 2
-    first, second = (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(half), slice(half, None))
+    half = table.shape[1]
+    first, second = slice(half), slice(half, 2 * half)
+    if interleaved:
+        first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
     cos, sin = table[:, None, :, 0], table[:, None, :, 1]
-    out = np.empty_like(heads)
+    out = heads.copy()
     out[..., first] = heads[..., first] * cos - heads[..., second] * sin
     out[..., second] = heads[..., first] * sin + heads[..., second] * cos
     return out.reshape(x.shape)
 
 
-def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray, num_heads: int) -> np.ndarray:
-    """q (M, heads * head_dim), k and v (T, kv_heads, head_dim); row m sees tokens 0..positions[m]."""
+def attention(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray, num_heads: int, scale: float,
+    softcap: float = 0.0, window: int = 0,
+) -> np.ndarray:  # fmt: skip
+    """q (M, heads * head_dim), k and v (T, kv_heads, head_dim); row m sees tokens 0..positions[m], or the last ones.
+
+    See `graph.Attention` for the rest.
+    """
     m, (t, kv_heads, head_dim) = len(q), k.shape
     grouped = q.reshape(m, kv_heads, num_heads // kv_heads, head_dim)
-    scores = np.einsum("mkgd,tkd->kgmt", grouped, k, optimize=True) / np.float32(np.sqrt(head_dim))
-    scores = np.where(np.arange(t) > positions[:, None], np.float32(-np.inf), scores)
+    scores = np.einsum("mkgd,tkd->kgmt", grouped, k, optimize=True) * np.float32(scale)
+    if softcap:
+        scores = soft_cap(scores, softcap)
+    unseen = np.arange(t) > positions[:, None]
+    if window:
+        unseen |= np.arange(t) <= positions[:, None] - window
+    scores = np.where(unseen, np.float32(-np.inf), scores)
     scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
     scores /= scores.sum(axis=-1, keepdims=True)
     return np.einsum("kgmt,tkd->mkgd", scores, v, optimize=True).reshape(m, -1)
 
 
-def swiglu(gate: np.ndarray, up: np.ndarray) -> np.ndarray:
-    """silu(gate) * up; the exponent is clipped where silu is 0 in float32 anyway."""
-    return gate / (1 + np.exp(-np.maximum(gate, np.float32(-80)))) * up
+def soft_cap(x: np.ndarray, cap: float) -> np.ndarray:
+    """cap * tanh(x / cap)"""
+    return np.tanh(x / np.float32(cap)) * np.float32(cap)
+
+
+def glu(gate: np.ndarray, up: np.ndarray, activation: ops.Activation = "silu") -> np.ndarray:
+    """activation(gate) * up; exponents are clipped where silu is 0 in float32 anyway."""
+    if activation == "silu":
+        return gate / (1 + np.exp(-np.maximum(gate, np.float32(-80)))) * up
+    inner = np.float32(0.7978845608028654) * (gate + np.float32(0.044715) * gate * gate * gate)  # sqrt(2 / pi)
+    return np.float32(0.5) * gate * (1 + np.tanh(inner)) * up

@@ -1,4 +1,4 @@
-"""A model's sizes, read from GGUF metadata under the names that Hugging Face configurations use."""
+"""A model's sizes and settings, read from GGUF metadata under the names that Hugging Face configurations use."""
 
 from __future__ import annotations
 
@@ -10,10 +10,34 @@ from typing import Any
 import numpy as np
 
 from py_core.formats.gguf import GGUFError, GGUFHeader
+from py_core.formats.quantization import dequantize
+from py_core.formats.source import WeightSource
+from py_core.models import rotation
+from py_core.models.rotation import Rotation
+
+ROPE_FREQS = "rope_freqs.weight"
+ROPE_LONG, ROPE_SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
+ROPE_FACTORS = (ROPE_FREQS, ROPE_LONG, ROPE_SHORT)
+"""Tensors that divide the frequencies of a rotation. They are read before the model is described."""
+
+DEFAULT_CONTEXT = 8192
+"""Tokens of a sequence where nobody asks for more: keys and values of more would take memory that few have."""
+
+_MOST_STRETCH = 64
+"""Times the trained context that may be asked for: beyond it no model says anything that makes sense."""
+
+_PREFIX_BYTES = 64 << 20
+"""Up to there a tensor is read from the beginning of a file as its header is, without reading the file twice."""
 
 
 @dataclass(frozen=True)
 class ModelConfig:
+    """Numbers of tokens are of the file, but for `context_length`: the most tokens that a sequence may have here.
+
+    `sliding_window` is 0 where every layer sees everything, `attention_softcap` and `logits_softcap` are 0 where
+    nothing is capped. `local_rope` rotates in layers with a window, where that is another rotation than `rope`.
+    """
+
     architecture: str
     name: str
     vocab_size: int
@@ -24,9 +48,14 @@ class ModelConfig:
     num_key_value_heads: int
     head_dim: int
     rms_norm_eps: float
-    rope_theta: float
     max_position_embeddings: int
+    context_length: int
     tie_word_embeddings: bool
+    rope: Rotation
+    local_rope: Rotation
+    sliding_window: int = 0
+    attention_softcap: float = 0.0
+    logits_softcap: float = 0.0
 
     def residual_at(self, depth: float) -> str:
         """The name by which `Backend.hidden` reads the residual at a share of the depth: 0.25 is after a quarter of the
@@ -36,64 +65,156 @@ class ModelConfig:
         return f"residual.{math.ceil(depth * self.num_hidden_layers)}"
 
 
-def config_from_gguf(header: GGUFHeader) -> ModelConfig:
-    """Raises GGUFError, naming the setting, where one is missing or makes no sense."""
-    metadata = header.metadata
-    architecture = _get(metadata, "general.architecture", str)
+class _Settings:
+    """Metadata below the architecture's name, checked."""
 
-    def integer(key: str, default: int | None = None, most: int = 1 << 20) -> int:
-        value = _get(metadata, f"{architecture}.{key}", int, default)
-        if not 0 < value <= most:
-            raise GGUFError(f"The model file says {architecture}.{key} = {value}, which no model has: it is damaged.")
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self._metadata = metadata
+        self.architecture: str = _get(metadata, "general.architecture", str)
+
+    def integer(self, key: str, default: int | None = None, most: int = 1 << 20, least: int = 1) -> int:
+        value = self.get(key, int, default)
+        if not least <= value <= most:
+            raise self._damaged(key, value)
         return value
 
-    def real(key: str, default: float | None = None) -> float:
-        value = float(_get(metadata, f"{architecture}.{key}", (int, float), default))
-        if not (math.isfinite(value) and value > 0):
-            raise GGUFError(f"The model file says {architecture}.{key} = {value}, which no model has: it is damaged.")
+    def real(self, key: str, default: float | None = None, least: float = 0.0) -> float:
+        value = float(self.get(key, (int, float), default))
+        if not (math.isfinite(value) and value >= least and (value > 0 or default == 0.0)):
+            raise self._damaged(key, value)
         return value
 
+    def get(self, key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
+        return _get(self._metadata, f"{self.architecture}.{key}", kind, default)
+
+    def _damaged(self, key: str, value: object) -> GGUFError:
+        return GGUFError(f"The model file says {self.architecture}.{key} = {value}, which no model has: it is damaged.")
+
+
+async def read_rope_factors(source: WeightSource, header: GGUFHeader) -> dict[str, np.ndarray]:
+    """Those of ROPE_FACTORS that the file has. They are small, and the rotation has to be known before the weights.
+
+    Raises GGUFError where one is larger than any model has.
+    """
+    found = {}
+    for name in ROPE_FACTORS:
+        if (info := header.tensors.get(name)) is None:
+            continue
+        if math.prod(info.shape) > 1 << 16:
+            raise GGUFError(f"Tensor {name!r} has the shape {info.shape}, which no model has: the file is damaged.")
+        end = info.offset + info.nbytes
+        if end <= _PREFIX_BYTES:
+            data: bytes | memoryview = (await source.prefix(end))[info.offset : end]
+        else:
+            data = bytes(await source.read(info.offset, info.nbytes))
+            await source.rewind()
+        if len(data) < info.nbytes:
+            raise GGUFError(f"The model file ends before its tensor {name!r}. Download it again.")
+        found[name] = dequantize(data, info.format, info.shape).reshape(-1)
+    return found
+
+
+def config_from_gguf(
+    header: GGUFHeader, context: int | None = None, rope_factors: Mapping[str, np.ndarray] | None = None
+) -> ModelConfig:
+    """`context` is the most tokens that a sequence may have, by default the file's number, up to DEFAULT_CONTEXT.
+
+    More than the file's number stretches the rotation by YaRN. `rope_factors` are what `read_rope_factors` found.
+    Raises GGUFError, naming the setting, where one is missing or makes no sense.
+    """
+    settings = _Settings(header.metadata)
     if "token_embd.weight" not in header.tensors:
         raise GGUFError("The model file has no tensor 'token_embd.weight': it is not a complete language model.")
-    hidden_size = integer("embedding_length")
-    heads = integer("attention.head_count")
-    kv_heads = integer("attention.head_count_kv", heads)
-    head_dim = integer("attention.key_length", max(hidden_size // heads, 1))
+    hidden_size = settings.integer("embedding_length")
+    heads = settings.integer("attention.head_count")
+    kv_heads = settings.integer("attention.head_count_kv", heads)
+    head_dim = settings.integer("attention.key_length", max(hidden_size // heads, 1))
     if heads % kv_heads:
         raise GGUFError(f"The model file has {heads} attention heads and {kv_heads} key/value heads: it is damaged.")
     if head_dim % 8:
         raise GGUFError(f"This model's attention heads have {head_dim} values; Sonata reads multiples of 8 only.")
-    if integer("rope.dimension_count", head_dim) != head_dim:
-        raise GGUFError("This model rotates only a part of each attention head, which Sonata cannot do yet.")
-    scaling = _get(metadata, f"{architecture}.rope.scaling.type", str, "none")
-    if scaling != "none":
-        raise GGUFError(f"This model stretches its context by {scaling!r}, which Sonata cannot do yet.")
+    if settings.integer("attention.value_length", head_dim) != head_dim:
+        raise GGUFError("This model's values are of another size than its keys, which Sonata cannot do.")
+    trained = settings.integer("context_length", most=1 << 24)
+    context = min(trained, DEFAULT_CONTEXT) if context is None else context
+    if context > trained * _MOST_STRETCH:
+        raise GGUFError(
+            f"This model was trained for {trained} tokens; a context of {context} is too much of a stretch. "
+            f"Ask for at most {trained * _MOST_STRETCH}."
+        )
+    rope = _rope(settings, header, head_dim, trained, context, rope_factors or {})
+    theta_local = settings.real("rope.freq_base_swa", 10000.0)
+    gemma3 = settings.architecture == "gemma3"
     return ModelConfig(
-        architecture=architecture,
-        name=str(metadata.get("general.name", architecture)),
+        architecture=settings.architecture,
+        name=str(header.metadata.get("general.name", settings.architecture)),
         vocab_size=header.tensors["token_embd.weight"].shape[0],
         hidden_size=hidden_size,
-        intermediate_size=integer("feed_forward_length"),
-        num_hidden_layers=integer("block_count", most=1024),
+        intermediate_size=settings.integer("feed_forward_length"),
+        num_hidden_layers=settings.integer("block_count", most=1024),
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
         head_dim=head_dim,
-        rms_norm_eps=real("attention.layer_norm_rms_epsilon"),
-        rope_theta=real("rope.freq_base", 10000.0),
-        max_position_embeddings=integer("context_length", most=1 << 24),
+        rms_norm_eps=settings.real("attention.layer_norm_rms_epsilon"),
+        max_position_embeddings=trained,
+        context_length=context,
         tie_word_embeddings="output.weight" not in header.tensors,
+        rope=rope,
+        local_rope=rotation.plain(theta_local, rope.dimensions) if gemma3 else rope,
+        sliding_window=settings.integer("attention.sliding_window", 0, most=1 << 24, least=0),
+        attention_softcap=settings.real("attn_logit_softcapping", 0.0),
+        logits_softcap=settings.real("final_logit_softcapping", 0.0),
     )
 
 
-def rope_table(config: ModelConfig, positions: int) -> np.ndarray:
-    """cos and sin of every position's angles: float32 (positions, head_dim // 2, 2).
+def _rope(
+    settings: _Settings, header: GGUFHeader, head_dim: int, trained: int, context: int,
+    factors: Mapping[str, np.ndarray],
+) -> Rotation:  # fmt: skip
+    """How queries and keys are rotated, where the file may read further than it was trained to or is asked to."""
+    theta = settings.real("rope.freq_base", 10000.0)
+    dimensions = settings.integer("rope.dimension_count", head_dim)
+    if dimensions > head_dim or dimensions % 2:
+        raise GGUFError(
+            f"The model file says {settings.architecture}.rope.dimension_count = {dimensions}, but its attention heads "
+            f"have {head_dim} values: it is damaged."
+        )
+    for name in ROPE_FACTORS:
+        if name in header.tensors and name not in factors:
+            raise ValueError(f"{name} has to be read before the model is described (read_rope_factors)")
+    for name, values in factors.items():
+        if values.shape != (dimensions // 2,) or not (np.isfinite(values) & (values > 0)).all():
+            raise GGUFError(
+                f"Tensor {name!r} should have {dimensions // 2} numbers over 0, one for each pair that is rotated: "
+                "the file is damaged. Download it again."
+            )
+    rope = rotation.plain(theta, dimensions)
+    kind = settings.get("rope.scaling.type", str, "none")
+    magnitude = settings.real("rope.scaling.attn_factor", 1.0)
+    before = settings.integer("rope.scaling.original_context_length", trained, most=1 << 24)
+    if ROPE_LONG in factors or ROPE_SHORT in factors:
+        # Chosen by the context that is opened, never by the sequence: keys in the cache are rotated already.
+        chosen = ROPE_LONG if context > before else ROPE_SHORT
+        if chosen not in factors:
+            raise GGUFError(f"The model file has no tensor {chosen!r}: it is not a complete model.")
+        return rotation.divided(rope, factors[chosen].tolist(), magnitude)
+    if ROPE_FREQS in factors:
+        rope = rotation.divided(rope, factors[ROPE_FREQS].tolist())
+    if kind == "linear":
+        legacy = settings.real("rope.scale_linear", 1.0)
+        rope = rotation.linear(rope, settings.real("rope.scaling.factor", legacy))
+    elif kind == "yarn":
+        rope = _yarn(settings, rope, theta, settings.real("rope.scaling.factor"), before, magnitude)
+    elif kind not in ("none", "longrope"):
+        raise GGUFError(f"This model stretches its context by {kind!r}; Sonata knows linear, yarn and longrope.")
+    if context > trained:
+        rope = rotation.yarn(rope, theta, context / trained, trained)
+    return rope
 
-    Computed in float64 here once: a GPU's own sine of a large angle is too coarse.
-    """
-    half = config.head_dim // 2
-    frequencies = config.rope_theta ** (-np.arange(half, dtype=np.float64) / half)
-    angles = np.arange(positions, dtype=np.float64)[:, None] * frequencies
-    return np.stack([np.cos(angles), np.sin(angles)], axis=-1).astype(np.float32)
+
+def _yarn(settings: _Settings, rope: Rotation, theta: float, factor: float, before: int, magnitude: float) -> Rotation:
+    fast, slow = settings.real("rope.scaling.yarn_beta_fast", 32.0), settings.real("rope.scaling.yarn_beta_slow", 1.0)
+    return rotation.yarn(rope, theta, factor, before, magnitude, fast, slow)
 
 
 def _get(metadata: Mapping[str, Any], key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:

@@ -6,10 +6,15 @@ shape is found when a file is opened, not when a kernel reads past its end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from py_core.formats.gguf import GGUFError, TensorInfo
+from py_core.models.rotation import Rotation
+
+Activation = Literal["silu", "gelu"]
+"""silu(x) = x / (1 + exp(-x)); gelu is its approximation by tanh, as Gemma uses it."""
 
 
 @dataclass(frozen=True)
@@ -22,51 +27,61 @@ class Value:
 
 @dataclass(frozen=True)
 class Embedding:
-    """out[m] = weight[token[m]]"""
+    """out[m] = scale * weight[token[m]]"""
 
     out: Value
     weight: str
     vocab_size: int
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
 class RMSNorm:
-    """out = x / sqrt(mean(x^2) + eps) * weight"""
+    """out = x / sqrt(mean(x^2) + eps) * weight, over each row, or over each of `num_heads` parts of a row."""
 
     out: Value
     x: Value
     weight: str
     eps: float
+    num_heads: int = 1
 
 
 @dataclass(frozen=True)
 class Linear:
-    """out = x @ weight.T; weight is (out.width, x.width)"""
+    """out = x @ weight[first_row : first_row + out.width].T + bias[first_row : first_row + out.width]
+
+    A tensor that holds several matrices, one above the other, is read by a Linear each.
+    """
 
     out: Value
     x: Value
     weight: str
+    bias: str | None = None
+    first_row: int = 0
 
 
 @dataclass(frozen=True)
 class Rope:
     """Rotates the pairs of each head by an angle that grows with the token's position (RoFormer, arXiv 2104.09864).
 
-    `interleaved` pairs neighbours (2i, 2i+1), as GGUF's llama weights are laid out; otherwise (i, i + head_dim/2).
+    `interleaved` pairs neighbours (2i, 2i+1), as GGUF's llama weights are laid out; otherwise (i, i + n/2), for the
+    first n values of a head, of which `rotation` has the n/2 frequencies. The other values stay as they are.
     """
 
     out: Value
     x: Value
     num_heads: int
     interleaved: bool
+    rotation: Rotation
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Appends k and v to the layer's cache, then out = softmax(q k^T / sqrt(head_dim)) v over
-    the tokens up to each row's.
+    """Appends k and v to the layer's cache, then out = softmax(cap(scale q k^T)) v over the tokens up to each row's.
 
-    Query head h reads key/value head h * num_key_value_heads // num_attention_heads (grouped-query attention).
+    cap(s) is `softcap` tanh(s / `softcap`), or s where softcap is 0. With a `window` of w > 0 only the last w tokens
+    are seen, a row's own among them. Query head h reads key/value head h * num_key_value_heads // num_attention_heads
+    (grouped-query attention).
     """
 
     out: Value
@@ -76,15 +91,19 @@ class Attention:
     v: Value
     num_attention_heads: int
     num_key_value_heads: int
+    scale: float
+    softcap: float = 0.0
+    window: int = 0
 
 
 @dataclass(frozen=True)
-class SwiGLU:
-    """out = silu(gate) * up"""
+class GLU:
+    """out = activation(gate) * up (gated linear unit, arXiv 2002.05202)"""
 
     out: Value
     gate: Value
     up: Value
+    activation: Activation = "silu"
 
 
 @dataclass(frozen=True)
@@ -96,44 +115,83 @@ class Add:
     b: Value
 
 
-Op = Embedding | RMSNorm | Linear | Rope | Attention | SwiGLU | Add
+@dataclass(frozen=True)
+class SoftCap:
+    """out = cap * tanh(x / cap)"""
+
+    out: Value
+    x: Value
+    cap: float
+
+
+Op = Embedding | RMSNorm | Linear | Rope | Attention | GLU | Add | SoftCap
 
 
 @dataclass
 class Graph:
     """The operations in order, the weights they need with their shapes, and the values that may be read by name.
 
-    The last operation makes the logits. The backend that runs the graph decides for which rows of a pass.
+    `tensors` are the names that the file has: a bias or a fused matrix is used where it is there. The last operation
+    makes the logits. The backend that runs the graph decides for which rows of a pass.
     """
 
+    tensors: Collection[str] = ()
     ops: list[Op] = field(default_factory=list)
     weights: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    read_elsewhere: set[str] = field(default_factory=set)
+    """Tensors that the model uses before it runs: factors of its rotation."""
+    required: set[str] = field(default_factory=set)
+    """Biases that the file must have."""
     taps: dict[str, Value] = field(default_factory=dict)
     _values: int = 0
 
-    def embedding(self, weight: str, vocab_size: int, width: int) -> Value:
+    def embedding(self, weight: str, vocab_size: int, width: int, scale: float = 1.0) -> Value:
         self._need(weight, (vocab_size, width))
-        return self._append(Embedding(self._value(width), weight, vocab_size))
+        return self._append(Embedding(self._value(width), weight, vocab_size, scale))
 
-    def rms_norm(self, x: Value, weight: str, eps: float) -> Value:
-        self._need(weight, (x.width,))
-        return self._append(RMSNorm(self._value(x.width), x, weight, eps))
+    def rms_norm(self, x: Value, weight: str, eps: float, num_heads: int = 1) -> Value:
+        self._need(weight, (x.width // num_heads,))
+        return self._append(RMSNorm(self._value(x.width), x, weight, eps, num_heads))
 
-    def linear(self, x: Value, weight: str, out_features: int) -> Value:
-        self._need(weight, (out_features, x.width))
-        return self._append(Linear(self._value(out_features), x, weight))
+    def linear(self, x: Value, name: str, out_features: int) -> Value:
+        """By the tensor `name`.weight, and `name`.bias where the file has it."""
+        return self.linears(x, name, [out_features])[0]
 
-    def rope(self, x: Value, num_heads: int, interleaved: bool) -> Value:
-        return self._append(Rope(self._value(x.width), x, num_heads, interleaved))
+    def linears(self, x: Value, name: str, out_features: Sequence[int]) -> list[Value]:
+        """Several linears of one value whose matrices lie one above the other in one tensor."""
+        weight, bias, rows = f"{name}.weight", f"{name}.bias", sum(out_features)
+        self._need(weight, (rows, x.width))
+        has_bias = bias in self.tensors
+        if has_bias:
+            self._need(bias, (rows,))
+        found, first = [], 0
+        for width in out_features:
+            found.append(self._append(Linear(self._value(width), x, weight, bias if has_bias else None, first)))
+            first += width
+        return found
 
-    def attention(self, layer: int, q: Value, k: Value, v: Value, heads: int, kv_heads: int) -> Value:
-        return self._append(Attention(self._value(q.width), layer, q, k, v, heads, kv_heads))
+    def require(self, name: str) -> None:
+        """The model cannot do without this tensor, which is optional in others: `check_weights` asks for it."""
+        self.required.add(name)
 
-    def swiglu(self, gate: Value, up: Value) -> Value:
-        return self._append(SwiGLU(self._value(gate.width), gate, up))
+    def rope(self, x: Value, num_heads: int, interleaved: bool, rotation: Rotation) -> Value:
+        return self._append(Rope(self._value(x.width), x, num_heads, interleaved, rotation))
+
+    def attention(
+        self, layer: int, q: Value, k: Value, v: Value, heads: int, kv_heads: int, scale: float, softcap: float = 0.0,
+        window: int = 0,
+    ) -> Value:  # fmt: skip
+        out = self._value(q.width)
+        return self._append(Attention(out, layer, q, k, v, heads, kv_heads, scale, softcap, window))
+
+    def glu(self, gate: Value, up: Value, activation: Activation = "silu") -> Value:
+        return self._append(GLU(self._value(gate.width), gate, up, activation))
 
     def add(self, a: Value, b: Value) -> Value:
         return self._append(Add(self._value(a.width), a, b))
+
+    def soft_cap(self, x: Value, cap: float) -> Value:
+        return self._append(SoftCap(self._value(x.width), x, cap))
 
     def tap(self, name: str, x: Value) -> None:
         """Let `x` be read by `name` after a pass (`Backend.hidden`). A pass that does not read it costs no more."""
@@ -147,7 +205,7 @@ class Graph:
 
     @property
     def head(self) -> list[Op]:
-        """The operations that only make the logits, each from the one before: the final norm and the output matrix.
+        """The operations that only make the logits, each from the one before: final norm, output matrix, soft-cap.
 
         They see one row at a time, so they run over the rows that need logits only.
         """
@@ -160,7 +218,7 @@ class Graph:
 
     def _head_start(self) -> int:
         start, needs = len(self.ops), self.output
-        while start and (op := self.ops[start - 1]).out == needs and isinstance(op, RMSNorm | Linear):
+        while start and (op := self.ops[start - 1]).out == needs and isinstance(op, RMSNorm | Linear | SoftCap):
             start, needs = start - 1, op.x
         return start
 
@@ -169,6 +227,8 @@ class Graph:
 
         A tensor that nothing reads (a bias, factors that stretch the context) would be missing in the answers.
         """
+        for name in sorted(self.required - tensors.keys()):
+            raise GGUFError(f"The model file has no tensor {name!r}: it is not a complete model of this architecture.")
         for name, shape in self.weights.items():
             if name not in tensors:
                 raise GGUFError(
@@ -179,7 +239,7 @@ class Graph:
                     f"Tensor {name!r} has the shape {tensors[name].shape}, but the model's settings ask for {shape}: "
                     "the file is damaged or was converted wrongly. Download it again."
                 )
-        if unread := [name for name in tensors if name not in self.weights]:
+        if unread := [name for name in tensors if name not in self.weights and name not in self.read_elsewhere]:
             names = ", ".join(unread[:3]) + (f" and {len(unread) - 3} more" if len(unread) > 3 else "")
             raise GGUFError(
                 f"The model file has tensors that Sonata does not know how to use: {names}. "

@@ -1,25 +1,41 @@
-"""The known architectures: maps a GGUF's `general.architecture` to the function that describes its forward pass."""
+"""Which architectures there are: a GGUF's `general.architecture` to the function that describes its forward pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from py_core.formats.gguf import GGUFError, GGUFHeader
-from py_core.models import llama
-from py_core.models.config import ModelConfig, config_from_gguf
+from py_core.models import gemma2, gemma3, llama, phi3, qwen2, qwen3, smollm3
+from py_core.models.config import ROPE_FACTORS, ModelConfig, config_from_gguf
 from py_core.models.graph import Graph
 
-ARCHITECTURES: dict[str, Callable[[ModelConfig], Graph]] = {"llama": llama.describe}
+ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
+    "gemma2": gemma2.describe,
+    "gemma3": gemma3.describe,
+    "llama": llama.describe,
+    "phi3": phi3.describe,
+    "qwen2": qwen2.describe,
+    "qwen3": qwen3.describe,
+    "smollm3": smollm3.describe,
+}
 
 
-def describe_model(header: GGUFHeader) -> tuple[ModelConfig, Graph]:
-    """A model file's sizes and forward pass. Raises GGUFError for an unknown architecture and as `check_weights`."""
+def describe_model(
+    header: GGUFHeader, context: int | None = None, rope_factors: Mapping[str, np.ndarray] | None = None
+) -> tuple[ModelConfig, Graph]:
+    """A model file's sizes and forward pass; the arguments are those of `config_from_gguf`.
+
+    Raises GGUFError for an unknown architecture and as `check_weights`.
+    """
     architecture = header.metadata.get("general.architecture")
     if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         raise GGUFError(
             f"The model file is of the architecture {architecture!r}; Sonata runs {', '.join(sorted(ARCHITECTURES))}."
         )
-    config = config_from_gguf(header)
-    graph = ARCHITECTURES[architecture](config)
+    config = config_from_gguf(header, context, rope_factors)
+    graph = Graph(header.tensors, read_elsewhere=set(ROPE_FACTORS))
+    ARCHITECTURES[architecture](config, graph)
     graph.check_weights(header.tensors)
     return config, graph

@@ -165,7 +165,9 @@ class Sequences:
         """Each row's attention is numpy's, and what belongs to no row is as before."""
         for m, (position, slot) in enumerate(self.rows):
             keys, values = self.kv[slot, :, :, : position + 1].swapaxes(1, 2)
-            expected = reference.attention(self.q[m : m + 1], keys, values, np.array([position]), self.heads)[0]
+            expected = reference.attention(
+                self.q[m : m + 1], keys, values, np.array([position]), self.heads, self.head_dim**-0.5
+            )[0]
             np.testing.assert_allclose(out[m], expected, rtol=2e-4, atol=2e-4)
         np.testing.assert_array_equal(out[self.m :], BEFORE)
 

@@ -74,7 +74,7 @@ def expected_linear(w: np.ndarray, x: np.ndarray, before: np.ndarray, epilogue: 
     if epilogue == 1:
         out = out + before
     if epilogue == 2:
-        out = reference.swiglu(*np.split(out, 2, axis=1))
+        out = reference.glu(*np.split(out, 2, axis=1))
     return out
 
 
@@ -327,5 +327,5 @@ def test_swiglu_equals_numpy(run_kernel, n, m, seed) -> None:
     pair = (np.random.default_rng(seed).standard_normal((MAX_ROWS, 2 * n)) * 4).astype(np.float32)
     data = [state(m), pair, bytes(4 * MAX_ROWS * n)]
     (out,) = run_kernel("swiglu", data, (-(-n // 8), m, 1), MAX_ROWS=MAX_ROWS, N=n, WORKGROUP=8)
-    expected = reference.swiglu(pair[:m, :n], pair[:m, n:])
+    expected = reference.glu(pair[:m, :n], pair[:m, n:])
     np.testing.assert_allclose(floats(out, MAX_ROWS, n)[:m], expected, rtol=1e-5, atol=1e-6)

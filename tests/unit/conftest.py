@@ -57,21 +57,21 @@ def tiny_path(write_model: WriteModel) -> Path:
 
 @pytest.fixture(scope="session")
 def open_model() -> OpenModel:
-    """await open_model(path, a subclass of NumpyBackend, max_context, end_tokens) -> Model"""
+    """await open_model(path, a subclass of NumpyBackend, context, end_tokens) -> Model"""
 
     async def open_on(
         path: Path,
         backend: type[NumpyBackend] = NumpyBackend,
-        max_context: int = 8192,
+        context: int | None = None,
         end_tokens: Collection[int] | None = None,
     ) -> Model:
         source = FileSource(path)
         header = await read_header(source)
-        config, graph = describe_model(header)
+        config, graph = describe_model(header, context)
         tokenizer = ByteBPE.from_gguf(header.metadata)
         weights = await load_weights(source, header, graph)
         ends = tokenizer.eos_ids if end_tokens is None else end_tokens
-        engine = Engine(backend(config, graph, weights, max_context), ends)
+        engine = Engine(backend(config, graph, weights), ends)
         return Model(config, tokenizer, ChatTemplate.from_gguf(header.metadata), engine)
 
     return open_on

@@ -304,7 +304,7 @@ async def test_a_device_lost_before_the_answer_leaves_the_conversation_as_it_was
 async def test_turns_without_room_are_left_out_the_oldest_first_and_it_says_so(
     tiny_path: Path, open_model: OpenModel
 ) -> None:
-    model = await open_model(tiny_path, max_context=400, end_tokens=NO_ENDS)
+    model = await open_model(tiny_path, context=400, end_tokens=NO_ENDS)
     assistant, forgotten = new_assistant(model, max_tokens=30), []
     for turn in range(8):
         messages = [*assistant.messages, user(f"This is message {turn}. " * 2)]
@@ -324,7 +324,7 @@ async def test_turns_without_room_are_left_out_the_oldest_first_and_it_says_so(
 async def test_where_turns_are_left_out_so_many_go_that_the_next_messages_keep_the_beginning(
     tiny_path: Path, open_model: OpenModel
 ) -> None:
-    model = await open_model(tiny_path, Watched, max_context=500, end_tokens=NO_ENDS)
+    model = await open_model(tiny_path, Watched, context=500, end_tokens=NO_ENDS)
     assistant, forgotten = new_assistant(model, max_tokens=10), []
     for _ in range(20):
         _, done = await ask(assistant, "This is a message.")

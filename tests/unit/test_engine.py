@@ -47,7 +47,7 @@ class FourAtATime(NumpyBackend):
 @pytest.fixture(scope="module", params=[NumpyBackend, FourAtATime], ids=["one at a time", "four at a time"])
 def engine(request: pytest.FixtureRequest, tiny_path: Path, open_model: OpenModel) -> Engine:
     """An engine without end tokens; its context is 96 tokens."""
-    return asyncio.run(open_model(tiny_path, request.param, max_context=CONTEXT, end_tokens=())).engine
+    return asyncio.run(open_model(tiny_path, request.param, context=CONTEXT, end_tokens=())).engine
 
 
 async def prefill(engine: Engine, sequence: TokenSequence, prompt: Sequence[int]) -> Timings:

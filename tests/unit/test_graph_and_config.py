@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from py_core.formats.gguf import GGUFError, GGUFHeader, read_header
 from py_core.formats.source import FileSource
 from py_core.models import graph as ops
-from py_core.models import llama
-from py_core.models.config import ModelConfig, config_from_gguf, rope_table
+from py_core.models import llama, rotation
+from py_core.models.config import ModelConfig, config_from_gguf
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 
@@ -42,8 +42,8 @@ def test_settings_are_read_under_their_hugging_face_names(header: GGUFHeader) ->
     config = config_from_gguf(header)
     assert replace(config, rms_norm_eps=0) == ModelConfig(
         architecture="llama", name="tiny", vocab_size=259, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=16, rms_norm_eps=0, rope_theta=10000.0,
-        max_position_embeddings=512, tie_word_embeddings=False,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16, rms_norm_eps=0, max_position_embeddings=512,
+        context_length=512, tie_word_embeddings=False, rope=rotation.plain(1e4, 16), local_rope=rotation.plain(1e4, 16),
     )  # fmt: skip
     assert config.rms_norm_eps == pytest.approx(1e-5)
 
@@ -52,7 +52,7 @@ def test_settings_that_may_be_missing_have_the_usual_values(header: GGUFHeader) 
     optional = ("general.name", "llama.attention.head_count_kv", "llama.rope.freq_base", "llama.rope.dimension_count")
     config = config_from_gguf(changed(header, dict.fromkeys(optional)))
     assert config.num_key_value_heads == config.num_attention_heads
-    assert config.rope_theta == 10000.0
+    assert config.rope == rotation.plain(1e4, 16)
     assert config.name == "llama"
 
 
@@ -104,13 +104,16 @@ def test_key_value_heads_must_divide_the_heads(header: GGUFHeader, heads: int) -
     [
         ({"llama.attention.key_length": 20}, "have 20 values; Sonata reads multiples of 8"),
         ({"llama.attention.head_count": 64, "llama.attention.head_count_kv": 64}, "have 1 values"),
-        ({"llama.rope.dimension_count": 8}, "rotates only a part of each attention head"),
-        ({"llama.rope.scaling.type": "yarn"}, "stretches its context by 'yarn'"),
+        ({"llama.rope.dimension_count": 24}, "rope.dimension_count = 24, but its attention heads have 16 values"),
+        ({"llama.rope.dimension_count": 7}, "rope.dimension_count = 7"),
+        ({"llama.rope.scaling.type": "su"}, "stretches its context by 'su'"),
+        ({"llama.rope.scaling.type": "yarn"}, "does not say 'llama.rope.scaling.factor'"),
+        ({"llama.attention.value_length": 8}, "of another size than its keys"),
         ({"llama.rope.scaling.type": np.array([1.0, 2.0])}, "rope.scaling.type.* not of the expected kind"),
-        ({"general.architecture": "mamba"}, "architecture 'mamba'; Sonata runs llama"),
-        ({"general.architecture": None}, "architecture None; Sonata runs llama"),
-        ({"general.architecture": ["llama"]}, "Sonata runs llama"),
-        ({"general.architecture": np.array([1, 2])}, "Sonata runs llama"),
+        ({"general.architecture": "mamba"}, "architecture 'mamba'; Sonata runs gemma2, gemma3, llama"),
+        ({"general.architecture": None}, "architecture None; Sonata runs gemma2"),
+        ({"general.architecture": ["llama"]}, "Sonata runs gemma2"),
+        ({"general.architecture": np.array([1, 2])}, "Sonata runs gemma2"),
     ],
     ids=str,
 )
@@ -137,8 +140,7 @@ def test_a_missing_tensor_is_named(header: GGUFHeader, name: str) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        ["rope_freqs.weight"],  # Llama 3.1 and later: the angles' factors
-        ["blk.0.attn_q.bias"],
+        ["blk.0.attn_qkv.bias"],
         ["blk.1.attn_q_norm.weight"],
         ["blk.2.attn_norm.weight"],  # a block more than the settings say
         ["token_embd_norm.weight", "position_embd.weight"],
@@ -193,10 +195,16 @@ def test_the_logits_come_from_the_output_matrix_where_the_file_has_one(
     assert set(graph.weights) == set(header.tensors)
 
 
+def tiny_config(layers: int, heads: int, kv_heads: int, tied: bool) -> ModelConfig:
+    rope = rotation.plain(1e4, 8)
+    return ModelConfig("llama", "x", 99, 48, 80, layers, heads, kv_heads, 8, 1e-5, 128, 128, tied, rope, rope)
+
+
 @given(st.integers(1, 6), st.sampled_from([(4, 4), (4, 2), (6, 1)]), st.booleans())
 def test_a_graph_is_in_an_order_that_can_be_run(layers: int, heads: tuple[int, int], tied: bool) -> None:
-    config = ModelConfig("llama", "x", 99, 48, 80, layers, *heads, 8, 1e-5, 1e4, 128, tied)
-    graph = llama.describe(config)
+    graph = Graph()
+    config = tiny_config(layers, *heads, tied)
+    llama.describe(config, graph)
     made: set[ops.Value] = set()
     for op in graph.ops:
         inputs = {value for key, value in vars(op).items() if isinstance(value, ops.Value) and key != "out"}
@@ -230,7 +238,9 @@ def test_a_share_of_the_depth_names_a_residual(header: GGUFHeader) -> None:
     config = replace(config_from_gguf(header), num_hidden_layers=30)
     names = [config.residual_at(depth) for depth in (0.001, 0.25, 0.5, 0.75, 7 / 8, 1)]
     assert names == [f"residual.{blocks}" for blocks in (1, 8, 15, 23, 27, 30)]
-    assert set(names) <= set(llama.describe(config).taps)
+    graph = Graph()
+    llama.describe(config, graph)
+    assert set(names) <= set(graph.taps)
     for depth in (0, 1.01):
         with pytest.raises(ValueError, match="must be over 0 and at most 1"):
             config.residual_at(depth)
@@ -240,13 +250,12 @@ def test_a_weight_cannot_be_used_with_two_shapes() -> None:
     graph = Graph()
     x = graph.embedding("w", 100, 8)
     with pytest.raises(ValueError, match="w is used with the shapes"):
-        graph.linear(x, "w", 50)
+        graph.rms_norm(x, "w", 1e-5)
 
 
 @given(st.sampled_from([8, 16, 64, 128]), st.sampled_from([1e4, 1e5, 1e6]), st.integers(1, 3000))
 def test_rope_table_is_the_formula_in_float64(head_dim: int, theta: float, positions: int) -> None:
-    config = ModelConfig("llama", "x", 99, 64, 96, 1, 1, 1, head_dim, 1e-5, theta, 4096, True)
-    table = rope_table(config, positions)
+    table = rotation.plain(theta, head_dim).table(positions)
     assert table.shape == (positions, head_dim // 2, 2)
     assert table.dtype == np.float32
     for position in {0, positions // 2, positions - 1}:

@@ -71,7 +71,7 @@ async def test_the_models_own_end_tokens_end_an_answer(tiny_path: Path) -> None:
 
 
 async def test_the_context_may_be_limited(tiny_path: Path) -> None:
-    assert (await load_model(FileSource(tiny_path), load_numpy, max_context=33)).backend.context_length == 33
+    assert (await load_model(FileSource(tiny_path), load_numpy, context=33)).backend.context_length == 33
 
 
 async def test_progress_goes_up_to_the_whole_file(tiny_path: Path) -> None:

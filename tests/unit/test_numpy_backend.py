@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from py_core.backends.base import BackendError, ContextFullError, TokenSequence
-from py_core.backends.numpy import NumpyBackend, load_weights, swiglu
+from py_core.backends.numpy import NumpyBackend, glu, load_weights
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import Model
@@ -71,7 +71,7 @@ def llama_in_float64(config: ModelConfig, weights: dict[str, np.ndarray], tokens
     def rotated(head: np.ndarray) -> np.ndarray:
         """Neighbouring values are a complex number, turned by position * theta^(-2i/d)."""
         pairs = head[:, 0::2] + 1j * head[:, 1::2]
-        speeds = config.rope_theta ** (-np.arange(pairs.shape[1]) * 2 / config.head_dim)
+        speeds = np.array(config.rope.frequencies)
         turned = pairs * np.exp(1j * np.outer(np.arange(len(head)), speeds))
         return np.stack([turned.real, turned.imag], axis=-1).reshape(head.shape)
 
@@ -263,7 +263,7 @@ async def test_decoding_ends_where_the_context_does(backend: NumpyBackend) -> No
 
 async def test_the_context_is_the_models_or_what_was_allowed(tiny_path: Path, open_model: Callable) -> None:
     assert (await open_model(tiny_path)).backend.context_length == 512
-    assert (await open_model(tiny_path, max_context=40)).backend.context_length == 40
+    assert (await open_model(tiny_path, context=40)).backend.context_length == 40
 
 
 @pytest.mark.parametrize(
@@ -311,8 +311,8 @@ async def test_progress_rises_to_the_end_of_the_file(tiny_path: Path) -> None:
     assert seen[-1] == (header.end_offset, header.end_offset)
 
 
-def test_swiglu_of_huge_values_is_finite_and_warns_of_nothing() -> None:
+def test_a_glu_of_huge_values_is_finite_and_warns_of_nothing() -> None:
     gate, up = np.array([[-1e4, -90, -1, 0, 1, 1e4]], np.float32), np.ones((1, 6), np.float32)
     with np.errstate(all="raise", under="ignore"):
-        out = swiglu(gate, up)
+        out = glu(gate, up)
     np.testing.assert_allclose(out, [[0, 0, -0.26894143, 0, 0.7310586, 1e4]], atol=1e-6)

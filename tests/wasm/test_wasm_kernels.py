@@ -121,7 +121,7 @@ def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogu
     product = prepared[:m].astype(np.float64) @ values.T.astype(np.float64)
     expected = y.astype(np.float64)
     if epilogue == 2:
-        product = reference.swiglu(*np.split(product, 2, axis=1))
+        product = reference.glu(*np.split(product, 2, axis=1))
     expected[:m, offset : offset + n] = product + (expected[:m, offset : offset + n] if epilogue == 1 else 0)
     # An activation's error is at most half a step of its block; errors of a row add up like a random walk.
     step = {Mode.FAST: 1 / 127, Mode.PRECISE: 1 / 16256, Mode.FLOAT: 1e-6}[used]
@@ -202,7 +202,7 @@ def test_attention_over_shuffled_pages_equals_numpy(host, mode, heads, head_dim,
         for x, count in zip(parts_of[:2], (heads, kv_heads), strict=True)
     ]
     k, v = turned[1].reshape(length, kv_heads, head_dim), parts_of[2].reshape(length, kv_heads, head_dim)
-    expected = reference.attention(turned[0][-m:], k, v, positions[-m:], heads)
+    expected = reference.attention(turned[0][-m:], k, v, positions[-m:], heads, head_dim**-0.5)
     close = {Mode.PRECISE: 1e-3, Mode.FAST: 0.1}[mode]
     np.testing.assert_allclose(read(host, out, m, heads * head_dim), expected, rtol=0, atol=close)
     error = read(host, out, m, heads * head_dim) - expected

@@ -33,13 +33,13 @@ _FIRST_PAGES = 16
 
 async def load_wasm(
     host: KernelHost, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
-    progress: Progress | None = None, max_context: int = 8192, precision: str = "precise",
+    progress: Progress | None = None, precision: str = "precise",
 ) -> WasmBackend:  # fmt: skip
     """Lay the model out in the kernels' memory and bring its weights there.
 
     Raises BackendError, GGUFError, EOFError.
     """
-    backend = WasmBackend(host, header, config, graph, max_context, precision)
+    backend = WasmBackend(host, header, config, graph, precision)
     await backend.load(source, progress)
     return backend
 
@@ -49,16 +49,14 @@ class WasmBackend(PipelinedBackend):
 
     RESTARTS = (WorkersRestartedError,)
 
-    def __init__(
-        self, host: KernelHost, header: GGUFHeader, config: ModelConfig, graph: Graph, max_context: int, precision: str
-    ) -> None:
+    def __init__(self, host: KernelHost, header: GGUFHeader, config: ModelConfig, graph: Graph, precision: str) -> None:
         if precision not in PRECISIONS:
             raise BackendError(f"There is no precision {precision!r}; choose {' or '.join(PRECISIONS)}.")
         check_formats(header.tensors, graph.weights, MATRIX_KINDS, "WASM")
         simd = "relaxed SIMD" if host.relaxed else "SIMD"
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
         capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
-        context_length = min(config.max_position_embeddings, max_context)
+        context_length = config.context_length
         super().__init__(capabilities, context_length, config.vocab_size, MAX_ROWS, graph.taps)
         self._host = host
         self._lowering = ProgramLowering(

@@ -37,7 +37,7 @@ from py_core.backends.wasm.layout import (
 )  # fmt: skip
 from py_core.formats.gguf import TensorInfo
 from py_core.models import graph as ops
-from py_core.models.config import ModelConfig, rope_table
+from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, RMSNorm, Value
 
 PIECE = 4 << 20
@@ -79,7 +79,7 @@ class ProgramLowering:
         self.history = take(slots * RING * 4)
         self.logits = take(MAX_LOGIT_ROWS * config.vocab_size * 4 + 16)
         self._weights_of_tokens = take(config.vocab_size * 4 + 16)
-        self._angles = self.arena.put(rope_table(config, context_length).tobytes())
+        self._angles = self.arena.put(config.rope.table(context_length).tobytes())
         self.pages_per_slot = -(-context_length // PAGE)
         self.page_table = take(slots * self.pages_per_slot * 4)
         self._one_bytes = activation_bytes(widest, 1) + 64
@@ -183,7 +183,7 @@ class ProgramLowering:
             c.num_attention_heads, c.num_key_value_heads, c.head_dim, self.pages_per_slot, self.page_table,
             op.attention.layer, self.extent_bytes, int(self._mode),
         )  # fmt: skip
-        rope = (qkv, self._angles, q, int(op.rope.interleaved))
+        rope = (qkv, self._angles, q, int(_interleaved(op)))
         return [
             *self._joint([linear.weight for linear in linears], op.x, place, norms, qkv, width),
             Op(OpKind.ROPE_APPEND, (*rope, *cache)),
@@ -315,3 +315,8 @@ class ProgramLowering:
         if key not in self._buffers:
             self._buffers[key] = self.arena.take(self._max_rows * width * 4)
         return self._buffers[key]
+
+
+def _interleaved(op: QKVAttention) -> bool:
+    assert op.rope is not None
+    return op.rope.interleaved

@@ -58,7 +58,7 @@ _ONLY_SOFTWARE = (
 
 async def load_webgpu(
     host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
-    progress: Progress | None = None, max_context: int = 8192, tuning: TuningStore | None = None,
+    progress: Progress | None = None, tuning: TuningStore | None = None,
     shapes: KernelShapes | None = None,
 ) -> WebGPUBackend:  # fmt: skip
     """Compile the model for the host's adapter and bring its weights there. Raises BackendError, GGUFError, EOFError.
@@ -66,7 +66,7 @@ async def load_webgpu(
     With `tuning` the shapes of the kernels are measured on a GPU once, and kept there. `shapes` overrides the choice by
     adapter, for tests.
     """
-    backend = WebGPUBackend(host, source, header, config, graph, max_context, tuning, shapes)
+    backend = WebGPUBackend(host, source, header, config, graph, tuning, shapes)
     await backend.load(progress)
     return backend
 
@@ -82,10 +82,10 @@ class WebGPUBackend(PipelinedBackend):
 
     def __init__(
         self, host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
-        max_context: int, tuning: TuningStore | None, shapes: KernelShapes | None,
+        tuning: TuningStore | None, shapes: KernelShapes | None,
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
-        context_length = min(config.max_position_embeddings, max_context)
+        context_length = config.context_length
         self._host, self._source, self._config, self._graph = host, source, config, graph
         self._tensors = {name: header.tensors[name] for name in graph.weights}
         self._wanted_shapes, self._tuning = shapes, tuning

@@ -22,7 +22,7 @@ from py_core.backends.webgpu.plan import Kernel, Plan, fixed, folded, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.weights import WeightArena, WeightMatrix
 from py_core.models import graph as ops
-from py_core.models.config import ModelConfig, rope_table
+from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Value
 
 QKV_BINDINGS = 9
@@ -72,7 +72,7 @@ class PlanLowering:
         self._graph = graph
         self._body, self._head = fuse(graph)
         self._scratch: dict[str, Binding] = {}
-        table = rope_table(config, context_length)
+        table = config.rope.table(context_length)
         self._angles = Binding(host.create_buffer(table.nbytes, "rope angles"), 0, table.nbytes)
         host.write(self._angles.buffer, 0, table.tobytes())
 
@@ -218,7 +218,7 @@ class PlanLowering:
             shape = self._builder.shape(name, matrix.columns, context.rows)
             pipeline, grid = self._builder.matvec(
                 "qkv", matrix, part, shape, matrix.rows // 2, 2, context.rows, context.single_row, norm,
-                N=matrix.rows, FIRST_HEAD=first_head, INTERLEAVED=op.rope.interleaved, **self._sizes,
+                N=matrix.rows, FIRST_HEAD=first_head, INTERLEAVED=_interleaved(op), **self._sizes,
             )  # fmt: skip
             before = (self._buffers.state, part.quants, part.scales, x, weight, self._angles, pages.table_binding, q)
             cost = linear_cost(matrix, matrix.rows, 0, matrix.rows)
@@ -229,7 +229,7 @@ class PlanLowering:
     def _qkv_apart(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
         width = op.q.out.width + op.k.out.width + op.v.out.width
         qkv = self._scratch_of("qkv", width)
-        append = self._builder.pipeline("rope_append", {}, **self._sizes, WORKGROUP=64, INTERLEAVED=op.rope.interleaved)
+        append = self._builder.pipeline("rope_append", {}, **self._sizes, WORKGROUP=64, INTERLEAVED=_interleaved(op))
         before = (self._buffers.state, qkv, self._angles, self._pages.table_binding, q)
         cost = Cost(
             row_bytes=4 * (width + op.q.out.width) + self._pages.page_bytes // PAGE,
@@ -313,3 +313,8 @@ class PlanLowering:
             size = self._builder.shapes.max_rows * width * 4
             self._scratch[key] = Binding(self._host.create_buffer(size, key), 0, size)
         return self._scratch[key]
+
+
+def _interleaved(op: QKVAttention) -> bool:
+    assert op.rope is not None
+    return op.rope.interleaved
