@@ -1,0 +1,234 @@
+"""Writes the tiny models of variants.py as GGUF files, as llama.cpp's converter would, from numbers drawn by numpy.
+
+Weights are uniform, not normal: a uniform number takes no logarithm, so every machine draws the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from py_core.formats.gguf_writer import write_gguf
+from py_core.formats.quantization import FORMATS, dequantize, quantize
+from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR
+from tests.architectures.variants import Variant
+from tests.tiny_llama import CHATML, SPECIAL
+
+GAIN = 1.5
+"""A matrix makes numbers of variance 1 into such of deviation GAIN: attention has to choose, layers have to count."""
+
+NORMAL, CONTROL, UNUSED = 1, 3, 5
+"""Token types."""
+
+PERMUTED = ("llama", "smollm3")
+"""Architectures whose q and k rows the converter reorders, so that neighbours rotate."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor's name in `transformers` and in the file. `spread` is the standard deviation, around 0."""
+
+    name: str
+    gguf_name: str
+    shape: tuple[int, ...]
+    spread: float
+    norm: bool = False
+
+    @property
+    def is_matrix(self) -> bool:
+        return len(self.shape) == 2
+
+
+def head_size(variant: Variant) -> int:
+    c = variant.config
+    return c.get("head_dim", c["hidden_size"] // c["num_attention_heads"])
+
+
+def tensors(variant: Variant) -> Iterator[Tensor]:
+    """What `transformers` keeps for this model, in the order in which the numbers are drawn."""
+    c, architecture = variant.config, variant.architecture
+    gemma = architecture in ("gemma2", "gemma3")
+    hidden, ffn, head = c["hidden_size"], c["intermediate_size"], head_size(variant)
+    q, kv = c["num_attention_heads"] * head, c["num_key_value_heads"] * head
+
+    def norm(name: str, gguf_name: str, width: int = hidden) -> Tensor:
+        return Tensor(f"{name}.weight", f"{gguf_name}.weight", (width,), 0.3, norm=True)
+
+    def linear(name: str, gguf_name: str, shape: tuple[int, int], bias: bool) -> Iterator[Tensor]:
+        yield Tensor(f"{name}.weight", f"{gguf_name}.weight", shape, GAIN / math.sqrt(shape[1]))
+        if bias:
+            yield Tensor(f"{name}.bias", f"{gguf_name}.bias", shape[:1], 0.7)
+
+    # Gemma multiplies its embeddings by sqrt(hidden), here 8: so much smaller, and its logits, too.
+    yield Tensor("model.embed_tokens.weight", "token_embd.weight", (c["vocab_size"], hidden), 0.25 if gemma else 1.0)
+    for layer in range(c["num_hidden_layers"]):
+        block, file_block = f"model.layers.{layer}", f"blk.{layer}"
+        attention, mlp = f"{block}.self_attn", f"{block}.mlp"
+        biased = c.get("attention_bias", False)
+        yield norm(f"{block}.input_layernorm", f"{file_block}.attn_norm")
+        if architecture == "phi3":
+            yield from linear(f"{attention}.qkv_proj", f"{file_block}.attn_qkv", (q + 2 * kv, hidden), False)
+        else:
+            for part, width in (("q", q), ("k", kv), ("v", kv)):
+                name, has_bias = f"{file_block}.attn_{part}", biased or architecture == "qwen2"
+                yield from linear(f"{attention}.{part}_proj", name, (width, hidden), has_bias)
+        if architecture in ("qwen3", "gemma3"):
+            yield norm(f"{attention}.q_norm", f"{file_block}.attn_q_norm", head)
+            yield norm(f"{attention}.k_norm", f"{file_block}.attn_k_norm", head)
+        yield from linear(f"{attention}.o_proj", f"{file_block}.attn_output", (hidden, q), biased)
+        if gemma:
+            yield norm(f"{block}.post_attention_layernorm", f"{file_block}.post_attention_norm")
+            yield norm(f"{block}.pre_feedforward_layernorm", f"{file_block}.ffn_norm")
+        else:
+            yield norm(f"{block}.post_attention_layernorm", f"{file_block}.ffn_norm")
+        biased = c.get("mlp_bias", False)
+        if architecture == "phi3":
+            yield from linear(f"{mlp}.gate_up_proj", f"{file_block}.ffn_up", (2 * ffn, hidden), False)
+        else:
+            yield from linear(f"{mlp}.gate_proj", f"{file_block}.ffn_gate", (ffn, hidden), biased)
+            yield from linear(f"{mlp}.up_proj", f"{file_block}.ffn_up", (ffn, hidden), biased)
+        yield from linear(f"{mlp}.down_proj", f"{file_block}.ffn_down", (hidden, ffn), biased)
+        if gemma:
+            yield norm(f"{block}.post_feedforward_layernorm", f"{file_block}.post_ffw_norm")
+    yield norm("model.norm", "output_norm")
+    if not c["tie_word_embeddings"]:
+        yield from linear("lm_head", "output", (c["vocab_size"], hidden), False)
+
+
+def weights(variant: Variant) -> dict[str, np.ndarray]:
+    """float32 by their names in `transformers`, as the file's format rounds them."""
+    rng = np.random.default_rng(0)
+    drawn = {}
+    for tensor in tensors(variant):
+        values = (2 * rng.random(tensor.shape) - 1) * math.sqrt(3) * tensor.spread
+        # Gemma keeps a norm's distance from 1.
+        if tensor.norm and not variant.architecture.startswith("gemma"):
+            values += 1
+        drawn[tensor.name] = values.astype(np.float32)
+        if tensor.is_matrix:
+            form = FORMATS[variant.format]
+            drawn[tensor.name] = dequantize(quantize(drawn[tensor.name], form), form, tensor.shape)
+    return drawn
+
+
+def neighbours_rotate(rows: np.ndarray, heads: int) -> np.ndarray:
+    """The rows of q or k reordered: a head's row i and its row i + half become neighbours."""
+    half = len(rows) // heads // 2
+    return rows.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def rope_tensors(variant: Variant) -> dict[str, np.ndarray]:
+    """The factors by which frequencies are divided, where a file holds them as tensors: float32 (pairs,)."""
+    parameters = variant.config["rope_parameters"]
+    kind = parameters.get("rope_type")
+    if kind == "longrope":
+        return {
+            f"rope_factors_{which}.weight": np.array(parameters[f"{which}_factor"], np.float32)
+            for which in ("long", "short")
+        }
+    if kind != "llama3":
+        return {}
+    # Section "Long Context" of The Llama 3 Herd of Models (arXiv 2407.21783), in the words of its configuration.
+    low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
+    factors = []
+    for pair in range(head_size(variant) // 2):
+        wavelength = 2 * math.pi * parameters["rope_theta"] ** (2 * pair / head_size(variant))
+        turns = parameters["original_max_position_embeddings"] / wavelength
+        kept = min(max((turns - low) / (high - low), 0.0), 1.0)
+        factors.append(1 / ((1 - kept) / parameters["factor"] + kept))
+    return {"rope_freqs.weight": np.array(factors, np.float32)}
+
+
+def metadata(variant: Variant) -> dict[str, Any]:
+    """What llama.cpp's converter says of the model, and no more: much has to be known of the architecture."""
+    c, architecture = variant.config, variant.architecture
+    rope = c["rope_parameters"]
+    rope = rope.get("full_attention", rope)
+    values: dict[str, Any] = {
+        "context_length": c["max_position_embeddings"],
+        "embedding_length": c["hidden_size"],
+        "block_count": c["num_hidden_layers"],
+        "feed_forward_length": c["intermediate_size"],
+        "attention.head_count": c["num_attention_heads"],
+        "attention.head_count_kv": c["num_key_value_heads"],
+        "attention.layer_norm_rms_epsilon": c["rms_norm_eps"],
+    }
+    if "head_dim" in c:
+        values |= {"attention.key_length": c["head_dim"], "attention.value_length": c["head_dim"]}
+    if architecture != "gemma2":
+        values["rope.freq_base"] = rope["rope_theta"]
+    if architecture in PERMUTED:
+        values |= {"vocab_size": c["vocab_size"], "rope.dimension_count": head_size(variant)}
+    if architecture == "phi3":
+        original = c["original_max_position_embeddings"]
+        values["rope.dimension_count"] = int(head_size(variant) * rope.get("partial_rotary_factor", 1.0))
+        values["rope.scaling.original_context_length"] = original
+        if rope["rope_type"] == "longrope":
+            stretched = math.log(c["max_position_embeddings"] / original) / math.log(original)
+            values["rope.scaling.attn_factor"] = math.sqrt(1 + stretched)
+    if rope["rope_type"] in ("linear", "yarn"):
+        values |= {"rope.scaling.type": rope["rope_type"], "rope.scaling.factor": rope["factor"]}
+    if rope["rope_type"] == "yarn":
+        values["rope.scaling.original_context_length"] = rope["original_max_position_embeddings"]
+    if c.get("sliding_window") and "sliding_attention" in c.get("layer_types", ["sliding_attention"]):
+        values["attention.sliding_window"] = c["sliding_window"]
+    for cap in ("attn_logit_softcapping", "final_logit_softcapping"):
+        if cap in c:
+            values[cap] = c[cap]
+    values |= variant.metadata
+    return {
+        "general.architecture": architecture,
+        "general.name": variant.name,
+        **{f"{architecture}.{key}": value for key, value in values.items()},
+        **tokenizer(variant),
+    }
+
+
+def tokenizer(variant: Variant) -> dict[str, Any]:
+    """A byte-level vocabulary that lacks most bytes; the last `padding` tokens are no text."""
+    real = variant.config["vocab_size"] - variant.padding
+    tokens = [*SPECIAL, *(BYTE_TO_CHAR[byte] for byte in b" \n" + bytes(range(0x21, 0x100)))][:real]
+    tokens += [f"[PAD{number}]" for number in range(real, variant.config["vocab_size"])]
+    types = [CONTROL] * len(SPECIAL) + [NORMAL] * (real - len(SPECIAL)) + [UNUSED] * variant.padding
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "smollm",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.merges": [],
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.chat_template": CHATML,
+    }
+
+
+def file_tensors(variant: Variant) -> dict[str, np.ndarray]:
+    """The tensors by their names in the file, as the converter lays them out: float32."""
+    values, out = weights(variant), {}
+    heads = {"attn_q": variant.config["num_attention_heads"], "attn_k": variant.config["num_key_value_heads"]}
+    for tensor in tensors(variant):
+        rows = values[tensor.name]
+        part = tensor.gguf_name.split(".")[-2]
+        if variant.architecture in PERMUTED and part in heads:
+            rows = neighbours_rotate(rows, heads[part])
+        if tensor.norm and variant.architecture.startswith("gemma"):
+            rows = rows + np.float32(1)
+        out[tensor.gguf_name] = rows
+        if variant.fused_qkv and part == "attn_v":
+            block = tensor.gguf_name.removesuffix("attn_v.weight")
+            out[f"{block}attn_qkv.weight"] = np.concatenate([out.pop(f"{block}attn_{one}.weight") for one in "qkv"])
+    return out | rope_tensors(variant)
+
+
+def write(variant: Variant, path: Path) -> Path:
+    """Matrices have the variant's format; norms, biases and factors are F32, as in every file."""
+    forms = {1: FORMATS["F32"], 2: FORMATS[variant.format]}
+    write_gguf(
+        path, metadata(variant), {name: (rows, forms[rows.ndim]) for name, rows in file_tensors(variant).items()}
+    )
+    return path

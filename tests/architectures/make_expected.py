@@ -1,0 +1,84 @@
+"""Writes expected/NAME.npz: what `transformers` says to fixed tokens, for each variant (or those named) of variants.py.
+
+python -m venv /tmp/expected && /tmp/expected/bin/pip install ".[expected]"
+/tmp/expected/bin/python -m tests.architectures.make_expected [NAME ...]
+
+Each file has `ids` int32 (positions,) and `logits` float32 (positions, vocabulary). Attention is the eager one and all
+is float64, but for what `transformers` itself does in float32. Nothing is written unless each of mistakes.py shows.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+from tests.architectures.gguf_files import weights
+from tests.architectures.mistakes import Mistake, mistakes
+from tests.architectures.variants import VARIANTS, Variant
+
+EXPECTED = Path(__file__).parent / "expected"
+NONE = Mistake("nothing")
+
+
+def tokens(variant: Variant) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, variant.config["vocab_size"], variant.positions, dtype=np.int32)
+
+
+def logits(variant: Variant, mistake: Mistake = NONE) -> np.ndarray:
+    """Of every position: float32 (positions, vocabulary)."""
+    special = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+    # A configuration writes its defaults into the objects that it is given.
+    settings = copy.deepcopy({**special, **variant.config, **mistake.config})
+    config = getattr(transformers, f"{variant.transformers}Config")(**settings, attn_implementation="eager")
+    model_class = f"{variant.transformers.removesuffix('Text')}ForCausalLM"
+    model = getattr(transformers, model_class)(config).double().eval()
+    values = mistake.weights(weights(variant))
+    state = {name: torch.from_numpy(rows.astype(np.float64)) for name, rows in values.items()}
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
+    if not set(missing) <= tied or not set(unexpected) <= tied:
+        raise ValueError(f"{variant.name}: missing {missing}, unexpected {unexpected}")
+    if mistake.skipped:
+        for name in [name for name, _ in model.named_modules()]:
+            if name.endswith(mistake.skipped):
+                model.set_submodule(name, torch.nn.Identity())
+    with torch.no_grad():
+        ids = torch.from_numpy(tokens(variant).astype(np.int64))[None]
+        return model(ids, use_cache=False).logits[0].float().numpy()
+
+
+def smallest_cosine(a: np.ndarray, b: np.ndarray) -> float:
+    """Over all positions."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    return float(((a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).min())
+
+
+def make(variant: Variant) -> bool:
+    """Whether the file was written: each mistake shows."""
+    expected = logits(variant)
+    good = True
+    for mistake in mistakes(variant):
+        cosine = smallest_cosine(expected, logits(variant, mistake))
+        shows = cosine < mistake.below
+        good &= shows
+        print(f"{variant.name:20} {cosine:8.5f} {mistake.what}{'' if shows else '   DOES NOT SHOW'}", flush=True)
+    path = EXPECTED / f"{variant.name}.npz"
+    if good:
+        np.savez_compressed(path, ids=tokens(variant), logits=expected)
+        print(f"{variant.name:20} {path.stat().st_size:8} bytes, logits up to {np.abs(expected).max():.1f}", flush=True)
+    return good
+
+
+def main(names: list[str]) -> int:
+    EXPECTED.mkdir(exist_ok=True)
+    made = [make(VARIANTS[name]) for name in names or VARIANTS]
+    return 0 if all(made) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

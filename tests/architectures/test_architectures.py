@@ -1,0 +1,109 @@
+"""Each architecture on each backend against `transformers`: tiny models, random weights, every position's logits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from py_core.backends.base import MAX_LOGIT_ROWS, Backend
+from py_core.backends.numpy import load_numpy
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.formats.source import FileSource
+from py_core.loading import BackendLoader, load_model
+from tests.architectures.gguf_files import write
+from tests.architectures.variants import VARIANTS, Variant
+from tests.backend_pairs import cosine
+
+LAST = 8
+"""Tokens of the text that are also read one by one."""
+
+LLAMA_SHA256 = "ff2c25f4f4ea3128dbd9f1b258e613c5395ebec2a9697d8af34ce3b0a76d7540"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What `transformers` says (make_expected.py): logits float32 (positions, vocabulary) after each of `ids`."""
+
+    ids: list[int]
+    logits: np.ndarray
+
+
+def expected(variant: Variant) -> Expected:
+    with np.load(Path(__file__).parent / "expected" / f"{variant.name}.npz") as recorded:
+        return Expected(recorded["ids"].tolist(), recorded["logits"])
+
+
+@pytest.fixture(params=["numpy", "webgpu", "wasm"])
+def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
+    if request.param == "webgpu":
+        return partial(load_webgpu, WgpuHost())
+    if request.param == "wasm":
+        return partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
+    return load_numpy
+
+
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+async def test_every_position_has_the_logits_of_transformers(
+    variant: Variant, load_backend: BackendLoader, tmp_path: Path
+) -> None:
+    source = FileSource(write(variant, tmp_path / "tiny.gguf"))
+    model = await load_model(source, load_backend, None, variant.context)
+    recorded = expected(variant)
+    try:
+        assert smallest_cosine(await logits_of_a_prompt(model.backend, recorded.ids), recorded.logits) > 0.9999
+        one_by_one = await logits_one_by_one(model.backend, recorded.ids)
+        assert smallest_cosine(one_by_one, recorded.logits[-LAST:]) > 0.9999
+    finally:
+        model.close()
+
+
+async def test_another_run_writes_the_same_bytes(tmp_path: Path) -> None:
+    digest = hashlib.sha256(write(VARIANTS["llama"], tmp_path / "tiny.gguf").read_bytes()).hexdigest()
+    assert digest == LLAMA_SHA256
+
+
+def test_each_text_is_longer_than_a_window_and_of_at_least_64_positions() -> None:
+    for variant in VARIANTS.values():
+        recorded = expected(variant)
+        assert recorded.logits.shape == (variant.positions, variant.config["vocab_size"])
+        assert 64 <= len(recorded.ids) == variant.positions
+        assert variant.config.get("sliding_window") is None or variant.config["sliding_window"] < 32
+
+
+async def logits_of_a_prompt(backend: Backend, ids: list[int]) -> np.ndarray:
+    """All tokens in as few passes as the backend needs, then the logits of each: float32 (positions, vocabulary)."""
+    sequence = backend.new_sequence()
+    await backend.prefill(sequence, ids)
+    rows = []
+    while sequence.length:
+        count = min(MAX_LOGIT_ROWS, sequence.length)
+        rows.append(await backend.last_logits(sequence, count))
+        backend.truncate(sequence, sequence.length - count)
+    backend.free(sequence)
+    return np.concatenate(rows[::-1])
+
+
+async def logits_one_by_one(backend: Backend, ids: list[int]) -> np.ndarray:
+    """The last tokens in a pass each, as while an answer is written: float32 (LAST, vocabulary)."""
+    sequence = backend.new_sequence()
+    await backend.prefill(sequence, ids[:-LAST])
+    rows = []
+    for token in ids[-LAST:]:
+        await backend.prefill(sequence, [token])
+        rows.append(await backend.logits(sequence))
+    backend.free(sequence)
+    return np.stack(rows)
+
+
+def smallest_cosine(ours: np.ndarray, reference: np.ndarray) -> float:
+    assert ours.shape == reference.shape
+    return min(map(cosine, ours, reference))
