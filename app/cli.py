@@ -27,6 +27,7 @@ from app.cli_bench import profile_tables, speed_table
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
 from app.downloads import default_model_path
+from app.logits_job import logits_of, read_job
 from app.native_services import open_services
 from app.paths import memory_path
 from app.server import DIST, ServerError
@@ -83,6 +84,10 @@ AutotuneOption = Annotated[
 PrecisionOption = Annotated[
     Precision, typer.Option(help="Of activations on wasm: precise gives the same tokens as float32, fast is faster.")
 ]
+ContextOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="The most tokens of a conversation. More than the model was trained for stretches it."),
+]
 RawOption = Annotated[
     bool,
     typer.Option(
@@ -105,6 +110,7 @@ def chat(
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = CHAT_SAMPLING.top_p,
     seed: SeedOption = CHAT_SAMPLING.seed,
     max_tokens: MaxTokensOption = MAX_TOKENS,
+    context: ContextOption = None,
     memory: Annotated[Path | None, typer.Option(help="The memory's file. The default is $SONATA_MEMORY.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Use no agents, and store nothing.")] = False,
 ) -> None:
@@ -115,7 +121,7 @@ def chat(
     chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
     sampling = None if chosen == CHAT_SAMPLING else chosen
     with asyncio.Runner() as runner:
-        loaded = runner.run(_load(model, backend, precision, autotune))
+        loaded = runner.run(_load(model, backend, precision, autotune, context))
         services = Services(NativeCrypto()) if plain else runner.run(open_services(memory or memory_path()))
         run_chat(runner, loaded, sampling, max_tokens, services)
         runner.run(services.close())
@@ -137,6 +143,7 @@ def generate(
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
     autotune: AutotuneOption = True,
+    context: ContextOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with tokens and speed.")] = False,
 ) -> None:
     """Answer one prompt, or continue it with --raw."""
@@ -144,26 +151,39 @@ def generate(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty, seed=seed
     )
     asyncio.run(
-        _generate(_read_prompt(prompt), raw, max_tokens, sampling, model, backend, precision, autotune, as_json)
+        _generate(
+            _read_prompt(prompt), raw, max_tokens, sampling, model, backend, precision, autotune, context, as_json
+        )
     )
 
 
 @app.command()
 def logits(
-    prompt: PromptArgument,
-    out: Annotated[Path, typer.Option(help="The .npy file to write: float32 (vocab_size,).")],
+    out: Annotated[
+        Path, typer.Option(help="The .npy file to write: float32, (vocab_size,) or (positions, vocab_size).")
+    ],
+    prompt: Annotated[str | None, typer.Argument(help="The text, or - to read it from standard input.")] = None,
+    ids: Annotated[
+        Path | None, typer.Option(help='Instead of a prompt, a file {"ids": [...], "positions": [...]}.')
+    ] = None,
     raw: RawOption = False,
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
+    context: ContextOption = None,
 ) -> None:
-    """Write the logits after a prompt's last token."""
+    """Write the logits after a prompt's last token, or after the positions of given token ids."""
+    if (prompt is None) == (ids is None):
+        raise ValueError("Give either a prompt or --ids.")
 
     async def run() -> np.ndarray:
-        loaded = await _load(model, backend, precision)
-        values = await last_logits(loaded, _read_prompt(prompt), raw=raw)
-        loaded.close()
-        return values
+        loaded = await _load(model, backend, precision, context=context)
+        try:
+            if ids is not None:
+                return await logits_of(loaded.engine, read_job(ids, loaded.config.vocab_size))
+            return await last_logits(loaded, _read_prompt(prompt or ""), raw=raw)
+        finally:
+            loaded.close()
 
     values = asyncio.run(run())
     # A file object: np.save would add .npy to a name without it.
@@ -294,9 +314,9 @@ def serve(
 
 async def _generate(
     text: str, raw: bool, max_tokens: int, sampling: SamplingParams, path: Path | None, backend: BackendChoice,
-    precision: Precision, autotune: bool, as_json: bool,
+    precision: Precision, autotune: bool, context: int | None, as_json: bool,
 ) -> None:  # fmt: skip
-    loaded = await _load(path, backend, precision, autotune)
+    loaded = await _load(path, backend, precision, autotune, context)
     done = await complete(
         loaded, text, raw=raw, max_tokens=max_tokens, sampling=sampling,
         on_text=lambda piece: None if as_json else print(piece, end="", flush=True),
@@ -310,14 +330,20 @@ async def _generate(
         notes.print(f"[dim]{escape(done.adapter)}: {speed}[/dim]")
 
 
-async def _load(path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True) -> Model:
+async def _load(
+    path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True, context: int | None = None
+) -> Model:
     """Open the model with a progress bar on stderr while that is a terminal."""
     source = FileSource(_model_path(path))
     load_backend = _gpu(backend, autotune) or _kernels(backend, precision) or load_numpy
     columns = ("Loading the model", BarColumn(), DownloadColumn())
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
         task = bar.add_task("", total=None)
-        return await load_model(source, load_backend, lambda done, total: bar.update(task, completed=done, total=total))
+
+        def on_bytes(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        return await load_model(source, load_backend, on_bytes, context)
 
 
 def _gpu(backend: BackendChoice, autotune: bool) -> BackendLoader | None:

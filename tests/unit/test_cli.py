@@ -141,6 +141,23 @@ def test_logits_are_a_float32_vector_in_a_file_of_just_that_name(
     assert int(values.argmax()) == as_json["tokens"][0]
 
 
+def test_logits_of_ids_are_a_row_for_each_position(tiny: list[str], tmp_path: Path, as_json: dict) -> None:
+    job, out = tmp_path / "job.json", tmp_path / "logits.npy"
+    prompt = as_json["prompt_tokens"]
+    job.write_text(json.dumps({"ids": prompt, "positions": [len(prompt) - 1, 0]}))
+    printed(sonata("logits", "--ids", job, "--out", out, *tiny))
+    values = np.load(out)
+    assert (values.shape, values.dtype) == ((2, 259), np.float32)
+    assert int(values[0].argmax()) == as_json["tokens"][0]
+    assert_sentence(sonata("logits", "--out", out, *tiny), "either a prompt or --ids")
+
+
+def test_a_longer_context_than_the_model_was_trained_for_stretches_it(tiny: list[str]) -> None:
+    made = json.loads(printed(sonata("generate", "a" * 500, "--raw", *tiny, "--context", "1024", "--json")))
+    assert (len(made["tokens"]), made["reason"]) == (128, "length")
+    assert_sentence(sonata("generate", "a", *tiny, "--context", "100000"), "trained for 512 tokens", "at most 32768")
+
+
 def test_tokenize_goes_both_ways(tiny_path: Path) -> None:
     texts = ["hello", "", "héllo 😀\n", "<|im_end|>"]
     ids = json.loads(printed(sonata_process("tokenize", "--model", tiny_path, stdin=json.dumps(texts))))
