@@ -18,21 +18,23 @@ enum { HEAD_TILE = 3 };
 // vector are 4 positions of keys or 4 dims of values; the bytes of a lane are 4 dims or 4 positions. Two vectors
 // together hold 8 positions or dims (one limb), or both limbs of 4, so that a page is read from its first byte to its
 // last. After them come the scales of the keys, their offsets, and the scales of the values, each for all positions.
+// What is known of a layer's attention. `base` is its part of extent 0; a window or softcap of 0 is none.
 typedef struct {
   u32 heads, kv_heads, head_dim, max_pages, limbs;
-  u32 extent_bytes, head_bytes;
+  u32 extent_bytes, head_bytes, base;
   const u32 *table;
-  u32 base;
-} Cache;
+  u32 window;
+  f32 softcap, scale;
+} Layer;
 
-static Cache cache_of(const Op *op, u32 first) {
-  const u32 *a = op->a + first;
-  return (Cache){a[0], a[1], a[2], a[3], a[7], a[6], PAGE * (2 * a[7] * a[2] + 12), at(a[4]), a[5]};
-}
-
-INLINE uint8_t *head_page(const Cache *k, u32 slot, u32 position, u32 kv_head) {
+INLINE uint8_t *head_page(const Layer *k, u32 slot, u32 position, u32 kv_head) {
   const u32 page = k->table[slot * k->max_pages + position / PAGE];
   return (uint8_t *)at(k->base + page / EXTENT * k->extent_bytes + (kv_head * EXTENT + page % EXTENT) * k->head_bytes);
+}
+
+// The first position that a row sees.
+INLINE u32 first_seen(const Layer *k, u32 position) {
+  return k->window && position >= k->window ? position + 1 - k->window : 0;
 }
 
 // Stores x as whole numbers of one or two bytes; returns the scale. Four numbers lie `lane` bytes apart, the next four
@@ -55,43 +57,40 @@ static f32 store_vector(const f32 *x, u32 size, u32 limbs, int8_t *out, u32 lane
   return largest / limit;
 }
 
-static void rotate(const f32 *x, const f32 *angles, u32 head_dim, u32 interleaved, f32 *out) {
-  const u32 half = head_dim / 2;
-  for (u32 i = 0; i < half; i++) {
-    const f32 cos = angles[2 * i], sin = angles[2 * i + 1];
-    const u32 a = interleaved ? 2 * i : i, b = interleaved ? 2 * i + 1 : i + half;
-    out[a] = x[a] * cos - x[b] * sin;
-    out[b] = x[a] * sin + x[b] * cos;
-  }
+// A head is normalized, if there are norm weights, and rotated. a: angles, pairs that rotate, 1 if these are neighbours
+INLINE void turn(const f32 *x, const u32 *a, u32 position, const f32 *weight, f32 eps, u32 size, f32 *out) {
+  f32 normed[MOST_HEAD_DIM];
+  if (weight) normalize(x, weight, size, eps, normed), x = normed;
+  rotate(x, (f32 *)at(a[0]) + position * a[1] * 2, a[1], a[2], size, out);
 }
 
-// q_out = rope(q) / sqrt(head_dim); the pages get rope(k) and v.
-// a: qkv, angles, q_out, interleaved, then heads, kv heads, head_dim, max pages, page table, the layer's part of extent 0,
-//    bytes from extent to extent, limbs
+// q_out = rope(norm(q)) * scale; the pages get rope(norm(k)) and v. Norms and rotation may be missing.
+// a: q, k, v, floats from row to row of q, and of k and v, q_out, angles, pairs that rotate, 1 if these are neighbours, norm
+//    weights of a head of q or 0, those of k, eps, layer
 void rope_append(const Op *op, const Context *c) {
-  const Cache k = cache_of(op, 4);
-  const u32 width = (k.heads + 2 * k.kv_heads) * k.head_dim;
-  const f32 scale = 1 / __builtin_sqrtf((f32)k.head_dim);
+  const u32 *a = op->a;
+  const Layer *k = at(a[12]);
+  const u32 size = k->head_dim;
+  const f32 eps = real(a[11]);
   for (u32 m = c->worker; m < c->m; m += c->workers) {
     const Row row = c->state->rows[m];
-    const f32 *in = (f32 *)at(op->a[0]) + m * width, *angles = (f32 *)at(op->a[1]) + row.position * k.head_dim;
-    f32 *out = (f32 *)at(op->a[2]) + m * k.heads * k.head_dim;
-    f32 rotated[MOST_HEAD_DIM];
-    for (u32 h = 0; h < k.heads; h++, in += k.head_dim, out += k.head_dim) {
-      rotate(in, angles, k.head_dim, op->a[3], out);
-      for (u32 i = 0; i < k.head_dim; i++) out[i] *= scale;
+    const f32 *q = (f32 *)at(a[0]) + m * a[3], *key = (f32 *)at(a[1]) + m * a[4], *value = (f32 *)at(a[2]) + m * a[4];
+    f32 *out = (f32 *)at(a[5]) + m * k->heads * size;
+    for (u32 h = 0; h < k->heads; h++, q += size, out += size) {
+      turn(q, a + 6, row.position, at(a[9]), eps, size, out);
+      for (u32 i = 0; i < size; i++) out[i] *= k->scale;
     }
     const u32 t = row.position % PAGE;
-    for (u32 h = 0; h < k.kv_heads; h++) {
-      int8_t *keys = (int8_t *)head_page(&k, row.slot, row.position, h), *values = keys + k.limbs * PAGE * k.head_dim;
-      f32 *scales = (f32 *)(values + k.limbs * PAGE * k.head_dim);
+    for (u32 h = 0; h < k->kv_heads; h++, key += size, value += size) {
+      int8_t *keys = (int8_t *)head_page(k, row.slot, row.position, h), *values = keys + k->limbs * PAGE * size;
+      f32 *scales = (f32 *)(values + k->limbs * PAGE * size), rotated[MOST_HEAD_DIM];
       i32 sum;
-      rotate(in + h * k.head_dim, angles, k.head_dim, op->a[3], rotated);
-      const u32 quad = t / 4, key = k.limbs == 1 ? quad / 2 * 8 * k.head_dim + quad % 2 * 16 : quad * 8 * k.head_dim;
-      scales[t] = store_vector(rotated, k.head_dim, k.limbs, keys + key + t % 4 * 4, 1, 32, 64, &sum);
+      turn(key, a + 6, row.position, at(a[10]), eps, size, rotated);
+      const u32 quad = t / 4, at_key = k->limbs == 1 ? quad / 2 * 8 * size + quad % 2 * 16 : quad * 8 * size;
+      scales[t] = store_vector(rotated, size, k->limbs, keys + at_key + t % 4 * 4, 1, 32, 64, &sum);
       scales[PAGE + t] = scales[t] * (f32)sum * QUERY_OFFSET;
-      scales[2 * PAGE + t] = store_vector(in + (k.kv_heads + h) * k.head_dim, k.head_dim, k.limbs, values + quad * 32 + t % 4, 4,
-                                          k.limbs == 1 ? 16 : 8 * PAGE, k.limbs == 1 ? 8 * PAGE : 16 * PAGE, &sum);
+      scales[2 * PAGE + t] = store_vector(value, size, k->limbs, values + quad * 32 + t % 4, 4, k->limbs == 1 ? 16 : 8 * PAGE,
+                                          k->limbs == 1 ? 8 * PAGE : 16 * PAGE, &sum);
     }
   }
 }
@@ -169,9 +168,9 @@ static __attribute__((noinline)) void prefetch(const uint8_t *from, u32 bytes) {
   (void)used;
 }
 
-// Attention over positions begin .. end - 1, for G query heads of one kv head. q and values: [G][head_dim]. `begin` is
-// the first position of a page.
-INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end,
+// Attention over positions begin .. end - 1, for G query heads of one kv head. q and values: [G][head_dim]. Pages before
+// that of `begin` are not read.
+INLINE void attend(const u32 G, const u32 P, const Layer *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end,
                    f32 *values, Softmax *softmax) {
   const u32 size = k->head_dim;
   f32 query_scale[HEAD_TILE], scores[HEAD_TILE][PAGE], sums[HEAD_TILE][MOST_HEAD_DIM], share[HEAD_TILE], shrink[HEAD_TILE];
@@ -186,8 +185,8 @@ INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 s
     softmax[g] = (Softmax){-1e30f, 0};
   }
   for (u32 i = 0; i < G * size; i += 4) wasm_v128_store(values + i, wasm_f32x4_const_splat(0));
-  for (u32 first = begin; first < end; first += PAGE) {
-    const u32 count = min_u(end - first, PAGE), padded = (count + 7) / 8 * 8;
+  for (u32 first = begin / PAGE * PAGE; first < end; first += PAGE) {
+    const u32 count = min_u(end - first, PAGE), padded = (count + 7) / 8 * 8, unseen = begin > first ? begin - first : 0;
     const uint8_t *keys = head_page(k, slot, first, kv_head), *vs = keys + P * PAGE * size;
     const f32 *scales = (f32 *)(vs + P * PAGE * size);
     prefetch(keys, k->head_bytes);
@@ -199,6 +198,9 @@ INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 s
       for (u32 t = 0; t < padded; t += 4) {
         v128_t s = wasm_f32x4_sub(wasm_f32x4_mul(load(score + t), load(scales + t)), load(scales + PAGE + t));
         s = wasm_f32x4_mul(s, scale);
+        if (k->softcap > 0) s = soft_cap4(s, k->softcap);
+        // Ignore what lies before the window. It weighs nothing, since there is a position with a score in each page.
+        if (t < unseen) s = wasm_v128_bitselect(nothing, s, before(t, unseen));
         // Ignore whatever lies in the page after the last position.
         if (t + 4 > count) s = wasm_v128_bitselect(s, nothing, before(t, count));
         most = wasm_f32x4_pmax(most, s);
@@ -233,14 +235,14 @@ INLINE void attend(const u32 G, const u32 P, const Cache *k, const f32 *q, u32 s
 
 // One function for each number of heads and of limbs.
 #define ATTEND(G, P) \
-  static __attribute__((noinline)) void attend_##G##_##P(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, \
+  static __attribute__((noinline)) void attend_##G##_##P(const Layer *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, \
                                                          f32 *values, Softmax *softmax) { \
     attend(G, P, k, q, slot, kv_head, begin, end, values, softmax); \
   }
 HEAD_TILES
 #undef ATTEND
 
-static void attend_group(const Cache *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, f32 *values, Softmax *softmax) {
+static void attend_group(const Layer *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, f32 *values, Softmax *softmax) {
   const u32 group = k->heads / k->kv_heads;
   for (u32 g = 0, count; g < group; g += count, q += count * k->head_dim, values += count * k->head_dim, softmax += count) {
     count = min_u(HEAD_TILE, group - g);
@@ -256,23 +258,24 @@ INLINE void divide(f32 *values, u32 size, f32 total) {
   for (u32 i = 0; i < size; i++) values[i] /= total;
 }
 
-// out[m, h] = softmax(q[m, h] . k / sqrt(head_dim)) v over positions 0 .. position[m]
+// out[m, h] = softmax(cap(q[m, h] . k)) v over positions 0 .. position[m], or the last ones where there is a window
 // With many rows, or few positions, each piece of work is a (row, kv head). With one row and many positions it is a
 // part of the positions, and the parts are merged at the end. The parts are always the same, so that the result does
 // not depend on the number of workers.
-// a: q, out, parts (for each PART positions heads * (head_dim + 2) floats), unused, then as rope_append's
+// a: q, out, parts (for each PART positions heads * (head_dim + 2) floats), layer
 void attention(const Op *op, const Context *c) {
-  const Cache k = cache_of(op, 4);
+  const Layer k = *(Layer *)at(op->a[3]);
   const u32 group = k.heads / k.kv_heads, size = k.head_dim, width = k.heads * size;
   const f32 *q = at(op->a[0]);
   f32 *out = at(op->a[1]);
   Softmax softmax[MOST_GROUP];
-  const u32 length = c->state->rows[c->m - 1].position + 1, count = (length + PART - 1) / PART;
+  const u32 length = c->state->rows[c->m - 1].position + 1, seen = first_seen(&k, length - 1);
+  const u32 first_part = seen / PART, count = (length + PART - 1) / PART - first_part;
   if (c->m > 1 || count == 1) {
     for (Work work = work_of(c, c->m * k.kv_heads, 1); next_piece(&work);) {
       const u32 item = work.begin, m = item / k.kv_heads, h = item % k.kv_heads, first = m * width + h * group * size;
       const Row row = c->state->rows[m];
-      attend_group(&k, q + first, row.slot, h, 0, row.position + 1, out + first, softmax);
+      attend_group(&k, q + first, row.slot, h, first_seen(&k, row.position), row.position + 1, out + first, softmax);
       for (u32 g = 0; g < group; g++) divide(out + first + g * size, size, softmax[g].total);
     }
     return;
@@ -280,9 +283,10 @@ void attention(const Op *op, const Context *c) {
   const u32 slot = c->state->rows[0].slot, part_floats = k.heads * (size + 2);
   f32 *parts = at(op->a[2]);
   for (Work work = work_of(c, count * k.kv_heads, 1); next_piece(&work);) {
-    const u32 item = work.begin, h = item / count, begin = item % count * PART;
+    const u32 item = work.begin, h = item / count, begin = (first_part + item % count) * PART;
     f32 *part = parts + item % count * part_floats;
-    attend_group(&k, q + h * group * size, slot, h, begin, min_u(length, begin + PART), part + h * group * size, softmax);
+    attend_group(&k, q + h * group * size, slot, h, max_u(seen, begin), min_u(length, begin + PART), part + h * group * size,
+                 softmax);
     for (u32 g = 0; g < group; g++) {
       part[width + 2 * (h * group + g)] = softmax[g].largest;
       part[width + 2 * (h * group + g) + 1] = softmax[g].total;

@@ -54,7 +54,9 @@ static inline u32 block_bytes_of(u32 kind) { return planes_of(kind) * 256 + (kin
 enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // one int8 limb, two of them (15 bits), float32
 
 // ---- a program: header, then operations of 16 words; addresses are byte offsets ----
-enum { EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LOGIT_ROWS, SWIGLU };
+enum {
+  EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LOGIT_ROWS, GLU, NORM, ROPE, ADD, SOFT_CAP
+};
 typedef struct { u32 kind, a[15]; } Op;
 typedef struct { u32 count, state, unused[14]; Op ops[]; } Program;
 enum { NEVER = 0, ALWAYS = 1, MANY_ROWS = 2 };  // a[14]: whether the workers wait for each other after it
@@ -65,7 +67,11 @@ typedef struct { const State *state; u32 worker, workers, first, m; } Context;
 void embed(const Op *op, const Context *c);
 void quantize(const Op *op, const Context *c);
 void linear(const Op *op, const Context *c);
-void swiglu(const Op *op, const Context *c);
+void glu(const Op *op, const Context *c);
+void norm(const Op *op, const Context *c);
+void rope(const Op *op, const Context *c);
+void add(const Op *op, const Context *c);
+void soft_cap(const Op *op, const Context *c);
 void rope_append(const Op *op, const Context *c);
 void attention(const Op *op, const Context *c);
 void argmax(const Op *op, State *state);
@@ -73,8 +79,11 @@ void sample(const Op *op, State *state);
 void penalties(const Op *op, State *state);
 
 int barrier(u32 workers);
+void normalize(const f32 *x, const f32 *weight, u32 size, f32 eps, f32 *out);
+void rotate(const f32 *restrict x, const f32 *angles, u32 pairs, u32 interleaved, u32 size, f32 *restrict out);
 
 INLINE void *at(u32 address) { return (void *)address; }
+INLINE f32 real(u32 bits) { return __builtin_bit_cast(f32, bits); }
 INLINE u32 min_u(u32 a, u32 b) { return a < b ? a : b; }
 INLINE u32 max_u(u32 a, u32 b) { return a > b ? a : b; }
 
@@ -171,6 +180,28 @@ INLINE v128_t exp4(v128_t x) {
   return wasm_v128_andnot(wasm_i32x4_add(p, wasm_i32x4_shl(shifted, 23)), zero_where);
 }
 INLINE f32 exp1(f32 x) { return wasm_f32x4_extract_lane(exp4(wasm_f32x4_splat(x)), 0); }
+
+// x / (1 + e^-x)
+INLINE v128_t silu(v128_t x) {
+  const v128_t one = wasm_f32x4_const_splat(1);
+  return wasm_f32x4_div(x, wasm_f32x4_add(one, exp4(wasm_f32x4_neg(x))));
+}
+// gelu's approximation by tanh, x / 2 (1 + tanh(y)) with y = sqrt(2 / pi) (x + 0.044715 x^3): that is x / (1 + e^-2y), which
+// stays exact near 0 and holds for any x, since exp4 has bounds.
+INLINE v128_t gelu(v128_t x) {
+  const v128_t one = wasm_f32x4_const_splat(1);
+  const v128_t inner = wasm_f32x4_mul(x, madd(wasm_f32x4_mul(x, x), wasm_f32x4_const_splat(0.044715f), one));
+  return wasm_f32x4_div(x, wasm_f32x4_add(one, exp4(wasm_f32x4_mul(inner, wasm_f32x4_const_splat(-1.5957691216057308f)))));
+}
+enum { SILU = 2, GELU = 3 };
+INLINE v128_t activate(u32 activation, v128_t x) { return activation == GELU ? gelu(x) : silu(x); }
+
+// cap * tanh(x / cap), as cap * (1 - 2 / (e^(2 x / cap) + 1)). The absolute error is under 3e-7 * cap.
+INLINE v128_t soft_cap4(v128_t x, f32 cap) {
+  const v128_t e = exp4(wasm_f32x4_mul(x, wasm_f32x4_splat(2 / cap)));
+  const v128_t part = wasm_f32x4_div(wasm_f32x4_const_splat(2), wasm_f32x4_add(e, wasm_f32x4_const_splat(1)));
+  return wasm_f32x4_mul(wasm_f32x4_sub(wasm_f32x4_const_splat(1), part), wasm_f32x4_splat(cap));
+}
 
 // 4 halves in the low 8 bytes to float32, subnormals included.
 INLINE v128_t halves4(v128_t halves) {

@@ -1,8 +1,9 @@
-// y[m, offset + n] = sum_k W[n, k] x[m, k], on activations that `quantize` has prepared.
+// y[m, offset + n] = sum_k W[n, k] x[m, k] + bias[n], on activations that `quantize` has prepared.
 #include "kernels.h"
 
 enum { PANEL_BYTES = 16 << 10 };
-enum { EPILOGUE_NONE = 0, EPILOGUE_RESIDUAL = 1, EPILOGUE_SWIGLU = 2 };
+// What becomes of the sums: they are added to y, they are gates and ups of an activation (SILU, GELU), or capped.
+enum { EPILOGUE_NONE = 0, EPILOGUE_RESIDUAL = 1, EPILOGUE_SILU = SILU, EPILOGUE_GELU = GELU, EPILOGUE_SOFT_CAP = 4 };
 
 // Quantized activations lie in tiles: one row alone, or four rows together (LANES rows). For each block of 32 columns a
 // tile has 32 * limbs bytes for each row. After the bytes of all tiles come, in the same order, all scales s, then all
@@ -176,21 +177,18 @@ static void any_tile(const PackedMatrix *w, u32 group, u32 groups, const Activat
   }
 }
 
-INLINE v128_t silu(v128_t x) {
-  const v128_t one = wasm_f32x4_const_splat(1);
-  return wasm_f32x4_div(x, wasm_f32x4_add(one, exp4(wasm_f32x4_neg(x))));
-}
-
 // a: matrix, y, stride, offset, epilogue, activations of one row (each worker's own), bytes from worker to worker,
-//    activations of many rows (shared), rows these have room for, mode
+//    activations of many rows (shared), rows these have room for, mode, biases of the matrix's rows or 0, the soft-cap
 void linear(const Op *op, const Context *c) {
   const PackedMatrix *w = at(op->a[0]);
   f32 *y = at(op->a[1]);
   const u32 stride = op->a[2], offset = op->a[3], epilogue = op->a[4], mode = op->a[9];
   const u32 address = c->m == 1 ? op->a[5] + c->worker * op->a[6] : op->a[7];
   const Activations x = activations(address, w->columns, c->m == 1 ? 1 : op->a[8], mode);
-  // SwiGLU: gates are the first half of W's rows, whole bands of them, ups the second.
-  const u32 n = epilogue == EPILOGUE_SWIGLU ? w->rows / 2 : w->rows, bands = (n + 15) / 16;
+  const f32 *bias = at(op->a[10]), cap = real(op->a[11]);
+  // Gates are the first half of W's rows, whole bands of them, ups the second.
+  const u32 gated = epilogue == EPILOGUE_SILU || epilogue == EPILOGUE_GELU;
+  const u32 n = gated ? w->rows / 2 : w->rows, bands = (n + 15) / 16;
   const u32 lanes = c->m == 1 ? 1 : 4, groups = w->kind == SPLIT ? 1 : c->m == 1 ? 4 : 2;
   // A panel of W's rows stays in the first-level cache while all rows of x are multiplied by it.
   const u32 panel = max_u(1, PANEL_BYTES / (w->columns * 16));
@@ -203,13 +201,18 @@ void linear(const Op *op, const Context *c) {
         for (u32 g = first * 4; g < last * 4; g += groups) {
           v128_t out[8], ups[8];
           any_tile(w, g, groups, &x, m, some, out);
-          if (epilogue == EPILOGUE_SWIGLU) any_tile(w, g + bands * 4, groups, &x, m, some, ups);
+          if (gated) any_tile(w, g + bands * 4, groups, &x, m, some, ups);
           for (u32 i = 0; i < groups * wide; i++) {
             if (i % wide >= some) continue;  // rows that only fill the tile
             const u32 row = (g + i / wide) * 4;
             f32 *to = y + (m + i % wide) * stride + offset + row;
             v128_t sum = out[i];
-            if (epilogue == EPILOGUE_SWIGLU) sum = wasm_f32x4_mul(silu(sum), ups[i]);
+            if (bias) sum = wasm_f32x4_add(sum, load(bias + row));
+            if (gated) {
+              const v128_t up = bias ? wasm_f32x4_add(ups[i], load(bias + n + row)) : ups[i];
+              sum = wasm_f32x4_mul(activate(epilogue, sum), up);
+            }
+            if (epilogue == EPILOGUE_SOFT_CAP) sum = soft_cap4(sum, cap);
             if (row + 4 <= n) {
               if (epilogue == EPILOGUE_RESIDUAL) sum = wasm_f32x4_add(sum, load(to));
               wasm_v128_store(to, sum);
@@ -222,16 +225,6 @@ void linear(const Op *op, const Context *c) {
         }
       }
     }
-  }
-}
-
-// y[m, i] = silu(pair[m, i]) * pair[m, n + i], for gates and ups that are not one matrix.  a: pair, y, n
-void swiglu(const Op *op, const Context *c) {
-  const u32 n = op->a[2];
-  for (u32 m = c->worker; m < c->m; m += c->workers) {
-    const f32 *pair = (f32 *)at(op->a[0]) + 2 * m * n;
-    f32 *y = (f32 *)at(op->a[1]) + m * n;
-    for (u32 i = 0; i < n; i += 4) wasm_v128_store(y + i, wasm_f32x4_mul(silu(load(pair + i)), load(pair + n + i)));
   }
 }
 
@@ -278,18 +271,11 @@ void quantize(const Op *op, const Context *c) {
   const u32 columns = op->a[1], mode = op->a[8], single = c->m == 1;
   const u32 address = single ? op->a[4] + c->worker * op->a[5] : op->a[6];
   const Activations to = activations(address, columns, single ? 1 : op->a[7], mode);
-  const f32 *weight = at(op->a[2]);
-  f32 eps;
-  __builtin_memcpy(&eps, &op->a[3], 4);
   for (u32 m = single ? 0 : c->worker; m < c->m; m += single ? 1 : c->workers) {
     const f32 *x = (f32 *)at(op->a[0]) + ((op->a[10] ? c->first : 0) + m) * columns;
     f32 *row = mode == FLOAT ? to.x + m * columns : (f32 *)at(op->a[9] + c->worker * columns * 4);
     if (op->a[2]) {
-      v128_t squares = wasm_f32x4_const_splat(0);
-      for (u32 i = 0; i < columns; i += 4) squares = madd(load(x + i), load(x + i), squares);
-      const v128_t scale = wasm_f32x4_splat(1 / __builtin_sqrtf(sum4(squares) / (f32)columns + eps));
-      for (u32 i = 0; i < columns; i += 4)
-        wasm_v128_store(row + i, wasm_f32x4_mul(wasm_f32x4_mul(load(x + i), scale), load(weight + i)));
+      normalize(x, at(op->a[2]), columns, real(op->a[3]), row);
       x = row;
     } else if (mode == FLOAT) {
       for (u32 i = 0; i < columns; i += 4) wasm_v128_store(row + i, load(x + i));

@@ -96,9 +96,8 @@ static void unpack(u32 format, const uint8_t *row, u32 b, Block *out) {
   }
 }
 
-// Converts rows first_row .. first_row + rows - 1 of a matrix whose row 0 lies at target. first_row is a multiple of 4;
-// rows that fill
-// up the last group are left as they are (zero).
+// Converts `rows` rows into those from first_row on of a matrix whose row 0 lies at target. Rows that fill up the last
+// group are left as they are (zero).
 void EXPORT(repack)(u32 format, u32 source, u32 target, u32 first_row, u32 rows, u32 columns) {
   const uint8_t *in = at(source);
   const u32 blocks = columns / 32, kind = kind_of(format), planes = planes_of(kind), block_bytes = block_bytes_of(kind);
@@ -149,10 +148,11 @@ static f32 value(const PackedMatrix *w, u32 row, u32 column) {
   return c < 16 ? scale[0] * (f32)q + (scale[32] + scale[48]) : scale[16] * (f32)q + scale[32];
 }
 
-// x[m, :] = table[token[m], :].  a: matrix, x
+// x[m, :] = scale * table[token[m], :].  a: matrix, x, scale
 void embed(const Op *op, const Context *c) {
   const PackedMatrix *table = at(op->a[0]);
   f32 *x = at(op->a[1]);
+  const f32 scale = real(op->a[2]);
   for (u32 m = c->worker; m < c->m; m += c->workers)
-    for (u32 i = 0; i < table->columns; i++) x[m * table->columns + i] = value(table, c->state->rows[m].token, i);
+    for (u32 i = 0; i < table->columns; i++) x[m * table->columns + i] = scale * value(table, c->state->rows[m].token, i);
 }

@@ -50,7 +50,11 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
       case LOGIT_ROWS: c.m = state->logit_rows, c.first = state->count - c.m; continue;  // the rest runs on these only
       case QUANTIZE: quantize(op, &c); break;
       case LINEAR: linear(op, &c); break;
-      case SWIGLU: swiglu(op, &c); break;
+      case GLU: glu(op, &c); break;
+      case NORM: norm(op, &c); break;
+      case ROPE: rope(op, &c); break;
+      case ADD: add(op, &c); break;
+      case SOFT_CAP: soft_cap(op, &c); break;
       case ROPE_APPEND: rope_append(op, &c); break;
       case ATTENTION: attention(op, &c); break;
       case PENALTIES: if (worker == 0) penalties(op, state); break;
@@ -64,4 +68,4 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   return result;
 }
 
-u32 EXPORT(abi)(void) { return 4; }
+u32 EXPORT(abi)(void) { return 5; }

@@ -68,7 +68,7 @@ class WasmBackend(PipelinedBackend):
         await self._host.reserve(self._memory_for(self._pages.capacity))
         for address, data in self._lowering.arena.writes:
             self._host.write(address, data)
-        await self._host.upload(source, self._lowering.jobs, progress)
+        await self._host.upload(source, self._lowering.weights.jobs, progress)
 
     async def _rebuild(self) -> None:
         """The memory is as it was, but for writes that were on their way."""

@@ -9,8 +9,9 @@ from enum import IntEnum
 from py_core.backends.page_table import PAGE
 from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
+from py_core.models.graph import Activation
 
-ABI = 4
+ABI = 5
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -35,7 +36,24 @@ class OpKind(IntEnum):
     SAMPLE = 7
     PENALTIES = 8
     LOGIT_ROWS = 9
-    SWIGLU = 10
+    GLU = 10
+    NORM = 11
+    ROPE = 12
+    ADD = 13
+    SOFT_CAP = 14
+
+
+class Epilogue(IntEnum):
+    """What becomes of a linear's sums. SILU and GELU are of gates, the first half of the rows, and multiply the ups."""
+
+    NONE = 0
+    RESIDUAL = 1
+    SILU = 2
+    GELU = 3
+    SOFT_CAP = 4
+
+
+ACTIVATIONS: dict[Activation, Epilogue] = {"silu": Epilogue.SILU, "gelu": Epilogue.GELU}
 
 
 class Barrier(IntEnum):
@@ -90,6 +108,11 @@ class Op:
     barrier: Barrier = Barrier.ALWAYS
 
 
+def real_bits(value: float) -> int:
+    """A float32 as a word of an operation's arguments."""
+    return int(struct.unpack("<I", struct.pack("<f", value))[0])
+
+
 def program_bytes(ops: list[Op], state: int) -> bytes:
     """A program over the state block at `state`."""
     out = bytearray(struct.pack("<II", len(ops), state).ljust(_HEADER_BYTES, b"\0"))
@@ -117,6 +140,34 @@ def activation_bytes(columns: int, rows: int) -> int:
 def head_page_bytes(head_dim: int, limbs: int) -> int:
     """Memory of a page's keys and values of one head, as one or two int8 limbs, with three float32 a position."""
     return PAGE * (2 * limbs * head_dim + 12)
+
+
+@dataclass(frozen=True)
+class AttentionLayer:
+    """What the kernels know of a layer's attention (`Layer` in attention.c).
+
+    `pages` is the address of its part of extent 0, `extent_bytes` lie from there to that of extent 1. A page table has
+    a row of `pages_per_slot` for each sequence. A window or softcap of 0 is none.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    limbs: int
+    pages: int
+    extent_bytes: int
+    page_table: int
+    pages_per_slot: int
+    scale: float
+    softcap: float = 0.0
+    window: int = 0
+
+    def packed(self) -> bytes:
+        sizes = (self.heads, self.kv_heads, self.head_dim, self.pages_per_slot, self.limbs)
+        places = (self.extent_bytes, head_page_bytes(self.head_dim, self.limbs), self.pages, self.page_table)
+        return struct.pack("<10I2f", *sizes, *places, self.window, self.softcap, self.scale)
+
+    BYTES = 48
 
 
 @dataclass

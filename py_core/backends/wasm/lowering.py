@@ -1,61 +1,48 @@
 """Turns a model's graph into programs of the WASM kernels: operations with the addresses they work on.
 
-A program is the same for one row or many: the state block says how many there are. Weights are placed as the kernels
-want them (repacked at load), and those of one value side by side: they are one matrix.
+A program is the same for one row or many: the state block says how many there are. What `fusion.py` finds runs as few
+operations, and each operation of a graph has one of its own besides.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
 from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse
 from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
-from py_core.backends.wasm.host import RepackJob
 from py_core.backends.wasm.layout import (
+    ACTIVATIONS,
     BAND_ROWS,
     EXTENT,
-    GROUP_ROWS,
-    MATRIX_KINDS,
     MOST_GROUP,
     MOST_HEAD_DIM,
     OP_BYTES,
     PART,
     Arena,
+    AttentionLayer,
     Barrier,
-    MatrixKind,
+    Epilogue,
     Mode,
     Op,
     OpKind,
     activation_bytes,
     head_page_bytes,
-    matrix_bytes,
     program_bytes,
+    real_bits,
 )  # fmt: skip
+from py_core.backends.wasm.values import Values
+from py_core.backends.wasm.weights import PackedWeights, Rows, rows_of
 from py_core.formats.gguf import TensorInfo
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
-from py_core.models.graph import Graph, RMSNorm, Value
-
-PIECE = 4 << 20
-"""Bytes of a repack job, at most (but at least four rows)."""
-
-
-@dataclass(frozen=True)
-class PackedMatrix:
-    address: int
-    kind: MatrixKind
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind >= MatrixKind.FLOAT32
+from py_core.models.graph import Graph, Linear, RMSNorm, Rope, Value
+from py_core.models.rotation import Rotation
 
 
 class ProgramLowering:
-    """One model in the kernels' memory. Programs and constants are in `arena.writes`, weights in `jobs`."""
+    """One model in the kernels' memory. Programs and constants are in `arena.writes`, weights in `weights.jobs`."""
 
     def __init__(
         self, config: ModelConfig, graph: Graph, tensors: Mapping[str, TensorInfo], mode: Mode, workers: int,
@@ -67,19 +54,19 @@ class ProgramLowering:
                 f"This model has {group} heads of {config.head_dim} for each of keys and values; the WASM kernels take "
                 f"up to {MOST_GROUP}, of up to {MOST_HEAD_DIM}. Choose another backend or model."
             )
-        self._config, self._tensors, self._mode = config, tensors, mode
-        self._graph = graph
+        self._config, self._mode, self._graph, self._max_rows = config, mode, graph, max_rows
         self._body, self._head = fuse(graph)
+        self._body_values = {op.out for op in graph.body}
         self.arena = Arena()
-        self.jobs: list[RepackJob] = []
-        self._matrices: dict[tuple[str, ...], PackedMatrix] = {}
-        self._max_rows = max_rows
-        take, widest = self.arena.take, max(op.out.width for op in graph.ops[:-1])
+        take, widest = self.arena.take, max(op.x.width for op in graph.ops if isinstance(op, Linear))
+        self.weights = PackedWeights(tensors, self.arena)
+        self._values = Values([*self._body, *self._head], take)
         self.state = take(STATE_HEADER + ROW_BYTES * max_rows)
         self.history = take(slots * RING * 4)
         self.logits = take(MAX_LOGIT_ROWS * config.vocab_size * 4 + 16)
         self._weights_of_tokens = take(config.vocab_size * 4 + 16)
-        self._angles = self.arena.put(config.rope.table(context_length).tobytes())
+        self._context_length = context_length
+        self._angles: dict[Rotation, int] = {}
         self.pages_per_slot = -(-context_length // PAGE)
         self.page_table = take(slots * self.pages_per_slot * 4)
         self._one_bytes = activation_bytes(widest, 1) + 64
@@ -88,17 +75,16 @@ class ProgramLowering:
         self._rows = take(widest * 4 * workers)
         parts = -(-context_length // PART)
         self._parts = take(parts * config.num_attention_heads * (config.head_dim + 2) * 4)
-        self._buffers: dict[str, int] = {}
+        self._layers: dict[int, tuple[int, ops.Attention]] = {}
         self.layer_bytes = EXTENT * config.num_key_value_heads * head_page_bytes(config.head_dim, self._mode)
         self.extent_bytes = self.layer_bytes * config.num_hidden_layers
-        place: dict[Value, int] = {}
-        body = self._lower(self._body, place)
-        head = [Op(OpKind.LOGIT_ROWS), *self._lower(self._head, place)]
+        self._values.begin()
+        body = self._lower(self._body)
+        head = [Op(OpKind.LOGIT_ROWS), *self._lower(self._head)]
         tap_bytes = max_rows * 4 * max((value.width for value in graph.taps.values()), default=0)
         self._taps = [take(tap_bytes) for _ in range(MAX_TAPS)]
         self.tapped_program = take(len(program_bytes(body, 0)) + MAX_TAPS * OP_BYTES)
         """Where a program of `tapped` is written before it runs."""
-        self.programs: dict[str, int] = {}
         samplers = {
             "argmax": [self._sampler(OpKind.ARGMAX)],
             "sample": [self._sampler(OpKind.SAMPLE)],
@@ -107,216 +93,204 @@ class ProgramLowering:
         }
         programs = {"body": body, "body head": [*body, *head], **samplers}
         programs |= {f"step {name}": [*body, *head, *sampler] for name, sampler in samplers.items()}
+        self.programs = {
+            name: self.arena.put(program_bytes(program, self.state)) for name, program in programs.items()
+        }
         # Pages come last in memory, so that their pool can grow: all else has its size by now.
-        sizes = sum(-(-len(program_bytes(program, 0)) // 64) * 64 for program in programs.values())
-        self.pages = self.arena.end + sizes
-        for name, program in programs.items():
-            self.programs[name] = self.arena.put(program_bytes([self._with_pages(op) for op in program], self.state))
-        assert self.arena.end == self.pages
+        self.pages = self.arena.end
+        self.arena.writes += [(address, self._layer(op)) for address, op in self._layers.values()]
 
     def tapped(self, names: Sequence[str]) -> tuple[bytes, list[tuple[int, int]]]:
         """The body as a program that keeps the values of these names besides, and where: address and width of each."""
         values = [self._graph.taps[name] for name in names]
         taps = dict(zip(values, self._taps, strict=False))
-        place: dict[Value, int] = {}
-        program = self._lower(self._body, place, taps)
-        program += [self._tap(op, place, taps[op.out]) for op in self._head if op.out in taps]
-        code = program_bytes([self._with_pages(op) for op in program], self.state)
-        return code, [(taps[value], value.width) for value in values]
+        self._values.begin()
+        program = self._lower(self._body, taps)
+        program += [self._tap(op, taps[op.out]) for op in self._head if op.out in taps]
+        return program_bytes(program, self.state), [(taps[value], value.width) for value in values]
 
-    def _lower(
-        self, operations: Sequence[Fused], place: dict[Value, int], taps: Mapping[Value, int] | None = None
-    ) -> list[Op]:
-        """Operations of the kernels, in order. `place` has the address of each value that they read or make.
-
-        Values among the `taps` are copied there as soon as they are made.
-        """
-        norms: dict[Value, RMSNorm] = {}
+    def _lower(self, operations: Sequence[Fused], taps: Mapping[Value, int] | None = None) -> list[Op]:
+        """Operations of the kernels, in order. Values among the `taps` are copied there as soon as they are made."""
         out: list[Op] = []
         for op in operations:
-            match op:
-                case ops.Embedding():
-                    place[op.out] = self._buffer("residual", op.out.width)
-                    table = self._matrix([op.weight])
-                    out.append(Op(OpKind.EMBED, (table.address, place[op.out])))
-                case ops.RMSNorm():
-                    # Runs with the quantization for the linears that read it.
-                    norms[op.out] = op
-                    place[op.out] = place[op.x]
-                case QKVAttention():
-                    out += self._attention(op, place, norms)
-                case GatedLinear():
-                    out += self._gated(op, place, norms)
-                case ResidualLinear():
-                    place[op.out] = place[op.residual]
-                    matrix = self._matrix([op.linear.weight])
-                    out += self._linears(
-                        [(matrix, 0)], op.linear.x, place, norms, place[op.out], op.out.width, epilogue=1
-                    )
-                case Head():
-                    out += self._logits(op, place, norms)
+            out += self._operation(op)
             if taps and op.out in taps:
-                out.append(self._tap(op, place, taps[op.out]))
+                out.append(self._tap(op, taps[op.out]))
+            self._values.end(op)
         return out
 
-    def _logits(self, op: Head, place: dict[Value, int], norms: dict[Value, RMSNorm]) -> list[Op]:
-        x, first = op.linear.x, self._graph.head[0]
-        # Only the head's first operation reads what has a row for each of the state's.
-        every_row = first in (op.linear, norms.get(x))
-        matrix = self._matrix([op.linear.weight])
-        return self._linears([(matrix, 0)], x, place, norms, self.logits, op.out.width, every_row=every_row)
+    def _operation(self, op: Fused) -> list[Op]:
+        values = self._values
+        match op:
+            case QKVAttention():
+                return self._fused_attention(op)
+            case GatedLinear():
+                return self._gated(op)
+            case ResidualLinear():
+                return self._residual(op)
+            case Head():
+                cap = op.soft_cap.cap if op.soft_cap else 0.0
+                epilogue = Epilogue.SOFT_CAP if op.soft_cap else Epilogue.NONE
+                return self._linears([op.linear], self._make(op.out), op.out.width, epilogue, cap)
+            case Linear():
+                return self._linears([op], self._make(op.out), op.out.width)
+            case RMSNorm() if values.is_deferred(op.out):
+                return []
+        out = self._make(op.out)
+        match op:
+            case ops.Embedding():
+                table = self.weights.matrix([Rows(op.weight, 0, op.vocab_size)])
+                return [Op(OpKind.EMBED, (table.address, out, real_bits(op.scale)))]
+            case RMSNorm():
+                return [self._norm(op, values[op.x], out)]
+            case Rope():
+                place = (values[op.x], out, op.num_heads, op.x.width // op.num_heads)
+                return [Op(OpKind.ROPE, (*place, *self._rotation(op)))]
+            case ops.GLU():
+                pair = (values[op.gate], values[op.up], op.out.width)
+                return [Op(OpKind.GLU, (*pair, out, op.out.width, ACTIVATIONS[op.activation]))]
+            case ops.Add():
+                return [Op(OpKind.ADD, (values[op.a], values[op.b], out, op.out.width))]
+            case ops.SoftCap():
+                every_row = int(op.x in self._body_values)
+                return [Op(OpKind.SOFT_CAP, (values[op.x], out, op.out.width, real_bits(op.cap), every_row))]
+            case ops.Attention():
+                q = self._scratch(op.q.width)
+                places = (values[op.q], values[op.k], values[op.v], op.q.width, op.k.width)
+                found = self._attention(op, places, q, out)
+                values.give_back(q)
+                return found
+        raise AssertionError(f"no kernel for {op}")
 
-    def _tap(self, op: Fused, place: dict[Value, int], to: int) -> Op:
+    def _tap(self, op: Fused, to: int) -> Op:
         """Every row of a value to a place of its own, before another value takes its place. A norm is made there."""
-        norm = op if isinstance(op, RMSNorm) else None
-        x = norm.x if norm else op.out
-        return self._prepare(place[x], x.width, norm, (to, 0, to, self._max_rows), Mode.FLOAT, barrier=Barrier.ALWAYS)
+        x, norm = self._values.source(op.out)
+        return self._prepare(self._values[x], x.width, norm, (to, 0, to, self._max_rows), Mode.FLOAT, Barrier.ALWAYS)
 
-    def _attention(self, op: QKVAttention, place: dict[Value, int], norms: dict[Value, RMSNorm]) -> list[Op]:
-        c = self._config
-        linears = [op.q, op.k, op.v]
-        width = sum(linear.out.width for linear in linears)
-        qkv, q = self._buffer("qkv", width), self._buffer("q", op.q.out.width)
-        place[op.out] = self._buffer("attention", op.out.width)
-        # The layer's number stands for its part of a page until it is known where the pages lie.
-        cache = (
-            c.num_attention_heads, c.num_key_value_heads, c.head_dim, self.pages_per_slot, self.page_table,
-            op.attention.layer, self.extent_bytes, int(self._mode),
-        )  # fmt: skip
-        rope = (qkv, self._angles, q, int(_interleaved(op)))
+    def _fused_attention(self, op: QKVAttention) -> list[Op]:
+        width = op.q.out.width + op.k.out.width + op.v.out.width
+        qkv, q = self._scratch(width), self._scratch(op.q.out.width)
+        k = qkv + 4 * op.q.out.width
+        places = (qkv, k, k + 4 * op.k.out.width, width, width)
+        found = [
+            *self._linears([op.q, op.k, op.v], qkv, width),
+            *self._attention(op.attention, places, q, self._make(op.out), op.rope, op.q_norm, op.k_norm),
+        ]
+        self._values.give_back(qkv)
+        self._values.give_back(q)
+        return found
+
+    def _attention(
+        self, op: ops.Attention, places: tuple[int, ...], q: int, out: int, rope: Rope | None = None,
+        q_norm: RMSNorm | None = None, k_norm: RMSNorm | None = None,
+    ) -> list[Op]:  # fmt: skip
+        """`places` are q, k and v and the lengths of their rows; `q` is where queries lie that are ready."""
+        if op.layer not in self._layers:
+            self._layers[op.layer] = self.arena.take(AttentionLayer.BYTES), op
+        address, _ = self._layers[op.layer]
+        norms, eps = (0, 0), 0.0
+        if q_norm and k_norm:
+            assert q_norm.eps == k_norm.eps, "the kernel has one eps for both norms"
+            norms, eps = (self.weights.norm(q_norm.weight), self.weights.norm(k_norm.weight)), q_norm.eps
+        turn = (*(self._rotation(rope) if rope else (0, 0, 0)), *norms, real_bits(eps))
         return [
-            *self._joint([linear.weight for linear in linears], op.x, place, norms, qkv, width),
-            Op(OpKind.ROPE_APPEND, (*rope, *cache)),
-            Op(OpKind.ATTENTION, (q, place[op.out], self._parts, 0, *cache)),
+            Op(OpKind.ROPE_APPEND, (*places, q, *turn, address)),
+            Op(OpKind.ATTENTION, (q, out, self._parts, address)),
         ]
 
-    def _gated(self, op: GatedLinear, place: dict[Value, int], norms: dict[Value, RMSNorm]) -> list[Op]:
-        n = op.out.width
-        place[op.out] = self._buffer("ffn", n)
-        names = [op.gate.weight, op.up.weight]
-        if n % BAND_ROWS == 0 and self._can_join(names):
-            matrix = self._matrix(names)
-            return self._linears([(matrix, 0)], op.x, place, norms, place[op.out], n, epilogue=2)
-        pair = self._buffer("gate and up", 2 * n)
-        found = self._joint(names, op.x, place, norms, pair, 2 * n)
-        return [*found, Op(OpKind.SWIGLU, (pair, place[op.out], n))]
+    def _layer(self, op: ops.Attention) -> bytes:
+        """What the kernels know of a layer's attention."""
+        pages = self.pages + op.layer * self.layer_bytes
+        return AttentionLayer(
+            op.num_attention_heads, op.num_key_value_heads, op.k.width // op.num_key_value_heads, int(self._mode), pages,
+            self.extent_bytes, self.page_table, self.pages_per_slot, op.scale, op.softcap, op.window,
+        ).packed()  # fmt: skip
 
-    def _joint(
-        self,
-        names: Sequence[str],
-        x: Value,
-        place: dict[Value, int],
-        norms: dict[Value, RMSNorm],
-        out: int,
-        stride: int,
-    ) -> list[Op]:
-        """Linears of one value side by side in one buffer, as one matrix where their layouts agree."""
-        if self._can_join(names):
-            return self._linears([(self._matrix(names), 0)], x, place, norms, out, stride)
-        parts, offset = [], 0
-        for name in names:
-            parts.append((self._matrix([name]), offset))
-            offset += self._tensors[name].shape[0]
-        return self._linears(parts, x, place, norms, out, stride)
+    def _rotation(self, op: Rope) -> tuple[int, int, int]:
+        """A table of angles, the pairs that rotate, and whether these are neighbours."""
+        if op.rotation not in self._angles:
+            self._angles[op.rotation] = self.arena.put(op.rotation.table(self._context_length).tobytes())
+        return self._angles[op.rotation], op.rotation.dimensions // 2, int(op.interleaved)
+
+    def _gated(self, op: GatedLinear) -> list[Op]:
+        n, activation = op.out.width, ACTIVATIONS[op.activation]
+        out, linears = self._make(op.out), [op.gate, op.up]
+        if n % BAND_ROWS == 0 and self.weights.can_join(rows_of(linears)):
+            return self._linears(linears, out, n, activation)
+        pair = self._scratch(2 * n)
+        found = self._linears(linears, pair, 2 * n)
+        self._values.give_back(pair)
+        return [*found, Op(OpKind.GLU, (pair, pair + 4 * n, 2 * n, out, n, activation))]
+
+    def _residual(self, op: ResidualLinear) -> list[Op]:
+        n = op.out.width
+        if op.norm is None:
+            # With one row, workers quantize without waiting for each other: none may write what another still reads.
+            shared = self._values.source(op.linear.x)[0] == op.residual
+            barrier = Barrier.ALWAYS if shared else Barrier.MANY_ROWS
+            found = self._linears([op.linear], self._values[op.residual], n, Epilogue.RESIDUAL, barrier=barrier)
+            self._values.overwrite(op.residual, op.out)
+            return found
+        made = self._scratch(n)
+        found = self._linears([op.linear], made, n)
+        found.append(self._norm(op.norm, made, self._values.overwrite(op.residual, op.out), adds=True))
+        self._values.give_back(made)
+        return found
+
+    def _norm(self, op: RMSNorm, x: int, out: int, adds: bool = False) -> Op:
+        weight, size = self.weights.norm(op.weight), op.out.width // op.num_heads
+        every_row = op.x in self._body_values
+        arguments = (x, op.num_heads, size, weight, real_bits(op.eps), out, int(adds), int(every_row))
+        return Op(OpKind.NORM, arguments)
 
     def _linears(
-        self, parts: Sequence[tuple[PackedMatrix, int]], x: Value, place: dict[Value, int], norms: dict[Value, RMSNorm],
-        out: int, stride: int, epilogue: int = 0, every_row: bool = False,
+        self, linears: Sequence[Linear], out: int, stride: int, epilogue: Epilogue = Epilogue.NONE, cap: float = 0.0,
+        barrier: Barrier = Barrier.MANY_ROWS,
     ) -> list[Op]:  # fmt: skip
-        """Matrices over one value, each at its offset in the output's rows."""
+        """Linears of one value side by side in the output's rows, as one matrix where their layouts agree."""
+        x, norm = self._values.source(linears[0].x)
+        every_row = x in self._body_values
+        rows, bias = rows_of(linears), self.weights.biases(linears)
         found: list[Op] = []
-        prepared = None
+        prepared, offset = None, 0
         activations = (self._one, self._one_bytes, self._many, self._max_rows)
-        for matrix, offset in parts:
+        for part in [rows] if self.weights.can_join(rows) else [[one] for one in rows]:
+            matrix = self.weights.matrix(part)
             mode = Mode.FLOAT if matrix.is_float else self._mode
             if mode != prepared:
-                found.append(self._prepare(place[x], x.width, norms.get(x), activations, mode, every_row))
+                found.append(self._prepare(self._values[x], x.width, norm, activations, mode, barrier, every_row))
                 prepared = mode
-            arguments = (matrix.address, out, stride, offset, epilogue, *activations, mode)
+            biases = bias + 4 * offset if bias else 0
+            arguments = (matrix.address, out, stride, offset, epilogue, *activations, mode, biases, real_bits(cap))
             found.append(Op(OpKind.LINEAR, arguments))
+            offset += matrix.rows
         return found
 
     def _prepare(
         self, x: int, width: int, norm: RMSNorm | None, activations: tuple[int, int, int, int], mode: Mode,
-        every_row: bool = False, barrier: Barrier = Barrier.MANY_ROWS,
+        barrier: Barrier, every_row: bool = False,
     ) -> Op:  # fmt: skip
         """Normalizes rows of x, if there is a norm, and quantizes them for a linear.
 
         `every_row`: x has all of the state's rows, also where only those that need logits are wanted.
         """
-        weight = self._vector(norm.weight) if norm else 0
-        (eps,) = struct.unpack("<I", struct.pack("<f", norm.eps if norm else 0.0))
-        arguments = (x, width, weight, eps, *activations, mode, self._rows, int(every_row))
+        weight, eps = (self.weights.norm(norm.weight), norm.eps) if norm else (0, 0.0)
+        arguments = (x, width, weight, real_bits(eps), *activations, mode, self._rows, int(every_row))
         return Op(OpKind.QUANTIZE, arguments, barrier)
 
     def _sampler(self, kind: OpKind) -> Op:
         arguments = (self.logits, self.history, self._config.vocab_size, RING, self._weights_of_tokens)
         return Op(kind, arguments, Barrier.NEVER)
 
-    def _with_pages(self, op: Op) -> Op:
-        """Puts the address of a layer's part of extent 0 in the place of its number."""
-        if op.kind not in (OpKind.ROPE_APPEND, OpKind.ATTENTION):
-            return op
-        arguments = list(op.arguments)
-        arguments[9] = self.pages + arguments[9] * self.layer_bytes
-        return Op(op.kind, tuple(arguments), op.barrier)
+    def _make(self, value: Value) -> int:
+        """Room for a value: a row for each of the state's, or for those that need logits in the head."""
+        if value == self._graph.output:
+            self._values.put(value, self.logits)
+            return self.logits
+        return self._values.make(value, self._bytes(value.width, value in self._body_values))
 
-    def _can_join(self, names: Sequence[str]) -> bool:
-        infos = [self._tensors[name] for name in names]
-        same = len({MATRIX_KINDS[info.format.name] for info in infos}) == 1
-        return same and all(info.shape[0] % GROUP_ROWS == 0 for info in infos)
+    def _scratch(self, width: int) -> int:
+        return self._values.scratch(self._bytes(width, every_row=True))
 
-    def _matrix(self, names: Sequence[str]) -> PackedMatrix:
-        """The named tensors as one matrix, to be repacked."""
-        key = tuple(names)
-        if key not in self._matrices:
-            infos = [self._tensors[name] for name in names]
-            columns, rows = infos[0].shape[1], sum(info.shape[0] for info in infos)
-            if columns % 32:
-                raise BackendError(f"{names[0]} is {columns} wide; the WASM kernels read multiples of 32 only.")
-            data = self.arena.take(matrix_bytes(infos[0].format, rows, columns))
-            first = 0
-            for info in infos:
-                self._repack(info, data, first)
-                first += info.shape[0]
-            kind = MATRIX_KINDS[infos[0].format.name]
-            self._matrices[key] = PackedMatrix(self.arena.put(struct.pack("<4I", kind, rows, columns, data)), kind)
-        return self._matrices[key]
-
-    def _repack(self, info: TensorInfo, target: int, first: int) -> None:
-        rows, columns = info.shape
-        row_bytes = info.nbytes // rows
-        step = max(GROUP_ROWS, PIECE // row_bytes // GROUP_ROWS * GROUP_ROWS)
-        for row in range(0, rows, step):
-            count = min(step, rows - row)
-            self.jobs.append(
-                RepackJob(
-                    info.offset + row * row_bytes, count * row_bytes, info.format.ggml_type, target, first + row, count,
-                    columns,
-                )
-            )  # fmt: skip
-
-    def _vector(self, name: str) -> int:
-        """A norm's weights. They go the way of a matrix of one column: four rows of a group lie as they were."""
-        key = (name,)
-        if key not in self._matrices:
-            info = self._tensors[name]
-            if info.format.name != "F32":
-                raise BackendError(f"{name} is in {info.format.name}; the WASM kernels read norms in F32 only.")
-            (size,) = info.shape
-            data = self.arena.take(size * 4 + 16)
-            self.jobs.append(RepackJob(info.offset, info.nbytes, info.format.ggml_type, data, 0, size, 1))
-            self._matrices[key] = PackedMatrix(data, MatrixKind.FLOAT32)
-        return self._matrices[key].address
-
-    def _buffer(self, role: str, width: int) -> int:
-        """(max_rows, width) floats of a role: blocks run one after the other, so all of them share it."""
-        key = f"{role} {width}"
-        if key not in self._buffers:
-            self._buffers[key] = self.arena.take(self._max_rows * width * 4)
-        return self._buffers[key]
-
-
-def _interleaved(op: QKVAttention) -> bool:
-    assert op.rope is not None
-    return op.rope.interleaved
+    def _bytes(self, width: int, every_row: bool) -> int:
+        return (self._max_rows if every_row else MAX_LOGIT_ROWS) * width * 4

@@ -1,0 +1,126 @@
+"""Which values of a pass are stored, in which buffers, and until when.
+
+A norm of whole rows is not stored where linears alone read it: they normalize its input as they quantize it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear
+from py_core.models.graph import Linear, RMSNorm, Value
+
+
+def values_read(op: Fused) -> list[Value]:
+    match op:
+        case QKVAttention() | GatedLinear():
+            return [op.x]
+        case ResidualLinear():
+            return [op.residual, op.linear.x]
+        case Head():
+            return [op.linear.x]
+    return [value for value in vars(op).values() if isinstance(value, Value) and value != op.out]
+
+
+def _normalizes(op: Fused, value: Value) -> bool:
+    """Whether an operation reads this value through linears only."""
+    match op:
+        case ResidualLinear():
+            return value != op.residual
+        case QKVAttention() | GatedLinear() | Head() | Linear():
+            return True
+    return False
+
+
+class Values:
+    """The place of each value while operations are lowered in their order, from `begin` on.
+
+    A buffer is given again once the last operation that reads its value has run. The same operations get the same
+    buffers each time.
+    """
+
+    def __init__(self, operations: Sequence[Fused], take: Callable[[int], int]) -> None:
+        """`take` gives the address of so many bytes."""
+        self._take = take
+        self._buffers: list[tuple[int, int]] = []
+        self._free: dict[int, list[int]] = {}
+        self._sizes: dict[int, int] = {}
+        self._place: dict[Value, int] = {}
+        self._kept: set[Value] = set()
+        self._deferred = _deferred_norms(operations)
+        self._last_reader: dict[Value, Value] = {}
+        for op in operations:
+            if op.out not in self._deferred:
+                for value in values_read(op):
+                    self._last_reader[self.source(value)[0]] = op.out
+
+    def begin(self) -> None:
+        """Nothing is stored: all buffers are free."""
+        self._place.clear()
+        self._free.clear()
+        for address, nbytes in reversed(self._buffers):
+            self._free.setdefault(nbytes, []).append(address)
+
+    def __getitem__(self, value: Value) -> int:
+        """The address of a value that is stored."""
+        return self._place[value]
+
+    def is_deferred(self, value: Value) -> bool:
+        """Whether a value is a norm that its readers make."""
+        return value in self._deferred
+
+    def source(self, value: Value) -> tuple[Value, RMSNorm | None]:
+        """What a linear reads: the value, or the input of the norm that it has to make first."""
+        norm = self._deferred.get(value)
+        return (norm.x, norm) if norm else (value, None)
+
+    def make(self, value: Value, nbytes: int) -> int:
+        """A buffer for a value."""
+        self._place[value] = self.scratch(nbytes)
+        return self._place[value]
+
+    def put(self, value: Value, address: int) -> None:
+        """The value lies in memory that is not given again."""
+        self._place[value] = address
+        self._kept.add(value)
+
+    def overwrite(self, value: Value, by: Value) -> int:
+        """The buffer of a value that nothing reads any more is that of another one now."""
+        self._place[by] = self._place.pop(value)
+        return self._place[by]
+
+    def scratch(self, nbytes: int) -> int:
+        """A buffer until it is given back."""
+        free = self._free.setdefault(nbytes, [])
+        if not free:
+            address = self._take(nbytes)
+            self._buffers.append((address, nbytes))
+            self._sizes[address] = nbytes
+            free.append(address)
+        return free.pop()
+
+    def give_back(self, address: int) -> None:
+        self._free[self._sizes[address]].append(address)
+
+    def end(self, op: Fused) -> None:
+        """An operation has been lowered: gives back the buffers of what nothing reads after it."""
+        if op.out in self._deferred:
+            return
+        for value in dict.fromkeys([op.out, *(self.source(read)[0] for read in values_read(op))]):
+            if self._last_reader.get(value, op.out) == op.out and value in self._place and value not in self._kept:
+                self.give_back(self._place.pop(value))
+
+
+def _deferred_norms(operations: Sequence[Fused]) -> dict[Value, RMSNorm]:
+    """Norms by their values, where linears alone read these, and before the norm's input is overwritten."""
+    found: dict[Value, RMSNorm] = {}
+    for at, norm in enumerate(operations):
+        if not isinstance(norm, RMSNorm) or norm.num_heads > 1:
+            continue
+        after = operations[at + 1 :]
+        readers = [i for i, op in enumerate(after) if norm.out in values_read(op)]
+        overwritten = [i for i, op in enumerate(after) if isinstance(op, ResidualLinear) and op.residual == norm.x]
+        linears_only = all(_normalizes(after[i], norm.out) for i in readers)
+        if readers and linears_only and all(i >= readers[-1] for i in overwritten):
+            found[norm.out] = norm
+    return found

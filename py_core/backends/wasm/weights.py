@@ -1,0 +1,128 @@
+"""A model's weights in the kernels' memory: where each matrix lies, and which rows of the file are repacked to there."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from py_core.backends.base import BackendError
+from py_core.backends.wasm.host import RepackJob
+from py_core.backends.wasm.layout import GROUP_ROWS, MATRIX_KINDS, Arena, MatrixKind, matrix_bytes
+from py_core.formats.gguf import TensorInfo
+from py_core.models.graph import Linear
+
+PIECE = 4 << 20
+"""Bytes of a repack job, at most (but at least four rows)."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a tensor."""
+
+    name: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class PackedMatrix:
+    address: int
+    kind: MatrixKind
+    rows: int
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind >= MatrixKind.FLOAT32
+
+
+def rows_of(linears: Iterable[Linear]) -> list[Rows]:
+    """The rows that linears read, in their order. Those that follow one another in a tensor are taken together."""
+    found: list[Rows] = []
+    for linear in linears:
+        rows = Rows(linear.weight, linear.first_row, linear.out.width)
+        if found and found[-1].name == rows.name and found[-1].first + found[-1].count == rows.first:
+            rows = Rows(rows.name, found[-1].first, found.pop().count + rows.count)
+        found.append(rows)
+    return found
+
+
+class PackedWeights:
+    """Places weights in the arena as they are asked for; `jobs` bring them there."""
+
+    def __init__(self, tensors: Mapping[str, TensorInfo], arena: Arena) -> None:
+        self.jobs: list[RepackJob] = []
+        self._tensors, self._arena = tensors, arena
+        self._matrices: dict[tuple[Rows, ...], PackedMatrix] = {}
+        self._vectors: dict[tuple[Rows | int, ...], int] = {}
+
+    def can_join(self, parts: Sequence[Rows]) -> bool:
+        """Whether these can be one matrix, one part below the other."""
+        same = len({MATRIX_KINDS[self._tensors[part.name].format.name] for part in parts}) == 1
+        return len(parts) == 1 or (same and all(part.count % GROUP_ROWS == 0 for part in parts))
+
+    def matrix(self, parts: Sequence[Rows]) -> PackedMatrix:
+        """These rows as one matrix, to be repacked. Raises BackendError for a width that the kernels do not read."""
+        key = tuple(parts)
+        if key not in self._matrices:
+            info = self._tensors[parts[0].name]
+            columns, rows = info.shape[1], sum(part.count for part in parts)
+            if columns % 32:
+                raise BackendError(f"{info.name} is {columns} wide; the WASM kernels read multiples of 32 only.")
+            data = self._arena.take(matrix_bytes(info.format, rows, columns))
+            first = 0
+            for part in parts:
+                self._repack(part, data, first)
+                first += part.count
+            kind = MATRIX_KINDS[info.format.name]
+            address = self._arena.put(struct.pack("<4I", kind, rows, columns, data))
+            self._matrices[key] = PackedMatrix(address, kind, rows)
+        return self._matrices[key]
+
+    def norm(self, name: str) -> int:
+        """The address of a norm's weights."""
+        return self._vector([Rows(name, 0, self._tensors[name].shape[0])])
+
+    def biases(self, linears: Sequence[Linear]) -> int:
+        """The address of the biases of linears, one after the other, zeros for those that have none; 0 if none has."""
+        if all(linear.bias is None for linear in linears):
+            return 0
+        return self._vector([
+            Rows(linear.bias, linear.first_row, linear.out.width) if linear.bias else linear.out.width
+            for linear in linears
+        ])  # fmt: skip
+
+    def _vector(self, parts: Sequence[Rows | int]) -> int:
+        """Numbers of tensors, or so many zeros. They go the way of a matrix of one column, whose rows lie as they were."""
+        key = tuple(parts)
+        if key not in self._vectors:
+            size = sum(part if isinstance(part, int) else part.count for part in parts)
+            # Kernels read whole vectors of the rows that fill up the last band.
+            data = self._arena.put(bytes(size * 4 + 64))
+            first = 0
+            for part in parts:
+                if isinstance(part, int):
+                    first += part
+                    continue
+                info = self._tensors[part.name]
+                if info.format.name != "F32":
+                    raise BackendError(
+                        f"{part.name} is in {info.format.name}; the WASM kernels read norms and biases in F32 only."
+                    )
+                offset = info.offset + 4 * part.first
+                self.jobs.append(RepackJob(offset, 4 * part.count, info.format.ggml_type, data, first, part.count, 1))
+                first += part.count
+            self._vectors[key] = data
+        return self._vectors[key]
+
+    def _repack(self, part: Rows, target: int, first: int) -> None:
+        info = self._tensors[part.name]
+        rows, columns = info.shape
+        row_bytes = info.nbytes // rows
+        step = max(GROUP_ROWS, PIECE // row_bytes // GROUP_ROWS * GROUP_ROWS)
+        for row in range(0, part.count, step):
+            count = min(step, part.count - row)
+            offset = info.offset + (part.first + row) * row_bytes
+            self.jobs.append(
+                RepackJob(offset, count * row_bytes, info.format.ggml_type, target, first + row, count, columns)
+            )
