@@ -14,6 +14,7 @@ from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
+from py_core.models.config import read_rope_factors
 from py_core.models.registry import describe_model
 from py_core.sampling import SamplingParams
 from tests.tiny_llama import TinyLlama
@@ -59,7 +60,7 @@ async def open_pair(path: Path, host, **options) -> Pair:
     """On a GPU's host or on that of the WASM kernels; options as in load_webgpu and load_wasm."""
     source = FileSource(path)
     header = await read_header(source)
-    config, graph = describe_model(header)
+    config, graph = describe_model(header, rope_factors=await read_rope_factors(source, header))
     load = load_wasm if isinstance(host, WasmtimeHost) else load_webgpu
     other = await load(host, source, header, config, graph, **options)
     return Pair(NumpyBackend(config, graph, await load_weights(source, header, graph)), other)
