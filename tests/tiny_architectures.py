@@ -19,7 +19,10 @@ VOCABULARY = 299
 
 @dataclass(frozen=True)
 class TinyModel:
-    """`biased` are the linears that have a bias, `formats` those in another format than Q8_0, by their names."""
+    """`biased` are the linears that have a bias, `formats` those in another format than Q8_0, by their names.
+
+    `fused` has q, k and v in one tensor, and gate and up, if these are not `gate_apart`.
+    """
 
     architecture: str
     hidden: int = 64
@@ -33,6 +36,7 @@ class TinyModel:
     head_norms: bool = False
     post_norms: bool = False
     fused: bool = False
+    gate_apart: bool = False
     long_rope: bool = False
     tied: bool = True
     formats: Mapping[str, str] = field(default_factory=dict)
@@ -41,10 +45,15 @@ class TinyModel:
     def write(self, path: Path) -> Path:
         rng = np.random.default_rng(7)
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        shapes: dict[str, tuple[int, ...]] = {"attn_q": (q, self.hidden), "attn_k": (kv, self.hidden), "attn_v": (kv, self.hidden)}
+        shapes: dict[str, tuple[int, ...]] = {
+            "attn_q": (q, self.hidden),
+            "attn_k": (kv, self.hidden),
+            "attn_v": (kv, self.hidden),
+        }
         shapes |= {"ffn_gate": (self.ffn, self.hidden), "ffn_up": (self.ffn, self.hidden)}
         if self.fused:
-            shapes = {"attn_qkv": (q + 2 * kv, self.hidden), "ffn_up": (2 * self.ffn, self.hidden)}
+            gates = {name: shape for name, shape in shapes.items() if name.startswith("ffn") and self.gate_apart}
+            shapes = {"attn_qkv": (q + 2 * kv, self.hidden), "ffn_up": (2 * self.ffn, self.hidden), **gates}
         shapes |= {"attn_output": (self.hidden, q), "ffn_down": (self.hidden, self.ffn)}
         norms = {"attn_norm": self.hidden, "ffn_norm": self.hidden}
         if self.head_norms:
@@ -107,6 +116,7 @@ TINY_MODELS = {
         "llama", biased=("attn_q", "attn_v", "ffn_up"), tied=False,
         formats={"attn_k": "F16", "attn_v": "Q4_1", "ffn_gate": "Q4_0", "output": "F32"},
     ),
+    "llama in fused tensors": TinyModel("llama", fused=True, gate_apart=True, biased=("attn_qkv",), kv_heads=1),
     "qwen2": TinyModel("qwen2", biased=("attn_q", "attn_k", "attn_v")),
     "qwen3": TinyModel("qwen3", head_norms=True, head_dim=32),
     "phi3": TinyModel(

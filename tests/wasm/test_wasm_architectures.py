@@ -85,6 +85,6 @@ async def test_hidden_states_and_last_logits_equal_numpy(
 
     got, expected = await states(pair.other, ours), await states(pair.numpy, reference)
     for name in expected:
-        np.testing.assert_allclose(got[name], expected[name], rtol=0, atol=2e-3 * np.abs(expected[name]).max())
+        assert min(map(cosine, got[name], expected[name])) > 0.9999, name
     got_rows, rows = await pair.other.last_logits(ours, 5), await pair.numpy.last_logits(reference, 5)
-    np.testing.assert_allclose(got_rows, rows, rtol=0, atol=2e-3 * np.abs(rows).max())
+    assert min(map(cosine, got_rows, rows)) > 0.9999

@@ -6,72 +6,31 @@ import asyncio
 import dataclasses
 
 import numpy as np
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
-from py_core.backends.page_table import PAGE
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER, state_bytes
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import (
+    ACTIVATIONS,
     BAND_ROWS,
-    EXTENT,
     MATRIX_KINDS,
-    PART,
     Arena,
     Barrier,
+    Epilogue,
     MatrixKind,
     Mode,
     Op,
     OpKind,
     activation_bytes,
-    head_page_bytes,
     matrix_bytes,
     program_bytes,
+    real_bits,
 )  # fmt: skip
 from py_core.formats.quantization import FORMATS, dequantize, quantize
 from py_core.sampling import SamplingParams, apply_penalties, sample
-
-ROOM = 12
-"""Rows the activations have room for."""
-
-few = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
-
-
-@pytest.fixture(scope="module", params=[True, False], ids=["relaxed", "plain"])
-def host(request: pytest.FixtureRequest, kernel_wasm) -> WasmtimeHost:
-    host = WasmtimeHost(kernel_wasm(request.param))
-    asyncio.run(host.reserve(64 << 20))
-    return host
-
-
-def put(host: WasmtimeHost, arena: Arena, data: bytes | np.ndarray) -> int:
-    raw = data if isinstance(data, bytes) else np.ascontiguousarray(data).tobytes()
-    address = arena.take(len(raw) + 16)
-    host.write(address, raw)
-    return address
-
-
-def run(host: WasmtimeHost, arena: Arena, ops: list[Op], state: bytes) -> int:
-    program = put(host, arena, program_bytes(ops, put(host, arena, state + bytes(ROW_BYTES * ROOM))))
-
-    async def once() -> list[int]:
-        return await host.run(program, 1)
-
-    return asyncio.run(once())[0]
-
-
-def read(host: WasmtimeHost, address: int, *shape: int) -> np.ndarray:
-    raw = asyncio.run(host.read(address, int(np.prod(shape)) * 4))
-    return np.frombuffer(raw, np.float32).reshape(shape)
-
-
-RELATIVE = {Mode.FAST: 0.03, Mode.PRECISE: 6e-4, Mode.FLOAT: 1e-5}
-"""The largest error of all results together, in parts of their size. A bound for each alone must allow for the largest
-values: the mean of many would pass it as nothing."""
+from tests.wasm.kernel_memory import RELATIVE, ROOM, few, put, read, run
 
 
 def matrix(host: WasmtimeHost, arena: Arena, w: bytes, form: str, rows: int, columns: int) -> int:
@@ -88,16 +47,17 @@ def matrix(host: WasmtimeHost, arena: Arena, w: bytes, form: str, rows: int, col
 
 @given(
     form=st.sampled_from(sorted(MATRIX_KINDS)), mode=st.sampled_from([Mode.PRECISE, Mode.FAST]),
-    n=st.integers(1, 90), blocks=st.integers(1, 7), m=st.integers(1, ROOM), epilogue=st.sampled_from([0, 1, 2]),
-    offset=st.integers(0, 2), norm=st.booleans(), seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 90), blocks=st.integers(1, 7), m=st.integers(1, ROOM), epilogue=st.sampled_from(Epilogue),
+    offset=st.integers(0, 2), norm=st.booleans(), biased=st.booleans(), seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 @few
-def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogue, offset, norm, seed) -> None:
+def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogue, offset, norm, biased, seed) -> None:
     rng = np.random.default_rng(seed)
     k, offset = max(32, FORMATS[form].block_size) * blocks, 4 * offset
-    if epilogue == 2:
+    gated = epilogue in ACTIVATIONS.values()
+    if gated:
         n = -(-n // BAND_ROWS) * BAND_ROWS  # gates and ups are joined in whole bands of rows
-    rows = 2 * n if epilogue == 2 else n
+    rows = 2 * n if gated else n
     w = quantize(rng.standard_normal((rows, k)).astype(np.float32), FORMATS[form])
     values = dequantize(w, FORMATS[form], (rows, k))
     x = rng.standard_normal((ROOM, k)).astype(np.float32)
@@ -109,27 +69,33 @@ def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogu
     address, out = put(host, arena, x), put(host, arena, y)
     one, many = arena.take(activation_bytes(k, 1) + 64), arena.take(activation_bytes(k, ROOM))
     norm_address = put(host, arena, weight) if norm else 0
-    eps = int(np.float32(1e-5).view(np.uint32))
+    bias, cap = 4 * rng.standard_normal(rows).astype(np.float32), 5.0
+    bias_address = put(host, arena, bias) if biased else 0
     ops = [
-        Op(OpKind.QUANTIZE, (address, k, norm_address, eps, one, 0, many, ROOM, used, arena.take(k * 4), 0),
+        Op(OpKind.QUANTIZE, (address, k, norm_address, real_bits(1e-5), one, 0, many, ROOM, used, arena.take(k * 4), 0),
            Barrier.MANY_ROWS),
         Op(OpKind.LINEAR,
-           (matrix(host, arena, w, form, rows, k), out, stride, offset, epilogue, one, 0, many, ROOM, used)),
+           (matrix(host, arena, w, form, rows, k), out, stride, offset, epilogue, one, 0, many, ROOM, used,
+            bias_address, real_bits(cap))),
     ]  # fmt: skip
     run(host, arena, ops, state_bytes([(0, row, 0) for row in range(m)]))
     prepared = reference.rms_norm(x, weight, 1e-5) if norm else x
-    product = prepared[:m].astype(np.float64) @ values.T.astype(np.float64)
+    product = prepared[:m].astype(np.float64) @ values.T.astype(np.float64) + (bias if biased else 0)
     expected = y.astype(np.float64)
-    if epilogue == 2:
-        product = reference.glu(*np.split(product, 2, axis=1))
-    expected[:m, offset : offset + n] = product + (expected[:m, offset : offset + n] if epilogue == 1 else 0)
+    for activation, number in ACTIVATIONS.items():
+        if epilogue == number:
+            product = reference.glu(*np.split(product, 2, axis=1), activation)
+    if epilogue == Epilogue.SOFT_CAP:
+        product = reference.soft_cap(product, cap)
+    added = expected[:m, offset : offset + n] if epilogue == Epilogue.RESIDUAL else 0
+    expected[:m, offset : offset + n] = product + added
     # An activation's error is at most half a step of its block; errors of a row add up like a random walk.
     step = {Mode.FAST: 1 / 127, Mode.PRECISE: 1 / 16256, Mode.FLOAT: 1e-6}[used]
-    bound = step * np.abs(prepared).max() * np.abs(values).max() * np.sqrt(k) * (80 if epilogue == 2 else 1)
+    bound = step * np.abs(prepared).max() * np.abs(values).max() * np.sqrt(k) * (80 if gated else 1)
     np.testing.assert_allclose(read(host, out, ROOM, stride), expected, rtol=1e-4, atol=bound + 1e-5)
     if m * n >= 32:  # fewer may all be near zero
         error = read(host, out, ROOM, stride) - expected
-        assert np.linalg.norm(error) < RELATIVE[used] * (2 if epilogue == 2 else 1) * np.linalg.norm(product)
+        assert np.linalg.norm(error) < RELATIVE[used] * (2 if gated else 1) * np.linalg.norm(product)
     untouched = np.ones(y.shape, bool)
     untouched[:m, offset : offset + n] = False
     np.testing.assert_array_equal(read(host, out, ROOM, stride)[untouched], y[untouched])
@@ -147,66 +113,10 @@ def test_embedding_gives_the_rows_of_tokens(host, form, rows, blocks, m, seed) -
     tokens = rng.integers(0, rows, m)
     arena = Arena()
     out = put(host, arena, np.zeros((ROOM, k), np.float32))
-    op = Op(OpKind.EMBED, (matrix(host, arena, w, form, rows, k), out))
+    op = Op(OpKind.EMBED, (matrix(host, arena, w, form, rows, k), out, real_bits(2.5)))
     run(host, arena, [op], state_bytes([(int(token), at, 0) for at, token in enumerate(tokens)]))
-    expected = dequantize(w, FORMATS[form], (rows, k))[tokens]
+    expected = dequantize(w, FORMATS[form], (rows, k))[tokens] * np.float32(2.5)
     np.testing.assert_allclose(read(host, out, ROOM, k)[:m], expected, rtol=1e-6, atol=1e-6)
-
-
-@given(
-    mode=st.sampled_from([Mode.PRECISE, Mode.FAST]),
-    heads=st.sampled_from([(1, 1), (3, 1), (6, 3), (4, 1), (7, 1), (16, 1)]),
-    head_dim=st.sampled_from([8, 24, 64, 256]), length=st.integers(1, 700), m=st.integers(1, 5),
-    interleaved=st.booleans(), seed=st.integers(0, 2**32 - 1),
-)  # fmt: skip
-@few
-def test_attention_over_shuffled_pages_equals_numpy(host, mode, heads, head_dim, length, m, interleaved, seed) -> None:
-    rng = np.random.default_rng(seed)
-    (heads, kv_heads), m = heads, min(m, length)
-    width = (heads + 2 * kv_heads) * head_dim
-    qkv = rng.standard_normal((length, width)).astype(np.float32) * rng.uniform(0.1, 1.5, width).astype(np.float32)
-    turn = rng.uniform(0, 2 * np.pi, (length, head_dim // 2))
-    table = np.stack([np.cos(turn), np.sin(turn)], axis=-1).astype(np.float32)
-    arena = Arena()
-    pages = -(-length // PAGE)
-    layer_bytes = EXTENT * kv_heads * head_page_bytes(head_dim, mode)
-    # The second of two layers; pages of slot 1 come as they like; what others left there must not matter.
-    order = rng.permutation(pages).astype(np.uint32)
-    left = rng.standard_normal(-(-pages // EXTENT) * 2 * layer_bytes // 4).astype(np.float32) * 1e20
-    left[rng.random(len(left)) < 0.3] = np.nan
-    base = put(host, arena, left) + layer_bytes
-    page_table = put(host, arena, np.stack([np.zeros(pages, np.uint32), order]))
-    q, out = arena.take(length * heads * head_dim * 4), put(host, arena, np.full((m, heads * head_dim), 7, np.float32))
-    parts = arena.take(-(-length // PART) * heads * (head_dim + 2) * 4)
-    cache = (heads, kv_heads, head_dim, pages, page_table, base, 2 * layer_bytes, int(mode))
-    angles = put(host, arena, table.reshape(length, head_dim))
-
-    def append(first: int, rows: int) -> Op:
-        return Op(
-            OpKind.ROPE_APPEND, (put(host, arena, qkv[first : first + rows]), angles, q, int(interleaved), *cache)
-        )
-
-    # The room that `run` gives a state is for ROOM rows.
-    first = 0
-    while first < length - m:
-        rows = min(ROOM, length - m - first)
-        run(host, arena, [append(first, rows)], state_bytes([(0, first + row, 1) for row in range(rows)]))
-        first += rows
-    state = state_bytes([(0, length - m + row, 1) for row in range(m)])
-    run(host, arena, [append(length - m, m), Op(OpKind.ATTENTION, (q, out, parts, 0, *cache))], state)
-
-    positions = np.arange(length)
-    parts_of = np.split(qkv, [heads * head_dim, (heads + kv_heads) * head_dim], axis=1)
-    turned = [
-        reference.rope(x, table[positions], count, interleaved)
-        for x, count in zip(parts_of[:2], (heads, kv_heads), strict=True)
-    ]
-    k, v = turned[1].reshape(length, kv_heads, head_dim), parts_of[2].reshape(length, kv_heads, head_dim)
-    expected = reference.attention(turned[0][-m:], k, v, positions[-m:], heads, head_dim**-0.5)
-    close = {Mode.PRECISE: 1e-3, Mode.FAST: 0.1}[mode]
-    np.testing.assert_allclose(read(host, out, m, heads * head_dim), expected, rtol=0, atol=close)
-    error = read(host, out, m, heads * head_dim) - expected
-    assert np.linalg.norm(error) < RELATIVE[mode] * np.linalg.norm(expected)
 
 
 rules_of_a_row = st.builds(

@@ -93,9 +93,7 @@ class ProgramLowering:
         }
         programs = {"body": body, "body head": [*body, *head], **samplers}
         programs |= {f"step {name}": [*body, *head, *sampler] for name, sampler in samplers.items()}
-        self.programs = {
-            name: self.arena.put(program_bytes(program, self.state)) for name, program in programs.items()
-        }
+        self.programs = {name: self.arena.put(program_bytes(program, self.state)) for name, program in programs.items()}
         # Pages come last in memory, so that their pool can grow: all else has its size by now.
         self.pages = self.arena.end
         self.arena.writes += [(address, self._layer(op)) for address, op in self._layers.values()]
@@ -202,8 +200,8 @@ class ProgramLowering:
         """What the kernels know of a layer's attention."""
         pages = self.pages + op.layer * self.layer_bytes
         return AttentionLayer(
-            op.num_attention_heads, op.num_key_value_heads, op.k.width // op.num_key_value_heads, int(self._mode), pages,
-            self.extent_bytes, self.page_table, self.pages_per_slot, op.scale, op.softcap, op.window,
+            op.num_attention_heads, op.num_key_value_heads, op.k.width // op.num_key_value_heads, int(self._mode),
+            pages, self.extent_bytes, self.page_table, self.pages_per_slot, op.scale, op.softcap, op.window,
         ).packed()  # fmt: skip
 
     def _rotation(self, op: Rope) -> tuple[int, int, int]:

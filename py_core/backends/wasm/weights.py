@@ -1,4 +1,4 @@
-"""A model's weights in the kernels' memory: where each matrix lies, and which rows of the file are repacked to there."""
+"""A model's weights in the kernels' memory: where each matrix lies, and which rows of the file go there."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class PackedWeights:
         ])  # fmt: skip
 
     def _vector(self, parts: Sequence[Rows | int]) -> int:
-        """Numbers of tensors, or so many zeros. They go the way of a matrix of one column, whose rows lie as they were."""
+        """Numbers of tensors, or so many zeros. They go the way of a matrix of one column: rows stay as they are."""
         key = tuple(parts)
         if key not in self._vectors:
             size = sum(part if isinstance(part, int) else part.count for part in parts)

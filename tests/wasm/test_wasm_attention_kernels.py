@@ -1,0 +1,145 @@
+"""The WASM kernels of attention against numpy on random shapes, in both builds."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from py_core.backends import numpy as reference
+from py_core.backends.page_table import PAGE
+from py_core.backends.sampling_state import state_bytes
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.wasm.layout import (
+    EXTENT,
+    MOST_GROUP,
+    MOST_HEAD_DIM,
+    PART,
+    Arena,
+    AttentionLayer,
+    Mode,
+    Op,
+    OpKind,
+    head_page_bytes,
+    real_bits,
+)  # fmt: skip
+from tests.wasm.kernel_memory import RELATIVE, ROOM, few, put, read, run
+
+EPS = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """`pairs` of a head rotate; `window` and `softcap` of 0 are none."""
+
+    mode: Mode
+    heads: int
+    kv_heads: int
+    head_dim: int
+    length: int
+    m: int
+    pairs: int
+    interleaved: bool
+    normed: bool
+    window: int
+    softcap: float
+    joined: bool
+
+
+@st.composite
+def cases(draw) -> Case:
+    heads, kv_heads = draw(st.sampled_from([(1, 1), (3, 1), (6, 3), (4, 1), (7, 1), (16, 1)]))
+    head_dim, length = draw(st.sampled_from([8, 24, 64, 256])), draw(st.integers(1, 700))
+    pairs = draw(st.sampled_from([head_dim // 2, head_dim // 2, head_dim // 4, 1, 0]))
+    return Case(
+        draw(st.sampled_from([Mode.PRECISE, Mode.FAST])), heads, kv_heads, head_dim, length,
+        min(draw(st.integers(1, 5)), length), pairs, draw(st.booleans()), draw(st.booleans()),
+        draw(st.sampled_from([0, 1, 5, 63, 64, 65, 130, 400, 5000])), draw(st.sampled_from([0.0, 0.0, 2.0, 50.0])),
+        draw(st.booleans()),
+    )  # fmt: skip
+
+
+class Memory:
+    """Queries, keys and values of all positions, and the pages of the second of two layers."""
+
+    def __init__(self, host: WasmtimeHost, case: Case, seed: int) -> None:
+        rng, c, arena = np.random.default_rng(seed), case, Arena()
+        self.host, self.case, self.arena = host, case, arena
+        width = (c.heads + 2 * c.kv_heads) * c.head_dim
+        spread = rng.uniform(0.1, 1.5, width).astype(np.float32)
+        self.qkv = rng.standard_normal((c.length, width)).astype(np.float32) * spread
+        turn = rng.uniform(0, 2 * np.pi, (c.length, c.pairs))
+        self.table = 1.1 * np.stack([np.cos(turn), np.sin(turn)], axis=-1).astype(np.float32)
+        self.norms = rng.uniform(0.5, 1.5, (2, c.head_dim)).astype(np.float32)
+        self.scale = float(rng.uniform(0.5, 1.5)) * c.head_dim**-0.5
+        pages = -(-c.length // PAGE)
+        layer_bytes = EXTENT * c.kv_heads * head_page_bytes(c.head_dim, c.mode)
+        # Pages of slot 1 come as they like; what others left there must not matter.
+        left = rng.standard_normal(-(-pages // EXTENT) * 2 * layer_bytes // 4).astype(np.float32) * 1e20
+        left[rng.random(len(left)) < 0.3] = np.nan
+        base = put(host, arena, left) + layer_bytes
+        page_table = put(host, arena, np.stack([np.zeros(pages, np.uint32), rng.permutation(pages).astype(np.uint32)]))
+        layer = AttentionLayer(
+            c.heads, c.kv_heads, c.head_dim, int(c.mode), base, 2 * layer_bytes, page_table, pages, self.scale,
+            c.softcap, c.window,
+        )  # fmt: skip
+        self.layer = put(host, arena, layer.packed())
+        self.angles = put(host, arena, self.table)
+        self.norm_places = [put(host, arena, norm) for norm in self.norms] if c.normed else [0, 0]
+        self.q = arena.take(c.length * c.heads * c.head_dim * 4)
+
+    def split(self, rows: np.ndarray) -> list[np.ndarray]:
+        q = self.case.heads * self.case.head_dim
+        return np.split(rows, [q, q + self.case.kv_heads * self.case.head_dim], axis=1)
+
+    def append(self, first: int, rows: int) -> Op:
+        c = self.case
+        new = self.qkv[first : first + rows]
+        widths = [part.shape[1] for part in self.split(new)]
+        if c.joined:
+            q = put(self.host, self.arena, new)
+            places = (q, q + 4 * widths[0], q + 4 * (widths[0] + widths[1]), sum(widths), sum(widths))
+        else:
+            places = (*(put(self.host, self.arena, part) for part in self.split(new)), widths[0], widths[1])
+        turn = (self.angles, c.pairs, int(c.interleaved), *self.norm_places, real_bits(EPS))
+        return Op(OpKind.ROPE_APPEND, (*places, self.q, *turn, self.layer))
+
+    def expected(self) -> np.ndarray:
+        c = self.case
+        q, k, v = self.split(self.qkv)
+        if c.normed:
+            q, k = (reference.rms_norm(x, norm, EPS) for x, norm in zip((q, k), self.norms, strict=True))
+        q = reference.rope(q, self.table, c.heads, c.interleaved)
+        k = reference.rope(k, self.table, c.kv_heads, c.interleaved)
+        k, v = (x.reshape(c.length, c.kv_heads, c.head_dim) for x in (k, v))
+        positions = np.arange(c.length - c.m, c.length)
+        return reference.attention(q[-c.m :], k, v, positions, c.heads, self.scale, c.softcap, c.window)
+
+
+MOST = Case(Mode.PRECISE, MOST_GROUP, 1, MOST_HEAD_DIM, 300, 5, MOST_HEAD_DIM // 2, False, True, 200, 50.0, True)
+
+
+@given(case=cases(), seed=st.integers(0, 2**32 - 1))
+@example(MOST, seed=0)
+@example(dataclasses.replace(MOST, m=1), seed=0)
+@few
+def test_attention_over_shuffled_pages_equals_numpy(host, case: Case, seed: int) -> None:
+    memory = Memory(host, case, seed)
+    length, m, width = case.length, case.m, case.heads * case.head_dim
+    out = put(host, memory.arena, np.full((m, width), 7, np.float32))
+    parts = memory.arena.take(-(-length // PART) * case.heads * (case.head_dim + 2) * 4)
+    # Pages before a window are never written here: whoever reads them finds what others left.
+    first = max(0, length - m + 1 - case.window) // PAGE * PAGE if case.window else 0
+    while first < length - m:
+        rows = min(ROOM, length - m - first)  # the room that `run` gives a state
+        run(host, memory.arena, [memory.append(first, rows)], state_bytes([(0, first + r, 1) for r in range(rows)]))
+        first += rows
+    state = state_bytes([(0, length - m + row, 1) for row in range(m)])
+    attend = Op(OpKind.ATTENTION, (memory.q, out, parts, memory.layer))
+    run(host, memory.arena, [memory.append(length - m, m), attend], state)
+    expected, got = memory.expected(), read(host, out, m, width)
+    close = {Mode.PRECISE: 1e-3, Mode.FAST: 0.1}[case.mode]
+    np.testing.assert_allclose(got, expected, rtol=0, atol=close)
+    assert np.linalg.norm(got - expected) < RELATIVE[case.mode] * np.linalg.norm(expected)
