@@ -6,6 +6,7 @@ operation of its own, and backends have a kernel for each: a new architecture ru
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -94,6 +95,38 @@ def tensors_of(linears: Iterable[Linear]) -> list[str] | None:
             return None
         first += linear.out.width
     return names
+
+
+def unfused_layers(graph: Graph) -> dict[int, list[str]]:
+    """The operations that run by themselves in each layer, by the names of their classes; none in one that is fused.
+
+    An operation without weights is of the layer before it. A norm of whole rows counts as part of what reads it.
+    """
+    found: dict[int, list[str]] = {}
+    layer = 0
+    for op in fuse(graph)[0]:
+        if at := re.match(r"blk\.(\d+)\.", _weight_of(op)):
+            layer = int(at[1])
+        alone = found.setdefault(layer, [])
+        if isinstance(op, Linear | Rope | Attention | GLU | Add | SoftCap) or (
+            isinstance(op, RMSNorm) and op.num_heads > 1
+        ):
+            alone.append(type(op).__name__)
+    return found
+
+
+def _weight_of(op: Fused) -> str:
+    """A weight that an operation reads; "" if it reads none."""
+    match op:
+        case QKVAttention():
+            return op.q.weight
+        case GatedLinear():
+            return op.gate.weight
+        case ResidualLinear() | Head():
+            return op.linear.weight
+        case Linear() | RMSNorm():
+            return op.weight
+    return ""
 
 
 class _Fusion:

@@ -122,8 +122,8 @@ MOST = Case(Mode.PRECISE, MOST_GROUP, 1, MOST_HEAD_DIM, 300, 5, MOST_HEAD_DIM //
 
 
 @given(case=cases(), seed=st.integers(0, 2**32 - 1))
-@example(MOST, seed=0)
-@example(dataclasses.replace(MOST, m=1), seed=0)
+@example(case=MOST, seed=0)
+@example(case=dataclasses.replace(MOST, m=1), seed=0)
 @few
 def test_attention_over_shuffled_pages_equals_numpy(host, case: Case, seed: int) -> None:
     memory = Memory(host, case, seed)
