@@ -16,6 +16,7 @@ from py_core.models.graph import (
     Activation,
     Add,
     Attention,
+    Embedding,
     Graph,
     Linear,
     Op,
@@ -71,6 +72,8 @@ class Head:
     soft_cap: SoftCap | None
 
 
+_BLOCK = re.compile(r"blk\.(\d+)\.")
+
 T = TypeVar("T", bound=Op)
 
 Fused = QKVAttention | GatedLinear | ResidualLinear | Head | Op
@@ -81,6 +84,38 @@ def fuse(graph: Graph) -> tuple[list[Fused], list[Fused]]:
     body = {op.out for op in graph.body}
     fused = _Fusion(graph).operations()
     return [op for op in fused if op.out in body], [op for op in fused if op.out not in body]
+
+
+def fused_layers(graph: Graph) -> list[bool]:
+    """Of each layer, whether all that it computes is part of a pattern: if not, it runs, with more kernels."""
+    found: dict[int, bool] = {}
+    layer = 0
+    body, _ = fuse(graph)
+    for op in body:
+        # An operation without weights belongs to the layer of those before it.
+        names = [name for linear in linears_of(op) for name in (linear.weight, linear.bias)]
+        for name in (*names, getattr(op, "weight", None)):
+            if name and (match := _BLOCK.match(name)):
+                layer = int(match[1])
+        alone = isinstance(op, Linear | Rope | Attention | GLU | Add | SoftCap)
+        alone |= isinstance(op, RMSNorm) and op.num_heads > 1
+        if not isinstance(op, Embedding):
+            found[layer] = found.get(layer, True) and not alone
+    return [found[layer] for layer in sorted(found)]
+
+
+def linears_of(op: Fused) -> list[Linear]:
+    """The linears that an operation makes, in the order in which their rows would be in one matrix."""
+    match op:
+        case QKVAttention():
+            return [op.q, op.k, op.v]
+        case GatedLinear():
+            return [op.gate, op.up]
+        case ResidualLinear() | Head():
+            return [op.linear]
+        case Linear():
+            return [op]
+    return []
 
 
 def tensors_of(linears: Iterable[Linear]) -> list[str] | None:
@@ -95,38 +130,6 @@ def tensors_of(linears: Iterable[Linear]) -> list[str] | None:
             return None
         first += linear.out.width
     return names
-
-
-def unfused_layers(graph: Graph) -> dict[int, list[str]]:
-    """The operations that run by themselves in each layer, by the names of their classes; none in one that is fused.
-
-    An operation without weights is of the layer before it. A norm of whole rows counts as part of what reads it.
-    """
-    found: dict[int, list[str]] = {}
-    layer = 0
-    for op in fuse(graph)[0]:
-        if at := re.match(r"blk\.(\d+)\.", _weight_of(op)):
-            layer = int(at[1])
-        alone = found.setdefault(layer, [])
-        if isinstance(op, Linear | Rope | Attention | GLU | Add | SoftCap) or (
-            isinstance(op, RMSNorm) and op.num_heads > 1
-        ):
-            alone.append(type(op).__name__)
-    return found
-
-
-def _weight_of(op: Fused) -> str:
-    """A weight that an operation reads; "" if it reads none."""
-    match op:
-        case QKVAttention():
-            return op.q.weight
-        case GatedLinear():
-            return op.gate.weight
-        case ResidualLinear() | Head():
-            return op.linear.weight
-        case Linear() | RMSNorm():
-            return op.weight
-    return ""
 
 
 class _Fusion:
@@ -178,6 +181,8 @@ class _Fusion:
         k, k_norm, k_rope = self._rotated(op.k)
         if q is None or k is None or v is None or not q.x == k.x == v.x:
             return None
+        if q_norm and k_norm and not _per_head(op, q_norm, k_norm):
+            return None
         if (q_norm is None) != (k_norm is None) or (q_rope is None) != (k_rope is None):
             return None
         if q_rope and k_rope and (q_rope.interleaved, q_rope.rotation) != (k_rope.interleaved, k_rope.rotation):
@@ -197,3 +202,9 @@ class _Fusion:
         op = self._producer[value]
         alone = len(self._readers.get(value, [])) == 1 and value not in self._tapped and value != self._graph.output
         return op if isinstance(op, kind) and alone else None
+
+
+def _per_head(op: Attention, q_norm: RMSNorm, k_norm: RMSNorm) -> bool:
+    """Whether norms of q and k are of each head by itself, and alike."""
+    heads = (q_norm.num_heads, k_norm.num_heads)
+    return heads == (op.num_attention_heads, op.num_key_value_heads) and q_norm.eps == k_norm.eps

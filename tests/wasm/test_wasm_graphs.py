@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Callable
 from itertools import pairwise
@@ -20,9 +21,10 @@ from py_core.models import blocks
 from py_core.models.config import ModelConfig, config_from_gguf
 from py_core.models.graph import Graph, Value
 from tests.backend_pairs import Pair, collect, cosine, prompt
-from tests.tiny_architectures import TINY_MODELS
+from tests.tiny_architectures import TINY_MODELS, TinyModel
 
-QWEN3 = TINY_MODELS["qwen3"]
+# Heads of keys and queries are as wide as the residual, so that its norms fit them.
+TINY = dataclasses.replace(TINY_MODELS["qwen3"], kv_heads=4, head_dim=16)
 
 
 def rotated(g: Graph, c: ModelConfig, x: Value, heads: int) -> Value:
@@ -71,11 +73,20 @@ def itself(g: Graph, c: ModelConfig, x: Value, block: str, layer: int) -> Value:
     return parallel(g, c, x, block, layer)
 
 
+def whole(g: Graph, c: ModelConfig, x: Value, block: str, layer: int) -> Value:
+    """Norms of whole rows of q and k, not of each head (as in OLMo 2)."""
+    h = norm_of(g, c, x, f"{block}.attn_norm")
+    q, k, v = blocks.qkv(g, c, h, block)
+    q, k = norm_of(g, c, q, f"{block}.attn_norm"), norm_of(g, c, k, f"{block}.ffn_norm")
+    a = attention(g, c, layer, rotated(g, c, q, c.num_attention_heads), rotated(g, c, k, c.num_key_value_heads), v)
+    return g.add(x, g.linear(a, f"{block}.attn_output", c.hidden_size))
+
+
 Block = Callable[[Graph, ModelConfig, Value, str, int], Value]
 
 
-async def open_graph(path: Path, kernels: Path, block: Block) -> Pair:
-    source = FileSource(QWEN3.write(path))
+async def open_graph(path: Path, kernels: Path, block: Block, model: TinyModel = TINY) -> Pair:
+    source = FileSource(model.write(path))
     header = await read_header(source)
     config, graph = config_from_gguf(header), Graph(header.tensors)
     x = graph.embedding("token_embd.weight", config.vocab_size, config.hidden_size)
@@ -90,7 +101,7 @@ async def open_graph(path: Path, kernels: Path, block: Block) -> Pair:
 
 
 @pytest.mark.parametrize("relaxed", [True, False], ids=["relaxed", "plain"])
-@pytest.mark.parametrize("block", [parallel, unlike, itself])
+@pytest.mark.parametrize("block", [parallel, unlike, itself, whole])
 async def test_a_graph_that_fits_no_pattern_runs(tmp_path: Path, kernel_wasm, block: Block, relaxed: bool) -> None:
     pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(relaxed), block)
     ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
@@ -119,4 +130,14 @@ async def test_workers_wait_before_one_overwrites_what_another_still_reads(tmp_p
         if first[0] == OpKind.QUANTIZE and second[0] == OpKind.LINEAR and first[1] == second[2]:
             assert first[15] == Barrier.ALWAYS
             found += 1
-    assert found == QWEN3.layers
+    assert found == TINY.layers
+
+
+async def test_layers_share_the_buffers_of_their_values(tmp_path: Path, kernel_wasm) -> None:
+    taken = []
+    for layers in (1, 5):
+        model = dataclasses.replace(TINY, layers=layers)
+        pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(True), unlike, model)
+        assert isinstance(pair.other, WasmBackend)
+        taken.append(len(pair.other._lowering._values._buffers))
+    assert taken[0] == taken[1]

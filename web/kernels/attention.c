@@ -69,28 +69,28 @@ INLINE void turn(const f32 *x, const u32 *a, u32 position, const f32 *weight, f3
 //    weights of a head of q or 0, those of k, eps, layer
 void rope_append(const Op *op, const Context *c) {
   const u32 *a = op->a;
-  const Layer *k = at(a[12]);
-  const u32 size = k->head_dim;
+  const Layer k = *(Layer *)at(a[12]);
+  const u32 size = k.head_dim;
   const f32 eps = real(a[11]);
   for (u32 m = c->worker; m < c->m; m += c->workers) {
     const Row row = c->state->rows[m];
     const f32 *q = (f32 *)at(a[0]) + m * a[3], *key = (f32 *)at(a[1]) + m * a[4], *value = (f32 *)at(a[2]) + m * a[4];
-    f32 *out = (f32 *)at(a[5]) + m * k->heads * size;
-    for (u32 h = 0; h < k->heads; h++, q += size, out += size) {
+    f32 *out = (f32 *)at(a[5]) + m * k.heads * size;
+    for (u32 h = 0; h < k.heads; h++, q += size, out += size) {
       turn(q, a + 6, row.position, at(a[9]), eps, size, out);
-      for (u32 i = 0; i < size; i++) out[i] *= k->scale;
+      for (u32 i = 0; i < size; i++) out[i] *= k.scale;
     }
     const u32 t = row.position % PAGE;
-    for (u32 h = 0; h < k->kv_heads; h++, key += size, value += size) {
-      int8_t *keys = (int8_t *)head_page(k, row.slot, row.position, h), *values = keys + k->limbs * PAGE * size;
-      f32 *scales = (f32 *)(values + k->limbs * PAGE * size), rotated[MOST_HEAD_DIM];
+    for (u32 h = 0; h < k.kv_heads; h++, key += size, value += size) {
+      int8_t *keys = (int8_t *)head_page(&k, row.slot, row.position, h), *values = keys + k.limbs * PAGE * size;
+      f32 *scales = (f32 *)(values + k.limbs * PAGE * size), rotated[MOST_HEAD_DIM];
       i32 sum;
       turn(key, a + 6, row.position, at(a[10]), eps, size, rotated);
-      const u32 quad = t / 4, at_key = k->limbs == 1 ? quad / 2 * 8 * size + quad % 2 * 16 : quad * 8 * size;
-      scales[t] = store_vector(rotated, size, k->limbs, keys + at_key + t % 4 * 4, 1, 32, 64, &sum);
+      const u32 quad = t / 4, at_key = k.limbs == 1 ? quad / 2 * 8 * size + quad % 2 * 16 : quad * 8 * size;
+      scales[t] = store_vector(rotated, size, k.limbs, keys + at_key + t % 4 * 4, 1, 32, 64, &sum);
       scales[PAGE + t] = scales[t] * (f32)sum * QUERY_OFFSET;
-      scales[2 * PAGE + t] = store_vector(value, size, k->limbs, values + quad * 32 + t % 4, 4, k->limbs == 1 ? 16 : 8 * PAGE,
-                                          k->limbs == 1 ? 8 * PAGE : 16 * PAGE, &sum);
+      scales[2 * PAGE + t] = store_vector(value, size, k.limbs, values + quad * 32 + t % 4, 4, k.limbs == 1 ? 16 : 8 * PAGE,
+                                          k.limbs == 1 ? 8 * PAGE : 16 * PAGE, &sum);
     }
   }
 }
