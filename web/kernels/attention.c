@@ -193,12 +193,13 @@ INLINE void attend(const u32 G, const u32 P, const Layer *k, const f32 *q, u32 s
     products(G, P, keys, padded, size, size, query, scores[0], PAGE);
     for (u32 g = 0; g < G; g++) {
       f32 *score = scores[g];
+      const f32 cap = k->softcap;
       const v128_t scale = wasm_f32x4_splat(query_scale[g]), nothing = wasm_f32x4_const_splat(-1e30f);
       v128_t most = wasm_f32x4_splat(softmax[g].largest), total = wasm_f32x4_const_splat(0), heaviest = total;
       for (u32 t = 0; t < padded; t += 4) {
         v128_t s = wasm_f32x4_sub(wasm_f32x4_mul(load(score + t), load(scales + t)), load(scales + PAGE + t));
         s = wasm_f32x4_mul(s, scale);
-        if (k->softcap > 0) s = soft_cap4(s, k->softcap);
+        if (cap > 0) s = soft_cap4(s, cap);
         // Ignore what lies before the window. It weighs nothing, since there is a position with a score in each page.
         if (t < unseen) s = wasm_v128_bitselect(nothing, s, before(t, unseen));
         // Ignore whatever lies in the page after the last position.
