@@ -1,6 +1,6 @@
 """Writes tiny models of every architecture, whose random weights are so large that leaving anything out shows.
 
-They have no tokenizer: backends are compared on them.
+Their tokenizer is that of the tiny Llama.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import numpy as np
 
 from py_core.formats.gguf_writer import write_gguf
 from py_core.formats.quantization import FORMATS
+from tests.tiny_llama import TinyLlama
 
-VOCABULARY = 299
+TOKENIZER = {key: value for key, value in TinyLlama().metadata().items() if key.startswith("tokenizer.")}
+VOCABULARY = len(TinyLlama().tokens)
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class TinyModel:
             **self.settings,
         }
         named = {f"{self.architecture}.{key}": value for key, value in settings.items()}
-        return {"general.architecture": self.architecture, "general.name": "tiny", **named}
+        return {"general.architecture": self.architecture, "general.name": "tiny", **named, **TOKENIZER}
 
 
 GEMMA2 = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 4.0, "attention.sliding_window": 150}

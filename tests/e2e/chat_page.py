@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import ConsoleMessage, Locator, Page, Route
+from playwright.async_api import Browser, ConsoleMessage, Locator, Page, Route
 
 LOAD_SECONDS = 180.0
 ANSWER_SECONDS = 180.0
@@ -144,3 +146,12 @@ class ChatPage:
     def _note(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.errors.append(message.text)
+
+
+@asynccontextmanager
+async def fresh_tab(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
+    """A tab without a service worker, of a browser that knows nothing yet; the caller opens the page."""
+    context = await browser.new_context(viewport={"width": 1280, "height": 800})
+    await context.add_init_script(NO_SERVICE_WORKER)
+    yield ChatPage(await context.new_page(), site)
+    await context.close()

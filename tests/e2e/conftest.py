@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import NO_SERVICE_WORKER, ChatPage
+from chat_page import ChatPage, fresh_tab
 from damaged_server import DamagedServer
-from plain_server import PlainServer
+from plain_server import ISOLATED, PlainServer
 from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright
 from small_site import MODEL, SmallSite
 
@@ -40,14 +39,6 @@ async def chat(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
     """A fresh tab with WebGPU, without a service worker; the test opens the page."""
     async with fresh_tab(browser, site) as chat:
         yield chat
-
-
-@asynccontextmanager
-async def fresh_tab(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
-    context = await browser.new_context(viewport={"width": 1280, "height": 800})
-    await context.add_init_script(NO_SERVICE_WORKER)
-    yield ChatPage(await context.new_page(), site)
-    await context.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
@@ -83,10 +74,6 @@ async def page_alone(module_page_alone: ChatPage) -> ChatPage:
     await chat.begin("")
     chat.requests.clear()
     return chat
-
-
-ISOLATED = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
-"""Headers of a server that isolates the page, which needs no service worker for it."""
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 
+ISOLATED = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
+"""Headers of a server that isolates the page, which needs no service worker for it."""
+
 
 @dataclass(frozen=True)
 class Asked:

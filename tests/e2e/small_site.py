@@ -9,19 +9,21 @@ import shutil
 from pathlib import Path
 
 from app.building import site
+from tests.tiny_architectures import TinyModel
 from tests.tiny_llama import TinyLlama
 
 MODEL = "models/tiny.gguf"
 PIECE_BYTES = 1 << 16
+TINY = TinyLlama(hidden=128, ffn=512, layers=4)
 
 
 class SmallSite:
     """A copy of `dist` in `folder`. Files are links: `write` replaces them, nothing may change them in place."""
 
-    def __init__(self, dist: Path, folder: Path) -> None:
+    def __init__(self, dist: Path, folder: Path, model: TinyLlama | TinyModel = TINY) -> None:
         self.folder = folder
         shutil.copytree(dist, folder, copy_function=os.link, ignore=shutil.ignore_patterns("*.gguf"))
-        TinyLlama(hidden=128, ffn=512, layers=4).write(folder / MODEL)
+        model.write(folder / MODEL)
         self.model = (folder / MODEL).read_bytes()
         self.sha256 = hashlib.sha256(self.model).hexdigest()
         pieces = [self.model[at : at + PIECE_BYTES] for at in range(0, len(self.model), PIECE_BYTES)]

@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from chat_page import NO_SERVICE_WORKER, ChatPage
-from plain_server import PlainServer
+from chat_page import NO_SERVICE_WORKER, ChatPage, fresh_tab
+from plain_server import ISOLATED, PlainServer
 from playwright.async_api import Browser
 from small_site import SmallSite
+
+from tests.tiny_architectures import TINY_MODELS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
@@ -188,6 +190,23 @@ async def test_kernels_that_cannot_be_had_are_a_sentence(tiny_chat: ChatPage) ->
     assert "kernels could not be loaded (HTTP 404)" in await chat.problem()
     await chat.page.unroute("**/kernels/*.wasm")
     await chat.load_again()
+
+
+@pytest.mark.parametrize("model", ["gemma2", "gemma3"])
+async def test_every_kind_of_operation_gives_the_same_tokens_with_any_number_of_workers(
+    browser: Browser, dist: Path, tmp_path: Path, model: str
+) -> None:
+    files = SmallSite(dist, tmp_path / "site", TINY_MODELS[model])
+    with PlainServer(files.folder) as server:
+        server.headers |= ISOLATED
+        async with fresh_tab(browser, server.url) as chat:
+            await chat.open_ready("?backend=wasm&workers=1&max_tokens=8&routing=off")
+            of_one = await tokens(chat)
+            assert len(of_one) == 200
+            for count in (3, 2):
+                assert await chat.page.evaluate("(count) => sonata.engine.setWorkers(count)", count) == count
+                assert await tokens(chat) == of_one
+            assert chat.errors == []
 
 
 async def test_ten_questions_at_once_are_answered_in_turn(real_chat: ChatPage) -> None:
