@@ -1,10 +1,11 @@
-// out[m, h, :] = softmax_t(q[m, h] . k[t, g] / sqrt(HEAD_DIM)) v[t, g], t = 0 .. position[m], g = h * KV_HEADS / HEADS
+// out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g], t = first_seen .. position[m], g = h * KV_HEADS / HEADS
 // For software adapters: one invocation takes all tokens, with an online softmax (arXiv 1805.02867) and no barriers.
 // lavapipe silently ends all loops of an invocation after 65,535 iterations. So the loops over a head's quads must be
 // short enough for its compiler to unroll, which they are up to HEAD_DIM = 128 (tests/gpu/test_attention_kernels.py).
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
-// Constants: HEADS, KV_HEADS, HEAD_DIM (a multiple of 8), PAGE, MAX_PAGES, WORKGROUP. Dispatch (ceil(HEADS / WORKGROUP), count).
+// Constants: HEADS, KV_HEADS, HEAD_DIM (a multiple of 8), PAGE, MAX_PAGES, SCALE, WORKGROUP, those of scores.wgsl.
+// Dispatch (ceil(HEADS / WORKGROUP), count).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> q: array<vec4f>;
@@ -12,6 +13,7 @@
 @group(0) @binding(3) var<storage, read> kv: array<vec4f>;
 @group(0) @binding(4) var<storage, read_write> out: array<vec4f>;
 #import kv_pages
+#import scores
 
 const QUADS = HEAD_DIM / 4u;
 
@@ -27,12 +29,13 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   var values: array<vec4f, QUADS>;
   var largest = -1e30;
   var total = 0.0;
-  for (var i = 0u; i < QUADS; i++) { query[i] = q[q_at + i] * inverseSqrt(f32(HEAD_DIM)); }
-  for (var t = 0u; t <= row.position; t++) {
+  for (var i = 0u; i < QUADS; i++) { query[i] = q[q_at + i] * SCALE; }
+  for (var t = first_seen(row.position); t <= row.position; t++) {
     let key = kv_index(row.slot, t, kv_head, 0u);
     let value = kv_index(row.slot, t, kv_head, 1u);
     var score = 0.0;
     for (var i = 0u; i < QUADS; i += 2u) { score += dot(query[i], kv[key + i]) + dot(query[i + 1u], kv[key + i + 1u]); }
+    score = capped(score);
     let before = largest;
     largest = max(largest, score);
     let shrink = exp(before - largest);

@@ -1,12 +1,13 @@
-// Merges attention_split's results for the splits s of SPLIT positions, up to the row's own position:
+// Merges attention_split's results for the splits s of SPLIT positions, from the window's first to the row's own position:
 // out[m, h, :] = sum_s exp(largest[s] - max) values[s] / sum_s exp(largest[s] - max) total[s], where max = max_s largest[s].
 // Bindings: 0 state; 1 partials: (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f, (largest, total) last;
 //           2 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
-// Constants: HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, WORKGROUP (at least HEAD_DIM / 4). Dispatch (HEADS, count).
+// Constants: HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, those of scores.wgsl, WORKGROUP (at least HEAD_DIM / 4). Dispatch (HEADS, count).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> partials: array<vec4f>;
 @group(0) @binding(2) var<storage, read_write> out: array<vec4f>;
+#import scores
 
 const QUADS = HEAD_DIM / 4u;
 const MAX_SPLITS = (MAX_PAGES * PAGE + SPLIT - 1u) / SPLIT;
@@ -21,23 +22,25 @@ var<workgroup> sums: array<vec4f, PARTS * QUADS>;
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
   let m = group.y;
   if (m >= state.count) { return; }
-  let splits = state.rows[m].position / SPLIT + 1u;
+  let position = state.rows[m].position;
+  let splits = position / SPLIT + 1u;
+  let before = first_seen(position) / SPLIT;  // splits that nothing is seen of
   let head = m * HEADS + group.x;
   let first = head * MAX_SPLITS * (QUADS + 1u);
-  for (var s = index; s < splits; s += WORKGROUP) {
+  for (var s = before + index; s < splits; s += WORKGROUP) {
     let partial = partials[first + s * (QUADS + 1u) + QUADS];
     largests[s] = partial.x;
     totals[s] = partial.y;
   }
   workgroupBarrier();
   var largest = -1e30;
-  for (var s = 0u; s < splits; s++) { largest = max(largest, largests[s]); }
-  for (var s = index; s < splits; s += WORKGROUP) { weights[s] = exp(largests[s] - largest); }
+  for (var s = before; s < splits; s++) { largest = max(largest, largests[s]); }
+  for (var s = before + index; s < splits; s += WORKGROUP) { weights[s] = exp(largests[s] - largest); }
   workgroupBarrier();
   let part = index / QUADS;
   if (part < PARTS) {
     var sum: vec4f;
-    for (var s = part; s < splits; s += PARTS) {
+    for (var s = before + part; s < splits; s += PARTS) {
       sum += weights[s] * partials[first + s * (QUADS + 1u) + index % QUADS];
     }
     sums[index] = sum;
@@ -45,7 +48,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   workgroupBarrier();
   if (index < QUADS) {
     var total = 0.0;
-    for (var s = 0u; s < splits; s++) { total += weights[s] * totals[s]; }
+    for (var s = before; s < splits; s++) { total += weights[s] * totals[s]; }
     var value: vec4f;
     for (var p = 0u; p < PARTS; p++) { value += sums[p * QUADS + index]; }
     out[head * QUADS + index] = value / total;

@@ -1,15 +1,15 @@
 // Attention for few rows (flash decoding): a workgroup takes SPLIT positions of one kv head for HEADS_EACH query heads.
-// DIRECT: there are no other positions; out[m, h, :] = softmax_t(q[m, h] . k[t, g] / sqrt(HEAD_DIM)) v[t, g], kv head
-// g.
+// DIRECT: there are no other positions; out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g], kv
+// head g.
 // Otherwise out[m, h, split] = sum_t exp(score[t] - largest) v[t], then a vec4f (largest, sum_t exp(score[t] - largest)):
 // attention_merge combines them.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f, or (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f.
-// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, HEADS_EACH, DIRECT, WORKGROUP (at least
+// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SCALE, those of scores.wgsl, SPLIT, HEADS_EACH, DIRECT, WORKGROUP (at least
 // HEAD_DIM / 4); LANES (a power of two): invocations of a lane group, which reads a position together; SINGLE_ROW: the
 // state has one row.
 // Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond a row's
-// position do nothing.
+// position or before its window do nothing.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> q: array<vec4f>;
@@ -17,6 +17,7 @@
 @group(0) @binding(3) var<storage, read> kv: array<vec4f>;
 @group(0) @binding(4) var<storage, read_write> out: array<vec4f>;
 #import kv_pages
+#import scores
 #import reduce
 
 const QUADS = HEAD_DIM / 4u;
@@ -38,9 +39,9 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   let m = group.z;
   if (!SINGLE_ROW && m >= state.count) { return; }
   let row = state.rows[m];
-  let first = group.x * SPLIT;
-  if (first > row.position) { return; }
-  let end = min(first + SPLIT, row.position + 1u);
+  let first = max(group.x * SPLIT, first_seen(row.position));
+  let end = min(group.x * SPLIT + SPLIT, row.position + 1u);
+  if (first >= end) { return; }
   let kv_head = group.y / CHUNKS;
   let first_head = kv_head * GROUP + group.y % CHUNKS * HEADS_EACH;
   let lane_group = index / LANES;
@@ -50,7 +51,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     for (var i = 0u; i < QUADS_PER_LANE; i++) {
       let quad = i * LANES + lane;
       queries[h][i] = q[(m * HEADS + min(first_head + h, HEADS - 1u)) * QUADS + min(quad, QUADS - 1u)];
-      queries[h][i] *= select(0.0, inverseSqrt(f32(HEAD_DIM)), quad < QUADS);
+      queries[h][i] *= select(0.0, SCALE, quad < QUADS);
     }
   }
 
@@ -79,7 +80,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
         let query = queries[h][i];
         dots += vec4f(dot(query, keys[0][i]), dot(query, keys[1][i]), dot(query, keys[2][i]), dot(query, keys[3][i]));
       }
-      let scores = select(vec4f(-1e30), reduce_lanes4(dots, index), inside);
+      let scores = select(vec4f(-1e30), capped4(reduce_lanes4(dots, index)), inside);
       let before = largest[h];
       largest[h] = max(before, max(max(scores.x, scores.y), max(scores.z, scores.w)));
       let shrink = exp(before - largest[h]);

@@ -1,11 +1,11 @@
-// out[m, h, :] = softmax_t(q[m, h] . k[t, g] / sqrt(HEAD_DIM)) v[t, g], t = 0 .. position[m], g = h * KV_HEADS / HEADS
+// out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g], t = first_seen .. position[m], g = h * KV_HEADS / HEADS
 // For many rows, all of one sequence and at consecutive positions (flash attention, arXiv 2205.14135): a workgroup
 // takes 32 rows of a head and goes over tiles of 32 keys in workgroup memory with an online softmax. Each of its 128
 // invocations computes, for four rows, the scores of two keys and every 16th quad of the outputs. A vec4f over rows
 // holds rows r, r + 8, r + 16, r + 24.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
-// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES. Dispatch (HEADS, ceil(count / 32)).
+// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SCALE, those of scores.wgsl. Dispatch (HEADS, ceil(count / 32)).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> q: array<vec4f>;
@@ -13,6 +13,7 @@
 @group(0) @binding(3) var<storage, read> kv: array<vec4f>;
 @group(0) @binding(4) var<storage, read_write> out: array<vec4f>;
 #import kv_pages
+#import scores
 
 const QUADS = HEAD_DIM / 4u;
 const KEY_CHUNKS = (QUADS + 7u) / 8u;
@@ -22,6 +23,12 @@ const STRIDE = 9u;  // quads from one row of 8 to the next: neighbouring rows li
 var<workgroup> tile: array<vec4f, 576>;     // q [row 32][STRIDE] and k [key 32][STRIDE]; v [key 32][quad 16]
 var<workgroup> weights: array<vec4f, 256>;  // [key 32][rows 8]
 var<workgroup> by_keys: array<vec4f, 128>;  // [key pair 16][rows 8]: the larger score of each pair, at the end sums
+
+// Whether a key at t is seen from the positions.
+fn seen(t: u32, positions: vec4u) -> vec4<bool> {
+  if (WINDOW == 0u) { return vec4u(t) <= positions; }
+  return (vec4u(t) <= positions) & (vec4u(t + WINDOW) > positions);
+}
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
@@ -38,7 +45,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   var largest = vec4f(-1e30);
   var total: vec4f;
   var sums: array<array<vec4f, 4>, VALUE_CHUNKS>;
-  for (var t0 = 0u; t0 <= last; t0 += 32u) {
+  // Tiles begin with the first row's window. What comes before a later row's is forgotten: shrink is 0 with its first key.
+  for (var t0 = first_seen(first.position); t0 <= last; t0 += 32u) {
     var score_a = vec4f();  // of key c
     var score_b = vec4f();  // of key c + 16
     for (var chunk = 0u; chunk < KEY_CHUNKS; chunk++) {
@@ -49,7 +57,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
         var key = vec4f();
         if (quad < QUADS) {
           // Rows past the last hold arbitrary values: each affects only itself, and is not written.
-          query = q[((m0 + row) * HEADS + head) * QUADS + quad] * inverseSqrt(f32(HEAD_DIM));
+          query = q[((m0 + row) * HEADS + head) * QUADS + quad] * SCALE;
           if (t0 + row <= last) { key = kv[kv_index(first.slot, t0 + row, kv_head, 0u) + quad]; }
         }
         tile[row * STRIDE + i % 8u] = query;
@@ -68,8 +76,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
       }
       workgroupBarrier();
     }
-    score_a = select(vec4f(-1e30), score_a, vec4u(t0 + c) <= positions);
-    score_b = select(vec4f(-1e30), score_b, vec4u(t0 + c + 16u) <= positions);
+    score_a = select(vec4f(-1e30), capped4(score_a), seen(t0 + c, positions));
+    score_b = select(vec4f(-1e30), capped4(score_b), seen(t0 + c + 16u, positions));
     by_keys[index] = max(score_a, score_b);
     workgroupBarrier();
     let before = largest;

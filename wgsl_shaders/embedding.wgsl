@@ -1,8 +1,8 @@
-// x[m, :] = W[token[m], :]
+// x[m, :] = SCALE * W[token[m], :]
 // Bindings: 0 state; 1 quants and 2 scales: rows FIRST_ROW .. FIRST_ROW + N of the table, K values each, in blocks of 32;
 //           3 x: (MAX_ROWS, K / 4) vec4f.
 // Constants: K, N, BLOCKS (of these rows), FIRST_ROW (a table larger than one binding comes in several parts, one dispatch
-// each), WORKGROUP.
+// each), SCALE, WORKGROUP.
 // One invocation makes 8 values; dispatch (ceil(K / 8 / WORKGROUP), count).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
@@ -19,6 +19,6 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   if (m >= state.count || unit >= K / 8u || row >= N) { return; }
   let values = dequantize8(load_block(row, unit / 4u), unit % 4u);
   let out = m * (K / 4u) + unit / 4u * 8u + unit % 4u;
-  x[out] = values[0];
-  x[out + 4u] = values[1];
+  x[out] = SCALE * values[0];
+  x[out + 4u] = SCALE * values[1];
 }

@@ -1,19 +1,23 @@
-// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k], for many rows m: tiles of 32 rows of x by 32 * WIDE rows of W. A tile is shared by
-// SLICES slices of 32 invocations (split-K): each slice takes every SLICES-th block of 32 columns, in workgroup memory
+// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k] + bias[n], for many rows m: tiles of 32 rows of x by 32 * WIDE rows of W. A tile
+// is shared by SLICES slices of 32 invocations (split-K): each slice takes every SLICES-th block of 32 columns, in workgroup memory
 // of its own, and loads its next block meanwhile. An invocation holds 8 x 4 * WIDE sums, which are added up over the
 // slices at the end.
 // EPILOGUE as in matvec.wgsl; with 2, half of a tile's rows of W are from the first N rows and half from the others.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
-//           4 y: (MAX_ROWS, Y_STRIDE).
-// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, SLICES, WIDE.
+//           4 vectors: from BIAS_AT on the bias of each row of W, any buffer without ADD_BIAS; 5 y: (MAX_ROWS, Y_STRIDE).
+// Constants: K, N, BLOCKS (of W), FIRST_ROW, Y_STRIDE, Y_OFFSET, EPILOGUE, GELU, ADD_BIAS, BIAS_AT as in matvec.wgsl; SLICES,
+// WIDE.
 // Dispatch (g, h, ceil(count / 32)) with g * h >= ceil(N / (32 * WIDE)), or ceil(N / (16 * WIDE)) for EPILOGUE 2.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
 @group(0) @binding(3) var<storage, read> x: array<vec4f>;
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<storage, read> vectors: array<vec4f>;
+@group(0) @binding(5) var<storage, read_write> y: array<f32>;
 #import dequantize8
+#import bias
+#import activation
 
 const ROWS = 32u * WIDE;  // of W
 const TILE_N = select(ROWS, ROWS / 2u, EPILOGUE == 2u);
@@ -22,8 +26,8 @@ var<workgroup> x_tile: array<array<array<vec4f, 8>, 32>, SLICES>;          // [k
 var<workgroup> w_tile: array<array<array<vec4f, ROWS / 4u>, 32>, SLICES>;  // [k][n / 4]; at the end sums: [m][n / 4]
 
 fn weight_row(n0: u32, i: u32) -> u32 {
-  if (EPILOGUE == 2u && i >= TILE_N) { return N + min(n0 + i - TILE_N, N - 1u); }
-  return min(n0 + i, N - 1u);
+  if (EPILOGUE == 2u && i >= TILE_N) { return FIRST_ROW + N + min(n0 + i - TILE_N, N - 1u); }
+  return FIRST_ROW + min(n0 + i, N - 1u);
 }
 
 // The quads `quad` and quad + 4 of a block, for four rows of x.
@@ -35,6 +39,8 @@ fn load_quads(m: u32, block: u32, quad: u32) -> Quads {
   }
   return quads;
 }
+
+fn biases_of(row: u32) -> vec4f { return vec4f(bias_of(row), bias_of(row + 1u), bias_of(row + 2u), bias_of(row + 3u)); }
 
 alias Blocks = array<Block, WIDE>;
 fn load_blocks(n0: u32, lane: u32, column: u32) -> Blocks {
@@ -127,7 +133,13 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     if (EPILOGUE == 2u) {
       var up = vec4f();
       for (var s = 0u; s < SLICES; s++) { up += w_tile[s][m][n4 + TILE_N / 4u]; }
-      sum = sum / (1.0 + exp(-sum)) * up;
+      if (ADD_BIAS) {
+        sum += biases_of(n0 + 4u * n4);
+        up += biases_of(N + n0 + 4u * n4);
+      }
+      sum = activation4(sum) * up;
+    } else if (ADD_BIAS) {
+      sum += biases_of(n0 + 4u * n4);
     }
     if (m0 + m >= state.count) { continue; }
     for (var j = 0u; j < 4u; j++) {

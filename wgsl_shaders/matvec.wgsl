@@ -1,9 +1,12 @@
-// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k], for few rows m. With NORM, x is normalized by RMS first.
-// EPILOGUE 0 writes the sum; 1 adds it to what y holds (the residual); 2 writes silu(sum of row n) * (sum of row N + n), where W
-// has 2 N rows (SwiGLU).
+// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k] + bias[n], for few rows m. With NORM, x is normalized by RMS first.
+// EPILOGUE 0 writes the sum; 1 adds it to what y holds (the residual); 2 writes activation(sum of row n) * (sum of row N + n),
+// where W has 2 N rows (a gated linear unit).
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
-//           4 norm_weight: (K / 4) vec4f, any buffer without NORM; 5 y: (MAX_ROWS, Y_STRIDE).
-// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, WORKGROUP; those of dot_rows.wgsl (with EPILOGUE 2 ROWS is even);
+//           4 vectors: the norm's weight (K,), with NORM, and from BIAS_AT on the bias of each row of W, with ADD_BIAS; any
+//           buffer without both; 5 y: (MAX_ROWS, Y_STRIDE).
+// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, ADD_BIAS, BIAS_AT, WORKGROUP; FIRST_ROW: the row of W that makes n = 0; GELU:
+// the activation is gelu, otherwise silu; CAP: sums are CAP * tanh(sum / CAP) in the end, 0 for as they are; those of dot_rows.wgsl
+// (with EPILOGUE 2 ROWS is even);
 // LOGITS: only the last rows of x are read, those that need logits; they make rows 0, 1 ... of y. SINGLE_ROW: the state
 // has one row, so no invocation waits for its count.
 // Dispatch (g, h, ceil(rows of x / M_TILE)) with g * h * lane groups of a workgroup * ROW_TILES >= items of ROWS rows of W.
@@ -12,9 +15,11 @@
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
 @group(0) @binding(3) var<storage, read> x: array<vec4f>;
-@group(0) @binding(4) var<storage, read> norm_weight: array<vec4f>;
+@group(0) @binding(4) var<storage, read> vectors: array<vec4f>;
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;
 #import dot_rows
+#import bias
+#import activation
 
 const OUTPUTS_PER_ITEM = select(ROWS, ROWS / 2u, EPILOGUE == 2u);  // rows of y of an item
 
@@ -23,8 +28,10 @@ fn place(item: u32, m0: u32, output: Output) -> u32 {
 }
 
 fn weight_row(item: u32, r: u32) -> u32 {
-  if (EPILOGUE == 2u) { return min(item * OUTPUTS_PER_ITEM + r % OUTPUTS_PER_ITEM, N - 1u) + r / OUTPUTS_PER_ITEM * N; }
-  return min(item * ROWS + r, N - 1u);
+  if (EPILOGUE == 2u) {
+    return FIRST_ROW + min(item * OUTPUTS_PER_ITEM + r % OUTPUTS_PER_ITEM, N - 1u) + r / OUTPUTS_PER_ITEM * N;
+  }
+  return FIRST_ROW + min(item * ROWS + r, N - 1u);
 }
 
 @compute @workgroup_size(WORKGROUP)
@@ -39,18 +46,29 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     if (LOGITS) { first_row += state.count - count; }
   }
   let item = first_item(group.y * groups.x + group.x, index);
-  // y is read before the sums are computed, so that nothing waits for it afterwards.
+  // y and biases are read before the sums are computed, so that nothing waits for them afterwards.
   var before: array<f32, OUTPUTS_PER_LANE>;
   if (EPILOGUE == 1u) {
     for (var o = 0u; o < OUTPUTS_PER_LANE; o++) { before[o] = y[place(item, m0, output_of(o, index))]; }
+  }
+  var biases: LaneOutputs;
+  if (ADD_BIAS) {
+    for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
+      let n = min(item * OUTPUTS_PER_ITEM + output_of(o, index).row, N - 1u);
+      for (var v = 0u; v < SUMS_PER_OUTPUT; v++) { biases[o][v] = bias_of(n + v * N); }
+    }
   }
   var sums = dot_rows(item, first_row, index);
   for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
     let output = output_of(o, index);
     if (!output.exists || m0 + output.m >= count || item * OUTPUTS_PER_ITEM + output.row >= N) { continue; }
+    if (ADD_BIAS) {
+      for (var v = 0u; v < SUMS_PER_OUTPUT; v++) { sums[o][v] += biases[o][v]; }
+    }
     var value = sums[o][0];
     if (EPILOGUE == 1u) { value += before[o]; }
-    if (EPILOGUE == 2u) { value = value / (1.0 + exp(-value)) * sums[o][SUMS_PER_OUTPUT - 1u]; }
+    if (EPILOGUE == 2u) { value = activation(value) * sums[o][SUMS_PER_OUTPUT - 1u]; }
+    if (CAP > 0.0) { value = CAP * tanh_of(value / CAP); }
     y[place(item, m0, output)] = value;
   }
 }

@@ -1,24 +1,27 @@
-// The linears of q, k and v, their rotation, and the write of keys and values to the layer's pages, for few rows m.
+// The linears of q, k and v with their biases, their rotation, and the write of keys and values to the layer's pages, for few rows m.
 // q_out[m] = rope(Wq x[m]); the pages get rope(Wk x[m]) and Wv x[m] at each row's position. With NORM, x is normalized
 // by RMS first.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32, for N / HEAD_DIM heads from FIRST_HEAD on,
-//           counted over the heads of q, then k, then v; 3 x: (MAX_ROWS, K / 4) vec4f; 4 norm_weight: (K / 4) vec4f, any
-//           buffer without NORM; 5 angles: (positions, HEAD_DIM / 2) of (cos, sin); 6 page_table; 7 q_out: (MAX_ROWS, HEADS,
-//           HEAD_DIM); 8 kv: the layer's pages.
-// Constants: K, N, FIRST_HEAD, HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES; WORKGROUP, SINGLE_ROW as in matvec; those of
-// dot_rows.wgsl; ROWS = 2: an item is a pair that is rotated together, INTERLEAVED: (2i, 2i + 1), otherwise (i, i + HEAD_DIM / 2).
+//           counted over the heads of q, then k, then v; 3 x: (MAX_ROWS, K / 4) vec4f; 4 vectors: the norm's weight
+//           (K,), with NORM, and from BIAS_AT on the bias of each row of W, with ADD_BIAS; any buffer without both; 5 angles:
+//           (positions, PAIRS) of (cos, sin), any buffer where PAIRS is 0; 6 page_table; 7 q_out: (MAX_ROWS, HEADS, HEAD_DIM);
+//           8 kv: the layer's pages.
+// Constants: K, N, FIRST_ROW (of W), FIRST_HEAD, HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES; WORKGROUP, SINGLE_ROW as in matvec; those of
+// dot_rows.wgsl; ADD_BIAS, BIAS_AT; ROWS = 2: an item is a pair that is rotated together, INTERLEAVED: (2i, 2i + 1), otherwise
+// (i, i + PAIRS). The first PAIRS pairs of a head rotate.
 // Dispatch (g, h, ceil(count / M_TILE)) with g * h * lane groups of a workgroup * ROW_TILES >= N / 2.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
 @group(0) @binding(3) var<storage, read> x: array<vec4f>;
-@group(0) @binding(4) var<storage, read> norm_weight: array<vec4f>;
+@group(0) @binding(4) var<storage, read> vectors: array<vec4f>;
 @group(0) @binding(5) var<storage, read> angles: array<vec2f>;
 @group(0) @binding(6) var<storage, read> page_table: array<u32>;
 @group(0) @binding(7) var<storage, read_write> q_out: array<f32>;
 @group(0) @binding(8) var<storage, read_write> kv: array<f32>;
 #import dot_rows
+#import bias
 #import kv_pages
 
 const HALF = HEAD_DIM / 2u;
@@ -29,12 +32,13 @@ fn head_of(item: u32) -> u32 { return FIRST_HEAD + item / HALF; }
 // Where a pair's r-th value lies in its head.
 fn in_head(item: u32, r: u32) -> u32 {
   let i = item % HALF;
-  return select(i + r * HALF, 2u * i + r, INTERLEAVED);
+  return select(i + r * PAIRS, 2u * i + r, INTERLEAVED || (PAIRS < HALF && i >= PAIRS));
 }
-fn weight_row(item: u32, r: u32) -> u32 {
+fn row_of(item: u32, r: u32) -> u32 {
   let own = min(item, N / 2u - 1u);
   return own / HALF * HEAD_DIM + in_head(own, r);
 }
+fn weight_row(item: u32, r: u32) -> u32 { return FIRST_ROW + row_of(item, r); }
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
@@ -46,15 +50,26 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     if (m0 >= count) { return; }
   }
   let item = first_item(group.y * groups.x + group.x, index);
-  // The row's place and rotation are read before the sums are computed, so that nothing waits for them afterwards.
+  // The row's place, rotation and biases are read before the sums are computed, so that nothing waits for them afterwards.
   var rotations: array<vec2f, OUTPUTS_PER_LANE>;
   var keys: array<u32, OUTPUTS_PER_LANE>;
   for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
     let output = output_of(o, index);
     let pair = min(item + output.row, N / 2u - 1u);
     let row = state.rows[min(m0 + output.m, MAX_ROWS - 1u)];
-    rotations[o] = angles[row.position * HALF + pair % HALF];
+    if (PAIRS > 0u) {
+      let i = pair % HALF;
+      rotations[o] = angles[row.position * PAIRS + i];
+      if (PAIRS < HALF && i >= PAIRS) { rotations[o] = vec2f(1.0, 0.0); }
+    }
     keys[o] = kv_index(row.slot, row.position, (head_of(pair) - HEADS) % KV_HEADS, u32(head_of(pair) >= HEADS + KV_HEADS)) * 4u;
+  }
+  var biases: array<vec2f, OUTPUTS_PER_LANE>;
+  if (ADD_BIAS) {
+    for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
+      let pair = item + output_of(o, index).row;
+      biases[o] = vec2f(bias_of(row_of(pair, 0u)), bias_of(row_of(pair, 1u)));
+    }
   }
   var sums = dot_rows(item, m0, index);
   for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
@@ -63,7 +78,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     if (!output.exists || m0 + output.m >= count || pair_index >= N / 2u) { continue; }
     let head = head_of(pair_index);
     var pair = vec2f(sums[o][0], sums[o][1]);
-    if (head < HEADS + KV_HEADS) {
+    if (ADD_BIAS) { pair += biases[o]; }
+    if (PAIRS > 0u && head < HEADS + KV_HEADS) {
       let angle = rotations[o];
       pair = vec2f(pair.x * angle.x - pair.y * angle.y, pair.x * angle.y + pair.y * angle.x);
     }

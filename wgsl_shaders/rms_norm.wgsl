@@ -1,7 +1,8 @@
-// y[m, :] = x[m, :] / sqrt(mean(x[m, :]^2) + EPS) * weight
-// Bindings: 0 state; 1 weight: (K,); 2 x: (MAX_ROWS, K); 3 y: (MAX_ROWS, K).
-// Constants: K, EPS, LANES (= WORKGROUP); LOGITS: only the last rows of x are read, those that need logits; they make rows
-// 0, 1 ... of y. One workgroup a row; dispatch (count), or (rows that need logits) with LOGITS.
+// y[m, h, :] = x[m, h, :] / sqrt(mean(x[m, h, :]^2) + EPS) * weight, for each of a row's HEADS parts, one for the whole row.
+// With ADD that is added to what y holds (the residual).
+// Bindings: 0 state; 1 weight: (K,); 2 x and 3 y: (MAX_ROWS, HEADS, K).
+// Constants: K, HEADS, EPS, ADD, LANES (= WORKGROUP); LOGITS: only the last rows of x are read, those that need logits; they
+// make rows 0, 1 ... of y. One workgroup a part; dispatch (count, HEADS), or (rows that need logits, HEADS) with LOGITS.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -11,10 +12,14 @@
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let from_row = (select(0u, state.count - state.logit_rows, LOGITS) + group.x) * K;
-  let to_row = group.x * K;
+  let from_row = ((select(0u, state.count - state.logit_rows, LOGITS) + group.x) * HEADS + group.y) * K;
+  let to_row = (group.x * HEADS + group.y) * K;
   var sum = 0.0;
   for (var i = lane; i < K; i += LANES) { sum += x[from_row + i] * x[from_row + i]; }
   let scale = inverseSqrt(reduce_lanes(sum, lane) / f32(K) + EPS);
-  for (var i = lane; i < K; i += LANES) { y[to_row + i] = x[from_row + i] * scale * weight[i]; }
+  for (var i = lane; i < K; i += LANES) {
+    var value = x[from_row + i] * scale * weight[i];
+    if (ADD) { value += y[to_row + i]; }
+    y[to_row + i] = value;
+  }
 }

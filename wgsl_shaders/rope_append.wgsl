@@ -1,54 +1,54 @@
-// q_out = rope(q); the layer's pages get rope(k) and v at each row's position.
-// Bindings: 0 state; 1 qkv: (MAX_ROWS, (HEADS + 2 KV_HEADS) * HEAD_DIM); 2 angles: (positions, HEAD_DIM / 2) of (cos, sin);
-//           3 page_table; 4 q_out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 5 kv: the layer's pages.
-// Constants: HEADS, KV_HEADS, HEAD_DIM (a multiple of 8), PAGE, MAX_PAGES, WORKGROUP,
-// INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + HEAD_DIM / 2).
+// q_out = rope(norm(q)); the layer's pages get rope(norm(k)) and v at each row's position. The norm is each head's own,
+// x / sqrt(mean(x^2) + EPS) * weight, with HEAD_NORM, otherwise nothing.
+// Bindings: 0 state; 1 qkv: (MAX_ROWS, (HEADS + 2 KV_HEADS) * HEAD_DIM); 2 angles: (positions, PAIRS) of (cos, sin), any buffer
+//           where PAIRS is 0; 3 page_table; 4 q_norm and 5 k_norm: (HEAD_DIM / 4) vec4f, any buffers without HEAD_NORM;
+//           6 q_out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 7 kv: the layer's pages.
+// Constants: HEADS, KV_HEADS, HEAD_DIM (a multiple of 8), PAGE, MAX_PAGES, WORKGROUP, HEAD_NORM, EPS,
+// PAIRS: how many pairs of a head rotate, INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + PAIRS).
 // One invocation makes 4 values; dispatch (ceil(width / 4 / WORKGROUP), count), width that of qkv.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> qkv: array<vec4f>;
 @group(0) @binding(2) var<storage, read> angles: array<vec2f>;
 @group(0) @binding(3) var<storage, read> page_table: array<u32>;
-@group(0) @binding(4) var<storage, read_write> q_out: array<vec4f>;
-@group(0) @binding(5) var<storage, read_write> kv: array<vec4f>;
+@group(0) @binding(4) var<storage, read> q_norm: array<vec4f>;
+@group(0) @binding(5) var<storage, read> k_norm: array<vec4f>;
+@group(0) @binding(6) var<storage, read_write> q_out: array<vec4f>;
+@group(0) @binding(7) var<storage, read_write> kv: array<vec4f>;
 #import kv_pages
+#import rotate
 
 const QUADS = HEAD_DIM / 4u;
+const ALL_HEADS = HEADS + 2u * KV_HEADS;
 
-fn rotate(at: u32, quad: u32, position: u32) -> vec4f {
-  let own = qkv[at];
-  let half = HEAD_DIM / 2u;
-  if (INTERLEAVED) {
-    let a = angles[position * half + quad * 2u];
-    let b = angles[position * half + quad * 2u + 1u];
-    return vec4f(own.x * a.x - own.y * a.y, own.x * a.y + own.y * a.x,
-                 own.z * b.x - own.w * b.y, own.z * b.y + own.w * b.x);
-  }
-  let first = quad < QUADS / 2u;
-  let partner = qkv[select(at - QUADS / 2u, at + QUADS / 2u, first)];
-  let signed_partner = select(partner, -partner, first);
-  var out: vec4f;
-  for (var i = 0u; i < 4u; i++) {
-    let a = angles[position * half + (quad * 4u + i) % half];
-    out[i] = own[i] * a.x + signed_partner[i] * a.y;
-  }
-  return out;
+var<private> head_scale: f32;
+
+fn head_quad(head: u32, quad: u32) -> vec4f {
+  let own = qkv[head * QUADS + quad];
+  if (!HEAD_NORM) { return own; }
+  if (head % ALL_HEADS < HEADS) { return own * head_scale * q_norm[quad]; }
+  return own * head_scale * k_norm[quad];
 }
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let m = id.y;
-  let width = (HEADS + 2u * KV_HEADS) * QUADS;
-  if (m >= state.count || id.x >= width) { return; }
+  if (m >= state.count || id.x >= ALL_HEADS * QUADS) { return; }
   let row = state.rows[m];
   let head = id.x / QUADS;
   let quad = id.x % QUADS;
-  let at = m * width + id.x;
+  let at = m * ALL_HEADS + head;
+  if (HEAD_NORM && head < HEADS + KV_HEADS) {
+    // Each invocation adds up its whole head: that is less work than to wait for others.
+    var sum = 0.0;
+    for (var i = 0u; i < QUADS; i++) { sum += dot(qkv[at * QUADS + i], qkv[at * QUADS + i]); }
+    head_scale = inverseSqrt(sum / f32(HEAD_DIM) + EPS);
+  }
   if (head < HEADS) {
-    q_out[m * HEADS * QUADS + id.x] = rotate(at, quad, row.position);
+    q_out[m * HEADS * QUADS + id.x] = rotated(at, quad, row.position);
   } else if (head < HEADS + KV_HEADS) {
-    kv[kv_index(row.slot, row.position, head - HEADS, 0u) + quad] = rotate(at, quad, row.position);
+    kv[kv_index(row.slot, row.position, head - HEADS, 0u) + quad] = rotated(at, quad, row.position);
   } else {
-    kv[kv_index(row.slot, row.position, head - HEADS - KV_HEADS, 1u) + quad] = qkv[at];
+    kv[kv_index(row.slot, row.position, head - HEADS - KV_HEADS, 1u) + quad] = qkv[at * QUADS + quad];
   }
 }

@@ -17,7 +17,7 @@
 // With SUBGROUPS 2 a lane group has 64 lanes and each lane a single block of a row. It can keep that block of x in registers,
 // and read the weights of one row tile after the other (ROW_TILES 8).
 //
-// Needs quants, scales, x (MAX_ROWS, K / 4) vec4f, norm_weight (K / 4) vec4f;
+// Needs quants, scales, x (MAX_ROWS, K / 4) vec4f, vectors, which begin with the norm's weight: (K / 4) vec4f;
 // weight_row(item, r): the r-th row of W of an item (a row tile); OUTPUTS_PER_ITEM: outputs that an item makes for a row of x,
 // each of ROWS / OUTPUTS_PER_ITEM sums: output e has the sums of rows e, OUTPUTS_PER_ITEM + e ...;
 // `columns`: x_direct, x_staged or x_limbs, which bring x and multiply a block of it by blocks of W;

@@ -40,7 +40,7 @@ fn stage_columns(m0: u32, first: u32, index: u32) {
         quads[q] = x[(m0 + m) * (K / 4u) + from_quad + q];
         if (NORM) {
           sum += select(0.0, dot(quads[q], quads[q]), i < count);
-          quads[q] *= norm_weight[from_quad + q];
+          quads[q] *= vectors[from_quad + q];
         }
       }
       let most = max(max(abs(quads[0]), abs(quads[1])), max(abs(quads[2]), abs(quads[3])));

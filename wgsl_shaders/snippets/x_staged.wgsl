@@ -1,5 +1,5 @@
 // Columns of x in workgroup memory, CHUNK blocks at a time: neighbouring invocations need neighbouring blocks, which
-// lie far apart in x. With NORM they are multiplied by norm_weight while they are copied, and their squares are added
+// lie far apart in x. With NORM they are multiplied by the norm's weight while they are copied, and their squares are added
 // up.
 #import norm_squares
 #import cached_columns
@@ -21,7 +21,7 @@ fn stage_columns(m0: u32, first: u32, index: u32) {
       quads[q] = x[(m0 + m) * (K / 4u) + first * 8u + i];
       if (NORM) {
         sum += select(0.0, dot(quads[q], quads[q]), index + q * WORKGROUP < quads_there);
-        quads[q] *= norm_weight[first * 8u + i];
+        quads[q] *= vectors[first * 8u + i];
       }
     }
     for (var q = 0u; q < QUADS_PER_INVOCATION; q++) {

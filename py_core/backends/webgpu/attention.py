@@ -18,6 +18,7 @@ from py_core.backends.webgpu.plan import Kernel
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes
 from py_core.models.config import ModelConfig
+from py_core.models.graph import Attention
 
 SHORT = 1024
 """Tokens that one workgroup attends to alone; a power of two."""
@@ -71,44 +72,42 @@ class AttentionKernels:
         self._config, self._shapes, self._pipeline = config, shapes, pipeline
         self._state, self._pages, self._adapter = state, pages, host.adapter
         self._sizes = sizes
-        width, token_bytes = config.num_attention_heads * config.head_dim, pages.page_bytes // PAGE
-        self._cost = Cost(row_bytes=8 * width, token_bytes=token_bytes, token_flops=4 * width)
-        self._merge_cost = Cost(row_bytes=8 * width)
+        self._width, self._token_bytes = config.num_attention_heads * config.head_dim, pages.page_bytes // PAGE
         if shapes.flash_attention:
             splits = -(-pages.pages_per_slot * PAGE // SPLIT)
             size = FEW_ROWS * config.num_attention_heads * splits * (config.head_dim + 4) * 4
             self._partials = Binding(host.create_buffer(size, "attention parts"), 0, size)
 
-    def kernels(self, q: Binding, out: Binding, layer: int, rows: str) -> list[Kernel]:
-        """The kernels from rotated queries to attention's output, both (rows, HEADS * HEAD_DIM), over a layer's pages.
+    def kernels(self, op: Attention, q: Binding, out: Binding, rows: str) -> list[Kernel]:
+        """The kernels from `q`, rotated, to attention's output, both (rows, HEADS * HEAD_DIM), over a layer's pages.
 
         `rows` as in `PlanLowering.plan`; "many" are rows of one sequence at consecutive positions.
         """
         if not self._shapes.flash_attention:
-            return [self._walk(q, out, layer)]
+            return [self._walk(op, q, out)]
         if rows == "many":
-            return [self._tiles(q, out, layer)]
+            return [self._tiles(op, q, out)]
         single_row = rows == "one"
-        short = self._split("attention", q, out, layer, SHORT, 1, single_row, lambda most: int(most == SHORT))
+        short = self._split("attention", op, q, out, SHORT, 1, single_row, lambda most: int(most == SHORT))
         long = self._split(
-            "attention parts", q, self._partials, layer, SPLIT, _MOST_HEADS, single_row,
+            "attention parts", op, q, self._partials, SPLIT, _MOST_HEADS, single_row,
             lambda most: 0 if most == SHORT else most // SPLIT,
         )  # fmt: skip
-        return [short, long, self._merge(out)]
+        return [short, long, self._merge(op, out)]
 
-    def _walk(self, q: Binding, out: Binding, layer: int) -> Kernel:
+    def _walk(self, op: Attention, q: Binding, out: Binding) -> Kernel:
         heads, workgroup = self._config.num_attention_heads, 4
-        pipeline = self._over_pages("attention", WORKGROUP=workgroup)
-        bindings = self._bindings(q, out, layer)
-        return Kernel("attention", pipeline, bindings, lambda m: (-(-heads // workgroup), m, 1), self._cost)
+        pipeline = self._over_pages("attention", op, WORKGROUP=workgroup)
+        bindings = self._bindings(op, q, out)
+        return Kernel("attention", pipeline, bindings, lambda m: (-(-heads // workgroup), m, 1), self._cost(op))
 
-    def _tiles(self, q: Binding, out: Binding, layer: int) -> Kernel:
-        heads, pipeline = self._config.num_attention_heads, self._over_pages("attention_tiles")
-        bindings = self._bindings(q, out, layer)
-        return Kernel("attention", pipeline, bindings, lambda m: (heads, -(-m // 32), 1), self._cost)
+    def _tiles(self, op: Attention, q: Binding, out: Binding) -> Kernel:
+        heads, pipeline = self._config.num_attention_heads, self._over_pages("attention_tiles", op)
+        bindings = self._bindings(op, q, out)
+        return Kernel("attention", pipeline, bindings, lambda m: (heads, -(-m // 32), 1), self._cost(op))
 
     def _split(
-        self, name: str, q: Binding, out: Binding, layer: int, split: int, most: int, single_row: bool,
+        self, name: str, op: Attention, q: Binding, out: Binding, split: int, most: int, single_row: bool,
         splits: Callable[[int], int],
     ) -> Kernel:  # fmt: skip
         c = self._config
@@ -116,25 +115,32 @@ class AttentionKernels:
         each = heads_each(group, most)
         widest = 512 if split == SHORT else 256
         lanes, workgroup = lane_group_shape(c.head_dim, self._shapes.lanes, widest, self._adapter)
-        pipeline = self._pipeline(
-            "attention_split", {"reduce": self._shapes.reduce}, **self._sizes,
+        pipeline = self._over_pages(
+            "attention_split", op, {"reduce": self._shapes.reduce},
             SPLIT=split, HEADS_EACH=each, DIRECT=split == SHORT, LANES=lanes, WORKGROUP=workgroup,
             SINGLE_ROW=single_row,
         )  # fmt: skip
         chunks = c.num_key_value_heads * -(-group // each)
-        bindings = self._bindings(q, out, layer)
-        return Kernel(name, pipeline, bindings, lambda m: (1, chunks, m), self._cost, splits)
+        bindings = self._bindings(op, q, out)
+        return Kernel(name, pipeline, bindings, lambda m: (1, chunks, m), self._cost(op), splits)
 
-    def _merge(self, out: Binding) -> Kernel:
-        pipeline = self._pipeline("attention_merge", {}, **self._sizes, SPLIT=SPLIT, WORKGROUP=_MERGE_WORKGROUP)
+    def _merge(self, op: Attention, out: Binding) -> Kernel:
+        pipeline = self._over_pages("attention_merge", op, SPLIT=SPLIT, WORKGROUP=_MERGE_WORKGROUP)
         heads, bindings = self._config.num_attention_heads, (self._state, self._partials, out)
         return Kernel(
-            "attention merge", pipeline, lambda: bindings, lambda m: (heads, m, 1), self._merge_cost,
+            "attention merge", pipeline, lambda: bindings, lambda m: (heads, m, 1), Cost(row_bytes=8 * self._width),
             lambda most: int(most > SHORT),
         )  # fmt: skip
 
-    def _over_pages(self, name: str, **constants: int) -> int:
-        return self._pipeline(name, {}, **self._sizes, **constants)
+    def _over_pages(
+        self, name: str, op: Attention, snippets: dict[str, str] | None = None, **constants: Constant
+    ) -> int:
+        scores = {"SCALE": op.scale, "SOFTCAP": op.softcap, "WINDOW": op.window}
+        return self._pipeline(name, snippets or {}, **self._sizes, **scores, **constants)
 
-    def _bindings(self, q: Binding, out: Binding, layer: int) -> Callable[[], tuple[Binding, ...]]:
-        return lambda: (self._state, q, self._pages.table_binding, self._pages.binding(layer), out)
+    def _cost(self, op: Attention) -> Cost:
+        width = self._width
+        return Cost(row_bytes=8 * width, token_bytes=self._token_bytes, token_flops=4 * width, window=op.window)
+
+    def _bindings(self, op: Attention, q: Binding, out: Binding) -> Callable[[], tuple[Binding, ...]]:
+        return lambda: (self._state, q, self._pages.table_binding, self._pages.binding(op.layer), out)

@@ -104,9 +104,7 @@ class WebGPUBackend(PipelinedBackend):
         )
         self._pages = KVPages(host, config, SLOTS, self.context_length)
         builder = KernelBuilder(host, self._shapes)
-        lowering = PlanLowering(
-            host, config, self._graph, self.arena, builder, self._buffers, self._pages, self.context_length
-        )
+        lowering = PlanLowering(host, config, self._graph, self.arena, builder, self._buffers, self._pages)
         self._plans = {rows: lowering.plan(rows) for rows in ("one", "few", "many")}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
         self._recorded: dict[tuple[str, int, int], int] = {}

@@ -68,14 +68,33 @@ class WeightArena:
             repacking.release()
 
     def place(self, names: Sequence[str], whole: bool = False) -> WeightMatrix:
-        """The named tensors, all of one format and width, as one matrix. A 1-D tensor is a single row.
+        """The named tensors, all of one format and width, as one matrix.
 
         `whole` asks for one part. Raises BackendError when the GPU cannot bind it.
         """
         key = tuple(names)
         if key not in self._placed:
             self._placed[key] = self._place([self._tensors[name] for name in names], whole)
+        if whole and len(self._placed[key].parts) > 1:
+            raise self._too_large(names[0])
         return self._placed[key]
+
+    def place_vectors(self, pieces: Sequence[tuple[str | None, int, int]]) -> Binding:
+        """Values of norms and biases one after the other, as float32: of each (tensor, first, count), or `count` zeros.
+
+        Raises BackendError for a tensor in another format.
+        """
+        found = self._take(-(-sum(count for _, _, count in pieces) // 4) * 16)  # kernels read whole vec4f
+        at = found.offset
+        for name, first, count in pieces:
+            if name is not None:
+                info = self._tensors[name]
+                if info.format.name != "F32":
+                    kind = "biases" if name.endswith(".bias") else "norms"
+                    raise BackendError(f"{name} is in {info.format.name}; the GPU kernels read {kind} in F32 only.")
+                self._segments.append(Segment(info.offset + 4 * first, 4 * count, found.buffer, at))
+            at += 4 * count
+        return found
 
     def can_join(self, names: Sequence[str]) -> bool:
         """Whether tensors may be one matrix: of one format, and no word of the scales would belong to two of them."""
@@ -86,13 +105,13 @@ class WeightArena:
 
     def _place(self, infos: list[TensorInfo], whole: bool) -> WeightMatrix:
         form, columns = infos[0].format, infos[0].shape[-1]
-        if columns % BLOCK and len(infos[0].shape) > 1:
+        if columns % BLOCK:
             raise BackendError(f"{infos[0].name} is {columns} wide; the GPU kernels read multiples of {BLOCK} only.")
         rows = sum(math.prod(info.shape) for info in infos) // columns
         limit = self._host.adapter.max_binding_size
         step = min(rows, limit // _sizes(form, columns)[0])
         if step < rows and (whole or len(infos) > 1 or step == 0):
-            raise BackendError(f"{infos[0].name} is larger than this GPU can bind ({limit >> 20} MiB).")
+            raise self._too_large(infos[0].name)
         parts = [self._part(form, columns, first, min(step, rows - first)) for first in range(0, rows, step)]
         done = 0
         for info in infos:  # several only where there is one part
@@ -102,6 +121,11 @@ class WeightArena:
                 self._fill(form, start, part, done, min(values, part.rows * columns))
             done += values
         return WeightMatrix(form, rows, columns, tuple(parts))
+
+    def _too_large(self, name: str) -> BackendError:
+        return BackendError(
+            f"{name} is larger than this GPU can bind ({self._host.adapter.max_binding_size >> 20} MiB)."
+        )
 
     def _part(self, form: BlockFormat, columns: int, first_row: int, rows: int) -> MatrixPart:
         quant_bytes, scale_bytes = _sizes(form, rows * columns)

@@ -1,0 +1,138 @@
+"""Which kernels make attention: from the linears of q, k and v, fused or not, over the pages, to its output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from py_core.backends.fusion import QKVAttention
+from py_core.backends.page_table import PAGE
+from py_core.backends.webgpu.attention import AttentionKernels
+from py_core.backends.webgpu.cost import Cost, linear_cost
+from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.kv_pages import KVPages
+from py_core.backends.webgpu.linear_lowering import LinearLowering
+from py_core.backends.webgpu.plan import Kernel, fixed, per_row
+from py_core.backends.webgpu.shaders import Constant
+from py_core.backends.webgpu.values import PassContext, Values
+from py_core.backends.webgpu.vectors import Vectors
+from py_core.models import graph as ops
+from py_core.models.config import ModelConfig
+from py_core.models.rotation import Rotation
+
+QKV_BINDINGS = 9
+"""Storage buffers of the kernel that makes queries, keys and values; WebGPU promises 8 only."""
+
+
+class AttentionLowering:
+    """The attention of one model; `state` is the state's buffer."""
+
+    def __init__(
+        self, host: Host, config: ModelConfig, builder: KernelBuilder, linears: LinearLowering, values: Values,
+        vectors: Vectors, pages: KVPages, state: Binding,
+    ) -> None:  # fmt: skip
+        self._host, self._config, self._builder, self._state = host, config, builder, state
+        self._linears, self._values, self._vectors, self._pages = linears, values, vectors, pages
+        self._sizes: dict[str, Constant] = {
+            "HEADS": config.num_attention_heads, "KV_HEADS": config.num_key_value_heads, "HEAD_DIM": config.head_dim,
+            "PAGE": PAGE, "MAX_PAGES": pages.pages_per_slot,
+        }  # fmt: skip
+        self._over_pages = AttentionKernels(host, config, builder.shapes, builder.pipeline, state, pages, self._sizes)
+        self._angles: dict[Rotation, Binding] = {}
+
+    def fused(self, op: QKVAttention, context: PassContext) -> list[Kernel]:
+        """Linears, norms of heads, rotation, appending to the pages, and attention."""
+        q = self._values.scratch("q", op.q.out.width)
+        one_kernel = self._host.adapter.max_storage_buffers >= QKV_BINDINGS and not context.tiled and not op.q_norm
+        made = self._qkv(op, context, q) if one_kernel else self._qkv_apart(op, context, q)
+        return [*made, *self._over_pages.kernels(op.attention, q, self._values.of(op.out), context.rows)]
+
+    def attention(self, op: ops.Attention, context: PassContext) -> list[Kernel]:
+        """Appending to the pages and attention, of queries and keys that are ready."""
+        width = op.k.width
+        pipeline = self._builder.pipeline("append", {}, **self._without_heads(), WORKGROUP=64)
+        before = (self._state, self._values.of(op.k), self._values.of(op.v), self._pages.table_binding)
+        append = Kernel(
+            "append", pipeline, self._with_pages(before, op.layer), per_row(width // 4, 64), Cost(row_bytes=16 * width)
+        )
+        q, out = self._values.of(op.q), self._values.of(op.out)
+        return [append, *self._over_pages.kernels(op, q, out, context.rows)]
+
+    def rope(self, op: ops.Rope) -> list[Kernel]:
+        width = op.x.width
+        pipeline = self._builder.pipeline(
+            "rope", {}, HEADS=op.num_heads, HEAD_DIM=width // op.num_heads, WORKGROUP=64, **_rotation(op)
+        )
+        bindings = (self._state, self._values.of(op.x), self._angles_of(op), self._values.of(op.out))
+        cost = Cost(row_bytes=8 * width, row_flops=3 * width)
+        return [Kernel("rope", pipeline, fixed(bindings), per_row(width // 4, 64), cost)]
+
+    def _qkv(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
+        """The linears, the rotation and the pages in one kernel, or one for each run of neighbours of one format."""
+        kernels, first_head = [], 0
+        for run in self._linears.runs([op.q, op.k, op.v]):
+            matrix, given = self._linears.matrix(run, whole=True), self._linears.input(run, context)
+            (part,) = matrix.parts
+            rows = sum(linear.out.width for linear in run)
+            name = f"qkv {matrix.columns}x{rows} {matrix.format.name}"
+            shape = self._builder.shape(name, matrix.columns, context.rows)
+            pipeline, grid = self._builder.matvec(
+                "qkv", matrix, part, shape, rows // 2, 2, context.rows, context.single_row, given.norm,
+                N=rows, FIRST_ROW=run[0].first_row if rows < matrix.rows else 0, FIRST_HEAD=first_head,
+                **given.constants(), **_rotation(op.rope), **self._sizes,
+            )  # fmt: skip
+            weights = (part.quants, part.scales)
+            angles = self._angles_of(op.rope)
+            before = (self._state, *weights, given.x, given.vectors, angles, self._pages.table_binding, q)
+            cost = linear_cost(matrix, rows, 0, rows, given.bias_at is not None)
+            kernels.append(Kernel(name, pipeline, self._with_pages(before, op.attention.layer), grid, cost))
+            first_head += rows // self._config.head_dim
+        return kernels
+
+    def _qkv_apart(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
+        """The linears by kernels of their own, then another for the norms of heads, the rotation and the pages."""
+        linears = [op.q, op.k, op.v]
+        width = sum(linear.out.width for linear in linears)
+        qkv = self._values.scratch("qkv", width)
+        norms = (self._state, self._state)
+        if op.q_norm and op.k_norm:
+            norms = (self._vectors.norm(op.q_norm), self._vectors.norm(op.k_norm))
+        pipeline = self._builder.pipeline(
+            "rope_append", {}, **self._sizes, WORKGROUP=64, HEAD_NORM=op.q_norm is not None,
+            EPS=op.q_norm.eps if op.q_norm else 0.0, **_rotation(op.rope),
+        )  # fmt: skip
+        before = (self._state, qkv, self._angles_of(op.rope), self._pages.table_binding, *norms, q)
+        cost = Cost(
+            row_bytes=4 * (width + op.q.out.width) + self._pages.page_bytes // PAGE,
+            row_flops=(3 if op.rope else 0) * (op.q.out.width + op.k.out.width)
+            + (4 if op.q_norm else 0) * (op.q.out.width + op.k.out.width),
+        )
+        layer = op.attention.layer
+        return [
+            *self._linears.side_by_side(linears, qkv, context),
+            Kernel("rope_append", pipeline, self._with_pages(before, layer), per_row(width // 4, 64), cost),
+        ]
+
+    def _without_heads(self) -> dict[str, Constant]:
+        return {name: size for name, size in self._sizes.items() if name != "HEADS"}
+
+    def _with_pages(self, before: tuple[Binding, ...], layer: int) -> Callable[[], tuple[Binding, ...]]:
+        """Bindings, and then a layer's pages, which move when their pool grows."""
+        return lambda: (*before, self._pages.binding(layer))
+
+    def _angles_of(self, rope: ops.Rope | None) -> Binding:
+        """The (cos, sin) of every position's angles, or any buffer where nothing rotates."""
+        if rope is None:
+            return self._state
+        if rope.rotation not in self._angles:
+            table = rope.rotation.table(self._config.context_length)
+            made = Binding(self._host.create_buffer(table.nbytes, "rope angles"), 0, table.nbytes)
+            self._host.write(made.buffer, 0, table.tobytes())
+            self._angles[rope.rotation] = made
+        return self._angles[rope.rotation]
+
+
+def _rotation(rope: ops.Rope | None) -> dict[str, Constant]:
+    if rope is None:
+        return {"PAIRS": 0, "INTERLEAVED": False}
+    return {"PAIRS": rope.rotation.dimensions // 2, "INTERLEAVED": rope.interleaved}

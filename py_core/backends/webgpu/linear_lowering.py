@@ -1,0 +1,147 @@
+"""Which kernels make a graph's linears: matvecs of few rows, matmuls of many, and what they do besides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from py_core.backends.webgpu.cost import linear_cost
+from py_core.backends.webgpu.host import Binding
+from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.plan import Kernel, fixed, folded
+from py_core.backends.webgpu.values import PassContext, Values
+from py_core.backends.webgpu.vectors import Vectors
+from py_core.backends.webgpu.weights import WeightArena, WeightMatrix
+from py_core.models.graph import Activation, Graph, Linear, RMSNorm
+
+
+class Epilogue(IntEnum):
+    """What becomes of a linear's sums: EPILOGUE of matvec.wgsl and matmul.wgsl."""
+
+    STORE = 0
+    ADD = 1
+    GATE = 2
+
+
+@dataclass(frozen=True)
+class LinearInput:
+    """What a kernel reads besides the weights: x, the norm that it makes of x, if any, and the biases of its rows.
+
+    `vectors` are the norm's weights, and from `bias_at` on the biases; any buffer where there are none of both.
+    """
+
+    x: Binding
+    norm: RMSNorm | None
+    vectors: Binding
+    bias_at: int | None
+
+    def constants(self, first_row: int = 0) -> dict[str, int | bool]:
+        """Of kernels that add biases to rows of W from `first_row` on."""
+        return {"ADD_BIAS": self.bias_at is not None, "BIAS_AT": 0 if self.bias_at is None else self.bias_at + first_row}
+
+
+class LinearLowering:
+    """The linears of one model; `state` is the state's buffer."""
+
+    def __init__(
+        self, builder: KernelBuilder, arena: WeightArena, graph: Graph, values: Values, vectors: Vectors, state: Binding
+    ) -> None:
+        self._builder, self._arena, self._weights = builder, arena, graph.weights
+        self._values, self._vectors, self._state = values, vectors, state
+
+    def runs(self, linears: Sequence[Linear]) -> list[list[Linear]]:
+        """Linears of one value, put together where their rows can lie one below the other in one matrix."""
+        tensors: list[list[Linear]] = []
+        for linear in linears:
+            before = tensors[-1] if tensors else []
+            if before and before[-1].weight == linear.weight and _rows(before) == linear.first_row:
+                before.append(linear)
+            else:
+                tensors.append([linear])
+        found: list[list[Linear]] = []
+        names: list[str] = []
+        for tensor in tensors:
+            if not self._is_whole(tensor):
+                found += [[linear] for linear in tensor]
+                names = []
+            elif names and self._arena.can_join([*names, tensor[0].weight]):
+                found[-1] += tensor
+                names.append(tensor[0].weight)
+            else:
+                found.append(tensor)
+                names = [tensor[0].weight]
+        return found
+
+    def matrix(self, run: Sequence[Linear], whole: bool = False) -> WeightMatrix:
+        """The matrix that holds a run's rows, from the run's `first_row` on. `whole` asks for one part."""
+        names = list(dict.fromkeys(linear.weight for linear in run))
+        return self._arena.place(names, whole or len(run) > 1 or not self._is_whole(run))
+
+    def input(self, run: Sequence[Linear], context: PassContext) -> LinearInput:
+        """What the kernel of a run reads."""
+        x = run[0].x
+        norm, bias = context.norms.get(x), self._vectors.bias(run[0])
+        place = self._values.of(norm.x if norm else x)
+        vectors = bias[0] if bias else self._vectors.norm(norm) if norm else place
+        return LinearInput(place, norm, vectors, bias[1] if bias else None)
+
+    def side_by_side(self, linears: Sequence[Linear], out: Binding, context: PassContext) -> list[Kernel]:
+        """Linears of one value into one buffer (rows, sum of their widths)."""
+        kernels, offset, stride = [], 0, _rows(linears)
+        for run in self.runs(linears):
+            kernels += self.kernels(run, out, context, stride=stride, offset=offset)
+            offset += _rows(run)
+        return kernels
+
+    def kernels(
+        self, run: Sequence[Linear], out: Binding, context: PassContext, epilogue: Epilogue = Epilogue.STORE,
+        activation: Activation = "silu", cap: float = 0.0, stride: int = 0, offset: int = 0,
+    ) -> list[Kernel]:  # fmt: skip
+        """One for each part of a run's matrix; `out` is (rows, stride), the run's own rows where stride is 0.
+
+        With GATE the run is a gate and what it multiplies, after the gate's `activation`. `cap` is a soft-cap, not for
+        tiled passes.
+        """
+        matrix, given = self.matrix(run), self.input(run, context)
+        total, gated = _rows(run), epilogue == Epilogue.GATE
+        gelu = gated and activation == "gelu"
+        suffix = ("", " + residual", " + GeGLU" if gelu else " + SwiGLU")[epilogue]
+        name = f"linear {matrix.columns}x{total} {matrix.format.name}{suffix}"
+        x = run[0].x
+        logits = context.residual is not None and context.residual in (x, given.norm.x if given.norm else x)
+        found = []
+        for part in matrix.parts:
+            rows = min(part.rows, total)
+            n = rows // 2 if gated else rows
+            common = {
+                "N": n, "FIRST_ROW": run[0].first_row if total < matrix.rows else 0,
+                "Y_STRIDE": stride or (total // 2 if gated else total), "Y_OFFSET": offset + part.first_row,
+                "EPILOGUE": int(epilogue), "GELU": gelu, **given.constants(part.first_row),
+            }  # fmt: skip
+            cost = linear_cost(matrix, rows, n if epilogue == Epilogue.ADD else 0, n, given.bias_at is not None)
+            bindings = (self._state, part.quants, part.scales, given.x, given.vectors, out)
+            if context.tiled:
+                reader = self._builder.reader(matrix.format)
+                wide, slices = self._builder.tiles(rows)
+                pipeline = self._builder.pipeline(
+                    "matmul", reader, K=x.width, BLOCKS=part.blocks, SLICES=slices, WIDE=wide, **common
+                )
+                grid = folded(n, (16 if gated else 32) * wide, 32)
+            else:
+                shape = self._builder.shape(name, matrix.columns, context.rows)
+                pipeline, grid = self._builder.matvec(
+                    "matvec", matrix, part, shape, -(-n // shape.rows), shape.rows * (2 if gated else 1),
+                    context.rows, context.single_row, given.norm, LOGITS=logits, CAP=cap, **common,
+                )  # fmt: skip
+            found.append(Kernel(name, pipeline, fixed(bindings), grid, cost))
+        return found
+
+    def _is_whole(self, run: Sequence[Linear]) -> bool:
+        """Whether linears read all rows of their tensors."""
+        names = {linear.weight for linear in run}
+        return _rows(run) == sum(self._weights[name][0] for name in names)
+
+
+def _rows(linears: Sequence[Linear]) -> int:
+    return sum(linear.out.width for linear in linears)

@@ -1,0 +1,16 @@
+// y[m, n] = activation(gate[m, n]) * up[m, n], for gates and ups that no single linear makes.
+// Bindings: 0 state; 1 gate, 2 up and 3 y: (MAX_ROWS, N).
+// Constants: N, WORKGROUP; GELU: the activation is gelu, otherwise silu. Dispatch (ceil(N / WORKGROUP), count).
+#import state
+@group(0) @binding(0) var<storage, read> state: State;
+@group(0) @binding(1) var<storage, read> gate: array<f32>;
+@group(0) @binding(2) var<storage, read> up: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+#import activation
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  if (id.y >= state.count || id.x >= N) { return; }
+  let at = id.y * N + id.x;
+  y[at] = activation(gate[at]) * up[at];
+}

@@ -1,0 +1,15 @@
+// What becomes of attention's scores. Constants: SOFTCAP: scores are SOFTCAP * tanh(score / SOFTCAP), 0 for as they are;
+// WINDOW: how many of the last tokens a row sees, its own among them, 0 for all.
+#import tanh
+fn first_seen(position: u32) -> u32 {
+  if (WINDOW == 0u || position < WINDOW) { return 0u; }
+  return position + 1u - WINDOW;
+}
+fn capped(score: f32) -> f32 {
+  if (SOFTCAP == 0.0) { return score; }
+  return SOFTCAP * tanh_of(score / SOFTCAP);
+}
+fn capped4(scores: vec4f) -> vec4f {
+  if (SOFTCAP == 0.0) { return scores; }
+  return SOFTCAP * tanh_of4(scores / SOFTCAP);
+}
