@@ -18,7 +18,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   let row = state.rows[id.y];
   let head = id.x / QUADS;
   let quad = id.x % QUADS;
-  let from = id.y * KV_HEADS * QUADS + id.x;
-  kv[kv_index(row.slot, row.position, head, 0u) + quad] = k[from];
-  kv[kv_index(row.slot, row.position, head, 1u) + quad] = v[from];
+  let at = id.y * KV_HEADS * QUADS + id.x;
+  kv[kv_index(row.slot, row.position, head, 0u) + quad] = k[at];
+  kv[kv_index(row.slot, row.position, head, 1u) + quad] = v[at];
 }

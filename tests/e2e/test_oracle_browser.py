@@ -131,7 +131,7 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
             wgsl = repack_shader(form)
             variants.append([f"repack {form.name}", wgsl, binding_access(wgsl)])
         dequantize = {"dequantize": f"dequantize_{form.name.lower()}"}
-        add("embedding", dequantize, K=768, N=100, BLOCKS=2400, FIRST_ROW=0, WORKGROUP=64)
+        add("embedding", dequantize, K=768, N=100, BLOCKS=2400, FIRST_ROW=0, SCALE=1.0, WORKGROUP=64)
         # What reads a format is the same code in each shape: all shapes are compiled for one format.
         every = form.name == "Q4_1"
         matrix = {"K": 768, "N": 100, "BLOCKS": 4800}
@@ -140,25 +140,35 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
             staged = lanes > 1
             snippets = {**dequantize, "reduce": reduce, "columns": "x_staged" if staged else "x_direct"}
             shape |= {"LANES": lanes, "NORM": staged, "SINGLE_ROW": not staged}
-            add("qkv", snippets, every, **matrix, **shape, FIRST_HEAD=0, INTERLEAVED=False, **sizes)
+            rotation = {"PAIRS": 24 if staged else 0, "INTERLEAVED": False}
+            rows = {"FIRST_ROW": 0, "ADD_BIAS": staged, "BIAS_AT": 768}
+            add("qkv", snippets, every, **matrix, **shape, FIRST_HEAD=0, **rotation, **rows, **sizes)
             for epilogue in (0, 1, 2) if every else (0,):
-                linear = {**matrix, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
+                linear = {**matrix, **rows, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue, "GELU": staged}
                 whole = every and epilogue == 0
-                add("matvec", snippets, whole, **linear, **shape, LOGITS=False)
+                add("matvec", snippets, whole, **linear, **shape, LOGITS=False, CAP=0.0 if staged else 30.0)
                 if staged and LAYOUTS[form.name].quantized:
                     # A lane group of two subgroups has three row tiles over columns that it keeps.
                     row_tiles = {**shape, "SUBGROUPS": 2, "ROW_TILES": 3, "CHUNK": 24, "M_TILE": 1}
                     kept = {**snippets, "halves": "halves_unpacked"}
-                    add("matvec", kept, whole, **linear, **row_tiles, LOGITS=False)
-                    add("matvec", {**kept, "columns": "x_limbs"}, whole, **linear, **row_tiles, LOGITS=False)
+                    for columns in ("x_staged", "x_limbs"):
+                        kept |= {"columns": columns}
+                        add("matvec", kept, whole, **linear, **row_tiles, LOGITS=False, CAP=0.0)
         for epilogue in (0, 1, 2) if every else (0,):
-            linear = {**matrix, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
             for slices, wide in ((2, 1), (1, 2)):
+                linear = {**matrix, "FIRST_ROW": 0, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
+                linear |= {"ADD_BIAS": wide == 2, "BIAS_AT": 0, "GELU": wide == 2}
                 add("matmul", dequantize, every and epilogue == 0, **linear, SLICES=slices, WIDE=wide)
-    add("rope_append", {}, **sizes, WORKGROUP=64, INTERLEAVED=True)
-    add("attention", {}, **sizes, WORKGROUP=4)
+    for pairs, interleaved in ((24, False), (32, True), (30, False), (0, False)):
+        rotation = {"PAIRS": pairs, "INTERLEAVED": interleaved}
+        add("rope_append", {}, pairs == 24, **sizes, WORKGROUP=64, **rotation, HEAD_NORM=pairs == 24, EPS=1e-5)
+        add("rope", {}, pairs == 24, HEADS=9, HEAD_DIM=64, WORKGROUP=64, **rotation)
+    add("append", {}, KV_HEADS=3, HEAD_DIM=64, PAGE=64, MAX_PAGES=128, WORKGROUP=64)
+    plain = {"SCALE": 0.125, "SOFTCAP": 0.0, "WINDOW": 0}
+    narrow = {"SCALE": 0.0625, "SOFTCAP": 50.0, "WINDOW": 512}
+    add("attention", {}, **sizes, **narrow, WORKGROUP=4)
     for head_dim in (64, 72, 80, 256):
-        shape = {**sizes, "HEAD_DIM": head_dim}
+        shape = {**sizes, **(plain if head_dim == 72 else narrow), "HEAD_DIM": head_dim}
         for reduce, most_lanes in (("reduce_workgroup", 32), ("reduce_subgroup", 8)):
             lanes, workgroup = lane_group_shape(head_dim, most_lanes, 256, least)
             split = {**shape, "LANES": lanes, "WORKGROUP": workgroup}
@@ -185,10 +195,14 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
         add("attention_merge", {}, head_dim == 64, **shape, SPLIT=128, WORKGROUP=256)
         add("attention_tiles", {}, head_dim == 64, **shape)
     for reduce, lanes in reductions:
-        add("rms_norm", {"reduce": reduce}, K=576, EPS=1e-5, LANES=lanes, WORKGROUP=lanes, LOGITS=True)
+        norm = {"K": 576, "HEADS": 1, "EPS": 1e-5, "LANES": lanes, "WORKGROUP": lanes}
+        add("rms_norm", {"reduce": reduce}, **norm, LOGITS=lanes > 1, ADD=lanes == 1)
     for name in ("argmax", "penalties", "sample"):
         add(name, {}, **vocabulary)
-    add("swiglu", {}, N=100, WORKGROUP=64)
+    for gelu in (False, True):
+        add("glu", {}, N=100, GELU=gelu, WORKGROUP=64)
+    add("add", {}, N=100, WORKGROUP=64)
+    add("soft_cap", {}, N=100, CAP=30.0, WORKGROUP=64)
     add("copy_rows", {}, K=576, WORKGROUP=64)
     add("unpack_halves", {})
     add("read_bandwidth", {}, LOADS=8, WORKGROUP=256)

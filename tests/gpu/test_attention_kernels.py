@@ -62,11 +62,14 @@ def sizes(case: dict) -> dict:
 
 
 @named(
-    covering(8, interleaved=[True, False], heads=[(1, 1), (4, 1), (3, 3), (4, 2)], head_dim=[8, 24, 64, 72])
+    covering(
+        10, interleaved=[True, False], heads=[(1, 1), (4, 1), (3, 3), (4, 2)], head_dim=[8, 24, 64, 72],
+        rotated=[0, 0.25, 0.75, 1, 1], norm=[False, True],
+    )
 )  # fmt: skip
 @given(case=cases())
 @few
-def test_rope_append_rotates_q_and_k_and_stores_k_and_v(run_kernel, variant, case) -> None:
+def test_rope_append_normalizes_and_rotates_q_and_k_and_stores_k_and_v(run_kernel, variant, case) -> None:
     rng = np.random.default_rng(case["seed"])
     interleaved, (heads, kv_heads) = variant["interleaved"], variant["heads"]
     case = {**case, "heads": heads, "kv_heads": kv_heads, "head_dim": variant["head_dim"]}
@@ -74,21 +77,27 @@ def test_rope_append_rotates_q_and_k_and_stores_k_and_v(run_kernel, variant, cas
     pages = Pages(rng, case)
     width = (heads + 2 * kv_heads) * head_dim
     qkv = rng.standard_normal((MAX_ROWS, width)).astype(np.float32)
-    angles = rng.uniform(0, 7, (MAX_PAGES * PAGE, head_dim // 2))
+    pairs = int(variant["rotated"] * head_dim) // 2
+    angles = rng.uniform(0, 7, (MAX_PAGES * PAGE, max(pairs, 1)))
+    norms = rng.standard_normal((2, head_dim)).astype(np.float32)
     table = np.stack([np.cos(angles), np.sin(angles)], axis=-1).astype(np.float32)
     q_out, pool = run_kernel(
         "rope_append",
-        [rows_of(case), qkv, table, pages.table, bytes(4 * MAX_ROWS * heads * head_dim), pages.pool],
-        (-(-width // 4 // 8), m, 1), **sizes(case), WORKGROUP=8, INTERLEAVED=interleaved,
+        [rows_of(case), qkv, table, pages.table, *norms, bytes(4 * MAX_ROWS * heads * head_dim), pages.pool],
+        (-(-width // 4 // 8), m, 1), **sizes(case), WORKGROUP=8, INTERLEAVED=interleaved, PAIRS=pairs,
+        HEAD_NORM=variant["norm"], EPS=0.1,
     )  # fmt: skip
     positions = slice(case["start"], case["start"] + m)
     q, k, v = np.split(qkv[:m], [heads * head_dim, (heads + kv_heads) * head_dim], axis=1)
-    expected_q = reference.rope(q, table[positions], heads, interleaved)
+    if variant["norm"]:
+        q, k = (reference.rms_norm(x, weight, 0.1) for x, weight in zip((q, k), norms, strict=True))
+    turn = table[positions, :pairs]
+    expected_q = reference.rope(q, turn, heads, interleaved)
     got_q = np.frombuffer(q_out, np.float32).reshape(MAX_ROWS, -1)[:m]
     np.testing.assert_allclose(got_q, expected_q, rtol=1e-5, atol=1e-6)
     # What was not written must be as before, everywhere in the pool.
     expected_k, expected_v = pages.sequence(pages.pool, 0), pages.sequence(pages.pool, 1)
-    expected_k[positions] = reference.rope(k, table[positions], kv_heads, interleaved).reshape(m, kv_heads, head_dim)
+    expected_k[positions] = reference.rope(k, turn, kv_heads, interleaved).reshape(m, kv_heads, head_dim)
     expected_v[positions] = v.reshape(m, kv_heads, head_dim)
     after = np.frombuffer(pool, np.float32)[: pages.pool.size].reshape(pages.pool.shape)
     np.testing.assert_allclose(pages.sequence(after, 0), expected_k, rtol=1e-5, atol=1e-6)
@@ -99,7 +108,8 @@ def test_rope_append_rotates_q_and_k_and_stores_k_and_v(run_kernel, variant, cas
 
 @dataclass
 class Sequences:
-    """Rows of sequences in shuffled pages. What no row may read is NaN: later positions, queries past the last."""
+    """Rows of sequences in shuffled pages. What no row may read is NaN: positions after theirs or before all of their
+    windows, queries past the last."""
 
     heads: int
     kv_heads: int
@@ -112,6 +122,8 @@ class Sequences:
     """Of the scores: large ones test the softmax's range."""
     pages: int = SHORT // PAGE + 1
     """Of each sequence."""
+    softcap: float = 0.0
+    window: int = 0
 
     SLOTS = 2
 
@@ -122,6 +134,8 @@ class Sequences:
         for slot in range(self.SLOTS):
             length = max((position + 1 for position, of in self.rows if of == slot), default=0)
             self.kv[slot, :, :, length:] = np.nan
+            first = min((self.first_seen(position) for position, of in self.rows if of == slot), default=0)
+            self.kv[slot, :, :, :first] = np.nan
         places = rng.permutation(self.SLOTS * self.pages + 1)[1:]
         self.table = places.reshape(self.SLOTS, self.pages).astype(np.uint32)
         self.pool = np.full((len(places) + 1, 2, self.kv_heads, PAGE, self.head_dim), np.nan, np.float32)
@@ -129,6 +143,13 @@ class Sequences:
         self.pool[self.table] = paged.transpose(0, 3, 1, 2, 4, 5)
         self.q = np.full((self.max_rows, self.heads * self.head_dim), np.nan, np.float32)
         self.q[: len(self.rows)] = rng.standard_normal((len(self.rows), self.q.shape[1])) * self.spread
+
+    @property
+    def scale(self) -> float:
+        return 0.7 * self.head_dim**-0.5
+
+    def first_seen(self, position: int) -> int:
+        return max(0, position + 1 - self.window) if self.window else 0
 
     @property
     def m(self) -> int:
@@ -139,10 +160,10 @@ class Sequences:
         return state_bytes([(0, *row) for row in self.rows]) + bytes(ROW_BYTES * (self.max_rows - self.m))
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, float]:
         return {
-            "MAX_ROWS": self.max_rows, "HEADS": self.heads, "HEAD_DIM": self.head_dim, "PAGE": PAGE,
-            "MAX_PAGES": self.pages,
+            "MAX_ROWS": self.max_rows, "HEADS": self.heads, "KV_HEADS": self.kv_heads, "HEAD_DIM": self.head_dim,
+            "PAGE": PAGE, "MAX_PAGES": self.pages, "SCALE": self.scale, "SOFTCAP": self.softcap, "WINDOW": self.window,
         }  # fmt: skip
 
     def run(
@@ -156,7 +177,6 @@ class Sequences:
             groups,
             snippets,
             **self.sizes,
-            KV_HEADS=self.kv_heads,
             **constants,
         )
         return np.frombuffer(written, np.float32)[: out.size].reshape(out.shape)
@@ -164,9 +184,11 @@ class Sequences:
     def check(self, out: np.ndarray) -> None:
         """Each row's attention is numpy's, and what belongs to no row is as before."""
         for m, (position, slot) in enumerate(self.rows):
-            keys, values = self.kv[slot, :, :, : position + 1].swapaxes(1, 2)
+            first = self.first_seen(position)
+            keys, values = self.kv[slot, :, :, first : position + 1].swapaxes(1, 2)
+            at = np.array([position - first])
             expected = reference.attention(
-                self.q[m : m + 1], keys, values, np.array([position]), self.heads, self.head_dim**-0.5
+                self.q[m : m + 1], keys, values, at, self.heads, self.scale, self.softcap, self.window
             )[0]
             np.testing.assert_allclose(out[m], expected, rtol=2e-4, atol=2e-4)
         np.testing.assert_array_equal(out[self.m :], BEFORE)
@@ -181,6 +203,7 @@ BORDERS = [
 HEADS = [(1, 1), (2, 1), (5, 1), (8, 1), (16, 1), (3, 3), (6, 2), (12, 3)]
 """Of queries, of keys and values."""
 HEAD_DIMS = [8, 24, 64, 80, 96, 128, 256]
+SCORES = {"softcap": [0.0, 0.0, 3.0], "window": [0, 0, 1, 40, SPLIT, 300]}
 
 
 @st.composite
@@ -202,7 +225,8 @@ def sequences(
 
     def of(variant: dict) -> Sequences:
         taken = rows[:1] if variant.get("one") else rows
-        return Sequences(*variant["heads"], variant["head_dim"], taken, consecutive + 8, seed, spread)
+        scores = {"softcap": variant["softcap"], "window": variant["window"]}
+        return Sequences(*variant["heads"], variant["head_dim"], taken, consecutive + 8, seed, spread, **scores)
 
     return of
 
@@ -211,7 +235,7 @@ def untouched(case: Sequences) -> np.ndarray:
     return np.full_like(case.q, BEFORE)
 
 
-@named(covering(8, heads=HEADS, head_dim=HEAD_DIMS[:-1]))
+@named(covering(8, heads=HEADS, head_dim=HEAD_DIMS[:-1], **SCORES))
 @given(draw=sequences())
 @few
 def test_attention_of_one_invocation_a_row_equals_numpy(run_kernel, variant, draw) -> None:
@@ -239,8 +263,11 @@ def run_splits(run_kernel, case: Sequences, out: np.ndarray, variant: dict, spli
 
 
 @named(
-    covering(9, lane_group=LANE_GROUPS, heads=HEADS, head_dim=HEAD_DIMS, most=[1, 2, 3, 4], one=[False, False, True])
-)
+    covering(
+        9, lane_group=LANE_GROUPS, heads=HEADS, head_dim=HEAD_DIMS, most=[1, 2, 3, 4], one=[False, False, True],
+        **SCORES,
+    )
+)  # fmt: skip
 @given(draw=sequences(longest=SHORT))
 @few
 def test_attention_of_one_split_equals_numpy(run_kernel, variant, draw) -> None:
@@ -250,9 +277,10 @@ def test_attention_of_one_split_equals_numpy(run_kernel, variant, draw) -> None:
 
 @named(
     covering(
-        9, lane_group=LANE_GROUPS, heads=HEADS, head_dim=HEAD_DIMS[::-1], most=[1, 2, 3, 4], one=[False, False, True]
+        9, lane_group=LANE_GROUPS, heads=HEADS, head_dim=HEAD_DIMS[::-1], most=[1, 2, 3, 4], one=[False, False, True],
+        **SCORES,
     )
-)
+)  # fmt: skip
 @given(draw=sequences(), more=st.integers(0, 2))
 @few
 def test_splits_merged_equal_numpy(run_kernel, variant, draw, more: int) -> None:
@@ -269,7 +297,7 @@ def test_splits_merged_equal_numpy(run_kernel, variant, draw, more: int) -> None
     case.check(np.frombuffer(out, np.float32).reshape(case.q.shape))
 
 
-@named(covering(8, heads=HEADS, head_dim=HEAD_DIMS))
+@named(covering(8, heads=HEADS, head_dim=HEAD_DIMS, **SCORES))
 @given(draw=sequences(consecutive=70))
 @few
 def test_attention_over_tiles_equals_numpy(run_kernel, variant, draw) -> None:

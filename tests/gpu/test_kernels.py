@@ -45,6 +45,8 @@ def snippets_of(form: str, reduce: str, integers: bool) -> dict[str, str]:
 
 
 MAX_ROWS = 16
+PLAIN = {"FIRST_ROW": 0, "ADD_BIAS": False, "BIAS_AT": 0, "GELU": False}
+"""Constants of a linear of all rows of W, without biases."""
 
 SEEDS = st.integers(0, 2**32 - 1)
 few = settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -69,13 +71,22 @@ def floats(data: bytes, *shape: int) -> np.ndarray:
     return np.frombuffer(data, np.float32)[: int(np.prod(shape))].reshape(shape)
 
 
-def expected_linear(w: np.ndarray, x: np.ndarray, before: np.ndarray, epilogue: int) -> np.ndarray:
-    out = x.astype(np.float64) @ w.astype(np.float64).T
+def expected_linear(
+    w: np.ndarray, bias: np.ndarray, x: np.ndarray, before: np.ndarray, epilogue: int, gelu: bool
+) -> np.ndarray:
+    out = x.astype(np.float64) @ w.astype(np.float64).T + bias
     if epilogue == 1:
         out = out + before
     if epilogue == 2:
-        out = reference.glu(*np.split(out, 2, axis=1))
+        out = reference.glu(*np.split(out, 2, axis=1), "gelu" if gelu else "silu")
     return out
+
+
+def random_bias(rng: np.random.Generator, variant: dict, rows: int, before: np.ndarray) -> tuple[np.ndarray, dict]:
+    """A bias for each row of W, or zeros, and the constants that tell where it follows other vectors."""
+    if not variant["bias"]:
+        return np.zeros(rows, np.float32), {"ADD_BIAS": False, "BIAS_AT": 0}
+    return rng.standard_normal(rows).astype(np.float32), {"ADD_BIAS": True, "BIAS_AT": len(before)}
 
 
 def width(form: str, blocks: int) -> int:
@@ -86,15 +97,16 @@ def width(form: str, blocks: int) -> int:
 
 SIZES = {
     "form": FORMAT_NAMES, "n": [1, 7, 32, 75], "blocks": [1, 2, 5, 9], "epilogue": [0, 1, 2], "offset": [0, 3],
+    "first": [0, 0, 3], "bias": [False, True], "gelu": [False, True],
 }  # fmt: skip
-"""Of a matrix product; `n` rows of results, `offset` where they begin in a row of y."""
+"""Of a matrix product; `n` rows of results, `offset` where they begin in a row of y, `first` rows of W before them."""
 
 
 @named(
     covering(
         33, reduction=REDUCTIONS, **SIZES, tile=[1, 2, 4, 8], together=[1, 2, 3], norm=[False, True],
         logits=[False, True], one=[False, False, True], chunk=[1, 3, 12], integers=[False, True],
-        subgroups=[1, 2, 3, 4], row_tiles=[1, 2, 5],
+        subgroups=[1, 2, 3, 4], row_tiles=[1, 2, 5], cap=[0.0, 0.0, 4.0],
     )
 )  # fmt: skip
 @given(m=st.integers(1, 9), logits=st.integers(1, 9), seed=SEEDS)
@@ -111,9 +123,12 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, l
     lane_group = lane_group_constants(
         lanes, workgroup * (3 if subgroups == 3 else 1), subgroups, variant["row_tiles"], chunk, k
     )
-    data, w = random_matrix(run_kernel.host, rng, rows, k, form)
+    first = variant["first"]
+    data, w = random_matrix(run_kernel.host, rng, first + rows, k, form)
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
     weight = rng.standard_normal(k).astype(np.float32)
+    before = np.concatenate([weight, np.full(offset, np.nan, np.float32)])
+    bias, bias_constants = random_bias(rng, variant, rows, before)
     stride = n + offset + 3
     y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
     together = variant["together"]
@@ -121,16 +136,20 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, l
     groups = -(-items // (lane_group["WORKGROUP"] // lanes // lane_group["SUBGROUPS"] * lane_group["ROW_TILES"]))
     fold = 2 if groups > 3 else 1
     (out,) = run_kernel(
-        "matvec", [state(m, count if variant["logits"] else 0), *data, x, weight, y],
+        "matvec", [state(m, count if variant["logits"] else 0), *data, x, np.concatenate([before, bias]), y],
         (-(-groups // fold), fold, -(-count // tile)), snippets_of(form, reduce, variant["integers"]),
-        MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=epilogue,
-        NORM=norm, EPS=1e-5, ROWS=2 * together if epilogue == 2 else together, M_TILE=tile,
-        LOGITS=variant["logits"], SINGLE_ROW=one, **lane_group,
+        MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=(first + rows) * k // 32, FIRST_ROW=first, Y_STRIDE=stride, Y_OFFSET=offset,
+        EPILOGUE=epilogue, GELU=variant["gelu"], CAP=variant["cap"], NORM=norm, EPS=1e-5,
+        ROWS=2 * together if epilogue == 2 else together, M_TILE=tile,
+        LOGITS=variant["logits"], SINGLE_ROW=one, **bias_constants, **lane_group,
     )  # fmt: skip
     used = x[m - count : m]
     used = reference.rms_norm(used, weight, 1e-5) if norm else used
     expected = y.copy()
-    expected[:count, offset : offset + n] = expected_linear(w, used, y[:count, offset : offset + n], epilogue)
+    wanted = expected_linear(w[first:], bias, used, y[:count, offset : offset + n], epilogue, variant["gelu"])
+    if variant["cap"]:
+        wanted = reference.soft_cap(wanted, variant["cap"])
+    expected[:count, offset : offset + n] = wanted
     scale = np.abs(expected).max()
     np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=1e-5 * scale)
 
@@ -167,7 +186,7 @@ def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, k
             "matvec", [state(1), *data, x, weight, bytes(4 * n)], (-(-n // 4), 1, 1),
             snippets_of(form, "reduce_workgroup", integers),
             MAX_ROWS=1, K=k, N=n, BLOCKS=n * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0, NORM=norm, EPS=1e-5, ROWS=1,
-            M_TILE=1, LOGITS=False, SINGLE_ROW=True, **lane_group_constants(8, 32, 1, 1, 11, k),
+            M_TILE=1, LOGITS=False, SINGLE_ROW=True, **lane_group_constants(8, 32, 1, 1, 11, k), **PLAIN, CAP=0.0,
         )  # fmt: skip
         errors[integers] = np.abs(floats(out, n) - expected).max()
     scale = np.abs(expected).max()
@@ -179,6 +198,7 @@ def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, k
         22, reduction=REDUCTIONS, form=FORMAT_NAMES, heads=[(1, 1), (3, 1), (4, 2)], first=[0, 1, 2],
         head_dim=[8, 24, 64], blocks=[1, 3, 5], tile=[1, 2, 4], norm=[False, True], interleaved=[False, True],
         one=[False, False, True], chunk=[1, 3, 9], integers=[False, True], subgroups=[1, 2, 4], row_tiles=[1, 2, 5],
+        rotated=[0, 0.25, 0.75, 1, 1], bias=[False, True], before=[0, 0, 3],
     )
 )  # fmt: skip
 @given(m=st.integers(1, 5), seed=SEEDS)
@@ -194,11 +214,13 @@ def test_qkv_rotates_and_appends_as_numpy_does(run_kernel, variant, m, seed) -> 
     lane_group = lane_group_constants(lanes, workgroup, subgroups, variant["row_tiles"], chunk, k)
     # The kernel may be given some of the heads only, when their formats differ.
     count = heads + 2 * kv_heads - first
-    data, w = random_matrix(run_kernel.host, rng, count * head_dim, k, form)
+    before, pairs = variant["before"], int(variant["rotated"] * head_dim) // 2
+    data, w = random_matrix(run_kernel.host, rng, before + count * head_dim, k, form)
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
     weight = rng.standard_normal(k).astype(np.float32)
+    bias, bias_constants = random_bias(rng, variant, count * head_dim, weight)
     positions = rng.choice(3 * PAGE, m, replace=False)
-    turn = rng.uniform(0, 2 * np.pi, (3 * PAGE, head_dim // 2))
+    turn = rng.uniform(0, 2 * np.pi, (3 * PAGE, max(pairs, 1)))
     table = np.stack([np.cos(turn), np.sin(turn)], axis=-1).astype(np.float32)
     pages = np.stack([np.zeros(3, np.uint32), rng.permutation(3).astype(np.uint32)])
     rows = state_bytes([(0, int(position), 1) for position in positions]) + bytes(ROW_BYTES * (MAX_ROWS - m))
@@ -206,15 +228,18 @@ def test_qkv_rotates_and_appends_as_numpy_does(run_kernel, variant, m, seed) -> 
     kv = rng.standard_normal((3, 2, kv_heads, PAGE, head_dim)).astype(np.float32)
     groups = -(-count * head_dim // 2 // (workgroup // lanes // lane_group["SUBGROUPS"] * lane_group["ROW_TILES"]))
     out_q, out_kv = run_kernel(
-        "qkv", [rows, *data, x, weight, table, pages, q, kv], (groups, 1, -(-m // tile)),
+        "qkv", [rows, *data, x, np.concatenate([weight, bias]), table, pages, q, kv], (groups, 1, -(-m // tile)),
         snippets_of(form, reduce, variant["integers"]),
-        MAX_ROWS=MAX_ROWS, K=k, N=count * head_dim, BLOCKS=count * head_dim * k // 32, FIRST_HEAD=first, HEADS=heads,
-        KV_HEADS=kv_heads, HEAD_DIM=head_dim, PAGE=PAGE, MAX_PAGES=3, INTERLEAVED=interleaved, NORM=norm, EPS=1e-5,
-        ROWS=2, M_TILE=tile, SINGLE_ROW=one, **lane_group,
+        MAX_ROWS=MAX_ROWS, K=k, N=count * head_dim, BLOCKS=(before + count * head_dim) * k // 32, FIRST_ROW=before,
+        FIRST_HEAD=first, HEADS=heads, KV_HEADS=kv_heads, HEAD_DIM=head_dim, PAGE=PAGE, MAX_PAGES=3, PAIRS=pairs,
+        INTERLEAVED=interleaved, NORM=norm, EPS=1e-5, ROWS=2, M_TILE=tile, SINGLE_ROW=one, **bias_constants,
+        **lane_group,
     )  # fmt: skip
     used = reference.rms_norm(x[:m], weight, 1e-5) if norm else x[:m]
-    product = (used.astype(np.float64) @ w.T.astype(np.float64)).astype(np.float32).reshape(m, count, head_dim)
-    turned = reference.rope(product.reshape(m, -1), table[positions], count, interleaved).reshape(product.shape)
+    product = used.astype(np.float64) @ w[before:].T.astype(np.float64) + bias
+    product = product.astype(np.float32).reshape(m, count, head_dim)
+    turn_of = table[positions, :pairs]
+    turned = reference.rope(product.reshape(m, -1), turn_of, count, interleaved).reshape(product.shape)
     expected_q, expected_kv = q.copy(), kv.copy()
     for at in range(count):
         head = first + at
@@ -239,18 +264,23 @@ def test_matmul_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, s
     (slices, wide), form, epilogue = variant["shape"], variant["form"], variant["epilogue"]
     n, k, offset = variant["n"], width(form, variant["blocks"]), variant["offset"]
     rows = 2 * n if epilogue == 2 else n
-    data, w = random_matrix(run_kernel.host, rng, rows, k, form)
+    first = variant["first"]
+    data, w = random_matrix(run_kernel.host, rng, first + rows, k, form)
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
+    before = np.full(offset, np.nan, np.float32)
+    bias, bias_constants = random_bias(rng, variant, rows, before)
     stride = n + offset + 3
     y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
     (out,) = run_kernel(
-        "matmul", [state(m), *data, x, y], (-(-n // ((16 if epilogue == 2 else 32) * wide)), 1, -(-m // 32)),
-        {"dequantize": f"dequantize_{form.lower()}"},
-        MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=stride, Y_OFFSET=offset, EPILOGUE=epilogue,
-        SLICES=slices, WIDE=wide,
+        "matmul", [state(m), *data, x, np.concatenate([before, bias]), y],
+        (-(-n // ((16 if epilogue == 2 else 32) * wide)), 1, -(-m // 32)), {"dequantize": f"dequantize_{form.lower()}"},
+        MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=(first + rows) * k // 32, FIRST_ROW=first, Y_STRIDE=stride, Y_OFFSET=offset,
+        EPILOGUE=epilogue, GELU=variant["gelu"], SLICES=slices, WIDE=wide, **bias_constants,
     )  # fmt: skip
     expected = y.copy()
-    expected[:m, offset : offset + n] = expected_linear(w, x[:m], y[:m, offset : offset + n], epilogue)
+    expected[:m, offset : offset + n] = expected_linear(
+        w[first:], bias, x[:m], y[:m, offset : offset + n], epilogue, variant["gelu"]
+    )
     scale = np.abs(expected).max()
     np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=1e-5 * scale)
 
@@ -262,8 +292,8 @@ def test_matmul_over_several_tiles_of_rows(run_kernel) -> None:
     x = rng.standard_normal((rows, k)).astype(np.float32)
     many = state_bytes([(0, position, 0) for position in range(m)]) + bytes(ROW_BYTES * (rows - m))
     (out,) = run_kernel(
-        "matmul", [many, *data, x, bytes(4 * rows * n)], (3, 2, 3), {"dequantize": "dequantize_q4_1"},
-        MAX_ROWS=rows, K=k, N=n, BLOCKS=n * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0, SLICES=2, WIDE=1,
+        "matmul", [many, *data, x, x, bytes(4 * rows * n)], (3, 2, 3), {"dequantize": "dequantize_q4_1"},
+        MAX_ROWS=rows, K=k, N=n, BLOCKS=n * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0, SLICES=2, WIDE=1, **PLAIN,
     )  # fmt: skip
     expected = np.zeros((rows, n))
     expected[:m] = x[:m] @ w.T
@@ -271,10 +301,10 @@ def test_matmul_over_several_tiles_of_rows(run_kernel) -> None:
 
 
 @pytest.mark.parametrize("form", FORMAT_NAMES)
-@pytest.mark.parametrize(("rows", "blocks"), [(1, 1), (40, 7)])
+@pytest.mark.parametrize(("rows", "blocks", "scale"), [(1, 1, 1.0), (40, 7, 11.3)])
 @given(m=st.integers(1, 5), seed=SEEDS)
 @more
-def test_embedding_gathers_the_tokens_rows(run_kernel, form, rows, blocks, m, seed) -> None:
+def test_embedding_gathers_the_tokens_rows(run_kernel, form, rows, blocks, scale, m, seed) -> None:
     rng = np.random.default_rng(seed)
     k, first = width(form, blocks), 7
     data, table = random_matrix(run_kernel.host, rng, rows, k, form)
@@ -284,32 +314,34 @@ def test_embedding_gathers_the_tokens_rows(run_kernel, form, rows, blocks, m, se
     x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
     (out,) = run_kernel(
         "embedding", [rows_state, *data, x], (-(-k // 8 // 4), m, 1), {"dequantize": f"dequantize_{form.lower()}"},
-        MAX_ROWS=MAX_ROWS, K=k, N=rows, BLOCKS=rows * k // 32, FIRST_ROW=first, WORKGROUP=4,
+        MAX_ROWS=MAX_ROWS, K=k, N=rows, BLOCKS=rows * k // 32, FIRST_ROW=first, SCALE=scale, WORKGROUP=4,
     )  # fmt: skip
     expected = x.copy()
     for row, token in enumerate(tokens):
         if first <= token < first + rows:
-            expected[row] = table[token - first]
-    np.testing.assert_array_equal(floats(out, MAX_ROWS, k), expected)
+            expected[row] = table[token - first] * np.float32(scale)
+    np.testing.assert_allclose(floats(out, MAX_ROWS, k), expected, rtol=0 if scale == 1 else 1e-6)
 
 
 @pytest.mark.parametrize(("reduce", "lanes", "workgroup"), REDUCTIONS)
-@pytest.mark.parametrize("k", [1, 45, 300])
+@pytest.mark.parametrize(("k", "heads", "add"), [(1, 1, False), (45, 3, False), (300, 1, True)])
 @given(
     logits=st.sampled_from([0, 1, 2]), m=st.integers(2, 6), scale=st.sampled_from([1e-4, 1.0, 1e3]), seed=SEEDS
 )  # fmt: skip
 @more
-def test_rms_norm_equals_numpy(run_kernel, reduce, lanes, workgroup, logits, k, m, scale, seed) -> None:
+def test_rms_norm_equals_numpy(run_kernel, reduce, lanes, workgroup, logits, k, heads, add, m, scale, seed) -> None:
     rng = np.random.default_rng(seed)
-    x = (rng.standard_normal((MAX_ROWS, k)) * scale).astype(np.float32)
+    x = (rng.standard_normal((MAX_ROWS, heads * k)) * scale).astype(np.float32)
     weight = rng.standard_normal(k).astype(np.float32)
+    y = rng.standard_normal(x.shape).astype(np.float32)
     (out,) = run_kernel(
-        "rms_norm", [state(m, logits), weight, x, bytes(x.nbytes)], (logits or m, 1, 1), {"reduce": reduce},
-        MAX_ROWS=MAX_ROWS, K=k, EPS=1e-5, LANES=lanes, WORKGROUP=lanes, LOGITS=logits > 0,
+        "rms_norm", [state(m, logits), weight, x, y], (logits or m, heads, 1), {"reduce": reduce},
+        MAX_ROWS=MAX_ROWS, K=k, HEADS=heads, EPS=1e-5, ADD=add, LANES=lanes, WORKGROUP=lanes, LOGITS=logits > 0,
     )  # fmt: skip
     wanted = x[m - (logits or m) : m]
-    expected = reference.rms_norm(wanted, weight, 1e-5)
-    np.testing.assert_allclose(floats(out, MAX_ROWS, k)[: len(wanted)], expected, rtol=2e-5, atol=1e-6)
+    expected = y.copy()
+    expected[: len(wanted)] = reference.rms_norm(wanted, weight, 1e-5) + (y[: len(wanted)] if add else 0)
+    np.testing.assert_allclose(floats(out, *x.shape), expected, rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("quads", "m"), [(1, 1), (17, 3), (40, MAX_ROWS)])
@@ -318,14 +350,3 @@ def test_rows_are_copied_and_the_rest_is_left_alone(run_kernel, quads, m) -> Non
     grid = (-(-quads // 8), m, 1)
     (out,) = run_kernel("copy_rows", [state(m), x, y], grid, MAX_ROWS=MAX_ROWS, K=4 * quads, WORKGROUP=8)
     np.testing.assert_array_equal(floats(out, MAX_ROWS, 4 * quads), np.concatenate([x[:m], y[m:]]))
-
-
-@pytest.mark.parametrize("n", [1, 7, 200])
-@given(m=st.integers(1, 5), seed=SEEDS)
-@more
-def test_swiglu_equals_numpy(run_kernel, n, m, seed) -> None:
-    pair = (np.random.default_rng(seed).standard_normal((MAX_ROWS, 2 * n)) * 4).astype(np.float32)
-    data = [state(m), pair, bytes(4 * MAX_ROWS * n)]
-    (out,) = run_kernel("swiglu", data, (-(-n // 8), m, 1), MAX_ROWS=MAX_ROWS, N=n, WORKGROUP=8)
-    expected = reference.glu(pair[:m, :n], pair[:m, n:])
-    np.testing.assert_allclose(floats(out, MAX_ROWS, n)[:m], expected, rtol=1e-5, atol=1e-6)
