@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from py_core.backends.base import TokenSequence
+from py_core.backends.fusion import fused_layers
 from py_core.backends.webgpu import lowering
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.formats.gguf import read_header
+from py_core.formats.source import FileSource
+from py_core.models import blocks
+from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.models.registry import ARCHITECTURES, describe_model
 from tests.backend_pairs import Pair, collect, cosine, open_pair, prompt
-from tests.gpu.test_webgpu_backend import SHAPES
-from tests.tiny_architectures import TINY_MODELS
+from tests.gpu_shapes import HARDWARE, INTEGERS, SHAPES, SUBGROUPS
+from tests.tiny_architectures import TINY_MODELS, TinyModel
+from tests.tiny_llama import TinyLlama
 
 # Each model as the adapter here would run it or as a GPU would.
 WAYS = [
@@ -58,3 +67,111 @@ async def test_each_operation_of_a_graph_runs_unfused(
     monkeypatch.setattr(lowering, "fuse", unfused)
     pair = await open_pair(TINY_MODELS[model].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
     await compare(pair, (1, 2, 45, 130), 4)
+
+
+async def test_heads_of_256_values_run_on_a_software_adapter(tmp_path: Path, host: WgpuHost) -> None:
+    model = replace(TINY_MODELS["gemma2"], head_dim=256, heads=2, kv_heads=1, layers=2)
+    await compare(await open_pair(model.write(tmp_path / "tiny.gguf"), host), (1, 5, 160), 4)
+
+
+@pytest.mark.parametrize(
+    ("model", "dispatches"),
+    [
+        ("llama with every bias", 5),
+        ("qwen2", 5),
+        ("phi3", 5),
+        ("smollm3", 5),
+        ("qwen3", 6),
+        ("gemma2", 7),
+        ("gemma3", 8),
+    ],
+)
+async def test_dispatches_of_a_block(tmp_path: Path, host: WgpuHost, model: str, dispatches: int) -> None:
+    """Norms of heads need the linears by themselves; a norm before the residual is one more."""
+    tiny = replace(TINY_MODELS[model], formats={})
+    pair = await open_pair(tiny.write(tmp_path / "tiny.gguf"), host, shapes=INTEGERS)
+    assert len(pair.other._launches("step", 1, 100)) == dispatches * tiny.layers + 2
+    assert all(fused_layers(pair.other._graph))
+
+
+async def test_kernels_bind_8_buffers_where_webgpu_promises_no_more(tmp_path: Path) -> None:
+    host = WgpuHost()
+    host.adapter = replace(host.adapter, max_storage_buffers=8)
+    for model in ("phi3", "qwen3", "llama with biases of q and v"):
+        pair = await open_pair(TINY_MODELS[model].write(tmp_path / "tiny.gguf"), host, shapes=SUBGROUPS)
+        kernels = [launch.kernel for m in (1, 5, 60) for launch in pair.other._launches("body", m, 2000)]
+        assert max(len(kernel.bindings()) for kernel in kernels) == 8
+        await compare(pair, (1, 5, 60), 2)
+    host.close()
+
+
+def unusual(c: ModelConfig, g: Graph) -> None:
+    """A model that nobody made: only queries rotate, values are keys, and a block's halves read one norm."""
+    heads, kv_heads = c.num_attention_heads, c.num_key_value_heads
+    x = g.embedding("token_embd.weight", c.vocab_size, c.hidden_size, scale=3.0)
+    for layer in range(c.num_hidden_layers):
+        block = f"blk.{layer}"
+        h = g.rms_norm(x, f"{block}.attn_norm.weight", c.rms_norm_eps)
+        q, k, v = blocks.qkv(g, c, h, block)
+        q = g.rope(q, heads, interleaved=False, rotation=c.rope)
+        a = g.attention(layer, q, k, g.add(k, g.soft_cap(v, 2.0)), heads, kv_heads, 0.3, softcap=2.0, window=20)
+        x = g.add(x, g.linear(a, f"{block}.attn_output", c.hidden_size))
+        x = g.add(x, blocks.mlp(g, c, h, block, "gelu"))  # h is the norm of what x was before
+        x = g.add(g.rms_norm(x, f"{block}.ffn_norm.weight", c.rms_norm_eps), x)
+        g.tap(f"residual.{layer + 1}", x)
+    g.soft_cap(blocks.logits(g, c, x), 5.0)
+
+
+@pytest.mark.parametrize("shapes", ["software", "integers"])
+async def test_a_graph_that_fits_no_pattern_runs(
+    tmp_path: Path, host: WgpuHost, monkeypatch: pytest.MonkeyPatch, shapes: str
+) -> None:
+    monkeypatch.setitem(ARCHITECTURES, "llama", unusual)
+    pair = await open_pair(TinyLlama(layers=3).write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
+    assert fused_layers(pair.other._graph) == [False] * 3
+    names = Counter(launch.kernel.name for launch in pair.other._launches("step", 1, 100))
+    assert {name: names[name] for name in ("rope", "append", "add", "soft_cap")} == {
+        "rope": 3, "append": 3, "add": 6, "soft_cap": 3,
+    }  # fmt: skip
+    await compare(pair, (1, 5, 70), 4)
+
+
+async def test_layers_that_fit_no_pattern_are_told(tmp_path: Path) -> None:
+    header = await read_header(FileSource(TinyLlama(layers=3).write(tmp_path / "tiny.gguf")))
+    _, graph = describe_model(header)
+    assert fused_layers(graph) == [True] * 3
+    rope = next(value for value in graph.ops if type(value).__name__ == "Rope" and graph.ops.index(value) > 20)
+    graph.tap("a value inside of the second layer's attention", rope.out)
+    assert fused_layers(graph) == [True, False, True]
+
+
+@pytest.mark.parametrize("is_fused", [True, False], ids=["fused", "unfused"])
+@pytest.mark.parametrize(("model", "shapes"), [("gemma3", "hardware"), ("phi3", "software")])
+async def test_hidden_states_and_last_logits_equal_numpy(
+    tmp_path: Path, host: WgpuHost, monkeypatch: pytest.MonkeyPatch, model: str, shapes: str, is_fused: bool
+) -> None:
+    if not is_fused:
+        monkeypatch.setattr(lowering, "fuse", unfused)
+    pair = await open_pair(TINY_MODELS[model].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
+    ours, reference = await pair.prefilled(prompt(75))
+    names = ["residual.1", "residual.3", "final_norm"]
+    got = await pair.other.hidden(ours, names, 20)
+    for name, expected in (await pair.numpy.hidden(reference, names, 20)).items():
+        np.testing.assert_allclose(got[name], expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max(), err_msg=name)
+    expected = await pair.numpy.last_logits(reference, 5)
+    rows = await pair.other.last_logits(ours, 5)
+    np.testing.assert_allclose(rows, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+
+
+async def test_a_window_costs_what_it_lets_be_seen(tmp_path: Path, host: WgpuHost) -> None:
+    model: TinyModel = TINY_MODELS["gemma3"]
+    backend = (await open_pair(model.write(tmp_path / "tiny.gguf"), host, shapes=HARDWARE)).other
+
+    def moved(position: int) -> tuple[int, int]:
+        costs = [launch.kernel.cost for launch in backend._launches("step", 1, 200)]
+        return sum(cost.bytes(1, position) for cost in costs), sum(cost.flops(1, position) for cost in costs)
+
+    # Position 10 sees 11 tokens; position 110 sees 111, or the 40 of the window in six of seven layers.
+    tokens = (111 - 11) + 6 * (40 - 11)
+    token = 8 * model.kv_heads * model.head_dim, 4 * model.heads * model.head_dim
+    assert [far - near for near, far in zip(moved(10), moved(110), strict=True)] == [tokens * each for each in token]

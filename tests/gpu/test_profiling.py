@@ -202,11 +202,15 @@ def test_the_limit_that_applies_is_the_one_that_takes_longer() -> None:
     assert KernelCost("multiply", 1, 4.0, bytes=200, flops=4000).bound(limits) == ("compute", 1.0)
 
 
-@given(COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, st.integers(1, 40), st.integers(0, 10_000))
-def test_a_pass_costs_what_its_rows_cost_one_after_the_other(fixed, row, token, row_flops, token_flops, m, position):
-    cost = Cost(fixed, row, token, row_flops, token_flops)
+@given(COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, st.integers(1, 40), st.integers(0, 1000), st.integers(0, 100))
+def test_a_pass_costs_what_its_rows_cost_one_after_the_other(
+    fixed, row, token, row_flops, token_flops, m, position, window
+):
+    cost = Cost(fixed, row, token, row_flops, token_flops, window)
     rows = range(position, position + m)
     assert cost.flops(m, position) == sum(cost.flops(1, at) for at in rows)
+    seen = [range(max(0, at + 1 - window) if window else 0, at + 1) for at in rows]
+    assert cost.flops(m, position) == m * row_flops + token_flops * sum(map(len, seen))
     # Weights, keys and values are read once for all rows.
-    assert cost.bytes(m, position) == fixed + m * row + (position + m) * token
+    assert cost.bytes(m, position) == fixed + m * row + len(set().union(*seen)) * token
     assert cost.bytes(m, position) <= sum(cost.bytes(1, at) for at in rows)

@@ -13,19 +13,13 @@ from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.tuning import KernelShapes, choose_shapes
+from py_core.backends.webgpu.tuning import choose_shapes
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
 from tests.backend_pairs import MODELS, collect, open_pair, prompt
+from tests.gpu_shapes import HARDWARE, INTEGERS, SHAPES
 from tests.tiny_llama import TinyLlama
-
-# As on a GPU, with and without subgroups (those of lavapipe are 4 wide), in passes small enough to need several.
-HARDWARE = KernelShapes(32, 64, "reduce_workgroup", 4, 1, True, True, 64, True, False)
-SUBGROUPS = KernelShapes(4, 16, "reduce_subgroup", 4, 2, True, True, 64, True, True)
-INTEGERS = dataclasses.replace(HARDWARE, integer_dot=True)
-SHAPES = {"software": None, "hardware": HARDWARE, "integers": INTEGERS, "subgroups": SUBGROUPS}
-
 
 # Each model as the adapter here would run it or as a GPU would, and those with every format in all ways.
 WAYS = [

@@ -2,10 +2,10 @@
 // stay as they are.
 // Needs angles: (positions, PAIRS) of (cos, sin), any buffer where PAIRS is 0; head_quad(head, quad): a head's quad as
 // it is before.
-// Constants: PAIRS; INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + PAIRS).
+// Constants: HEAD_DIM, PAIRS; INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + PAIRS).
 fn rotated(head: u32, quad: u32, position: u32) -> vec4f {
   let own = head_quad(head, quad);
-  if (PAIRS == 0u || quad * 4u >= 2u * PAIRS) { return own; }
+  if (PAIRS == 0u || (2u * PAIRS < HEAD_DIM && quad * 4u >= 2u * PAIRS)) { return own; }
   let row = position * PAIRS;
   if (INTERLEAVED) {
     let a = angles[row + quad * 2u];

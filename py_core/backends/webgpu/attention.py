@@ -114,9 +114,12 @@ class AttentionKernels:
         group = c.num_attention_heads // c.num_key_value_heads
         each = heads_each(group, most)
         widest = 512 if split == SHORT else 256
-        lanes, workgroup = lane_group_shape(c.head_dim, self._shapes.lanes, widest, self._adapter)
+        # A software adapter, whose kernels have one lane otherwise, comes here with heads that are too large for one.
+        alone = self._shapes.lanes == 1
+        reduce, most_lanes = ("reduce_workgroup", 32) if alone else (self._shapes.reduce, self._shapes.lanes)
+        lanes, workgroup = lane_group_shape(c.head_dim, most_lanes, widest, self._adapter)
         pipeline = self._over_pages(
-            "attention_split", op, {"reduce": self._shapes.reduce},
+            "attention_split", op, {"reduce": reduce},
             SPLIT=split, HEADS_EACH=each, DIRECT=split == SHORT, LANES=lanes, WORKGROUP=workgroup,
             SINGLE_ROW=single_row,
         )  # fmt: skip

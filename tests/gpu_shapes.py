@@ -1,0 +1,13 @@
+"""Shapes of kernels that adapters choose, to try on whatever is here."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from py_core.backends.webgpu.tuning import KernelShapes
+
+# As on a GPU, with and without subgroups (those of lavapipe are 4 wide), in passes small enough to need several.
+HARDWARE = KernelShapes(32, 64, "reduce_workgroup", 4, 1, True, True, 64, True, False)
+SUBGROUPS = KernelShapes(4, 16, "reduce_subgroup", 4, 2, True, True, 64, True, True)
+INTEGERS = dataclasses.replace(HARDWARE, integer_dot=True)
+SHAPES = {"software": None, "hardware": HARDWARE, "integers": INTEGERS, "subgroups": SUBGROUPS}
