@@ -277,6 +277,19 @@ def test_attention_of_one_split_equals_numpy(run_kernel, variant, draw) -> None:
 
 @named(
     covering(
+        8, lane_group=LANE_GROUPS, heads=HEADS[:6:2], head_dim=HEAD_DIMS[:4], most=[1, 2], one=[False, True],
+        softcap=[0.0], window=[1, 40, 300],
+    )
+)  # fmt: skip
+@given(draw=sequences())
+@few
+def test_one_split_of_the_window_of_any_sequence_equals_numpy(run_kernel, variant, draw) -> None:
+    case = draw(variant)
+    case.check(run_splits(run_kernel, case, untouched(case), variant, 1, SPLIT=case.pages * PAGE, DIRECT=True))
+
+
+@named(
+    covering(
         9, lane_group=LANE_GROUPS, heads=HEADS, head_dim=HEAD_DIMS[::-1], most=[1, 2, 3, 4], one=[False, False, True],
         **SCORES,
     )
@@ -297,7 +310,7 @@ def test_splits_merged_equal_numpy(run_kernel, variant, draw, more: int) -> None
     case.check(np.frombuffer(out, np.float32).reshape(case.q.shape))
 
 
-@named(covering(8, heads=HEADS, head_dim=HEAD_DIMS, **SCORES))
+@named(covering(10, heads=HEADS, head_dim=HEAD_DIMS, **SCORES))
 @given(draw=sequences(consecutive=70))
 @few
 def test_attention_over_tiles_equals_numpy(run_kernel, variant, draw) -> None:

@@ -88,12 +88,23 @@ class AttentionKernels:
         if rows == "many":
             return [self._tiles(op, q, out)]
         single_row = rows == "one"
-        short = self._split("attention", op, q, out, SHORT, 1, single_row, lambda most: int(most == SHORT))
+        if 0 < op.window <= SHORT:
+            # However long the sequence gets, one workgroup goes over what is seen of it.
+            return [self._alone(op, q, out, self._pages.pages_per_slot * PAGE, single_row, lambda most: 1)]
+        short = self._alone(op, q, out, SHORT, single_row, lambda most: int(most == SHORT))
         long = self._split(
-            "attention parts", op, q, self._partials, SPLIT, _MOST_HEADS, single_row,
-            lambda most: 0 if most == SHORT else most // SPLIT,
+            "attention parts", op, q, self._partials, single_row, lambda most: 0 if most == SHORT else most // SPLIT,
+            SPLIT=SPLIT, DIRECT=False, most_heads=_MOST_HEADS, widest=256,
         )  # fmt: skip
         return [short, long, self._merge(op, out)]
+
+    def _alone(
+        self, op: Attention, q: Binding, out: Binding, most: int, single_row: bool, splits: Callable[[int], int]
+    ) -> Kernel:
+        """One workgroup a query head, for sequences of up to `most` tokens."""
+        return self._split(
+            "attention", op, q, out, single_row, splits, SPLIT=most, DIRECT=True, most_heads=1, widest=512
+        )
 
     def _walk(self, op: Attention, q: Binding, out: Binding) -> Kernel:
         heads, workgroup = self._config.num_attention_heads, 4
@@ -107,21 +118,19 @@ class AttentionKernels:
         return Kernel("attention", pipeline, bindings, lambda m: (heads, -(-m // 32), 1), self._cost(op))
 
     def _split(
-        self, name: str, op: Attention, q: Binding, out: Binding, split: int, most: int, single_row: bool,
-        splits: Callable[[int], int],
+        self, name: str, op: Attention, q: Binding, out: Binding, single_row: bool, splits: Callable[[int], int],
+        most_heads: int, widest: int, **constants: Constant,
     ) -> Kernel:  # fmt: skip
         c = self._config
         group = c.num_attention_heads // c.num_key_value_heads
-        each = heads_each(group, most)
-        widest = 512 if split == SHORT else 256
+        each = heads_each(group, most_heads)
         # A software adapter, whose kernels have one lane otherwise, comes here with heads that are too large for one.
         alone = self._shapes.lanes == 1
         reduce, most_lanes = ("reduce_workgroup", 32) if alone else (self._shapes.reduce, self._shapes.lanes)
         lanes, workgroup = lane_group_shape(c.head_dim, most_lanes, widest, self._adapter)
         pipeline = self._over_pages(
             "attention_split", op, {"reduce": reduce},
-            SPLIT=split, HEADS_EACH=each, DIRECT=split == SHORT, LANES=lanes, WORKGROUP=workgroup,
-            SINGLE_ROW=single_row,
+            HEADS_EACH=each, LANES=lanes, WORKGROUP=workgroup, SINGLE_ROW=single_row, **constants,
         )  # fmt: skip
         chunks = c.num_key_value_heads * -(-group // each)
         bindings = self._bindings(op, q, out)

@@ -38,7 +38,10 @@ class LinearInput:
 
     def constants(self, first_row: int = 0) -> dict[str, int | bool]:
         """Of kernels that add biases to rows of W from `first_row` on."""
-        return {"ADD_BIAS": self.bias_at is not None, "BIAS_AT": 0 if self.bias_at is None else self.bias_at + first_row}
+        return {
+            "ADD_BIAS": self.bias_at is not None,
+            "BIAS_AT": 0 if self.bias_at is None else self.bias_at + first_row,
+        }
 
 
 class LinearLowering:

@@ -174,9 +174,13 @@ class PlanLowering:
         """With `logits` only the rows of x that need logits are normalized, to the first rows of `out`. With `add` the
         norm is added to `out`."""
         shapes, width, heads = self._builder.shapes, op.x.width, op.num_heads
+        reduce, lanes = shapes.reduce, shapes.lanes
+        if add and lanes > 1:
+            # In a decode step nothing else runs meanwhile: few lanes would wait for memory again and again.
+            reduce, lanes = "reduce_workgroup", 256
         pipeline = self._builder.pipeline(
-            "rms_norm", {"reduce": shapes.reduce}, K=width // heads, HEADS=heads, EPS=op.eps, ADD=add,
-            LANES=shapes.lanes, WORKGROUP=shapes.lanes, LOGITS=logits,
+            "rms_norm", {"reduce": reduce}, K=width // heads, HEADS=heads, EPS=op.eps, ADD=add,
+            LANES=lanes, WORKGROUP=lanes, LOGITS=logits,
         )  # fmt: skip
         bindings = (self._state, self._vectors.norm(op), x, out)
         cost = Cost(
