@@ -77,6 +77,7 @@ def _inputs(op: Fused) -> list[Value]:
 
 
 def _slots(operations: Sequence[Fused]) -> dict[Value, Slot]:
+    """A buffer for each value, that of another one where nothing reads that any more."""
     last = {op.out: at for at, op in enumerate(operations)}
     for at, op in enumerate(operations):
         last |= dict.fromkeys(_inputs(op), at)
@@ -89,38 +90,43 @@ def _slots(operations: Sequence[Fused]) -> dict[Value, Slot]:
         ends.setdefault(at, []).append(value)
     slots: dict[Value, Slot] = {}
     holder: dict[Slot, Value] = {}
-    free: dict[int, list[int]] = {}
-    count: dict[int, int] = {}
+    free: dict[int, list[Slot]] = {}
     for at, op in enumerate(operations):
         if isinstance(op, ResidualLinear):
             slot = slots[op.residual]
+        elif free.get(op.out.width):
+            slot = min(free[op.out.width])
+            free[op.out.width].remove(slot)
         else:
-            width = op.out.width
-            if not free.setdefault(width, []):
-                free[width].append(count.get(width, 0))
-                count[width] = count.get(width, 0) + 1
-            free[width].sort()
-            slot = (width, free[width].pop(0))
+            slot = (op.out.width, sum(width == op.out.width for width, _ in holder))
         slots[op.out], holder[slot] = slot, op.out
         for value in ends.get(at, []):
+            # A residual that was updated has left its buffer to the sum.
             if holder[slots[value]] == value:
-                free[value.width].append(slots[value][1])
+                free.setdefault(value.width, []).append(slots[value])
     return slots
 
 
 def _made_by_readers(operations: Sequence[Fused]) -> set[Value]:
-    found = set()
+    """Norms of whole rows that only linears read, all of them before the norm's input is updated in place."""
+    readers: dict[Value, list[int]] = {}
+    updated: dict[Value, int] = {}
     for at, op in enumerate(operations):
-        if not isinstance(op, RMSNorm) or op.num_heads > 1:
-            continue
-        readers = [other for other in operations[at:] if op.out in _inputs(other)]
-        updates = [other for other in operations[at:] if isinstance(other, ResidualLinear) and other.residual == op.x]
-        multiplied = all(
-            isinstance(reader, QKVAttention | GatedLinear | Head | Linear)
-            or (isinstance(reader, ResidualLinear) and reader.residual != op.out)
-            for reader in readers
-        )
-        early = not updates or all(operations.index(reader) < operations.index(updates[0]) for reader in readers)
-        if readers and multiplied and early:
-            found.add(op.out)
+        for value in _inputs(op):
+            readers.setdefault(value, []).append(at)
+        if isinstance(op, ResidualLinear):
+            updated[op.residual] = at
+    found = set()
+    for op in operations:
+        if isinstance(op, RMSNorm) and op.num_heads == 1 and op.out in readers:
+            makes_it = all(_multiplies(operations[at], op.out) for at in readers[op.out])
+            if makes_it and readers[op.out][-1] < updated.get(op.x, len(operations)):
+                found.add(op.out)
     return found
+
+
+def _multiplies(op: Fused, x: Value) -> bool:
+    """Whether an operation reads x by linears only."""
+    if isinstance(op, ResidualLinear):
+        return op.linear.x == x and op.residual != x
+    return isinstance(op, QKVAttention | GatedLinear | Head | Linear)
