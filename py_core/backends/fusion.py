@@ -161,7 +161,9 @@ class _Fusion:
             case Add():
                 norm = self._inner(op.b, RMSNorm)
                 linear = self._inner(norm.x if norm else op.b, Linear)
-                if linear is None or self._readers[op.a][-1] is not op or (norm and norm.num_heads > 1):
+                if linear is None or linear.x == op.a or self._readers[op.a][-1] is not op:
+                    return op
+                if norm and norm.num_heads > 1:
                     return op
                 self._swallowed |= {linear.out, op.b}
                 return ResidualLinear(op.out, op.a, linear, norm)
