@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import TokenSequence
+from py_core.backends.base import BackendError, TokenSequence
 from py_core.backends.fusion import fused_layers
 from py_core.backends.webgpu import lowering
+from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.formats.gguf import read_header
+from py_core.formats.quantization import FORMATS
 from py_core.formats.source import FileSource
 from py_core.models import blocks
 from py_core.models.config import ModelConfig
@@ -198,3 +200,13 @@ async def test_a_window_costs_what_it_lets_be_seen(tmp_path: Path, host: WgpuHos
     tokens = (111 - 11) + 6 * (40 - 11)
     token = 8 * model.kv_heads * model.head_dim, 4 * model.heads * model.head_dim
     assert [far - near for near, far in zip(moved(10), moved(110), strict=True)] == [tokens * each for each in token]
+
+
+async def test_biases_in_another_format_are_named(tmp_path: Path, host: WgpuHost) -> None:
+    source = FileSource(TINY_MODELS["qwen2"].write(tmp_path / "tiny.gguf"))
+    header = await read_header(source)
+    config, graph = describe_model(header)
+    name = "blk.1.attn_k.bias"
+    tensors = {**header.tensors, name: replace(header.tensors[name], format=FORMATS["F16"])}
+    with pytest.raises(BackendError, match=r"blk\.1\.attn_k\.bias is in F16; the GPU kernels read biases in F32 only"):
+        await load_webgpu(host, source, replace(header, tensors=tensors), config, graph)
