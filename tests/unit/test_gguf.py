@@ -328,9 +328,9 @@ def test_malformed_field_is_named(case: str) -> None:
 
 def test_unsupported_format_is_named() -> None:
     with pytest.raises(
-        UnsupportedFormatError, match=r"tensor blk\.0\.attn_q\.weight uses Q3_K, which Sonata cannot read"
+        UnsupportedFormatError, match=r"tensor blk\.0\.attn_q\.weight uses IQ3_S, which Sonata cannot read"
     ):
-        parse_header(gguf(tensors=(tensor("blk.0.attn_q.weight", (256,), 11),)))
+        parse_header(gguf(tensors=(tensor("blk.0.attn_q.weight", (256,), 21),)))
 
 
 # --- fuzz -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,26 @@
+"""Block formats of ggml: their layout (blocks.py), and numpy code to read and write them."""
+
+from py_core.formats.quantization.blocks import (
+    FORMATS,
+    FORMATS_BY_TYPE,
+    UNSUPPORTED_TYPES,
+    BlockFormat,
+    UnsupportedFormatError,
+    format_for_type,
+    nbytes,
+)
+from py_core.formats.quantization.dequantize import Buffer, dequantize
+from py_core.formats.quantization.quantize import quantize
+
+__all__ = [
+    "FORMATS",
+    "FORMATS_BY_TYPE",
+    "UNSUPPORTED_TYPES",
+    "BlockFormat",
+    "Buffer",
+    "UnsupportedFormatError",
+    "dequantize",
+    "format_for_type",
+    "nbytes",
+    "quantize",
+]
