@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from py_core.formats.gguf_types import (
 )
 from py_core.formats.gguf_writer import write_gguf
 from py_core.formats.quantization import BlockFormat, format_for_type, nbytes
-from py_core.formats.source import WeightSource
+from py_core.formats.source import SplitSource, WeightSource
 
 __all__ = ["GGUFError", "GGUFHeader", "NeedMoreData", "TensorInfo", "parse_header", "read_header", "write_gguf"]
 
@@ -73,7 +73,9 @@ class GGUFHeader:
 
     `metadata` holds Python values; an array is a list of strings or lists, or a read-only numpy array of numbers.
     `tensors` is in the order of the file's index. `data_offset` and `end_offset` count from the start of the file;
-    `end_offset` is the end of the last tensor, so a whole file has at least that many bytes.
+    `end_offset` is the end of the last tensor, so a whole file has at least that many bytes. Of a model in several
+    files all count as if these followed each other, and `tensors` are those of all. `spans` are the first and the last
+    byte, plus one, of a metadata value with its type.
     """
 
     version: int
@@ -82,6 +84,7 @@ class GGUFHeader:
     tensors: dict[str, TensorInfo]
     data_offset: int
     end_offset: int
+    spans: dict[str, tuple[int, int]]
 
 
 class _Reader:
@@ -204,12 +207,15 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
         f"an index of {key_count} metadata keys and {tensor_count} tensors",
     )
     metadata: dict[str, Any] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for _ in range(key_count):
         key = reader.string("a metadata key")
         what = f"the metadata value {show(key)}"
         if key in metadata:
             raise GGUFError(f"the GGUF file is damaged: the metadata key {show(key)} appears twice")
+        start = reader.pos
         metadata[key] = reader.value(reader.number(U32, what), what)
+        spans[key] = (start, reader.pos)
     alignment = alignment_of(metadata)
     # Offsets in the index are relative to the data section, whose start is known only after the index.
     relative: dict[str, TensorInfo] = {}
@@ -225,14 +231,45 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
         for info in relative.values()
     }
     end_offset = _check_layout(tensors, reader.pos, file_size)
-    return GGUFHeader(version, alignment, metadata, tensors, data_offset, end_offset)
+    return GGUFHeader(version, alignment, metadata, tensors, data_offset, end_offset, spans)
 
 
 async def read_header(source: WeightSource) -> GGUFHeader:
-    """Parse the header of `source`, asking for a longer and longer prefix until it fits.
+    """Parse the header of `source`, or those of its parts.
 
-    Raises GGUFError and UnsupportedFormatError as parse_header does.
+    Raises GGUFError and UnsupportedFormatError as parse_header does, and GGUFError where parts do not belong together.
     """
+    header = await _read_one(source)
+    parts = source.parts if isinstance(source, SplitSource) else ()
+    count = header.metadata.get("split.count", 1)
+    if count != max(len(parts), 1):
+        raise GGUFError(
+            f"this is one of the {count} files of a model: keep them together in one folder, under the names "
+            "that they came with (NAME-00001-of-0000N.gguf), and choose the first"
+            if count != 1
+            else f"the first of the {len(parts)} files does not say that it is a part of a model; download them again"
+        )
+    tensors = dict(header.tensors)
+    end = header.end_offset
+    for number, part in enumerate(parts[1:], 1):
+        another = await _read_one(part.source)
+        if another.metadata.get("split.no") != number or another.metadata.get("split.count") != count:
+            raise GGUFError(f"{part.name} is not part {number + 1} of {count} of this model; download it again")
+        for info in another.tensors.values():
+            if info.name in tensors:
+                raise GGUFError(f"{part.name} has the tensor {show(info.name)} of another part; download it again")
+            tensors[info.name] = replace(info, offset=part.start + info.offset)
+        end = part.start + another.end_offset
+    if len(tensors) != header.metadata.get("split.tensors.count", len(tensors)):
+        raise GGUFError(
+            f"the parts have {len(tensors)} tensors together, not {header.metadata['split.tensors.count']}; "
+            "they are not of one model: download them again"
+        )
+    return replace(header, tensors=tensors, end_offset=end)
+
+
+async def _read_one(source: WeightSource) -> GGUFHeader:
+    """Ask for a longer and longer prefix until the header fits."""
     wanted = FIRST_PREFIX_BYTES
     while True:
         prefix = await source.prefix(wanted)

@@ -1,4 +1,4 @@
-"""Write small GGUF files: adapters, and the models that tests make."""
+"""Write GGUF files, tensor by tensor where they are large."""
 
 from __future__ import annotations
 
@@ -39,6 +39,13 @@ class StoredTensor:
         return math.prod(self.shape) // self.format.block_size * self.format.block_bytes
 
 
+@dataclass(frozen=True)
+class EncodedValue:
+    """A metadata value as it lies in a file, its type in front: what is copied keeps its type."""
+
+    data: bytes
+
+
 def write_gguf(
     path: str | os.PathLike[str],
     metadata: Mapping[str, Any],
@@ -57,8 +64,12 @@ def write_gguf(
     alignment_of(metadata)
     header = bytearray(MAGIC + struct.pack("<IQQ", 3, len(tensors), len(metadata)))
     for key, value in metadata.items():
+        header += _encode_string(key)
+        if isinstance(value, EncodedValue):
+            header += value.data
+            continue
         value_type, encoded = _encode_value(value)
-        header += _encode_string(key) + U32.pack(value_type) + encoded
+        header += U32.pack(value_type) + encoded
     stored = [tensor if isinstance(tensor, StoredTensor) else _stored(*tensor) for tensor in tensors.values()]
     offset = 0
     for name, tensor in zip(tensors, stored, strict=True):

@@ -15,10 +15,17 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.formats.quantization import FORMATS, dequantize, nbytes
+from py_core.formats.quantization.blocks import IQ4_VALUES
 from tests.gpu_layout import MemorySource, describe_tensors, gpu_parts, to_gpu_layout
 
 BYTES = np.arange(0, 32, 8, dtype=np.uint32)
 few = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+HALVES = {
+    "Q4_1": [0, 2], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+}  # fmt: skip
+"""Bytes of a block at which scales begin; in the other formats at 0."""
 
 
 def random_blocks(rng: np.random.Generator, form: str, rows: int, columns: int) -> bytes:
@@ -29,8 +36,7 @@ def random_blocks(rng: np.random.Generator, form: str, rows: int, columns: int) 
         blocks[:, -1] &= 0xBF
         blocks[:, -2] |= 0x80  # their subnormals may be zero on a GPU
         return blocks.tobytes()
-    halves = [208] if form == "Q6_K" else [0] if form in ("F16", "Q4_0", "Q5_0", "Q8_0") else [0, 2]
-    for at in halves:
+    for at in HALVES.get(form, [0]):
         blocks[:, at + 1] &= rng.choice(np.array([0x83, 0xBF], np.uint8), len(blocks))
     return blocks.tobytes()
 
@@ -56,21 +62,34 @@ def read_layout(form: str, quants: bytes, scales: bytes, blocks: int) -> np.ndar
     assert len(quants) == blocks * layout.quant_words * 4
     if form == "Q8_0":
         codes = np.frombuffer(quants, np.int8).reshape(blocks, 32).astype(np.int64)
+    elif form in ("Q2_K", "Q3_K"):
+        # [half h, byte j, w] -> [half h, w, byte j]
+        pairs = bits(np.frombuffer(quants, np.uint8).reshape(blocks, 2, 4).astype(np.uint32), 2)[..., :4]
+        codes = pairs.swapaxes(2, 3).reshape(blocks, 32).astype(np.int64)
     else:
         stored = np.frombuffer(quants, np.uint8).reshape(blocks, 16)
         codes = np.hstack((stored & 15, stored >> 4)).astype(np.int64)
+    if form in ("IQ4_NL", "IQ4_XS"):
+        codes = np.array(IQ4_VALUES)[codes]
     high = words[highs:].reshape(blocks, -1) if layout.high_words else None
     if layout.high_words:
         # [word, byte j, w] -> [word, w, byte j]
         each = bits(high, layout.high_words).reshape(blocks, layout.high_words, 4, 8 // layout.high_words)
-        codes |= each.swapaxes(2, 3).reshape(blocks, 32).astype(np.int64) << 4
+        codes |= each.swapaxes(2, 3).reshape(blocks, 32).astype(np.int64) << (2 if form == "Q3_K" else 4)
     first = words[:supers]
     if layout.superblocks:
         d, m = np.repeat(halves_of(words[supers:highs]), 8, axis=0).T[:, :, None]
         pair = np.ascontiguousarray(first).view(np.uint8).reshape(blocks, 2)
-        if form == "Q6_K":
+        if form == "Q2_K":
+            s, t = (np.repeat(nibbles.astype(np.int64), 16, axis=1) for nibbles in (pair & 15, pair >> 4))
+            return np.float32(d * s * codes - m * t).ravel()
+        if form in ("Q3_K", "Q6_K", "IQ4_XS"):
             assert not m.any()
-            return np.float32(d * np.repeat(pair.view(np.int8).astype(np.int64), 16, axis=1) * (codes - 32)).ravel()
+        if form == "IQ4_XS":
+            return np.float32(d * pair.view("<i2").astype(np.int64) * codes).ravel()
+        if form in ("Q3_K", "Q6_K"):
+            middle = {"Q3_K": 4, "Q6_K": 32}[form]
+            return np.float32(d * np.repeat(pair.view(np.int8).astype(np.int64), 16, axis=1) * (codes - middle)).ravel()
         return np.float32(d * pair[:, :1] * codes - m * pair[:, 1:]).ravel()
     if layout.scale_halves == 2:
         d, m = halves_of(first).T[:, :, None]
@@ -78,7 +97,7 @@ def read_layout(form: str, quants: bytes, scales: bytes, blocks: int) -> np.ndar
     d = halves_of(first).ravel()[:, None]
     assert not d[blocks:].any(), "the half without a block"
     d = d[:blocks]
-    return np.float32(d * (codes - {"Q4_0": 8, "Q5_0": 16, "Q8_0": 0}[form])).ravel()
+    return np.float32(d * (codes - {"Q4_0": 8, "Q5_0": 16}.get(form, 0))).ravel()
 
 
 @st.composite

@@ -39,16 +39,17 @@ typedef struct {
 } State;
 
 // ---- weights, repacked: groups of 4 rows, so that a vector's lane is a row, and bands of 4 groups ----
-// NIBBLES (4 bits), NIBBLES2 (up to 8), SPLIT (likewise): a block of 32 columns of a band is, for each group, one or two planes
-// of 64 bytes of nibbles; then d[16] and m[16]: value = d * q + m. Vector v of a plane holds columns 4v .. 4v+3 (low nibbles)
-// and 16 + 4v .. (high) of its 4 rows. SPLIT has scales for 16 columns: d of the first 16, d and m of the last 16, and
+// NIBBLES (4 bits), NIBBLES2 (up to 8), SPLIT, SPLIT2 (likewise): a block of 32 columns of a band is, for each group, one or
+// two planes of 64 bytes of nibbles; then d[16] and m[16]: value = d * q + m. Vector v of a plane holds columns 4v .. 4v+3 (low nibbles)
+// and 16 + 4v .. (high) of its 4 rows. SPLIT and SPLIT2 have scales for 16 columns: d of the first 16, d and m of the last 16, and
 // how much larger the first 16's m is. A band is read from its first byte to its last: a core gets twice the bandwidth
 // from one stream as from four.
 // FLOAT32, FLOAT16, BFLOAT16: [group][column][4 rows].
-enum { NIBBLES = 1, NIBBLES2 = 2, SPLIT = 3, FLOAT32 = 4, FLOAT16 = 5, BFLOAT16 = 6 };
+enum { NIBBLES = 1, NIBBLES2 = 2, SPLIT = 3, SPLIT2 = 4, FLOAT32 = 5, FLOAT16 = 6, BFLOAT16 = 7 };
 typedef struct { u32 kind, rows, columns, data; } PackedMatrix;
-static inline u32 planes_of(u32 kind) { return kind == NIBBLES ? 1 : 2; }
-static inline u32 block_bytes_of(u32 kind) { return planes_of(kind) * 256 + (kind == SPLIT ? 256 : 128); }
+static inline u32 planes_of(u32 kind) { return kind == NIBBLES || kind == SPLIT ? 1 : 2; }
+static inline u32 is_split(u32 kind) { return kind == SPLIT || kind == SPLIT2; }
+static inline u32 block_bytes_of(u32 kind) { return planes_of(kind) * 256 + (is_split(kind) ? 256 : 128); }
 
 // ---- activations of a linear: quantized in blocks of 32 columns, or as they are ----
 enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // one int8 limb, two of them (15 bits), float32

@@ -24,9 +24,9 @@ static Activations activations(u32 address, u32 columns, u32 rows, u32 mode) {
   return a;
 }
 
-// Adds a block of 32 columns, or one half (`part`) of a SPLIT block, to the sums of GROUPS groups of 4 rows of W and
+// Adds a block of 32 columns, or one half (`part`) of a SPLIT or SPLIT2 block, to the sums of GROUPS groups of 4 rows of W and
 // LANES rows of x.
-// wp: nibble planes of W, parts: 2 for SPLIT, xp: int8 limbs of a value of x; t: the factor of m. KEEP holds the
+// wp: nibble planes of W, parts: 2 for SPLIT and SPLIT2, xp: int8 limbs of a value of x; t: the factor of m. KEEP holds the
 // compiler to the order that needs the fewest registers: without it, it computes one sum after the other and spills the
 // values that they share.
 INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 xp, const u32 GROUPS, const u32 LANES,
@@ -152,14 +152,14 @@ static void float_tile(const PackedMatrix *w, u32 group, u32 groups, u32 lanes, 
 // One function for each shape, so that none takes the others' registers. The shapes were chosen by measuring
 // (docs/decisions.md): four groups for one row of x, two for four rows.
 #define TILES \
-  TILE(0, NIBBLES, 1, 4, 1) TILE(1, NIBBLES2, 1, 4, 1) TILE(2, SPLIT, 1, 1, 1) \
-  TILE(3, NIBBLES, 2, 4, 1) TILE(4, NIBBLES2, 2, 4, 1) TILE(5, SPLIT, 2, 1, 1) \
-  TILE(6, NIBBLES, 1, 2, 4) TILE(7, NIBBLES2, 1, 2, 4) TILE(8, SPLIT, 1, 1, 4) \
-  TILE(9, NIBBLES, 2, 2, 4) TILE(10, NIBBLES2, 2, 2, 4) TILE(11, SPLIT, 2, 1, 4)
+  TILE(0, NIBBLES, 1, 4, 1) TILE(1, NIBBLES2, 1, 4, 1) TILE(2, SPLIT, 1, 1, 1) TILE(3, SPLIT2, 1, 1, 1) \
+  TILE(4, NIBBLES, 2, 4, 1) TILE(5, NIBBLES2, 2, 4, 1) TILE(6, SPLIT, 2, 1, 1) TILE(7, SPLIT2, 2, 1, 1) \
+  TILE(8, NIBBLES, 1, 2, 4) TILE(9, NIBBLES2, 1, 2, 4) TILE(10, SPLIT, 1, 1, 4) TILE(11, SPLIT2, 1, 1, 4) \
+  TILE(12, NIBBLES, 2, 2, 4) TILE(13, NIBBLES2, 2, 2, 4) TILE(14, SPLIT, 2, 1, 4) TILE(15, SPLIT2, 2, 1, 4)
 #define TILE(number, kind, xp, G, L) \
   static __attribute__((noinline)) void tile_##number(const uint8_t *w, u32 first, u32 blocks, const Activations *x, u32 m, \
                                                       v128_t *out) { \
-    tile(kind == NIBBLES ? 1 : 2, kind == SPLIT ? 2 : 1, xp, G, L, w, first, blocks, x, m, out); \
+    tile(kind == NIBBLES || kind == SPLIT ? 1 : 2, kind == SPLIT || kind == SPLIT2 ? 2 : 1, xp, G, L, w, first, blocks, x, m, out); \
   }
 TILES
 #undef TILE
@@ -170,7 +170,7 @@ static void any_tile(const PackedMatrix *w, u32 group, u32 groups, const Activat
   if (w->kind >= FLOAT32) { float_tile(w, group, groups, lanes, x->x + m * w->columns, out); return; }
   const u32 blocks = w->columns / 32;
   const uint8_t *data = (uint8_t *)at(w->data) + group / 4 * blocks * block_bytes_of(w->kind);
-  switch ((x->lanes > 1) * 6 + (x->limbs == PRECISE) * 3 + w->kind - NIBBLES) {
+  switch ((x->lanes > 1) * 8 + (x->limbs == PRECISE) * 4 + w->kind - NIBBLES) {
 #define TILE(number, kind, xp, G, L) case number: tile_##number(data, group % 4, blocks, x, m, out); break;
     TILES
 #undef TILE
@@ -189,7 +189,7 @@ void linear(const Op *op, const Context *c) {
   // Gates are the first half of W's rows, whole bands of them, ups the second.
   const u32 gated = epilogue == EPILOGUE_SILU || epilogue == EPILOGUE_GELU;
   const u32 n = gated ? w->rows / 2 : w->rows, bands = (n + 15) / 16;
-  const u32 lanes = c->m == 1 ? 1 : 4, groups = w->kind == SPLIT ? 1 : c->m == 1 ? 4 : 2;
+  const u32 lanes = c->m == 1 ? 1 : 4, groups = is_split(w->kind) ? 1 : c->m == 1 ? 4 : 2;
   // A panel of W's rows stays in the first-level cache while all rows of x are multiplied by it.
   const u32 panel = max_u(1, PANEL_BYTES / (w->columns * 16));
   // Some eight pieces for each worker.

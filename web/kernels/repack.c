@@ -3,8 +3,8 @@
 
 // The numbers of ggml's types.
 enum {
-  GGML_F32 = 0, GGML_F16 = 1, GGML_Q4_0 = 2, GGML_Q4_1 = 3, GGML_Q5_0 = 6, GGML_Q5_1 = 7, GGML_Q8_0 = 8, GGML_Q4_K = 12,
-  GGML_Q5_K = 13, GGML_Q6_K = 14, GGML_BF16 = 30
+  GGML_F32 = 0, GGML_F16 = 1, GGML_Q4_0 = 2, GGML_Q4_1 = 3, GGML_Q5_0 = 6, GGML_Q5_1 = 7, GGML_Q8_0 = 8, GGML_Q2_K = 10,
+  GGML_Q3_K = 11, GGML_Q4_K = 12, GGML_Q5_K = 13, GGML_Q6_K = 14, GGML_IQ4_NL = 20, GGML_IQ4_XS = 23, GGML_BF16 = 30
 };
 
 INLINE f32 half(const uint8_t *p) {
@@ -19,7 +19,8 @@ static u32 kind_of(u32 format) {
     case GGML_F16: return FLOAT16;
     case GGML_BF16: return BFLOAT16;
     case GGML_Q4_0: case GGML_Q4_1: case GGML_Q4_K: return NIBBLES;
-    case GGML_Q6_K: return SPLIT;
+    case GGML_Q2_K: case GGML_Q3_K: return SPLIT;
+    case GGML_Q6_K: return SPLIT2;
     default: return NIBBLES2;
   }
 }
@@ -28,11 +29,14 @@ static u32 row_bytes_of(u32 format, u32 columns) {
   switch (format) {
     case GGML_F32: return columns * 4;
     case GGML_F16: case GGML_BF16: return columns * 2;
-    case GGML_Q4_0: return columns / 32 * 18;
+    case GGML_Q4_0: case GGML_IQ4_NL: return columns / 32 * 18;
     case GGML_Q4_1: return columns / 32 * 20;
     case GGML_Q5_0: return columns / 32 * 22;
     case GGML_Q5_1: return columns / 32 * 24;
     case GGML_Q8_0: return columns / 32 * 34;
+    case GGML_Q2_K: return columns / 256 * 84;
+    case GGML_Q3_K: return columns / 256 * 110;
+    case GGML_IQ4_XS: return columns / 256 * 136;
     case GGML_Q4_K: return columns / 256 * 144;
     case GGML_Q5_K: return columns / 256 * 176;
     default: return columns / 256 * 210;
@@ -55,7 +59,16 @@ static void nibbles(Block *out, const uint8_t *in, u32 fifth) {
   }
 }
 
-// Block b of a row, as py_core/formats/quantization.py describes the formats.
+// What the codes of IQ4_NL and IQ4_XS stand for, 128 more.
+static const uint8_t IQ4_VALUES[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+
+static void table_codes(Block *out, const uint8_t *in, f32 d) {
+  nibbles(out, in, 0);
+  for (u32 i = 0; i < 32; i++) out->q[i] = IQ4_VALUES[out->q[i]];
+  both(out, d, -128 * d);
+}
+
+// Block b of a row, as py_core/formats/quantization/blocks.py describes the formats.
 static void unpack(u32 format, const uint8_t *row, u32 b, Block *out) {
   const uint8_t *in;
   switch (format) {
@@ -68,6 +81,33 @@ static void unpack(u32 format, const uint8_t *row, u32 b, Block *out) {
       for (u32 i = 0; i < 32; i++) out->q[i] = in[2 + i] ^ 128;
       both(out, half(in), -128 * half(in));
       break;
+    case GGML_IQ4_NL: in = row + b * 18; table_codes(out, in + 2, half(in)); break;
+    case GGML_IQ4_XS: {
+      const u32 i = b % 8;
+      in = row + b / 8 * 136;
+      const u32 s = (in[4 + i / 2] >> (i % 2 * 4) & 15) | (in[2 + i / 4] >> (i % 4 * 2) & 3) << 4;
+      table_codes(out, in + 8 + i * 16, half(in) * ((f32)s - 32));
+      break;
+    }
+    case GGML_Q2_K: case GGML_Q3_K: {
+      const u32 third = format == GGML_Q3_K, i = b % 8;
+      in = row + b / 8 * (third ? 110 : 84);
+      const uint8_t *codes = in + (third ? 32 : 16) + i / 4 * 32, *scales = in + 96;
+      for (u32 j = 0; j < 32; j++)
+        out->q[j] = (uint8_t)((codes[j] >> (i % 4 * 2) & 3) | (third ? (in[j] >> i & 1) << 2 : 0));
+      for (u32 part = 0; part < 2; part++) {
+        const u32 g = i * 2 + part;
+        if (third) {
+          const u32 s = (scales[g % 8] >> (g / 8 * 4) & 15) | (scales[8 + g % 4] >> (g / 4 * 2) & 3) << 4;
+          out->d[part] = half(in + 108) * ((f32)s - 32);
+          out->m[part] = -4 * out->d[part];
+        } else {
+          out->d[part] = half(in + 80) * (f32)(in[g] & 15);
+          out->m[part] = -half(in + 82) * (f32)(in[g] >> 4);
+        }
+      }
+      break;
+    }
     case GGML_Q4_K: case GGML_Q5_K: {
       const u32 i = b % 8, fifth = format == GGML_Q5_K;
       in = row + b / 8 * (fifth ? 176 : 144);
@@ -121,8 +161,8 @@ void EXPORT(repack)(u32 format, u32 source, u32 target, u32 first_row, u32 rows,
           group[plane * 64 + i / 4 * 16 + i % 4] =
               (uint8_t)((block.q[i] >> (4 * plane) & 15) | (block.q[i + 16] >> (4 * plane) & 15) << 4);
       scale[0] = block.d[0];
-      scale[16] = kind == SPLIT ? block.d[1] : block.m[0];
-      if (kind == SPLIT) {
+      scale[16] = is_split(kind) ? block.d[1] : block.m[0];
+      if (is_split(kind)) {
         scale[32] = block.m[1];
         scale[48] = block.m[0] - block.m[1];
       }
@@ -144,7 +184,7 @@ static f32 value(const PackedMatrix *w, u32 row, u32 column) {
     const uint8_t byte = group[plane * 64 + c % 16 / 4 * 16 + lane * 4 + c % 4];
     q |= (u32)(c < 16 ? byte & 15 : byte >> 4) << (4 * plane);
   }
-  if (w->kind != SPLIT) return scale[0] * (f32)q + scale[16];
+  if (!is_split(w->kind)) return scale[0] * (f32)q + scale[16];
   return c < 16 ? scale[0] * (f32)q + (scale[32] + scale[48]) : scale[16] * (f32)q + scale[32];
 }
 

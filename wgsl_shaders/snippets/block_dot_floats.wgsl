@@ -4,21 +4,26 @@
 fn block_dot(blocks: array<Block, ROWS>, i: u32, m0: u32, first: u32, block: u32) -> Sums {
   var weights = blocks;
   var dots = array<array<vec2f, M_TILE>, ROWS>();
-  var totals = array<f32, M_TILE>();
+  var totals = array<vec2f, M_TILE>();
   for (var w = 0u; w < 4u; w++) {
     var codes: array<array<vec4f, 2>, ROWS>;
     for (var r = 0u; r < ROWS; r++) { codes[r] = codes8(weights[r], w); }
     for (var m = 0u; m < M_TILE; m++) {
       let low = column_quad(m0, m, first, i, block, w);
       let high = column_quad(m0, m, first, i, block, w + 4u);
-      if (OFFSETS) { totals[m] += dot(low + high, vec4f(1.0)); }
+      if (OFFSETS && TWO_SCALES) {
+        totals[m] += vec2f(dot(low, vec4f(1.0)), dot(high, vec4f(1.0)));
+      } else if (OFFSETS) {
+        totals[m].x += dot(low + high, vec4f(1.0));
+      }
       for (var r = 0u; r < ROWS; r++) { dots[r][m] += vec2f(dot(codes[r][0], low), dot(codes[r][1], high)); }
     }
   }
   var products: Sums;
   for (var r = 0u; r < ROWS; r++) {
     for (var m = 0u; m < M_TILE; m++) {
-      products[r][m] = dot(weights[r].scale, dots[r][m]) + weights[r].offset * totals[m];
+      products[r][m] = dot(weights[r].scale, dots[r][m]) + weights[r].offset.x * totals[m].x;
+      if (OFFSETS && TWO_SCALES) { products[r][m] += weights[r].offset.y * totals[m].y; }
     }
   }
   return products;

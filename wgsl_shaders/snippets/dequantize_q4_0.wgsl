@@ -4,5 +4,5 @@
 const BIAS = 8.0;
 const OFFSETS = false;
 fn load_block(row: u32, column: u32) -> Block {
-  return Block(quants[block_of(row, column)], vec2f(half_scale(row, column)), 0.0);
+  return Block(quants[block_of(row, column)], vec2f(half_scale(row, column)), vec2f());
 }

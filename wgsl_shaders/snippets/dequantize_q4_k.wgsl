@@ -5,5 +5,5 @@ const BIAS = 0.0;
 const OFFSETS = true;
 fn load_block(row: u32, column: u32) -> Block {
   let st = super_scale(row, column);
-  return Block(quants[block_of(row, column)], vec2f(st.x), -st.y);
+  return Block(quants[block_of(row, column)], vec2f(st.x), vec2f(-st.y));
 }

@@ -7,5 +7,5 @@ const OFFSETS = true;
 fn load_block(row: u32, column: u32) -> Block {
   let block = block_of(row, column);
   let dm = halves(scales[block]);
-  return Block(quants[block], scales[BLOCKS + block], vec2f(dm.x), dm.y);
+  return Block(quants[block], scales[BLOCKS + block], vec2f(dm.x), vec2f(dm.y));
 }

@@ -6,5 +6,5 @@ const OFFSETS = true;
 fn load_block(row: u32, column: u32) -> Block {
   let block = block_of(row, column);
   let st = super_scale(row, column);
-  return Block(quants[block], scales[BLOCKS / 2u + BLOCKS / 8u + block], vec2f(st.x), -st.y);
+  return Block(quants[block], scales[BLOCKS / 2u + BLOCKS / 8u + block], vec2f(st.x), vec2f(-st.y));
 }

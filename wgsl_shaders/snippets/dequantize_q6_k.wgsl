@@ -5,14 +5,14 @@
 const BIAS = 32.0;
 const OFFSETS = false;
 const TWO_SCALES = true;
-struct Block { nibbles: vec4u, uppers: vec2u, scale: vec2f, offset: f32 }
+struct Block { nibbles: vec4u, uppers: vec2u, scale: vec2f, offset: vec2f }
 fn load_block(row: u32, column: u32) -> Block {
   let block = block_of(row, column);
   let high = BLOCKS / 2u + BLOCKS / 8u + 2u * block;
   let s = bitcast<i32>(scales[word_of(row, column, 2u)] << (16u - place_of(row, column, 2u) * 16u));
   let d = halves(scales[BLOCKS / 2u + word_of(row, column, 8u)]).x;
   return Block(
-    quants[block], vec2u(scales[high], scales[high + 1u]), d * vec2f(vec2i((s << 8u) >> 24u, s >> 24u)), 0.0);
+    quants[block], vec2u(scales[high], scales[high + 1u]), d * vec2f(vec2i((s << 8u) >> 24u, s >> 24u)), vec2f());
 }
 fn upper_bits(uppers: u32) -> vec4u {
   return vec4u(uppers << 4u, uppers << 4u, uppers >> 12u, uppers >> 12u) & vec4u(0x30u, 0x3000u, 0x30u, 0x3000u);

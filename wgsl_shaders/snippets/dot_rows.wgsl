@@ -21,8 +21,8 @@
 // weight_row(item, r): the r-th row of W of an item (a row tile); OUTPUTS_PER_ITEM: outputs that an item makes for a row of x,
 // each of ROWS / OUTPUTS_PER_ITEM sums: output e has the sums of rows e, OUTPUTS_PER_ITEM + e ...;
 // `columns`: x_direct, x_staged or x_limbs, which bring x and multiply a block of it by blocks of W;
-// a format's load_block(row, column) and the codes of a block, where value = scale[half] * code + offset, and OFFSETS: whether
-// any offset is not 0.
+// a format's load_block(row, column) and the codes of a block, where value = scale[half] * code + offset[half]; OFFSETS:
+// whether any offset is not 0, TWO_SCALES: whether the halves of a block differ in scale and offset.
 // Constants: K, LANES, SUBGROUPS, ROW_TILES (more than 1 only where CHUNK is all of K / 32), M_TILE, ROWS, NORM, EPS, WORKGROUP,
 // CHUNK.
 #import dequantize

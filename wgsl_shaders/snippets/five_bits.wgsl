@@ -1,6 +1,6 @@
 // Blocks of 5-bit codes: bit w of byte j of `fifths` is the fifth bit of value 4w + j.
 #import nibble_codes
-struct Block { nibbles: vec4u, fifths: u32, scale: vec2f, offset: f32 }
+struct Block { nibbles: vec4u, fifths: u32, scale: vec2f, offset: vec2f }
 fn fifth_bits(fifths: u32) -> vec4u {
   return vec4u(fifths << 4u, fifths << 4u, fifths >> 12u, fifths >> 12u) & vec4u(0x10u, 0x1000u, 0x10u, 0x1000u);
 }

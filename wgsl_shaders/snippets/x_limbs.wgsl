@@ -2,13 +2,14 @@
 // A value is three int8 limbs: s * (65536 a + 256 b + c) with signed bytes a, b and c. s is the block's largest value / LARGEST,
 // so rounding errors are at most 1.2e-7 of the largest value.
 // Needs packed_codes(block) of a format: word w of the first vec4u has the codes of values 4w..4w+3, of the second those
-// of 16+4w.., each as a signed byte that is UNIT * (code - MIDDLE); TWO_SCALES says whether the two differ in scale.
+// of 16+4w.., each as a signed byte that is UNIT * (code - MIDDLE); TWO_SCALES says whether the two differ in scale and offset.
 // Codes are counted from their middle: counted from 0, most of their sum would cancel against the offset, and bits of
 // the limbs would be lost.
 // LANES may be 1, but the invocations of a WORKGROUP are even in number and `reduce` is not reduce_single.
 #import norm_squares
 #import cached_columns
-// A block of x: two vec4u each of a, b and c, then (s / UNIT, sum of x). Browsers check each index that is not a
+// A block of x: two vec4u each of a, b and c, then (s / UNIT, sum of x, sums of its first 16 values and
+// of the others). Browsers check each index that is not a
 // constant, so the tile is an array of blocks, not of their words. The odd number of vec4u puts neighbouring blocks
 // into different banks.
 alias Column = array<vec4u, 7>;
@@ -67,7 +68,7 @@ fn stage_columns(m0: u32, first: u32, index: u32) {
           tile[at][0] = a;
           tile[at][2] = b;
           tile[at][4] = c;
-          tile[at][6] = bitcast<vec4u>(vec4f(s / UNIT, own.y + other.y, 0.0, 0.0));
+          tile[at][6] = bitcast<vec4u>(vec4f(s / UNIT, own.y + other.y, own.y, other.y));
         } else {
           tile[at][1] = a;
           tile[at][3] = b;
@@ -119,7 +120,11 @@ fn block_dot(blocks: array<Block, ROWS>, i: u32, m0: u32, first: u32, block: u32
           add_dot(a, codes[1], limbs[1]), add_dot(b, codes[1], limbs[3]), add_dot(c, codes[1], limbs[5]));
       }
       products[r][m] = product * x_block.x;
-      if (OFFSETS) { products[r][m] += fma(MIDDLE, weights[r].scale.x, weights[r].offset) * x_block.y; }
+      if (OFFSETS && TWO_SCALES) {
+        products[r][m] += dot(fma(vec2f(MIDDLE), weights[r].scale, weights[r].offset), x_block.zw);
+      } else if (OFFSETS) {
+        products[r][m] += fma(MIDDLE, weights[r].scale.x, weights[r].offset.x) * x_block.y;
+      }
     }
   }
   return products;

@@ -64,14 +64,15 @@ class Barrier(IntEnum):
 
 
 class MatrixKind(IntEnum):
-    """How repacked weights lie in memory: one or two planes of 4 bits, SPLIT with scales for 16 columns; or floats."""
+    """How repacked weights lie in memory: one or two planes of 4 bits, SPLIT ones with scales for 16 columns; or floats."""
 
     NIBBLES = 1
     NIBBLES2 = 2
     SPLIT = 3
-    FLOAT32 = 4
-    FLOAT16 = 5
-    BFLOAT16 = 6
+    SPLIT2 = 4
+    FLOAT32 = 5
+    FLOAT16 = 6
+    BFLOAT16 = 7
 
 
 class Mode(IntEnum):
@@ -90,7 +91,11 @@ MATRIX_KINDS = {
     "Q5_1": MatrixKind.NIBBLES2,
     "Q5_K": MatrixKind.NIBBLES2,
     "Q8_0": MatrixKind.NIBBLES2,
-    "Q6_K": MatrixKind.SPLIT,
+    "IQ4_NL": MatrixKind.NIBBLES2,
+    "IQ4_XS": MatrixKind.NIBBLES2,
+    "Q2_K": MatrixKind.SPLIT,
+    "Q3_K": MatrixKind.SPLIT,
+    "Q6_K": MatrixKind.SPLIT2,
     "F32": MatrixKind.FLOAT32,
     "F16": MatrixKind.FLOAT16,
     "BF16": MatrixKind.BFLOAT16,
@@ -128,7 +133,8 @@ def matrix_bytes(form: BlockFormat, rows: int, columns: int) -> int:
     kind = MATRIX_KINDS[form.name]
     if kind >= MatrixKind.FLOAT32:
         return padded * columns * form.block_bytes
-    planes, scales = (1, 2) if kind == MatrixKind.NIBBLES else (2, 4 if kind == MatrixKind.SPLIT else 2)
+    planes = 1 if kind in (MatrixKind.NIBBLES, MatrixKind.SPLIT) else 2
+    scales = 4 if kind in (MatrixKind.SPLIT, MatrixKind.SPLIT2) else 2
     return padded * (columns // 32) * (16 * planes + 4 * scales)
 
 

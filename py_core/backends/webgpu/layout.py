@@ -2,19 +2,23 @@
 
 The kernels read one layout whatever a file's blocks look like, in whole words and aligned (words are of 32 bits):
 
-    quants  Q4 to Q6     4 words a block: byte j has the low 4 bits of value j (low nibble) and of value j + 16
+    quants  Q4 to Q6, IQ4  4 words a block: byte j has the low 4 bits of value j (low nibble) and of value j + 16
+            Q2_K, Q3_K   2 words: byte j of word h has in bits 2w and 2w + 1 the low 2 bits of value 16h + 4w + j
             Q8_0         8 words: 32 int8 in order
             F16, BF16    16 words, F32 32: values in order
-    scales  S  Q4_0, Q5_0, Q8_0  half d: 2 blocks a word
+    scales  S  Q4_0, Q5_0, Q8_0, IQ4_NL  half d: 2 blocks a word
                Q4_1, Q5_1        halves d and m: a word a block
                Q4_K, Q5_K        bytes s and t: 2 blocks a word
-               Q6_K              int8 s of values 0..15 and of 16..31: 2 blocks a word
-            D  Q4_K, Q5_K, Q6_K  halves d and m (0 in Q6_K): a word for 8 blocks
+               Q2_K              bytes with s and t (high nibble) of values 0..15 and of 16..31: 2 blocks a word
+               Q3_K, Q6_K        int8 s of values 0..15 and of 16..31: 2 blocks a word
+               IQ4_XS            int16 s: 2 blocks a word
+            D  K-quants, IQ4_XS  halves d and m (0 where there is none): a word for 8 blocks
             H  Q5_0, Q5_1, Q5_K  byte j has in bit w the fifth bit of value 4w + j: a word a block
+               Q3_K              the third bit likewise
                Q6_K              byte j has in bits 2w and 2w + 1 the upper bits of value 4w + j, in a second word
                                  those of value 16 + 4w + j
 
-S, D and H follow each other, each for all blocks. formats/quantization.py has the formulas.
+S, D and H follow each other, each for all blocks. formats/quantization/blocks.py has the formulas.
 """
 
 from __future__ import annotations
@@ -64,6 +68,10 @@ LAYOUTS: dict[str, Layout] = {
     "Q5_0": Layout(4, "repack_blocks", scale_halves=1, high_words=1),
     "Q5_1": Layout(4, "repack_blocks", scale_halves=2, high_words=1),
     "Q8_0": Layout(8, "repack_blocks", scale_halves=1),
+    "Q2_K": Layout(2, "repack_q2_k", scale_halves=1, superblocks=True),
+    "Q3_K": Layout(2, "repack_q3_k", scale_halves=1, superblocks=True, high_words=1),
+    "IQ4_NL": Layout(4, "repack_blocks", scale_halves=1),
+    "IQ4_XS": Layout(4, "repack_iq4_xs", scale_halves=1, superblocks=True),
     "Q4_K": Layout(4, "repack_q4_k", scale_halves=1, superblocks=True),
     "Q5_K": Layout(4, "repack_q5_k", scale_halves=1, superblocks=True, high_words=1),
     "Q6_K": Layout(4, "repack_q6_k", scale_halves=1, superblocks=True, high_words=2),
