@@ -1,4 +1,4 @@
-"""The command line: `sonata chat | generate | logits | tokenize | info | route | bench | serve`."""
+"""The command line: `sonata chat | generate | logits | tokenize | info | quantize | route | bench | serve`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from app.autotune_cache import AutotuneCache
 from app.bench import Speed, measure_speed, profile_report
 from app.build_outputs import kernel_path
 from app.cli_bench import profile_tables, speed_table
+from app.cli_files import quantize
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
 from app.downloads import default_model_path
@@ -40,7 +41,7 @@ from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.formats.gguf import GGUFError, read_header
 from py_core.formats.quantization import UnsupportedFormatError
-from py_core.formats.source import FileSource
+from py_core.formats.source import open_source
 from py_core.loading import BackendLoader, Model, load_model
 from py_core.memory.encryption import NativeCrypto
 from py_core.models.config import config_from_gguf, read_rope_factors
@@ -198,7 +199,7 @@ def tokenize(
     model: ModelOption = None,
 ) -> None:
     """Turn a JSON list of strings on standard input into a JSON list of id lists; with --decode the other way round."""
-    header = asyncio.run(read_header(FileSource(_model_path(model))))
+    header = asyncio.run(read_header(open_source(_model_path(model))))
     tokenizer = ByteBPE.from_gguf(header.metadata)
     try:
         given = json.load(sys.stdin)
@@ -222,7 +223,7 @@ def info(
 ) -> None:
     """Show what a model file holds."""
     path = _model_path(model)
-    source = FileSource(path)
+    source = open_source(path)
     header = asyncio.run(read_header(source))
     config = config_from_gguf(header, rope_factors=asyncio.run(read_rope_factors(source, header)))
     settings = asdict(config) | {"rope": _rotation_words(config.rope), "local_rope": _rotation_words(config.local_rope)}
@@ -255,6 +256,7 @@ def _rotation_words(rotation: Rotation) -> str:
     return f"{rotation.dimensions} values of a head, the slowest pair turns once in {slowest:,.0f} tokens"
 
 
+app.command()(quantize)
 app.command()(route)
 bench_app.command("routing")(bench_routing)
 
@@ -334,7 +336,7 @@ async def _load(
     path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True, context: int | None = None
 ) -> Model:
     """Open the model with a progress bar on stderr while that is a terminal."""
-    source = FileSource(_model_path(path))
+    source = open_source(_model_path(path))
     load_backend = _gpu(backend, autotune) or _kernels(backend, precision) or load_numpy
     columns = ("Loading the model", BarColumn(), DownloadColumn())
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:

@@ -64,7 +64,7 @@ class Barrier(IntEnum):
 
 
 class MatrixKind(IntEnum):
-    """How repacked weights lie in memory: one or two planes of 4 bits, SPLIT ones with scales for 16 columns; or floats."""
+    """How repacked weights lie in memory: planes of 4 bits, SPLIT ones with scales for 16 columns; or floats."""
 
     NIBBLES = 1
     NIBBLES2 = 2

@@ -1,0 +1,49 @@
+"""`sonata quantize` and `sonata convert`: model files into model files."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+from rich.table import Table
+
+from app.quantizing import quantize_file
+
+notes = Console(stderr=True, highlight=False)
+
+
+class Mixture(StrEnum):
+    q4_k_m = "Q4_K_M"
+    q5_k_m = "Q5_K_M"
+    q8_0 = "Q8_0"
+    mixed = "mixed"
+
+
+def quantize(
+    source: Annotated[Path, typer.Argument(metavar="IN.gguf", help="The model; of several files, the first.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="The file to write.")],
+    mixture: Annotated[
+        Mixture, typer.Option("--type", help="mixed keeps attention in F16 and takes 4 bits for the MLP.")
+    ],
+) -> None:
+    """Make a smaller model file: each matrix gets the format that llama.cpp would give it."""
+    with _bar("Quantizing") as bar:
+        task = bar.add_task("", total=None)
+        made = quantize_file(
+            source, out, mixture.value, lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    table = Table("format", "tensors", "MB", title=escape(f"{out} ({out.stat().st_size / 1e6:.1f} MB)"))
+    for name, (count, size) in sorted(made.items(), key=lambda item: -item[1][1]):
+        table.add_row(name, str(count), f"{size / 1e6:.1f}")
+    Console().print(table)
+
+
+def _bar(what: str) -> Progress:
+    """On stderr, while that is a terminal."""
+    columns = (what, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)

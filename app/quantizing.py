@@ -1,0 +1,131 @@
+"""`sonata quantize`: a GGUF file with its matrices in smaller formats, tensor by tensor."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from py_core.formats.format_choice import FILE_TYPES, choose_formats
+from py_core.formats.gguf import GGUFHeader, TensorInfo, read_header
+from py_core.formats.gguf_writer import EncodedValue, StoredTensor, write_gguf
+from py_core.formats.quantization import BlockFormat, dequantize, nbytes, quantize
+from py_core.formats.source import FileSource, SplitSource, open_source
+
+Progress = Callable[[int, int], None]
+"""Called with the weights done and those of all tensors."""
+
+_SLAB = 1 << 21
+"""Weights that a thread works on at a time: what it needs for them is some 50 MB."""
+_LAYOUT_KEYS = ("general.file_type", "general.quantization_version", "general.alignment")
+
+
+def quantize_file(path: Path, out: Path, mixture: str, progress: Progress) -> dict[str, tuple[int, int]]:
+    """Write `out` with the formats that `mixture` gives each tensor; of each the number of tensors and of bytes.
+
+    Raises GGUFError and UnsupportedFormatError for a file that cannot be read, FileExistsError where `out` is there
+    already, and OSError and ValueError with a sentence where it cannot be written.
+    """
+    refuse_existing(out)
+    source = open_source(path)
+    header = asyncio.run(read_header(source))
+    formats = choose_formats(header.tensors, mixture)
+    total, done = sum(math.prod(info.shape) for info in header.tensors.values()), 0
+
+    def count(weights: int) -> None:
+        nonlocal done
+        done += weights
+        progress(done, total)
+
+    with ThreadPoolExecutor() as threads:
+        tensors = {
+            name: StoredTensor(info.shape, formats[name], partial(_pieces, threads, source, info, formats[name], count))
+            for name, info in header.tensors.items()
+        }
+        write_model(out, quantized_metadata(source, header, mixture), tensors)
+    made: dict[str, tuple[int, int]] = {}
+    for tensor in tensors.values():
+        number, size = made.get(tensor.format.name, (0, 0))
+        made[tensor.format.name] = (number + 1, size + tensor.nbytes)
+    return made
+
+
+def quantized_metadata(source: FileSource | SplitSource, header: GGUFHeader, mixture: str) -> dict[str, Any]:
+    """The file's own metadata, byte for byte, but for what says how its tensors are stored."""
+    kept: dict[str, Any] = {
+        key: EncodedValue(bytes(source.view(start, end - start)))
+        for key, (start, end) in header.spans.items()
+        if key not in _LAYOUT_KEYS and not key.startswith("split.")
+    }
+    return kept | {"general.file_type": FILE_TYPES[mixture], "general.quantization_version": 2}
+
+
+def refuse_existing(out: Path) -> None:
+    """Raises FileExistsError for a file that is there, NotADirectoryError where its folder is not."""
+    if out.exists():
+        raise FileExistsError(f"There is already a file {out}: choose another name, or delete it first.")
+    if not out.parent.is_dir():
+        raise NotADirectoryError(f"There is no folder {out.parent} to write {out.name} to.")
+
+
+def write_model(out: Path, metadata: dict[str, Any], tensors: dict[str, StoredTensor]) -> None:
+    """Write a model file under another name, and give it its own when it is complete.
+
+    Raises OSError with a sentence where the disk has not enough room; nothing is left then.
+    """
+    needed, free = sum(tensor.nbytes for tensor in tensors.values()), shutil.disk_usage(out.parent).free
+    if needed > free:
+        raise OSError(
+            f"{out} takes {needed / 1e9:.2f} GB, and the disk has {free / 1e9:.2f} GB left: make room, or write it to "
+            "another disk."
+        )
+    unfinished = out.with_name(out.name + ".part")
+    try:
+        write_gguf(unfinished, metadata, tensors)
+        os.replace(unfinished, out)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _pieces(
+    threads: ThreadPoolExecutor, source: FileSource | SplitSource, info: TensorInfo, form: BlockFormat,
+    count: Callable[[int], None],
+) -> Iterator[bytes]:  # fmt: skip
+    """A tensor in its new format, some rows at a time."""
+    columns = info.shape[-1]
+    rows = math.prod(info.shape) // columns
+    step = max(1, _SLAB // columns)
+    row_bytes = nbytes(info.format, (columns,))
+
+    def convert(first: int) -> bytes:
+        last = min(rows, first + step)
+        data = source.view(info.offset + first * row_bytes, (last - first) * row_bytes)
+        if form == info.format:
+            return bytes(data)
+        try:
+            return quantize(dequantize(data, info.format, (last - first, columns)), form)
+        except ValueError as error:
+            raise ValueError(f"{info.name} cannot be stored in {form.name}: {error}.") from error
+
+    for piece in _in_order(threads, [partial(convert, first) for first in range(0, rows, step)]):
+        yield piece
+        count(len(piece) // form.block_bytes * form.block_size)
+
+
+def _in_order(threads: ThreadPoolExecutor, jobs: Iterable[Callable[[], bytes]]) -> Iterator[bytes]:
+    """What jobs give, in their order; only as many run ahead as there are threads, so that results do not pile up."""
+    ahead = (os.cpu_count() or 1) + 1
+    running: deque[Future[bytes]] = deque()
+    for job in jobs:
+        running.append(threads.submit(job))
+        if len(running) >= ahead:
+            yield running.popleft().result()
+    while running:
+        yield running.popleft().result()
