@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import numpy as np
@@ -66,11 +67,11 @@ async def test_parts_in_the_wrong_order_are_refused(parts: list[Path], tmp_path:
         await read_header(open_source(parts[0]))
 
 
-async def test_parts_of_different_models_are_refused(parts: list[Path], write_model, tmp_path: Path) -> None:
+def test_parts_of_different_models_are_refused(parts: list[Path], write_model, tmp_path: Path) -> None:
     larger = split_gguf(write_model(layers=3), tmp_path, 3, "other")
     larger[1].rename(parts[1])
     with pytest.raises(GGUFError, match=r"has the tensor .* of another part|they are not of one model"):
-        await read_header(open_source(parts[0]))
+        asyncio.run(read_header(open_source(parts[0])))
 
 
 async def test_a_truncated_part_names_its_missing_tensor(parts: list[Path]) -> None:
@@ -79,7 +80,7 @@ async def test_a_truncated_part_names_its_missing_tensor(parts: list[Path]) -> N
         await read_header(open_source(parts[0]))
 
 
-async def test_a_name_that_only_looks_like_a_part_is_a_file(tiny_path: Path, tmp_path: Path) -> None:
+def test_a_name_that_only_looks_like_a_part_is_a_file(tiny_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "model-00001-of-00001.gguf"
     path.write_bytes(tiny_path.read_bytes())
-    assert (await read_header(open_source(path))).tensors
+    assert asyncio.run(read_header(open_source(path))).tensors
