@@ -1,4 +1,4 @@
-"""The command line: `sonata chat | generate | logits | tokenize | info | quantize | route | bench | serve`."""
+"""The command line: `sonata chat | generate | logits | tokenize | info | quantize | convert | route | bench ...`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.autotune_cache import AutotuneCache
 from app.bench import Speed, measure_speed, profile_report
 from app.build_outputs import kernel_path
 from app.cli_bench import profile_tables, speed_table
-from app.cli_files import quantize
+from app.cli_files import convert, quantize
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
 from app.downloads import default_model_path
@@ -257,6 +257,7 @@ def _rotation_words(rotation: Rotation) -> str:
 
 
 app.command()(quantize)
+app.command()(convert)
 app.command()(route)
 bench_app.command("routing")(bench_routing)
 

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 from rich.table import Table
 
+from app.converting.convert import convert_folder
 from app.quantizing import quantize_file
 
 notes = Console(stderr=True, highlight=False)
@@ -41,6 +42,19 @@ def quantize(
     for name, (count, size) in sorted(made.items(), key=lambda item: -item[1][1]):
         table.add_row(name, str(count), f"{size / 1e6:.1f}")
     Console().print(table)
+
+
+def convert(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="config.json, tokenizer.json and the safetensors files of a model.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="The file to write.")],
+) -> None:
+    """Make a model file of a folder as Hugging Face has it. Then `sonata quantize` makes it smaller."""
+    with _bar("Converting") as bar:
+        task = bar.add_task("", total=None)
+        made = convert_folder(folder, out, lambda done, total: bar.update(task, completed=done, total=total))
+    print(f"{out}: {made.architecture}, {made.tensors} tensors, {made.nbytes / 1e6:.1f} MB")
 
 
 def _bar(what: str) -> Progress:

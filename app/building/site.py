@@ -42,9 +42,9 @@ MODEL_SUFFIXES = (".gguf", ".onnx")
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
     *("app/agents/more_requests.toml", "app/agents/out_of_scope.toml", "app/autotune_cache.py", "app/bench_routing.py"),
-    *("app/build_outputs.py", "app/building/", "app/checksums.py", "app/cli", "app/downloads", "app/embedder_adapter"),
-    *("app/native_services.py", "app/paths.py", "app/server", "app/terminal", "app/training/"),
-    *("py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
+    *("app/build_outputs.py", "app/building/", "app/checksums.py", "app/cli", "app/converting/", "app/downloads"),
+    *("app/embedder_adapter", "app/native_services.py", "app/paths.py", "app/quantizing.py", "app/server"),
+    *("app/terminal", "app/training/", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
 )
 """Parts of the sources that the page never runs."""
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt"}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -29,18 +30,42 @@ class SafetensorsError(ValueError):
     """The file is truncated, damaged or of another kind; the message says what to do."""
 
 
+@dataclass(frozen=True)
+class StoredArray:
+    """An array as it lies in a file, not yet read. `dtype` is the format's name: "F32", "BF16" ..."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: memoryview
+
+    def raw(self) -> np.ndarray:
+        """The array without a copy, not writable; BF16 as the 16 bits of its numbers, '<u2'."""
+        return np.frombuffer(self.data, "<u2" if self.dtype == "BF16" else _DTYPES[self.dtype]).reshape(self.shape)
+
+    def array(self) -> np.ndarray:
+        """The same, but BF16 is widened to float32."""
+        raw = self.raw()
+        return (raw.astype("<u4") << 16).view("<f4") if self.dtype == "BF16" else raw
+
+
 def read_safetensors(data: bytes | memoryview) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays by name, without a copy and not writable, and the file's metadata (texts).
 
     BF16 is widened to float32. Raises SafetensorsError.
     """
+    stored, metadata = stored_arrays(data)
+    return {name: one.array() for name, one in stored.items()}, metadata
+
+
+def stored_arrays(data: bytes | memoryview) -> tuple[dict[str, StoredArray], dict[str, str]]:
+    """What a file holds, without reading it, and its metadata. Raises SafetensorsError."""
     view = memoryview(data).cast("B")
     header, begin = _header(view)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise _damaged("its metadata are no texts")
     body = view[begin:]
-    arrays = {name: _array(name, entry, body) for name, entry in header.items()}
+    arrays = {name: _stored(name, entry, body) for name, entry in header.items()}
     spans = sorted(tuple(entry["data_offsets"]) for entry in header.values())
     if any(start < stop for (_, stop), (start, _) in pairwise(spans)):
         raise _damaged("two tensors share bytes")
@@ -83,7 +108,7 @@ def _header(view: memoryview) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
-def _array(name: str, entry: Any, body: memoryview) -> np.ndarray:
+def _stored(name: str, entry: Any, body: memoryview) -> StoredArray:
     try:
         dtype, shape, (start, stop) = entry["dtype"], entry["shape"], entry["data_offsets"]
     except (TypeError, LookupError, ValueError) as error:
@@ -97,10 +122,7 @@ def _array(name: str, entry: Any, body: memoryview) -> np.ndarray:
     item = 2 if dtype == "BF16" else np.dtype(_DTYPES[dtype]).itemsize
     if prod(shape) * item != stop - start:
         raise _damaged(f"{name!r} has {stop - start} bytes where its shape needs {prod(shape) * item}")
-    if dtype == "BF16":
-        halves = np.frombuffer(body[start:stop], "<u2")
-        return (halves.astype("<u4") << 16).view("<f4").reshape(shape)
-    return np.frombuffer(body[start:stop], _DTYPES[dtype]).reshape(shape)
+    return StoredArray(dtype, tuple(shape), body[start:stop])
 
 
 def _is_size(value: object) -> bool:

@@ -1,0 +1,86 @@
+"""What a model's folder holds: its settings and its weights, which are not read yet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from py_core.formats.safetensors import SafetensorsError, StoredArray, stored_arrays
+from py_core.formats.source import FileSource
+
+
+class ConvertError(ValueError):
+    """The folder cannot be converted; the message says why and what to do."""
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Raises ConvertError where the file is not there or no JSON object."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConvertError(
+            f"{path.parent} has no {path.name}: give the folder of a model as Hugging Face has it, with config.json, "
+            "tokenizer.json and its safetensors files."
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise ConvertError(f"{path} is not JSON ({error}): download it again.") from error
+    if not isinstance(content, dict):
+        raise ConvertError(f"{path} is not a JSON object: download it again.")
+    return content
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json, with the part about text on top and `rope` in one form (see rope_settings).
+
+    Raises ConvertError for a folder without one, and for weights that some other program has quantized.
+    """
+    if not folder.is_dir():
+        raise ConvertError(f"There is no folder {folder}.")
+    config = read_json(folder / "config.json")
+    config |= config.get("text_config") or {}
+    if method := (config.get("quantization_config") or {}).get("quant_method"):
+        raise ConvertError(
+            f"The weights in {folder} are quantized already ({method}): convert the model that they were made of."
+        )
+    return config
+
+
+def read_weights(folder: Path) -> dict[str, StoredArray]:
+    """All tensors of the folder's safetensors files, by name.
+
+    Raises ConvertError where there are none, or one of them is missing, and SafetensorsError for a damaged one.
+    """
+    weights: dict[str, StoredArray] = {}
+    for path in _files(folder):
+        try:
+            source = FileSource(path)
+            found, _ = stored_arrays(source.view(0, source.size))
+        except SafetensorsError as error:
+            raise SafetensorsError(f"{path}: {error}") from error
+        if twice := next((name for name in found if name in weights), None):
+            raise ConvertError(f"{path} has the tensor {twice!r} of another file: download the folder again.")
+        weights |= found
+    return weights
+
+
+def _files(folder: Path) -> list[Path]:
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        shards = read_json(index).get("weight_map")
+        if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
+            raise ConvertError(f"{index} does not say which file has which tensor: download it again.")
+        names = sorted(set(shards.values()))
+        for name in names:
+            if not (folder / Path(name).name).is_file():
+                raise ConvertError(f"{name} is missing, one of the model's {len(names)} files: put it into {folder}.")
+        return [folder / Path(name).name for name in names]
+    files = sorted(folder.glob("model*.safetensors"))
+    if files:
+        return files
+    other = next((path.name for path in sorted(folder.iterdir()) if path.suffix in (".bin", ".pth", ".pt")), None)
+    if other:
+        raise ConvertError(
+            f"{folder} has its weights in {other} only: only safetensors can be converted; most models come with them."
+        )
+    raise ConvertError(f"{folder} has no model.safetensors.")

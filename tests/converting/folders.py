@@ -1,0 +1,246 @@
+"""Tiny models as Hugging Face's folders have them, one for each thing in which such folders differ."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from py_core.formats.quantization import FORMATS, quantize
+from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR
+
+TEMPLATE = "{% for message in messages %}<|im_start|>{{ message['content'] }}<|im_end|>{% endfor %}"
+SIZES = {
+    "vocab_size": 288, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
+}  # fmt: skip
+
+LETTERS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+OTHERS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+CASED = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+%s"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*%s"
+)
+CASED_OTHERS = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+PATTERNS = {
+    "llama-bpe": f"{CONTRACTIONS}|{LETTERS}|\\p{{N}}{{1,3}}{OTHERS}",
+    "qwen2": f"{CONTRACTIONS}|{LETTERS}|\\p{{N}}{OTHERS}",
+    "gpt-4o": CASED % (f"{CONTRACTIONS}?", f"{CONTRACTIONS}?") + r"|\p{N}{1,3}" + CASED_OTHERS,
+    "tekken": CASED % ("", "") + r"|\p{N}" + CASED_OTHERS,
+}
+"""As in the tokenizer.json of Llama 3, Qwen 2, Phi-4-mini and Mistral Nemo."""
+
+MERGES = ["t h", "th e", "Ġ the", "i n", "Ġ w", "o r", "or d", "Ġw ord", "e r", "1 2", "12 3"]
+SPM_MERGES = ["▁ t", "h e", "▁t he", "▁ w", "o r", "or d", "▁w ord", "e r"]
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+
+
+def pre_tokenizer(rule: str) -> dict[str, Any]:
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": rule in ("gpt-2", "smollm"),
+    }
+    if rule == "gpt-2":
+        return byte_level
+    first: dict[str, Any] = {"type": "Digits", "individual_digits": True}
+    if rule != "smollm":
+        pattern = PATTERNS[{"smaug-bpe": "llama-bpe"}.get(rule, rule)]
+        first = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [first, byte_level]}
+
+
+def added(index: int, content: str, special: bool = True, **more: Any) -> dict[str, Any]:
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {"id": index, "content": content, "special": special} | flags | more
+
+
+def byte_level(rule: str, adds_bos: bool = False) -> dict[str, Any]:
+    """tokenizer.json of a byte-level BPE with special tokens first and one token of its own at the end."""
+    texts = [*SPECIAL, *BYTE_TO_CHAR.values(), *(merge.replace(" ", "") for merge in MERGES)]
+    bos = {"SpecialToken": {"id": SPECIAL[1], "type_id": 0}}
+    words = {"Sequence": {"id": "A", "type_id": 0}}
+    template = {
+        "type": "TemplateProcessing", "single": [bos, words], "pair": [bos, words],
+        "special_tokens": {SPECIAL[1]: {"id": SPECIAL[1], "ids": [1], "tokens": [SPECIAL[1]]}},
+    }  # fmt: skip
+    return {
+        "version": "1.0", "truncation": None, "padding": None, "normalizer": None,
+        "added_tokens": [*(added(i, text) for i, text in enumerate(SPECIAL)), added(len(texts), "<think>", False)],
+        "pre_tokenizer": pre_tokenizer(rule),
+        "post_processor": template if adds_bos else None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {
+            "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+            "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+            "ignore_merges": rule in ("llama-bpe", "tekken"),
+            "vocab": {text: i for i, text in enumerate(texts)}, "merges": MERGES,
+        },
+    }  # fmt: skip
+
+
+def sentencepiece(prefix: bool, strips: bool = False) -> dict[str, Any]:
+    """tokenizer.json of Llama 2 (prefix) or of Gemma, whose runs of spaces are tokens of the user's."""
+    merged = [merge.replace(" ", "") for merge in SPM_MERGES]
+    letters = ["▁", *"thewordin"]
+    texts = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *merged, *dict.fromkeys(letters)]
+    replace = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    prepend = {"type": "Prepend", "prepend": "▁"}
+    specials = [added(i, text, rstrip=strips) for i, text in enumerate(texts[:3])]
+    return {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [*specials, added(len(texts), "▁▁", False)],
+        "normalizer": {"type": "Sequence", "normalizers": [prepend, replace]} if prefix else replace,
+        "pre_tokenizer": None, "post_processor": None,
+        "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]},
+        "model": {
+            "type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None,
+            "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": True, "ignore_merges": False,
+            "vocab": {text: i for i, text in enumerate(texts)}, "merges": SPM_MERGES,
+        },
+    }  # fmt: skip
+
+
+BYTE_CONFIG = {"bos_token": SPECIAL[1], "eos_token": SPECIAL[2], "chat_template": TEMPLATE,
+               "tokenizer_class": "GPT2Tokenizer"}  # fmt: skip
+SPM_CONFIG = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "add_bos_token": True,
+              "tokenizer_class": "LlamaTokenizer"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A model's folder. `shards` is the number of its safetensors files, `prefix` stands before its tensors' names."""
+
+    name: str
+    config: Mapping[str, Any]
+    tokenizer: Mapping[str, Any]
+    tokenizer_config: Mapping[str, Any] = field(default_factory=lambda: BYTE_CONFIG)
+    dtype: str = "F32"
+    shards: int = 1
+    prefix: str = "model."
+    biases: tuple[str, ...] = ()
+    head_norms: bool = False
+
+    def write(self, folder: Path) -> Path:
+        folder = folder / self.name
+        folder.mkdir(parents=True)
+        for name, content in (
+            ("config", self.config),
+            ("tokenizer", self.tokenizer),
+            ("tokenizer_config", self.tokenizer_config),
+        ):
+            (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+        weights = self.weights()
+        groups = np.array_split(list(weights), self.shards)
+        files = {f"model-{i + 1:05d}-of-{self.shards:05d}.safetensors": group for i, group in enumerate(groups)}
+        if self.shards == 1:
+            files = {"model.safetensors": groups[0]}
+        else:
+            index = {"metadata": {}, "weight_map": {str(name): file for file, group in files.items() for name in group}}
+            (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        for file, group in files.items():
+            write_shard(folder / file, {str(name): weights[str(name)] for name in group}, self.dtype)
+        return folder
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Random float32 by their names; every number fits into the folder's type."""
+        config = {**self.config, **self.config.get("text_config", {})}
+        heads, kv, hidden = config["num_attention_heads"], config["num_key_value_heads"], config["hidden_size"]
+        head, ffn = config.get("head_dim", hidden // heads), config["intermediate_size"]
+        shapes: dict[str, tuple[int, ...]] = {
+            "embed_tokens.weight": (config["vocab_size"], hidden),
+            "norm.weight": (hidden,),
+        }
+        phi, gemma = "Phi3" in config["architectures"][0], "Gemma" in config["architectures"][0]
+        for layer in range(config["num_hidden_layers"]):
+            parts: dict[str, tuple[int, ...]] = {
+                "self_attn.o_proj": (hidden, heads * head),
+                "mlp.down_proj": (hidden, ffn),
+            }
+            if phi:
+                parts |= {
+                    "self_attn.qkv_proj": ((heads + 2 * kv) * head, hidden),
+                    "mlp.gate_up_proj": (2 * ffn, hidden),
+                }
+            else:
+                parts |= {"self_attn.q_proj": (heads * head, hidden), "self_attn.k_proj": (kv * head, hidden),
+                          "self_attn.v_proj": (kv * head, hidden), "mlp.gate_proj": (ffn, hidden),
+                          "mlp.up_proj": (ffn, hidden)}  # fmt: skip
+            if self.head_norms:
+                parts |= {"self_attn.q_norm": (head,), "self_attn.k_norm": (head,)}
+            norms = ["input_layernorm", "post_attention_layernorm"]
+            norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"] if gemma else []
+            parts |= dict.fromkeys(norms, (hidden,))
+            for name, shape in parts.items():
+                shapes[f"layers.{layer}.{name}.weight"] = shape
+                if name.rsplit(".", 1)[-1] in self.biases:
+                    shapes[f"layers.{layer}.{name}.bias"] = shape[:1]
+        names = {f"{self.prefix}{name}": shape for name, shape in shapes.items()}
+        if not config["tie_word_embeddings"]:
+            names["lm_head.weight"] = (config["vocab_size"], hidden)
+        rng = np.random.default_rng(len(self.name))
+        return {name: rng.integers(-64, 64, shape).astype(np.float32) / 64 for name, shape in names.items()}
+
+
+def write_shard(path: Path, weights: Mapping[str, np.ndarray], dtype: str) -> None:
+    """A safetensors file, of BF16 too, which numpy lacks."""
+    header, parts, offset = {}, [], 0
+    for name, values in weights.items():
+        data = quantize(values, FORMATS[dtype])
+        header[name] = {"dtype": dtype, "shape": list(values.shape), "data_offsets": [offset, offset + len(data)]}
+        parts.append(data)
+        offset += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(b"".join([struct.pack("<Q", len(text)), text, *parts]))
+
+
+def architecture(name: str, **more: Any) -> dict[str, Any]:
+    return {"architectures": [f"{name}ForCausalLM"], "model_type": name.lower(), **SIZES, **more}
+
+
+FOLDERS = [
+    Folder("llama", architecture("Llama", rope_theta=10000.0), byte_level("smollm")),
+    Folder(
+        "llama-3", dtype="BF16", shards=3, tokenizer=byte_level("llama-bpe", adds_bos=True),
+        config=architecture("Llama", rope_theta=500000.0, tie_word_embeddings=True, rope_scaling={
+            "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64}),
+    ),
+    Folder("llama-linear", architecture(
+        "Llama", rope_theta=10000.0, rope_scaling={"type": "linear", "factor": 4.0}), byte_level("gpt-2")),
+    Folder("llama-biases", architecture("Llama", rope_theta=10000.0, attention_bias=True),
+           byte_level("smaug-bpe"), biases=("q_proj", "k_proj", "v_proj", "o_proj")),
+    Folder("mistral", architecture("Mistral", head_dim=24, sliding_window=None, rope_parameters={
+        "rope_type": "default", "rope_theta": 1e6}), sentencepiece(prefix=True), SPM_CONFIG, dtype="F16"),
+    Folder("mistral-nemo", architecture("Mistral", head_dim=24, rope_theta=1e6), byte_level("tekken")),
+    Folder("qwen2", architecture("Qwen2", rope_theta=1e6), byte_level("qwen2"), biases=("q_proj", "k_proj", "v_proj")),
+    Folder("qwen2-yarn", architecture("Qwen2", rope_parameters={
+        "rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 64}),
+        byte_level("qwen2"), biases=("q_proj", "k_proj", "v_proj")),
+    Folder("qwen3", architecture("Qwen3", head_dim=24, rope_theta=1e6, tie_word_embeddings=True), byte_level("qwen2"),
+           dtype="BF16", head_norms=True),
+    Folder("phi-3", architecture("Phi3", rope_theta=10000.0, original_max_position_embeddings=256, sliding_window=47),
+           sentencepiece(prefix=True, strips=True), SPM_CONFIG),
+    Folder("phi-4-mini", architecture(
+        "Phi3", rope_theta=10000.0, num_attention_heads=2, num_key_value_heads=1, partial_rotary_factor=0.75,
+        original_max_position_embeddings=64, tie_word_embeddings=True, sliding_window=None, rope_scaling={
+            "type": "longrope", "short_factor": [1 + i / 8 for i in range(12)],
+            "long_factor": [1.5 + i / 2 for i in range(12)]}), byte_level("gpt-4o")),
+    Folder("gemma-2", architecture(
+        "Gemma2", head_dim=24, tie_word_embeddings=True, attn_logit_softcapping=50.0, final_logit_softcapping=30.0,
+        sliding_window=16, query_pre_attn_scalar=24), sentencepiece(prefix=False), SPM_CONFIG),
+    Folder("gemma-3", architecture(
+        "Gemma3", head_dim=24, tie_word_embeddings=True, sliding_window=16, sliding_window_pattern=6, rope_theta=1e6,
+        rope_local_base_freq=10000.0, query_pre_attn_scalar=24, attn_logit_softcapping=None,
+        final_logit_softcapping=None), sentencepiece(prefix=False), SPM_CONFIG, dtype="BF16", head_norms=True),
+    Folder("smollm-3", architecture("SmolLM3", rope_theta=5e6, tie_word_embeddings=True),
+           byte_level("llama-bpe"), dtype="BF16"),
+]  # fmt: skip
