@@ -9,6 +9,16 @@ from typing import Any
 from py_core.formats.safetensors import SafetensorsError, StoredArray, stored_arrays
 from py_core.formats.source import FileSource
 
+_GEMMA_3 = {
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "max_position_embeddings": 131072,
+    "rope_theta": 1e6,
+    "rope_local_base_freq": 10000.0,
+}
+"""What `transformers` takes where config.json says nothing."""
+
 
 class ConvertError(ValueError):
     """The folder cannot be converted; the message says why and what to do."""
@@ -31,7 +41,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json, with the part about text on top and `rope` in one form (see rope_settings).
+    """config.json, with the part about text on top, and with what files of Gemma 3 leave out.
 
     Raises ConvertError for a folder without one, and for weights that some other program has quantized.
     """
@@ -39,6 +49,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ConvertError(f"There is no folder {folder}.")
     config = read_json(folder / "config.json")
     config |= config.get("text_config") or {}
+    if str(config.get("model_type", "")).startswith("gemma3"):
+        config = {**_GEMMA_3, **config}
     if method := (config.get("quantization_config") or {}).get("quant_method"):
         raise ConvertError(
             f"The weights in {folder} are quantized already ({method}): convert the model that they were made of."

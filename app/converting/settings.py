@@ -131,13 +131,8 @@ def _gemma2(config: Config) -> dict[str, Any]:
 def _gemma3(config: Config, rope: Mapping[str, Any]) -> dict[str, Any]:
     if config.get("attn_logit_softcapping") is not None:
         raise ConvertError("This gemma3 model caps its attention, which no file can say: it cannot be converted.")
-    head = config.get("head_dim", 256)
     windowed = config.get("sliding_window_pattern") != 1
     return {
-        "context_length": config.get("max_position_embeddings", 131072),
-        "attention.key_length": head,
-        "attention.value_length": head,
-        "rope.freq_base": float(rope.get("rope_theta", 1e6)),
         "rope.freq_base_swa": float(rope["sliding"]) if "sliding" in rope else None,
         "final_logit_softcapping": config.get("final_logit_softcapping"),
         "attention.sliding_window": config["sliding_window"] if windowed else None,
@@ -188,6 +183,8 @@ def _llama3_divisors(rope: Mapping[str, Any], head: int) -> np.ndarray:
     factor = rope.get("factor", 8.0)
     low, high = rope.get("low_freq_factor", 1.0), rope.get("high_freq_factor", 4.0)
     context = rope.get("original_max_position_embeddings", 8192)
-    wavelengths = 2 * math.pi * np.float32(rope.get("rope_theta", 10000.0)) ** (np.arange(0, head, 2) / head)
-    smooth = np.clip((context / wavelengths - low) / (high - low), 0, 1)
-    return (1 / ((1 - smooth) / factor + smooth)).astype(np.float32)
+    exponents = np.arange(0, head, 2, dtype=np.float32) / np.float32(head)
+    frequencies = 1 / np.float32(rope.get("rope_theta", 10000.0)) ** exponents
+    wavelengths = np.float32(2 * math.pi) / frequencies
+    smooth = np.clip((np.float32(context) / wavelengths - np.float32(low)) / np.float32(high - low), 0, 1)
+    return (1 / ((1 - smooth) / np.float32(factor) + smooth)).astype(np.float32)

@@ -6,6 +6,7 @@ the second GGUF wants a score a token instead of the list of merges: the earlier
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,10 +19,10 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
 _SPACE = "\u2581"
 _ADDED_SCORE, _NO_MERGE_SCORE = -1000.0, -1e6
-_SPECIAL = re.compile(r"<pad>|<mask>|<2mass>|\[@BOS@\]|<\|.*\|>|<｜.*｜>|<unused.*>", re.DOTALL)
+_SPECIAL = re.compile(r"<pad>|<mask>|<2mass>|\[@BOS@\]|<\|.*\|>|<\uff5c.*\uff5c>|<unused.*>", re.DOTALL)
 """Tokens that are not text, whatever tokenizer.json says of them; the same as in llama.cpp."""
 
-# A part of the pattern that cuts words, and the name of the rule with it; the first that fits counts.
+# Parts of the patterns that cut words, by which rules are told.
 _CASED = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
 _THREE_DIGITS, _ONE_DIGIT = r"|\p{N}{1,3}|", r"|\p{N}|"
 _LETTERS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
@@ -157,6 +158,7 @@ def _special(folder: Path, rows: int, load_merges: bool) -> dict[str, Any]:
     """Merges, the numbers of special tokens, whether a prompt gets them, and the chat template."""
     from gguf import SpecialVocab  # of the extra `convert`
 
+    logging.getLogger("gguf.vocab").setLevel(logging.ERROR)  # it wonders about templates of pairs, which nobody uses
     found = SpecialVocab(folder, load_merges=load_merges, n_vocab=rows)
     keys: dict[str, Any] = {"tokenizer.ggml.merges": list(found.merges)} if load_merges else {}
     names = {"unk": "unknown", "sep": "seperator", "pad": "padding"}  # as GGUF spells them

@@ -128,6 +128,17 @@ class Folder:
     biases: tuple[str, ...] = ()
     head_norms: bool = False
 
+    unused: tuple[str, ...] = ()
+    """Tensors of other parts of the model."""
+
+    @property
+    def rule(self) -> str:
+        """GGUF's name of what cuts words."""
+        for rule in (*PATTERNS, "gpt-2", "smollm", "smaug-bpe"):
+            if self.tokenizer in (byte_level(rule), byte_level(rule, adds_bos=True)):
+                return rule
+        return "default"
+
     def write(self, folder: Path) -> Path:
         folder = folder / self.name
         folder.mkdir(parents=True)
@@ -151,7 +162,9 @@ class Folder:
 
     def weights(self) -> dict[str, np.ndarray]:
         """Random float32 by their names; every number fits into the folder's type."""
-        config = {**self.config, **self.config.get("text_config", {})}
+        usual = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "tie_word_embeddings": True}
+        text = self.config.get("text_config")
+        config = {**usual, **text, "architectures": self.config["architectures"]} if text else self.config
         heads, kv, hidden = config["num_attention_heads"], config["num_key_value_heads"], config["hidden_size"]
         head, ffn = config.get("head_dim", hidden // heads), config["intermediate_size"]
         shapes: dict[str, tuple[int, ...]] = {
@@ -185,6 +198,7 @@ class Folder:
         names = {f"{self.prefix}{name}": shape for name, shape in shapes.items()}
         if not config["tie_word_embeddings"]:
             names["lm_head.weight"] = (config["vocab_size"], hidden)
+        names |= dict.fromkeys(self.unused, (8, 8))
         rng = np.random.default_rng(len(self.name))
         return {name: rng.integers(-64, 64, shape).astype(np.float32) / 64 for name, shape in names.items()}
 
@@ -238,9 +252,17 @@ FOLDERS = [
         "Gemma2", head_dim=24, tie_word_embeddings=True, attn_logit_softcapping=50.0, final_logit_softcapping=30.0,
         sliding_window=16, query_pre_attn_scalar=24), sentencepiece(prefix=False), SPM_CONFIG),
     Folder("gemma-3", architecture(
-        "Gemma3", head_dim=24, tie_word_embeddings=True, sliding_window=16, sliding_window_pattern=6, rope_theta=1e6,
+        "Gemma3", model_type="gemma3_text", head_dim=24, tie_word_embeddings=True, sliding_window=16,
+        sliding_window_pattern=6, rope_theta=1e6,
         rope_local_base_freq=10000.0, query_pre_attn_scalar=24, attn_logit_softcapping=None,
         final_logit_softcapping=None), sentencepiece(prefix=False), SPM_CONFIG, dtype="BF16", head_norms=True),
+    # As the larger ones: its part for images is left out, and so are most of the settings, which are the usual ones.
+    Folder("gemma-3-vision", {
+        "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": {
+            "model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+            "vocab_size": 288, "sliding_window": 1024, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}},
+        sentencepiece(prefix=False), SPM_CONFIG, dtype="BF16", head_norms=True, prefix="language_model.model.",
+        unused=("vision_tower.embedding.weight", "multi_modal_projector.norm.weight")),
     Folder("smollm-3", architecture("SmolLM3", rope_theta=5e6, tie_word_embeddings=True),
            byte_level("llama-bpe"), dtype="BF16"),
 ]  # fmt: skip
