@@ -22,8 +22,8 @@ from py_core.formats.source import FileSource, SplitSource, open_source
 Progress = Callable[[int, int], None]
 """Called with the weights done and those of all tensors."""
 
-_SLAB = 1 << 21
-"""Weights that a thread works on at a time: what it needs for them is some 50 MB."""
+_SLAB = 1 << 19
+"""Weights that a thread works on at a time: it needs some 15 MB for them."""
 _LAYOUT_KEYS = ("general.file_type", "general.quantization_version", "general.alignment")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -92,9 +93,19 @@ def quantized(write_model, tmp_path_factory) -> dict[str, tuple[Path, Path]]:
     made = {}
     for mixture in ("Q4_K_M", "Q5_K_M", "Q8_0", "mixed"):
         out = folder / f"{mixture}.gguf"
-        printed(sonata("quantize", path, out, "--type", mixture))
+        quantize_file(path, out, mixture, lambda done, total: None)
         made[mixture] = (path, out)
     return made
+
+
+def test_the_command_says_which_formats_it_wrote(quantized, tmp_path: Path) -> None:
+    path, made = quantized["Q4_K_M"]
+    said = printed(sonata("quantize", path, tmp_path / "out.gguf", "--type", "Q4_K_M"))
+    assert (tmp_path / "out.gguf").read_bytes() == made.read_bytes()
+    tensors = header_of(made).tensors.values()
+    for name in {info.format.name for info in tensors}:
+        count = sum(info.format.name == name for info in tensors)
+        assert re.search(rf"{name} +│ {count} ", said), said
 
 
 @pytest.mark.parametrize(("mixture", "file_type"), [("Q4_K_M", 15), ("Q5_K_M", 17), ("Q8_0", 7), ("mixed", 15)])
@@ -162,18 +173,29 @@ def test_a_file_that_is_there_is_not_written_over(quantized) -> None:
     path, out = quantized["Q8_0"]
     before = out.read_bytes()
     assert_sentence(sonata("quantize", path, out, "--type", "Q8_0"), "There is already a file", "choose another name")
-    assert_sentence(sonata("quantize", path, path, "--type", "Q8_0"), "There is already a file")
+    with pytest.raises(FileExistsError, match="There is already a file"):
+        quantize_file(path, path, "Q8_0", lambda done, total: None)
     assert out.read_bytes() == before
 
 
-def test_what_cannot_be_done_is_one_sentence(quantized, tmp_path: Path) -> None:
-    path, out = quantized["Q8_0"][0], tmp_path / "out.gguf"
-    no_model = tmp_path / "no.gguf"
-    no_model.write_bytes(b"hello, this is no model")
-    assert_sentence(sonata("quantize", no_model, out, "--type", "Q8_0"), "this is not a GGUF file")
-    assert_sentence(sonata("quantize", tmp_path / "nothing.gguf", out, "--type", "Q8_0"), "nothing.gguf")
-    assert_sentence(sonata("quantize", path, tmp_path / "folder" / "out.gguf", "--type", "Q8_0"), "There is no folder")
-    assert list(tmp_path.iterdir()) == [no_model]
+@pytest.mark.parametrize(
+    ("source", "out", "said"),
+    [
+        ("no.gguf", "out.gguf", "this is not a GGUF file"),
+        ("nothing.gguf", "out.gguf", r"nothing\.gguf"),
+        (
+            "model-00002-of-00002.gguf",
+            "out.gguf",
+            r"Part 1 of 2 of this model is missing: put model-00001-of-00002\.gguf",
+        ),
+        ("no.gguf", "folder/out.gguf", "There is no folder"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, source: str, out: str, said: str) -> None:
+    (tmp_path / "no.gguf").write_bytes(b"hello, this is no model")
+    with pytest.raises((ValueError, OSError), match=said):
+        quantize_file(tmp_path / source, tmp_path / out, "Q8_0", lambda done, total: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["no.gguf"]
 
 
 def test_a_disk_without_room_is_told_before_anything_is_written(quantized, tmp_path: Path, monkeypatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,25 @@ async def test_a_truncated_part_names_its_missing_tensor(parts: list[Path]) -> N
     parts[2].write_bytes(parts[2].read_bytes()[:-200])
     with pytest.raises(GGUFError, match="truncated"):
         await read_header(open_source(parts[0]))
+
+
+def test_a_tensor_beyond_four_gigabytes_is_read_where_it_lies(tmp_path: Path) -> None:
+    path, far = tmp_path / "large.gguf", 5 << 30
+    index = b"".join(
+        struct.pack("<Q", 1) + name + struct.pack("<IQIQ", 1, size, 0, offset)
+        for name, size, offset in ((b"a", 1 << 30, 0), (b"b", 8, far))
+    )
+    head = b"GGUF" + struct.pack("<IQQ", 3, 2, 0) + index
+    values = np.arange(8, dtype=np.float32)
+    with open(path, "wb") as file:  # the disk keeps no room for what lies between
+        file.write(head)
+        start = -(-len(head) // 32) * 32 + far
+        file.seek(start)
+        file.write(values.tobytes())
+    source = open_source(path)
+    info = asyncio.run(read_header(source)).tensors["b"]
+    assert info.offset == start > 1 << 32
+    np.testing.assert_array_equal(np.frombuffer(source.view(info.offset, info.nbytes), np.float32), values)
 
 
 def test_a_name_that_only_looks_like_a_part_is_a_file(tiny_path: Path, tmp_path: Path) -> None:
