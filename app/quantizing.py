@@ -78,7 +78,7 @@ def refuse_existing(out: Path) -> None:
 def write_model(out: Path, metadata: dict[str, Any], tensors: dict[str, StoredTensor]) -> None:
     """Write a model file under another name, and give it its own when it is complete.
 
-    Raises OSError with a sentence where the disk has not enough room; nothing is left then.
+    Raises OSError with a sentence where the disk has not enough room or does not take it; nothing is left then.
     """
     needed, free = sum(tensor.nbytes for tensor in tensors.values()), shutil.disk_usage(out.parent).free
     if needed > free:
@@ -90,6 +90,8 @@ def write_model(out: Path, metadata: dict[str, Any], tensors: dict[str, StoredTe
     try:
         write_gguf(unfinished, metadata, tensors)
         os.replace(unfinished, out)
+    except OSError as error:
+        raise OSError(f"{out} could not be written ({error.strerror}), and nothing of it is left.") from error
     finally:
         unfinished.unlink(missing_ok=True)
 

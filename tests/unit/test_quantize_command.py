@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import resource
 import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +25,7 @@ from py_core.formats.quantization import FORMATS, dequantize
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from tests.split_gguf import split_gguf
-from tests.unit.test_cli import assert_sentence, printed, sonata
+from tests.unit.test_cli import SONATA, assert_sentence, printed, sonata
 
 
 def header_of(path: Path) -> GGUFHeader:
@@ -202,6 +204,16 @@ def test_a_disk_without_room_is_told_before_anything_is_written(quantized, tmp_p
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1_000_000))
     with pytest.raises(OSError, match=r"takes 0\.00 GB, and the disk has 0\.00 GB left: make room"):
         quantize_file(quantized["Q8_0"][0], tmp_path / "out.gguf", "Q8_0", lambda done, total: None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_stops_taking_bytes_leaves_no_file(quantized, tmp_path: Path) -> None:
+    limit = (100_000, 100_000)
+    ran = subprocess.run(
+        [SONATA, "quantize", quantized["Q8_0"][0], tmp_path / "out.gguf", "--type", "Q8_0"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert_sentence(ran, "out.gguf could not be written (File too large), and nothing of it is left.")
     assert not list(tmp_path.iterdir())
 
 
