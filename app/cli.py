@@ -240,7 +240,7 @@ def info(
         print(json.dumps(facts))
         return
     table = Table(show_header=False, title=escape(config.name))
-    table.add_row("file", f"{escape(str(path))} ({path.stat().st_size / 1e6:.1f} MB, GGUF v{header.version})")
+    table.add_row("file", f"{escape(str(path))} ({source.size / 1e6:.1f} MB, GGUF v{header.version})")
     table.add_row("parameters", f"{parameters / 1e6:.1f} M")
     for name, value in settings.items():
         table.add_row(name, escape(str(value)))

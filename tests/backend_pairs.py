@@ -36,7 +36,13 @@ MODELS = {
     "q5_k": TinyLlama(hidden=256, ffn=256, formats=("Q5_K",), embedding_format="Q5_K"),
     "q6_k": TinyLlama(hidden=256, ffn=512, formats=("Q6_K",), tied=False, embedding_format="Q4_K"),
     "mixed k": TinyLlama(hidden=256, ffn=256, formats=("Q4_K", "Q5_0", "BF16", "Q6_K", "Q5_1", "Q5_K", "Q4_K")),
-}
+    "q2_k": TinyLlama(hidden=256, ffn=256, formats=("Q2_K",), embedding_format="Q3_K"),
+    "iq4_xs": TinyLlama(hidden=256, ffn=256, formats=("IQ4_XS",), embedding_format="IQ4_NL"),
+    "mixed few bits": TinyLlama(
+        hidden=256, ffn=256, formats=("Q2_K", "IQ4_NL", "Q3_K", "IQ4_XS", "Q4_K", "Q3_K", "IQ4_XS"), tied=False,
+        embedding_format="Q2_K",
+    ),
+}  # fmt: skip
 
 
 @dataclass
