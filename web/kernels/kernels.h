@@ -40,9 +40,9 @@ typedef struct {
 
 // ---- weights, repacked: groups of 4 rows, so that a vector's lane is a row, and bands of 4 groups ----
 // NIBBLES (4 bits), NIBBLES2 (up to 8), SPLIT, SPLIT2 (likewise): a block of 32 columns of a band is, for each group, one or
-// two planes of 64 bytes of nibbles; then d[16] and m[16]: value = d * q + m. Vector v of a plane holds columns 4v .. 4v+3 (low nibbles)
-// and 16 + 4v .. (high) of its 4 rows. SPLIT and SPLIT2 have scales for 16 columns: d of the first 16, d and m of the last 16, and
-// how much larger the first 16's m is. A band is read from its first byte to its last: a core gets twice the bandwidth
+// two planes of 64 bytes of nibbles; then d[16] and m[16]: value = d * q + m. Vector v of a plane holds columns 4v .. 4v+3
+// (low nibbles) and 16 + 4v .. (high) of its 4 rows. SPLIT and SPLIT2 have scales for 16 columns: d of the first 16, d and
+// m of the last 16, and how much larger the first 16's m is. A band is read from its first byte to its last: a core gets twice the bandwidth
 // from one stream as from four.
 // FLOAT32, FLOAT16, BFLOAT16: [group][column][4 rows].
 enum { NIBBLES = 1, NIBBLES2 = 2, SPLIT = 3, SPLIT2 = 4, FLOAT32 = 5, FLOAT16 = 6, BFLOAT16 = 7 };
