@@ -6,7 +6,8 @@ import asyncio
 import dataclasses
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from py_core.backends import numpy as reference
@@ -32,6 +33,8 @@ from py_core.formats.quantization import FORMATS, dequantize, quantize
 from py_core.sampling import SamplingParams, apply_penalties, sample
 from tests.wasm.kernel_memory import RELATIVE, ROOM, few, put, read, run
 
+every_format = pytest.mark.parametrize("form", sorted(MATRIX_KINDS))
+
 
 def matrix(host: WasmtimeHost, arena: Arena, w: bytes, form: str, rows: int, columns: int) -> int:
     """A repacked matrix, in two jobs where it has rows for two."""
@@ -45,12 +48,13 @@ def matrix(host: WasmtimeHost, arena: Arena, w: bytes, form: str, rows: int, col
     return put(host, arena, np.array([MATRIX_KINDS[form], rows, columns, data], np.uint32))
 
 
+@every_format
 @given(
-    form=st.sampled_from(sorted(MATRIX_KINDS)), mode=st.sampled_from([Mode.PRECISE, Mode.FAST]),
-    n=st.integers(1, 90), blocks=st.integers(1, 7), m=st.integers(1, ROOM), epilogue=st.sampled_from(Epilogue),
-    offset=st.integers(0, 2), norm=st.booleans(), biased=st.booleans(), seed=st.integers(0, 2**32 - 1),
+    mode=st.sampled_from([Mode.PRECISE, Mode.FAST]), n=st.integers(1, 90), blocks=st.integers(1, 7),
+    m=st.integers(1, ROOM), epilogue=st.sampled_from(Epilogue), offset=st.integers(0, 2), norm=st.booleans(),
+    biased=st.booleans(), seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
-@few
+@settings(few, max_examples=5)
 def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogue, offset, norm, biased, seed) -> None:
     rng = np.random.default_rng(seed)
     k, offset = max(32, FORMATS[form].block_size) * blocks, 4 * offset
@@ -101,11 +105,9 @@ def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogu
     np.testing.assert_array_equal(read(host, out, ROOM, stride)[untouched], y[untouched])
 
 
-@given(
-    form=st.sampled_from(sorted(MATRIX_KINDS)), rows=st.integers(1, 40), blocks=st.integers(1, 3),
-    m=st.integers(1, ROOM), seed=st.integers(0, 2**32 - 1),
-)  # fmt: skip
-@few
+@every_format
+@given(rows=st.integers(1, 40), blocks=st.integers(1, 3), m=st.integers(1, ROOM), seed=st.integers(0, 2**32 - 1))
+@settings(few, max_examples=3)
 def test_embedding_gives_the_rows_of_tokens(host, form, rows, blocks, m, seed) -> None:
     rng = np.random.default_rng(seed)
     k = max(32, FORMATS[form].block_size) * blocks
