@@ -65,11 +65,13 @@ def unlike(g: Graph, c: ModelConfig, x: Value, block: str, layer: int) -> Value:
 
 
 def itself(g: Graph, c: ModelConfig, x: Value, block: str, layer: int) -> Value:
-    """The residual gets a linear of a norm of itself, and one of itself, with no attention between."""
+    """The residual gets a linear of itself, and one of a norm of itself, with no attention between."""
     wide = g.linear(norm_of(g, c, x, f"{block}.ffn_norm"), f"{block}.ffn_gate", c.intermediate_size)
     x = g.add(x, g.linear(wide, f"{block}.ffn_down", c.hidden_size))
-    square, _ = g.linears(x, f"{block}.ffn_up", [c.hidden_size, c.intermediate_size - c.hidden_size])
-    x = g.add(x, square)
+    for normed in (False, True):
+        h = norm_of(g, c, x, f"{block}.ffn_norm") if normed else x
+        square, _ = g.linears(h, f"{block}.ffn_up", [c.hidden_size, c.intermediate_size - c.hidden_size])
+        x = g.add(x, square)
     return parallel(g, c, x, block, layer)
 
 
