@@ -45,7 +45,7 @@ def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
     Raises ConvertError and SafetensorsError for what cannot be converted, and as write_model does.
     """
     if importlib.util.find_spec("gguf") is None:
-        raise ConvertError("Converting needs the package gguf: install it with `pip install 'sonata[convert]'`.")
+        raise ConvertError("Converting needs the package gguf: install it with `pip install gguf`.")
     refuse_existing(out)
     config = read_config(folder)
     architecture = architecture_of(config)

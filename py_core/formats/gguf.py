@@ -244,8 +244,9 @@ async def read_header(source: WeightSource) -> GGUFHeader:
     count = header.metadata.get("split.count", 1)
     if count != max(len(parts), 1):
         raise GGUFError(
-            f"this is one of the {count} files of a model: keep them together in one folder, under the names "
-            "that they came with (NAME-00001-of-0000N.gguf), and choose the first"
+            f"this is one of the {count} files of a model. In the terminal Sonata reads them all when they lie in one "
+            "folder under the names that they came with (NAME-00001-of-0000N.gguf). The page reads one file only: "
+            "`llama-gguf-split --merge` joins them"
             if count != 1
             else f"the first of the {len(parts)} files does not say that it is a part of a model; download them again"
         )
