@@ -39,9 +39,11 @@ def quantize(
             source, out, mixture.value, lambda done, total: bar.update(task, completed=done, total=total)
         )
     table = Table("format", "tensors", "MB", title=escape(f"{out} ({out.stat().st_size / 1e6:.1f} MB)"))
-    for name, (count, size) in sorted(made.items(), key=lambda item: -item[1][1]):
+    for name, (count, size) in sorted(made.formats.items(), key=lambda item: -item[1][1]):
         table.add_row(name, str(count), f"{size / 1e6:.1f}")
     Console().print(table)
+    if made.again:
+        notes.print(f"Weights in {' and '.join(made.again)} were quantized before: what that lost stays lost.")
 
 
 def convert(

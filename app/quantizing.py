@@ -9,6 +9,7 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,16 @@ _SLAB = 1 << 19
 _LAYOUT_KEYS = ("general.file_type", "general.quantization_version", "general.alignment")
 
 
-def quantize_file(path: Path, out: Path, mixture: str, progress: Progress) -> dict[str, tuple[int, int]]:
-    """Write `out` with the formats that `mixture` gives each tensor; of each the number of tensors and of bytes.
+@dataclass(frozen=True)
+class Quantized:
+    """Of each format that was written the number of tensors and of bytes, and what had been quantized already."""
+
+    formats: dict[str, tuple[int, int]]
+    again: list[str]
+
+
+def quantize_file(path: Path, out: Path, mixture: str, progress: Progress) -> Quantized:
+    """Write `out` with the formats that `mixture` gives each tensor.
 
     Raises GGUFError and UnsupportedFormatError for a file that cannot be read, FileExistsError where `out` is there
     already, and OSError and ValueError with a sentence where it cannot be written.
@@ -54,7 +63,8 @@ def quantize_file(path: Path, out: Path, mixture: str, progress: Progress) -> di
     for tensor in tensors.values():
         number, size = made.get(tensor.format.name, (0, 0))
         made[tensor.format.name] = (number + 1, size + tensor.nbytes)
-    return made
+    before = {info.format.name for name, info in header.tensors.items() if info.format != formats[name]}
+    return Quantized(made, sorted(before - {"F32", "F16", "BF16"}))
 
 
 def quantized_metadata(source: FileSource | SplitSource, header: GGUFHeader, mixture: str) -> dict[str, Any]:

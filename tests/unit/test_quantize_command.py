@@ -159,6 +159,12 @@ def test_parts_become_one_file(quantized, tmp_path: Path) -> None:
     assert (tmp_path / "whole.gguf").read_bytes() == made.read_bytes()
 
 
+def test_weights_that_were_quantized_before_are_told(quantized, tmp_path: Path) -> None:
+    said = sonata("quantize", quantized["Q5_K_M"][1], tmp_path / "out.gguf", "--type", "Q4_K_M")
+    assert "Weights in Q5_K were quantized before: what that lost stays lost." in " ".join(said.stderr.split())
+    assert quantize_file(quantized["Q8_0"][0], tmp_path / "new.gguf", "Q8_0", lambda done, total: None).again == []
+
+
 def test_progress_ends_with_all_weights(quantized, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(quantizing, "_SLAB", 4096)
     path, made = quantized["Q4_K_M"]
