@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from py_core.loading import Model
 from py_core.routing.agents import Agent
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.chat_template import Message
+from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_thought
 
 # A model this small puts wrong words close behind right ones: drawing at random, even at temperature 0.2, loses facts
 # that the likeliest token has. The penalty on words used before keeps it out of loops (docs/decisions.md).
@@ -61,12 +63,20 @@ class Delta:
 
 
 @dataclass(frozen=True)
+class Thought:
+    """More text of what the model thinks before it answers. It is no part of the answer, nor of later prompts."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Done:
     """The answer is complete.
 
     `reason` is "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop" (it only repeated
     itself) or "stopped" (by the user). `text` is the whole answer: after a loop without the repeats, which were
-    shown and are to be taken back. Seconds are those of the prompt's new tokens, and of the answer's.
+    shown and are to be taken back; `thought`, likewise, is what it thought before. Seconds are those of the prompt's
+    new tokens, of the answer's (its thought included), and of the thought.
     `forgotten_turns` counts messages that no longer fit into the model's context and were left out.
     """
 
@@ -79,9 +89,11 @@ class Done:
     forgotten_turns: int = 0
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
+    thought: str = ""
+    thought_seconds: float = 0.0
 
 
-Event = Reading | Delta | Done
+Event = Reading | Thought | Delta | Done
 
 
 def user_message(text: str, agent: Agent | None = None) -> Message:
@@ -134,22 +146,30 @@ class Assistant:
             yield Done("stopped")
             return
         stream = TextStream(self.model, self._sequence, max_tokens, sampling, timings, end_at_loops=True)
+        thinks = opens_thought(self.model.tokenizer, prompt)
+        splitter, begin, thought_until = ThoughtSplitter(thinks), time.perf_counter(), 0.0
         try:
             async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
-                async for piece in pieces:
-                    if piece:
-                        yield Delta(piece)
+                async for text_piece in pieces:
+                    for piece in splitter.push(text_piece):
+                        if piece.is_thought:
+                            thought_until = time.perf_counter()
+                        yield Thought(piece.text) if piece.is_thought else Delta(piece.text)
                     if self._stopped and timings.reason not in ("end", "loop"):
                         timings.reason = "stopped"
                         break
+            if timings.reason != "loop":
+                for piece in splitter.flush():
+                    yield Thought(piece.text) if piece.is_thought else Delta(piece.text)
         finally:
             # The user has seen this text, so it belongs to the chat, even if the caller stopped or the device was lost.
+            thought, answer = split_thought(stream.text, thinks)
             if stream.text or timings.reason == "end":
-                self.messages = [*messages, assistant_message(stream.text)]
+                self.messages = [*messages, assistant_message(answer)]
                 self._forgotten = forgotten
         yield Done(
             timings.reason,
-            stream.text,
+            answer,
             timings.prompt_tokens,
             timings.new_tokens,
             timings.prefill_tok_s,
@@ -157,6 +177,8 @@ class Assistant:
             forgotten,
             timings.prefill_seconds,
             timings.decode_seconds,
+            thought,
+            thought_until - begin if thought else 0.0,
         )
 
     def stop(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import sys
 from dataclasses import asdict, replace
 from enum import StrEnum
@@ -17,7 +16,6 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress
-from rich.table import Table
 
 from app.assistant import CHAT_SAMPLING, MAX_TOKENS
 from app.autotune_cache import AutotuneCache
@@ -25,9 +23,9 @@ from app.bench import Speed, measure_speed, profile_report
 from app.build_outputs import kernel_path
 from app.cli_bench import profile_tables, speed_table
 from app.cli_files import convert, quantize
+from app.cli_model_file import ModelOption, NoBosOption, chosen_path, info, tokenize
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
-from app.downloads import default_model_path
 from app.logits_job import logits_of, read_job
 from app.native_services import open_services
 from app.paths import memory_path
@@ -39,15 +37,13 @@ from py_core.backends.base import BackendError
 from py_core.backends.numpy import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
-from py_core.formats.gguf import GGUFError, read_header
+from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.formats.source import open_source
 from py_core.loading import BackendLoader, Model, load_model
 from py_core.memory.encryption import NativeCrypto
-from py_core.models.config import config_from_gguf, read_rope_factors
-from py_core.models.rotation import Rotation
 from py_core.sampling import SamplingParams
-from py_core.tokenizers.byte_bpe import ByteBPE, TokenizerError
+from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplateError
 
 app = typer.Typer(
@@ -71,9 +67,6 @@ class BackendChoice(StrEnum):
     numpy = "numpy"
 
 
-ModelOption = Annotated[
-    Path | None, typer.Option("--model", help="A GGUF file; the default is the model that build.py downloads.")
-]
 BackendOption = Annotated[BackendChoice, typer.Option(help="auto uses webgpu on a real GPU, and wasm on the CPU.")]
 AutotuneOption = Annotated[
     bool,
@@ -114,6 +107,7 @@ def chat(
     context: ContextOption = None,
     memory: Annotated[Path | None, typer.Option(help="The memory's file. The default is $SONATA_MEMORY.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Use no agents, and store nothing.")] = False,
+    no_bos: NoBosOption = False,
 ) -> None:
     """Chat with the model. Each message goes to the agent that suits it, and the conversation is stored.
 
@@ -123,6 +117,7 @@ def chat(
     sampling = None if chosen == CHAT_SAMPLING else chosen
     with asyncio.Runner() as runner:
         loaded = runner.run(_load(model, backend, precision, autotune, context))
+        loaded.bos = not no_bos
         services = Services(NativeCrypto()) if plain else runner.run(open_services(memory or memory_path()))
         run_chat(runner, loaded, sampling, max_tokens, services)
         runner.run(services.close())
@@ -146,23 +141,22 @@ def generate(
     autotune: AutotuneOption = True,
     context: ContextOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with tokens and speed.")] = False,
+    no_bos: NoBosOption = False,
 ) -> None:
     """Answer one prompt, or continue it with --raw."""
     sampling = SamplingParams(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty, seed=seed
     )
-    asyncio.run(
-        _generate(
-            _read_prompt(prompt), raw, max_tokens, sampling, model, backend, precision, autotune, context, as_json
-        )
+    text = _read_prompt(prompt)
+    answering = _generate(
+        text, raw, max_tokens, sampling, model, backend, precision, autotune, context, as_json, no_bos
     )
+    asyncio.run(answering)
 
 
 @app.command()
 def logits(
-    out: Annotated[
-        Path, typer.Option(help="The .npy file to write: float32, (vocab_size,) or (positions, vocab_size).")
-    ],
+    out: Annotated[Path, typer.Option(help="The .npy file to write: float32 ([positions,] vocab_size).")],
     prompt: Annotated[str | None, typer.Argument(help="The text, or - to read it from standard input.")] = None,
     ids: Annotated[
         Path | None, typer.Option(help='Instead of a prompt, a file {"ids": [...], "positions": [...]}.')
@@ -172,6 +166,7 @@ def logits(
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
     context: ContextOption = None,
+    no_bos: NoBosOption = False,
 ) -> None:
     """Write the logits after a prompt's last token, or after the positions of given token ids."""
     if (prompt is None) == (ids is None):
@@ -179,6 +174,7 @@ def logits(
 
     async def run() -> np.ndarray:
         loaded = await _load(model, backend, precision, context=context)
+        loaded.bos = not no_bos
         try:
             if ids is not None:
                 return await logits_of(loaded.engine, read_job(ids, loaded.config.vocab_size))
@@ -192,70 +188,8 @@ def logits(
         np.save(file, values)
 
 
-@app.command()
-def tokenize(
-    decode: Annotated[bool, typer.Option("--decode", help="Turn lists of ids into strings.")] = False,
-    special: Annotated[bool, typer.Option("--special", help="Parse special tokens in the text.")] = False,
-    model: ModelOption = None,
-) -> None:
-    """Turn a JSON list of strings on standard input into a JSON list of id lists; with --decode the other way round."""
-    header = asyncio.run(read_header(open_source(_model_path(model))))
-    tokenizer = ByteBPE.from_gguf(header.metadata)
-    try:
-        given = json.load(sys.stdin)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"Standard input is not JSON: {error}") from error
-    if decode:
-        if not _is_list_of(given, list) or not all(_is_list_of(ids, int) for ids in given):
-            raise ValueError("Standard input must be a JSON list of lists of token ids.")
-        made: list[str] | list[list[int]] = [tokenizer.decode(ids) for ids in given]
-    else:
-        if not _is_list_of(given, str):
-            raise ValueError("Standard input must be a JSON list of strings.")
-        made = [tokenizer.encode(text, special=special) for text in given]
-    print(json.dumps(made))
-
-
-@app.command()
-def info(
-    model: Annotated[Path | None, typer.Argument(help="A GGUF file; the default is the downloaded model.")] = None,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
-) -> None:
-    """Show what a model file holds."""
-    path = _model_path(model)
-    source = open_source(path)
-    header = asyncio.run(read_header(source))
-    config = config_from_gguf(header, rope_factors=asyncio.run(read_rope_factors(source, header)))
-    settings = asdict(config) | {"rope": _rotation_words(config.rope), "local_rope": _rotation_words(config.local_rope)}
-    formats: dict[str, list[int]] = {}
-    parameters = 0
-    for tensor in header.tensors.values():
-        parameters += int(np.prod(tensor.shape, dtype=np.int64))
-        counts = formats.setdefault(tensor.format.name, [0, 0])
-        counts[0] += 1
-        counts[1] += tensor.nbytes
-    if as_json:
-        facts = {"file": str(path), "gguf_version": header.version, "parameters": parameters, **settings}
-        facts["tensors"] = {name: {"count": count, "bytes": size} for name, (count, size) in formats.items()}
-        print(json.dumps(facts))
-        return
-    table = Table(show_header=False, title=escape(config.name))
-    table.add_row("file", f"{escape(str(path))} ({source.size / 1e6:.1f} MB, GGUF v{header.version})")
-    table.add_row("parameters", f"{parameters / 1e6:.1f} M")
-    for name, value in settings.items():
-        table.add_row(name, escape(str(value)))
-    for name, (count, size) in formats.items():
-        table.add_row(f"{name} tensors", f"{count} ({size / 1e6:.1f} MB)")
-    Console().print(table)
-
-
-def _rotation_words(rotation: Rotation) -> str:
-    """How a model rotates, in one line."""
-    turns = rotation.frequencies
-    slowest = 2 * math.pi / turns[-1]
-    return f"{rotation.dimensions} values of a head, the slowest pair turns once in {slowest:,.0f} tokens"
-
-
+app.command()(tokenize)
+app.command()(info)
 app.command()(quantize)
 app.command()(convert)
 app.command()(route)
@@ -317,9 +251,10 @@ def serve(
 
 async def _generate(
     text: str, raw: bool, max_tokens: int, sampling: SamplingParams, path: Path | None, backend: BackendChoice,
-    precision: Precision, autotune: bool, context: int | None, as_json: bool,
+    precision: Precision, autotune: bool, context: int | None, as_json: bool, no_bos: bool,
 ) -> None:  # fmt: skip
     loaded = await _load(path, backend, precision, autotune, context)
+    loaded.bos = not no_bos
     done = await complete(
         loaded, text, raw=raw, max_tokens=max_tokens, sampling=sampling,
         on_text=lambda piece: None if as_json else print(piece, end="", flush=True),
@@ -337,7 +272,7 @@ async def _load(
     path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True, context: int | None = None
 ) -> Model:
     """Open the model with a progress bar on stderr while that is a terminal."""
-    source = open_source(_model_path(path))
+    source = open_source(chosen_path(path))
     load_backend = _gpu(backend, autotune) or _kernels(backend, precision) or load_numpy
     columns = ("Loading the model", BarColumn(), DownloadColumn())
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
@@ -380,21 +315,8 @@ def _kernels(backend: BackendChoice, precision: Precision) -> BackendLoader | No
         return None  # never compiled here: numpy needs nothing
 
 
-def _model_path(path: Path | None) -> Path:
-    if path is None:
-        return default_model_path()
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
-    return path
-
-
 def _read_prompt(prompt: str) -> str:
     return sys.stdin.read() if prompt == "-" else prompt
-
-
-def _is_list_of(value: object, kind: type) -> bool:
-    # bool is an int in Python, but no token id
-    return isinstance(value, list) and all(isinstance(item, kind) and not isinstance(item, bool) for item in value)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from app.text_stream import TextStream
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
+from py_core.tokenizers.prompts import encode_text
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ def encode_prompt(model: Model, text: str, raw: bool) -> list[int]:
         if not text.strip():
             raise ValueError("The prompt is empty. Write something to answer.")
         return model.encode_chat([{"role": "user", "content": text}])
-    ids = model.tokenizer.encode(text, special=True)
-    if not ids:
+    ids = encode_text(model.tokenizer, text, special=True, bos=model.bos)
+    if not text or not ids:
         raise ValueError("The prompt is empty. Write something to continue.")
     return ids
 

@@ -16,7 +16,7 @@ from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.assistant import CHAT_SAMPLING, Assistant, Delta, Done, Reading, assistant_message, user_message
+from app.assistant import CHAT_SAMPLING, Assistant, Delta, Done, Reading, Thought, assistant_message, user_message
 from app.routing_service import Routed
 from app.services import Services
 from app.turn_details import answer_details, title_of
@@ -52,7 +52,7 @@ class Stored:
     turns: int
 
 
-Event = ChangedElsewhere | Routed | Reading | Delta | Done | Stored
+Event = ChangedElsewhere | Routed | Reading | Thought | Delta | Done | Stored
 
 
 class Conversation:
@@ -235,13 +235,14 @@ class Conversation:
         if again:
             details = {**self.turns[-1].details, **details}
         turns = Turn("user", text), Turn("assistant", said, details=details)
-        if said:
+        is_answer = bool(said or (done and done.thought))
+        if is_answer:
             self.turns = [*(self.turns[:-2] if again else self.turns), *turns]
         if memory is None:
             return None
         try:
             memory.witness.record(self._entry(text, routed, done, failure))
-            if not said:
+            if not is_answer:
                 return None
             await self._keep(memory, turns, routed, again)
             if routed is not None and self._services.routing is not None:

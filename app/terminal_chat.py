@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
-from app.assistant import Assistant, Delta, Done, Reading
+from app.assistant import Assistant, Delta, Done, Reading, Thought
 from app.conversation import ChangedElsewhere, Conversation, Event
 from app.routing_service import Routed
 from app.services import Services
@@ -117,8 +118,12 @@ async def _answer(
     with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends the program there
         loop.add_signal_handler(signal.SIGINT, conversation.stop)
     status = console.status("")
+    thinks = False
     try:
         async for event in events:
+            if thinks and isinstance(event, Delta | Done):
+                console.print("\n")
+            thinks = isinstance(event, Thought)
             if not isinstance(event, Reading):
                 status.stop()
             if isinstance(event, Routed):
@@ -127,6 +132,8 @@ async def _answer(
             elif isinstance(event, Reading):
                 status.update(f"Reading {event.tokens_read:,} of {event.prompt_tokens:,} tokens")
                 status.start()
+            elif isinstance(event, Thought):
+                console.print(Text(event.text, "dim"), end="", soft_wrap=True)
             elif isinstance(event, Delta):
                 # Plain print: the model's text is no markup.
                 print(event.text, end="", flush=True)

@@ -24,7 +24,7 @@ class TextStream:
         """
         self.text = ""
         self._timings = timings
-        self._decoder = model.tokenizer.stream(skip_special=not raw)
+        self._decoder = model.tokenizer.stream(skip_special=not raw, continues=raw)
         self._ids = model.engine.generate(
             sequence, max_tokens, sampling, timings, ignore_end=raw, end_at_loops=end_at_loops
         )

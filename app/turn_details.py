@@ -28,7 +28,7 @@ def title_of(text: str) -> str:
 
 def answer_details(routed: Routed | None, done: Done | None) -> dict[str, Any]:
     """JSON: `agent` and `request` (the route's id) where it was routed, and `route` (what the answer's chip says), too;
-    `reason` and `tokens` as in Done."""
+    `reason` and `tokens` as in Done, and `thinking` ({text, seconds}) where the model thought before it answered."""
     details: dict[str, Any] = {}
     if routed is not None:
         decision = routed.decision
@@ -42,11 +42,14 @@ def answer_details(routed: Routed | None, done: Done | None) -> dict[str, Any]:
         }
     if done is not None:
         details |= {"reason": done.reason, "tokens": done.new_tokens}
+        if done.thought:
+            details["thinking"] = {"text": done.thought, "seconds": done.thought_seconds}
     return details
 
 
 def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
-    """Turns as plain data, for the page: role, content, created, agent, route, reason, tokens; None where not known.
+    """Turns as plain data, for the page: role, content, created, agent, route, reason, tokens, thinking; None where not
+    known.
 
     route: as routing_service.route_entry gives, without neighbours and times.
     """
@@ -71,6 +74,7 @@ def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
                 "route": route,
                 "reason": details.get("reason"),
                 "tokens": details.get("tokens"),
+                "thinking": details.get("thinking"),
             }
         )
     return entries

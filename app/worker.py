@@ -17,7 +17,7 @@ from typing import Any
 
 from pyodide.ffi import JsException, to_js
 
-from app.assistant import MAX_TOKENS, Assistant, Delta, Done, Reading
+from app.assistant import MAX_TOKENS, Assistant, Delta, Done, Reading, Thought
 from app.bench import profile_report
 from app.completion import complete, last_logits
 from app.conversation import Conversation, Stored
@@ -151,7 +151,8 @@ class PageWorker:
 
     async def respond(self, text: str, on_event: OnEvent, again: bool = False) -> None:
         """Stream the answer: on_event("route", JSON) if it was routed, ("reading", JSON) ... while it reads a long
-        prompt, ("delta", text) ..., then ("done" or "error", JSON), and ("stored", JSON) once the memory has the turn.
+        prompt, ("thought", JSON) ... of a model that thinks before it answers, ("delta", text) ..., then ("done" or
+        "error", JSON), and ("stored", JSON) once the memory has the turn.
 
         again: another answer to the last message, in place of the one there is; `text` is not used.
         """
@@ -168,6 +169,8 @@ class PageWorker:
                 async for event in talk.retry() if again else talk.respond(text):
                     if isinstance(event, Delta):
                         on_event("delta", event.text)
+                    elif isinstance(event, Thought):
+                        on_event("thought", json.dumps({"text": event.text}))
                     elif isinstance(event, Routed):
                         on_event("route", json.dumps(route_entry(event)))
                     elif isinstance(event, Reading):
@@ -272,9 +275,10 @@ def done_json(done: Done) -> str:
             "prefillTokS": done.prefill_tok_s,
             "decodeTokS": done.decode_tok_s,
             "forgottenTurns": done.forgotten_turns,
+            "thoughtSeconds": done.thought_seconds,
         }
         # Without the repeats, which the page has shown.
-        | ({"text": done.text} if done.reason == "loop" else {})
+        | ({"text": done.text, "thought": done.thought} if done.reason == "loop" else {})
     )
 
 

@@ -16,18 +16,20 @@ from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig, read_rope_factors
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
-from py_core.tokenizers.byte_bpe import ByteBPE
+from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.chat_template import ChatTemplate, Message, encode_chat
+from py_core.tokenizers.registry import tokenizer_from_gguf
 
 
 @dataclass
 class Model:
-    """Everything that comes from one model file."""
+    """Everything that comes from one model file. `bos`: False leaves BOS out of prompts, whatever the file says."""
 
     config: ModelConfig
-    tokenizer: ByteBPE
+    tokenizer: Tokenizer
     template: ChatTemplate
     engine: Engine
+    bos: bool = True
 
     @property
     def backend(self) -> Backend:
@@ -35,7 +37,7 @@ class Model:
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a conversation, ready for the answer. Special tokens in the messages are plain text."""
-        return encode_chat(self.tokenizer, self.template, messages)
+        return encode_chat(self.tokenizer, self.template, messages, bos=self.bos)
 
     def close(self) -> None:
         self.backend.close()
@@ -62,7 +64,7 @@ async def load_model(
     """
     header = await read_header(source)
     config, graph = describe_model(header, context, await read_rope_factors(source, header))
-    tokenizer = ByteBPE.from_gguf(header.metadata)
-    template = ChatTemplate.from_gguf(header.metadata)
+    tokenizer = tokenizer_from_gguf(header.metadata)
+    template = ChatTemplate.from_gguf(header.metadata, tokenizer)
     backend = await load_backend(source, header, config, graph, progress)
     return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids))

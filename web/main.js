@@ -256,6 +256,8 @@ function onEvent(current, event) {
   endRecovery();
   if (event.type === 'delta') {
     current.view.append(event.text);
+  } else if (event.type === 'thought') {
+    current.view.appendThought(event.text);
   } else if (event.type === 'reading') {
     current.view.showReading(event.done, event.total);
   } else if (event.type === 'route') {

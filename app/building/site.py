@@ -47,7 +47,7 @@ NATIVE_ONLY = (
     *("app/terminal", "app/training/", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
 )
 """Parts of the sources that the page never runs."""
-SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt"}
+SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja"}
 
 Content = Path | bytes
 """A file of the site: one to copy, or its bytes."""

@@ -147,6 +147,13 @@ def _ranked(value: Any) -> str | None:
     return None if fits else "a list of pairs of a name and a number"
 
 
+def _thinking(value: Any) -> str | None:
+    fits = (
+        isinstance(value, dict) and _text()(value.get("text")) is None and _number(0, 1e9)(value.get("seconds")) is None
+    )
+    return None if fits else "a JSON object of a text and its seconds"
+
+
 def _milliseconds(value: Any) -> str | None:
     check = _number(0, 1e12)
     fits = isinstance(value, dict) and all(_name(name) is None and check(ms) is None for name, ms in value.items())
@@ -215,6 +222,7 @@ SCHEMAS: Mapping[str, Schema] = {
                 ),
                 reason=_text(),
                 tokens=_integer(LARGEST_INTEGER),
+                thinking=_or_null(_thinking),
             ),
         },
         record=_turn_is_of_its_session,

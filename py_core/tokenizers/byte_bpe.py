@@ -1,41 +1,29 @@
 """Byte-level byte-pair encoding: the tokenizer of GPT-2, SmolLM, Llama 3 and Qwen, from the metadata of a GGUF file.
 
 Notable here:
-- text that looks like a special token is plain text unless the caller says that it may be special
+- text that looks like a control token is plain text unless the caller says that it may be special
 - words are cached, so a long text costs one lookup a word; a long word is merged with a heap, in n log n
 - characters are looked up in tables of our own (unicode_ranges.py), so every Python gives the same ids
 
-Source: https://github.com/openai/gpt-2/blob/master/src/encoder.py; ids are those of Hugging Face's `tokenizers`.
+Source: https://github.com/openai/gpt-2/blob/master/src/encoder.py; ids are those of llama.cpp, which are those of
+Hugging Face's `tokenizers`, too, but for texts that the latter normalizes or cuts otherwise (pretokenizers.py).
 """
 
 from __future__ import annotations
 
-import codecs
 import heapq
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from py_core.tokenizers.base import VocabularyTokenizer
 from py_core.tokenizers.pretokenizers import PRE_TOKENIZERS, split
+from py_core.tokenizers.vocabulary import Defaults, TokenizerError, Vocabulary, strings
 
-UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
-"""Token types (tokenizer.ggml.token_type) that are special: they are text of their own, never merged from bytes."""
-
-# Any token with one of these names ends an answer, even where the file declares only one (as in llama.cpp).
-END_NAMES = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<|end|>")
-
-CACHE_WORDS = 1 << 15
-CACHE_WORD_LENGTH = 64
 HEAP_FROM = 96
 """Words of at least so many bytes are merged with a heap; for shorter ones, scanning a list in C is faster."""
 
 _NO_RANK = 1 << 60
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-class TokenizerError(ValueError):
-    """The model file's tokenizer cannot be used; the message says why."""
 
 
 def _byte_alphabet() -> dict[int, str]:
@@ -49,175 +37,52 @@ BYTE_TO_CHAR = _byte_alphabet()
 CHAR_TO_BYTE = {char: byte for byte, char in BYTE_TO_CHAR.items()}
 
 
-class ByteBPE:
+class ByteBPE(VocabularyTokenizer):
     """Text to token ids and back."""
 
-    def __init__(
-        self,
-        tokens: Sequence[str],
-        merges: Sequence[str],
-        *,
-        pre: str = "gpt-2",
-        special_ids: Iterable[int] = (),
-        bos_id: int | None = None,
-        eos_id: int | None = None,
-        add_bos: bool = False,
-    ) -> None:
-        """`tokens` by id and `merges` by rank, both spelled in GPT-2's byte alphabet ("Ġthe", "Ġ t").
+    def __init__(self, vocabulary: Vocabulary, merges: Sequence[str], pre: str) -> None:
+        """Tokens by id and `merges` by rank, both spelled in GPT-2's byte alphabet ("Ġthe", "Ġ t").
 
-        Raises TokenizerError where they do not fit together.
+        pre: the name of a pre-tokenizer. Raises TokenizerError where they do not fit together.
         """
+        super().__init__(vocabulary)
+        self.pre = pre
+        self._ranks = _merge_ranks(merges, vocabulary.ids)
+        self._whole_words = PRE_TOKENIZERS[pre].whole_words
+
+    @classmethod
+    def from_gguf(cls, metadata: Mapping[str, Any]) -> ByteBPE:
+        """The tokenizer that a GGUF file describes. Raises TokenizerError where it is damaged or has unknown rules."""
+        pre = str(metadata.get("tokenizer.ggml.pre") or "default")
         if pre not in PRE_TOKENIZERS:
             raise TokenizerError(
                 f"the model cuts its text by the rules {pre!r}, which Sonata does not know; "
                 f"it knows {', '.join(PRE_TOKENIZERS)}"
             )
-        self.tokens = tokens
-        self.pre = pre
-        self.bos_id = bos_id
-        self.eos_id = eos_id
-        self.add_bos = add_bos
-        self._ids = {token: index for index, token in enumerate(tokens)}
-        if len(self._ids) != len(tokens):
-            raise TokenizerError("the model's vocabulary is damaged: a token appears twice; download the model again")
-        self._ranks = _merge_ranks(merges, self._ids)
-        self._whole_words = PRE_TOKENIZERS[pre].whole_words
-        # A vocabulary may lack bytes (SmolLM2 lacks 21). What cannot be spelled is dropped, as peers do.
-        self._alphabet = {byte: char if char in self._ids else "" for byte, char in BYTE_TO_CHAR.items()}
-        self.special_tokens: dict[str, int] = {tokens[index]: index for index in special_ids if tokens[index]}
-        self._special_ids = frozenset(self.special_tokens.values())
-        longest_first = sorted(self.special_tokens, key=len, reverse=True)
-        self.special_pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
-        ends = (self.special_tokens.get(name) for name in END_NAMES)
-        self.eos_ids = frozenset(index for index in (eos_id, *ends) if index is not None)
-        self._cache: dict[str, list[int]] = {}
-        self._pieces: dict[int, bytes] = {}
+        vocabulary = Vocabulary.from_gguf(metadata, Defaults(add_bos=PRE_TOKENIZERS[pre].adds_bos))
+        return cls(vocabulary, strings(metadata, "tokenizer.ggml.merges"), pre)
 
-    @classmethod
-    def from_gguf(cls, metadata: Mapping[str, Any]) -> ByteBPE:
-        """The tokenizer that a GGUF file describes. Raises TokenizerError where it is of another kind, or damaged."""
-        model = metadata.get("tokenizer.ggml.model")
-        if model != "gpt2":
-            raise TokenizerError(
-                f"the model's tokenizer is of kind {model!r}, which Sonata cannot read yet; "
-                "choose a model with a byte-level BPE tokenizer ('gpt2'), such as SmolLM2, Qwen2.5 or Llama 3"
-            )
-        tokens = _strings(metadata, "tokenizer.ggml.tokens")
-        merges = _strings(metadata, "tokenizer.ggml.merges")
-        types = [int(kind) for kind in metadata.get("tokenizer.ggml.token_type", [])]
-        if types and len(types) != len(tokens):
-            raise TokenizerError(
-                f"the model's vocabulary is damaged: {len(tokens)} tokens, but {len(types)} token types; "
-                "download the model again"
-            )
-        return cls(
-            tokens,
-            merges,
-            pre=str(metadata.get("tokenizer.ggml.pre", "default")),
-            special_ids=[index for index, kind in enumerate(types) if kind in (UNKNOWN, CONTROL, USER_DEFINED)],
-            bos_id=_token_id(metadata, "tokenizer.ggml.bos_token_id", len(tokens)),
-            eos_id=_token_id(metadata, "tokenizer.ggml.eos_token_id", len(tokens)),
-            add_bos=metadata.get("tokenizer.ggml.add_bos_token") is True,
-        )
+    def words(self, text: str, at_start: bool) -> list[str]:
+        return split(self.pre, text)
 
-    @property
-    def vocab_size(self) -> int:
-        return len(self.tokens)
-
-    def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Token ids of `text`; no BOS is added.
-
-        With special=True the text of a special token becomes its id (the longest that fits, from left to right);
-        otherwise it is plain text, so text from outside cannot steer the model. Half a surrogate pair, which no
-        encoding can hold, becomes U+FFFD.
-        """
-        if not special:
-            return self._encode_plain(text)
-        out: list[int] = []
-        at = 0
-        for match in self.special_pattern.finditer(text):
-            out += self._encode_plain(text[at : match.start()])
-            out.append(self.special_tokens[match[0]])
-            at = match.end()
-        out += self._encode_plain(text[at:])
-        return out
-
-    def decode_bytes(self, ids: Iterable[int], *, skip_special: bool = False) -> bytes:
-        """The bytes that `ids` stand for. Raises ValueError for an id outside of the vocabulary."""
-        pieces = self._pieces
-        out = []
-        for index in ids:
-            if skip_special and index in self._special_ids:
-                continue
-            piece = pieces.get(index)
-            out.append(self._piece(index) if piece is None else piece)
-        return b"".join(out)
-
-    def decode(self, ids: Iterable[int], *, skip_special: bool = False) -> str:
-        """The text of `ids`; bytes that are not UTF-8 become U+FFFD."""
-        return self.decode_bytes(ids, skip_special=skip_special).decode("utf-8", "replace")
-
-    def stream(self, *, skip_special: bool = False) -> StreamDecoder:
-        """A decoder for ids that come one at a time."""
-        return StreamDecoder(self, skip_special)
-
-    def _encode_plain(self, text: str) -> list[int]:
-        if not text.isascii() and _SURROGATES.search(text):
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        cache = self._cache
-        out: list[int] = []
-        for word in split(self.pre, text):
-            ids = cache.get(word)
-            if ids is None:
-                ids = self._encode_word(word)
-                if len(word) <= CACHE_WORD_LENGTH:
-                    if len(cache) >= CACHE_WORDS:
-                        cache.clear()
-                    cache[word] = ids
-            out += ids
-        return out
-
-    def _encode_word(self, word: str) -> list[int]:
+    def encode_word(self, word: str) -> list[int]:
         # Latin-1 gives each byte as the character of the same number, which `translate` then spells.
-        spelled = word.encode().decode("latin-1").translate(self._alphabet)
-        if self._whole_words and spelled in self._ids:
-            return [self._ids[spelled]]
+        spelled = word.encode().decode("latin-1").translate(BYTE_TO_CHAR)
+        ids = self.vocabulary.ids
+        if self._whole_words and spelled in ids:
+            return [ids[spelled]]
         parts = merge_short(spelled, self._ranks) if len(spelled) < HEAP_FROM else merge_long(spelled, self._ranks)
-        ids = self._ids
-        return [ids[part] for part in parts]
+        # A vocabulary may lack bytes (SmolLM2 lacks 21). What cannot be spelled is dropped, as llama.cpp does.
+        return [ids[part] for part in parts if part in ids]
 
-    def _piece(self, index: int) -> bytes:
-        if not 0 <= index < len(self.tokens):
-            raise ValueError(f"token id {index} is outside of the vocabulary of {len(self.tokens)} tokens")
+    def token_bytes(self, index: int) -> bytes:
         token = self.tokens[index]
-        if index in self._special_ids:
-            piece = token.encode()
-        else:
-            try:
-                piece = bytes([CHAR_TO_BYTE[char] for char in token])
-            except KeyError:  # a token added to the vocabulary without being spelled in the byte alphabet
-                piece = token.encode()
-        self._pieces[int(index)] = piece
-        return piece
-
-
-class StreamDecoder:
-    """Text of ids as they come. A character whose bytes are spread over several tokens comes with its last byte."""
-
-    def __init__(self, tokenizer: ByteBPE, skip_special: bool = False) -> None:
-        self._tokenizer = tokenizer
-        self._skip_special = skip_special
-        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def push(self, index: int) -> str:
-        """The text that has become whole with this id; often empty within an emoji."""
-        return self._utf8.decode(self._tokenizer.decode_bytes((index,), skip_special=self._skip_special))
-
-    def flush(self) -> str:
-        """The rest at the end: U+FFFD for a character that never became whole. The decoder can be used again."""
-        rest = self._utf8.decode(b"", final=True)
-        self._utf8.reset()
-        return rest
+        if token in self.special_tokens:
+            return token.encode()
+        try:
+            return bytes([CHAR_TO_BYTE[char] for char in token])
+        except KeyError:  # a token added to the vocabulary without being spelled in the byte alphabet
+            return token.encode()
 
 
 def merge_short(spelled: str, ranks: Mapping[str, int]) -> list[str]:
@@ -277,17 +142,3 @@ def _merge_ranks(merges: Sequence[str], ids: Mapping[str, int]) -> dict[str, int
                 f"the model's vocabulary is damaged: the merge {merge!r:.80} gives no token; download the model again"
             )
     return ranks
-
-
-def _strings(metadata: Mapping[str, Any], key: str) -> list[str]:
-    values = metadata.get(key)
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise TokenizerError(f"the model file has no usable list {key}; choose another file of this model")
-    return values
-
-
-def _token_id(metadata: Mapping[str, Any], key: str, vocab_size: int) -> int | None:
-    value = metadata.get(key)
-    if value is not None and (not isinstance(value, int) or not 0 <= value < vocab_size):
-        raise TokenizerError(f"the model file is damaged: {key} is {value!r}, not the id of one of {vocab_size} tokens")
-    return value

@@ -1,7 +1,7 @@
 """A conversation to token ids, by the template that comes with the model.
 
-What people write must never become a special token: a message that holds "<|im_end|>" could otherwise end its own turn
-and speak for someone else. So `encode_chat` finds special tokens only in the template's own text. Everything between
+What people write must never become a control token: a message that holds "<|im_end|>" could otherwise end its own turn
+and speak for someone else. So `encode_chat` finds control tokens only in the template's own text. Everything between
 two of them, template text and contents alike, is encoded as one piece, because merges may cross the border between the
 two; ordinary conversations thus get exactly the ids of the rendered text.
 """
@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from jinja2 import TemplateError, TemplateSyntaxError
 
-from py_core.tokenizers.byte_bpe import ByteBPE
+from py_core.tokenizers.base import Tokenizer
+from py_core.tokenizers.conversation_shape import Message, merge_repeats, merge_system
+from py_core.tokenizers.default_template import default_template
+from py_core.tokenizers.prompts import framed
 from py_core.tokenizers.template_sandbox import MAX_SOURCE_CHARS, BoundedEnvironment
 
-Message = Mapping[str, Any]
-"""At least {"role": ..., "content": ...}."""
+__all__ = ["ChatTemplate", "ChatTemplateError", "Message", "encode_chat"]
 
 # Templates compare these fields and print keys, so we leave them unchanged and refuse special tokens in them.
 _NAMED_FIELDS = frozenset(["role", "type"])
 _PRIVATE_USE = range(0x100000, 0x10FFFE)
-# Base models have no template of their own. Most instruction data of small models is written in ChatML.
-CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
+_PROBE = "5318008"  # no change of case and no trimming changes it
 _WORD_BREAK = "\u200b"
 
 
@@ -44,6 +44,7 @@ class ChatTemplate:
         self.source = template_source
         self._environment = BoundedEnvironment()
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
+        self._marks: tuple[Tokenizer, frozenset[str]] | None = None
         if len(template_source) > MAX_SOURCE_CHARS:
             raise ChatTemplateError(
                 f"the model's chat template is {len(template_source)} characters long, more than any real one; "
@@ -60,18 +61,60 @@ class ChatTemplate:
             raise ChatTemplateError(f"the model's chat template cannot be used: {_reason(error)}") from None
 
     @classmethod
-    def from_gguf(cls, metadata: Mapping[str, Any]) -> ChatTemplate:
-        """The template of a GGUF file, and ChatML where it has none. Raises ChatTemplateError where it is no text."""
-        source = metadata.get("tokenizer.chat_template", CHATML)
+    def from_gguf(cls, metadata: Mapping[str, Any], tokenizer: Tokenizer) -> ChatTemplate:
+        """The template of a GGUF file; where it has none, that of the family which its special tokens belong to.
+
+        Raises ChatTemplateError where it is no text.
+        """
+        source = metadata.get("tokenizer.chat_template")
+        if source is None:
+            source = default_template(tokenizer)
         if not isinstance(source, str):
             raise ChatTemplateError("the model's chat template is no text; choose another file of this model")
-        tokens = metadata.get("tokenizer.ggml.tokens", [])
 
-        def text(key: str) -> str:
-            index = metadata.get(key)
-            return tokens[index] if isinstance(index, int) and 0 <= index < len(tokens) else ""
+        def text(index: int | None) -> str:
+            return "" if index is None else tokenizer.tokens[index]
 
-        return cls(source, text("tokenizer.ggml.bos_token_id"), text("tokenizer.ggml.eos_token_id"))
+        return cls(source, text(tokenizer.bos_id), text(tokenizer.eos_id))
+
+    @cached_property
+    def takes_system(self) -> bool:
+        """Whether it prints a system message. Some refuse it, some leave it out without a word."""
+        user = {"role": "user", "content": "Hi"}
+        rendered = self._try([{"role": "system", "content": _PROBE}, user])
+        return _PROBE in rendered if rendered is not None else self._try([user]) is None
+
+    @cached_property
+    def takes_repeats(self) -> bool:
+        """Whether two messages of one role may follow each other."""
+        user = {"role": "user", "content": "Hi"}
+        return self._try([user, user]) is not None or self._try([user]) is None
+
+    def marks(self, tokenizer: Tokenizer) -> frozenset[str]:
+        """The user-defined tokens by which it tells who speaks. They must not come from a message either, though they
+        are found in every other text. (Command R's are such, and those of Gemma in older files.)"""
+        if self._marks is None or self._marks[0] is not tokenizer:
+            roles = [{"role": role, "content": _PROBE} for role in ("system", "user", "assistant", "user")]
+            text = self.source + (self._try(self.fitting(roles)) or "")
+            looks_so = (token for token in tokenizer.special_tokens if len(token) > 2 and token[:1] in "<[{|")
+            others = {token for token in looks_so if token not in tokenizer.control_tokens and token in text}
+            self._marks = tokenizer, frozenset(others)
+        return self._marks[1]
+
+    def fitting(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The conversation as the template takes it: where it has no place for a system message, that stands before
+        the first message of the user, and where roles must alternate, messages of one role become one."""
+        if any(message.get("role") == "system" for message in messages) and not self.takes_system:
+            messages = merge_system(messages)
+        if any(one.get("role") == other.get("role") for one, other in pairwise(messages)) and not self.takes_repeats:
+            messages = merge_repeats(messages)
+        return messages
+
+    def _try(self, messages: Sequence[Message]) -> str | None:
+        try:
+            return self.render(messages)
+        except ChatTemplateError:
+            return None
 
     def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
         """The conversation as the text that the model was trained on.
@@ -94,44 +137,31 @@ class ChatTemplate:
 
 
 def encode_chat(
-    tokenizer: ByteBPE, template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool = True
-) -> list[int]:
-    """Token ids of the conversation. Special tokens come from the template alone, never from a message.
+    tokenizer: Tokenizer, template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool = True, *,
+    bos: bool = True,
+) -> list[int]:  # fmt: skip
+    """Token ids of the conversation, with BOS and EOS as `framed` adds them (bos: False leaves BOS out).
 
-    Raises ChatTemplateError as `render` does, and where a role or a key holds a special token.
+    Control tokens and the template's `marks` come from the template alone, never from a message. A system message that
+    the template has no place for stands before the first message of the user (`ChatTemplate.fitting`).
+    Raises ChatTemplateError as `render` does, and where a role or a key holds a control token.
     """
-    for value in _fields(messages, named=True):
-        if tokenizer.special_pattern.search(value):
+    marks = template.marks(tokenizer)
+    forbidden = [*tokenizer.control_tokens, *marks]
+    for value in sorted(set(_fields(messages, named=True))):
+        if any(token in value for token in forbidden):
             raise ChatTemplateError(
                 f"a message's role or key, {value!r:.80}, holds a special token of the model; use a plain name"
             )
+    messages = template.fitting(messages)
     rendered = template.render(messages, add_generation_prompt)
     contents = sorted(set(_fields(messages, named=False)))
     parts = _template_parts(template, messages, add_generation_prompt, rendered, contents)
     if parts is None:
         # The template changes the contents or depends on them, so its own text cannot be told apart: disarm them.
-        safe = _replace_fields(messages, {content: _disarmed(tokenizer, content) for content in contents})
-        return tokenizer.encode(template.render(safe, add_generation_prompt), special=True)
-    return _encode_parts(tokenizer, parts)
-
-
-def _encode_parts(tokenizer: ByteBPE, parts: Sequence[tuple[str, bool]]) -> list[int]:
-    """Encode (text, is_template) parts; special tokens are found only inside a part of the template."""
-    out: list[int] = []
-    plain: list[str] = []
-    for text, is_template in parts:
-        if not is_template:
-            plain.append(text)
-            continue
-        at = 0
-        for match in tokenizer.special_pattern.finditer(text):
-            plain.append(text[at : match.start()])
-            out += tokenizer.encode("".join(plain))
-            out.append(tokenizer.special_tokens[match[0]])
-            plain, at = [], match.end()
-        plain.append(text[at:])
-    out += tokenizer.encode("".join(plain))
-    return out
+        safe = _replace_fields(messages, {content: _disarmed(forbidden, content) for content in contents})
+        parts = [(template.render(safe, add_generation_prompt), True)]
+    return framed(tokenizer, tokenizer.encode_parts(parts, marks), bos=bos, by_template=True)
 
 
 def _template_parts(
@@ -185,17 +215,17 @@ def _forms(content: str) -> list[str]:
     return list(dict.fromkeys([content, content.strip(), content.lstrip(), content.rstrip(), as_json]))
 
 
-def _disarmed(tokenizer: ByteBPE, content: str) -> str:
-    """`content` with a zero-width space wherever a special token could begin, even after the template changes its case
+def _disarmed(forbidden: Collection[str], content: str) -> str:
+    """`content` with a zero-width space wherever a control token could begin, even after the template changes its case
     or strips it, and whatever comes after it."""
-    begins = {(token[0], token[1:2]) for token in tokenizer.special_tokens}
+    begins = {(token[0], token[1:2]) for token in forbidden}
     if not begins:
         return content
     pattern = "|".join(f"{re.escape(first)}(?={re.escape(second)}|\\s*$)" for first, second in sorted(begins))
-    # A special token of one character cannot be broken up, so it is removed.
+    # A token of one character cannot be broken up, so it is removed.
     return re.sub(
         pattern,
-        lambda match: _WORD_BREAK if match[0] in tokenizer.special_tokens else match[0] + _WORD_BREAK,
+        lambda match: _WORD_BREAK if match[0] in forbidden else match[0] + _WORD_BREAK,
         content,
         flags=re.IGNORECASE,
     )

@@ -1,8 +1,11 @@
 """How a text is cut into words before byte-pair merging: one entry a pre-tokenizer, named as in GGUF files.
 
-The patterns are those of llama.cpp (src/llama-vocab.cpp) and of the models' tokenizer.json. They are written with
-\\p{L}, \\p{N} and \\s inside brackets, and run on Python's `re` with those classes spelled out, so a result depends
-neither on the `regex` package nor on the Unicode version of the interpreter.
+The patterns are those of llama.cpp (src/llama-vocab.cpp), which made the files; where a model's own tokenizer.json
+cuts elsewhere, the file was tested with llama.cpp's. Several patterns work one after the other: each cuts what those
+before it have left, its matches and what lies between them become words of their own.
+
+They are written with \\p{...} and \\s inside brackets, and run on Python's `re` with those classes spelled out, so a
+result depends neither on the `regex` package nor on the Unicode version of the interpreter.
 """
 
 from __future__ import annotations
@@ -13,64 +16,147 @@ from functools import cache
 
 from py_core.tokenizers import unicode_ranges
 
-_OTHERS_AND_SPACE = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|[\s]*[\r\n]+|[\s]+(?![^\s])|[\s]+"
-# The contractions ignore case; U+017F (long s) is the one character outside ASCII that folds to a letter of theirs.
-_ANY_CASE_CONTRACTIONS = r"'(?:[sS\u017ftTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
-
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """A pattern whose successive matches are the words.
+    """`patterns` in the order in which they cut; the last one alone must cover every text where it is the only one.
 
     `whole_words`: a word that is in the vocabulary is taken as it is, without merging ("ignore_merges" elsewhere).
+    `adds_bos`: a prompt begins with BOS where the file does not say whether it does.
     """
 
-    pattern: str
+    patterns: tuple[str, ...]
     whole_words: bool = False
+    adds_bos: bool = False
 
+
+_GPT_2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|[\s]+(?![^\s])|[\s]+"
+# GPT-2's rule after splitting off each digit: a digit takes no space with it, and white space before it is cut as at
+# the end of the text.
+_DIGITS_THEN_GPT_2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+|[\p{N}]| ?[^\s\p{L}\p{N}]+|[\s]+(?![^\s\p{N}])|[\s]+"
+_CONTRACTIONS = r"'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
+_SPACE_AT_END = r"|[\s]*[\r\n]+|[\s]+(?![^\s])|[\s]+"
+_OTHERS_AND_SPACE = r"| ?[^\s\p{L}\p{N}]+[\r\n]*" + _SPACE_AT_END
+_LLAMA_3 = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}]+|[\p{N}]{1,3}" + _OTHERS_AND_SPACE
+_QWEN_2 = _LLAMA_3.replace("{1,3}", "")
+
+
+def _cased(digits: str, suffix: str = "") -> str:
+    """Words that change over from capitals to small letters once, as in "CamelCase". Letters beyond ASCII are both."""
+    begin, capitals, small = r"[^\r\n\p{L}\p{N}]?", r"[A-Z\p{WideL}]", r"[a-z\p{WideL}]"
+    words = f"{begin}{capitals}*{small}+{suffix}|{begin}{capitals}+{small}*{suffix}"
+    return rf"{words}|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*" + _SPACE_AT_END
+
+
+# The letters that have an upper and a lower case, and the ideographs and syllables, as DeepSeek's tokenizer lists them.
+_DEEPSEEK_CASED = """
+41-5A 61-7A B5 C0-D6 D8-F6 F8-1BA 1BC-1BF 1C4-293 295-2AF 370-373 376-377 37B-37D 37F 386 388-38A 38C 38E-3A1 3A3-3F5
+3F7-481 48A-52F 531-556 10A0-10C5 13A0-13F5 13F8-13FD 1C90-1CBA 1CBD-1CBF 1D00-1D2B 1D6B-1D77 1D79-1D9A 1E00-1F15
+1F18-1F1D 1F20-1F45 1F48-1F4D 1F50-1F57 1F59 1F5B 1F5D 1F5F-1F7D 1F80-1FB4 1FB6-1FBC 1FBE 1FC2-1FC4 1FC6-1FCC
+1FD0-1FD3 1FD6-1FDB 1FE0-1FEC 1FF2-1FF4 1FF6-1FFC 2102 2107 210A-2113 2115 2119-211D 2124 2126 2128 212A-212D
+212F-2134 2139 213C-213F 2145-2149 214E 2183-2184 2C00-2C7B 2C7E-2CE4 2CEB-2CEE 2CF2-2CF3 A640-A66D A680-A69B
+A722-A76F A771-A787 A78B-A78E AB70-ABBF FB00-FB06 FB13-FB17 FF21-FF3A FF41-FF5A 10400-1044F 104B0-104D3 104D8-104FB
+10C80-10CB2 10CC0-10CF2 118A0-118DF 1E900-1E943
+"""
+_DEEPSEEK_PUNCTUATION = "21-2F 3A-7E 2018-201F 3001-3002 FF01-FF0F FF1A-FF5E"
+_DEEPSEEK_ASIAN = "800-167F 1681-1FFF 200B-2027 202A-202E 2030-205E 2060-2FFF 3001-9FA5 AC00-D7FF"
 
 PRE_TOKENIZERS: dict[str, PreTokenizer] = {
-    "gpt-2": PreTokenizer(r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|[\s]+(?![^\s])|[\s]+"),
-    # GPT-2's rule after splitting off each digit: a digit takes no space with it, and white space before it is cut
-    # as at the end of the text.
-    "smollm": PreTokenizer(r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+|[\p{N}]| ?[^\s\p{L}\p{N}]+|[\s]+(?![^\s\p{N}])|[\s]+"),
-    "qwen2": PreTokenizer(_ANY_CASE_CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}]+|[\p{N}]" + _OTHERS_AND_SPACE),
-    "llama-bpe": PreTokenizer(
-        _ANY_CASE_CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}]+|[\p{N}]{1,3}" + _OTHERS_AND_SPACE, whole_words=True
+    "gpt-2": PreTokenizer((_GPT_2,)),
+    # Of files without a name: not GPT-2's rule alone.
+    "default": PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT_2, r"[\p{N}]+", "[0-9][0-9][0-9]")),
+    "smollm": PreTokenizer((_DIGITS_THEN_GPT_2,)),
+    "qwen2": PreTokenizer((_QWEN_2,)),
+    "qwen35": PreTokenizer(
+        (_QWEN_2.replace(r"?[\p{L}]+", r"?[\p{L}\p{M}]+").replace(r"[^\s\p{L}", r"[^\s\p{L}\p{M}"),)
     ),
+    "llama-bpe": PreTokenizer((_LLAMA_3,), whole_words=True, adds_bos=True),
+    "smaug-bpe": PreTokenizer((_LLAMA_3,)),
+    "tekken": PreTokenizer((_cased(r"[\p{N}]"),), whole_words=True, adds_bos=True),
+    "gpt-4o": PreTokenizer((_cased(r"[\p{N}]{1,3}", f"(?:{_CONTRACTIONS})?"),)),
+    "deepseek-llm": PreTokenizer(
+        (
+            r"[\r\n]",
+            r"[\s]?[\p{DeepSeekCased}]+",
+            r"[\s]?[\p{DeepSeekPunctuation}]+",
+            r"[\s]+\Z",
+            r"[\p{DeepSeekAsian}]+",
+            r"[\p{N}]+",
+        )
+    ),
+    "deepseek-coder": PreTokenizer(
+        (r"[\r\n]", r"[\s]?[\p{L}]+", r"[\s]?[\p{P}]+", r"[\p{DeepSeekAsian}]+", r"[\p{N}]")
+    ),
+    "deepseek-v3": PreTokenizer(
+        (
+            r"[\p{N}]{1,3}",
+            r"[\u4e00-\u9fa5\u3040-\u30ff]+",
+            r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*" + _SPACE_AT_END,
+        )
+    ),
+    "falcon": PreTokenizer((r"[\p{P}$+<=>^~|`]+", _GPT_2, "[0-9][0-9][0-9]")),
 }
-# Other names that GGUF files use for the same rules.
+
+
+def _alias(same_rule: str, *names: str) -> dict[str, PreTokenizer]:
+    return dict.fromkeys(names, PRE_TOKENIZERS[same_rule])
+
+
 PRE_TOKENIZERS |= {
-    "default": PRE_TOKENIZERS["gpt-2"],
-    "llama3": PRE_TOKENIZERS["llama-bpe"],
-    "llama-v3": PRE_TOKENIZERS["llama-bpe"],
-    "deepseek-r1-qwen": PRE_TOKENIZERS["qwen2"],
+    **_alias("gpt-2", "phi-2", "olmo", "mpt", "jais", "trillion", "exaone4", "gigachat", "a.x-4.0", "mellum"),
+    **_alias("gpt-2", "granite-docling", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "modern-bert"),
+    **_alias("smollm", "command-r", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"),
+    **_alias("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
+    **_alias("smaug-bpe", "dbrx", "chatglm-bpe", "glm4"),
+    **_alias("qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "grok-2", "kormo", "solar-open"),
+    **_alias("gpt-4o", "llama4", "kanana2"),
+    **_alias("deepseek-v3", "hunyuan-dense"),
 }
 
 
-@cache
-def _class_ranges(letter: str, last: int) -> str:
-    """The inside of a bracket for class `letter`, up to the code point `last`."""
-    table = {"L": unicode_ranges.LETTERS, "N": unicode_ranges.NUMBERS, "s": unicode_ranges.SPACES}[letter]
+def _class_ranges(table: str, last: int) -> str:
+    """The inside of a bracket for a class of characters, up to the code point `last`."""
     out = []
     for item in table.split():
         low, _, high = item.partition("-")
         first, end = int(low, 16), min(int(high or low, 16), last)
         if first <= last:
             out.append(f"\\U{first:08x}-\\U{end:08x}")
-    return "".join(out)
+    return "".join(out) or "\\U0010ffff"  # a bracket must not be empty; this code point is no character
+
+
+_CLASSES = {
+    "L": unicode_ranges.LETTERS,
+    "WideL": unicode_ranges.LETTERS.replace("41-5A 61-7A ", "", 1),
+    "N": unicode_ranges.NUMBERS,
+    "P": unicode_ranges.PUNCTUATION,
+    "S": unicode_ranges.SYMBOLS,
+    "M": unicode_ranges.MARKS,
+    "s": unicode_ranges.SPACES,
+    "DeepSeekCased": _DEEPSEEK_CASED,
+    "DeepSeekPunctuation": _DEEPSEEK_PUNCTUATION,
+    "DeepSeekAsian": _DEEPSEEK_ASIAN,
+}
 
 
 @cache
-def compiled(name: str, last: int = 0x10FFFF) -> re.Pattern[str]:
-    """The pattern of pre-tokenizer `name`, for texts without a character above `last`.
+def _spelled_class(name: str, last: int) -> str:
+    return _class_ranges(_CLASSES[name], last)
 
-    A text of ASCII, or of the basic plane, runs on a smaller and faster pattern that splits it the same way.
+
+@cache
+def compiled(name: str, last: int = 0x10FFFF) -> tuple[re.Pattern[str], ...]:
+    """The patterns of pre-tokenizer `name`, for texts without a character above `last`.
+
+    A text of ASCII, or of the basic plane, runs on smaller and faster patterns that split it the same way.
     Raises KeyError for an unknown name.
     """
-    pattern = PRE_TOKENIZERS[name].pattern
-    pattern = re.sub(r"\\p\{([LN])\}", lambda match: _class_ranges(match[1], last), pattern)
-    return re.compile(pattern.replace(r"\s", _class_ranges("s", last)))
+    patterns = PRE_TOKENIZERS[name].patterns
+    spelled = [re.sub(r"\\p\{(\w+)\}", lambda match: _spelled_class(match[1], last), pattern) for pattern in patterns]
+    spelled = [pattern.replace(r"\s", _spelled_class("s", last)) for pattern in spelled]
+    if len(spelled) > 1:  # a group, so that re.split keeps what it cuts at
+        spelled = [f"({pattern})" for pattern in spelled]
+    return tuple(map(re.compile, spelled))
 
 
 _BEYOND_BASIC_PLANE = re.compile("[\U00010000-\U0010ffff]")
@@ -79,5 +165,12 @@ _BEYOND_BASIC_PLANE = re.compile("[\U00010000-\U0010ffff]")
 def split(name: str, text: str) -> list[str]:
     """`text` cut into words; joined, they are the text again."""
     if text.isascii():
-        return compiled(name, 0x7F).findall(text)
-    return compiled(name, 0x10FFFF if _BEYOND_BASIC_PLANE.search(text) else 0xFFFF).findall(text)
+        patterns = compiled(name, 0x7F)
+    else:
+        patterns = compiled(name, 0x10FFFF if _BEYOND_BASIC_PLANE.search(text) else 0xFFFF)
+    if len(patterns) == 1:
+        return patterns[0].findall(text)
+    words = [text]
+    for pattern in patterns:
+        words = [part for word in words for part in pattern.split(word) if part]
+    return words

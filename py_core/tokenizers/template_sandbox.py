@@ -14,7 +14,9 @@ from datetime import datetime
 from typing import Any, cast
 
 from jinja2 import Environment, TemplateError, Undefined, nodes
+from jinja2.ext import Extension
 from jinja2.nodes import EvalContext
+from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 from jinja2.visitor import NodeTransformer
@@ -46,6 +48,16 @@ class TemplateTooCostly(TemplateError):
     """The template went over one of the bounds above."""
 
 
+class _Generation(Extension):
+    """{% generation %} ... {% endgeneration %} marks for training what the model says. Here it is its content."""
+
+    tags = {"generation"}  # noqa: RUF012  - jinja2's own
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """Renders one template at a time. Call `restart` before each rendering."""
 
@@ -56,7 +68,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             trim_blocks=True,
             lstrip_blocks=True,
             optimized=False,  # the optimizer would run constant expressions before any budget exists
-            extensions=["jinja2.ext.loopcontrols"],
+            extensions=["jinja2.ext.loopcontrols", _Generation],
             finalize=self._printable,
         )
         self.filters = {name: self._guarded(name, self.filters[name]) for name in FILTERS}

@@ -139,6 +139,14 @@ async function answer(text, events, again) {
       await sleep(text.includes('slowly') ? 300 : 20);
     }
   }
+  const thinks = text.includes('think');
+  if (thinks) {
+    for (const word of 'First <b>this</b>,\nthen that.'.match(/[^]{1,6}/g)) {
+      events.push({ type: 'thought', text: word });
+      await sleep(1);
+    }
+    while (text.includes('forever') && !stopped) await sleep(20);
+  }
   const kind = Object.keys(ANSWERS).find((name) => text.includes(name));
   const whole = ANSWERS[kind] ?? MARKDOWN;
   const words = whole.match(whole.length > 5000 ? /[^]{1,96}/g : /[^]{1,12}/g); // a sleep takes at least 4 ms
@@ -152,6 +160,7 @@ async function answer(text, events, again) {
   }
   const decodeTokS = newTokens / (performance.now() - begin) * 1000;
   const ending = text.includes('loop') ? 'loop' : 'end';
-  const rest = ending === 'loop' ? { text: 'The sky is **blue**.' } : {};
+  const rest = ending === 'loop' ? { text: 'The sky is **blue**.', thought: thinks ? 'First.' : '' } : {};
+  if (thinks) rest.thoughtSeconds = 65;
   events.push({ ...rest, again, type: 'done', reason: stopped ? 'stopped' : ending, promptTokens: 30, newTokens, prefillTokS: 900, decodeTokS, forgottenTurns: 0 });
 }

@@ -164,6 +164,46 @@ async def test_an_answer_that_repeated_itself_says_so_and_can_be_tried_again(pag
     assert await page_alone.page.evaluate("sonata.lastAnswer.again")
 
 
+async def test_a_thought_is_folded_away_above_the_answer(page_alone: ChatPage) -> None:
+    assert (await page_alone.ask("think of a formula")).startswith("The area is")
+    thought = page_alone.page.locator(".answer details.thought")
+    await expect(thought.locator("summary")).to_have_text("Thought for 1 min 5 s")
+    await expect(thought.locator("p")).to_be_hidden()
+    await thought.locator("summary").click()
+    assert await thought.locator("p").inner_text() == "First <b>this</b>,\nthen that."  # plain text, whatever it holds
+    assert await page_alone.page.evaluate("document.querySelector('.thought').nextElementSibling.className") == "body"
+    await page_alone.ask("think in a loop")
+    assert await thought.last.locator("p").text_content() == "First."  # without the repeats
+
+
+async def test_a_thought_can_be_stopped(page_alone: ChatPage) -> None:
+    await page_alone.send("think forever")
+    summary = page_alone.page.locator(".answer details.thought summary")
+    await expect(summary).to_have_text("Thinking")
+    await page_alone.page.keyboard.press("Escape")
+    await page_alone.wait_for("ready")
+    await expect(summary).to_contain_text("Thought for")
+    assert "Stopped" in await page_alone.page.inner_text(".answer-footer")
+
+
+async def test_a_stored_thought_is_folded_away_too(page_alone: ChatPage) -> None:
+    shown = await page_alone.page.evaluate(
+        """async () => {
+          const { ChatView } = await import('./chat/chat_view.js');
+          const [scroller, welcome, log] = ['div', 'div', 'div'].map((name) => document.createElement(name));
+          const view = new ChatView({ scroller, welcome, log }, { say() {} });
+          const asked = { role: 'user', content: 'Why?' };
+          const thinking = { text: 'Hm.', seconds: 3.4 };
+          view.addStored([asked, { role: 'assistant', content: 'So.', thinking }, asked,
+            { role: 'assistant', content: '', thinking, reason: 'stopped' }], null);
+          const parts = ['.thought summary', '.thought p', '.body', '.ending'];
+          return [...log.querySelectorAll('.answer')].map((answer) =>
+            parts.map((part) => answer.querySelector(part)?.textContent.trim()));
+        }"""
+    )
+    assert shown == [["Thought for 3 s", "Hm.", "So.", None], ["Thought for 3 s", "Hm.", "", "Stopped"]]
+
+
 async def test_magnified_to_400_percent_the_chat_can_be_read_and_the_box_used(chat: ChatPage) -> None:
     await chat.use_stand_in()
     await chat.page.set_viewport_size({"width": 320, "height": 200})

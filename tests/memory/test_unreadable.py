@@ -66,6 +66,7 @@ ONE_BAD = {
     "lists without end": replace(GOOD[TURN], body=b'{"a":' + b"[" * 100_000),
     "details that are too deep": with_body(GOOD[TURN], details={"a": nested(49)}),
     "a route whose ranks are none": with_body(GOOD[TURN], details={"route": {"ranked": [5]}}),
+    "a thought without its text": with_body(GOOD[TURN], details={"thinking": {"seconds": 5}}),
     "an unknown kind": replace(GOOD[TURN], kind="dream"),
     "the id of another conversation": replace(GOOD[TURN], id="other/000000"),
 }

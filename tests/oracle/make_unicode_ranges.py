@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
 TARGET = Path(__file__).parents[2] / "py_core" / "tokenizers" / "unicode_ranges.py"
-HEADER = f'''"""Classes of characters as the `tokenizers` library has them: \\\\p{{L}}, \\\\p{{N}}, \\\\s, and BERT's.
+HEADER = f'''"""Classes of characters as the `tokenizers` library has them: \\\\p{{L}}, N, P, S, M, \\\\s, and BERT's.
 
 Python's own answers differ from version to version, its \\\\s has \\\\x1c-\\\\x1f too; BERT's classes are of an older
 Unicode. A range is first-last, hex.
@@ -38,6 +38,9 @@ def code_points_by_class() -> dict[str, set[int]]:
     return {
         "LETTERS": matched(r"\p{L}"),
         "NUMBERS": numbers,
+        "PUNCTUATION": matched(r"\p{P}"),
+        "SYMBOLS": matched(r"\p{S}"),
+        "MARKS": matched(r"\p{M}"),
         "SPACES": matched(r"\s"),
         "BERT_REMOVED": codes_where(bert(clean_text=True), "aa"),
         "BERT_CJK": codes_where(bert(handle_chinese_chars=True), "a {} a"),

@@ -20,8 +20,8 @@ from py_core.loading import Model
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
-from py_core.tokenizers.byte_bpe import ByteBPE
 from py_core.tokenizers.chat_template import ChatTemplate
+from py_core.tokenizers.registry import tokenizer_from_gguf
 
 WriteModel = Callable[..., Path]
 OpenModel = Callable[..., Awaitable[Model]]
@@ -68,11 +68,11 @@ def open_model() -> OpenModel:
         source = FileSource(path)
         header = await read_header(source)
         config, graph = describe_model(header, context)
-        tokenizer = ByteBPE.from_gguf(header.metadata)
+        tokenizer = tokenizer_from_gguf(header.metadata)
         weights = await load_weights(source, header, graph)
         ends = tokenizer.eos_ids if end_tokens is None else end_tokens
         engine = Engine(backend(config, graph, weights), ends)
-        return Model(config, tokenizer, ChatTemplate.from_gguf(header.metadata), engine)
+        return Model(config, tokenizer, ChatTemplate.from_gguf(header.metadata, tokenizer), engine)
 
     return open_on
 
@@ -90,6 +90,6 @@ def real_parts(model_path: Path) -> tuple[ModelConfig, Graph, dict[str, np.ndarr
 def real_model(model_path: Path, real_parts: tuple) -> Model:
     """SmolLM2-135M-Instruct on numpy. Tests share it; each takes a session of its own."""
     header = asyncio.run(read_header(FileSource(model_path)))
-    tokenizer = ByteBPE.from_gguf(header.metadata)
+    tokenizer = tokenizer_from_gguf(header.metadata)
     engine = Engine(NumpyBackend(*real_parts), tokenizer.eos_ids)
-    return Model(real_parts[0], tokenizer, ChatTemplate.from_gguf(header.metadata), engine)
+    return Model(real_parts[0], tokenizer, ChatTemplate.from_gguf(header.metadata, tokenizer), engine)

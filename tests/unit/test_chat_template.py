@@ -12,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from py_core.formats.gguf import parse_header
+from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR, ByteBPE
 from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError, encode_chat
+from py_core.tokenizers.registry import tokenizer_from_gguf
+from py_core.tokenizers.vocabulary import CONTROL, NORMAL, Vocabulary
 
 ORACLE = Path(__file__).parents[1] / "oracle"
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
@@ -30,13 +33,13 @@ def metadata(model_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def tokenizer(metadata: dict[str, Any]) -> ByteBPE:
-    return ByteBPE.from_gguf(metadata)
+def tokenizer(metadata: dict[str, Any]) -> Tokenizer:
+    return tokenizer_from_gguf(metadata)
 
 
 @pytest.fixture(scope="session")
-def template(metadata: dict[str, Any]) -> ChatTemplate:
-    return ChatTemplate.from_gguf(metadata)
+def template(metadata: dict[str, Any], tokenizer: Tokenizer) -> ChatTemplate:
+    return ChatTemplate.from_gguf(metadata, tokenizer)
 
 
 def user(content: Any, **more: Any) -> dict[str, Any]:
@@ -56,19 +59,19 @@ def turns(prompt: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", ["f32_p0", "f32_p1", "f32_p3"])
-def test_the_oracles_chats_give_the_oracles_ids(name: str, tokenizer: ByteBPE, template: ChatTemplate) -> None:
+def test_the_oracles_chats_give_the_oracles_ids(name: str, tokenizer: Tokenizer, template: ChatTemplate) -> None:
     oracle = json.loads((ORACLE / f"{name}.json").read_text())
     messages = turns(oracle["prompt"])
     assert template.render(messages) == oracle["prompt"]
     assert encode_chat(tokenizer, template, messages) == oracle["prompt_ids"]
 
 
-def test_the_default_system_message_is_added_where_none_is_given(tokenizer: ByteBPE, template: ChatTemplate) -> None:
+def test_the_default_system_message_is_added_where_none_is_given(tokenizer: Tokenizer, template: ChatTemplate) -> None:
     oracle = json.loads((ORACLE / "f32_p0.json").read_text())
     assert encode_chat(tokenizer, template, [user("What is the capital of France?")]) == oracle["prompt_ids"]
 
 
-def test_the_generation_prompt_can_be_left_out(tokenizer: ByteBPE, template: ChatTemplate) -> None:
+def test_the_generation_prompt_can_be_left_out(tokenizer: Tokenizer, template: ChatTemplate) -> None:
     ids = encode_chat(tokenizer, template, [user("hi")], add_generation_prompt=False)
     assert tokenizer.decode(ids).endswith("hi<|im_end|>\n")
 
@@ -98,20 +101,20 @@ ALL = {
 @given(messages=conversations)
 @settings(max_examples=150)
 def test_ordinary_text_gives_the_ids_of_the_whole_rendered_text(
-    tokenizer: ByteBPE, name: str, messages: list[dict[str, str]]
+    tokenizer: Tokenizer, name: str, messages: list[dict[str, str]]
 ) -> None:
     template = ChatTemplate(ALL[name])
     expected = tokenizer.encode(template.render(messages), special=True)
     assert encode_chat(tokenizer, template, messages) == expected
 
 
-def test_merges_cross_the_border_between_template_and_content(tokenizer: ByteBPE) -> None:
+def test_merges_cross_the_border_between_template_and_content(tokenizer: Tokenizer) -> None:
     template = ChatTemplate("<|im_start|>{{ messages[0]['content'] }}lo wor{{ messages[1]['content'] }}<|im_end|>")
     messages = [user("Hel"), user("ld")]
     assert encode_chat(tokenizer, template, messages) == [1, *tokenizer.encode("Hello world"), 2]
 
 
-def test_a_role_may_be_part_of_a_special_token(tokenizer: ByteBPE) -> None:
+def test_a_role_may_be_part_of_a_special_token(tokenizer: Tokenizer) -> None:
     template = ChatTemplate("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}")
     ids = encode_chat(tokenizer, template, [{"role": "im_start", "content": "hi"}])
     assert ids == [1, *tokenizer.encode("hi")]
@@ -135,13 +138,13 @@ HOSTILE = [
 ]
 
 
-def special_ids(tokenizer: ByteBPE, ids: list[int]) -> list[int]:
-    return [index for index in ids if index in set(tokenizer.special_tokens.values())]
+def special_ids(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+    return [index for index in ids if index in set(tokenizer.control_tokens.values())]
 
 
 @pytest.mark.parametrize("name", list(ALL))
 @pytest.mark.parametrize("content", HOSTILE)
-def test_no_message_can_make_a_special_token(tokenizer: ByteBPE, name: str, content: str) -> None:
+def test_no_message_can_make_a_special_token(tokenizer: Tokenizer, name: str, content: str) -> None:
     template = ChatTemplate(ALL[name])
     messages = [user(content), {"role": "assistant", "content": "ok"}, user("and " + content)]
     harmless = [user("x"), {"role": "assistant", "content": "ok"}, user("y")]
@@ -153,19 +156,19 @@ def test_no_message_can_make_a_special_token(tokenizer: ByteBPE, name: str, cont
     parts=st.lists(st.sampled_from(["<", "|", "<|", "im_", "end", "start", "|>", ">", "<|im_end|>", " ", "\n", "a"]))
 )
 @settings(max_examples=200)
-def test_no_mixture_of_pieces_can_either(tokenizer: ByteBPE, parts: list[str]) -> None:
+def test_no_mixture_of_pieces_can_either(tokenizer: Tokenizer, parts: list[str]) -> None:
     content = "".join(parts)
     for source in ALL.values():
         ids = encode_chat(tokenizer, ChatTemplate(source), [user(content), user(content[::-1])])
         assert special_ids(tokenizer, ids) == [1, 2, 1, 2, 1]
 
 
-def test_hostile_text_stays_readable_to_the_model(tokenizer: ByteBPE, template: ChatTemplate) -> None:
+def test_hostile_text_stays_readable_to_the_model(tokenizer: Tokenizer, template: ChatTemplate) -> None:
     ids = encode_chat(tokenizer, template, [user(HOSTILE[0])])
     assert tokenizer.decode(ids) == template.render([user(HOSTILE[0])])
 
 
-def test_a_template_that_drops_or_changes_the_content_falls_back_to_disarming_it(tokenizer: ByteBPE) -> None:
+def test_a_template_that_drops_or_changes_the_content_falls_back_to_disarming_it(tokenizer: Tokenizer) -> None:
     ids = encode_chat(tokenizer, ChatTemplate(SHOUTING.replace("upper", "title")), [user("say <|im_end|> now")])
     assert tokenizer.decode(ids).count("<|im_end|>") == 1
     assert "Say <\u200b|im_end|> Now" in tokenizer.decode(ids)
@@ -174,19 +177,19 @@ def test_a_template_that_drops_or_changes_the_content_falls_back_to_disarming_it
 
 
 @pytest.mark.parametrize("change", ["", "| lower", "| lower | trim"])
-def test_two_contents_cannot_join_to_a_special_token(tokenizer: ByteBPE, change: str) -> None:
+def test_two_contents_cannot_join_to_a_special_token(tokenizer: Tokenizer, change: str) -> None:
     template = ChatTemplate("{% for m in messages %}{{ m.content " + change + "}}{% endfor %}")
     for first, second in (("<|im_", "end|>"), ("<|IM_END", "|>"), ("<|Im_END ", " |>"), ("A < \t", "|im_end|>")):
         assert special_ids(tokenizer, encode_chat(tokenizer, template, [user(first), user(second)])) == []
 
 
 def test_special_tokens_of_letters_cannot_be_made_by_a_change_of_case() -> None:
-    letters = ByteBPE([*BYTE_TO_CHAR.values(), "END"], [], special_ids=[256])
+    letters = ByteBPE(Vocabulary([*BYTE_TO_CHAR.values(), "END"], [NORMAL] * 256 + [CONTROL]), [], "gpt-2")
     template = ChatTemplate("{% for m in messages %}{{ m.content | upper }}{% endfor %}")
     assert 256 not in encode_chat(letters, template, [user("the end")])
 
 
-def test_names_and_tool_calls_are_contents_too(tokenizer: ByteBPE) -> None:
+def test_names_and_tool_calls_are_contents_too(tokenizer: Tokenizer) -> None:
     template = ChatTemplate("{% for m in messages %}{{ m.name }}{{ m.tool_calls | tojson }}{% endfor %}<|im_end|>")
     calls = [{"type": "function", "function": {"name": "f", "arguments": {"a": ["<|im_end|>"], "n": 1}}}]
     ids = encode_chat(tokenizer, template, [user("x", name="<|im_start|>", tool_calls=calls)])
@@ -196,7 +199,7 @@ def test_names_and_tool_calls_are_contents_too(tokenizer: ByteBPE) -> None:
 
 @pytest.mark.parametrize("message", [{"role": "x<|im_end|>", "content": ""}, user("", extra={"<|im_end|>": 1})])
 def test_special_tokens_in_a_role_or_key_are_refused(
-    tokenizer: ByteBPE, template: ChatTemplate, message: dict[str, Any]
+    tokenizer: Tokenizer, template: ChatTemplate, message: dict[str, Any]
 ) -> None:
     with pytest.raises(ChatTemplateError, match="holds a special token of the model; use a plain name"):
         encode_chat(tokenizer, template, [message])
@@ -205,15 +208,9 @@ def test_special_tokens_in_a_role_or_key_are_refused(
 # --- broken templates -----------------------------------------------------------------------------------------------
 
 
-def test_a_file_without_a_template_gets_chatml() -> None:
-    template = ChatTemplate.from_gguf({"tokenizer.ggml.tokens": []})
-    rendered = template.render([{"role": "user", "content": "Hello"}])
-    assert rendered == "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
-
-
-def test_a_template_that_is_no_text_is_refused() -> None:
+def test_a_template_that_is_no_text_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(ChatTemplateError, match="is no text; choose another file"):
-        ChatTemplate.from_gguf({"tokenizer.chat_template": ["a list"]})
+        ChatTemplate.from_gguf({"tokenizer.chat_template": ["a list"]}, tokenizer)
 
 
 def test_a_syntax_error_names_its_line() -> None:
@@ -240,6 +237,11 @@ def test_what_real_templates_use_works() -> None:
     )
     rendered = ChatTemplate(source, "<s>", "</s>").render([user("a|b "), user("c")])
     assert rendered == '<s>b<s>c</s>True 2 none 20 {"é": [1]} <1>0---a, by'
+
+
+def test_marks_for_training_are_passed_over() -> None:
+    source = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}!{% endfor %}"
+    assert ChatTemplate(source).render([user("a"), user("b")]) == "a!b!"
 
 
 FOR_EVER = "{% set r = range(1000) %}" + "{% for a in r %}" * 5 + "x" + "{% endfor %}" * 5
@@ -321,7 +323,7 @@ def test_a_recursive_loop_is_refused_whatever_it_loops_over() -> None:
         ChatTemplate("{% for i in messages recursive %}{{ i.role }}{% endfor %}").render([user("x")])
 
 
-def test_a_long_conversation_is_within_the_budget(tokenizer: ByteBPE, template: ChatTemplate) -> None:
+def test_a_long_conversation_is_within_the_budget(tokenizer: Tokenizer, template: ChatTemplate) -> None:
     messages = [user("word " * 200) for _ in range(2000)]
     ids = encode_chat(tokenizer, template, messages)
     assert len(ids) > 400_000

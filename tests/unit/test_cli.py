@@ -14,8 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_llama import TinyLlama
 
 from app import cli
+from py_core.formats.gguf_writer import write_gguf
 
 SONATA = Path(sys.executable).with_name("sonata")
 KEYS = {"prompt_tokens", "tokens", "text", "backend", "adapter", "prefill_tok_s", "decode_tok_s", "reason"}
@@ -166,6 +168,17 @@ def test_tokenize_goes_both_ways(tiny_path: Path) -> None:
     assert json.loads(printed(back)) == texts
 
 
+def test_bos_is_added_where_the_file_says_so_and_no_bos_leaves_it_out(write_model: Callable[..., Path]) -> None:
+    path = write_model({"tokenizer.ggml.add_bos_token": True})
+    assert json.loads(printed(sonata("tokenize", "--model", path, stdin='["a", ""]'))) == [[1, 67], [1]]
+    assert json.loads(printed(sonata("tokenize", "--no-bos", "--model", path, "a"))) == [67]
+    options = ["a", "--model", path, "--backend", "numpy", "--max-tokens", "2", "--json"]
+    assert json.loads(printed(sonata("generate", "--raw", *options)))["prompt_tokens"] == [1, 67]
+    assert json.loads(printed(sonata("generate", "--raw", "--no-bos", *options)))["prompt_tokens"] == [67]
+    in_chat = json.loads(printed(sonata("generate", *options)))["prompt_tokens"]
+    assert in_chat[0] == 1 != in_chat[1]  # the template's own
+
+
 def test_tokenize_special_parses_special_tokens(tiny_path: Path) -> None:
     texts = ["<|im_start|>a<|im_end|>"]
     ids = json.loads(printed(sonata("tokenize", "--special", "--model", tiny_path, stdin=json.dumps(texts))))
@@ -181,6 +194,7 @@ def test_tokenize_special_parses_special_tokens(tiny_path: Path) -> None:
         ([], "[" * 100_000, "Standard input is not JSON"),
         ([], '{"a": 1}', "must be a JSON list of strings"),
         ([], '["a", 1]', "must be a JSON list of strings"),
+        (["--decode", "hello"], "[[1]]", "leave out the text"),
         (["--decode"], "[1, 2]", "must be a JSON list of lists of token ids"),
         (["--decode"], "[[true]]", "must be a JSON list of lists of token ids"),
         (["--decode"], "[[1.0]]", "must be a JSON list of lists of token ids"),
@@ -188,27 +202,60 @@ def test_tokenize_special_parses_special_tokens(tiny_path: Path) -> None:
         (["--decode"], "[[-1]]", "token id -1 is outside"),
         (["--decode"], f"[[{'9' * 5000}]]", "Standard input is not JSON"),
     ],
-    ids=["cut", "nothing", "deep", "object", "number", "flat", "bool", "float", "unknown id", "negative id", "huge id"],
+    ids=[
+        "cut",
+        "nothing",
+        "deep",
+        "object",
+        "number",
+        "text",
+        "flat",
+        "bool",
+        "float",
+        "unknown id",
+        "negative id",
+        "huge id",
+    ],
 )
 def test_bad_input_for_tokenize_is_a_sentence(tiny_path: Path, options: list[str], stdin: str, said: str) -> None:
     assert_sentence(sonata("tokenize", *options, "--model", tiny_path, stdin=stdin), said)
 
 
 def test_info_says_what_a_file_holds(tiny_path: Path) -> None:
-    facts = json.loads(printed(sonata("info", tiny_path, "--json")))
+    facts = json.loads(printed(sonata("info", "--model", tiny_path, "--json")))
     assert (facts["architecture"], facts["num_hidden_layers"], facts["gguf_version"]) == ("llama", 2, 3)
     assert facts["parameters"] == 94_912
     assert facts["tensors"]["F32"] == {"count": 5, "bytes": 5 * 64 * 4}
-    table = printed(sonata("info", tiny_path))
+    assert (facts["tokenizer"]["kind"], facts["tokenizer"]["rules"]) == ("gpt2", "smollm")
+    assert facts["tokenizer"]["ends"] == ["<|endoftext|>", "<|im_end|>"]
+    table = printed(sonata("info", "--model", tiny_path))
     for key in ("hidden_size", "num_key_value_heads", "Q4_1 tensors"):
         assert key in table
 
 
 def test_names_in_a_file_are_no_markup(write_model: Callable[..., Path], tmp_path: Path) -> None:
     path = write_model({"general.name": "[/red] [bold]x"})
-    assert "[/red] [bold]x" in printed(sonata("info", path))
-    assert_sentence(sonata("info", tmp_path / "[red] x"), "[red] x")
-    assert_sentence(sonata("info", tmp_path / "[" / "red]"), "[/red]")
+    assert "[/red] [bold]x" in printed(sonata("info", "--model", path))
+    assert_sentence(sonata("info", "--model", tmp_path / "[red] x"), "[red] x")
+    assert_sentence(sonata("info", "--model", tmp_path / "[" / "red]"), "[/red]")
+
+
+def test_a_file_of_a_vocabulary_only_can_be_described_and_used(tmp_path: Path) -> None:
+    path = tmp_path / "vocabulary.gguf"
+    write_gguf(path, {**TinyLlama().metadata(), "tokenizer.ggml.add_bos_token": True}, {})
+    facts = json.loads(printed(sonata("info", "--model", path, "--json")))
+    assert (facts["architecture"], facts["name"], facts["parameters"], facts["tensors"]) == ("llama", "tiny", 0, {})
+    assert (facts["tokenizer"]["tokens"], facts["tokenizer"]["bos"]) == (259, "<|im_start|>")
+    assert "a vocabulary only" in printed(sonata("info", "--model", path))
+    ids = json.loads(printed(sonata("tokenize", "--model", path, "hi")))
+    assert ids == [1, *json.loads(printed(sonata("tokenize", "--model", path, "--no-bos", "hi")))]
+    assert_sentence(sonata("generate", "hello", "--backend", "numpy", "--model", path), "not a complete language model")
+
+
+def test_info_tells_why_a_tokenizer_cannot_be_used(write_model: Callable[..., Path]) -> None:
+    path = write_model({"tokenizer.ggml.model": "rwkv"})
+    facts = json.loads(printed(sonata("info", "--model", path, "--json")))
+    assert "of kind 'rwkv', which Sonata cannot read" in facts["tokenizer"]["problem"]
 
 
 def test_bench_json_has_exactly_the_documented_keys(tiny: list[str]) -> None:
@@ -233,7 +280,11 @@ def test_bench_says_what_it_cannot_measure(tiny: list[str]) -> None:
 
 def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "none.gguf"
-    for command in (["generate", "hello", "--backend", "numpy", "--model"], ["info"], ["tokenize", "--model"]):
+    for command in (
+        ["generate", "hello", "--backend", "numpy", "--model"],
+        ["info", "--model"],
+        ["tokenize", "--model"],
+    ):
         assert_sentence(sonata(*command, path, stdin="[]"), f"There is no file {path}.")
 
 
@@ -254,7 +305,7 @@ def test_a_file_that_was_cut_off_is_a_sentence(tiny_path: Path, tmp_path: Path, 
 def test_a_file_of_another_kind_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "photo.gguf"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(1000))
-    assert_sentence(sonata("info", path), "not a GGUF file")
+    assert_sentence(sonata("info", "--model", path), "not a GGUF file")
 
 
 def test_an_unknown_architecture_is_a_sentence(write_model: Callable[..., Path]) -> None:

@@ -124,7 +124,7 @@ async def test_a_model_without_a_first_or_last_token_opens(write_model: WriteMod
         ({"general.architecture": "mamba"}, GGUFError, "architecture 'mamba'"),
         ({"llama.block_count": 3}, GGUFError, "no tensor 'blk.2.attn_norm.weight'"),
         ({"llama.feed_forward_length": 97}, GGUFError, "'blk.0.ffn_gate.weight' has the shape"),
-        ({"tokenizer.ggml.model": "llama"}, TokenizerError, "of kind 'llama'"),
+        ({"tokenizer.ggml.model": "t5"}, TokenizerError, "of kind 't5'"),
         ({"tokenizer.ggml.tokens": None}, TokenizerError, "tokenizer.ggml.tokens"),
         ({"tokenizer.ggml.pre": "unheard-of"}, TokenizerError, "'unheard-of'"),
         ({"tokenizer.ggml.eos_token_id": 259}, TokenizerError, "eos_token_id is 259"),

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from py_core.engine.repetition import LOOP_SCORE, NGRAM, LoopDetector
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
-from py_core.tokenizers.byte_bpe import ByteBPE
+from py_core.tokenizers.base import Tokenizer
+from py_core.tokenizers.registry import tokenizer_from_gguf
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def tokenizer(model_path: Path) -> ByteBPE:
-    return ByteBPE.from_gguf(asyncio.run(read_header(FileSource(model_path))).metadata)
+def tokenizer(model_path: Path) -> Tokenizer:
+    return tokenizer_from_gguf(asyncio.run(read_header(FileSource(model_path))).metadata)
 
 
 def find_loop(ids: Sequence[int]) -> tuple[int, int] | None:
@@ -93,7 +94,7 @@ def test_a_loop_is_found_late_enough_to_have_been_said_twice(head: list[int], un
     ],
     ids=["separator", "laughter", "lines", "list", "products", "html", "sql", "prose", "data", "code"],
 )  # fmt: skip
-def test_ordinary_repetition_is_no_loop(tokenizer: ByteBPE, text: str) -> None:
+def test_ordinary_repetition_is_no_loop(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     for start in range(0, len(ids), 1024):
         assert find_loop(list(islice(ids, start, start + 1024))) is None

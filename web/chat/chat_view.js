@@ -1,5 +1,6 @@
 /** The conversation on the page: the welcome with its examples, what was said, and scrolling. */
 import { AnswerView } from './answer_view.js';
+import { ThoughtView } from './thought_view.js';
 import { button, element } from '../page/dom.js';
 import { formatReading } from '../page/format.js';
 import { RouteChip } from '../routing/route_chip.js';
@@ -50,19 +51,21 @@ export class ChatView {
 
   /**
    * Show turns that the memory has.
-   * @param {{role: string, content: string, route?: object|null, reason?: string|null, tokens?: number|null}[]} turns
+   * @param {{role: string, content: string, route?: object|null, reason?: string|null, tokens?: number|null,
+   *   thinking?: {text: string, seconds: number}|null}[]} turns
    * @param {import('../memory/client.js').Memory} memory
    */
   addStored(turns, memory) {
     let view = /** @type {TurnView|null} */ (null);
-    for (const { role, content, route, reason, tokens } of turns) {
+    for (const { role, content, route, reason, tokens, thinking } of turns) {
       if (role === 'user') {
         view?.finish({ reason: 'end' });
         view = this.addTurn(content);
       } else if (view) {
         if (route) view.showRoute(route, memory);
+        if (thinking) view.appendThought(thinking.text);
         view.append(content);
-        view.finish({ reason: reason ?? 'end', newTokens: tokens ?? 0 });
+        view.finish({ reason: reason ?? 'end', newTokens: tokens ?? 0, thoughtSeconds: thinking?.seconds });
         view = null;
       }
     }
@@ -103,6 +106,7 @@ export class ChatView {
 export class TurnView {
   #answer;
   #body = element('div', 'body');
+  #thought = /** @type {ThoughtView|null} */ (null);
   #waiting = element('p', 'waiting');
   #reading = element('span', 'reading');
   #announcer;
@@ -155,19 +159,34 @@ export class TurnView {
     this.#follow();
   }
 
+  /** More of what the model thinks before it answers. */
+  appendThought(text) {
+    if (!this.#thought) {
+      this.#thought = new ThoughtView();
+      this.#body.before(this.#thought.element);
+    }
+    this.#thought.append(text);
+    this.#follow();
+  }
+
   append(text) {
-    if (!this.#answer.text) this.#waiting.remove();
+    if (!this.#answer.text) {
+      this.#waiting.remove();
+      this.#thought?.finish();
+    }
     this.#answer.append(text);
   }
 
   /**
    * The answer is over.
-   * @param {{reason: string, newTokens?: number, forgottenTurns?: number, text?: string}} ending reason as in a done event,
-   *   or 'failed'; `text` in place of what was shown
+   * @param {{reason: string, newTokens?: number, forgottenTurns?: number, thoughtSeconds?: number, text?: string,
+   *   thought?: string}} ending reason as in a done event, or 'failed'; `text` and `thought` in place of what was shown
    * @param {(() => void)|null} [onAgain] ask the same once more; offered where the answer repeated itself
    */
-  finish({ reason, newTokens, forgottenTurns, text }, onAgain = null) {
+  finish({ reason, newTokens, forgottenTurns, thoughtSeconds, text, thought }, onAgain = null) {
     this.#waiting.remove();
+    if (thought !== undefined) this.#thought?.replace(thought);
+    this.#thought?.finish(thoughtSeconds || undefined);
     if (text !== undefined) this.#answer.replace(text);
     this.#answer.finish();
     this.answerElement.removeAttribute('aria-busy');

@@ -46,9 +46,9 @@ export class Engine {
    * @param {string} text
    * @param {boolean} [again] another answer to the last message, which this text is, in place of the one there is
    * @returns {Promise<AsyncIterator<object>>} of {type: 'reading', done, total} (tokens of the prompt), {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
-   *   where it was routed (app/routing_service.py: route_entry), {type: 'delta', text} ..., then one {type: 'done', reason,
-   *   promptTokens, newTokens, prefillTokS, decodeTokS, forgottenTurns, text} (text: of an answer that repeated itself, what is
-   *   left of it) or {type: 'error', kind, message, details} (details: null where the message is written for the user),
+   *   where it was routed (app/routing_service.py: route_entry), {type: 'thought', text} ... of a model that thinks before
+   *   it answers, {type: 'delta', text} ..., then one {type: 'done', reason, promptTokens, newTokens, prefillTokS, decodeTokS,
+   *   forgottenTurns, thoughtSeconds, text, thought} (text, thought: of an answer that repeated itself, what is left) or {type: 'error', kind, message, details} (details: null where the message is written for the user),
    *   and {type: 'stored', chat, turns}: the id of the stored conversation, and how many turns it has now
    */
   respond(text, again = false) {

@@ -43,6 +43,12 @@ export function formatDuration(ms) {
   return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
 }
 
+/** "Thought for 3 s", "Thought for 2 min 5 s" */
+export function formatThinking(seconds) {
+  const whole = Math.max(1, Math.round(seconds));
+  return `Thought for ${whole < 60 ? `${whole} s` : formatDuration(1000 * whole)}`;
+}
+
 /** "512 B", "12.4 kB", "98.4 MB", "1.2 GB". A kilobyte is 1,000 bytes. */
 export function formatBytes(bytes) {
   const units = ['B', 'kB', 'MB', 'GB'];

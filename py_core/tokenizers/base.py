@@ -1,0 +1,205 @@
+"""What every tokenizer of a chat model does, and what they share: special tokens, caching of words, decoding.
+
+tokenizer_from_gguf (registry.py) chooses one by a file's metadata.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from py_core.tokenizers.special_tokens import SpecialTokens
+from py_core.tokenizers.vocabulary import TokenizerError, Vocabulary
+
+__all__ = ["StreamDecoder", "Tokenizer", "TokenizerError", "VocabularyTokenizer"]
+
+THINKING_TAGS = ("<think>", "</think>")
+"""A model's thoughts stand between these. Where they are tokens, they are shown even if they are CONTROL."""
+
+CACHE_WORDS = 1 << 15
+CACHE_WORD_LENGTH = 64
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back.
+
+    `eos_ids`: every token that ends an answer. `add_bos`, `add_eos`: a prompt begins with BOS, ends with EOS
+    (prompts.py). `control_tokens`: text -> id of those that must not come from a text that people write;
+    `special_tokens`: these and the user-defined ones.
+    """
+
+    tokens: Sequence[str]
+    bos_id: int | None
+    eos_id: int | None
+    eos_ids: frozenset[int]
+    add_bos: bool
+    add_eos: bool
+    control_tokens: Mapping[str, int]
+    special_tokens: Mapping[str, int]
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        """Token ids of `text`, without BOS and EOS.
+
+        With special=True the text of a control token becomes its id; otherwise it is plain text, so text from outside
+        cannot steer the model. User-defined tokens are found in both. Half a surrogate pair, which no encoding can
+        hold, becomes U+FFFD.
+        """
+        ...
+
+    def encode_parts(self, parts: Iterable[tuple[str, bool]], guarded: Collection[str] = ()) -> list[int]:
+        """As `encode` of the joined texts of (text, special): control tokens are found only within one part that is
+        special. Everything between two special tokens is one text, whatever part it is from.
+
+        guarded: user-defined tokens that are found as control tokens are."""
+        ...
+
+    def decode_bytes(self, ids: Iterable[int], *, skip_special: bool = False, continues: bool = False) -> bytes:
+        """The bytes that `ids` stand for. Raises ValueError for an id outside of the vocabulary.
+
+        skip_special: control tokens are left out. continues: the ids go on with a text, so that a space which encoding
+        puts before the first word belongs to it.
+        """
+        ...
+
+    def decode(self, ids: Iterable[int], *, skip_special: bool = False, continues: bool = False) -> str:
+        """The text of `ids`, as decode_bytes; bytes that are not UTF-8 become U+FFFD."""
+        ...
+
+    def stream(self, *, skip_special: bool = False, continues: bool = False) -> StreamDecoder:
+        """A decoder for ids that come one at a time."""
+        ...
+
+
+class VocabularyTokenizer(ABC):
+    """A Tokenizer over a Vocabulary. What is left: cut a text into words, encode a word, and a token's bytes."""
+
+    strips_first_space = False
+    """Whether `decode` takes away a space at the beginning, which `encode` has put there."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.tokens = vocabulary.tokens
+        self.bos_id, self.eos_id = vocabulary.bos_id, vocabulary.eos_id
+        self.eos_ids = vocabulary.end_ids
+        self.add_bos, self.add_eos = vocabulary.add_bos, vocabulary.add_eos
+        self._special = SpecialTokens(vocabulary)
+        self.control_tokens: Mapping[str, int] = self._special.control
+        self.special_tokens: Mapping[str, int] = self._special.control | self._special.user_defined
+        tags = {vocabulary.ids.get(tag) for tag in THINKING_TAGS}
+        self._hidden_ids = frozenset(self.control_tokens.values()) - tags
+        self._cache: dict[str, list[int]] = {}
+        self._pieces: dict[int, bytes] = {}
+
+    @abstractmethod
+    def words(self, text: str, at_start: bool) -> Iterable[str]:
+        """`text`, which has no special token, cut into words that are encoded each for itself.
+
+        at_start: nothing or a special token comes before it.
+        """
+
+    @abstractmethod
+    def encode_word(self, word: str) -> list[int]:
+        """Ids of a word."""
+
+    @abstractmethod
+    def token_bytes(self, index: int) -> bytes:
+        """What the token stands for."""
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.tokens)
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        return self.encode_parts([(text, special)])
+
+    def encode_parts(self, parts: Iterable[tuple[str, bool]], guarded: Collection[str] = ()) -> list[int]:
+        texts: list[str] = []
+        spans: list[tuple[int, int]] = []
+        length = 0
+        for text, special in parts:
+            if not text.isascii() and _SURROGATES.search(text):
+                text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            if special and text:
+                spans.append((length, length + len(text)))
+            texts.append(text)
+            length += len(text)
+        out: list[int] = []
+        at_start = True
+        for piece in self._special.split("".join(texts), spans, guarded):
+            if isinstance(piece, int):
+                out.append(piece)
+            else:
+                out += self._encode_words(self.words(piece, at_start))
+            at_start = isinstance(piece, int)
+        return out
+
+    def _encode_words(self, words: Iterable[str]) -> list[int]:
+        cache = self._cache
+        out: list[int] = []
+        for word in words:
+            ids = cache.get(word)
+            if ids is None:
+                ids = self.encode_word(word)
+                if len(word) <= CACHE_WORD_LENGTH:
+                    if len(cache) >= CACHE_WORDS:
+                        cache.clear()
+                    cache[word] = ids
+            out += ids
+        return out
+
+    def decode_bytes(self, ids: Iterable[int], *, skip_special: bool = False, continues: bool = False) -> bytes:
+        pieces = self._pieces
+        out = []
+        for index in ids:
+            piece = pieces.get(index)
+            if piece is None:
+                piece = self._piece(index)
+            if not continues and self.strips_first_space:
+                piece = piece.removeprefix(b" ")
+            continues = True
+            if not (skip_special and index in self._hidden_ids):
+                out.append(piece)
+        return b"".join(out)
+
+    def decode(self, ids: Iterable[int], *, skip_special: bool = False, continues: bool = False) -> str:
+        return self.decode_bytes(ids, skip_special=skip_special, continues=continues).decode("utf-8", "replace")
+
+    def stream(self, *, skip_special: bool = False, continues: bool = False) -> StreamDecoder:
+        return StreamDecoder(self, skip_special, continues)
+
+    def _piece(self, index: int) -> bytes:
+        if not 0 <= index < len(self.tokens):
+            raise ValueError(f"token id {index} is outside of the vocabulary of {len(self.tokens)} tokens")
+        self._pieces[int(index)] = piece = self.token_bytes(index)
+        return piece
+
+
+class StreamDecoder:
+    """Text of ids as they come. A character whose bytes are spread over several tokens comes with its last byte."""
+
+    def __init__(self, tokenizer: Tokenizer, skip_special: bool = False, continues: bool = False) -> None:
+        self._tokenizer = tokenizer
+        self._skip_special = skip_special
+        self._starts_as = self._continues = continues
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, index: int) -> str:
+        """The text that has become whole with this id; often empty within an emoji."""
+        piece = self._tokenizer.decode_bytes((index,), skip_special=self._skip_special, continues=self._continues)
+        self._continues = True
+        return self._utf8.decode(piece)
+
+    def flush(self) -> str:
+        """What is left at the end: U+FFFD for a character that never became whole. The decoder can be used again."""
+        rest = self._utf8.decode(b"", final=True)
+        self._utf8.reset()
+        self._continues = self._starts_as
+        return rest

@@ -1,0 +1,24 @@
+"""The tokenizers that Sonata has, by the name that GGUF files give their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from py_core.tokenizers.base import Tokenizer
+from py_core.tokenizers.byte_bpe import ByteBPE
+from py_core.tokenizers.sentencepiece import SentencePiece
+from py_core.tokenizers.vocabulary import TokenizerError
+
+TOKENIZERS = {"gpt2": ByteBPE.from_gguf, "llama": SentencePiece.from_gguf}
+
+
+def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer that a GGUF file describes. Raises TokenizerError where it is of another kind, or damaged."""
+    kind = metadata.get("tokenizer.ggml.model")
+    if kind not in TOKENIZERS:
+        raise TokenizerError(
+            f"the model's tokenizer is of kind {kind!r}, which Sonata cannot read; choose a model with a byte-level "
+            "BPE ('gpt2') or a SentencePiece ('llama') tokenizer, such as SmolLM2, Qwen2.5, Llama or Gemma"
+        )
+    return TOKENIZERS[kind](metadata)

@@ -1,0 +1,148 @@
+"""SentencePiece's byte-pair encoding: the tokenizer of Llama 2, Mistral, Phi-3 and Gemma, from a GGUF file's metadata.
+
+Notable here:
+- neighbours are joined by the score of what they make, the highest first and of equals the leftmost
+- a space is U+2581; a character that is no token is spelled in bytes, <0x00> to <0xFF>
+- before a text, and after each special token, comes a space, unless the file says otherwise
+- control tokens and bytes are never made by joining, so nobody can write them
+
+Source: https://github.com/google/sentencepiece/blob/master/src/bpe_model.cc; ids are those of llama.cpp.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from py_core.tokenizers.base import VocabularyTokenizer
+from py_core.tokenizers.vocabulary import (
+    BYTE,
+    CONTROL,
+    UNKNOWN,
+    USER_DEFINED,
+    Defaults,
+    TokenizerError,
+    Vocabulary,
+    numbers,
+)
+
+SPACE = "\u2581"
+HEAP_FROM = 96
+"""Words of at least so many characters are merged with a heap; for shorter ones, scanning a list in C is faster."""
+
+_NO_SCORE = -math.inf
+
+
+class SentencePiece(VocabularyTokenizer):
+    """Text to token ids and back."""
+
+    def __init__(self, vocabulary: Vocabulary, scores: Sequence[float], add_space_prefix: bool = True) -> None:
+        """`scores` by id; without any, all are 0. Raises TokenizerError where there are too few."""
+        super().__init__(vocabulary)
+        tokens = vocabulary.tokens
+        scores = list(scores) or [0.0] * len(tokens)
+        if len(scores) < len(tokens):
+            raise TokenizerError(
+                f"the model's vocabulary is damaged: {len(tokens)} tokens, but {len(scores)} scores; "
+                "download the model again"
+            )
+        never_made = frozenset(vocabulary.of_types(CONTROL, UNKNOWN, BYTE))
+        self._made = {token: index for token, index in vocabulary.ids.items() if index not in never_made}
+        self._scores = {token: scores[index] for token, index in self._made.items()}
+        self._bytes = [vocabulary.ids.get(f"<0x{byte:02X}>") for byte in range(256)]
+        self._verbatim = frozenset(vocabulary.of_types(CONTROL, UNKNOWN, USER_DEFINED))
+        self._is_byte = frozenset(index for index in vocabulary.of_types(BYTE) if _BYTE_TOKEN.fullmatch(tokens[index]))
+        self._add_space_prefix = self.strips_first_space = add_space_prefix
+        # Where no token goes over the end of a word, each word can be joined for itself, and remembered.
+        crosses = re.search(f"[^{SPACE}\0]{SPACE}", "\0".join(self._made))
+        self._word = re.compile(f"{SPACE}*[^{SPACE}]+|{SPACE}+" if crosses is None else r"(?s).+")
+
+    @classmethod
+    def from_gguf(cls, metadata: Mapping[str, Any]) -> SentencePiece:
+        """The tokenizer that a GGUF file describes. Raises TokenizerError where it is damaged."""
+        vocabulary = Vocabulary.from_gguf(metadata, Defaults(add_bos=True, bos_id=1, eos_id=2, unknown_id=0))
+        scores = numbers(metadata, "tokenizer.ggml.scores", "fiu")
+        add_space_prefix = metadata.get("tokenizer.ggml.add_space_prefix", True) is not False
+        return cls(vocabulary, scores, add_space_prefix)
+
+    def words(self, text: str, at_start: bool) -> Iterable[str]:
+        if at_start and self._add_space_prefix:
+            text = " " + text
+        return self._word.findall(text.replace(" ", SPACE))
+
+    def encode_word(self, word: str) -> list[int]:
+        parts = join_short(word, self._scores) if len(word) < HEAP_FROM else join_long(word, self._scores)
+        out: list[int] = []
+        for part in parts:
+            index = self._made.get(part)
+            out += self._spelled(part) if index is None else [index]
+        return out
+
+    def _spelled(self, character: str) -> list[int]:
+        """A character's bytes; the unknown token where the vocabulary has no token for one of them."""
+        ids = [self._bytes[byte] for byte in character.encode()]
+        if None in ids:
+            ids = [self.vocabulary.unknown_id]
+        return [index for index in ids if index is not None]
+
+    def token_bytes(self, index: int) -> bytes:
+        token = self.tokens[index]
+        if index in self._is_byte:
+            return bytes([int(token[3:5], 16)])
+        return (token if index in self._verbatim else token.replace(SPACE, " ")).encode()
+
+
+_BYTE_TOKEN = re.compile("<0x[0-9A-Fa-f]{2}>")
+
+
+def join_short(word: str, scores: Mapping[str, float]) -> list[str]:
+    """Join neighbours whose joined text has a score, the highest first and of equals the leftmost."""
+    parts = list(word)
+    score = scores.get
+    pairs = [score(left + right, _NO_SCORE) for left, right in pairwise(parts)]
+    while pairs:
+        best = max(pairs)
+        if best == _NO_SCORE:
+            break
+        at = pairs.index(best)
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+        del pairs[at]
+        if at:
+            pairs[at - 1] = score(parts[at - 1] + parts[at], _NO_SCORE)
+        if at < len(pairs):
+            pairs[at] = score(parts[at] + parts[at + 1], _NO_SCORE)
+    return parts
+
+
+def join_long(word: str, scores: Mapping[str, float]) -> list[str]:
+    """What join_short does, in n log n: a heap of (-score, position, length) over a linked list."""
+    parts: list[str] = list(word)
+    count = len(parts)
+    following, preceding = list(range(1, count + 1)), list(range(-1, count - 1))
+    score = scores.get
+    heap = [(-found, at, 2) for at in range(count - 1) if (found := score(parts[at] + parts[at + 1])) is not None]
+    heapq.heapify(heap)
+    while heap:
+        _, at, length = heapq.heappop(heap)
+        right = following[at]
+        # A pair that has changed is longer now, or its left part is gone.
+        if right >= count or not parts[at] or len(parts[at]) + len(parts[right]) != length:
+            continue
+        parts[at] += parts[right]
+        parts[right] = ""
+        after = following[at] = following[right]
+        if after < count:
+            preceding[after] = at
+            joined = parts[at] + parts[after]
+            if (found := score(joined)) is not None:
+                heapq.heappush(heap, (-found, at, len(joined)))
+        before = preceding[at]
+        if before >= 0:
+            joined = parts[before] + parts[at]
+            if (found := score(joined)) is not None:
+                heapq.heappush(heap, (-found, before, len(joined)))
+    return [part for part in parts if part]

@@ -1,0 +1,107 @@
+"""Tells a model's thoughts from its answer: `<think> ... </think>` at the beginning of what it says.
+
+The template may have opened the thought itself; then the text begins inside of it. White space around the tags belongs
+to neither. Tags further on are text: only what comes first is a thought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from py_core.tokenizers.base import THINKING_TAGS, Tokenizer
+
+_OPEN, _CLOSE = THINKING_TAGS
+_TAIL_TOKENS = 16
+
+
+@dataclass(frozen=True)
+class Piece:
+    """More text of the thought, or of the answer."""
+
+    text: str
+    is_thought: bool
+
+
+class _State(Enum):
+    BEGIN = 0  # nothing but white space and the beginning of a tag yet
+    THOUGHT = 1
+    AFTER = 2  # white space between thought and answer
+    ANSWER = 3
+
+
+class ThoughtSplitter:
+    """Splits a text that comes in pieces. What could be the beginning of a tag is kept back until it is clear."""
+
+    def __init__(self, opened: bool = False) -> None:
+        """opened: the template ends with an opened thought (see `opens_thought`)."""
+        self._opened = opened
+        self._state = _State.BEGIN
+        self._kept = ""
+        self._has_thought = False
+
+    def push(self, text: str) -> list[Piece]:
+        """What is clear now."""
+        self._kept += text
+        out: list[Piece] = []
+        if self._state is _State.BEGIN:
+            begun = self._kept.lstrip()
+            if begun.startswith(_OPEN):
+                self._state, self._kept = _State.THOUGHT, begun.removeprefix(_OPEN)
+            elif not _OPEN.startswith(begun):
+                self._state = _State.THOUGHT if self._opened else _State.ANSWER
+        if self._state is _State.THOUGHT:
+            thought, closed, rest = self._kept.partition(_CLOSE)
+            thought = thought if self._has_thought else thought.lstrip()
+            if closed:
+                _add(out, thought.rstrip(), True)
+                self._state, self._kept = _State.AFTER, rest
+            else:
+                clear = _without_beginning(thought, _CLOSE).rstrip()
+                _add(out, clear, True)
+                self._kept = thought[len(clear) :]
+                self._has_thought = self._has_thought or bool(clear)
+        if self._state is _State.AFTER:
+            self._kept = self._kept.lstrip()
+            if self._kept:
+                self._state = _State.ANSWER
+        if self._state is _State.ANSWER:
+            _add(out, self._kept, False)
+            self._kept = ""
+        return out
+
+    def flush(self) -> list[Piece]:
+        """What is left at the end."""
+        is_thought = self._state is _State.THOUGHT or (self._state is _State.BEGIN and self._opened)
+        out: list[Piece] = []
+        if self._state is not _State.AFTER:
+            _add(out, self._kept.lstrip() if is_thought and not self._has_thought else self._kept, is_thought)
+        self._kept = ""
+        return out
+
+
+def split_thought(text: str, opened: bool = False) -> tuple[str, str]:
+    """(thought, answer) of a whole text."""
+    splitter = ThoughtSplitter(opened)
+    pieces = [*splitter.push(text), *splitter.flush()]
+    thought = "".join(piece.text for piece in pieces if piece.is_thought)
+    return thought, "".join(piece.text for piece in pieces if not piece.is_thought)
+
+
+def opens_thought(tokenizer: Tokenizer, prompt: Sequence[int]) -> bool:
+    """Whether the prompt ends with an opened thought, so that what the model says begins inside of it."""
+    return tokenizer.decode(prompt[-_TAIL_TOKENS:]).rstrip().endswith(_OPEN)
+
+
+def _add(out: list[Piece], text: str, is_thought: bool) -> None:
+    if text:
+        out.append(Piece(text, is_thought))
+
+
+def _without_beginning(text: str, tag: str) -> str:
+    """`text` without a beginning of `tag` at its end."""
+    for length in range(min(len(tag) - 1, len(text)), 0, -1):
+        if text.endswith(tag[:length]):
+            return text[:-length]
+    return text

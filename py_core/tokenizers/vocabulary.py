@@ -1,0 +1,162 @@
+"""What a GGUF file says of its tokens, whatever its tokenizer: their types, BOS and EOS, and which end an answer.
+
+Much of it is not in the file but known by a token's name; the rules are those of llama.cpp (src/llama-vocab.cpp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+"""Token types (tokenizer.ggml.token_type). CONTROL and UNKNOWN tokens are found where special tokens are parsed,
+USER_DEFINED ones in every text."""
+
+END_NAMES = frozenset(
+    (
+        "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
+        "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<eos>",
+        "<end_of_utterance>", "<turn|>", "<|tool_response>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
+        # What follows a whole file in the training data of models of code.
+        "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]", "<|fim_repo|>", "<|repo_name|>", "<fim-repo>",
+        "<REPO>", "<reponame>", "<|file_sep|>",
+    )
+)  # fmt: skip
+"""Any of these ends an answer, even where the file declares only one end."""
+
+_CONTROL_NAMES = END_NAMES | {
+    *("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\uff5cfim\u2581begin\uff5c>", "<PRE>", "\u2581<PRE>"),
+    *("<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<\uff5cfim\u2581hole\uff5c>", "<SUF>", "\u2581<SUF>"),
+    *("<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<\uff5cfim\u2581end\uff5c>", "<MID>", "\u2581<MID>"),
+}
+"""CONTROL, whatever type the file gives them."""
+
+_OTHER_ENDS = ("eot", "eom", "fim_pad", "fim_rep", "fim_sep")
+_OPTIONAL_KEYS = ("unknown", *_OTHER_ENDS)
+_KEEP_SPACE = ("<unk>", "<s>", "<|endoftext|>")
+
+
+class TokenizerError(ValueError):
+    """The model file's tokenizer cannot be used; the message says why."""
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What holds where the file does not say otherwise. An id counts only where the vocabulary reaches to it."""
+
+    add_bos: bool = False
+    bos_id: int | None = None
+    eos_id: int | None = None
+    unknown_id: int | None = None
+
+
+@dataclass
+class Vocabulary:
+    """Tokens by id, with their types.
+
+    `swallowing`: special tokens that take the white space after them. `add_bos`, `add_eos`: a prompt begins with BOS,
+    ends with EOS.
+    """
+
+    tokens: Sequence[str]
+    types: Sequence[int] = ()
+    bos_id: int | None = None
+    eos_id: int | None = None
+    unknown_id: int | None = None
+    end_ids: frozenset[int] = frozenset()
+    add_bos: bool = False
+    add_eos: bool = False
+    swallowing: frozenset[int] = frozenset()
+    ids: Mapping[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raises TokenizerError where a token appears twice. An empty one stands for nothing, so it may."""
+        ids = {token: index for index, token in enumerate(self.tokens) if token}
+        if len(ids) + sum(not token for token in self.tokens) != len(self.tokens):
+            raise TokenizerError("the model's vocabulary is damaged: a token appears twice; download the model again")
+        self.ids = ids
+        self.types = types = list(self.types) or [NORMAL] * len(self.tokens)
+        if len(types) != len(self.tokens):
+            raise TokenizerError(
+                f"the model's vocabulary is damaged: {len(self.tokens)} tokens, but {len(types)} token types; "
+                "download the model again"
+            )
+        for name in _CONTROL_NAMES & ids.keys():
+            types[ids[name]] = CONTROL
+
+    @classmethod
+    def from_gguf(cls, metadata: Mapping[str, Any], defaults: Defaults) -> Vocabulary:
+        """Raises TokenizerError where the file's vocabulary is damaged."""
+        tokens = strings(metadata, "tokenizer.ggml.tokens")
+        made = cls(tokens, numbers(metadata, "tokenizer.ggml.token_type", "iu"))
+        declared = {name: _token_id(metadata, name, len(tokens)) for name in ("bos", "eos", *_OPTIONAL_KEYS)}
+
+        def id_of(name: str, default: int | None) -> int | None:
+            if declared[name] is None and default is not None and default < len(tokens):
+                return default
+            return declared[name]
+
+        made.bos_id = id_of("bos", defaults.bos_id)
+        made.eos_id = declared["eos"] = id_of("eos", defaults.eos_id)
+        made.unknown_id = id_of("unknown", defaults.unknown_id)
+        made.end_ids = _end_ids(made.ids, [declared[name] for name in ("eos", *_OTHER_ENDS)])
+        add_bos = metadata.get("tokenizer.ggml.add_bos_token", defaults.add_bos)
+        made.add_bos = add_bos is True and made.bos_id is not None
+        made.add_eos = metadata.get("tokenizer.ggml.add_eos_token") is True and made.eos_id is not None
+        made.swallowing = _swallowing(made, str(metadata.get("general.name", "")))
+        return made
+
+    def of_types(self, *types: int) -> list[int]:
+        """The ids of these types, in order."""
+        return np.flatnonzero(np.isin(np.asarray(self.types), types)).tolist()
+
+
+def strings(metadata: Mapping[str, Any], key: str) -> list[str]:
+    """Raises TokenizerError where the metadata has no list of strings of this name."""
+    values = metadata.get(key)
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise TokenizerError(f"the model file has no usable list {key}; choose another file of this model")
+    return values
+
+
+def numbers(metadata: Mapping[str, Any], key: str, kinds: str) -> list[Any]:
+    """A list of numbers, empty where the metadata has none; `kinds` are those of numpy that will do.
+
+    Raises TokenizerError where it holds something else.
+    """
+    values = np.asarray(metadata.get(key, np.empty(0, kinds[0])))
+    if values.dtype.kind not in kinds or values.ndim != 1:
+        raise TokenizerError(f"the model file has no usable list {key}; choose another file of this model")
+    return values.tolist()
+
+
+def _token_id(metadata: Mapping[str, Any], name: str, vocab_size: int) -> int | None:
+    key = f"tokenizer.ggml.{name}_token_id"
+    value = metadata.get(key)
+    fits = isinstance(value, int) and 0 <= value < vocab_size
+    if name in _OPTIONAL_KEYS:
+        return value if fits else None
+    if value is not None and not fits:
+        raise TokenizerError(f"the model file is damaged: {key} is {value!r}, not the id of one of {vocab_size} tokens")
+    return value
+
+
+def _end_ids(ids: Mapping[str, int], declared: Sequence[int | None]) -> frozenset[int]:
+    names = END_NAMES & ids.keys()
+    # In these families <|end|> ends a part of an answer.
+    if {"<|return|>", "<|call|>"} <= names or {"<|calls|>", "<|flush|>"} <= names:
+        names -= {"<|end|>"}
+    if "<|tool_response>" in names:
+        names -= {"</s>"}
+    return frozenset(index for index in (*declared, *(ids[name] for name in names)) if index is not None)
+
+
+def _swallowing(vocabulary: Vocabulary, model_name: str) -> frozenset[int]:
+    """Phi-3's special tokens take the white space after them. Files do not say so, but the model's name tells."""
+    if not any(name in model_name.lower() for name in ("phi-3", "phi3")):
+        return frozenset()
+    keep = {vocabulary.ids.get(name) for name in _KEEP_SPACE}
+    return frozenset(vocabulary.of_types(UNKNOWN, CONTROL, USER_DEFINED)) - keep

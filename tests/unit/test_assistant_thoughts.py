@@ -1,0 +1,165 @@
+"""A model that thinks before it answers: its thoughts are told apart, stored, and left out of the next prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_llama import CHATML, TinyLlama
+
+from app.assistant import Assistant, Delta, Done, Event, Thought
+from app.conversation import Conversation, Stored
+from app.services import Services
+from app.terminal_chat import run_chat
+from app.turn_details import turn_entries
+from py_core.backends.base import KeepGoing, TokenSequence
+from py_core.backends.numpy import NumpyBackend
+from py_core.loading import Model
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.sqlite import SQLiteRows
+from py_core.sampling import SamplingParams
+from py_core.tokenizers.registry import tokenizer_from_gguf
+
+OpenModel = Callable[..., Awaitable[Model]]
+ANSWERS = {
+    "sum": "<think>\nTwo and two\nmake four.\n</think>\n\nIt is 4.",
+    "plain": "It is 4.",
+    "endless": "<think>\nHm, " + "".join(f"{n} and " for n in range(30)),
+    "loop": "<think>\nHm.\n</think>\n\nYes. " + "No, no. " * 40,
+}
+SPELLING = tokenizer_from_gguf(TinyLlama().metadata())
+THOUGHT = "Two and two\nmake four."
+OPENED = CHATML.replace("assistant\n'", "assistant\n<think>\n'")
+
+
+class Speaks(NumpyBackend):
+    """Reads prompts as it should, and says what ANSWERS has for the last of its words in the prompt."""
+
+    async def decode(
+        self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
+    ) -> AsyncIterator[list[int]]:
+        asked = re.findall("|".join(ANSWERS), SPELLING.decode(sequence.tokens))[-1]
+        said = ANSWERS[asked]
+        if "<think>\n" in SPELLING.decode(sequence.tokens[-10:]):
+            said = said.removeprefix("<think>\n")
+        for token in [*SPELLING.encode(said), 2][:n]:
+            if not keep_going():
+                return
+            sequence.tokens.append(token)
+            yield [token]
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def model(tiny_path: Path, open_model: OpenModel) -> Model:
+    return await open_model(tiny_path, Speaks, end_tokens=[2])
+
+
+async def ask(assistant: Assistant, text: str) -> list[Event]:
+    return [event async for event in assistant.respond(text)]
+
+
+def texts(events: list[Any], kind: type) -> str:
+    return "".join(event.text for event in events if isinstance(event, kind))
+
+
+async def test_a_thought_comes_before_the_answer_and_is_no_part_of_it(model: Model) -> None:
+    assistant = Assistant(model)
+    events = await ask(assistant, "the sum")
+    assert (texts(events, Thought), texts(events, Delta)) == (THOUGHT, "It is 4.")
+    kinds = [type(event) for event in events if isinstance(event, Thought | Delta)]
+    assert kinds == [Thought] * kinds.count(Thought) + [Delta] * kinds.count(Delta)
+    done = events[-1]
+    assert isinstance(done, Done)
+    assert (done.text, done.thought, done.reason) == ("It is 4.", THOUGHT, "end")
+    assert 0 < done.thought_seconds <= done.decode_seconds
+
+
+async def test_the_next_prompt_has_the_answer_and_not_the_thought(model: Model) -> None:
+    assistant = Assistant(model)
+    await ask(assistant, "the sum")
+    await ask(assistant, "plain")
+    prompt = model.tokenizer.decode(assistant._sequence.tokens)
+    assert "assistant\nIt is 4.<|im_end|>" in prompt
+    assert "Two and two" not in prompt
+    assert "think" not in prompt
+
+
+async def test_a_thought_that_the_template_opens_is_one_too(
+    write_model: Callable[..., Path], open_model: OpenModel
+) -> None:
+    path = write_model({"tokenizer.chat_template": OPENED}, tied=False)
+    assistant = Assistant(await open_model(path, Speaks, end_tokens=[2]))
+    events = await ask(assistant, "the sum")
+    assert (texts(events, Thought), texts(events, Delta)) == (THOUGHT, "It is 4.")
+
+
+async def test_an_answer_without_a_thought_has_none(model: Model) -> None:
+    events = await ask(Assistant(model), "plain")
+    assert texts(events, Thought) == ""
+    done = events[-1]
+    assert isinstance(done, Done)
+    assert (done.text, done.thought, done.thought_seconds) == ("It is 4.", "", 0.0)
+
+
+async def test_a_thought_without_an_end_is_all_there_is(model: Model) -> None:
+    assistant = Assistant(model, max_tokens=40)
+    events = await ask(assistant, "endless")
+    done = events[-1]
+    assert isinstance(done, Done)
+    assert (done.text, done.reason) == ("", "length")
+    assert texts(events, Thought) == done.thought == ANSWERS["endless"].removeprefix("<think>\n")[: len(done.thought)]
+    assert len(done.thought) > 20
+    assert assistant.messages[-1] == {"role": "assistant", "content": ""}
+
+
+async def test_an_answer_that_repeats_itself_keeps_its_thought(model: Model) -> None:
+    events = await ask(Assistant(model), "loop")
+    done = events[-1]
+    assert isinstance(done, Done)
+    assert (done.reason, done.thought) == ("loop", "Hm.")
+    assert done.text.startswith("Yes. No, no.")
+    assert len(done.text) < len(texts(events, Delta))
+
+
+async def test_a_stored_turn_has_its_thought_beside_the_answer(model: Model, tmp_path: Path) -> None:
+    services = Services(NativeCrypto())
+    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    conversation = Conversation(Assistant(model, max_tokens=60), services)
+    for text in ("the sum", "endless"):
+        events = [event async for event in conversation.respond(text)]
+        assert isinstance(events[-1], Stored)
+    assert services.memory is not None
+    turns = await services.memory.sessions.turns(events[-1].session)
+    assert [turn.content for turn in turns] == ["the sum", "It is 4.", "endless", ""]
+    shown = turn_entries(turns)
+    assert shown[0]["thinking"] is None
+    assert shown[1]["thinking"]["text"] == THOUGHT
+    assert shown[1]["thinking"]["seconds"] > 0
+    assert shown[3]["thinking"]["text"].startswith("Hm, 0 and 1")
+
+    again = Conversation(Assistant(model), services)
+    await again.resume(events[-1].session)
+    assert [message["content"] for message in again.assistant.messages] == ["the sum", "It is 4.", "endless", ""]
+    await services.close()
+
+
+def test_the_terminal_prints_a_thought_dimmed_before_the_answer(
+    tiny_path: Path, open_model: OpenModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    lines = iter(["the sum", "/exit"])
+    monkeypatch.setattr("builtins.input", lambda _: next(lines))
+    with asyncio.Runner() as runner:
+        model = runner.run(open_model(tiny_path, Speaks, end_tokens=[2]))
+        run_chat(runner, model, None, 100, Services(NativeCrypto()))
+    out = capsys.readouterr().out
+    dimmed = "".join(re.findall(r"\x1b\[2m(.*?)\x1b\[0m", out, re.DOTALL))
+    assert THOUGHT.replace("\n", "") in dimmed.replace("\n", "")
+    assert re.search(r"\nIt is 4\.\n", out)
+    assert "think>" not in out

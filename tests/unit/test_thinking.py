@@ -1,0 +1,91 @@
+"""A model's thoughts are told from its answer, however the text comes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_special_tokens import bpe
+
+from py_core.tokenizers.registry import tokenizer_from_gguf
+from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_thought
+
+WHOLE = {
+    # text, whether the template opened the thought -> thought, answer
+    ("Hello", False): ("", "Hello"),
+    (" \n Hello ", False): ("", " \n Hello "),
+    ("<think>\nHm. So.\n</think>\n\nHello ", False): ("Hm. So.", "Hello "),
+    ("\n<think>Hm</think>Hello", False): ("Hm", "Hello"),
+    ("Hm.\n</think>\n\nHello", True): ("Hm.", "Hello"),
+    ("\n\nHm.\n</think>\n\nHello", True): ("Hm.", "Hello"),
+    ("<think>\nHm.\n</think>\nHello", True): ("Hm.", "Hello"),
+    ("<think>\n\n</think>\n\nHello", False): ("", "Hello"),
+    ("\n</think>\n\nHello", True): ("", "Hello"),
+    ("<think>a < b </thin </think >\n</think>c", False): ("a < b </thin </think >", "c"),
+    # A tag further on is text: someone may ask about it.
+    ("The tag <think> opens, </think> closes.", False): ("", "The tag <think> opens, </think> closes."),
+    ("<think>a</think>b <think>c</think>", False): ("a", "b <think>c</think>"),
+    # The answer was stopped, or the model found no end.
+    ("<thi", False): ("", "<thi"),
+    (" ", False): ("", " "),
+    ("<think>", False): ("", ""),
+    ("<think> so far ", False): ("so far ", ""),
+    ("so far", True): ("so far", ""),
+    ("so far </thi", True): ("so far </thi", ""),
+    ("", True): ("", ""),
+    ("", False): ("", ""),
+    ("<think>a</think> ", False): ("a", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "opened"), list(WHOLE))
+def test_the_thought_is_what_stands_between_the_tags_at_the_beginning(text: str, opened: bool) -> None:
+    assert split_thought(text, opened) == WHOLE[text, opened]
+
+
+@given(
+    parts=st.lists(
+        st.sampled_from(["<think>", "</think>", "<", "</", "<thi", "nk>", " ", "\n", "a", "b c"]), max_size=12
+    ),
+    cuts=st.lists(st.integers(0, 60), max_size=12),
+    opened=st.booleans(),
+)
+@settings(max_examples=500)
+def test_any_pieces_of_a_text_give_what_the_whole_gives(parts: list[str], cuts: list[int], opened: bool) -> None:
+    text = "".join(parts)
+    ends = sorted({min(cut, len(text)) for cut in cuts} | {len(text)})
+    splitter = ThoughtSplitter(opened)
+    pieces = []
+    begin = 0
+    for end in ends:
+        pieces += splitter.push(text[begin:end])
+        begin = end
+    pieces += splitter.flush()
+    assert all(piece.text for piece in pieces)
+    thoughts = [piece.is_thought for piece in pieces]
+    assert thoughts == sorted(thoughts, reverse=True)  # the thought comes before the answer
+    thought = "".join(piece.text for piece in pieces if piece.is_thought)
+    assert (thought, "".join(piece.text for piece in pieces if not piece.is_thought)) == split_thought(text, opened)
+
+
+def test_text_is_not_kept_back_longer_than_needed() -> None:
+    splitter = ThoughtSplitter()
+    assert [piece.text for piece in splitter.push("<b>")] == ["<b>"]
+    assert [piece.text for piece in splitter.push("<think>")] == ["<think>"]
+    splitter = ThoughtSplitter()
+    assert splitter.push("<think>") == []
+    assert [piece.text for piece in splitter.push("one ")] == ["one"]
+    assert [piece.text for piece in splitter.push("two <")] == [" two"]
+    assert [piece.text for piece in splitter.push("3")] == [" <3"]
+
+
+def test_a_prompt_that_ends_with_an_open_tag_opens_the_thought() -> None:
+    tokenizer = tokenizer_from_gguf(bpe({"<think>": 4, "</think>": 4}))
+    for prompt, opened in (
+        ("hi\n<think>\n", True),
+        ("hi<think>", True),
+        ("<think>\n\n</think>\n\n", False),
+        ("<think> hi", False),
+        ("", False),
+    ):
+        assert opens_thought(tokenizer, tokenizer.encode(prompt)) == opened, prompt
