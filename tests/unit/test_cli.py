@@ -310,7 +310,7 @@ def test_a_file_of_another_kind_is_a_sentence(tmp_path: Path) -> None:
 
 def test_an_unknown_architecture_is_a_sentence(write_model: Callable[..., Path]) -> None:
     path = write_model({"general.architecture": "mamba"})
-    assert_sentence(sonata("generate", "x", "--backend", "numpy", "--model", path), "'mamba'; Sonata runs llama")
+    assert_sentence(sonata("generate", "x", "--backend", "numpy", "--model", path), "'mamba'; Sonata runs gemma2")
 
 
 @pytest.mark.parametrize("prompt", ["", " \n\t"])
