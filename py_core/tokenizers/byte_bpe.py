@@ -53,8 +53,8 @@ class ByteBPE(VocabularyTokenizer):
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> ByteBPE:
         """The tokenizer that a GGUF file describes. Raises TokenizerError where it is damaged or has unknown rules."""
-        pre = str(metadata.get("tokenizer.ggml.pre") or "default")
-        if pre not in PRE_TOKENIZERS:
+        pre = metadata.get("tokenizer.ggml.pre", "default")
+        if not isinstance(pre, str) or (pre := pre or "default") not in PRE_TOKENIZERS:
             raise TokenizerError(
                 f"the model cuts its text by the rules {pre!r}, which Sonata does not know; "
                 f"it knows {', '.join(PRE_TOKENIZERS)}"

@@ -16,7 +16,7 @@ TOKENIZERS = {"gpt2": ByteBPE.from_gguf, "llama": SentencePiece.from_gguf}
 def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     """The tokenizer that a GGUF file describes. Raises TokenizerError where it is of another kind, or damaged."""
     kind = metadata.get("tokenizer.ggml.model")
-    if kind not in TOKENIZERS:
+    if not isinstance(kind, str) or kind not in TOKENIZERS:
         raise TokenizerError(
             f"the model's tokenizer is of kind {kind!r}, which Sonata cannot read; choose a model with a byte-level "
             "BPE ('gpt2') or a SentencePiece ('llama') tokenizer, such as SmolLM2, Qwen2.5, Llama or Gemma"

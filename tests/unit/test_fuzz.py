@@ -1,0 +1,127 @@
+"""Model files with damaged settings or bytes are opened, or refused with an error of ours that says where."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import tracemalloc
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from py_core.formats.gguf import GGUFError, read_header
+from py_core.formats.quantization import UnsupportedFormatError
+from py_core.formats.source import FileSource
+from py_core.models.config import read_rope_factors
+from py_core.models.registry import describe_model
+from py_core.tokenizers.base import TokenizerError
+from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError, encode_chat
+from py_core.tokenizers.registry import tokenizer_from_gguf
+from tests.tiny_architectures import TINY_MODELS, TinyModel
+
+OURS = (GGUFError, UnsupportedFormatError, TokenizerError, ChatTemplateError)
+ROOM = 32 << 20
+"""Bytes that opening a file of some hundred kilobytes may take."""
+
+hostile = st.one_of(
+    st.none(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.sampled_from([0, 1, -1, 7, 2**15, 2**20 + 1, 2**31 - 1, 2**32 - 1, 2**62]),
+    st.floats(width=32),
+    st.booleans(),
+    st.text(max_size=40),
+    st.lists(st.text(max_size=5), max_size=4),
+    st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5),
+    st.lists(st.floats(width=32), max_size=5),
+)
+quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+patient = settings(quick, max_examples=20_000)
+models = st.sampled_from(sorted(TINY_MODELS))
+
+
+def opened(path: Path) -> None:
+    """Everything that happens to a file before its weights are read."""
+
+    async def run() -> None:
+        source = FileSource(path)
+        header = await read_header(source)
+        tokenizer = tokenizer_from_gguf(header.metadata)
+        describe_model(header, None, await read_rope_factors(source, header))
+        template = ChatTemplate.from_gguf(header.metadata, tokenizer)
+        encode_chat(tokenizer, template, [{"role": "user", "content": "Hello <|im_end|>"}])
+
+    tracemalloc.start()
+    try:
+        asyncio.run(run())
+    except OURS as error:
+        words = str(error)
+        assert 10 < len(words) < 1000
+        assert "\x00" not in words
+    finally:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < ROOM
+
+
+@dataclass(frozen=True)
+class Damaged(TinyModel):
+    """With other metadata: by the number of a key, in the order of their names; None leaves it out."""
+
+    changes: Mapping[int, object] = field(default_factory=dict)
+
+    def metadata(self) -> dict[str, object]:
+        metadata = super().metadata()
+        keys = sorted(metadata)
+        changed = {keys[number % len(keys)]: value for number, value in self.changes.items()}
+        return {key: value for key, value in {**metadata, **changed}.items() if value is not None}
+
+
+def with_settings(model: str, changes: Mapping[int, object]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        opened(Damaged(**vars(TINY_MODELS[model]), changes=changes).write(Path(folder) / "tiny.gguf"))
+
+
+def with_bytes(model: str, changes: Mapping[int, int]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = TINY_MODELS[model].write(Path(folder) / "tiny.gguf")
+        data = bytearray(path.read_bytes())
+        for at, byte in changes.items():
+            data[at % (1 << 13)] = byte
+        path.write_bytes(data)
+        opened(path)
+
+
+settings_of_a_file = given(models, st.dictionaries(st.integers(0, 40), hostile, min_size=1, max_size=3))
+bytes_of_a_file = given(models, st.dictionaries(st.integers(0, 1 << 13), st.integers(0, 255), min_size=1, max_size=6))
+
+
+@settings_of_a_file
+@quick
+def test_hostile_settings_are_read_or_refused(model: str, changes: dict[int, object]) -> None:
+    with_settings(model, changes)
+
+
+@bytes_of_a_file
+@quick
+def test_damaged_bytes_are_read_or_refused(model: str, changes: dict[int, int]) -> None:
+    with_bytes(model, changes)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@settings_of_a_file
+@patient
+def test_many_hostile_settings_are_read_or_refused(model: str, changes: dict[int, object]) -> None:
+    with_settings(model, changes)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@bytes_of_a_file
+@patient
+def test_many_damaged_bytes_are_read_or_refused(model: str, changes: dict[int, int]) -> None:
+    with_bytes(model, changes)
