@@ -70,6 +70,13 @@ async def tokens(chat: ChatPage, *trouble: Trouble, count: int = 120) -> list[in
     return made
 
 
+async def drawn_tokens(chat: ChatPage) -> list[int]:
+    """Tokens after a prompt, drawn at random: those of a tiny model that are the likeliest soon repeat themselves."""
+    rules = {"raw": True, "maxTokens": 200, "temperature": 1, "seed": 5}
+    answer = "([prompt, rules]) => sonata.engine.generate(prompt, rules).then((answer) => answer.tokens)"
+    return await chat.page.evaluate(answer, ["Once upon a time there was a lighthouse", rules])
+
+
 async def reason(chat: ChatPage) -> str:
     return await chat.page.inner_text(".status-reason")
 
@@ -202,11 +209,11 @@ async def test_every_kind_of_operation_gives_the_same_tokens_with_any_number_of_
         server.headers |= ISOLATED
         async with fresh_tab(browser, server.url) as chat:
             await chat.open_ready("?backend=wasm&workers=1&max_tokens=8&routing=off")
-            of_one = await tokens(chat)
-            assert len(of_one) == 200
+            of_one = await drawn_tokens(chat)
+            assert len(set(of_one)) > 30
             for count in (3, 2):
                 assert await chat.page.evaluate("(count) => sonata.engine.setWorkers(count)", count) == count
-                assert await tokens(chat) == of_one
+                assert await drawn_tokens(chat) == of_one
             assert chat.errors == []
 
 

@@ -72,8 +72,8 @@ class Memory:
         self.qkv = rng.standard_normal((c.length, width)).astype(np.float32) * spread
         turn = rng.uniform(0, 2 * np.pi, (c.length, c.pairs))
         self.table = 1.1 * np.stack([np.cos(turn), np.sin(turn)], axis=-1).astype(np.float32)
-        self.norms = rng.uniform(0.5, 1.5, (2, c.head_dim)).astype(np.float32)
-        self.scale = float(rng.uniform(0.5, 1.5)) * c.head_dim**-0.5
+        self.norms = rng.uniform(0.5, 1.2, (2, c.head_dim)).astype(np.float32)
+        self.scale = float(rng.uniform(0.3, 0.8)) * c.head_dim**-0.5
         pages = -(-c.length // PAGE)
         layer_bytes = EXTENT * c.kv_heads * head_page_bytes(c.head_dim, c.mode)
         # Pages of slot 1 come as they like; what others left there must not matter.
