@@ -30,10 +30,10 @@ def floats(data: bytes, *shape: int) -> np.ndarray:
     return np.frombuffer(data, np.float32)[: int(np.prod(shape))].reshape(shape)
 
 
-def check(out: bytes, before: np.ndarray, expected: np.ndarray) -> None:
+def check(out: bytes, before: np.ndarray, expected: np.ndarray, atol: float = 2e-6) -> None:
     """The rows of a pass are as expected, the others as before."""
     m = len(expected)
-    np.testing.assert_allclose(floats(out, *before.shape)[:m], expected, rtol=1e-5, atol=2e-6)
+    np.testing.assert_allclose(floats(out, *before.shape)[:m], expected, rtol=1e-5, atol=atol)
     np.testing.assert_array_equal(floats(out, *before.shape)[m:], before[m:])
 
 
@@ -66,7 +66,8 @@ def test_soft_caps_equal_numpy_for_large_values_too(run_kernel, cap, m, spread, 
     x, y = normal(np.random.default_rng(seed), 2, MAX_ROWS, 45, spread=spread)
     data = [state(np.arange(m)), x, y]
     (out,) = run_kernel("soft_cap", data, (6, m, 1), MAX_ROWS=MAX_ROWS, N=45, CAP=cap, WORKGROUP=8)
-    check(out, y, reference.soft_cap(x[:m], cap))
+    # tanh is made of exp, which rounds to some 1e-7 of 1, however small it is.
+    check(out, y, reference.soft_cap(x[:m], cap), atol=3e-7 * cap)
 
 
 @named(covering(8, interleaved=[True, False], heads=[1, 3], head_dim=[8, 24, 40], rotated=[0, 0.25, 0.75, 1]))
