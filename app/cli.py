@@ -1,4 +1,4 @@
-"""The command line: `sonata chat | generate | logits | tokenize | info | quantize | convert | route | bench ...`."""
+"""The command line: `sonata chat | generate | logits | tokenize | info | models | quantize | convert | route ...`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ from app.build_outputs import kernel_path
 from app.cli_bench import profile_tables, speed_table
 from app.cli_files import convert, quantize
 from app.cli_model_file import ModelOption, NoBosOption, chosen_path, info, tokenize
+from app.cli_models import models_app
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
 from app.logits_job import logits_of, read_job
+from app.model_cache import CacheError
+from app.model_catalog import HubError
+from app.model_pull import PullError
 from app.native_services import open_services
 from app.paths import memory_path
 from app.server import DIST, ServerError
@@ -52,6 +56,7 @@ app = typer.Typer(
 )  # fmt: skip
 bench_app = typer.Typer(rich_markup_mode="markdown")
 app.add_typer(bench_app, name="bench")
+app.add_typer(models_app, name="models")
 notes = Console(stderr=True, highlight=False)
 
 
@@ -325,7 +330,7 @@ def main() -> None:
         app()
     except (GGUFError, UnsupportedFormatError, TokenizerError, ChatTemplateError, BackendError, ServerError) as error:
         _fail(error)
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, CacheError, HubError, PullError) as error:
         _fail(error)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.downloads import default_model_path
+from app.model_cache import model_path
 from py_core.backends.fusion import fused_layers
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import WeightSource, open_source
@@ -28,7 +29,8 @@ from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import TokenizerError
 
 ModelOption = Annotated[
-    Path | None, typer.Option("--model", help="A GGUF file; the default is the model that build.py downloads.")
+    Path | None,
+    typer.Option("--model", help="A GGUF file, or a name of `sonata models list`; the default comes with Sonata."),
 ]
 NoBosOption = Annotated[
     bool, typer.Option("--no-bos", help="Leave out the token that begins a text, also where the model's file wants it.")
@@ -36,12 +38,8 @@ NoBosOption = Annotated[
 
 
 def chosen_path(path: Path | None) -> Path:
-    """The file to open. Raises FileNotFoundError where there is none of this name."""
-    if path is None:
-        return default_model_path()
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
-    return path
+    """The file to open. Raises CacheError where neither a file nor a model that is kept has this name."""
+    return default_model_path() if path is None else model_path(path)
 
 
 def tokenize(

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import shutil
+import tomllib
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from app.building.download import Download, Downloader, Source
 from app.building.node import NODE_MODULES
 from app.checksums import sha256_of
 from app.downloads import ModelFile, downloads, model_files
+from app.model_catalog import MODELS
 from app.paths import cache_dir
 
 DIST = ROOT / "dist"
@@ -44,6 +46,7 @@ NATIVE_ONLY = (
     *("app/agents/more_requests.toml", "app/agents/out_of_scope.toml", "app/autotune_cache.py", "app/bench_routing.py"),
     *("app/build_outputs.py", "app/building/", "app/checksums.py", "app/cli", "app/converting/", "app/downloads"),
     *("app/embedder_adapter", "app/native_services.py", "app/paths.py", "app/quantizing.py", "app/server"),
+    *("app/http_range.py", "app/model_", "app/models.toml"),
     *("app/terminal", "app/training/", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
 )
 """Parts of the sources that the page never runs."""
@@ -91,6 +94,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
     for model in model_files():
         site[f"models/{model.file}"] = files[model.file]
     site["models.json"] = _models_json()
+    site["model_catalog.json"] = (json.dumps(tomllib.loads(MODELS.read_text(encoding="utf-8")), indent=1)).encode()
     site.update(embedder.site_files(files, embedder_files(cache_dir()).fingerprint))
     site[ROUTING_DATA] = files[ROUTING_DATA]
     site["sizes.json"] = sizes_json(site)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app.building import http as building_http
+from app import http_range
 from app.building.common import ROOT, BuildError
 from app.building.download import Download, Downloader, Source
 from app.building.progress import Progress
@@ -96,7 +96,7 @@ def server() -> Iterator[FileServer]:
 @pytest.fixture
 def downloader(tmp_path: Path) -> Downloader:
     def no_pypi(source: Source) -> str:
-        raise building_http.Unreachable("no connection: this test has no package index")
+        raise http_range.Unreachable("no connection: this test has no package index")
 
     return Downloader(tmp_path, no_pypi, pause=lambda seconds: None)
 

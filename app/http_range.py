@@ -9,11 +9,13 @@ import re
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
-from app.building.common import VENV
+from app.paths import ROOT
 
 TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as broken."""
@@ -36,14 +38,26 @@ class NoRanges(SourceError):
     """The server only gives whole files."""
 
 
+class Refused(SourceError):
+    """The server sends on to an address that is not allowed."""
+
+
+class NotThere(SourceError):
+    """The server has nothing at this address."""
+
+
 @dataclass
 class Reply:
-    """The bytes from `start` on; `total` is the size of the whole file where the server says it."""
+    """The bytes from `start` on; `total` is the size of the whole file where the server says it.
+
+    `version` is the server's name for these contents (a strong ETag), "" where it gives none.
+    """
 
     start: int
     total: int | None
     length: int | None
     body: http.client.HTTPResponse = field(repr=False)
+    version: str = ""
 
     def chunks(self) -> Iterator[bytes]:
         """The body in pieces. Raises ConnectionBroken where it ends early."""
@@ -61,36 +75,47 @@ class Reply:
             raise ConnectionBroken("the connection ended too early")
 
 
-def open_range(url: str, start: int, stop: int | None) -> Reply:
+def open_range(
+    url: str, start: int, stop: int | None, allows: Callable[[str], bool] | None = None, version: str = ""
+) -> Reply:
     """Ask for the bytes [start, stop) of `url`; stop None means to the end.
 
-    A server without ranges answers with the whole file: then the reply's `start` is 0.
-    Raises Unreachable, ConnectionBroken, NoRanges (the range lies outside the file) or SourceError.
+    A server without ranges answers with the whole file: then the reply's `start` is 0. So does one whose file is not
+    of this `version` any more. `allows` is asked before a redirect is followed.
+    Raises Unreachable, ConnectionBroken, NoRanges (the range lies outside the file), Refused, NotThere or SourceError.
     """
-    headers = {"User-Agent": "sonata-build", "Accept-Encoding": "identity"}
+    headers = {"User-Agent": "sonata", "Accept-Encoding": "identity"}
     if start or stop is not None:
         headers["Range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
+        if version:
+            headers["If-Range"] = version
+    request = urllib.request.Request(url, headers=headers)
+    request.allows = allows  # type: ignore[attr-defined]
     try:
-        body = _opener().open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
+        body = _opener().open(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 416:
             raise NoRanges("HTTP 416") from error
         if error.code == 429 or error.code >= 500:
             raise ConnectionBroken(f"HTTP {error.code}") from error
+        if error.code in (404, 410):
+            raise NotThere(f"HTTP {error.code}") from error
         raise SourceError(f"HTTP {error.code}") from error
     except urllib.error.URLError as error:
         raise Unreachable(f"no connection: {_words(error.reason)}") from error
     except (OSError, http.client.HTTPException) as error:
         raise ConnectionBroken(f"the connection broke ({_words(error)})") from error
     length = int(body.headers["Content-Length"]) if body.headers["Content-Length"] else None
+    tag = body.headers.get("ETag", "")
+    found = "" if tag.startswith("W/") else tag  # a weak one does not promise the same bytes
     if getattr(body, "status", 200) != 206:
-        return Reply(0, length, length, body)
+        return Reply(0, length, length, body, found)
     match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", body.headers.get("Content-Range", ""))
     if not match or int(match[1]) != start:
         body.close()
         raise NoRanges("it answered with another range than the one asked for")
-    return Reply(start, None if match[3] == "*" else int(match[3]), length, body)
+    return Reply(start, None if match[3] == "*" else int(match[3]), length, body, found)
 
 
 def size_of(url: str) -> int:
@@ -126,16 +151,32 @@ def _words(error: object) -> str:
     return str(error) or type(error).__name__
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect only to where its request may go."""
+
+    def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: str) -> Any:
+        allows = getattr(req, "allows", None)
+        if allows and not allows(newurl):
+            raise Refused(f"it sends on to {urlsplit(newurl).netloc}, which is not on the list of hosts")
+        following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if following:
+            following.allows = allows  # type: ignore[attr-defined]
+        return following
+
+
 def _opener() -> urllib.request.OpenerDirector:
     global _shared_opener
     if _shared_opener is None:
         context = ssl.create_default_context()
         # On macOS Python may lack the system's certificates but have pip's; a user who set PIP_CERT needs it here, too.
-        extra = [os.environ.get("PIP_CERT", ""), *glob.glob(str(VENV / "**/pip/_vendor/certifi/*.pem"), recursive=True)]
+        extra = [
+            os.environ.get("PIP_CERT", ""),
+            *glob.glob(str(ROOT / ".venv/**/pip/_vendor/certifi/*.pem"), recursive=True),
+        ]
         for path in extra:
             if path and Path(path).is_file():
                 context.load_verify_locations(path)
-        _shared_opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+        _shared_opener = urllib.request.build_opener(_Redirects, urllib.request.HTTPSHandler(context=context))
     return _shared_opener
 
 

@@ -1,0 +1,154 @@
+"""`sonata models list | pull | import | rm | info`: the models that are kept on this machine, and those of the hub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.table import Table
+
+from app.model_cache import ModelCache, StoredModel
+from app.model_catalog import GoneError, HubError, HubFile, read_catalog
+from app.model_pull import pull as pull_model
+from app.model_pull import wanted_model
+
+models_app = typer.Typer(
+    rich_markup_mode="markdown", no_args_is_help=True, help="Download, list and delete models, or tell of one."
+)
+notes = Console(stderr=True, highlight=False)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+NameOption = Annotated[str | None, typer.Option("--name", help="What to call it here.")]
+
+
+@models_app.command("list")
+def list_models(
+    offline: Annotated[bool, typer.Option("--offline", help="Do not ask the hub for sizes.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the models that are kept here, and those that can be downloaded, with the sizes that the hub tells."""
+    cache, catalog = ModelCache(), read_catalog()
+    kept, parts = cache.models(), cache.parts()
+    stored = {model.name for model in kept}
+    rest = [entry for entry in catalog.entries if entry.name not in stored]
+    said: dict[str, HubFile | HubError] = {} if offline else catalog.hub_files(rest)
+    used, free = cache.usage()
+    if as_json:
+        facts = [_facts(model) for model in kept]
+        offered = [
+            {"name": entry.name, "title": entry.title, "licence": entry.licence, "good_at": entry.good_at}
+            | {"repository": entry.repository, "file": entry.file}
+            | _said(said.get(entry.name))
+            for entry in rest
+        ]
+        broken_off = [{"name": part.name, "have": part.have, "size": part.size} for part in parts]
+        report = {"models": facts, "parts": broken_off, "offered": offered, "used": used, "free": free}
+        print(json.dumps(report))
+        return
+    good_at = {entry.name: entry.good_at for entry in catalog.entries}
+    table = Table("name", "size", "licence", "good at", "state")
+    for model in kept:
+        words = good_at.get(model.name, model.title)
+        table.add_row(*map(escape, (model.name, size_words(model.size), model.licence, words, "kept")))
+    for entry in rest:
+        size, state = _state(said.get(entry.name))
+        part = next((part for part in parts if part.name == entry.name), None)
+        state = f"{size_words(part.have)} of it are here" if part else state
+        table.add_row(*map(escape, (entry.name, size, entry.licence, entry.good_at, state)))
+    Console().print(table)
+    print(f"{size_words(used)} used in {cache.folder}, {size_words(free)} free.")
+    if unasked := _first_problem(said.values()):
+        notes.print(escape(unasked), soft_wrap=True)
+
+
+@models_app.command()
+def pull(
+    model: Annotated[str, typer.Argument(help="A name of the list, OWNER/REPOSITORY/FILE.gguf, or an address.")],
+    name: NameOption = None,
+    allow_host: Annotated[list[str] | None, typer.Option(help="Another host that models may come from.")] = None,
+) -> None:
+    """Download a model, or what is missing of it. Ctrl-C stops; the same command goes on from there."""
+    cache, catalog = ModelCache(), read_catalog().allowing(allow_host or [])
+    wanted = wanted_model(catalog, cache, model, name)
+    before = cache.find(wanted.name)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=notes, disable=not notes.is_terminal) as bar:
+        task = bar.add_task(escape(wanted.name), total=wanted.size)
+
+        def show(done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        try:
+            kept = pull_model(catalog, cache, wanted, show)
+        except KeyboardInterrupt:
+            part = cache.part_path(wanted.name)
+            have = part.stat().st_size if part.is_file() else 0
+            notes.print(f"Stopped. {size_words(have)} are kept: the same command goes on from there.")
+            raise
+    print(_kept_words(kept, was_there=before is not None and before.sha256 == kept.sha256))
+
+
+@models_app.command("import")
+def import_file(
+    file: Annotated[Path, typer.Argument(help="A GGUF file on this machine.")],
+    name: NameOption = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy it, where a link would do.")] = False,
+) -> None:
+    """Keep a model file that is already here."""
+    if not file.is_file():
+        raise FileNotFoundError(f"There is no file {file}.")
+    cache = ModelCache()
+    there = {model.name for model in cache.models()}
+    kept = cache.import_file(file, name, copy=copy)
+    print(_kept_words(kept, was_there=kept.name in there))
+
+
+@models_app.command()
+def rm(names: Annotated[list[str], typer.Argument(help="Names of models, or of downloads that were stopped.")]) -> None:
+    """Delete models."""
+    cache = ModelCache()
+    for name in names:
+        removed, freed = cache.remove(name)
+        print(f"Deleted {removed}: {size_words(freed)}.")
+
+
+def size_words(nbytes: float) -> str:
+    """1.12 GB, 98.4 MB."""
+    return f"{nbytes / 1e9:.2f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.1f} MB"
+
+
+def _kept_words(model: StoredModel, was_there: bool) -> str:
+    words = "is kept already" if was_there else "is kept now"
+    what = f"{model.name} ({model.title}, {size_words(model.size)})"
+    return f"{what} {words}: `sonata chat --model {model.name}` uses it."
+
+
+def _facts(model: StoredModel) -> dict[str, Any]:
+    return {"name": model.name, "title": model.title, "source": model.source, "size": model.size} | {
+        "sha256": model.sha256, "licence": model.licence, "file": str(model.path),
+    }  # fmt: skip
+
+
+def _said(said: HubFile | HubError | None) -> dict[str, Any]:
+    """What the hub says of a model, for JSON."""
+    if isinstance(said, HubFile):
+        return {"size": said.size, "sha256": said.sha256, "gone": False}
+    return {"size": None, "sha256": None, "gone": isinstance(said, GoneError)}
+
+
+def _state(said: HubFile | HubError | None) -> tuple[str, str]:
+    """A model's size and state, in words."""
+    if isinstance(said, HubFile):
+        return size_words(said.size), "on the hub"
+    return "?", "gone from the hub" if isinstance(said, GoneError) else "not asked for"
+
+
+def _first_problem(said: Iterable[HubFile | HubError]) -> str | None:
+    """Why sizes are missing, once."""
+    return next((str(one) for one in said if isinstance(one, HubError) and not isinstance(one, GoneError)), None)
