@@ -27,6 +27,7 @@ from app.cli_model_file import ModelOption, NoBosOption, chosen_path, info, toke
 from app.cli_models import models_app
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
+from app.fit_check import available_memory, fit_check
 from app.logits_job import logits_of, read_job
 from app.model_cache import CacheError
 from app.model_catalog import HubError
@@ -286,7 +287,7 @@ async def _load(
         def on_bytes(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        return await load_model(source, load_backend, on_bytes, context)
+        return await load_model(source, load_backend, on_bytes, context, fit_check(load_backend, available_memory()))
 
 
 def _gpu(backend: BackendChoice, autotune: bool) -> BackendLoader | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,10 +14,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
-from app.model_cache import ModelCache, StoredModel
+from app.model_cache import ModelCache, StoredModel, model_path
 from app.model_catalog import GoneError, HubError, HubFile, read_catalog
 from app.model_pull import pull as pull_model
 from app.model_pull import wanted_model
+from app.model_report import model_report
 
 models_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True, help="Download, list and delete models, or tell of one."
@@ -116,6 +118,36 @@ def rm(names: Annotated[list[str], typer.Argument(help="Names of models, or of d
     for name in names:
         removed, freed = cache.remove(name)
         print(f"Deleted {removed}: {size_words(freed)}.")
+
+
+@models_app.command()
+def info(
+    model: Annotated[str, typer.Argument(help="A name of the list, or a GGUF file.")],
+    context: Annotated[int | None, typer.Option(min=1, help="Tokens of a conversation.")] = None,
+    measure: Annotated[bool, typer.Option("--measure", help="Tell how fast it will be: runs another model.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a model is, what memory it needs on each backend, whether it fits, and how fast it will be."""
+    cache = ModelCache()
+    path = model_path(Path(model))
+    stored = cache.find(model)
+    report = asyncio.run(model_report(path, context, measure))
+    facts: dict[str, Any] = _facts(stored) if stored else {"file": str(path), "size": path.stat().st_size}
+    if as_json:
+        print(json.dumps(facts | report))
+        return
+    table = Table(show_header=False, title=escape(str(report["title"])))
+    for key, value in facts.items():
+        table.add_row(key, escape(size_words(float(value)) if key == "size" else str(value)))
+    table.add_row("memory", size_words(report["memory"]) if report["memory"] else "unknown")
+    for backend, need in report["backends"].items():
+        words = need["problem"] or "fits: {total} for {context} tokens ({weights} weights, {pages} pages)".format(
+            context=need["context"], **{key: size_words(need[key]) for key in ("total", "weights", "pages")}
+        )
+        if need["tok_s"]:
+            words += f"; about {need['tok_s']:.0f} tokens a second"
+        table.add_row(backend, escape(words))
+    Console().print(table)
 
 
 def size_words(nbytes: float) -> str:

@@ -5,7 +5,7 @@ model = await load_model(FileSource("SmolLM2-135M-Instruct.Q4_1.gguf"), partial(
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,14 +56,16 @@ class BackendLoader(Protocol):
 
 
 async def load_model(
-    source: WeightSource, load_backend: BackendLoader, progress: Progress | None = None, context: int | None = None
-) -> Model:
-    """Read the header, then let the backend bring the weights.
+    source: WeightSource, load_backend: BackendLoader, progress: Progress | None = None, context: int | None = None,
+    before_loading: Callable[[GGUFHeader, ModelConfig, Graph], None] = lambda header, config, graph: None,
+) -> Model:  # fmt: skip
+    """Read the header, then let the backend bring the weights. `before_loading` may refuse the model, by raising.
 
     Raises GGUFError, TokenizerError, ChatTemplateError or BackendError with a sentence.
     """
     header = await read_header(source)
     config, graph = describe_model(header, context, await read_rope_factors(source, header))
+    before_loading(header, config, graph)
     tokenizer = tokenizer_from_gguf(header.metadata)
     template = ChatTemplate.from_gguf(header.metadata, tokenizer)
     backend = await load_backend(source, header, config, graph, progress)

@@ -1,0 +1,63 @@
+"""Asks before a model is loaded whether it fits into what its backend has here. For the terminal and the page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from py_core.backends.numpy import load_numpy
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.fit import Need, Room, check_room, memory_need
+from py_core.formats.gguf import GGUFHeader
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+
+BeforeLoading = Callable[[GGUFHeader, ModelConfig, Graph], None]
+
+_BACKENDS = {load_webgpu: "webgpu", load_wasm: "wasm", load_numpy: "numpy"}
+
+
+def fit_check(load_backend: Any, memory: int | None) -> BeforeLoading:
+    """What `load_model` calls before it loads: raises DoesNotFitError, with what would fit.
+
+    `load_backend` is a BackendLoader; `memory` are the bytes that the machine has for a model, None if unknown.
+    """
+
+    def check(header: GGUFHeader, config: ModelConfig, graph: Graph) -> None:
+        check_room(need_of(load_backend, header, config, graph), config.context_length, room_of(load_backend, memory))
+
+    return check
+
+
+def need_of(load_backend: Any, header: GGUFHeader, config: ModelConfig, graph: Graph) -> Need:
+    """What a model needs on the backend that a BackendLoader opens."""
+    given = load_backend if isinstance(load_backend, partial) else partial(load_backend)
+    precision = given.keywords.get("precision", "precise")
+    return memory_need(header.tensors, config, graph, _BACKENDS[given.func], precision)
+
+
+def room_of(load_backend: Any, memory: int | None) -> Room:
+    """What there is for the model on that backend. No GPU tells how much memory it has of its own."""
+    given = load_backend if isinstance(load_backend, partial) else partial(load_backend)
+    if given.func is not load_webgpu:
+        return Room(memory)
+    adapter = given.args[0].adapter
+    return Room(memory if adapter.software else None, adapter.max_binding_size)
+
+
+def available_memory() -> int | None:
+    """Bytes that programs can still have on this machine, natively; None where it does not tell."""
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    except (OSError, ValueError, IndexError):
+        pass  # not Linux
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None

@@ -1,0 +1,230 @@
+"""Will a model fit, and how fast will it be: from a file's header alone, before anything is loaded.
+
+need = memory_need(header.tensors, config, graph, "wasm")
+need.at(8192).total                          # bytes with a context of 8192 tokens
+problem(need, 8192, Room(memory=4 << 30))    # None, or a sentence with numbers that says what would fit
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
+from py_core.backends.page_table import PAGE
+from py_core.backends.pipelined import SLOTS
+from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
+from py_core.backends.wasm.layout import EXTENT, PART, Mode, activation_bytes, head_page_bytes, matrix_bytes
+from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
+from py_core.formats.gguf import TensorInfo
+from py_core.formats.quantization import FORMATS, BlockFormat
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Attention, Graph, Linear
+
+MOST_WASM_MEMORY = 65535 << 16
+"""Bytes that the kernels' memory can have: addresses have 32 bits."""
+
+_FIRST_PAGES = 16
+_ROWS = {"webgpu": 256, "wasm": 64, "numpy": 512}
+"""Rows of a pass of a prefill."""
+_LEAST_CONTEXT = 512
+"""A shorter context is not worth suggesting."""
+_SMALLER = ("Q8_0", "Q6_K", "Q5_K", "Q4_K")
+_FILES = {"Q8_0": "Q8_0", "Q6_K": "Q6_K", "Q5_K": "Q5_K_M", "Q4_K": "Q4_K_M"}
+"""What files are called whose matrices are mostly of these formats."""
+
+
+class DoesNotFitError(BackendError):
+    """The model does not fit into the memory that there is; the message says with numbers what would."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What there is: bytes of memory for the model, and of the largest range a GPU kernel can bind; None if unknown."""
+
+    memory: int | None = None
+    binding: int | None = None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Bytes that a model takes with a context of so many tokens."""
+
+    context: int
+    weights: int
+    pages: int
+    scratch: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.pages + self.scratch
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a model needs on a backend ("webgpu", "wasm", "numpy"). Sizes in bytes.
+
+    `page` are 64 tokens of all layers, `layer_page` of one. `scratch` does not depend on the context, of which each
+    token takes `token_scratch`. `read` are the weights that a step of one token reads. `smaller` has the weights if
+    all matrices were in another format.
+    """
+
+    name: str
+    backend: str
+    weights: int
+    page: int
+    layer_page: int
+    scratch: int
+    token_scratch: float
+    read: int
+    trained: int
+    windows: tuple[int, ...]
+    smaller: Mapping[str, int]
+
+    def at(self, context: int) -> Parts:
+        """With a conversation of `context` tokens: pools of pages start small and double."""
+        slot = -(-context // PAGE)
+        pages = min(_FIRST_PAGES, SLOTS * slot)
+        while pages < slot:
+            pages = min(2 * pages, SLOTS * slot)
+        if self.backend == "wasm":
+            pages = -(-pages // EXTENT) * EXTENT
+        if self.backend == "numpy":
+            pages = slot
+        return Parts(context, self.weights, pages * self.page, self.scratch + int(context * self.token_scratch))
+
+    def read_at(self, position: int) -> int:
+        """Bytes that a step reads for the token at a position: weights, and keys and values before it."""
+        per_token = self.page / PAGE / max(len(self.windows), 1)
+        seen = sum(min(position + 1, window) if window else position + 1 for window in self.windows)
+        return self.read + int(per_token * seen)
+
+    def holds(self, context: int, room: Room) -> bool:
+        """Whether it fits with this context."""
+        parts = self.at(context)
+        if room.memory is not None and parts.total > room.memory:
+            return False
+        in_pool = parts.pages // max(self.page, 1)
+        return room.binding is None or self.backend != "webgpu" or in_pool * self.layer_page <= room.binding
+
+    def largest_context(self, room: Room) -> int:
+        """The most tokens of context that fit, in steps of pages; 0 where none does."""
+        low, high = 0, -(-max(self.trained, _LEAST_CONTEXT) // PAGE)
+        while low < high:
+            middle = -(-(low + high) // 2)
+            low, high = (middle, high) if self.holds(middle * PAGE, room) else (low, middle - 1)
+        return min(low * PAGE, max(self.trained, PAGE))
+
+
+def memory_need(
+    tensors: Mapping[str, TensorInfo], config: ModelConfig, graph: Graph, backend: str, precision: str = "precise"
+) -> Need:
+    """What a model of these tensors needs. Raises BackendError for a format that the backend's kernels do not read."""
+    sizes = {name: _bytes(backend, tensors[name].format, shape) for name, shape in graph.weights.items()}
+    linears = {op.weight for op in graph.ops if isinstance(op, Linear)}
+    matrices = {name: shape for name, shape in graph.weights.items() if len(shape) == 2}
+    others = sum(size for name, size in sizes.items() if name not in matrices)
+    smaller = {
+        kind: others + sum(_bytes(backend, FORMATS[kind], shape) for shape in matrices.values()) for kind in _SMALLER
+    }
+    heads, layers = config.num_key_value_heads, config.num_hidden_layers
+    if backend == "wasm":
+        limbs = Mode.FAST if precision == "fast" else Mode.PRECISE
+        layer_page = heads * head_page_bytes(config.head_dim, limbs)
+    else:
+        layer_page = 2 * heads * PAGE * config.head_dim * 4
+    scratch, token_scratch = _scratch(config, graph, backend)
+    return Need(
+        name=config.name, backend=backend, weights=sum(sizes.values()), page=layer_page * layers, layer_page=layer_page,
+        scratch=scratch, token_scratch=token_scratch, read=sum(sizes[name] for name in linears),
+        trained=config.max_position_embeddings,
+        windows=tuple(op.window for op in graph.ops if isinstance(op, Attention)), smaller=smaller,
+    )  # fmt: skip
+
+
+def _bytes(backend: str, form: BlockFormat, shape: tuple[int, ...]) -> int:
+    """Bytes of a weight as a backend keeps it."""
+    values = math.prod(shape)
+    try:
+        if backend == "numpy" or len(shape) == 1:
+            return values * 4
+        if backend == "wasm":
+            return matrix_bytes(form, shape[0], shape[1])
+        layout = LAYOUTS[form.name]
+        return values * layout.quant_words // BLOCK * 4 + layout.sections(values // BLOCK)[2] * 4
+    except KeyError as error:
+        raise BackendError(f"The {backend} kernels do not read {form.name}.") from error
+
+
+def _scratch(config: ModelConfig, graph: Graph, backend: str) -> tuple[int, float]:
+    """Bytes of values on their way, and those for each token of context."""
+    rows = _ROWS[backend]
+    width, kv = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
+    values = config.hidden_size + 3 * width + 2 * kv + 3 * config.intermediate_size
+    scratch = rows * values * 4 + MAX_LOGIT_ROWS * config.vocab_size * 4
+    angles = config.rope.dimensions * 4 * (1 if config.rope == config.local_rope else 2)
+    parts = config.num_attention_heads * (config.head_dim + 2) * 4 / PART
+    if backend == "wasm":
+        widest = max(op.out.width for op in graph.ops[:-1])
+        scratch += HEAP_BASE + config.vocab_size * 4 + (activation_bytes(widest, 1) + widest * 4) * MAX_WORKERS
+        scratch += activation_bytes(widest, rows) + MAX_TAPS * rows * config.hidden_size * 4
+    return scratch, angles + (8 * parts if backend == "webgpu" else parts if backend == "wasm" else 0)
+
+
+def check_room(need: Need, context: int, room: Room) -> None:
+    """Raises DoesNotFitError, with numbers and what would fit, where the model does not."""
+    if words := problem(need, context, room):
+        raise DoesNotFitError(words)
+
+
+def problem(need: Need, context: int, room: Room) -> str | None:
+    """None where the model fits with this context, else a sentence with numbers that says what would."""
+    if need.backend == "wasm":
+        room = replace(room, memory=min(room.memory or MOST_WASM_MEMORY, MOST_WASM_MEMORY))
+    if need.holds(context, room):
+        return None
+    parts = need.at(context)
+    sizes = (
+        f"{need.name} needs {_gb(parts.total)} for {context} tokens of context: weights {_gb(parts.weights)}, "
+        f"keys and values {_gb(parts.pages)}, scratch {_gb(parts.scratch)}."
+    )
+    over = room.memory is not None and parts.total > room.memory
+    there = f"There are {_gb(room.memory or 0)}." if over else f"This GPU binds {_gb(room.binding or 0)} at once."
+    return f"{sizes} {there} {_advice(need, room)}"
+
+
+def _advice(need: Need, room: Room) -> str:
+    largest = need.largest_context(room)
+    if largest >= min(_LEAST_CONTEXT, need.trained):
+        return f"A context of {largest} tokens fits (--context {largest})."
+    for kind in _SMALLER:
+        size = need.smaller[kind]
+        if size < need.weights and (most := replace(need, weights=size).largest_context(room)) >= _LEAST_CONTEXT:
+            return f"A {_FILES[kind]} file of this model fits, with {most} tokens of context."
+    return "Choose a smaller model."
+
+
+def _gb(nbytes: float) -> str:
+    return f"{nbytes / 1e9:.2f} GB" if nbytes >= 1e8 else f"{nbytes / 1e6:.1f} MB"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How fast a model ran: tokens a second, the bytes that each token read, and how many operations its graph has."""
+
+    tok_s: float
+    read: int
+    operations: int
+
+
+def tokens_per_second(read: int, operations: int, measured: Measured, bandwidth: float | None = None) -> float:
+    """How fast a model will be that reads so many bytes a token, by how fast another one was.
+
+    With the memory's `bandwidth` (bytes a second) the time that the other one took is divided into reading, which
+    grows with the bytes, and the rest, which grows with the number of operations; without it, all of it was reading.
+    """
+    seconds = 1 / measured.tok_s
+    reading = seconds if bandwidth is None else min(measured.read / bandwidth, seconds)
+    rest = (seconds - reading) / measured.operations
+    return 1 / (read * reading / measured.read + operations * rest)

@@ -1,0 +1,159 @@
+"""Whether a model fits is told from its header, in numbers, and with what would fit."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from test_cli import assert_sentence, printed, sonata
+
+from app import fit_check
+from app.build_outputs import kernel_path
+from app.fit_check import available_memory
+from py_core.backends.base import TokenSequence
+from py_core.backends.numpy import load_numpy
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.fit import MOST_WASM_MEMORY, DoesNotFitError, Measured, Need, Room, memory_need, problem, tokens_per_second
+from py_core.formats.gguf import read_header
+from py_core.formats.source import FileSource
+from py_core.loading import load_model
+from py_core.models.registry import describe_model
+
+GB = 10**9
+
+
+async def need_of(path: Path, backend: str, context: int | None = None) -> Need:
+    header = await read_header(FileSource(path))
+    config, graph = describe_model(header, context)
+    return memory_need(header.tensors, config, graph, backend)
+
+
+@pytest.fixture
+async def real(model_path: Path) -> Need:
+    return await need_of(model_path, "wasm")
+
+
+class Measuring(WasmtimeHost):
+    """Remembers how much memory was asked for."""
+
+    reserved = 0
+
+    async def reserve(self, nbytes: int) -> None:
+        self.reserved = max(self.reserved, nbytes)
+        await super().reserve(nbytes)
+
+
+@pytest.mark.parametrize("tokens", [10, 1500])
+async def test_the_kernels_take_as_much_memory_as_was_told(model_path: Path, real: Need, tokens: int) -> None:
+    host = Measuring(kernel_path())
+    model = await load_model(FileSource(model_path), partial(load_wasm, host))
+    await model.backend._reserve(model.backend.new_sequence().slot, tokens)
+    told = real.at(tokens).total + 8192 * real.token_scratch - tokens * real.token_scratch
+    assert told == pytest.approx(host.reserved, rel=0.03)
+    model.close()
+
+
+async def test_numbers_add_up(real: Need) -> None:
+    parts = real.at(4096)
+    assert parts.total == parts.weights + parts.pages + parts.scratch
+    assert real.at(8192).pages == 2 * parts.pages
+    assert real.read_at(100) - real.read == pytest.approx(101 * real.page / 64, rel=1e-6)
+
+
+async def test_a_window_bounds_what_a_token_reads(real: Need) -> None:
+    local = replace(real, windows=(512,) * (len(real.windows) - 1) + (0,))
+    assert local.read_at(100) == real.read_at(100)
+    assert local.read_at(8000) < (real.read + real.read_at(8000)) / 2
+
+
+async def test_what_fits_has_no_problem(real: Need) -> None:
+    assert problem(real, 8192, Room(GB)) is None
+    assert problem(real, 8192, Room()) is None
+
+
+async def test_a_context_that_is_too_long_gets_the_one_that_fits(real: Need) -> None:
+    room = Room(memory=200_000_000)
+    said = problem(real, 8192, room)
+    assert said
+    assert "needs 0.32 GB for 8192 tokens of context: weights 0.12 GB, keys and values 0.20 GB" in said
+    assert "There are 0.20 GB." in said
+    most = int(re.search(r"--context (\d+)", said)[1])
+    assert problem(real, most, room) is None
+    assert problem(real, most + 64, room)
+
+
+async def test_weights_that_are_too_large_get_a_quantization_that_fits(
+    write_model: Callable[..., Path],
+) -> None:
+    need = await need_of(write_model(hidden=256, ffn=2048, layers=8, formats=("F16",), context=1024), "webgpu")
+    parts = need.at(512)
+    room = Room(memory=need.smaller["Q8_0"] + parts.pages + parts.scratch)
+    said = problem(need, 512, room)
+    assert said
+    assert "A Q8_0 file of this model fits" in said
+    assert problem(need, 512, Room(memory=1000)).endswith("Choose a smaller model.")
+
+
+async def test_a_gpu_binds_the_pages_of_a_layer(model_path: Path) -> None:
+    need = await need_of(model_path, "webgpu")
+    room = Room(binding=8 << 20)
+    said = problem(need, 8192, room)
+    assert said
+    assert "This GPU binds 8.4 MB at once." in said
+    assert need.at(need.largest_context(room)).pages // need.page * need.layer_page <= 8 << 20
+
+
+async def test_the_kernels_memory_ends_at_4_gb(real: Need) -> None:
+    large = replace(real, weights=MOST_WASM_MEMORY)
+    assert "There are 4.29 GB." in str(problem(large, 512, Room(memory=64 * GB)))
+
+
+async def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(tiny_path: Path) -> None:
+    loaded = []
+
+    async def load(*arguments: object) -> TokenSequence:
+        loaded.append(arguments)
+        raise AssertionError("loaded")
+
+    check = fit_check.fit_check(load_numpy, 1000)
+    with pytest.raises(DoesNotFitError, match=r"tiny needs .* There are 0\.0 MB\."):
+        await load_model(FileSource(tiny_path), load, before_loading=check)
+    assert not loaded
+
+
+def test_the_speed_of_another_model_follows_from_what_was_measured() -> None:
+    small = Measured(tok_s=100, read=100_000_000, operations=500)
+    assert tokens_per_second(200_000_000, 500, small) == pytest.approx(50)
+    # 10 ms a token, of which 1 ms was reading at 100 GB/s: the rest stays as it is.
+    assert tokens_per_second(1_000_000_000, 500, small, 100e9) == pytest.approx(1 / 0.019)
+    assert tokens_per_second(100_000_000, 1000, small, 100e9) == pytest.approx(1 / 0.019)
+
+
+def test_this_machine_says_how_much_memory_it_has() -> None:
+    assert (available_memory() or 0) > 100_000_000
+
+
+# ---- in the terminal ----
+
+
+def test_info_tells_what_a_model_needs(tiny_path: Path) -> None:
+    report = json.loads(printed(sonata("models", "info", tiny_path, "--context", "300", "--json")))
+    (wasm,) = (need for name, need in report["backends"].items() if name != "webgpu")
+    assert (wasm["context"], wasm["problem"], wasm["tok_s"]) == (300, None, None)
+    assert wasm["total"] == wasm["weights"] + wasm["pages"] + wasm["scratch"]
+    assert "fits:" in printed(sonata("models", "info", tiny_path))
+
+
+def test_a_context_that_does_not_fit_is_a_sentence_before_loading(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.cli.available_memory", lambda: 3_000_000)
+    command = ("generate", "x", "--model", tiny_path, "--backend", "numpy", "--max-tokens", "2")
+    printed(sonata(*command, "--context", "100"))
+    assert_sentence(sonata(*command, "--context", "30000"), "for 30000 tokens", "A context of")
