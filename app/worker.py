@@ -21,6 +21,7 @@ from app.assistant import MAX_TOKENS, Assistant, Delta, Done, Reading, Thought
 from app.bench import profile_report
 from app.completion import complete, last_logits
 from app.conversation import Conversation, Stored
+from app.fit_check import fit_check
 from app.memory_api import MemoryApi
 from app.routing_service import Routed, RoutingService, route_entry
 from app.services import Services
@@ -73,16 +74,19 @@ class PageWorker:
         on_progress: Callable[[int, int], None],
         precision: str = "precise",
         tuning: JsObject | None = None,
+        memory: int | None = None,
         max_tokens: int = MAX_TOKENS,
     ) -> str:
         """Load the model of `stream` (web/backends/weight_stream.js) on a GPU (web/backends/webgpu/executor.js) or on
         the CPU's workers (web/backends/wasm/kernel_pool.js, in this precision), or on numpy without a device.
-        tuning: web/storage/tuning_store.js.
+        tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown.
 
         Returns JSON: {backend, adapter, software, features, model, contextLength} or {error: {kind, message, details}}.
         """
         try:
-            model = await load_model(BrowserSource(stream), loader_of(device, precision, tuning), on_progress)
+            loader = loader_of(device, precision, tuning)
+            check = fit_check(loader, memory)
+            model = await load_model(BrowserSource(stream), loader, on_progress, before_loading=check)
             self._conversation = Conversation(Assistant(model, max_tokens=max_tokens), self._services)
             return info_json(model)
         except Exception as error:

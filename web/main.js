@@ -15,8 +15,8 @@ import { StoredChat } from './chat/stored_chat.js';
 import { Engine } from './engine/engine.js';
 import { keepFocus, listenForEscape } from './page/keyboard.js';
 import { GpuDialog } from './page/gpu_dialog.js';
+import { ModelsMenu } from './models_view/models_menu.js';
 import { removeModel, storedModels } from './storage/model_store.js';
-import { chooseModel } from './storage/model_list.js';
 import { LoadingView } from './page/loading_view.js';
 import { MemoryButton } from './page/memory_button.js';
 import { Notices } from './page/notices.js';
@@ -49,6 +49,7 @@ const queue = new MessageQueue(chat, giveBack);
 const status = new StatusView(byId('status', HTMLElement));
 const loading = new LoadingView(byId('loading', HTMLElement));
 const menu = new BackendMenu(byId('backend', HTMLSelectElement), options, () => load());
+const models = new ModelsMenu(byId('models-button', HTMLElement), byId('models-dialog', HTMLDialogElement), notices, () => load());
 const gpuDialog = new GpuDialog(byId('gpu-dialog', HTMLDialogElement), byId('gpu-speed', HTMLButtonElement));
 const watchdog = new Watchdog(options.patience, onSilence);
 
@@ -96,7 +97,7 @@ async function load() {
   const loseDevice = () => current.loseDevice();
   window.sonata = { engine: current, info: null, lastAnswer: null, loseDevice, load, storedModels, removeModel };
   try {
-    const model = await chooseModel(options.modelUrl);
+    const model = await models.model();
     const info = await current.start(
       {
         model, maxTokens: options.maxTokens, ...menu.choice, workers: options.workers, autotune: options.autotune,
@@ -184,6 +185,7 @@ function waysOut({ kind, details }) {
     menu.useCpu();
     load();
   };
+  if (models.chosen) actions.push({ label: 'Use the model of this page', run: () => models.use(null) });
   if (ofTheGpu && !onTheCpu) actions.push({ label: 'Use the CPU instead', run: useCpu });
   return actions;
 }
@@ -265,6 +267,7 @@ function onEvent(current, event) {
   } else if (event.type === 'done') {
     window.sonata.lastAnswer = event;
     status.showRate(event.decodeTokS);
+    models.measure(event.newTokens, event.decodeTokS);
     end(current, event);
     answerNext();
     askToPersist(); // not before: a visitor who only looks in is not asked anything

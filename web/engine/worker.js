@@ -60,7 +60,7 @@ Comlink.expose({
       const device = executor ?? pool ?? undefined;
       const tuning = autotune ? tuningStore : undefined;
       const preparing = throttled(onProgress, 'setup');
-      const info = JSON.parse(await page.start(device, stream, preparing, precision, tuning, ...limits));
+      const info = JSON.parse(await page.start(device, stream, preparing, precision, tuning, memory(), ...limits));
       if (info.error) throw pythonError(info.error);
       stream.drain();
       return { ...info, reason: choice.reason, notice: source.notice };
@@ -182,6 +182,12 @@ async function openWeights(source, signal, onProgress) {
   } catch (error) {
     throw userError('DownloadError', error.message);
   }
+}
+
+/** Bytes of this machine; undefined where the browser does not tell, or only that they are many. */
+function memory() {
+  const gigabytes = /** @type {any} */ (navigator).deviceMemory;
+  return gigabytes < 8 ? gigabytes * 2 ** 30 : undefined;
 }
 
 /** (done, total) -> onProgress, not more often than a person can read. */

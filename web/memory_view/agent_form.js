@@ -1,7 +1,7 @@
 /** The form of an agent: what can be set of it, and a question before what was typed is thrown away. */
 import { element } from '../page/dom.js';
 import { PLAIN } from '../memory/client.js';
-import { ask } from './ask.js';
+import { ask } from '../page/ask.js';
 import { MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, idFromTitle, readExamples, readNumber } from './agent_fields.js';
 import { editForm, labelled } from './edit_form.js';
 

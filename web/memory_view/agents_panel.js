@@ -4,7 +4,7 @@ import { formatCount } from '../page/format.js';
 import { loadStyles } from '../page/load_file.js';
 import { PLAIN } from '../memory/client.js';
 import { AgentForm } from './agent_form.js';
-import { askingButton } from './ask.js';
+import { askingButton } from '../page/ask.js';
 import { actions, facts } from './record_row.js';
 
 const ABOUT = 'Sonata sends each message to the agent that suits it. An agent has a system prompt, generation settings and example requests. '

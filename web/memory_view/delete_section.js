@@ -1,7 +1,7 @@
 /** Delete what was learned and logged, after saying what goes. */
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatCount } from '../page/format.js';
-import { ask } from './ask.js';
+import { ask } from '../page/ask.js';
 
 export class DeleteSection {
   element = element('div');

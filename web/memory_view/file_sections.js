@@ -2,7 +2,7 @@
 import { element } from '../page/dom.js';
 import { formatBytes, formatCount } from '../page/format.js';
 import { userError } from '../common/user_error.js';
-import { ask } from './ask.js';
+import { ask } from '../page/ask.js';
 import { passphraseInput } from './edit_form.js';
 import { SectionForm } from './section_form.js';
 

@@ -4,7 +4,7 @@
  */
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatCount } from '../page/format.js';
-import { askingButton } from './ask.js';
+import { askingButton } from '../page/ask.js';
 import { Row } from './record_row.js';
 
 const PAGE = 25;

@@ -3,7 +3,7 @@ import { element, ProblemLine } from '../page/dom.js';
 import { formatBytes, formatCount } from '../page/format.js';
 import { ExportSection, ImportSection } from './file_sections.js';
 import { storedModels } from '../storage/model_store.js';
-import { askingButton } from './ask.js';
+import { askingButton } from '../page/ask.js';
 import { DeleteSection } from './delete_section.js';
 import { ModelsSection } from './models_section.js';
 import { PassphraseSection } from './passphrase_section.js';

@@ -83,8 +83,13 @@ export function pieceBytes({ bytes, pieces }, index) {
 
 /** Whether bytes have this checksum, in hexadecimal digits. */
 export async function matches(bytes, sha256) {
+  return await hexOf(bytes) === sha256;
+}
+
+/** The checksum of bytes, in hexadecimal digits. */
+export async function hexOf(bytes) {
   const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('') === sha256;
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
 export class DamagedError extends Error {

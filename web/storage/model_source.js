@@ -8,6 +8,10 @@ import { canKeep, findModel, lockModel, PartialModel, partSize, removeModel } fr
 const NO_ROOM = 'There is no room in this browser to store the model, so each visit downloads it again. Free some disk space to change that.';
 const NO_STORE = 'This browser stores no files for the page (as in a private window), so each visit downloads the model again.';
 
+const GONE = 'This model is not in this browser any more. Choose another one under Models, or bring it again.';
+const DAMAGED = 'The copy of this model in this browser was damaged, so it was deleted. Download it, or open its file, again under Models.';
+
+const BLOB_PIECE = 4 << 20;
 const LOOK_MS = 200; // between two looks at how far another tab is
 
 export class ModelSource {
@@ -17,7 +21,8 @@ export class ModelSource {
 
   /**
    * @param {{url: string, name: string, bytes: number, sha256: string, pieces: {bytes: number, sha256: string[]}}|
-   *   {url: string}} model without checksums it comes from the network each time
+   *   {url: string}|{blob: File}} model without checksums it comes from the network, or from the user's file, each time.
+   *   A model that the user brought has no url: it is in the store, or nowhere
    */
   constructor(model) {
     this.#model = model;
@@ -32,11 +37,13 @@ export class ModelSource {
    */
   async open(signal, onWaiting) {
     const model = this.#model;
+    if (model.blob) return this.#fromBlob(signal);
     // Without a secure context there is no crypto.subtle, and nothing can be checked or kept.
     if (!model.pieces || !globalThis.crypto?.subtle) return openDownload(model.url, { signal });
     const whole = { size: model.bytes, version: model.sha256 };
     const file = await findModel(model);
     if (file) return { ...whole, chunks: this.#fromFile(file, signal) };
+    if (!model.url) throw new Error(GONE);
     if (!await canKeep()) {
       this.notice = NO_STORE;
       return { ...whole, chunks: await this.#fromNetwork(0, { signal }) };
@@ -51,6 +58,18 @@ export class ModelSource {
       release();
       throw error;
     }
+  }
+
+  /** A file that there was no room to copy. */
+  #fromBlob(signal) {
+    const { blob } = this.#model;
+    const chunks = async function* () {
+      for (let at = 0; at < blob.size; at += BLOB_PIECE) {
+        signal.throwIfAborted();
+        yield new Uint8Array(await blob.slice(at, at + BLOB_PIECE).arrayBuffer());
+      }
+    };
+    return { size: blob.size, version: `${blob.name} ${blob.size} ${blob.lastModified}`, chunks: chunks() };
   }
 
   async #lock(signal, onWaiting) {
@@ -77,6 +96,7 @@ export class ModelSource {
       const piece = await this.#checked(index, (from, to) => readFile(file, from, to));
       if (!piece) {
         await removeModel(sha256);
+        if (!this.#model.url) throw new Error(DAMAGED);
         yield* await this.#fromNetwork(index, { signal });
         return;
       }

@@ -2,10 +2,19 @@
  * The models that this browser keeps, in the origin private file system (OPFS): models/SHA256/NAME.gguf. A file that is
  * still being downloaded is called NAME.gguf.part, and only its downloader, a worker that holds its lock, may touch it.
  *
- * `storedModels` and `removeModel` are for the page; the rest is for model_source.js.
+ * A model that the user brought (model_worker.js) has a model.json beside it, with what is known of it.
+ *
+ * `storedModels`, `broughtModels`, `readFacts` and `removeModel` are for the page; the rest is for the workers.
  */
 const FOLDER = 'models';
 const PART = '.part';
+const FACTS = 'model.json';
+
+/**
+ * What is known of a model that the user brought: `pieces` is null until all of it is there.
+ * @typedef {{sha256: string, bytes: number, name: string, title: string, licence: string, source: string,
+ *   pieces: {bytes: number, sha256: string[]}|null}} Facts
+ */
 
 /** @returns {Promise<{sha256: string, name: string, bytes: number, complete: boolean}[]>} what is kept, parts included */
 export async function storedModels() {
@@ -14,7 +23,7 @@ export async function storedModels() {
   for await (const [sha256, entry] of folder?.entries() ?? []) {
     if (entry.kind !== 'directory') continue;
     for await (const [name, handle] of entry.entries()) {
-      if (handle.kind !== 'file') continue;
+      if (handle.kind !== 'file' || name === FACTS) continue;
       const { size } = await handle.getFile();
       models.push({ sha256, name: name.replace(/\.part$/, ''), bytes: size, complete: !name.endsWith(PART) });
     }
@@ -33,6 +42,41 @@ export async function removeModel(sha256) {
     await folder.removeEntry(sha256, { recursive: true }).catch(unlessMissing);
     return true;
   });
+}
+
+/** @returns {Promise<(Facts & {have: number, complete: boolean})[]>} the models that the user brought, parts included */
+export async function broughtModels() {
+  const found = [];
+  for (const { sha256, bytes, complete } of await storedModels()) {
+    const facts = await readFacts(sha256);
+    if (facts) found.push({ ...facts, have: bytes, complete: complete && facts.pieces !== null });
+  }
+  return found.sort((one, other) => one.title.localeCompare(other.title));
+}
+
+/** @returns {Promise<Facts|null>} null for the model of the site, and where somebody changed it */
+export async function readFacts(sha256) {
+  try {
+    const folder = await (await openFolder()).getDirectoryHandle(sha256);
+    const facts = JSON.parse(await (await (await folder.getFileHandle(FACTS)).getFile()).text());
+    return facts.sha256 === sha256 && facts.title && facts.name ? facts : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Keep what is known of a model beside it. In a worker only. @param {Facts} facts */
+export async function writeFacts(facts) {
+  const folder = await (await openFolder()).getDirectoryHandle(facts.sha256, { create: true });
+  const access = await openAlone(await folder.getFileHandle(FACTS, { create: true }));
+  try {
+    const bytes = new TextEncoder().encode(JSON.stringify(facts));
+    access.truncate(0);
+    access.write(bytes, { at: 0 });
+    access.flush();
+  } finally {
+    access.close();
+  }
 }
 
 /** Whether this browser can keep models: not in plain http, and some not in a private window. */
@@ -133,6 +177,7 @@ export class PartialModel {
   async discard() {
     this.close();
     await this.#folder.removeEntry(this.#model.name + PART).catch(unlessMissing);
+    await this.#folder.removeEntry(FACTS).catch(unlessMissing);
     await (await openFolder()).removeEntry(this.#model.sha256).catch(() => {}); // unless something else is in it
   }
 }

@@ -1,5 +1,5 @@
 /** Questions before something is deleted: in the place of the button that asks, or in a dialog of their own. */
-import { button, element } from '../page/dom.js';
+import { button, element } from './dom.js';
 
 /**
  * A button that asks once: pressed, it makes room for a question with two answers.

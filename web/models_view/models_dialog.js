@@ -1,0 +1,224 @@
+/**
+ * The Models dialog: the models that this browser keeps, those that the hub has, and a file of the user's. It is loaded
+ * when it is first opened. Only opening the hub's list and downloading from it use the network.
+ */
+import { askingButton } from '../page/ask.js';
+import { button, element, part, ProblemLine } from '../page/dom.js';
+import { formatBytes } from '../page/format.js';
+import { askToPersist } from '../page/offline.js';
+import { readCatalog } from '../storage/hub.js';
+import { ModelKeeper } from '../storage/model_keeper.js';
+import { broughtModels, removeModel } from '../storage/model_store.js';
+import { userError } from '../common/user_error.js';
+import { advise, progressWords } from './advice.js';
+
+/**
+ * @typedef {import('../storage/hub.js').Entry} Entry
+ * @typedef {{bytes: number, sha256: string}|'gone'|'unknown'} Listed
+ */
+
+export class ModelsDialog {
+  #dialog;
+  #parts;
+  #problem = new ProblemLine();
+  #keeper = new ModelKeeper(() => this.#showProgress());
+  #page;
+  #catalog = /** @type {import('../storage/hub.js').Catalog|null} */ (null);
+  #listed = /** @type {Map<string, Listed>} */ (new Map()); // by the entry's name
+  #asking = false;
+
+  /**
+   * @param {HTMLDialogElement} dialog
+   * @param {{running: () => {chosen: string|File|null, measured: {tokS: number, bytes: number}|null},
+   *   use: (chosen: string|File|null) => void}} page see models_menu.js
+   */
+  constructor(dialog, page) {
+    this.#dialog = dialog;
+    this.#page = page;
+    const find = (name) => part(dialog, `.models-${name}`, HTMLElement);
+    this.#parts = {
+      advice: find('advice'), kept: find('kept'), hub: part(dialog, 'details', HTMLDetailsElement), offered: find('offered'),
+      asking: find('asking'), progress: find('progress'), words: find('progress-words'),
+      bar: part(dialog, '.models-progress progress', HTMLProgressElement), room: find('room'),
+      file: part(dialog, 'input[type=file]', HTMLInputElement),
+    };
+    find('problems').append(this.#problem.element);
+    find('open').addEventListener('click', () => this.#parts.file.click());
+    find('stop').addEventListener('click', () => this.#keeper.stop());
+    find('close').addEventListener('click', () => dialog.close());
+    this.#parts.file.addEventListener('change', () => {
+      const [file] = this.#parts.file.files ?? [];
+      this.#parts.file.value = '';
+      if (file) this.openFile(file);
+    });
+    this.#parts.hub.addEventListener('toggle', () => this.#parts.hub.open && this.#try(() => this.#askHub()));
+  }
+
+  async open() {
+    if (!this.#dialog.open) this.#dialog.showModal();
+    this.#problem.say(null);
+    await this.#try(() => this.#show());
+  }
+
+  /** A model file of the user's: copied into the browser's store where there is room, and used. */
+  async openFile(file) {
+    await this.open();
+    await this.#try(async () => {
+      const { quota, usage } = await room();
+      if (file.size > quota - usage) { // read as it is, this once
+        await checkBeginning(file);
+        this.#use(file);
+        return;
+      }
+      askToPersist();
+      const kept = await this.#keeper.importFile(file);
+      if (kept) this.#use(kept.sha256);
+    });
+  }
+
+  #use(chosen) {
+    this.#dialog.close();
+    this.#page.use(chosen);
+  }
+
+  async #show() {
+    const { chosen } = this.#page.running();
+    const brought = await broughtModels();
+    const site = this.#row({
+      title: 'The model of this page', about: 'Comes with Sonata', inUse: chosen === null, use: () => this.#use(null),
+    });
+    this.#parts.kept.replaceChildren(site, ...brought.map((model) => this.#keptRow(model, chosen)));
+    this.#showOffered(brought);
+    const { quota, usage } = await room();
+    this.#parts.room.textContent = quota ? `${formatBytes(usage)} used by this page, ${formatBytes(quota - usage)} left` : '';
+  }
+
+  #keptRow(model, running) {
+    const inUse = model.sha256 === running;
+    const size = model.complete ? formatBytes(model.bytes) : `${formatBytes(model.have)} of ${formatBytes(model.bytes)}, not complete`;
+    return this.#row({
+      title: model.title, about: [size, model.licence].filter(Boolean).join(' · '), inUse,
+      use: model.complete ? () => this.#use(model.sha256) : null,
+      remove: () => this.#try(async () => {
+        if (!await removeModel(model.sha256)) throw userError('BusyError', `${model.title} is just being downloaded: stop that first.`);
+        await this.#show();
+      }),
+    });
+  }
+
+  /** @param {{title: string, about: string, inUse?: boolean, use?: (() => void)|null, remove?: (() => void)|null}} what */
+  #row({ title, about, inUse = false, use = null, remove = null }) {
+    const row = element('li');
+    const words = element('div', 'models-words');
+    words.append(element('strong', '', title), element('small', '', about));
+    const actions = element('div', 'models-row-actions');
+    if (inUse) actions.append(element('span', 'models-in-use', 'In use'));
+    else if (use) actions.append(named(button('Use', 'quiet', use), `Use ${title}`));
+    if (remove && !inUse) actions.append(askingButton('Delete', () => `Delete ${title}?`, 'Delete', remove));
+    row.append(words, actions);
+    return row;
+  }
+
+  // ---- the hub ----
+
+  async #askHub() {
+    if (this.#asking) return;
+    this.#asking = true;
+    this.#parts.asking.hidden = false;
+    try {
+      const catalog = (this.#catalog ??= await readCatalog());
+      const problems = /** @type {Error[]} */ ([]);
+      await Promise.all(catalog.models.map(async (entry) => {
+        const said = this.#listed.get(entry.name);
+        if (said && said !== 'unknown') return;
+        try {
+          this.#listed.set(entry.name, await this.#keeper.ask(catalog, entry) ?? 'gone');
+        } catch (error) {
+          this.#listed.set(entry.name, 'unknown');
+          problems.push(error);
+        }
+      }));
+      await this.#show();
+      if (problems.length) throw userError('DownloadError', problems[0].message);
+    } finally {
+      this.#asking = false;
+      this.#parts.asking.hidden = true;
+    }
+  }
+
+  #showOffered(brought) {
+    if (!this.#catalog) return;
+    const rows = this.#catalog.models.map((entry) => {
+      const listed = this.#listed.get(entry.name) ?? 'unknown';
+      const there = typeof listed === 'object' ? brought.find(({ sha256 }) => sha256 === listed.sha256) : null;
+      return there?.complete ? null : this.#offeredRow(entry, listed, there?.have ?? 0);
+    });
+    this.#parts.offered.replaceChildren(...rows.filter((row) => row !== null));
+    const offered = this.#catalog.models.flatMap((entry) => {
+      const listed = this.#listed.get(entry.name);
+      return typeof listed === 'object' ? [{ ...entry, ...listed }] : [];
+    });
+    const gigabytes = /** @type {any} */ (navigator).deviceMemory ?? 8;
+    const advice = advise(this.#page.running().measured, offered, gigabytes * 1e9);
+    this.#parts.advice.textContent = advice ?? '';
+    this.#parts.advice.hidden = !advice;
+  }
+
+  /** @param {Entry} entry @param {Listed} listed @param {number} have bytes that are here already */
+  #offeredRow(entry, listed, have) {
+    const size = listed === 'gone' ? 'gone from the hub' : listed === 'unknown' ? 'size unknown' : formatBytes(listed.bytes);
+    const row = this.#row({ title: entry.title, about: `${size} · ${entry.licence} · ${entry.good_at}` });
+    if (typeof listed !== 'object') return row;
+    const label = have ? 'Continue' : 'Download';
+    const get = button(label, 'quiet', () => this.#try(async () => {
+      askToPersist();
+      if (await this.#keeper.download(this.#catalog, entry, listed)) this.#problem.say(null);
+      await this.#show();
+    }));
+    part(row, '.models-row-actions', HTMLElement).append(named(get, `${label} ${entry.title}`));
+    return row;
+  }
+
+  // ---- progress, problems ----
+
+  #showProgress() {
+    const { bringing } = this.#keeper;
+    this.#parts.progress.hidden = !bringing;
+    this.#dialog.toggleAttribute('data-bringing', bringing !== null);
+    if (!bringing) return;
+    this.#parts.words.textContent = bringing.total ? `${bringing.title}: ${progressWords(bringing)}` : bringing.title;
+    if (bringing.total) this.#parts.bar.value = bringing.done / bringing.total;
+    else this.#parts.bar.removeAttribute('value');
+  }
+
+  async #try(run) {
+    this.#problem.say(null);
+    try {
+      await run();
+    } catch (error) {
+      await this.#show().catch(() => {}); // parts have changed
+      this.#problem.say(error);
+    }
+  }
+}
+
+function named(made, label) {
+  made.setAttribute('aria-label', label);
+  return made;
+}
+
+/** Bytes that the page may keep and keeps; none where it may keep nothing. */
+async function room() {
+  try {
+    const { quota = 0, usage = 0 } = await navigator.storage.estimate();
+    return { quota, usage };
+  } catch {
+    return { quota: 0, usage: 0 };
+  }
+}
+
+async function checkBeginning(file) {
+  const magic = new Uint8Array(await file.slice(0, 4).arrayBuffer());
+  if (String.fromCharCode(...magic) === 'GGUF') return;
+  throw userError('GGUFError', `${file.name} is no GGUF file. Choose a model file that ends in .gguf.`);
+}

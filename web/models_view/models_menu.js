@@ -1,0 +1,85 @@
+/**
+ * Which model the page runs, and the button that opens the Models dialog, which is loaded when it is first asked for.
+ * A model file can be dropped anywhere on the page.
+ */
+import { loadStyles } from '../page/load_file.js';
+import { readOptions } from '../page/options.js';
+import { chooseModel } from '../storage/model_list.js';
+import { chosenModel, rememberModel } from '../storage/model_choice.js';
+
+const NOT_KEPT = 'The model that you chose is not in this browser any more, so the page runs its own.';
+const LEAST_MEASURED = 16; // tokens of an answer whose speed says something
+
+export class ModelsMenu {
+  /** A model that the user brought, by its sha256, or a file to be read as it is; null: the model of the site. */
+  chosen = /** @type {string|File|null} */ (chosenModel());
+  #dialog;
+  #notices;
+  #onChange;
+  #view = /** @type {import('./models_dialog.js').ModelsDialog|null} */ (null);
+  #bytes = 0; // of the model that runs, 0 if unknown
+  #measured = /** @type {{tokS: number, bytes: number}|null} */ (null);
+
+  /**
+   * @param {HTMLElement} button @param {HTMLDialogElement} dialog
+   * @param {import('../page/notices.js').Notices} notices
+   * @param {() => void} onChange another model was chosen
+   */
+  constructor(button, dialog, notices, onChange) {
+    this.#dialog = dialog;
+    this.#notices = notices;
+    this.#onChange = onChange;
+    button.addEventListener('click', () => this.#with((view) => view.open()));
+    addEventListener('dragover', (event) => {
+      if (event.dataTransfer?.types.includes('Files')) event.preventDefault();
+    });
+    addEventListener('drop', (event) => {
+      const [file] = event.dataTransfer?.files ?? [];
+      if (!file || event.defaultPrevented) return;
+      event.preventDefault(); // or the browser would open it in place of the page
+      this.#with((view) => view.openFile(file));
+    });
+  }
+
+  /** @param {string|File|null} chosen as `chosen` */
+  use(chosen) {
+    this.chosen = chosen;
+    this.#measured = null;
+    forgetAddress();
+    rememberModel(typeof chosen === 'string' ? chosen : null);
+    this.#onChange();
+  }
+
+  /** The model to load: what the address says (options.js), what was chosen, or that of the site; see model_list.js. */
+  async model() {
+    const model = await chooseModel(readOptions().modelUrl, this.chosen);
+    this.#bytes = model.bytes ?? 0;
+    this.#notices.say('chosen', model.missing ? NOT_KEPT : null);
+    return model;
+  }
+
+  /** How fast an answer was. */
+  measure(tokens, tokS) {
+    if (this.#bytes && tokens >= LEAST_MEASURED) this.#measured = { tokS, bytes: this.#bytes };
+  }
+
+  async #with(run) {
+    try {
+      const [{ ModelsDialog }] = await Promise.all([import('./models_dialog.js'), loadStyles('models_view/models.css')]);
+      this.#view ??= new ModelsDialog(this.#dialog, {
+        running: () => ({ chosen: this.chosen, measured: this.#measured }), use: (chosen) => this.use(chosen),
+      });
+      this.#notices.say('models-view', null);
+    } catch {
+      this.#notices.say('models-view', 'The Models view could not be loaded. Check your connection, then try again.');
+      return;
+    }
+    await run(this.#view);
+  }
+}
+
+function forgetAddress() {
+  const url = new URL(location.href);
+  url.searchParams.delete('model');
+  history.replaceState(history.state, '', url);
+}

@@ -1,0 +1,58 @@
+/** The page's side of model_worker.js: one model at a time is brought, and everybody hears how far it is. */
+import * as Comlink from '../vendor/comlink.mjs';
+import { userError } from '../common/user_error.js';
+
+/** @typedef {{key: string, title: string, done: number, total: number, perSecond: number}} Bringing */
+
+export class ModelKeeper {
+  bringing = /** @type {Bringing|null} */ (null);
+  #remote = /** @type {any} */ (null);
+  #onChange;
+
+  /** @param {() => void} onChange `bringing` has changed */
+  constructor(onChange) {
+    this.#onChange = onChange;
+  }
+
+  /** See hub.js. @returns {Promise<{bytes: number, sha256: string}|null>} */
+  ask(catalog, entry) {
+    return this.#worker.ask(catalog, entry);
+  }
+
+  /** @returns {Promise<boolean>} false where it was stopped. Throws a userError. */
+  download(catalog, entry, listed) {
+    return this.#bring(entry.name, entry.title, (progress) => this.#worker.download(catalog, entry, listed, progress));
+  }
+
+  /** @param {File} file @returns {Promise<{sha256: string}|null>} null where it was stopped. Throws a userError. */
+  importFile(file) {
+    return this.#bring('file', file.name, (progress) => this.#worker.importFile(file, progress));
+  }
+
+  stop() {
+    this.#remote?.stop();
+  }
+
+  get #worker() {
+    const url = new URL('./model_worker.js', import.meta.url);
+    this.#remote ??= Comlink.wrap(new Worker(url, { type: 'module', name: 'sonata-models' }));
+    return this.#remote;
+  }
+
+  async #bring(key, title, run) {
+    if (this.bringing) throw userError('BusyError', `${this.bringing.title} is still on its way. Wait for it, or stop it.`);
+    this.#say({ key, title, done: 0, total: 0, perSecond: 0 });
+    try {
+      return await run(Comlink.proxy((done, total, perSecond) => this.#say({ key, title, done, total, perSecond })));
+    } catch (error) {
+      throw userError('DownloadError', error.message);
+    } finally {
+      this.#say(null);
+    }
+  }
+
+  #say(bringing) {
+    this.bringing = bringing;
+    this.#onChange();
+  }
+}
