@@ -64,15 +64,16 @@ export class ModelsDialog {
   async openFile(file) {
     await this.open();
     await this.#try(async () => {
-      const { quota, usage } = await room();
-      if (file.size > quota - usage) { // read as it is, this once
-        await checkBeginning(file);
-        this.#use(file);
-        return;
-      }
       askToPersist();
-      const kept = await this.#keeper.importFile(file);
-      if (kept) this.#use(kept.sha256);
+      let chosen;
+      try {
+        const kept = await this.#keeper.importFile(file);
+        chosen = kept?.sha256;
+      } catch (error) {
+        if (error.name !== 'NoRoomError') throw error;
+        chosen = file; // read as it is, this once
+      }
+      if (chosen) this.#use(chosen);
     });
   }
 
@@ -215,10 +216,4 @@ async function room() {
   } catch {
     return { quota: 0, usage: 0 };
   }
-}
-
-async function checkBeginning(file) {
-  const magic = new Uint8Array(await file.slice(0, 4).arrayBuffer());
-  if (String.fromCharCode(...magic) === 'GGUF') return;
-  throw userError('GGUFError', `${file.name} is no GGUF file. Choose a model file that ends in .gguf.`);
 }

@@ -24,7 +24,7 @@ export class ModelKeeper {
     return this.#bring(entry.name, entry.title, (progress) => this.#worker.download(catalog, entry, listed, progress));
   }
 
-  /** @param {File} file @returns {Promise<{sha256: string}|null>} null where it was stopped. Throws a userError. */
+  /** @param {File} file @returns {Promise<{sha256: string}|null>} null where it was stopped. Throws a userError: a NoRoomError where it cannot be kept */
   importFile(file) {
     return this.#bring('file', file.name, (progress) => this.#worker.importFile(file, progress));
   }
@@ -45,7 +45,7 @@ export class ModelKeeper {
     try {
       return await run(Comlink.proxy((done, total, perSecond) => this.#say({ key, title, done, total, perSecond })));
     } catch (error) {
-      throw userError('DownloadError', error.message);
+      throw userError(error.name === 'NoRoomError' ? error.name : 'DownloadError', error.message);
     } finally {
       this.#say(null);
     }

@@ -6,8 +6,9 @@ import * as Comlink from '../vendor/comlink.mjs';
 import { addressOf, askHub } from './hub.js';
 import { hexOf } from './model_download.js';
 import { fetchFrom } from './model_hosts.js';
-import { canKeep, findModel, lockModel, PartialModel, readFacts, writeFacts } from './model_store.js';
+import { canKeep, findModel, lockModel, PartialModel, readFacts, removeModel, writeFacts } from './model_store.js';
 import { Sha256 } from './sha256.js';
+import { userError } from '../common/user_error.js';
 
 const PIECE = 4 << 20; // bytes of a piece that has a checksum of its own
 const EVERY_MS = 100; // between two reports of progress
@@ -34,7 +35,7 @@ Comlink.expose({
   /**
    * Copy a file that is no model of the hub's.
    * @param {File} file
-   * @returns {Promise<{sha256: string}|null>} null where it was stopped
+   * @returns {Promise<{sha256: string}|null>} null where it was stopped. Throws a NoRoomError where it cannot be kept.
    */
   async importFile(file, onProgress) {
     const { signal } = (stopping = new AbortController());
@@ -53,7 +54,10 @@ Comlink.expose({
       const kept = await keep(
         model, (done) => report(read + done),
         async () => async (from) => ({ begun: from, chunks: chunksOf(file.slice(from).stream(), stopping.signal) }),
-      );
+      ).catch(async (error) => {
+        await removeModel(sha256); // the file itself is still there
+        throw error;
+      });
       return kept ? { sha256 } : null;
     } catch (error) {
       if (signal.aborted) return null;
@@ -80,7 +84,7 @@ async function checkMagic(file) {
  *   opens the source at a byte; `begun` is 0 where it begins again instead
  */
 async function keep(model, onProgress, from) {
-  if (!await canKeep()) throw new Error('This browser stores no files for the page (as in a private window), so it cannot keep models.');
+  if (!await canKeep()) throw userError('NoRoomError', 'This browser stores no files for the page (as in a private window), so it cannot keep models.');
   const { signal } = (stopping = new AbortController());
   const report = reporter(onProgress, model.bytes);
   let release;
@@ -142,13 +146,13 @@ async function append(partial, model, open, report, sums, signal) {
         if (!part.length) continue;
         if (partial.size + part.length > model.bytes) throw new RefusedError('What came is longer than the file that was listed.');
         if (partial.size === 0 && !startsLikeGguf(part)) throw new RefusedError(`${model.title} is no GGUF file.`);
-        if (!partial.append(part)) throw new RefusedError(await noRoom(model.bytes - partial.size));
+        if (!partial.append(part)) throw userError('NoRoomError', await noRoom(model.bytes - partial.size));
         await sums.add(part);
         report(partial.size);
       }
       if (partial.size < model.bytes) throw new Error('The connection was lost.');
     } catch (error) {
-      if (signal.aborted || error instanceof RefusedError) throw error;
+      if (signal.aborted || error instanceof RefusedError || error.name === 'NoRoomError') throw error;
       failures = partial.size > before ? 0 : failures + 1;
       if (failures >= TRIES) {
         throw new Error(`${error.message} ${(partial.size / 1e6).toFixed(1)} MB are kept: "Continue" goes on from there.`);

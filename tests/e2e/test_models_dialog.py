@@ -1,0 +1,301 @@
+"""The Models dialog: models from a hub on this machine, from the file picker, dropped on the page; one chat."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from chat_page import ChatPage
+from conftest import ISOLATED, fresh_tab
+from local_hub import LocalHub, running_hub
+from plain_server import PlainServer
+from playwright.async_api import Browser, Locator, expect
+from small_site import SmallSite
+from tiny_llama import TinyLlama
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+
+QUERY = "?backend=wasm&workers=1&max_tokens=8&routing=off"
+REPOSITORY, FILE = "someone/Other-GGUF", "Other-Q4_K_M.gguf"
+ENTRY = {"title": "Other", "repository": REPOSITORY, "file": FILE, "licence": "MIT", "good_at": "Noise"}
+TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
+DROP = """async ([text, name]) => {
+  const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File([bytes], name));
+  const event = new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true });
+  document.querySelector('#log').dispatchEvent(event);
+  return event.defaultPrevented;
+}"""
+
+
+@pytest.fixture(scope="module")
+def other_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another model than the site's, of some megabytes."""
+    folder = tmp_path_factory.mktemp("other")
+    return TinyLlama(hidden=256, ffn=1024, layers=5, seed=7, tied=False).write(folder / "My Model.gguf")
+
+
+@pytest.fixture(scope="module")
+def other(other_path: Path) -> bytes:
+    return other_path.read_bytes()
+
+
+@pytest.fixture
+def hub(other: bytes) -> Iterator[LocalHub]:
+    with running_hub() as hub:
+        hub.files[REPOSITORY] = {FILE: other}
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def files(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSite:
+    return SmallSite(dist, tmp_path_factory.mktemp("models") / "site")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def chat(browser: Browser, files: SmallSite, hub: LocalHub) -> AsyncIterator[ChatPage]:
+    """The page, ready, whose list has one model that the hub has, and one that it has not."""
+    gone = ENTRY | {"name": "gone", "title": "Gone", "file": "Gone.gguf"}
+    catalog = {"hub": hub.url, "hosts": hub.hosts, "models": [ENTRY | {"name": "other"}, gone]}
+    files.write("model_catalog.json", json.dumps(catalog))
+    with PlainServer(files.folder) as server:
+        server.headers |= ISOLATED
+        async with fresh_tab(browser, server.url) as chat:
+            await chat.open_ready(QUERY)
+            yield chat
+
+
+def dialog(chat: ChatPage) -> Locator:
+    return chat.page.locator("#models-dialog")
+
+
+def row(chat: ChatPage, title: str) -> Locator:
+    return dialog(chat).get_by_role("listitem").filter(has_text=title)
+
+
+async def open_list(chat: ChatPage) -> None:
+    await chat.page.click("#models-button")
+    await dialog(chat).get_by_text("More models, from huggingface.co").click()
+    await expect(row(chat, "Gone")).to_be_visible()
+
+
+async def press(chat: ChatPage, name: str) -> None:
+    await dialog(chat).get_by_role("button", name=name, exact=True).click()
+
+
+async def until_ready_again(chat: ChatPage) -> None:
+    await chat.wait_for("loading")
+    await chat.wait_for("ready", 60)
+
+
+async def problem(chat: ChatPage) -> str:
+    line = dialog(chat).get_by_role("alert")
+    await expect(line).to_be_visible(timeout=30_000)
+    return await line.inner_text()
+
+
+async def test_a_model_of_the_list_is_stopped_continued_used_and_deleted_in_one_chat(
+    chat: ChatPage, hub: LocalHub, other: bytes, screenshots: Path
+) -> None:
+    size = len(other)
+    first = await chat.page.evaluate(TOKENS)
+    await chat.ask("Hello there")
+    assert hub.listings == []  # nothing is asked before the user wants the list
+    await chat.page.click("#models-button")
+    await expect(row(chat, "The model of this page")).to_contain_text("In use")
+    assert hub.listings == []
+    await dialog(chat).get_by_text("More models, from huggingface.co").click()
+    await expect(row(chat, "Gone")).to_contain_text("gone from the hub")
+    await expect(row(chat, "Other")).to_contain_text(f"{size / 1e6:.1f} MB · MIT · Noise")
+
+    hub.gate, hub.gate_at = threading.Event(), 2_000_000
+    await press(chat, "Download Other")
+    words = dialog(chat).locator(".models-progress-words")
+    await expect(words).to_contain_text(f"MB of {size / 1e6:.1f} MB, ")
+    await expect(words).to_contain_text("left")
+    await chat.page.screenshot(path=screenshots / "models-download.png")
+    await press(chat, "Stop")
+    await expect(row(chat, "Other").last).to_contain_text("Continue")
+    await expect(row(chat, "Other").first).to_contain_text("not complete")
+    hub.gate.set()
+    hub.gate = None
+    await press(chat, "Continue Other")
+    await press(chat, "Use Other")
+    assert hub.asked[-1][1] not in (None, "bytes=0-")
+
+    await until_ready_again(chat)
+    assert "Other" in await chat.page.inner_text(".status-line")
+    second = await chat.page.evaluate(TOKENS)
+    assert second != first
+    assert await chat.page.inner_text(".question .body") == "Hello there"
+    assert await chat.page.locator(".note").count() == 0  # the model has read what was said
+    await chat.ask("And now?")
+    assert await chat.page.evaluate("sonata.lastAnswer.promptTokens") > 20
+    assert [len(turns) for turns in [await chat.page.query_selector_all(".question")]] == [2]
+
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    assert await chat.page.evaluate(TOKENS) == second
+    await expect(chat.page.locator(".question")).to_have_count(2)
+    await chat.page.click("#models-button")
+    await press(chat, "Use The model of this page")
+    await until_ready_again(chat)
+    assert await chat.page.evaluate(TOKENS) == first
+    await open_list(chat)
+    await row(chat, "Other").get_by_role("button", name="Delete").click()
+    await row(chat, "Other").get_by_role("group").get_by_role("button", name="Delete").click()
+    await expect(row(chat, "Other")).to_contain_text("Download")
+    assert [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")] == ["tiny.gguf"]
+
+
+async def test_a_download_survives_broken_connections_and_a_closed_tab(
+    chat: ChatPage, hub: LocalHub, other: bytes
+) -> None:
+    hub.cuts = [1_000_000, 500_000]
+    await open_list(chat)
+    hub.gate, hub.gate_at = threading.Event(), 300_000
+    await press(chat, "Download Other")
+    part = "({ complete, bytes }) => !complete && bytes >= 300000"
+    await chat.page.wait_for_function(f"() => sonata.storedModels().then((models) => models.some({part}))")
+    await chat.page.reload()
+    hub.gate.set()
+    hub.gate = None
+    await chat.wait_for("ready", 60)
+    await open_list(chat)
+    await press(chat, "Continue Other")
+    await expect(row(chat, "Other").get_by_role("button", name="Use Other")).to_be_visible(timeout=30_000)
+    stored = {model["sha256"]: model for model in await chat.page.evaluate("sonata.storedModels()")}
+    kept = stored[hashlib.sha256(other).hexdigest()]
+    assert (kept["bytes"], kept["complete"]) == (len(other), True)
+    starts = [int(asked[6:-1]) if asked else 0 for _, asked in hub.asked]
+    assert starts[0] == 0
+    assert len(starts) >= 3
+    assert starts == sorted(set(starts))  # nothing came twice
+
+
+async def test_what_the_hub_did_not_list_is_thrown_away(chat: ChatPage, hub: LocalHub) -> None:
+    hub.listed[FILE] = {"lfs": {"oid": "ab" * 32}}
+    await open_list(chat)
+    await press(chat, "Download Other")
+    assert "checksum is wrong" in await problem(chat)
+    assert [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")] == ["tiny.gguf"]
+
+
+async def test_a_redirect_to_a_host_that_is_not_listed_is_refused(chat: ChatPage, hub: LocalHub) -> None:
+    with running_hub() as stranger:
+        stranger.files = hub.files
+        hub.redirect_to = stranger.files_url
+        await open_list(chat)
+        await press(chat, "Download Other")
+        assert "which is not on the list of hosts" in await problem(chat)
+    assert not await chat.page.evaluate("sonata.storedModels().then((models) => models.some(({ bytes }) => !bytes))")
+
+
+async def test_a_file_is_opened_by_the_picker_and_kept(chat: ChatPage, other_path: Path, hub: LocalHub) -> None:
+    await chat.page.click("#models-button")
+    async with chat.page.expect_file_chooser() as chooser:
+        await press(chat, "Open a file")
+    await (await chooser.value).set_files(other_path)
+    await until_ready_again(chat)
+    assert "My Model" in await chat.page.inner_text(".status-line")
+    second = await chat.page.evaluate(TOKENS)
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    assert await chat.page.evaluate(TOKENS) == second
+    await chat.page.click("#models-button")
+    await expect(row(chat, "My Model")).to_contain_text("In use")
+    await expect(dialog(chat).locator(".models-room")).to_contain_text("left")
+    assert hub.listings == []
+
+
+async def test_a_file_is_dropped_on_the_page(chat: ChatPage, other: bytes) -> None:
+    first = await chat.page.evaluate(TOKENS)
+    await chat.ask("Hello there")
+    assert await chat.page.evaluate(DROP, [base64.b64encode(other).decode(), "dropped.gguf"])
+    await until_ready_again(chat)
+    assert "dropped" in await chat.page.inner_text(".status-line")
+    assert await chat.page.evaluate(TOKENS) != first
+    assert await chat.page.inner_text(".question .body") == "Hello there"
+
+
+async def test_a_file_that_is_no_model_is_refused_and_the_model_stays(chat: ChatPage) -> None:
+    first = await chat.page.evaluate(TOKENS)
+    await chat.page.evaluate(DROP, [base64.b64encode(b"%PDF-1.7 some text").decode(), "letter.pdf"])
+    assert "letter.pdf is no GGUF file" in await problem(chat)
+    assert await chat.page.evaluate(TOKENS) == first
+
+
+async def test_a_model_that_cannot_be_loaded_has_a_way_back(chat: ChatPage, other: bytes) -> None:
+    damaged = bytearray(other)
+    at = damaged.index(b"llama.block_count") + len(b"llama.block_count") + 4
+    damaged[at] = 77  # blocks that are not there
+    await chat.page.evaluate(DROP, [base64.b64encode(damaged).decode(), "damaged.gguf"])
+    assert "not a complete model" in await chat.problem()
+    await chat.way_out("Use the model of this page").click()
+    await until_ready_again(chat)
+
+
+async def test_a_file_is_read_as_it_is_where_there_is_no_room(chat: ChatPage, other: bytes) -> None:
+    session = await chat.page.context.new_cdp_session(chat.page)
+    await session.send("Storage.overrideQuotaForOrigin", {"origin": chat.site, "quotaSize": 1_000_000})
+    first = await chat.page.evaluate(TOKENS)
+    await chat.page.evaluate(DROP, [base64.b64encode(other).decode(), "dropped.gguf"])
+    await until_ready_again(chat)
+    assert await chat.page.evaluate(TOKENS) != first
+    assert "dropped.gguf" not in [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")]
+
+
+async def test_a_model_that_was_deleted_elsewhere_gives_way_to_the_sites(chat: ChatPage, other: bytes) -> None:
+    first = await chat.page.evaluate(TOKENS)
+    await chat.page.evaluate(DROP, [base64.b64encode(other).decode(), "dropped.gguf"])
+    await until_ready_again(chat)
+    assert await chat.page.evaluate("sonata.removeModel(localStorage.getItem('sonata.model'))")
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    assert "not in this browser any more" in await chat.page.inner_text("#notices")
+    assert await chat.page.evaluate(TOKENS) == first
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        ({"tokS": 400, "bytes": 1e8}, "Middle: 1.0 GB, about 30 words a second"),
+        ({"tokS": 60, "bytes": 1e8}, "Small: 400.0 MB, about 11 words a second"),
+        ({"tokS": 10, "bytes": 1e8}, None),
+        ({"tokS": 400, "bytes": 9e8}, None),
+        (None, None),
+    ],
+)
+async def test_one_model_is_recommended_by_what_was_measured(
+    page_alone: ChatPage, measured: dict[str, float] | None, said: str | None
+) -> None:
+    models = [("Small", 4e8), ("Middle", 1e9), ("Huge", 9e9)]
+    offered = [{"name": title, "title": title, "bytes": size} for title, size in models]
+    advise = "async (given) => (await import('./models_view/advice.js')).advise(...given)"
+    sentence = f"Your computer can run {said}, much better answers." if said else None
+    assert await page_alone.page.evaluate(advise, [measured, offered, 8e9]) == sentence
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_it_fits_on_every_screen(chat: ChatPage, screenshots: Path, width: int, scheme: str) -> None:
+    await chat.page.set_viewport_size({"width": width, "height": 800})
+    await chat.page.emulate_media(color_scheme=scheme)
+    await open_list(chat)
+    await chat.page.screenshot(path=screenshots / f"models-{width}-{scheme}.png")
+    for name in ("Open a file", "Close", "Download Other"):
+        box = await dialog(chat).get_by_role("button", name=name, exact=True).bounding_box() or {}
+        assert min(box["x"], box["y"]) >= 0
+        assert box["x"] + box["width"] <= width
+        assert box["y"] + box["height"] <= 800
+    await press(chat, "Close")
+    overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert await chat.page.evaluate(overflow) == 0
+    await chat.page.screenshot(path=screenshots / f"models-closed-{width}-{scheme}.png")
