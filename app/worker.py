@@ -75,18 +75,20 @@ class PageWorker:
         precision: str = "precise",
         tuning: JsObject | None = None,
         memory: int | None = None,
+        context: int | None = None,
         max_tokens: int = MAX_TOKENS,
     ) -> str:
         """Load the model of `stream` (web/backends/weight_stream.js) on a GPU (web/backends/webgpu/executor.js) or on
         the CPU's workers (web/backends/wasm/kernel_pool.js, in this precision), or on numpy without a device.
         tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown.
+        context: the most tokens of a conversation, None for the usual number.
 
         Returns JSON: {backend, adapter, software, features, model, contextLength} or {error: {kind, message, details}}.
         """
         try:
             loader = loader_of(device, precision, tuning)
             check = fit_check(loader, memory)
-            model = await load_model(BrowserSource(stream), loader, on_progress, before_loading=check)
+            model = await load_model(BrowserSource(stream), loader, on_progress, context, check)
             self._conversation = Conversation(Assistant(model, max_tokens=max_tokens), self._services)
             return info_json(model)
         except Exception as error:

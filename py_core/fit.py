@@ -197,7 +197,7 @@ def problem(need: Need, context: int, room: Room) -> str | None:
 def _advice(need: Need, room: Room) -> str:
     largest = need.largest_context(room)
     if largest >= min(_LEAST_CONTEXT, need.trained):
-        return f"A context of {largest} tokens fits (--context {largest})."
+        return f"A context of {largest} tokens fits (--context {largest}; in the page ?context={largest})."
     for kind in _SMALLER:
         size = need.smaller[kind]
         if size < need.weights and (most := replace(need, weights=size).largest_context(room)) >= _LEAST_CONTEXT:

@@ -100,8 +100,8 @@ async function load() {
     const model = await models.model();
     const info = await current.start(
       {
-        model, maxTokens: options.maxTokens, ...menu.choice, workers: options.workers, autotune: options.autotune,
-        patience: options.patience * WORKERS_PATIENCE, routing: options.routing,
+        model, context: options.context, maxTokens: options.maxTokens, ...menu.choice, workers: options.workers,
+        autotune: options.autotune, patience: options.patience * WORKERS_PATIENCE, routing: options.routing,
       },
       (progress) => {
         if (current !== engine) return;

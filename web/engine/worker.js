@@ -34,7 +34,7 @@ let pool = /** @type {import('../backends/wasm/kernel_pool.js').KernelPool|null}
 let python = /** @type {any} */ (null); // Pyodide
 
 Comlink.expose({
-  async start({ model, backend, workers, precision, patience, maxTokens, autotune, routing }, onProgress, onMemory) {
+  async start({ model, backend, workers, precision, patience, context, maxTokens, autotune, routing }, onProgress, onMemory) {
     const downloads = new AbortController();
     const source = new ModelSource(model);
     try {
@@ -60,7 +60,7 @@ Comlink.expose({
       const device = executor ?? pool ?? undefined;
       const tuning = autotune ? tuningStore : undefined;
       const preparing = throttled(onProgress, 'setup');
-      const info = JSON.parse(await page.start(device, stream, preparing, precision, tuning, memory(), ...limits));
+      const info = JSON.parse(await page.start(device, stream, preparing, precision, tuning, memory(), context ?? undefined, ...limits));
       if (info.error) throw pythonError(info.error);
       stream.drain();
       return { ...info, reason: choice.reason, notice: source.notice };

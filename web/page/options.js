@@ -4,6 +4,7 @@
  *   ?backend=NAME       webgpu, wasm or numpy, in place of what the menu says (backend_menu.js)
  *   ?precision=NAME     precise or fast, of wasm; likewise
  *   ?workers=N          how many workers wasm has (default: as many as the machine has cores, at most 8)
+ *   ?context=N          the most tokens of a conversation
  *   ?max_tokens=N       the most tokens of one answer
  *   ?autotune=off       does not measure which shapes of the kernels are the fastest on this GPU
  *   ?routing=off        every message is for the plain assistant
@@ -18,6 +19,7 @@ export function readOptions(search = location.search) {
     workers: positive(query.get('workers')),
     routing: query.get('routing') !== 'off',
     autotune: query.get('autotune') !== 'off',
+    context: positive(query.get('context')),
     maxTokens: positive(query.get('max_tokens')),
     patience: positive(query.get('patience')) ?? 60,
   };

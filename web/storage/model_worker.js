@@ -58,6 +58,7 @@ Comlink.expose({
         await removeModel(sha256); // the file itself is still there
         throw error;
       });
+      if (!kept) await removeModel(sha256);
       return kept ? { sha256 } : null;
     } catch (error) {
       if (signal.aborted) return null;
