@@ -1,4 +1,5 @@
 /** Which hosts a model may come from; app/model_hosts.py has the same rules and says how entries are written. */
+import { userError } from '../common/user_error.js';
 
 /** @param {string} url @param {string[]} hosts @returns {boolean} */
 export function isAllowed(url, hosts) {
@@ -14,7 +15,7 @@ export function isAllowed(url, hosts) {
 
 /** A response from a listed host; redirects to others are refused. Errors are sentences for the user. */
 export async function fetchFrom(url, hosts, options = {}) {
-  if (!isAllowed(url, hosts)) throw new Error(`${new URL(url).host} is not on the list of hosts that models may come from.`);
+  if (!isAllowed(url, hosts)) throw userError('RefusedError', `${new URL(url).host} is not on the list of hosts that models may come from.`);
   const { host } = new URL(url);
   let response;
   try {
@@ -25,7 +26,7 @@ export async function fetchFrom(url, hosts, options = {}) {
   }
   if (!isAllowed(response.url, hosts)) {
     response.body?.cancel().catch(() => {});
-    throw new Error(`${host} sends on to ${new URL(response.url).host}, which is not on the list of hosts that models may come from.`);
+    throw userError('RefusedError', `${host} sends on to ${new URL(response.url).host}, which is not on the list of hosts that models may come from.`);
   }
   return response;
 }

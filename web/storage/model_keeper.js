@@ -41,12 +41,16 @@ export class ModelKeeper {
 
   async #bring(key, title, run) {
     if (this.bringing) throw userError('BusyError', `${this.bringing.title} is still on its way. Wait for it, or stop it.`);
+    let over = false; // the last report of progress may come later
     this.#say({ key, title, done: 0, total: 0, perSecond: 0 });
     try {
-      return await run(Comlink.proxy((done, total, perSecond) => this.#say({ key, title, done, total, perSecond })));
+      return await run(Comlink.proxy((done, total, perSecond) => {
+        if (!over) this.#say({ key, title, done, total, perSecond });
+      }));
     } catch (error) {
       throw userError(error.name === 'NoRoomError' ? error.name : 'DownloadError', error.message);
     } finally {
+      over = true;
       this.#say(null);
     }
   }

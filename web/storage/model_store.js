@@ -139,7 +139,7 @@ export class PartialModel {
 
   /** Bytes that are there. They may be damaged: a machine may have been switched off. */
   get size() {
-    return this.#access.getSize();
+    return this.#access?.getSize() ?? 0;
   }
 
   read(offset, nbytes) {

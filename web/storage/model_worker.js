@@ -14,6 +14,8 @@ const PIECE = 4 << 20; // bytes of a piece that has a checksum of its own
 const EVERY_MS = 100; // between two reports of progress
 const TRIES = 5; // broken connections in a row, without a new byte, before it is given up
 
+const FINAL = ['RefusedError', 'NoRoomError']; // errors that trying again does not help
+
 let stopping = new AbortController();
 
 Comlink.expose({
@@ -97,6 +99,9 @@ async function keep(model, onProgress, from) {
     const partial = await PartialModel.open(model);
     try {
       await complete(partial, model, open, report, signal);
+    } catch (error) {
+      if (partial.size === 0) await partial.discard();
+      throw error;
     } finally {
       partial.close();
     }
@@ -145,15 +150,15 @@ async function append(partial, model, open, report, sums, signal) {
         const part = chunk.subarray(Math.min(skipped, chunk.length));
         skipped -= chunk.length - part.length;
         if (!part.length) continue;
-        if (partial.size + part.length > model.bytes) throw new RefusedError('What came is longer than the file that was listed.');
-        if (partial.size === 0 && !startsLikeGguf(part)) throw new RefusedError(`${model.title} is no GGUF file.`);
+        if (partial.size + part.length > model.bytes) throw userError('RefusedError', 'What came is longer than the file that was listed.');
+        if (partial.size === 0 && !startsLikeGguf(part)) throw userError('RefusedError', `${model.title} is no GGUF file.`);
         if (!partial.append(part)) throw userError('NoRoomError', await noRoom(model.bytes - partial.size));
         await sums.add(part);
         report(partial.size);
       }
       if (partial.size < model.bytes) throw new Error('The connection was lost.');
     } catch (error) {
-      if (signal.aborted || error instanceof RefusedError || error.name === 'NoRoomError') throw error;
+      if (signal.aborted || FINAL.includes(error.name)) throw error;
       failures = partial.size > before ? 0 : failures + 1;
       if (failures >= TRIES) {
         throw new Error(`${error.message} ${(partial.size / 1e6).toFixed(1)} MB are kept: "Continue" goes on from there.`);
@@ -163,8 +168,6 @@ async function append(partial, model, open, report, sums, signal) {
     }
   }
 }
-
-class RefusedError extends Error {}
 
 function startsLikeGguf(chunk) {
   return 'GGUF'.startsWith(String.fromCharCode(...chunk.subarray(0, 4)));
@@ -181,7 +184,7 @@ async function fromHub({ hosts }, model, signal) {
   return async (from) => {
     const headers = from ? { Range: `bytes=${from}-` } : {};
     const response = await fetchFrom(model.source, hosts, { headers, signal, cache: 'no-store' });
-    if ([401, 403, 404, 410].includes(response.status)) throw new RefusedError(`${new URL(model.source).host} has this file no more.`);
+    if ([401, 403, 404, 410].includes(response.status)) throw userError('RefusedError', `${new URL(model.source).host} has this file no more.`);
     if (!response.ok) throw new Error(`${new URL(response.url).host} does not answer (HTTP ${response.status}).`);
     return { begun: response.status === 206 ? from : 0, chunks: chunksOf(response.body, signal) };
   };
@@ -236,16 +239,24 @@ class Sums {
 
 /** Reports progress now and then, with the speed of the last seconds. */
 function reporter(onProgress, total) {
-  const seen = [{ at: performance.now(), done: -1 }];
-  let last = -Infinity;
-  return (done) => {
+  const seen = /** @type {{at: number, done: number}[]} */ ([]);
+  let newest = 0;
+  let waiting = false;
+  const tell = () => {
+    waiting = false;
     const now = performance.now();
-    if (seen[0].done < 0) seen[0] = { at: now, done };
-    if (now - last < EVERY_MS && done !== total) return;
-    last = now;
-    seen.push({ at: now, done });
+    seen.push({ at: now, done: newest });
     while (seen.length > 2 && now - seen[0].at > 5000) seen.shift();
     const [first] = seen;
-    onProgress(done, total, now > first.at ? 1000 * (done - first.done) / (now - first.at) : 0);
+    onProgress(newest, total, now > first.at ? 1000 * (newest - first.done) / (now - first.at) : 0);
+  };
+  return (done) => {
+    newest = done;
+    if (seen.length === 0) {
+      tell();
+    } else if (!waiting) {
+      waiting = true;
+      setTimeout(tell, EVERY_MS); // so the last of a burst is told, too
+    }
   };
 }
