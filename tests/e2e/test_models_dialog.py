@@ -162,7 +162,7 @@ async def test_a_download_survives_broken_connections_and_a_closed_tab(
     await open_list(chat)
     hub.gate, hub.gate_at = threading.Event(), 300_000
     await press(chat, "Download Other")
-    part = "({ complete, bytes }) => !complete && bytes >= 300000"
+    part = "({ name, bytes }) => name === 'other.gguf' && bytes >= 300000"
     await chat.page.wait_for_function(f"() => sonata.storedModels().then((models) => models.some({part}))")
     await chat.page.reload()
     hub.gate.set()
