@@ -144,7 +144,8 @@ def test_a_kernel_reads_scales_of_any_size_exactly(run_kernel, form: str) -> Non
     (out,) = run_kernel(
         "embedding", [state, *to_gpu_layout(run_kernel.host, data, form, columns), bytes(4 * rows * columns)],
         (columns // 32, rows, 1), {"dequantize": f"dequantize_{form.lower()}"},
-        MAX_ROWS=rows, K=columns, N=rows, BLOCKS=rows * columns // 32, FIRST_ROW=0, WORKGROUP=4,
+        MAX_ROWS=rows, K=columns, N=rows, BLOCKS=rows * columns // 32, FIRST_ROW=0, SCALE=1.0,
+        WORKGROUP=4,
     )  # fmt: skip
     expected = dequantize(data, FORMATS[form], (rows, columns))
     np.testing.assert_array_equal(np.frombuffer(out, np.float32).reshape(rows, columns), expected)
