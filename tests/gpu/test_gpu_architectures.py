@@ -19,7 +19,7 @@ from py_core.formats.quantization import FORMATS
 from py_core.formats.source import FileSource
 from py_core.models import blocks
 from py_core.models.config import ModelConfig
-from py_core.models.graph import Graph
+from py_core.models.graph import Attention, Graph
 from py_core.models.registry import ARCHITECTURES, describe_model
 from tests.backend_pairs import Pair, collect, cosine, open_pair, prompt
 from tests.gpu_shapes import HARDWARE, INTEGERS, SHAPES, SUBGROUPS
@@ -68,6 +68,16 @@ async def test_each_operation_of_a_graph_runs_unfused(
     await compare(pair, (1, 2, 45, 130), 4)
 
 
+async def test_biases_of_fused_matrices_are_those_of_their_rows(
+    tmp_path: Path, host: WgpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = replace(TINY_MODELS["phi3"], biased=("attn_qkv", "ffn_up"))
+    path = model.write(tmp_path / "tiny.gguf")
+    await compare(await open_pair(path, host, shapes=INTEGERS), (1, 45), 2)
+    monkeypatch.setattr(lowering, "fuse", unfused)
+    await compare(await open_pair(path, host, shapes=INTEGERS), (1, 45), 2)
+
+
 async def test_heads_of_256_values_run_on_a_software_adapter(tmp_path: Path, host: WgpuHost) -> None:
     model = replace(TINY_MODELS["gemma2"], head_dim=256, heads=2, kv_heads=1, layers=2)
     await compare(await open_pair(model.write(tmp_path / "tiny.gguf"), host), (1, 5, 160), 4)
@@ -91,6 +101,9 @@ async def test_dispatches_of_a_block(tmp_path: Path, host: WgpuHost, model: str,
     pair = await open_pair(tiny.write(tmp_path / "tiny.gguf"), host, shapes=INTEGERS)
     assert len(pair.other._launches("step", 1, 100)) == dispatches * tiny.layers + 2
     assert all(fused_layers(pair.other._graph))
+    # Beyond 1,024 tokens attention is split and merged, but not that of a short window.
+    wide = sum(isinstance(op, Attention) and not op.window for op in pair.other._graph.ops)
+    assert len(pair.other._launches("step", 1, 1100)) == dispatches * tiny.layers + 2 + wide
 
 
 async def test_kernels_bind_8_buffers_where_webgpu_promises_no_more(tmp_path: Path) -> None:
