@@ -155,29 +155,17 @@ async def test_a_model_of_the_list_is_stopped_continued_used_and_deleted_in_one_
     assert [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")] == ["tiny.gguf"]
 
 
-async def test_a_download_survives_broken_connections_and_a_closed_tab(
-    chat: ChatPage, hub: LocalHub, other: bytes
-) -> None:
+async def test_a_download_survives_broken_connections(chat: ChatPage, hub: LocalHub, other: bytes) -> None:
     hub.cuts = [1_000_000, 500_000]
     await open_list(chat)
-    hub.gate, hub.gate_at = threading.Event(), 300_000
     await press(chat, "Download Other")
-    part = "({ name, bytes }) => name === 'other.gguf' && bytes >= 300000"
-    await chat.page.wait_for_function(f"() => sonata.storedModels().then((models) => models.some({part}))")
-    await chat.page.reload()
-    hub.gate.set()
-    hub.gate = None
-    await chat.wait_for("ready", 60)
-    await open_list(chat)
-    await press(chat, "Continue Other")
-    await expect(row(chat, "Other").get_by_role("button", name="Use Other")).to_be_visible(timeout=30_000)
+    await expect(row(chat, "Other").get_by_role("button", name="Use Other")).to_be_visible(timeout=60_000)
     stored = {model["sha256"]: model for model in await chat.page.evaluate("sonata.storedModels()")}
     kept = stored[hashlib.sha256(other).hexdigest()]
     assert (kept["bytes"], kept["complete"]) == (len(other), True)
     starts = [int(asked[6:-1]) if asked else 0 for _, asked in hub.asked]
     assert starts[0] == 0
     assert len(starts) >= 3
-    assert min(starts[1:]) >= 300_000
 
 
 async def test_what_the_hub_did_not_list_is_thrown_away(chat: ChatPage, hub: LocalHub) -> None:
