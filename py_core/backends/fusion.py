@@ -7,7 +7,6 @@ operation of its own, and backends have a kernel for each: a new architecture ru
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -116,20 +115,6 @@ def linears_of(op: Fused) -> list[Linear]:
         case Linear():
             return [op]
     return []
-
-
-def tensors_of(linears: Iterable[Linear]) -> list[str] | None:
-    """The tensors whose rows, one below the other, are those of the linears; None where a tensor is read in part."""
-    names: list[str] = []
-    first = 0
-    for linear in linears:
-        if linear.first_row == 0:
-            names.append(linear.weight)
-            first = 0
-        elif not names or names[-1] != linear.weight or linear.first_row != first:
-            return None
-        first += linear.out.width
-    return names
 
 
 class _Fusion:

@@ -78,9 +78,9 @@ class _Settings:
             raise self._damaged(key, value)
         return value
 
-    def real(self, key: str, default: float | None = None, least: float = 0.0) -> float:
+    def real(self, key: str, default: float | None = None) -> float:
         value = float(self.get(key, (int, float), default))
-        if not (math.isfinite(value) and value >= least and (value > 0 or default == 0.0)):
+        if not (math.isfinite(value) and value >= 0 and (value > 0 or default == 0.0)):
             raise self._damaged(key, value)
         return value
 
