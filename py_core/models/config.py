@@ -84,6 +84,13 @@ class _Settings:
             raise self._damaged(key, value)
         return value
 
+    def rope_base(self, key: str) -> float:
+        """Over 1, or later pairs would not turn slower than the first."""
+        value = self.real(key, 10000.0)
+        if value <= 1:
+            raise self._damaged(key, value)
+        return value
+
     def get(self, key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
         return _get(self._metadata, f"{self.architecture}.{key}", kind, default)
 
@@ -143,7 +150,7 @@ def config_from_gguf(
             f"Ask for at most {trained * _MOST_STRETCH}."
         )
     rope = _rope(settings, header, head_dim, trained, context, rope_factors or {})
-    theta_local = settings.real("rope.freq_base_swa", 10000.0)
+    theta_local = settings.rope_base("rope.freq_base_swa")
     gemma3 = settings.architecture == "gemma3"
     return ModelConfig(
         architecture=settings.architecture,
@@ -172,7 +179,7 @@ def _rope(
     factors: Mapping[str, np.ndarray],
 ) -> Rotation:  # fmt: skip
     """How queries and keys are rotated, where the file may read further than it was trained to or is asked to."""
-    theta = settings.real("rope.freq_base", 10000.0)
+    theta = settings.rope_base("rope.freq_base")
     dimensions = settings.integer("rope.dimension_count", head_dim)
     if dimensions > head_dim or dimensions % 2:
         raise GGUFError(

@@ -106,6 +106,7 @@ def test_key_value_heads_must_divide_the_heads(header: GGUFHeader, heads: int) -
         ({"llama.attention.head_count": 64, "llama.attention.head_count_kv": 64}, "have 1 values"),
         ({"llama.rope.dimension_count": 24}, "rope.dimension_count = 24, but its attention heads have 16 values"),
         ({"llama.rope.dimension_count": 7}, "rope.dimension_count = 7"),
+        ({"llama.rope.freq_base": 1.0, "llama.rope.scaling.type": "yarn"}, "rope.freq_base = 1.0, which no model has"),
         ({"llama.rope.scaling.type": "su"}, "stretches its context by 'su'"),
         ({"llama.rope.scaling.type": "yarn"}, "does not say 'llama.rope.scaling.factor'"),
         ({"llama.attention.value_length": 8}, "of another size than its keys"),
