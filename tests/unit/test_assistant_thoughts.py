@@ -76,7 +76,7 @@ async def test_a_thought_comes_before_the_answer_and_is_no_part_of_it(model: Mod
     done = events[-1]
     assert isinstance(done, Done)
     assert (done.text, done.thought, done.reason) == ("It is 4.", THOUGHT, "end")
-    assert 0 < done.thought_seconds <= done.decode_seconds
+    assert done.thought_seconds > 0
 
 
 async def test_the_next_prompt_has_the_answer_and_not_the_thought(model: Model) -> None:
