@@ -322,7 +322,7 @@ def _read_tensor_info(reader: _Reader, alignment: int) -> TensorInfo:
     offset = reader.number(U64, what)
     if 0 in shape or math.prod(shape) >= 1 << 60:
         raise GGUFError(f"the GGUF file is damaged: tensor {show(name)} has the impossible shape {shape}")
-    fmt = format_for_type(ggml_type, name[:80])
+    fmt = format_for_type(ggml_type, show(name))
     try:
         size = nbytes(fmt, shape)
     except ValueError as error:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from py_core.formats.gguf import GGUFError, TensorInfo
+from py_core.formats.gguf_types import show
 from py_core.models.rotation import Rotation
 
 Activation = Literal["silu", "gelu"]
@@ -240,7 +241,7 @@ class Graph:
                     "the file is damaged or was converted wrongly. Download it again."
                 )
         if unread := [name for name in tensors if name not in self.weights and name not in self.read_elsewhere]:
-            names = ", ".join(unread[:3]) + (f" and {len(unread) - 3} more" if len(unread) > 3 else "")
+            names = ", ".join(map(show, unread[:3])) + (f" and {len(unread) - 3} more" if len(unread) > 3 else "")
             raise GGUFError(
                 f"The model file has tensors that Sonata does not know how to use: {names}. "
                 "Its answers would be wrong without them, so it is not opened. Choose another model."

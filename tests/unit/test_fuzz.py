@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import tracemalloc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,8 +38,9 @@ hostile = st.one_of(
     st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5),
     st.lists(st.floats(width=32), max_size=5),
 )
-quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-patient = settings(quick, max_examples=20_000)
+EXAMPLES = pytest.mark.parametrize(
+    "examples", [40, pytest.param(20_000, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
+)
 models = st.sampled_from(sorted(TINY_MODELS))
 
 
@@ -95,33 +96,19 @@ def with_bytes(model: str, changes: Mapping[int, int]) -> None:
         opened(path)
 
 
-settings_of_a_file = given(models, st.dictionaries(st.integers(0, 40), hostile, min_size=1, max_size=3))
-bytes_of_a_file = given(models, st.dictionaries(st.integers(0, 1 << 13), st.integers(0, 255), min_size=1, max_size=6))
+def check(examples: int, *arguments: st.SearchStrategy, opens: Callable[..., None]) -> None:
+    """So many examples of the arguments with which `opens` makes a file and opens it."""
+    patient = settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    patient(given(*arguments)(opens))()
 
 
-@settings_of_a_file
-@quick
-def test_hostile_settings_are_read_or_refused(model: str, changes: dict[int, object]) -> None:
-    with_settings(model, changes)
+@EXAMPLES
+def test_hostile_settings_are_read_or_refused(examples: int) -> None:
+    changes = st.dictionaries(st.integers(0, 40), hostile, min_size=1, max_size=3)
+    check(examples, models, changes, opens=with_settings)
 
 
-@bytes_of_a_file
-@quick
-def test_damaged_bytes_are_read_or_refused(model: str, changes: dict[int, int]) -> None:
-    with_bytes(model, changes)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-@settings_of_a_file
-@patient
-def test_many_hostile_settings_are_read_or_refused(model: str, changes: dict[int, object]) -> None:
-    with_settings(model, changes)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-@bytes_of_a_file
-@patient
-def test_many_damaged_bytes_are_read_or_refused(model: str, changes: dict[int, int]) -> None:
-    with_bytes(model, changes)
+@EXAMPLES
+def test_damaged_bytes_are_read_or_refused(examples: int) -> None:
+    changes = st.dictionaries(st.integers(0, 1 << 13), st.integers(0, 255), min_size=1, max_size=6)
+    check(examples, models, changes, opens=with_bytes)

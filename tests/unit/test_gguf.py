@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import re
 import struct
 import tracemalloc
 from pathlib import Path
@@ -326,11 +327,12 @@ def test_malformed_field_is_named(case: str) -> None:
     assert len(str(error.value)) < 400
 
 
-def test_unsupported_format_is_named() -> None:
-    with pytest.raises(
-        UnsupportedFormatError, match=r"tensor blk\.0\.attn_q\.weight uses IQ3_S, which Sonata cannot read"
-    ):
-        parse_header(gguf(tensors=(tensor("blk.0.attn_q.weight", (256,), 21),)))
+@pytest.mark.parametrize(
+    ("name", "shown"), [("blk.0.attn_q.weight", "'blk.0.attn_q.weight'"), ("a\0b", r"'a\x00b'")], ids=ascii
+)
+def test_unsupported_format_is_named(name: str, shown: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=re.escape(f"tensor {shown} uses IQ3_S, which Sonata cannot read")):
+        parse_header(gguf(tensors=(tensor(name, (256,), 21),)))
 
 
 # --- fuzz -----------------------------------------------------------------------------------------------------------

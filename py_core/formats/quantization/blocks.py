@@ -118,7 +118,7 @@ UNSUPPORTED_TYPES: dict[int, BlockFormat] = {
 
 
 def format_for_type(ggml_type: int, tensor: str) -> BlockFormat:
-    """The format with id `ggml_type`, the type of the tensor named `tensor`.
+    """The format with id `ggml_type`, the type of `tensor`, a name as a message may show it.
 
     Raises UnsupportedFormatError, which names the tensor and its format.
     """
