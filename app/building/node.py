@@ -31,12 +31,17 @@ def ensure_node_modules(cache: Path, downloader: Downloader, dev: bool = False) 
     _STAMP.write_text(f"{fingerprint} dev" if dev else fingerprint)
 
 
+def node_path() -> str | Path:
+    """The system's node, or the one that `ensure_node_modules` installed."""
+    system = shutil.which("node")
+    return system if system and _system_npm() else venv_script("node")
+
+
 def type_checks() -> list[list[str | Path]]:
     """Commands that check the types of web/, one for each part with globals of its own. Needs the `dev` packages."""
-    node = shutil.which("node") or venv_script("node")
     parts = ("page", "workers", "service_worker")
     tsc = NODE_MODULES / "typescript" / "bin" / "tsc"
-    return [[node, tsc, "-p", ROOT / "types" / f"{part}.json"] for part in parts]
+    return [[node_path(), tsc, "-p", ROOT / "types" / f"{part}.json"] for part in parts]
 
 
 def npm_ci(folder: Path, cache: Path, downloader: Downloader, dev: bool = True) -> None:
@@ -55,10 +60,12 @@ def npm_ci(folder: Path, cache: Path, downloader: Downloader, dev: bool = True) 
 
 
 def _system_npm() -> str | None:
-    """npm, when there is one that reads our lock file (version 7 or later) and a node to run it."""
-    npm = shutil.which("npm")
-    if not npm or not shutil.which("node"):
-        return None
-    answer = subprocess.run([npm, "--version"], capture_output=True, text=True)
-    major = answer.stdout.strip().split(".")[0]
-    return npm if answer.returncode == 0 and major.isdigit() and int(major) >= 7 else None
+    """npm, when there is one that reads our lock file (7 or later), and a node that runs Pyodide (18 or later)."""
+    npm, node = shutil.which("npm"), shutil.which("node")
+    return npm if npm and node and _major(npm) >= 7 and _major(node) >= 18 else None
+
+
+def _major(program: str) -> int:
+    answer = subprocess.run([program, "--version"], capture_output=True, text=True)
+    major = answer.stdout.strip().removeprefix("v").split(".")[0]
+    return int(major) if answer.returncode == 0 and major.isdigit() else 0

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
-import io
 import json
 import os
 import shutil
 import tomllib
-import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from app.building import embedder, kernels, notices
 from app.building.common import ROOT, BuildError, write_atomically
 from app.building.download import Download, Downloader, Source
 from app.building.node import NODE_MODULES
+from app.building.python_archives import SONATA, python_archives
 from app.checksums import sha256_of
 from app.downloads import ModelFile, downloads, model_files
 from app.model_catalog import MODELS
@@ -36,22 +34,11 @@ VENDOR = {
     "ort-wasm-simd-threaded.mjs": "onnxruntime-web/dist/ort-wasm-simd-threaded.mjs",
     "ort-wasm-simd-threaded.wasm": "onnxruntime-web/dist/ort-wasm-simd-threaded.wasm",
 }
-PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
+PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm")
 PIECE_BYTES = 4 << 20
 NOT_PRECACHED = {"sw.js", "precache.json"}
 """The browser itself keeps sw.js; the service worker requests precache.json to find a newer version."""
 MODEL_SUFFIXES = (".gguf", ".onnx")
-PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
-NATIVE_ONLY = (
-    *("app/agents/more_requests.toml", "app/agents/out_of_scope.toml", "app/autotune_cache.py", "app/bench_routing.py"),
-    *("app/build_outputs.py", "app/building/", "app/checksums.py", "app/cli", "app/converting/", "app/downloads"),
-    *("app/embedder_adapter", "app/native_services.py", "app/paths.py", "app/quantizing.py", "app/server"),
-    *("app/http_range.py", "app/model_", "app/models.toml"),
-    *("app/terminal", "app/training/", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
-)
-"""Parts of the sources that the page never runs."""
-SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja"}
-
 Content = Path | bytes
 """A file of the site: one to copy, or its bytes."""
 
@@ -85,11 +72,11 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
         site[f"vendor/{name}"] = NODE_MODULES / source
     for name in PYODIDE:
         site[f"pyodide/{name}"] = NODE_MODULES / "pyodide" / name
-    wheels = _wheels(files)
-    site.update({f"pyodide/{name}": content for name, content in wheels.items()})
-    site["pyodide/wheels.json"] = json.dumps(list(wheels)).encode()  # what the worker unpacks
-    site["pyodide/pyodide-lock.json"] = _pyodide_lock(wheels)
-    site["sonata.zip"] = zip_bytes(_python_sources(root))
+    archives = python_archives(files, root)
+    wheels = [name for name in archives if name.endswith(".whl")]
+    site.update({name if name == SONATA else f"pyodide/{name}": archive for name, archive in archives.items()})
+    site["pyodide/wheels.json"] = json.dumps(wheels).encode()  # what the worker unpacks
+    site["pyodide/pyodide-lock.json"] = _pyodide_lock(archives)
     site.update({f"kernels/{name}": files[name] for name in kernels.BUILDS})
     for model in model_files():
         site[f"models/{model.file}"] = files[model.file]
@@ -120,7 +107,7 @@ def sizes_json(site: Mapping[str, Content]) -> bytes:
     Scripts are left out: the browser fetches them before anybody could count.
     """
     parts = {
-        "python": ("pyodide/", "sonata.zip"),
+        "python": ("pyodide/", SONATA),
         "routing": ("embedder/", "vendor/ort-wasm", ROUTING_DATA),
     }
     counted = [name for name in site if not name.endswith((".js", ".mjs"))]
@@ -188,76 +175,17 @@ def _copy(source: Path, target: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def zip_bytes(members: Mapping[str, bytes]) -> bytes:
-    """A zip that depends on nothing but its members: sorted, no dates, no permissions of this machine."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        for name in sorted(members):
-            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            info.external_attr = 0o644 << 16
-            info.create_system = 3  # the same on Windows
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, members[name])
-    return out.getvalue()
-
-
-def _python_sources(root: Path) -> dict[str, bytes]:
-    """The packages that the worker imports. A folder without __init__.py gets one."""
-    members: dict[str, bytes] = {}
-    for package in PYTHON_PACKAGES:
-        for path in sorted((root / package).rglob("*")):
-            name = path.relative_to(root).as_posix()
-            if path.suffix in SOURCE_SUFFIXES and path.is_file() and not name.startswith(NATIVE_ONLY):
-                members[name] = path.read_bytes()
-    for folder in {name.rsplit("/", depth)[0] for name in members for depth in range(1, name.count("/") + 1)}:
-        members.setdefault(f"{folder}/__init__.py", b"")
-    return members
-
-
-def _wheels(files: Mapping[str, Path]) -> dict[str, Content]:
-    made: dict[str, Content] = {}
-    for entry in downloads()["wheels"]:
-        source = files[entry["file"]]
-        if "make_pure" in entry:
-            made[entry["make_pure"]] = pure_wheel(source)
-        else:
-            made[entry["file"]] = source
-    return made
-
-
-def pure_wheel(wheel: Path) -> bytes:
-    """The wheel without its compiled parts, as a py3-none-any wheel."""
-    with zipfile.ZipFile(wheel) as archive:
-        members = {
-            name: archive.read(name)
-            for name in archive.namelist()
-            if not name.endswith(("/", ".so", ".pyd", ".c", ".pyi", "/RECORD"))
-        }
-    (info,) = {name.split("/")[0] for name in members if ".dist-info/" in name}
-    members[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: sonata\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-
-    def line(name: str, data: bytes) -> str:
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        return f"{name},sha256={digest},{len(data)}\n"
-
-    record = "".join(line(name, data) for name, data in sorted(members.items())) + f"{info}/RECORD,,\n"
-    members[f"{info}/RECORD"] = record.encode()
-    return zip_bytes(members)
-
-
-def _pyodide_lock(wheels: Mapping[str, Content]) -> bytes:
+def _pyodide_lock(archives: Mapping[str, bytes]) -> bytes:
     """Pyodide's own lock, cut down to the packages that the site has, with the checksums of the files it has."""
     lock = json.loads((NODE_MODULES / "pyodide" / "pyodide-lock.json").read_text(encoding="utf-8"))
     packages = {}
     for entry in downloads()["wheels"]:
         package = lock["packages"][entry["name"].lower()]
         name = entry.get("make_pure", entry["file"])
-        content = wheels[name]
-        digest = hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else entry["sha256"]
         packages[entry["name"].lower()] = package | {
             "file_name": name,
             "version": entry["version"],
-            "sha256": digest,
+            "sha256": _sha256(archives[name]),
         }
     return json.dumps(lock | {"packages": packages}, indent=1, sort_keys=True).encode()
 

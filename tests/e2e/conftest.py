@@ -41,7 +41,7 @@ async def chat(browser: Browser, site: str) -> AsyncIterator[ChatPage]:
         yield chat
 
 
-@pytest_asyncio.fixture(loop_scope="session", scope="module")
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def python_page(browser: Browser, site: str) -> AsyncIterator[Page]:
     """A page whose `runPython(source)` runs Sonata's Python in a worker (python_worker.js), without a model."""
     page, here = await browser.new_page(bypass_csp=True), Path(__file__)

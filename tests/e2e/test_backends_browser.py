@@ -1,4 +1,5 @@
-"""What the page's backends give that the page itself does not show: on a tiny model, against numpy natively."""
+"""What the page's Python does that the page itself does not show: its backends on a tiny model, against numpy natively,
+and modules that come compiled (app/building/bytecode.py)."""
 
 from __future__ import annotations
 
@@ -66,3 +67,38 @@ async def test_hidden_states_and_several_rows_of_logits_equal_numpy(
         np.testing.assert_allclose(states[name], expected, atol=2e-3 * np.abs(expected).max())
     expected = await model.backend.last_logits(sequence, 5)
     np.testing.assert_allclose(logits, expected, atol=2e-3 * np.abs(expected).max())
+
+
+MODULES = """
+import importlib, importlib.util, json, sys, traceback
+from pathlib import Path
+import app.worker
+
+# A module that is imported from a zip has the path that was read, x.py or x.pyc; for others Python tells where to look.
+def is_compiled(spec):
+    kept = Path(spec.cached or "")
+    return kept.is_file() and kept.read_bytes().startswith(importlib.util.MAGIC_NUMBER)
+
+specs = [module.__spec__ for module in list(sys.modules.values()) if getattr(module, "__spec__", None)]
+sources = [spec for spec in specs if (spec.origin or "").endswith(".py")]
+not_compiled = [spec.name for spec in sources if not is_compiled(spec)]
+
+foreign = Path(importlib.util.find_spec("py_core.engine.repetition").cached)
+foreign.write_bytes(b"\\0\\0\\r\\n" + foreign.read_bytes()[4:])
+del sys.modules["py_core.engine.repetition"]
+again = importlib.import_module("py_core.engine.repetition")
+try:
+    importlib.import_module("py_core.tokenizers.registry").tokenizer_from_gguf(None)
+except AttributeError:
+    shown = traceback.format_exc()
+json.dumps([len(sources), not_compiled, again.__file__, shown])
+"""
+
+
+async def test_the_page_compiles_no_module_and_tracebacks_show_the_source(python_page: Page) -> None:
+    """A module that was compiled for another Python is compiled again."""
+    count, not_compiled, again, shown = json.loads(await python_page.evaluate("(source) => runPython(source)", MODULES))
+    assert count > 200
+    assert not_compiled == []
+    assert again.endswith("/py_core/engine/repetition.py")
+    assert 'kind = metadata.get("tokenizer.ggml.model")' in shown

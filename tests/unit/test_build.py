@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _imp
 import ast
 import json
 import os
@@ -18,6 +19,7 @@ import pytest
 
 from app.building import site
 from app.building.common import ROOT, BuildError
+from app.building.zips import members_of, zip_bytes
 from app.checksums import sha256_of
 from app.downloads import default_model_path, model_files
 
@@ -63,7 +65,7 @@ def test_a_source_that_is_missing_is_a_sentence(tmp_path):
 
 def test_zips_are_the_same_bytes_each_time():
     members = {"b.py": b"b", "a.py": b"a"}
-    assert site.zip_bytes(members) == site.zip_bytes(dict(reversed(members.items())))
+    assert zip_bytes(members) == zip_bytes(dict(reversed(members.items())))
 
 
 def test_the_site_holds_what_the_page_asks_for_and_nothing_native(dist):
@@ -102,6 +104,20 @@ def test_sonata_zip_can_be_imported_from(dist):
     command = [sys.executable, "-I", "-c", code, str(dist / "sonata.zip")]
     said = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout
     assert "sonata.zip" in said
+
+
+def test_each_module_of_ours_and_the_libraries_is_compiled_from_the_source_beside_it(dist):
+    compiled = dict.fromkeys(("sonata.zip", "python_stdlib.zip", "numpy", "jinja2", "markupsafe"), 0)
+    for archive in (dist / "sonata.zip", *(dist / "pyodide").glob("*.whl"), dist / "pyodide/python_stdlib.zip"):
+        members = members_of(archive)
+        for name in filter(lambda name: name.endswith(".pyc"), members):
+            source = members[name.replace("__pycache__/", "").replace(".cpython-314", "")[:-1]]
+            magic = int.from_bytes(members[name][:4], "little")
+            unchecked, source_hash = members[name][4:8], members[name][8:16]  # PEP 552
+            assert (unchecked, source_hash) == (b"\1\0\0\0", _imp.source_hash(magic, source)), name
+            compiled[archive.name.split("-")[0]] += 1
+    assert compiled["sonata.zip"] == len([name for name in members_of(dist / "sonata.zip") if name.endswith(".py")])
+    assert min(compiled.values()) > 1
 
 
 def test_pyodides_lock_tells_the_checksums_of_the_wheels_there_are(dist):
