@@ -124,18 +124,20 @@ def main() -> None:
 
 
 def show(figures: list[dict[str, Any]]) -> None:
-    names = [f"{row['backend']}{', encrypted' if row['encrypted'] else ''}, {row['records']:,}" for row in figures]
-    table = Table("", *names, title="The memory")
-    for column, title in COLUMNS.items():
-        table.add_row(title, *(f"{row[column]:,.4g}" for row in figures))
-    Console().print(table)
-    table = Table("backend", "conversations", *CONVERSATION_COLUMNS.values(), title="Search in conversations")
-    for row in figures:
-        if "conversations" in row:
-            name = f"{row['backend']}{', encrypted' if row['encrypted'] else ''}"
-            shown = (f"{row[column]:,.4g}" for column in CONVERSATION_COLUMNS)
-            table.add_row(name, f"{row['conversations']:,}", *shown)
-    Console().print(table)
+    for count in dict.fromkeys(row["records"] for row in figures):
+        rows = [row for row in figures if row["records"] == count]
+        table(f"The memory, {count:,} records", COLUMNS, rows)
+    searched = [row for row in figures if "conversations" in row]
+    if searched:
+        table(f"Search in {searched[0]['conversations']:,} conversations", CONVERSATION_COLUMNS, searched)
+
+
+def table(title: str, lines: dict[str, str], rows: list[dict[str, Any]]) -> None:
+    """A line for each figure, a column for each of `rows`."""
+    shown = Table("", *(row["backend"] + ("\nencrypted" if row["encrypted"] else "") for row in rows), title=title)
+    for figure, name in lines.items():
+        shown.add_row(name, *(f"{row[figure]:,.0f}" if row[figure] >= 100 else f"{row[figure]:.2g}" for row in rows))
+    Console().print(shown)
 
 
 if __name__ == "__main__":
