@@ -98,7 +98,11 @@ def info(model: ModelOption = None, as_json: Annotated[bool, typer.Option("--jso
     table = Table(show_header=False, title=escape(described["name"]))
     table.add_row("file", f"{escape(str(path))} ({source.size / 1e6:.1f} MB, GGUF v{header.version})")
     table.add_row("parameters", f"{parameters / 1e6:.1f} M" if header.tensors else "none: it is a vocabulary only")
-    for name, value in {**described, **{f"tokenizer: {name}": value for name, value in tokenizer.items()}}.items():
+    # A model without windows or soft-caps has zeros there: they would only be noise.
+    shown = {name: value for name, value in described.items() if value or isinstance(value, bool)}
+    if not shown.get("sliding_window"):
+        shown.pop("local_rope", None)
+    for name, value in {**shown, **{f"tokenizer: {name}": value for name, value in tokenizer.items()}}.items():
         table.add_row(escape(name), escape(str(value)))
     for name, (count, size) in formats.items():
         table.add_row(f"{name} tensors", f"{count} ({size / 1e6:.1f} MB)")

@@ -231,6 +231,8 @@ def test_info_says_what_a_file_holds(tiny_path: Path) -> None:
     table = printed(sonata("info", "--model", tiny_path))
     for key in ("hidden_size", "num_key_value_heads", "Q4_1 tensors"):
         assert key in table
+    for absent in ("sliding_window", "local_rope", "softcap"):
+        assert absent not in table
 
 
 def test_names_in_a_file_are_no_markup(write_model: Callable[..., Path], tmp_path: Path) -> None:
