@@ -37,7 +37,8 @@ def need_of(load_backend: Any, header: GGUFHeader, config: ModelConfig, graph: G
     """What a model needs on the backend that a BackendLoader opens."""
     given = load_backend if isinstance(load_backend, partial) else partial(load_backend)
     precision = given.keywords.get("precision", "precise")
-    return memory_need(header.tensors, config, graph, _BACKENDS[given.func], precision)
+    adapter = given.args[0].adapter if given.func is load_webgpu else None
+    return memory_need(header.tensors, config, graph, _BACKENDS[given.func], precision, adapter)
 
 
 def room_of(load_backend: Any, memory: int | None) -> Room:

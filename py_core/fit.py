@@ -8,15 +8,20 @@ problem(need, 8192, Room(memory=4 << 30))    # None, or a sentence with numbers 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
-from py_core.backends.page_table import PAGE
+from py_core.backends.numpy import CHUNK
+from py_core.backends.page_table import PAGE, PageTable, kept_window, most_pages
 from py_core.backends.pipelined import SLOTS
+from py_core.backends.wasm.backend import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
 from py_core.backends.wasm.layout import EXTENT, PART, Mode, activation_bytes, head_page_bytes, matrix_bytes
+from py_core.backends.webgpu.host import AdapterInfo
 from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
+from py_core.backends.webgpu.tuning import GPU_ROWS, choose_shapes
 from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import FORMATS, BlockFormat
 from py_core.models.config import ModelConfig
@@ -25,9 +30,6 @@ from py_core.models.graph import Attention, Graph, Linear
 MOST_WASM_MEMORY = 65535 << 16
 """Bytes that the kernels' memory can have: addresses have 32 bits."""
 
-_FIRST_PAGES = 16
-_ROWS = {"webgpu": 256, "wasm": 64, "numpy": 512}
-"""Rows of a pass of a prefill."""
 _LEAST_CONTEXT = 512
 """A shorter context is not worth suggesting."""
 _SMALLER = ("Q8_0", "Q6_K", "Q5_K", "Q4_K")
@@ -65,15 +67,14 @@ class Parts:
 class Need:
     """What a model needs on a backend ("webgpu", "wasm", "numpy"). Sizes in bytes.
 
-    `page` are 64 tokens of all layers, `layer_page` of one. `scratch` does not depend on the context, of which each
-    token takes `token_scratch`. `read` are the weights that a step of one token reads. `smaller` has the weights if
-    all matrices were in another format.
+    `layer_page` are 64 tokens of one layer; `windows` are the layers', 0 where one sees everything. `scratch` does not
+    depend on the context, of which each token takes `token_scratch`. `read` are the weights that a step of one token
+    reads. `smaller` has the weights if all matrices were in another format.
     """
 
     name: str
     backend: str
     weights: int
-    page: int
     layer_page: int
     scratch: int
     token_scratch: float
@@ -83,30 +84,23 @@ class Need:
     smaller: Mapping[str, int]
 
     def at(self, context: int) -> Parts:
-        """With a conversation of `context` tokens: pools of pages start small and double."""
-        slot = -(-context // PAGE)
-        pages = min(_FIRST_PAGES, SLOTS * slot)
-        while pages < slot:
-            pages = min(2 * pages, SLOTS * slot)
-        if self.backend == "wasm":
-            pages = -(-pages // EXTENT) * EXTENT
-        if self.backend == "numpy":
-            pages = slot
-        return Parts(context, self.weights, pages * self.page, self.scratch + int(context * self.token_scratch))
+        """With one conversation of `context` tokens."""
+        pages = sum(self._pool(window, context) * layers for window, layers in self._groups(context).items())
+        return Parts(context, self.weights, pages * self.layer_page, self.scratch + int(context * self.token_scratch))
 
     def read_at(self, position: int) -> int:
         """Bytes that a step reads for the token at a position: weights, and keys and values before it."""
-        per_token = self.page / PAGE / max(len(self.windows), 1)
         seen = sum(min(position + 1, window) if window else position + 1 for window in self.windows)
-        return self.read + int(per_token * seen)
+        return self.read + self.layer_page * seen // PAGE
 
     def holds(self, context: int, room: Room) -> bool:
         """Whether it fits with this context."""
         parts = self.at(context)
         if room.memory is not None and parts.total > room.memory:
             return False
-        in_pool = parts.pages // max(self.page, 1)
-        return room.binding is None or self.backend != "webgpu" or in_pool * self.layer_page <= room.binding
+        if room.binding is None or self.backend != "webgpu":
+            return True
+        return all(self._pool(window, context) * self.layer_page <= room.binding for window in self._groups(context))
 
     def largest_context(self, room: Room) -> int:
         """The most tokens of context that fit, in steps of pages; 0 where none does."""
@@ -116,11 +110,28 @@ class Need:
             low, high = (middle, high) if self.holds(middle * PAGE, room) else (low, middle - 1)
         return min(low * PAGE, max(self.trained, PAGE))
 
+    def _groups(self, context: int) -> Counter[int]:
+        """How many layers share a pool of pages, by the window that they keep (0: everything)."""
+        return Counter(kept_window(window, context) for window in self.windows)
+
+    def _pool(self, window: int, context: int) -> int:
+        """The pages of a layer that a conversation makes its pool grow to."""
+        if self.backend == "numpy":
+            return most_pages(window, context)
+        table = PageTable(SLOTS, context, window)
+        while table.capacity < most_pages(window, context):
+            table.add_capacity(table.grown())
+        return -(-table.capacity // EXTENT) * EXTENT if self.backend == "wasm" else table.capacity
+
 
 def memory_need(
-    tensors: Mapping[str, TensorInfo], config: ModelConfig, graph: Graph, backend: str, precision: str = "precise"
-) -> Need:
-    """What a model of these tensors needs. Raises BackendError for a format that the backend's kernels do not read."""
+    tensors: Mapping[str, TensorInfo], config: ModelConfig, graph: Graph, backend: str, precision: str = "precise",
+    adapter: AdapterInfo | None = None,
+) -> Need:  # fmt: skip
+    """What a model of these tensors needs, on webgpu with this adapter, or with any GPU.
+
+    Raises BackendError for a format that the backend's kernels do not read.
+    """
     sizes = {name: _bytes(backend, tensors[name].format, shape) for name, shape in graph.weights.items()}
     linears = {op.weight for op in graph.ops if isinstance(op, Linear)}
     matrices = {name: shape for name, shape in graph.weights.items() if len(shape) == 2}
@@ -128,15 +139,15 @@ def memory_need(
     smaller = {
         kind: others + sum(_bytes(backend, FORMATS[kind], shape) for shape in matrices.values()) for kind in _SMALLER
     }
-    heads, layers = config.num_key_value_heads, config.num_hidden_layers
+    heads = config.num_key_value_heads
     if backend == "wasm":
         limbs = Mode.FAST if precision == "fast" else Mode.PRECISE
         layer_page = heads * head_page_bytes(config.head_dim, limbs)
     else:
         layer_page = 2 * heads * PAGE * config.head_dim * 4
-    scratch, token_scratch = _scratch(config, graph, backend)
+    scratch, token_scratch = _scratch(config, graph, backend, _rows(config, backend, adapter))
     return Need(
-        name=config.name, backend=backend, weights=sum(sizes.values()), page=layer_page * layers, layer_page=layer_page,
+        name=config.name, backend=backend, weights=sum(sizes.values()), layer_page=layer_page,
         scratch=scratch, token_scratch=token_scratch, read=sum(sizes[name] for name in linears),
         trained=config.max_position_embeddings,
         windows=tuple(op.window for op in graph.ops if isinstance(op, Attention)), smaller=smaller,
@@ -157,9 +168,15 @@ def _bytes(backend: str, form: BlockFormat, shape: tuple[int, ...]) -> int:
         raise BackendError(f"The {backend} kernels do not read {form.name}.") from error
 
 
-def _scratch(config: ModelConfig, graph: Graph, backend: str) -> tuple[int, float]:
+def _rows(config: ModelConfig, backend: str, adapter: AdapterInfo | None) -> int:
+    """Rows of a pass of a prefill."""
+    if backend == "webgpu":
+        return choose_shapes(adapter, config.head_dim).max_rows if adapter else GPU_ROWS
+    return MAX_ROWS if backend == "wasm" else CHUNK
+
+
+def _scratch(config: ModelConfig, graph: Graph, backend: str, rows: int) -> tuple[int, float]:
     """Bytes of values on their way, and those for each token of context."""
-    rows = _ROWS[backend]
     width, kv = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
     values = config.hidden_size + 3 * width + 2 * kv + 3 * config.intermediate_size
     scratch = rows * values * 4 + MAX_LOGIT_ROWS * config.vocab_size * 4

@@ -191,7 +191,11 @@ class Backend(Protocol):
         ...
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
-        """Forget every token from `length` on."""
+        """Forget every token from `length` on.
+
+        Where a model has windows and `length` lies far back, all tokens run again with the next call: what the
+        window before them held was given back.
+        """
         ...
 
     def free(self, sequence: TokenSequence) -> None:

@@ -24,6 +24,7 @@ from py_core.backends.base import (
     check_prefill,
     pass_end,
 )
+from py_core.backends.page_table import PAGE, first_kept, kept_window, most_pages
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
@@ -67,12 +68,14 @@ class NumpyBackend:
         self._config, self._graph, self._weights = config, graph, weights
         rotations = {op.rotation for op in graph.ops if isinstance(op, ops.Rope)}
         self._rotations = {rotation: rotation.table(self.context_length) for rotation in rotations}
+        layers = [op for op in graph.ops if isinstance(op, ops.Attention)]
+        self._windows = {op.layer: kept_window(op.window, self.context_length) for op in layers}
         self._states: dict[int, _State] = {}
         self._slots = 0
 
     def new_sequence(self) -> TokenSequence:
         self._slots += 1
-        self._states[self._slots] = _State(self._config)
+        self._states[self._slots] = _State(self._config, self._windows)
         return TokenSequence(self._slots)
 
     async def prefill(
@@ -102,7 +105,7 @@ class NumpyBackend:
 
     async def last_logits(self, sequence: TokenSequence, rows: int) -> np.ndarray:
         check_last_rows(sequence, rows)
-        sequence.stored = min(sequence.stored, sequence.length - rows)
+        self._rewind(sequence, sequence.length - rows)
         await self._run_pending(sequence, rows)
         return self._state(sequence).logits.copy()
 
@@ -110,7 +113,7 @@ class NumpyBackend:
         check_hidden(sequence, names, start, self._graph.taps)
         found: dict[str, list[np.ndarray]] = {name: [] for name in names}
         tapped = {self._graph.taps[name] for name in names}
-        sequence.stored = min(sequence.stored, start)
+        self._rewind(sequence, start)
         while sequence.stored < sequence.length:
             first = sequence.stored
             values = await self._run_body(sequence, min(first + CHUNK, start if first < start else sequence.length))
@@ -126,7 +129,7 @@ class NumpyBackend:
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]
         # The last token runs again: its logits are gone.
-        sequence.stored = min(sequence.stored, max(length - 1, 0))
+        self._rewind(sequence, max(length - 1, 0))
 
     def free(self, sequence: TokenSequence) -> None:
         self._states.pop(sequence.slot, None)
@@ -139,6 +142,12 @@ class NumpyBackend:
         if sequence.slot not in self._states:
             raise BackendError("This conversation was closed. Start a new one.")
         return self._states[sequence.slot]
+
+    def _rewind(self, sequence: TokenSequence, stored: int) -> None:
+        """Run again what comes after the first `stored` tokens; all, where what they see was dropped meanwhile."""
+        stored = min(sequence.stored, stored)
+        state = self._states.get(sequence.slot)
+        sequence.stored = stored if state and all(cache.sees(stored) for cache in state.caches.values()) else 0
 
     async def _run_pending(
         self, sequence: TokenSequence, logit_rows: int = 1, after_pass: AfterPass | None = None
@@ -167,12 +176,12 @@ class NumpyBackend:
                         values[op.x], self._rotations[op.rotation][positions], op.num_heads, op.interleaved
                     )
                 case ops.Attention():
-                    keys, all_values = state.append(op.layer, start, values[op.k], values[op.v])
+                    first, keys, kept_values = state.caches[op.layer].append(start, values[op.k], values[op.v])
                     values[op.out] = attention(
                         values[op.q],
                         keys,
-                        all_values,
-                        positions,
+                        kept_values,
+                        positions - first,
                         op.num_attention_heads,
                         op.scale,
                         op.softcap,
@@ -204,24 +213,51 @@ class NumpyBackend:
 
 
 class _State:
-    """One sequence's keys and values: two arrays (capacity, kv_heads, head_dim) a layer, grown by doubling."""
+    """One sequence: the logits of its last tokens, and its keys and values, a cache for each layer."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, windows: dict[int, int]) -> None:
         self.logits = np.zeros((1, config.vocab_size), np.float32)
-        self._heads = (config.num_key_value_heads, config.head_dim)
-        empty = np.zeros((2, 0, *self._heads), np.float32)
-        self._cache = [empty] * config.num_hidden_layers
+        self.caches = {layer: _Cache(config, window) for layer, window in windows.items()}
 
-    def append(self, layer: int, start: int, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Store k and v (M, kv_heads * head_dim) at position `start`; all keys and values up to there come back."""
-        cache, end = self._cache[layer], start + len(k)
-        if end > cache.shape[1]:
-            grown = np.zeros((2, max(64, 2 * end), *self._heads), np.float32)
-            grown[:, :start] = cache[:, :start]
-            cache = self._cache[layer] = grown
-        cache[0, start:end] = k.reshape(-1, *self._heads)
-        cache[1, start:end] = v.reshape(-1, *self._heads)
-        return cache[0, :end], cache[1, :end]
+
+class _Cache:
+    """A layer's keys and values from position `first` on: float32 (2, capacity, kv_heads, head_dim).
+
+    The capacity doubles, but no further than to what a sequence keeps at most. A `window` of 0 keeps everything.
+    """
+
+    def __init__(self, config: ModelConfig, window: int) -> None:
+        self.first = 0
+        self._window, self._most = window, PAGE * most_pages(window, config.context_length)
+        self.kv = np.zeros((2, 0, config.num_key_value_heads, config.head_dim), np.float32)
+
+    def sees(self, position: int) -> bool:
+        """Whether all is there that a row at `position` sees."""
+        return not self._window or self.first <= max(0, position + 1 - self._window)
+
+    def append(self, start: int, k: np.ndarray, v: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
+        """Store k and v (M, kv_heads * head_dim) at position `start`.
+
+        The first position that is kept comes back, and all keys and values from there up to these.
+        """
+        self.first, end = min(self.first, start), start + len(k)
+        if end - self.first > self.kv.shape[1]:
+            self._make_room(start, end)
+        at, stop = start - self.first, end - self.first
+        self.kv[0, at:stop] = k.reshape(-1, *self.kv.shape[2:])
+        self.kv[1, at:stop] = v.reshape(-1, *self.kv.shape[2:])
+        return self.first, self.kv[0, :stop], self.kv[1, :stop]
+
+    def _make_room(self, start: int, end: int) -> None:
+        """Drop what no position from `start` on sees, but for some slack, and grow where that is not enough."""
+        first = max(self.first, first_kept(self._window, start, end))
+        kept = self.kv[:, first - self.first : start - self.first]
+        capacity = self.kv.shape[1]
+        if end - first > capacity:
+            capacity = max(end - first, min(max(PAGE, 2 * end), self._most))
+        self.kv = np.zeros((2, capacity, *kept.shape[2:]), np.float32)
+        self.kv[:, : kept.shape[1]] = kept
+        self.first = first
 
 
 def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:

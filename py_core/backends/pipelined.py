@@ -75,12 +75,16 @@ class PipelinedBackend(ABC):
         self._step_seconds = _UNKNOWN_STEP
 
     @abstractmethod
-    async def _reserve(self, slot: int, length: int) -> None:
-        """Make sure that a sequence has pages for `length` tokens."""
+    async def _reserve(self, slot: int, first: int, length: int) -> None:
+        """Make sure that a sequence has pages for positions first .. length - 1; those before `first` are stored."""
 
     @abstractmethod
     def _release(self, slot: int, length: int) -> None:
         """Give back the pages that only positions from `length` on use."""
+
+    @abstractmethod
+    def _sees(self, slot: int, position: int) -> bool:
+        """Whether the pages hold all that this position sees: what lies before a window may be given back."""
 
     @abstractmethod
     def _write_state(self, data: bytes) -> None: ...
@@ -154,7 +158,7 @@ class PipelinedBackend(ABC):
                 while more and submitted < n and self._wants_more(len(in_flight), start + submitted - sequence.length):
                     position = start + submitted
                     count = min(self._batch(), n - submitted, RING - position % RING)
-                    await self._reserve(sequence.slot, position + count)
+                    await self._reserve(sequence.slot, sequence.stored, position + count)
                     future = self._start_steps(sequence, position, count, forward_first, sampling)
                     # Steps past the end wrote keys that nothing points at: their errors do not matter.
                     future.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -188,7 +192,7 @@ class PipelinedBackend(ABC):
         self._losses = 0
         while True:
             if rows > 1 or self._logits_of is not sequence:
-                sequence.stored = min(sequence.stored, sequence.length - rows)
+                self._rewind(sequence, sequence.length - rows)
             await self._run_pending(sequence, rows)
             try:
                 return await self._read_logits(rows)
@@ -200,7 +204,7 @@ class PipelinedBackend(ABC):
         passes: list[list[np.ndarray]] = []
         read = start
         self._losses = 0
-        sequence.stored = min(sequence.stored, start)
+        self._rewind(sequence, start)
         while read < sequence.length:
             try:
                 await self._restore()
@@ -222,7 +226,7 @@ class PipelinedBackend(ABC):
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]
         # The last token runs again: its logits are gone.
-        sequence.stored = min(sequence.stored, max(length - 1, 0))
+        self._rewind(sequence, max(length - 1, 0))
         self._release(sequence.slot, sequence.stored)
         if self._logits_of is sequence:
             self._logits_of = None
@@ -231,6 +235,13 @@ class PipelinedBackend(ABC):
         self.truncate(sequence, 0)
         del self._sequences[sequence.slot]
         self._free_slots.append(sequence.slot)
+
+    def _rewind(self, sequence: TokenSequence, stored: int) -> None:
+        """Run again what comes after the first `stored` tokens; all, where what they see was given back meanwhile."""
+        sequence.stored = min(sequence.stored, stored)
+        if not self._sees(sequence.slot, sequence.stored):
+            sequence.stored = 0
+            self._release(sequence.slot, 0)
 
     def _lose(self, error: Exception) -> None:
         """Note a loss; `_restore` makes up for it. Raises the error itself where they follow one another too often."""
@@ -253,7 +264,7 @@ class PipelinedBackend(ABC):
         """
         await self._restore()
         if sequence.stored == sequence.length and self._logits_of is not sequence:
-            sequence.stored -= 1
+            self._rewind(sequence, sequence.length - 1)
         if sequence.stored < sequence.length - 1:
             await self._run_pending(sequence)
         last = sequence.length - 1
@@ -287,7 +298,7 @@ class PipelinedBackend(ABC):
     async def _write_rows(self, sequence: TokenSequence, stop: int, logit_rows: int) -> int:
         """Write the state of a pass over the tokens that are not stored yet, up to `stop`; the number of its rows."""
         rows = [(sequence.tokens[at], at, sequence.slot) for at in range(sequence.stored, stop)]
-        await self._reserve(sequence.slot, stop)
+        await self._reserve(sequence.slot, sequence.stored, stop)
         self._logits_of = None
         self._write_state(state_bytes(rows, logit_rows=logit_rows))
         return len(rows)

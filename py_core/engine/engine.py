@@ -148,14 +148,16 @@ class Engine:
         begin = time.perf_counter()
         # At least the last token runs, to give logits.
         shared = min(_shared_length(sequence.tokens, prompt), max(len(prompt) - 1, 0))
-        timings.prompt_tokens, timings.reused_tokens = len(prompt), shared
         self.truncate(sequence, shared)
+        # Where the shared part lies far back, a model with windows may have to read it again.
+        reused = shared if sequence.stored >= shared - 1 else sequence.stored
+        timings.prompt_tokens, timings.reused_tokens = len(prompt), reused
 
         def on_pass(stored: int) -> None:
             if on_progress:
                 on_progress(stored, len(prompt))
 
-        on_pass(shared)
+        on_pass(reused)
         try:
             await self._scheduler.prefill(sequence, prompt[shared:], priority, on_pass)
         finally:

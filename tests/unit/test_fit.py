@@ -52,10 +52,9 @@ class Measuring(WasmtimeHost):
 @pytest.mark.parametrize("tokens", [10, 1500])
 async def test_the_kernels_take_as_much_memory_as_was_told(model_path: Path, real: Need, tokens: int) -> None:
     host = Measuring(kernel_path())
-    model = await load_model(FileSource(model_path), partial(load_wasm, host))
-    await model.backend._reserve(model.backend.new_sequence().slot, tokens)
-    told = real.at(tokens).total + 8192 * real.token_scratch - tokens * real.token_scratch
-    assert told == pytest.approx(host.reserved, rel=0.03)
+    model = await load_model(FileSource(model_path), partial(load_wasm, host), context=tokens)
+    await model.backend._reserve(model.backend.new_sequence().slot, 0, tokens)
+    assert real.at(tokens).total == pytest.approx(host.reserved, rel=0.02)
     model.close()
 
 
@@ -63,13 +62,27 @@ async def test_numbers_add_up(real: Need) -> None:
     parts = real.at(4096)
     assert parts.total == parts.weights + parts.pages + parts.scratch
     assert real.at(8192).pages == 2 * parts.pages
-    assert real.read_at(100) - real.read == pytest.approx(101 * real.page / 64, rel=1e-6)
+    assert real.read_at(100) - real.read == pytest.approx(101 * 30 * real.layer_page / 64, rel=1e-6)
 
 
 async def test_a_window_bounds_what_a_token_reads(real: Need) -> None:
     local = replace(real, windows=(512,) * (len(real.windows) - 1) + (0,))
     assert local.read_at(100) == real.read_at(100)
     assert local.read_at(8000) < (real.read + real.read_at(8000)) / 2
+
+
+async def test_a_layer_with_a_window_takes_memory_for_no_more_than_that(real: Need) -> None:
+    gemma = replace(real, backend="numpy", windows=((512,) * 5 + (0,)) * 4 + (512, 512))
+    # 512 tokens, 1,024 more that can be taken back, and a page, since these may begin within one.
+    assert gemma.at(32768).pages == (22 * 25 + 4 * 512) * real.layer_page
+    assert gemma.at(1024).pages == 26 * 16 * real.layer_page
+
+
+async def test_a_window_makes_room_for_a_longer_context(real: Need) -> None:
+    room = Room(binding=64 * real.layer_page)
+    whole = replace(real, backend="webgpu")
+    assert whole.largest_context(room) == 4096
+    assert replace(whole, windows=(512,) * len(real.windows)).largest_context(room) == 8192
 
 
 async def test_what_fits_has_no_problem(real: Need) -> None:
@@ -106,7 +119,7 @@ async def test_a_gpu_binds_the_pages_of_a_layer(model_path: Path) -> None:
     said = problem(need, 8192, room)
     assert said
     assert "This GPU binds 8.4 MB at once." in said
-    assert need.at(need.largest_context(room)).pages // need.page * need.layer_page <= 8 << 20
+    assert need.at(need.largest_context(room)).pages // len(need.windows) <= 8 << 20
 
 
 async def test_the_kernels_memory_ends_at_4_gb(real: Need) -> None:

@@ -11,8 +11,14 @@ import pytest
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
-from py_core.backends.wasm.layout import MATRIX_KINDS
+from py_core.backends.wasm.kv_pages import KVPages
+from py_core.backends.wasm.layout import MATRIX_KINDS, Arena, Mode
 from py_core.backends.wasm.module import unshared
+from py_core.formats.gguf import read_header
+from py_core.formats.source import FileSource
+from py_core.models.registry import describe_model
+from tests.architectures.gguf_files import write
+from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import MODELS, collect, cosine, open_pair, prompt
 from tests.tiny_llama import TinyLlama
 
@@ -60,6 +66,24 @@ async def test_the_pool_of_pages_grows_and_keeps_what_it_held(tmp_path: Path, ke
     assert await collect(pair.other, ours, 8) == await collect(pair.numpy, reference, 8)
 
 
+async def test_the_pages_of_layers_with_windows_lie_side_by_side(tmp_path: Path, kernel_wasm) -> None:
+    source = FileSource(write(VARIANTS["gemma3"], tmp_path / "tiny.gguf"))
+    config, graph = describe_model(await read_header(source), 4096)
+    arena = Arena()
+    pages = KVPages(config, graph, Mode.PRECISE, 2, arena)
+    host = WasmtimeHost(kernel_wasm(True))
+    for slot, length in ((0, 700), (1, 1400), (0, 2600)):
+        await pages.reserve(host, slot, length - 1, length)
+    parts = [
+        pages.base(layer) + begin * pages.part_bytes
+        for group in pages._groups
+        for layer in group.layers
+        for begin in group.extents
+    ]
+    assert len(parts) > 8 * 4
+    assert sorted(parts) == list(range(arena.end, pages.end, pages.part_bytes))
+
+
 class RestartingHost(WasmtimeHost):
     """Loses every third run, and the writes since the last answer, as a pool does whose worker died."""
 
@@ -90,7 +114,7 @@ async def test_an_answer_goes_on_after_workers_were_restarted(tmp_path: Path, ke
 async def test_memory_stays_near_the_files_size(model_path: Path, kernel_wasm) -> None:
     host = WasmtimeHost(kernel_wasm(True))
     pair = await open_pair(model_path, host)
-    without_pages = pair.other._lowering.pages  # type: ignore[attr-defined]
+    without_pages = pair.other._lowering.arena.end  # type: ignore[attr-defined]
     assert without_pages < 1.3 * 98_362_432
     host.close()
 

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_formats
-from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import RING
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
-from py_core.backends.wasm.layout import EXTENT, MATRIX_KINDS, Mode
+from py_core.backends.wasm.layout import MATRIX_KINDS, Mode
 from py_core.backends.wasm.lowering import ProgramLowering
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
@@ -27,8 +26,6 @@ PRECISIONS = {"precise": Mode.PRECISE, "fast": Mode.FAST}
 
 MAX_ROWS = 64
 """Rows in a pass of a prefill: some 150 ms of work on one core, so that Stop is heard."""
-
-_FIRST_PAGES = 16
 
 
 async def load_wasm(
@@ -56,41 +53,34 @@ class WasmBackend(PipelinedBackend):
         simd = "relaxed SIMD" if host.relaxed else "SIMD"
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
         capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
-        context_length = config.context_length
-        super().__init__(capabilities, context_length, config.vocab_size, MAX_ROWS, graph.taps)
+        super().__init__(capabilities, config.context_length, config.vocab_size, MAX_ROWS, graph.taps)
         self._host = host
         self._lowering = ProgramLowering(
-            config, graph, header.tensors, PRECISIONS[precision], host.most_workers, MAX_ROWS, context_length, SLOTS
+            config, graph, header.tensors, PRECISIONS[precision], host.most_workers, MAX_ROWS, SLOTS
         )
-        self._pages = PageTable(SLOTS, context_length, _FIRST_PAGES)
+        self._pages = self._lowering.pages
 
     async def load(self, source: WeightSource, progress: Progress | None) -> None:
-        await self._host.reserve(self._memory_for(self._pages.capacity))
+        await self._host.reserve(self._pages.end)
         for address, data in self._lowering.arena.writes:
             self._host.write(address, data)
         await self._host.upload(source, self._lowering.weights.jobs, progress)
 
     async def _rebuild(self) -> None:
         """The memory is as it was, but for writes that were on their way."""
-        self._host.write(self._lowering.page_table, self._pages.rows.tobytes())
+        self._pages.write_tables(self._host)
 
     def close(self) -> None:
         self._host.close()
 
-    def _memory_for(self, pages: int) -> int:
-        return self._lowering.pages + -(-pages // EXTENT) * self._lowering.extent_bytes
-
-    async def _reserve(self, slot: int, length: int) -> None:
-        while self._pages.lacks(slot, length):
-            capacity = min(2 * self._pages.capacity, self._pages.most)
-            await self._host.reserve(self._memory_for(capacity))
-            self._pages.add_capacity(capacity)
-        if self._pages.take(slot, length):
-            row = self._pages.rows[slot]
-            self._host.write(self._lowering.page_table + slot * row.nbytes, row.tobytes())
+    async def _reserve(self, slot: int, first: int, length: int) -> None:
+        await self._pages.reserve(self._host, slot, first, length)
 
     def _release(self, slot: int, length: int) -> None:
         self._pages.release(slot, length)
+
+    def _sees(self, slot: int, position: int) -> bool:
+        return self._pages.sees(slot, position)
 
     def _write_state(self, data: bytes) -> None:
         self._host.write(self._lowering.state, data)

@@ -152,8 +152,9 @@ def head_page_bytes(head_dim: int, limbs: int) -> int:
 class AttentionLayer:
     """What the kernels know of a layer's attention (`Layer` in attention.c).
 
-    `pages` is the address of its part of extent 0, `extent_bytes` lie from there to that of extent 1. A page table has
-    a row of `pages_per_slot` for each sequence. A window or softcap of 0 is none.
+    An entry e of the page table, which has a row of `pages_per_slot` for each sequence, is a page at
+    `pages` + e // EXTENT * `extent_bytes`, the (e % EXTENT)th of each head there (kv_pages.py).
+    A window or softcap of 0 is none.
     """
 
     heads: int

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
 from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse
-from py_core.backends.page_table import PAGE
+from py_core.backends.page_table import pages_of
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
+from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import (
     ACTIVATIONS,
     BAND_ROWS,
-    EXTENT,
     MOST_GROUP,
     MOST_HEAD_DIM,
     OP_BYTES,
@@ -28,7 +28,6 @@ from py_core.backends.wasm.layout import (
     Op,
     OpKind,
     activation_bytes,
-    head_page_bytes,
     program_bytes,
     real_bits,
 )  # fmt: skip
@@ -46,7 +45,7 @@ class ProgramLowering:
 
     def __init__(
         self, config: ModelConfig, graph: Graph, tensors: Mapping[str, TensorInfo], mode: Mode, workers: int,
-        max_rows: int, context_length: int, slots: int,
+        max_rows: int, slots: int,
     ) -> None:  # fmt: skip
         group = config.num_attention_heads // config.num_key_value_heads
         if config.head_dim > MOST_HEAD_DIM or group > MOST_GROUP:
@@ -65,19 +64,15 @@ class ProgramLowering:
         self.history = take(slots * RING * 4)
         self.logits = take(MAX_LOGIT_ROWS * config.vocab_size * 4 + 16)
         self._weights_of_tokens = take(config.vocab_size * 4 + 16)
-        self._context_length = context_length
         self._angles: dict[Rotation, int] = {}
-        self.pages_per_slot = -(-context_length // PAGE)
-        self.page_table = take(slots * self.pages_per_slot * 4)
+        self.pages = KVPages(config, graph, mode, slots, self.arena)
         self._one_bytes = activation_bytes(widest, 1) + 64
         self._one = take(self._one_bytes * workers)
         self._many = take(activation_bytes(widest, max_rows))
         self._rows = take(widest * 4 * workers)
-        parts = -(-context_length // PART)
+        parts = -(-config.context_length // PART)
         self._parts = take(parts * config.num_attention_heads * (config.head_dim + 2) * 4)
         self._layers: dict[int, tuple[int, ops.Attention]] = {}
-        self.layer_bytes = EXTENT * config.num_key_value_heads * head_page_bytes(config.head_dim, self._mode)
-        self.extent_bytes = self.layer_bytes * config.num_hidden_layers
         self._values.begin()
         body = self._lower(self._body)
         head = [Op(OpKind.LOGIT_ROWS), *self._lower(self._head)]
@@ -94,8 +89,7 @@ class ProgramLowering:
         programs = {"body": body, "body head": [*body, *head], **samplers}
         programs |= {f"step {name}": [*body, *head, *sampler] for name, sampler in samplers.items()}
         self.programs = {name: self.arena.put(program_bytes(program, self.state)) for name, program in programs.items()}
-        # Pages come last in memory, so that their pool can grow: all else has its size by now.
-        self.pages = self.arena.end
+        # Pages come last in memory, so that their pools can grow: all else has its size by now.
         self.arena.writes += [(address, self._layer(op)) for address, op in self._layers.values()]
 
     def tapped(self, names: Sequence[str]) -> tuple[bytes, list[tuple[int, int]]]:
@@ -198,16 +192,17 @@ class ProgramLowering:
 
     def _layer(self, op: ops.Attention) -> bytes:
         """What the kernels know of a layer's attention."""
-        pages = self.pages + op.layer * self.layer_bytes
+        pages = self.pages
         return AttentionLayer(
             op.num_attention_heads, op.num_key_value_heads, op.k.width // op.num_key_value_heads, int(self._mode),
-            pages, self.extent_bytes, self.page_table, self.pages_per_slot, op.scale, op.softcap, op.window,
+            pages.base(op.layer), pages.part_bytes, pages.table(op.layer), pages_of(self._config.context_length),
+            op.scale, op.softcap, op.window,
         ).packed()  # fmt: skip
 
     def _rotation(self, op: Rope) -> tuple[int, int, int]:
         """A table of angles, the pairs that rotate, and whether these are neighbours."""
         if op.rotation not in self._angles:
-            self._angles[op.rotation] = self.arena.put(op.rotation.table(self._context_length).tobytes())
+            self._angles[op.rotation] = self.arena.put(op.rotation.table(self._config.context_length).tobytes())
         return self._angles[op.rotation], op.rotation.dimensions // 2, int(op.interleaved)
 
     def _gated(self, op: GatedLinear) -> list[Op]:

@@ -155,4 +155,4 @@ class AttentionKernels:
         return Cost(row_bytes=8 * width, token_bytes=self._token_bytes, token_flops=4 * width, window=op.window)
 
     def _bindings(self, op: Attention, q: Binding, out: Binding) -> Callable[[], tuple[Binding, ...]]:
-        return lambda: (self._state, q, self._pages.table_binding, self._pages.binding(op.layer), out)
+        return lambda: (self._state, q, self._pages.table(op.layer), self._pages.binding(op.layer), out)

@@ -51,7 +51,7 @@ class AttentionLowering:
         """Appending to the pages and attention, of queries and keys that are ready."""
         width = op.k.width
         pipeline = self._builder.pipeline("append", {}, **self._without_heads(), WORKGROUP=64)
-        before = (self._state, self._values.of(op.k), self._values.of(op.v), self._pages.table_binding)
+        before = (self._state, self._values.of(op.k), self._values.of(op.v), self._pages.table(op.layer))
         append = Kernel(
             "append", pipeline, self._with_pages(before, op.layer), per_row(width // 4, 64), Cost(row_bytes=16 * width)
         )
@@ -83,7 +83,8 @@ class AttentionLowering:
             )  # fmt: skip
             weights = (part.quants, part.scales)
             angles = self._angles_of(op.rope)
-            before = (self._state, *weights, given.x, given.vectors, angles, self._pages.table_binding, q)
+            table = self._pages.table(op.attention.layer)
+            before = (self._state, *weights, given.x, given.vectors, angles, table, q)
             cost = linear_cost(matrix, rows, 0, rows, given.bias_at is not None)
             kernels.append(Kernel(name, pipeline, self._with_pages(before, op.attention.layer), grid, cost))
             first_head += rows // self._config.head_dim
@@ -101,13 +102,13 @@ class AttentionLowering:
             "rope_append", {}, **self._sizes, WORKGROUP=64, HEAD_NORM=op.q_norm is not None,
             EPS=op.q_norm.eps if op.q_norm else 0.0, **_rotation(op.rope),
         )  # fmt: skip
-        before = (self._state, qkv, self._angles_of(op.rope), self._pages.table_binding, *norms, q)
+        layer = op.attention.layer
+        before = (self._state, qkv, self._angles_of(op.rope), self._pages.table(layer), *norms, q)
         cost = Cost(
             row_bytes=4 * (width + op.q.out.width) + self._pages.page_bytes // PAGE,
             row_flops=(3 if op.rope else 0) * (op.q.out.width + op.k.out.width)
             + (4 if op.q_norm else 0) * (op.q.out.width + op.k.out.width),
         )
-        layer = op.attention.layer
         return [
             *self._linears.side_by_side(linears, qkv, context),
             Kernel("rope_append", pipeline, self._with_pages(before, layer), per_row(width // 4, 64), cost),

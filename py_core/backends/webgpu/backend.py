@@ -102,7 +102,7 @@ class WebGPUBackend(PipelinedBackend):
             history=self._buffer(SLOTS * RING * 4, "history"),
             logits=self._buffer(MAX_LOGIT_ROWS * config.vocab_size * 4, "logits"),
         )
-        self._pages = KVPages(host, config, SLOTS, self.context_length)
+        self._pages = KVPages(host, config, self._graph, SLOTS)
         builder = KernelBuilder(host, self._shapes)
         lowering = PlanLowering(host, config, self._graph, self.arena, builder, self._buffers, self._pages)
         self._plans = {rows: lowering.plan(rows) for rows in ("one", "few", "many")}
@@ -163,7 +163,7 @@ class WebGPUBackend(PipelinedBackend):
             state = state_bytes([(0, position + row, sequence.slot) for row in range(rows)])
             await self._restore()
             self._logits_of = None
-            await self._reserve(sequence.slot, position + rows)
+            await self._reserve(sequence.slot, position, position + rows)
             first, then = ("step", "argmax") if rows == 1 else ("body", "head")
             length = position + rows
             launches = self._launches(first, rows, length) + self._launches(then, 1, length)
@@ -196,11 +196,14 @@ class WebGPUBackend(PipelinedBackend):
         made = sum([len(ids) async for ids in self.decode(sequence, steps, GREEDY)])
         return (time.perf_counter() - begin) / made
 
-    async def _reserve(self, slot: int, length: int) -> None:
-        self._pages.reserve(slot, length)
+    async def _reserve(self, slot: int, first: int, length: int) -> None:
+        self._pages.reserve(slot, first, length)
 
     def _release(self, slot: int, length: int) -> None:
         self._pages.release(slot, length)
+
+    def _sees(self, slot: int, position: int) -> bool:
+        return self._pages.sees(slot, position)
 
     def _write_state(self, data: bytes) -> None:
         self._host.write(self._buffers.state.buffer, 0, data)

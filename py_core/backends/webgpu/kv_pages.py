@@ -1,54 +1,84 @@
 """Pages of keys and values on the GPU: float32, one buffer a layer, [page][key | value][kv head][64 tokens][head_dim].
 
-The pool starts small and doubles when it runs out; what it held is copied on the GPU.
+Layers with the same window have a page table and a pool, which starts small and grows when it runs out; what it held is
+copied on the GPU.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from py_core.backends.base import BackendError
-from py_core.backends.page_table import PAGE, PageTable
+from py_core.backends.page_table import PAGE, PageTable, layer_groups, pages_of
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Layers with the same window: their pages, the table on the GPU, and the layers' buffers."""
+
+    pages: PageTable
+    table: Binding
+    buffers: dict[int, int]
 
 
 class KVPages:
     """`generation` changes when the buffers do: bindings recorded before must then be recorded again."""
 
-    def __init__(self, host: Host, config: ModelConfig, slots: int, context_length: int) -> None:
+    def __init__(self, host: Host, config: ModelConfig, graph: Graph, slots: int) -> None:
         self._host = host
-        self._pages = PageTable(slots, context_length, capacity=16)
-        self.pages_per_slot = self._pages.pages_per_slot
         self.page_bytes = 2 * config.num_key_value_heads * PAGE * config.head_dim * 4
-        self.table = host.create_buffer(self._pages.rows.nbytes, "page table")
-        self.table_binding = Binding(self.table, 0, self._pages.rows.nbytes)
-        self._buffers = [self._new_buffer() for _ in range(config.num_hidden_layers)]
+        groups = layer_groups(graph, config.context_length)
+        self._groups = [self._group(PageTable(slots, config.context_length, each), groups[each]) for each in groups]
+        self._group_of = {layer: group for group in self._groups for layer in group.buffers}
+        self.pages_per_slot = pages_of(config.context_length)
         self.generation = 0
 
     def binding(self, layer: int) -> Binding:
-        return Binding(self._buffers[layer], 0, self._pages.capacity * self.page_bytes)
+        """The pages of a layer."""
+        group = self._group_of[layer]
+        return Binding(group.buffers[layer], 0, group.pages.capacity * self.page_bytes)
 
-    def reserve(self, slot: int, length: int) -> None:
-        """Make sure that positions 0 .. length - 1 of a sequence have pages. Raises BackendError when memory is out."""
-        while self._pages.lacks(slot, length):
-            self._grow()
-        if self._pages.take(slot, length):
-            row = self._pages.rows[slot]
-            self._host.write(self.table, slot * row.nbytes, row.tobytes())
+    def table(self, layer: int) -> Binding:
+        """The page table of a layer, which stays where it is."""
+        return self._group_of[layer].table
+
+    def reserve(self, slot: int, first: int, length: int) -> None:
+        """Make sure that a sequence, of which positions before `first` are stored, has pages for first .. length - 1.
+
+        Raises BackendError when memory is out.
+        """
+        for group in self._groups:
+            while group.pages.lacks(slot, first, length):
+                self._grow(group)
+            if group.pages.take(slot, first, length):
+                row = group.pages.rows[slot]
+                self._host.write(group.table.buffer, slot * row.nbytes, row.tobytes())
 
     def release(self, slot: int, length: int) -> None:
-        self._pages.release(slot, length)
+        for group in self._groups:
+            group.pages.release(slot, length)
 
-    def _grow(self) -> None:
-        old = self._pages.capacity
-        capacity = min(2 * old, self._pages.most)
+    def sees(self, slot: int, position: int) -> bool:
+        return all(group.pages.sees(slot, position) for group in self._groups)
+
+    def _group(self, pages: PageTable, layers: list[int]) -> _Group:
+        nbytes = pages.rows.nbytes
+        table = Binding(self._host.create_buffer(nbytes, "page table"), 0, nbytes)
+        return _Group(pages, table, {layer: self._new_buffer(pages) for layer in layers})
+
+    def _grow(self, group: _Group) -> None:
+        old, capacity = group.pages.capacity, group.pages.grown()
         if capacity * self.page_bytes > self._host.adapter.max_binding_size or capacity == old:
             raise BackendError("The conversations need more memory than this GPU gives. Start a new chat.")
-        self._pages.add_capacity(capacity)
-        for layer, buffer in enumerate(self._buffers):
-            self._buffers[layer] = self._new_buffer()
-            self._host.copy(buffer, self._buffers[layer], old * self.page_bytes)
+        group.pages.add_capacity(capacity)
+        for layer, buffer in group.buffers.items():
+            group.buffers[layer] = self._new_buffer(group.pages)
+            self._host.copy(buffer, group.buffers[layer], old * self.page_bytes)
             self._host.destroy_buffer(buffer)
         self.generation += 1
 
-    def _new_buffer(self) -> int:
-        return self._host.create_buffer(self._pages.capacity * self.page_bytes, "keys and values")
+    def _new_buffer(self, pages: PageTable) -> int:
+        return self._host.create_buffer(pages.capacity * self.page_bytes, "keys and values")

@@ -17,6 +17,9 @@ from py_core.backends.webgpu.shaders import binding_access, compose
 FEW_ROWS = 8
 """Rows of a pass (a draft, several conversations) that is not yet a prefill of many."""
 
+GPU_ROWS = 256
+"""Rows in one pass of a prefill, on a GPU."""
+
 
 @dataclass(frozen=True)
 class MatvecShape:
@@ -78,7 +81,7 @@ def choose_shapes(adapter: AdapterInfo, head_dim: int) -> KernelShapes:
         return KernelShapes(1, 32, "reduce_single", 8, 1, False, False, 16, head_dim > 128, False)
     lanes = min(adapter.subgroup_size, 32) if adapter.subgroup_size >= 8 else 32
     reduce = "reduce_subgroup" if adapter.subgroup_size >= 8 else "reduce_workgroup"
-    return KernelShapes(lanes, 128, reduce, 4, 1, True, True, 256, True, adapter.integer_dot)
+    return KernelShapes(lanes, 128, reduce, 4, 1, True, True, GPU_ROWS, True, adapter.integer_dot)
 
 
 async def choose_halves(host: Host) -> str:

@@ -1,0 +1,97 @@
+"""Pages of keys and values in the kernels' memory: EXTENT pages of a head lie together, [extent][layer][kv head][page].
+
+Layers with the same window have a page table, and extents of their own, one after the other as each is needed. What one
+layer takes of an extent is a part; all parts have the same size. An entry of a table is EXTENT * (the number of the
+part in which the extent begins) + the page's place in the extent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from py_core.backends.page_table import PageTable, layer_groups
+from py_core.backends.wasm.host import KernelHost
+from py_core.backends.wasm.layout import EXTENT, Arena, head_page_bytes
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Layers with the same window: their pages, where the table lies, and the part in which each extent begins."""
+
+    layers: list[int]
+    pages: PageTable
+    table: int
+    extents: list[int]
+
+
+class KVPages:
+    """Takes the tables' room from the arena. The pages begin where the arena ends, so that they can grow."""
+
+    def __init__(self, config: ModelConfig, graph: Graph, limbs: int, slots: int, arena: Arena) -> None:
+        self.part_bytes = EXTENT * config.num_key_value_heads * head_page_bytes(config.head_dim, limbs)
+        self._arena, self._parts = arena, 0
+        self._groups: list[_Group] = []
+        for window, layers in layer_groups(graph, config.context_length).items():
+            pages = PageTable(slots, config.context_length, window)
+            group = _Group(layers, pages, arena.take(pages.rows.nbytes), [])
+            self._groups.append(group)
+            self._add_extents(group, pages.capacity)
+        self._group_of = {layer: group for group in self._groups for layer in group.layers}
+
+    @property
+    def end(self) -> int:
+        """Where the memory ends that the pages take now."""
+        return self._arena.end + self._parts * self.part_bytes
+
+    def base(self, layer: int) -> int:
+        """The address from which the kernels count a layer's parts: its own in an extent that begins with part 0.
+
+        The arena must be complete by then.
+        """
+        return self._arena.end + self._group_of[layer].layers.index(layer) * self.part_bytes
+
+    def table(self, layer: int) -> int:
+        """The address of a layer's page table."""
+        return self._group_of[layer].table
+
+    async def reserve(self, host: KernelHost, slot: int, first: int, length: int) -> None:
+        """Make sure that a sequence, of which positions before `first` are stored, has pages for first .. length - 1.
+
+        Raises BackendError when memory is out.
+        """
+        for group in self._groups:
+            while group.pages.lacks(slot, first, length):
+                capacity = group.pages.grown()
+                extents = -(-capacity // EXTENT) - len(group.extents)
+                await host.reserve(self.end + extents * len(group.layers) * self.part_bytes)
+                self._add_extents(group, capacity)
+                group.pages.add_capacity(capacity)
+            if group.pages.take(slot, first, length):
+                row = self._entries(group, group.pages.rows[slot])
+                host.write(group.table + slot * row.nbytes, row.tobytes())
+
+    def release(self, slot: int, length: int) -> None:
+        for group in self._groups:
+            group.pages.release(slot, length)
+
+    def sees(self, slot: int, position: int) -> bool:
+        return all(group.pages.sees(slot, position) for group in self._groups)
+
+    def write_tables(self, host: KernelHost) -> None:
+        """Write all tables again."""
+        for group in self._groups:
+            host.write(group.table, self._entries(group, group.pages.rows).tobytes())
+
+    def _add_extents(self, group: _Group, capacity: int) -> None:
+        while len(group.extents) * EXTENT < capacity:
+            group.extents.append(self._parts)
+            self._parts += len(group.layers)
+
+    def _entries(self, group: _Group, pages: np.ndarray) -> np.ndarray:
+        """Entries of a table for numbers of pages: uint32 of the same shape."""
+        begins = np.array(group.extents, np.uint32)
+        return begins[pages // EXTENT] * np.uint32(EXTENT) + pages % np.uint32(EXTENT)

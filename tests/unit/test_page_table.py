@@ -1,0 +1,85 @@
+"""What a sequence stored in its pages is there as long as a position can see it, and pages come back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from py_core.backends import page_table
+from py_core.backends.page_table import PAGE, PageTable, layer_groups, most_pages
+from py_core.models.graph import Graph
+
+SLOTS, CONTEXT, SLACK = 3, 40 * PAGE, 5 * PAGE
+
+STEPS = st.tuples(
+    st.integers(0, SLOTS - 1),
+    st.sampled_from(["read", "read", "read", "rewind", "free"]),
+    st.integers(1, SLACK) | st.sampled_from([1, PAGE, PAGE + 1]),
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def little_slack():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_table, "SLACK", SLACK)
+        patch.setattr(page_table, "FIRST_PAGES", 2)
+        yield
+
+
+@given(window=st.sampled_from([0, 1, PAGE, 3 * PAGE + 7]), steps=st.lists(STEPS, max_size=60))
+def test_pages_hold_what_is_seen_and_none_is_lost(window: int, steps: list[tuple[int, str, int]]) -> None:
+    table = PageTable(SLOTS, CONTEXT, window)
+    stored, read = [0] * SLOTS, [0] * SLOTS
+    written: dict[tuple[int, int], tuple[int, int]] = {}
+    """Who wrote last to a place of the pool, and which position: by page and place in it."""
+    for slot, what, count in steps:
+        if what == "read":
+            first, length = stored[slot], min(stored[slot] + count, CONTEXT)
+            while table.lacks(slot, first, length):
+                table.add_capacity(table.grown())
+            table.take(slot, first, length)
+            for position in range(first, length):
+                written[int(table.rows[slot, position // PAGE]), position % PAGE] = (slot, position)
+            # Each row of the pass finds all that it sees, also what was read before.
+            for position in range(max(0, first + 1 - window) if window else 0, length):
+                page = int(table.rows[slot, position // PAGE])
+                assert page < table.capacity
+                assert written[page, position % PAGE] == (slot, position)
+            stored[slot] = read[slot] = length
+        else:
+            stored[slot] = max(0, stored[slot] - count) if what == "rewind" else 0
+            if not table.sees(slot, stored[slot]):
+                assert stored[slot] < read[slot] - SLACK
+                stored[slot] = 0
+            table.release(slot, stored[slot])
+        assert len(table._free) == len(set(table._free))
+        for held in table._held:
+            assert not set(held) & set(table._free)
+            assert len(held) <= most_pages(window, CONTEXT)
+        assert sum(map(len, table._held)) + len(table._free) == table.capacity
+    for slot in range(SLOTS):
+        table.release(slot, 0)
+    assert sorted(table._free) == list(range(table.capacity))
+
+
+@pytest.mark.parametrize(
+    ("window", "capacities"), [(0, [2, 4, 8, 16, 32, 40, 80, 120]), (100, [2, 4, 8, 16]), (64, [2, 4, 7, 14])]
+)
+def test_a_pool_doubles_but_not_beyond_what_its_first_sequence_holds(window: int, capacities: list[int]) -> None:
+    table = PageTable(SLOTS, CONTEXT, window)
+    found = [table.capacity]
+    while len(found) < len(capacities):
+        table.add_capacity(table.grown())
+        found.append(table.capacity)
+    assert found == capacities
+
+
+def test_layers_share_a_table_by_what_they_keep() -> None:
+    graph = Graph()
+    x = graph.embedding("e", 4, 8)
+    for layer, window in enumerate([50, 0, 50, 2000, 1000]):
+        x = graph.attention(layer, x, x, x, 1, 1, 1.0, window=window)
+    assert layer_groups(graph, CONTEXT) == {50: [0, 2], 0: [1], 2000: [3], 1000: [4]}
+    # A window that with its slack is as long as the context gives nothing back.
+    assert layer_groups(graph, 1320) == {50: [0, 2], 0: [1, 3, 4]}
