@@ -22,7 +22,7 @@ KeepGoing = Callable[[], bool]
 """Asked before more decode steps are queued: with False only those in flight are yielded still."""
 
 AfterPass = Callable[[int], Awaitable[None]]
-"""Called after each forward pass of a prefill with the number of the session's tokens that are stored by then."""
+"""Called after each forward pass of a long call with the number of the sequence's tokens that are stored by then."""
 
 
 class BackendError(RuntimeError):
@@ -136,8 +136,8 @@ def too_long(tokens: int, context_length: int) -> str:
 class Backend(Protocol):
     """Runs one model. Everything that waits for the device is async.
 
-    Its callers take turns (engine/scheduler.py): while a call of prefill, decode or logits runs no other begins, but
-    for the time in which a prefill waits for `after_pass`. The other methods may be called at any time.
+    Its callers take turns (engine/scheduler.py): while a call that waits for the device runs no other begins, but for
+    the time in which it waits for `after_pass`. The other methods may be called at any time.
     """
 
     capabilities: Capabilities
@@ -178,12 +178,15 @@ class Backend(Protocol):
         """
         ...
 
-    async def hidden(self, sequence: TokenSequence, names: Sequence[str], start: int = 0) -> dict[str, np.ndarray]:
+    async def hidden(
+        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None
+    ) -> dict[str, np.ndarray]:
         """Hidden states of the tokens from `start` on, by name: float32 (length - start, hidden_size).
 
         "residual.N" is the residual stream after N blocks (N = 1 .. num_hidden_layers); `ModelConfig.residual_at(0.25)`
         is the name of that after a quarter of them. "final_norm" is what the output matrix reads. The tokens from
-        `start` on run again, after the keys and values that the pages hold; the sequence is the same afterwards.
+        `start` on run again, after the keys and values that the pages hold; the sequence is the same afterwards. The
+        next pass over a long text waits for `after_pass`.
 
         Raises ValueError for a name that the model does not have, for more than MAX_TAPS names, and where `start` is
         none of the sequence's tokens.

@@ -109,7 +109,9 @@ class NumpyBackend:
         await self._run_pending(sequence, rows)
         return self._state(sequence).logits.copy()
 
-    async def hidden(self, sequence: TokenSequence, names: Sequence[str], start: int = 0) -> dict[str, np.ndarray]:
+    async def hidden(
+        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None
+    ) -> dict[str, np.ndarray]:
         check_hidden(sequence, names, start, self._graph.taps)
         found: dict[str, list[np.ndarray]] = {name: [] for name in names}
         tapped = {self._graph.taps[name] for name in names}
@@ -117,11 +119,12 @@ class NumpyBackend:
         while sequence.stored < sequence.length:
             first = sequence.stored
             values = await self._run_body(sequence, min(first + CHUNK, start if first < start else sequence.length))
-            if first < start:
-                continue
-            self._run_rows([op for op in self._graph.head if op.out in tapped], values)
-            for name in names:
-                found[name].append(values[self._graph.taps[name]])
+            if first >= start:
+                self._run_rows([op for op in self._graph.head if op.out in tapped], values)
+                for name in names:
+                    found[name].append(values[self._graph.taps[name]])
+            if after_pass:
+                await after_pass(sequence.stored)
         # No logits were made: the last token runs again when they are asked for.
         sequence.stored -= 1
         return {name: np.concatenate(rows) for name, rows in found.items()}

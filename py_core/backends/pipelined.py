@@ -199,7 +199,9 @@ class PipelinedBackend(ABC):
             except self.RESTARTS as error:
                 self._lose(error)
 
-    async def hidden(self, sequence: TokenSequence, names: Sequence[str], start: int = 0) -> dict[str, np.ndarray]:
+    async def hidden(
+        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None
+    ) -> dict[str, np.ndarray]:
         check_hidden(sequence, names, start, self._taps)
         passes: list[list[np.ndarray]] = []
         read = start
@@ -221,6 +223,8 @@ class PipelinedBackend(ABC):
                 self._lose(error)
                 continue
             sequence.stored = stop
+            if after_pass:
+                await after_pass(stop)
         return {name: np.concatenate(values) for name, values in zip(names, zip(*passes, strict=True), strict=True)}
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:

@@ -94,19 +94,21 @@ class Engine:
 
     async def logits(self, sequence: TokenSequence, priority: Priority = Priority.INTERACTIVE) -> np.ndarray:
         """Logits after the sequence's last token: float32 (vocab_size,). Raises ValueError when it has none."""
-        return await self._scheduler.call(sequence, lambda: self.backend.logits(sequence), priority)
+        return await self._scheduler.call(sequence, lambda _: self.backend.logits(sequence), priority)
 
     async def last_logits(
         self, sequence: TokenSequence, rows: int, priority: Priority = Priority.INTERACTIVE
     ) -> np.ndarray:
         """Logits after each of the last `rows` tokens, as `Backend.last_logits`: float32 (rows, vocab_size)."""
-        return await self._scheduler.call(sequence, lambda: self.backend.last_logits(sequence, rows), priority)
+        return await self._scheduler.call(sequence, lambda _: self.backend.last_logits(sequence, rows), priority)
 
     async def hidden(
         self, sequence: TokenSequence, names: Sequence[str], start: int = 0, priority: Priority = Priority.BACKGROUND
     ) -> dict[str, np.ndarray]:
         """Hidden states of the tokens from `start` on, by name, as `Backend.hidden`: float32 (tokens, hidden_size)."""
-        return await self._scheduler.call(sequence, lambda: self.backend.hidden(sequence, names, start), priority)
+        return await self._scheduler.call(
+            sequence, lambda after_pass: self.backend.hidden(sequence, names, start, after_pass), priority
+        )
 
     @property
     def most_profiled_rows(self) -> int:
@@ -159,7 +161,12 @@ class Engine:
 
         on_pass(reused)
         try:
-            await self._scheduler.prefill(sequence, prompt[shared:], priority, on_pass)
+            await self._scheduler.call(
+                sequence,
+                lambda after_pass: self.backend.prefill(sequence, prompt[shared:], after_pass),
+                priority,
+                on_pass,
+            )
         finally:
             timings.prefill_seconds = time.perf_counter() - begin
 

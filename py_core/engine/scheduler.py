@@ -1,9 +1,9 @@
 """Serves several sequences on one backend, in turns.
 
-A backend does one thing at a time. Each request (a prompt to read, tokens to sample, logits) waits for its turn. It
-gives the turn up after `TURN_SECONDS` where another request of its priority waits, and at once for a more urgent one: a
-prefill between two forward passes, decoding between two batches of steps. While nobody waits, decoding keeps batches in
-flight.
+A backend does one thing at a time. Each request (a prompt to read, tokens to sample, hidden states, logits) waits for
+its turn. It gives the turn up after `TURN_SECONDS` where another request of its priority waits, and at once for a more
+urgent one: a long text between two forward passes, decoding between two batches of steps. While nobody waits, decoding
+keeps batches in flight.
 
 Nobody who reads tokens holds a turn. What is sampled goes into the sequence's own stream; a reader who pauses stops
 this sequence once `LOOK_AHEAD` tokens wait for him, and no other.
@@ -15,12 +15,12 @@ import asyncio
 import heapq
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
 from enum import IntEnum
 from typing import TypeVar
 
-from py_core.backends.base import Backend, BackendError, TokenSequence
+from py_core.backends.base import AfterPass, Backend, BackendError, TokenSequence
 from py_core.sampling import SamplingParams
 
 T = TypeVar("T")
@@ -51,32 +51,28 @@ class Scheduler:
         self._tasks: dict[int, asyncio.Task[object]] = {}
         """Running tasks by their sequence's slot."""
 
-    async def prefill(
-        self, sequence: TokenSequence, tokens: Sequence[int], priority: Priority, on_pass: Callable[[int], None]
-    ) -> None:
-        """As `Backend.prefill`. `on_pass` gets the number of the sequence's tokens that are stored."""
+    async def call(
+        self, sequence: TokenSequence, work: Callable[[AfterPass], Awaitable[T]], priority: Priority,
+        on_pass: Callable[[int], None] = lambda stored: None,
+    ) -> T:  # fmt: skip
+        """Run a method of the backend that waits for its device and works on one sequence, such as `prefill`.
 
-        async def work() -> None:
+        `work` gets what the method calls after each pass, if it has several. `on_pass` then gets the number of the
+        sequence's tokens that are stored, and others may have their turn.
+        """
+
+        async def in_turn() -> T:
             async with _Turn(self._turns, priority) as turn:
 
                 async def after_pass(stored: int) -> None:
                     on_pass(stored)
-                    # Where the sequence was ended, also by `on_pass`, the prefill ends here.
+                    # Where the sequence was ended, also by `on_pass`, the work ends here.
                     await asyncio.sleep(0)
                     # After the last pass the logits are there: sampling can go on at once, without another pass.
                     if stored < sequence.length:
                         await turn.give_way()
 
-                await self._backend.prefill(sequence, tokens, after_pass)
-
-        await self._run(sequence, work())
-
-    async def call(self, sequence: TokenSequence, work: Callable[[], Awaitable[T]], priority: Priority) -> T:
-        """Run a method of the backend that waits for its device and works on one sequence, such as `logits`."""
-
-        async def in_turn() -> T:
-            async with _Turn(self._turns, priority):
-                return await work()
+                return await work(after_pass)
 
         return await self._run(sequence, in_turn())
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from py_core.backends import pipelined
@@ -188,6 +189,28 @@ async def test_tokens_come_while_another_prompt_is_read(engine: Engine) -> None:
         await asyncio.gather(say(), read())
     between = log[log.index("read") : len(log) - log[::-1].index("read")]
     assert between.count("say") >= 5
+
+
+async def test_tokens_come_while_hidden_states_are_read(engine: Engine) -> None:
+    sequence, second = await begin(engine, TEXTS[0]), await begin(engine, prompt(600))
+    expected = await engine.hidden(second, ["residual.1", "final_norm"], 100)
+    log = list[str]()
+
+    async def read() -> None:
+        log.append("read")
+        states = await engine.hidden(second, ["residual.1", "final_norm"], 100, Priority.INTERACTIVE)
+        log.append("read")
+        for name, values in expected.items():
+            np.testing.assert_allclose(states[name], values, atol=1e-3 * np.abs(values).max())
+
+    async def say() -> None:
+        async for _ in engine.generate(sequence, 400, GREEDY, Timings()):
+            log.append("say")
+
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(say(), read())
+    between = log[log.index("read") : len(log) - log[::-1].index("read")]
+    assert between.count("say") >= 3
 
 
 async def test_an_interactive_request_goes_before_one_in_the_background(engine: Engine) -> None:
