@@ -1,9 +1,59 @@
-"""What the architectures' blocks have in common: linears that a file may hold apart or fused in one tensor."""
+"""What the architectures share: the embedding, a block of attention and MLP, and the logits.
+
+An architecture's own file says with which settings, and in which layers.
+"""
 
 from __future__ import annotations
 
+import math
+
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Activation, Graph, Value
+from py_core.models.rotation import Rotation
+
+
+def embedding(g: Graph, c: ModelConfig, scale: float = 1.0) -> Value:
+    """The rows of the tokens: (M, hidden)."""
+    return g.embedding("token_embd.weight", c.vocab_size, c.hidden_size, scale)
+
+
+def block(
+    g: Graph, c: ModelConfig, x: Value, layer: int, *, rotation: Rotation | None, interleaved: bool = False,
+    qkv_bias: bool = False, head_norms: bool = False, scale: float | None = None, softcap: float = 0.0, window: int = 0,
+    activation: Activation = "silu", fused_gate: bool = False, post_norms: bool = False,
+) -> Value:  # fmt: skip
+    """One layer: x + attention(norm(x)), then that + mlp(norm(that)), the residual (M, hidden) after it.
+
+    rotation: of q and k, None where they do not rotate; interleaved: neighbours rotate, else halves of a head
+    qkv_bias, fused_gate: what the file holds, see `qkv` and `mlp`
+    head_norms: each head of q and k is normalized before it rotates
+    scale, softcap, window: as of `Graph.attention`; scale is 1 / sqrt(head_dim) where it is None
+    post_norms: attention's and the MLP's outputs are normalized before they are added
+
+    Tap: "residual.N", N = layer + 1.
+    """
+    name, heads, kv_heads = f"blk.{layer}", c.num_attention_heads, c.num_key_value_heads
+    h = g.rms_norm(x, f"{name}.attn_norm.weight", c.rms_norm_eps)
+    q, k, v = qkv(g, c, h, name, qkv_bias)
+    if head_norms:
+        q = g.rms_norm(q, f"{name}.attn_q_norm.weight", c.rms_norm_eps, heads)
+        k = g.rms_norm(k, f"{name}.attn_k_norm.weight", c.rms_norm_eps, kv_heads)
+    if rotation:
+        q = g.rope(q, heads, interleaved, rotation)
+        k = g.rope(k, kv_heads, interleaved, rotation)
+    scale = 1 / math.sqrt(c.head_dim) if scale is None else scale
+    a = g.attention(layer, q, k, v, heads, kv_heads, scale, softcap, window)
+    a = g.linear(a, f"{name}.attn_output", c.hidden_size)
+    if post_norms:
+        a = g.rms_norm(a, f"{name}.post_attention_norm.weight", c.rms_norm_eps)
+    x = g.add(x, a)
+    h = g.rms_norm(x, f"{name}.ffn_norm.weight", c.rms_norm_eps)
+    h = mlp(g, c, h, name, activation, fused_gate)
+    if post_norms:
+        h = g.rms_norm(h, f"{name}.post_ffw_norm.weight", c.rms_norm_eps)
+    x = g.add(x, h)
+    g.tap(f"residual.{layer + 1}", x)
+    return x
 
 
 def qkv(g: Graph, c: ModelConfig, h: Value, block: str, bias: bool = False) -> tuple[Value, Value, Value]:

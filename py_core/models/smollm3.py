@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from py_core.models import blocks
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
@@ -14,18 +12,8 @@ UNROTATED_EVERY = 4
 
 def describe(c: ModelConfig, g: Graph) -> None:
     """The forward pass over M tokens: logits (M, vocab_size). Taps as in llama.py."""
-    heads, kv_heads = c.num_attention_heads, c.num_key_value_heads
-    x = g.embedding("token_embd.weight", c.vocab_size, c.hidden_size)  # (M, hidden)
+    x = blocks.embedding(g, c)
     for layer in range(c.num_hidden_layers):
-        block = f"blk.{layer}"
-        h = g.rms_norm(x, f"{block}.attn_norm.weight", c.rms_norm_eps)
-        q, k, v = blocks.qkv(g, c, h, block)
-        if (layer + 1) % UNROTATED_EVERY:
-            q = g.rope(q, heads, interleaved=True, rotation=c.rope)
-            k = g.rope(k, kv_heads, interleaved=True, rotation=c.rope)
-        a = g.attention(layer, q, k, v, heads, kv_heads, 1 / math.sqrt(c.head_dim))
-        x = g.add(x, g.linear(a, f"{block}.attn_output", c.hidden_size))
-        h = g.rms_norm(x, f"{block}.ffn_norm.weight", c.rms_norm_eps)
-        x = g.add(x, blocks.mlp(g, c, h, block))
-        g.tap(f"residual.{layer + 1}", x)
+        rotated = (layer + 1) % UNROTATED_EVERY != 0
+        x = blocks.block(g, c, x, layer, rotation=c.rope if rotated else None, interleaved=True)
     blocks.logits(g, c, x)
