@@ -165,6 +165,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.no_cover
 def test_a_store_is_a_dictionary(name: str, tmp_path: Path, get_tab: Callable[[], Tab]) -> None:
     class Machine(StoreMachine):
         @staticmethod

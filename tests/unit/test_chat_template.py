@@ -299,6 +299,7 @@ ESCAPES = {
 
 @pytest.mark.parametrize("case", list(COSTLY))
 @pytest.mark.timeout(120)
+@pytest.mark.no_cover
 def test_a_costly_template_is_stopped(case: str) -> None:
     tracemalloc.start()
     try:

@@ -351,6 +351,7 @@ def check_survives(file: bytes) -> None:
 
 
 @pytest.mark.timeout(120)  # a damaged count must not be counted to
+@pytest.mark.no_cover
 def test_random_damage_never_escapes(small_file: bytes) -> None:
     rng = random.Random(1)
     end = parse(small_file).data_offset
@@ -365,6 +366,7 @@ def test_random_damage_never_escapes(small_file: bytes) -> None:
     assert peak < 16 << 20
 
 
+@pytest.mark.no_cover
 def test_every_truncation_is_an_error_of_ours(small_file: bytes) -> None:
     end = parse(small_file).end_offset
     for cut in range(end):

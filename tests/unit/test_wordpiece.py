@@ -56,6 +56,7 @@ def test_ids_are_the_peers(tokenizer: WordPiece, peer: tokenizers.Tokenizer, tex
     assert tokenizer.encode(text) == peer.encode(text).ids
 
 
+@pytest.mark.no_cover
 def test_every_character_by_itself_and_between_letters(tokenizer: WordPiece, peer: tokenizers.Tokenizer) -> None:
     """Some at a time: a wrong class of one character shows in the ids around it.
 
@@ -97,6 +98,7 @@ def test_long_texts_are_cut_as_the_peer_cuts_them(
     ["a" * 1_000_000, "word " * 300_000, "\u0301" * 100_000 + " end", " " * 100_000 + "late", "a" * 16_383 + "bc d"],
     ids=["one-word", "many-words", "only-accents", "late", "over-the-border"],
 )
+@pytest.mark.no_cover
 def test_huge_texts(tokenizer: WordPiece, peer: tokenizers.Tokenizer, text: str) -> None:
     assert tokenizer.encode(text) == peer.encode(text).ids
 
