@@ -1,11 +1,12 @@
 // out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g], t = first_seen .. position[m], g = h * KV_HEADS / HEADS
 // For many rows, all of one sequence and at consecutive positions (flash attention, arXiv 2205.14135): a workgroup
-// takes 32 rows of a head and goes over tiles of 32 keys in workgroup memory with an online softmax. Each of its 128
-// invocations computes, for four rows, the scores of two keys and every 16th quad of the outputs. A vec4f over rows
-// holds rows r, r + 8, r + 16, r + 24.
+// takes 32 rows of a head and goes over tiles of 32 keys in workgroup memory with an online softmax. Its SLICES slices of 128
+// invocations take the tiles in turn, in memory of their own, and what they found is merged at the end. An invocation computes,
+// for four rows, the scores of two keys and every 16th quad of the outputs; it requests the next piece of keys or values before
+// it works on this one. A vec4f over rows holds rows r, r + 8, r + 16, r + 24.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
-// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SCALE, those of scores.wgsl. Dispatch (HEADS, ceil(count / 32)).
+// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SCALE, SLICES, those of scores.wgsl. Dispatch (HEADS, ceil(count / 32)).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> q: array<vec4f>;
@@ -19,10 +20,13 @@ const QUADS = HEAD_DIM / 4u;
 const KEY_CHUNKS = (QUADS + 7u) / 8u;
 const VALUE_CHUNKS = (QUADS + 15u) / 16u;
 const STRIDE = 9u;  // quads from one row of 8 to the next: neighbouring rows lie in different banks
+// All of a few values at a time, 512 quads: an invocation's sums are then indexed by constants, and stay in registers.
+const WIDTH = 16u * VALUE_CHUNKS;
+const VALUES = 32u / select(select(select(8u, 4u, VALUE_CHUNKS <= 4u), 2u, VALUE_CHUNKS <= 2u), 1u, VALUE_CHUNKS == 1u);
 
-var<workgroup> tile: array<vec4f, 576>;     // q [row 32][STRIDE] and k [key 32][STRIDE]; v [key 32][quad 16]
-var<workgroup> weights: array<vec4f, 256>;  // [key 32][rows 8]
-var<workgroup> by_keys: array<vec4f, 128>;  // [key pair 16][rows 8]: the larger score of each pair, at the end sums
+var<workgroup> tile: array<array<vec4f, 576>, SLICES>;     // q [row 32][STRIDE] and k [key 32][STRIDE]; v [key VALUES][WIDTH]
+var<workgroup> weights: array<array<vec4f, 256>, SLICES>;  // [key 32][rows 8]
+var<workgroup> by_keys: array<array<vec4f, 128>, SLICES>;  // [key pair 16][rows 8]: the larger score of each pair, at the end sums
 
 // Whether a key at t is seen from the positions.
 fn seen(t: u32, positions: vec4u) -> vec4<bool> {
@@ -30,47 +34,81 @@ fn seen(t: u32, positions: vec4u) -> vec4<bool> {
   return (vec4u(t) <= positions) & (vec4u(t + WINDOW) > positions);
 }
 
-@compute @workgroup_size(128)
+// What a workgroup works on: `slot` and head of the keys, its first row and head of q, and the last position.
+struct Part { slot: u32, kv_head: u32, m0: u32, head: u32, last: u32 }
+alias Piece = array<vec4f, 4>;
+
+// Two quads of q and two of the keys from t0 on, eight quads of each from 8 chunk on over the slice.
+fn fetch_keys(part: Part, t0: u32, chunk: u32, lane: u32) -> Piece {
+  var piece: Piece;
+  let quad = chunk * 8u + lane % 8u;
+  for (var i = 0u; i < 2u; i++) {
+    let row = lane / 8u + 16u * i;
+    if (quad < QUADS) {
+      // Rows past the last hold arbitrary values: each affects only itself, and is not written.
+      piece[i] = q[((part.m0 + row) * HEADS + part.head) * QUADS + quad] * SCALE;
+      if (t0 + row <= part.last) { piece[2u + i] = kv[kv_index(part.slot, t0 + row, part.kv_head, 0u) + quad]; }
+    }
+  }
+  return piece;
+}
+
+// Four quads of the values from t on, all of the VALUES values over the slice.
+fn fetch_values(part: Part, t: u32, lane: u32) -> Piece {
+  var piece: Piece;
+  for (var i = 0u; i < 4u; i++) {
+    let at = lane + 128u * i;
+    let key = at / WIDTH;
+    let quad = at % WIDTH;
+    if (key < VALUES && quad < QUADS && t + key <= part.last) {
+      piece[i] = kv[kv_index(part.slot, t + key, part.kv_head, 1u) + quad];
+    }
+  }
+  return piece;
+}
+
+@compute @workgroup_size(128u * SLICES)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
-  let head = group.x;
   let m0 = group.y * 32u;
   if (m0 >= state.count) { return; }
   let rows = min(32u, state.count - m0);
   let first = state.rows[m0];
   let last = first.position + rows - 1u;
-  let kv_head = head / (HEADS / KV_HEADS);
-  let r = index % 8u;
-  let c = index / 8u;
+  let part = Part(first.slot, group.x / (HEADS / KV_HEADS), m0, group.x, last);
+  let slice = index / 128u;
+  let lane = index % 128u;
+  let r = lane % 8u;
+  let c = lane / 8u;
   let positions = vec4u(first.position + r) + vec4u(0u, 8u, 16u, 24u);
   var largest = vec4f(-1e30);
   var total: vec4f;
   var sums: array<array<vec4f, 4>, VALUE_CHUNKS>;
   // Tiles begin with the first row's window. What comes before a later row's is forgotten: shrink is 0 with its first key.
-  for (var t0 = first_seen(first.position); t0 <= last; t0 += 32u) {
+  // A slice without a tile in the last round goes over keys that nobody sees.
+  let begin = first_seen(first.position);
+  var ahead = fetch_keys(part, begin + 32u * slice, 0u, lane);
+  for (var round = begin; round <= last; round += 32u * SLICES) {
+    let t0 = round + 32u * slice;
     var score_a = vec4f();  // of key c
     var score_b = vec4f();  // of key c + 16
     for (var chunk = 0u; chunk < KEY_CHUNKS; chunk++) {
-      for (var i = index; i < 256u; i += 128u) {
-        let row = i / 8u;
-        let quad = chunk * 8u + i % 8u;
-        var query = vec4f();
-        var key = vec4f();
-        if (quad < QUADS) {
-          // Rows past the last hold arbitrary values: each affects only itself, and is not written.
-          query = q[((m0 + row) * HEADS + head) * QUADS + quad] * SCALE;
-          if (t0 + row <= last) { key = kv[kv_index(first.slot, t0 + row, kv_head, 0u) + quad]; }
-        }
-        tile[row * STRIDE + i % 8u] = query;
-        tile[(32u + row) * STRIDE + i % 8u] = key;
+      for (var i = 0u; i < 2u; i++) {
+        tile[slice][(c + 16u * i) * STRIDE + r] = ahead[i];
+        tile[slice][(32u + c + 16u * i) * STRIDE + r] = ahead[2u + i];
       }
       workgroupBarrier();
+      if (chunk + 1u < KEY_CHUNKS) {
+        ahead = fetch_keys(part, t0, chunk + 1u, lane);
+      } else {
+        ahead = fetch_values(part, t0, lane);
+      }
       for (var i = 0u; i < 8u; i++) {
-        let a = tile[(32u + c) * STRIDE + i];
-        let b = tile[(48u + c) * STRIDE + i];
-        let q0 = tile[r * STRIDE + i];
-        let q1 = tile[(r + 8u) * STRIDE + i];
-        let q2 = tile[(r + 16u) * STRIDE + i];
-        let q3 = tile[(r + 24u) * STRIDE + i];
+        let a = tile[slice][(32u + c) * STRIDE + i];
+        let b = tile[slice][(48u + c) * STRIDE + i];
+        let q0 = tile[slice][r * STRIDE + i];
+        let q1 = tile[slice][(r + 8u) * STRIDE + i];
+        let q2 = tile[slice][(r + 16u) * STRIDE + i];
+        let q3 = tile[slice][(r + 24u) * STRIDE + i];
         score_a += vec4f(dot(q0, a), dot(q1, a), dot(q2, a), dot(q3, a));
         score_b += vec4f(dot(q0, b), dot(q1, b), dot(q2, b), dot(q3, b));
       }
@@ -78,46 +116,69 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     }
     score_a = select(vec4f(-1e30), capped4(score_a), seen(t0 + c, positions));
     score_b = select(vec4f(-1e30), capped4(score_b), seen(t0 + c + 16u, positions));
-    by_keys[index] = max(score_a, score_b);
+    by_keys[slice][lane] = max(score_a, score_b);
     workgroupBarrier();
     let before = largest;
-    for (var i = 0u; i < 16u; i++) { largest = max(largest, by_keys[i * 8u + r]); }
+    for (var i = 0u; i < 16u; i++) { largest = max(largest, by_keys[slice][i * 8u + r]); }
     let shrink = exp(before - largest);
     let weight_a = exp(score_a - largest);
     let weight_b = exp(score_b - largest);
     total = total * shrink + weight_a + weight_b;
-    weights[index] = weight_a;
-    weights[index + 128u] = weight_b;
+    weights[slice][lane] = weight_a;
+    weights[slice][lane + 128u] = weight_b;
     for (var chunk = 0u; chunk < VALUE_CHUNKS; chunk++) {
-      for (var i = index; i < 512u; i += 128u) {
-        let t = t0 + i / 16u;
-        let quad = chunk * 16u + i % 16u;
-        var value = vec4f();
-        if (quad < QUADS && t <= last) { value = kv[kv_index(first.slot, t, kv_head, 1u) + quad]; }
-        tile[i] = value;
-      }
-      workgroupBarrier();
       for (var i = 0u; i < 4u; i++) { sums[chunk][i] *= shrink[i]; }
-      for (var t = 0u; t < 32u; t++) {
-        let weight = weights[t * 8u + r];
-        let value = tile[t * 16u + c];
-        sums[chunk][0] += weight.x * value;
-        sums[chunk][1] += weight.y * value;
-        sums[chunk][2] += weight.z * value;
-        sums[chunk][3] += weight.w * value;
+    }
+    for (var from_key = 0u; from_key < 32u; from_key += VALUES) {
+      for (var i = 0u; i < 4u; i++) { tile[slice][lane + 128u * i] = ahead[i]; }
+      workgroupBarrier();
+      if (from_key + VALUES < 32u) {
+        ahead = fetch_values(part, t0 + from_key + VALUES, lane);
+      } else {
+        ahead = fetch_keys(part, t0 + 32u * SLICES, 0u, lane);
+      }
+      for (var key = 0u; key < VALUES; key++) {
+        let weight = weights[slice][(from_key + key) * 8u + r];
+        for (var chunk = 0u; chunk < VALUE_CHUNKS; chunk++) {
+          let value = tile[slice][key * WIDTH + 16u * chunk + c];
+          sums[chunk][0] += weight.x * value;
+          sums[chunk][1] += weight.y * value;
+          sums[chunk][2] += weight.z * value;
+          sums[chunk][3] += weight.w * value;
+        }
       }
       workgroupBarrier();
     }
   }
-  by_keys[index] = total;
+  if (SLICES > 1u) {
+    by_keys[slice][lane] = largest;
+    workgroupBarrier();
+    var most = largest;
+    for (var s = 0u; s < SLICES; s++) { most = max(most, by_keys[s][lane]); }
+    // 0 for a slice that saw nothing of a row.
+    let share = exp(largest - most);
+    total *= share;
+    for (var chunk = 0u; chunk < VALUE_CHUNKS; chunk++) {
+      for (var i = 0u; i < 4u; i++) { sums[chunk][i] *= share[i]; }
+    }
+    workgroupBarrier();
+  }
+  by_keys[slice][lane] = total;
   workgroupBarrier();
   total = vec4f();
-  for (var i = 0u; i < 16u; i++) { total += by_keys[i * 8u + r]; }
+  for (var s = 0u; s < SLICES; s++) {
+    for (var i = 0u; i < 16u; i++) { total += by_keys[s][i * 8u + r]; }
+  }
   for (var chunk = 0u; chunk < VALUE_CHUNKS; chunk++) {
+    for (var i = 0u; i < 4u; i++) { tile[slice][lane + 128u * i] = sums[chunk][i]; }
+    workgroupBarrier();
     let quad = chunk * 16u + c;
-    for (var i = 0u; i < 4u; i++) {
+    for (var i = slice; i < 4u; i += SLICES) {
       let row = r + 8u * i;
-      if (row < rows && quad < QUADS) { out[((m0 + row) * HEADS + head) * QUADS + quad] = sums[chunk][i] / total[i]; }
+      var sum = vec4f();
+      for (var s = 0u; s < SLICES; s++) { sum += tile[s][lane + 128u * i]; }
+      if (row < rows && quad < QUADS) { out[((m0 + row) * HEADS + part.head) * QUADS + quad] = sum / total[i]; }
     }
+    workgroupBarrier();
   }
 }

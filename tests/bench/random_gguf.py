@@ -1,95 +1,159 @@
-"""Writes a GGUF file of a known shape with random weights, to measure speed where the model itself cannot be had.
+"""Writes a GGUF file of a known model's shape with random weights, to measure speed where the model cannot be had.
 
-python tests/bench/random_gguf.py OUT.gguf [--layers 36 --hidden 2048 --heads 16 --kv-heads 2 --ffn 11008
-    --vocabulary 151936 --format Q4_K --head-format Q6_K]
+python tests/bench/random_gguf.py OUT.gguf [--shape qwen2.5-3b] [--format Q4_K_M]
+    [--layers N --hidden N --heads N --kv-heads N --ffn N --vocabulary N]
 
-The defaults are those of Qwen2.5-3B (1.9 GB). What the model says means nothing. Only numpy is needed.
+--format is a mixture of `sonata quantize`, or one format of all matrices. A number given besides the shape takes the
+place of the shape's own. What the model says means nothing. Only numpy is needed.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from py_core.formats.format_choice import BASES, choose_formats, fitting, is_quantized
+from py_core.formats.gguf import TensorInfo
 from py_core.formats.gguf_writer import StoredTensor, write_gguf
-from py_core.formats.quantization import FORMATS, quantize
+from py_core.formats.quantization import FORMATS, BlockFormat, quantize
 from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR
 
 _BYTES = 1 << 20  # of random weights, again and again
 
 
-def random_tensor(rows: int, columns: int, form: str) -> StoredTensor:
-    """Weights of a spread that keeps activations in bounds. (rows, columns)"""
-    fmt = FORMATS[form]
-    if columns % fmt.block_size:
-        raise SystemExit(f"{form} packs {fmt.block_size} values at a time: {columns} is no multiple. Choose another.")
-    count = max(1, _BYTES // fmt.block_bytes) * fmt.block_size
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a model whose embedding is its output matrix as well."""
+
+    architecture: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocabulary: int
+    rope_base: float
+    context: int
+    eps: float
+    pre_tokenizer: str
+    rope_freqs: bool = False
+    """Whether the file has factors of the rotation's frequencies, as Llama 3's have."""
+
+    @property
+    def head_dim(self) -> int:
+        return self.hidden // self.heads
+
+
+SHAPES = {
+    "qwen2.5-0.5b": Shape("qwen2", 24, 896, 14, 2, 4864, 151936, 1e6, 32768, 1e-6, "qwen2"),
+    "qwen2.5-1.5b": Shape("qwen2", 28, 1536, 12, 2, 8960, 151936, 1e6, 32768, 1e-6, "qwen2"),
+    "qwen2.5-3b": Shape("qwen2", 36, 2048, 16, 2, 11008, 151936, 1e6, 32768, 1e-6, "qwen2"),
+    "llama-3.2-1b": Shape("llama", 16, 2048, 32, 8, 8192, 128256, 5e5, 131072, 1e-5, "llama-bpe", rope_freqs=True),
+}
+_SIZES = [field.name for field in fields(Shape) if field.type == "int" and field.name != "context"]
+
+
+def random_tensor(shape: tuple[int, ...], form: BlockFormat) -> StoredTensor:
+    """A matrix of weights of a spread that keeps activations in bounds. (rows, columns)"""
+    rows, columns = shape
+    count = max(1, _BYTES // form.block_bytes) * form.block_size
     values = np.random.default_rng(rows * columns).standard_normal(count).astype(np.float32) / np.sqrt(columns)
-    piece = quantize(values[None], fmt)
-    total = rows * columns // fmt.block_size * fmt.block_bytes
+    piece = quantize(values[None], form)
+    total = rows * columns // form.block_size * form.block_bytes
 
     def pieces() -> list[bytes]:
         return [piece] * (total // len(piece)) + [piece[: total % len(piece)]]
 
-    return StoredTensor((rows, columns), fmt, pieces)
+    return StoredTensor(shape, form, pieces)
 
 
-def write(path: Path, o: argparse.Namespace) -> None:
-    head_dim = o.hidden // o.heads
-    qkv, kv = o.heads * head_dim, o.kv_heads * head_dim
-    norm = (np.ones(o.hidden, np.float32), FORMATS["F32"])
-    tensors: dict = {"token_embd.weight": random_tensor(o.vocabulary, o.hidden, o.head_format)}
-    for layer in range(o.layers):
-        name = f"blk.{layer}."
-        tensors |= {name + "attn_norm.weight": norm, name + "ffn_norm.weight": norm}
-        for tensor, rows, columns in (
-            ("attn_q", qkv, o.hidden), ("attn_k", kv, o.hidden), ("attn_v", kv, o.hidden),
-            ("attn_output", o.hidden, qkv), ("ffn_gate", o.ffn, o.hidden), ("ffn_up", o.ffn, o.hidden),
-            ("ffn_down", o.hidden, o.ffn),
+def tensor_shapes(s: Shape) -> dict[str, tuple[int, ...]]:
+    """The tensors of the architecture, in the order of a file."""
+    qkv, kv = s.heads * s.head_dim, s.kv_heads * s.head_dim
+    found: dict[str, tuple[int, ...]] = {"token_embd.weight": (s.vocabulary, s.hidden)}
+    for layer in range(s.layers):
+        block = f"blk.{layer}."
+        for name, rows, columns in (
+            ("attn_q", qkv, s.hidden), ("attn_k", kv, s.hidden), ("attn_v", kv, s.hidden),
+            ("attn_output", s.hidden, qkv), ("ffn_gate", s.ffn, s.hidden), ("ffn_up", s.ffn, s.hidden),
+            ("ffn_down", s.hidden, s.ffn),
         ):  # fmt: skip
-            tensors[f"{name}{tensor}.weight"] = random_tensor(rows, columns, o.format)
-    tensors["output_norm.weight"] = norm
+            found[f"{block}{name}.weight"] = (rows, columns)
+            if s.architecture == "qwen2" and name in ("attn_q", "attn_k", "attn_v"):
+                found[f"{block}{name}.bias"] = (rows,)
+        found |= {f"{block}attn_norm.weight": (s.hidden,), f"{block}ffn_norm.weight": (s.hidden,)}
+    found["output_norm.weight"] = (s.hidden,)
+    if s.rope_freqs:
+        found["rope_freqs.weight"] = (s.head_dim // 2,)
+    return found
+
+
+def formats(shapes: dict[str, tuple[int, ...]], wanted: str) -> dict[str, BlockFormat]:
+    """The format of each tensor in a mixture, or in one format wherever rows are whole blocks of it."""
+    infos = {name: TensorInfo(name, shape, FORMATS["F32"], 0, 0) for name, shape in shapes.items()}
+    if wanted in BASES:
+        return choose_formats(infos, wanted)
+    form = FORMATS[wanted]
+    return {name: fitting(form, one.shape[-1]) if is_quantized(one) else one.format for name, one in infos.items()}
+
+
+def write(path: Path, s: Shape, wanted: str) -> None:
+    shapes = tensor_shapes(s)
+    tensors: dict[str, tuple[np.ndarray, BlockFormat] | StoredTensor] = {}
+    for name, form in formats(shapes, wanted).items():
+        if len(shapes[name]) == 2:
+            tensors[name] = random_tensor(shapes[name], form)
+        elif name == "rope_freqs.weight":
+            tensors[name] = np.linspace(1, 32, shapes[name][0]).astype(np.float32), form
+        else:
+            # Norms leave a vector as it is, and biases are small.
+            value = 0.1 if name.endswith(".bias") else 1.0
+            tensors[name] = np.full(shapes[name], value, np.float32), form
+    write_gguf(path, metadata(s), tensors)
+
+
+def metadata(s: Shape) -> dict[str, Any]:
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     tokens = [*special, *BYTE_TO_CHAR.values()]
-    tokens += [f"unused {number}" for number in range(o.vocabulary - len(tokens))]
-    metadata = {
-        "general.architecture": "llama",
-        "general.name": f"random weights, {o.layers} layers of {o.hidden}",
-        "llama.embedding_length": o.hidden,
-        "llama.feed_forward_length": o.ffn,
-        "llama.block_count": o.layers,
-        "llama.attention.head_count": o.heads,
-        "llama.attention.head_count_kv": o.kv_heads,
-        "llama.attention.layer_norm_rms_epsilon": 1e-6,
-        "llama.rope.freq_base": 1e6,
-        "llama.rope.dimension_count": head_dim,
-        "llama.context_length": 32768,
+    tokens += [f"unused {number}" for number in range(s.vocabulary - len(tokens))]
+    return {
+        "general.architecture": s.architecture,
+        "general.name": f"random weights, {s.layers} layers of {s.hidden}",
+        f"{s.architecture}.embedding_length": s.hidden,
+        f"{s.architecture}.feed_forward_length": s.ffn,
+        f"{s.architecture}.block_count": s.layers,
+        f"{s.architecture}.attention.head_count": s.heads,
+        f"{s.architecture}.attention.head_count_kv": s.kv_heads,
+        f"{s.architecture}.attention.layer_norm_rms_epsilon": s.eps,
+        f"{s.architecture}.rope.freq_base": s.rope_base,
+        f"{s.architecture}.rope.dimension_count": s.head_dim,
+        f"{s.architecture}.context_length": s.context,
         "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "smollm",
+        "tokenizer.ggml.pre": s.pre_tokenizer,
         "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": [3] * len(special) + [1] * (o.vocabulary - len(special)),
+        "tokenizer.ggml.token_type": [3] * len(special) + [1] * (s.vocabulary - len(special)),
         "tokenizer.ggml.merges": [],
         "tokenizer.ggml.bos_token_id": 1,
         "tokenizer.ggml.eos_token_id": 2,
         "tokenizer.chat_template": "{% for message in messages %}{{ message['content'] }}{% endfor %}",
     }
-    write_gguf(path, metadata, tensors)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    for option, default in {
-        "layers": 36, "hidden": 2048, "heads": 16, "kv-heads": 2, "ffn": 11008, "vocabulary": 151936,
-    }.items():  # fmt: skip
-        parser.add_argument(f"--{option}", type=int, default=default)
-    parser.add_argument("--format", choices=FORMATS, default="Q4_K")
-    parser.add_argument("--head-format", choices=FORMATS, default="Q6_K")
+    parser.add_argument("--shape", choices=SHAPES, default="qwen2.5-3b")
+    parser.add_argument("--format", choices=[*BASES, *FORMATS], default="Q4_K_M")
+    for size in _SIZES:
+        parser.add_argument(f"--{size.replace('_', '-')}", type=int)
     options = parser.parse_args()
-    write(options.out, options)
+    given = {size: getattr(options, size) for size in _SIZES if getattr(options, size)}
+    write(options.out, replace(SHAPES[options.shape], **given), options.format)
     print(f"{options.out}: {options.out.stat().st_size / 1e9:.2f} GB")

@@ -310,17 +310,17 @@ def test_splits_merged_equal_numpy(run_kernel, variant, draw, more: int) -> None
     case.check(np.frombuffer(out, np.float32).reshape(case.q.shape))
 
 
-@named(covering(10, heads=HEADS, head_dim=HEAD_DIMS, **SCORES))
+@named(covering(10, heads=HEADS, head_dim=HEAD_DIMS, slices=[1, 2], **SCORES))
 @given(draw=sequences(consecutive=70))
 @few
 def test_attention_over_tiles_equals_numpy(run_kernel, variant, draw) -> None:
     case = draw(variant)
     grid = (case.heads, -(-case.m // 32), 1)
-    case.check(case.run(run_kernel, "attention_tiles", untouched(case), grid))
+    case.check(case.run(run_kernel, "attention_tiles", untouched(case), grid, SLICES=variant["slices"]))
 
 
 @pytest.mark.parametrize(
-    ("name", "constants", "head_dim"), [("attention", {"WORKGROUP": 1}, 128), ("attention_tiles", {}, 256)]
+    ("name", "constants", "head_dim"), [("attention", {"WORKGROUP": 1}, 128), ("attention_tiles", {"SLICES": 2}, 256)]
 )
 def test_a_full_context_equals_numpy(run_kernel, name, constants, head_dim) -> None:
     case = Sequences(1, 1, head_dim, [(8191, 0)], 1, 0, 1.0, pages=128)

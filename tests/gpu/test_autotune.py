@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from app.autotune_cache import AutotuneCache
+from py_core.backends.webgpu import kernel_builder
 from py_core.backends.webgpu.autotune import candidates
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.backends.webgpu.tuning import KernelShapes
+from py_core.backends.webgpu.tuning import KernelShapes, MatmulShape
 from tests.backend_pairs import Pair, collect, open_pair, prompt
 from tests.tiny_llama import TinyLlama
 
@@ -104,6 +107,31 @@ async def test_the_shape_that_is_kept_is_the_one_that_runs(tmp_path: Path, host:
         assert isinstance(backend, WebGPUBackend)
         grids.add(tuple(launch.dispatch().groups for launch in backend._launches("step", 1, 1)))
     assert len(grids) == 2
+
+
+async def test_a_prefill_runs_in_the_tiles_that_were_kept(
+    tmp_path: Path, host: WgpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each shape that is tried takes seconds to compile here.
+    monkeypatch.setattr(kernel_builder, "_INTEGER_TILES", [MatmulShape(True, 2, 4)])
+    store, shapes = Kept(tmp_path / "tuning.json"), replace(SHAPES, max_rows=128, integer_dot=True)
+    model = TinyLlama(layers=1, formats=("Q4_1",)).write(tmp_path / "tiny.gguf")
+    await open_pair(model, host, tuning=store, shapes=shapes)
+    kept = json.loads(await store.read())
+    (of_adapter,) = kept.values()
+    many = [name for name in of_adapter if name.endswith("many rows")]
+    assert many
+    assert all(of_adapter[name][0] in (0, 1) for name in many)
+    for tiles in ([0, 4, 1], [1, 2, 4]):
+        of_adapter.update(dict.fromkeys(many, tiles))
+        await store.write(json.dumps(kept))
+        pair = await open_pair(model, host, tuning=store, shapes=shapes)
+        assert isinstance(pair.other, WebGPUBackend)
+        made = [launch.kernel.name for launch in pair.other._launches("body", 100, 100)]
+        assert any(name.startswith("limbs") for name in made) == bool(tiles[0])
+        ours, reference = await pair.prefilled(prompt(100))
+        found, expected = await pair.other.logits(ours), await pair.numpy.logits(reference)
+        np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 3}', '{"a": {"qkv": [3, 5]}}'])

@@ -82,6 +82,18 @@ def expected_linear(
     return out
 
 
+def rounded(x: np.ndarray) -> np.ndarray:
+    """x as kernels in integers read it: 16 bits for each value of a block of 32."""
+    blocks = x.astype(np.float64).reshape(-1, 32)
+    step = np.maximum(np.abs(blocks).max(axis=1, keepdims=True), 1e-30) / 32639
+    return (np.rint(blocks / step) * step).reshape(x.shape)
+
+
+def rounding(w: np.ndarray, x: np.ndarray) -> float:
+    """What it makes of a sum if some of its values of x, halfway between two steps, are rounded the other way."""
+    return float(5 * np.abs(x).max() / 32639 * np.abs(w).max())
+
+
 def random_bias(rng: np.random.Generator, variant: dict, rows: int, before: np.ndarray) -> tuple[np.ndarray, dict]:
     """A bias for each row of W, or zeros, and the constants that tell where it follows other vectors."""
     if not variant["bias"]:
@@ -145,13 +157,16 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, l
     )  # fmt: skip
     used = x[m - count : m]
     used = reference.rms_norm(used, weight, 1e-5) if norm else used
+    snippets, slack = snippets_of(form, reduce, variant["integers"]), 0.0
+    if snippets["columns"] == "x_limbs":
+        slack, used = rounding(w, used), rounded(used)
     expected = y.copy()
     wanted = expected_linear(w[first:], bias, used, y[:count, offset : offset + n], epilogue, variant["gelu"])
     if variant["cap"]:
         wanted = reference.soft_cap(wanted, variant["cap"])
     expected[:count, offset : offset + n] = wanted
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=1e-5 * scale)
+    np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=(1e-5 + slack) * scale + slack)
 
 
 def all_values(rng: np.random.Generator, k: int) -> np.ndarray:
@@ -169,7 +184,7 @@ def all_values(rng: np.random.Generator, k: int) -> np.ndarray:
     size=st.sampled_from([1e-30, 1e-9, 1, 1e4, 1e30]), kind=st.sampled_from(["normal", "positive", "any"]), seed=SEEDS
 )
 @more
-def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, kind, seed) -> None:
+def test_integers_are_as_exact_as_floats_of_rounded_values(run_kernel, form, blocks, size, norm, kind, seed) -> None:
     rng = np.random.default_rng(seed)
     n, k, norm = 40, width(form, blocks), norm and 1e-9 <= size <= 1e4
     data, w = random_matrix(run_kernel.host, rng, n, k, form)
@@ -179,7 +194,8 @@ def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, k
     used = x.astype(np.float64)
     if norm:
         used = used * weight / np.sqrt(np.mean(used**2) + 1e-5)
-    expected = w.astype(np.float64) @ used
+    w = w.astype(np.float64)
+    expected = {False: w @ used, True: w @ rounded(used)}
     errors = {}
     for integers in (False, True):
         (out,) = run_kernel(
@@ -188,9 +204,9 @@ def test_integers_are_as_exact_as_floats(run_kernel, form, blocks, size, norm, k
             MAX_ROWS=1, K=k, N=n, BLOCKS=n * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=0, NORM=norm, EPS=1e-5, ROWS=1,
             M_TILE=1, LOGITS=False, SINGLE_ROW=True, **lane_group_constants(8, 32, 1, 1, 11, k), **PLAIN, CAP=0.0,
         )  # fmt: skip
-        errors[integers] = np.abs(floats(out, n) - expected).max()
-    scale = np.abs(expected).max()
-    assert errors[True] <= max(2 * errors[False], 1e-6 * scale)
+        errors[integers] = np.abs(floats(out, n) - expected[integers]).max()
+    scale = np.abs(expected[False]).max()
+    assert errors[True] <= max(2 * errors[False], 1e-6 * scale) + rounding(w, used)
 
 
 @named(
@@ -236,6 +252,9 @@ def test_qkv_rotates_and_appends_as_numpy_does(run_kernel, variant, m, seed) -> 
         **lane_group,
     )  # fmt: skip
     used = reference.rms_norm(x[:m], weight, 1e-5) if norm else x[:m]
+    slack = 0.0
+    if snippets_of(form, reduce, variant["integers"])["columns"] == "x_limbs":
+        slack, used = rounding(w, used), rounded(used)
     product = used.astype(np.float64) @ w[before:].T.astype(np.float64) + bias
     product = product.astype(np.float32).reshape(m, count, head_dim)
     turn_of = table[positions, :pairs]
@@ -252,8 +271,8 @@ def test_qkv_rotates_and_appends_as_numpy_does(run_kernel, variant, m, seed) -> 
             value = (product if is_value else turned)[row, at]
             expected_kv[page, int(is_value), (head - heads) % kv_heads, position % PAGE] = value
     scale = np.abs(product).max()
-    np.testing.assert_allclose(floats(out_q, *q.shape), expected_q, rtol=1e-4, atol=1e-5 * scale)
-    np.testing.assert_allclose(floats(out_kv, *kv.shape), expected_kv, rtol=1e-4, atol=1e-5 * scale)
+    np.testing.assert_allclose(floats(out_q, *q.shape), expected_q, rtol=1e-4, atol=1e-5 * scale + slack)
+    np.testing.assert_allclose(floats(out_kv, *kv.shape), expected_kv, rtol=1e-4, atol=1e-5 * scale + slack)
 
 
 @named(covering(22, shape=[(2, 2), (2, 1), (4, 1)], **SIZES))

@@ -1,6 +1,5 @@
 // Columns of x in workgroup memory, as in x_staged but in fixed point: an integer dot product takes four codes at once.
-// A value is three int8 limbs: s * (65536 a + 256 b + c) with signed bytes a, b and c. s is the block's largest value / LARGEST,
-// so rounding errors are at most 1.2e-7 of the largest value.
+// A value is two int8 limbs (int8_limbs.wgsl), as in a prefill.
 // Needs packed_codes(block) of a format: word w of the first vec4u has the codes of values 4w..4w+3, of the second those
 // of 16+4w.., each as a signed byte that is UNIT * (code - MIDDLE); TWO_SCALES says whether the two differ in scale and offset.
 // Codes are counted from their middle: counted from 0, most of their sum would cancel against the offset, and bits of
@@ -8,25 +7,13 @@
 // LANES may be 1, but the invocations of a WORKGROUP are even in number and `reduce` is not reduce_single.
 #import norm_squares
 #import cached_columns
-// A block of x: two vec4u each of a, b and c, then (s / UNIT, sum of x, sums of its first 16 values and
+#import int8_limbs
+// A block of x: two vec4u each of a and b, then (s / UNIT, sum of x, sums of its first 16 values and
 // of the others). Browsers check each index that is not a
 // constant, so the tile is an array of blocks, not of their words. The odd number of vec4u puts neighbouring blocks
 // into different banks.
-alias Column = array<vec4u, 7>;
+alias Column = array<vec4u, 5>;
 var<workgroup> tile: array<Column, M_TILE * CHUNK>;
-const LARGEST = 4161400.0;  // a little less than 2^22 - 32896, beyond which a would not fit its byte
-const BYTES = vec2u(0x00ff00ffu);
-
-// Four values in units of 1 / inverse: a word of limbs a, one of b and one of c.
-fn limbs_of(values: vec4f, inverse: f32) -> vec3u {
-  // The last three bytes of the float are a + 64, b + 128 and c + 128, whatever the signs.
-  let bits = bitcast<vec4u>(fma(values, vec4f(inverse), vec4f(0x1.8p23 + 32896.0)));
-  let a_c = (bits.xz & BYTES) | ((bits.yw << vec2u(8u)) & ~BYTES);
-  let b = ((bits.xz >> vec2u(8u)) & vec2u(0xffu)) | (bits.yw & vec2u(0xff00u));
-  let words = vec3u((a_c.x >> 16u) | (a_c.y & 0xffff0000u), b.x | (b.y << 16u), (a_c.x & 0xffffu) | (a_c.y << 16u));
-  return (words + vec3u(0x40404040u, 0u, 0u)) ^ vec3u(0x80808080u);
-}
-
 fn stage_columns(m0: u32, first: u32, index: u32) {
   if (first > 0u) { workgroupBarrier(); }
   // Two neighbouring invocations share a block: each has 16 of its values.
@@ -55,24 +42,20 @@ fn stage_columns(m0: u32, first: u32, index: u32) {
       let s = fma(about, fma(-inverse, about, 1.0), about);
       var a: vec4u;
       var b: vec4u;
-      var c: vec4u;
       for (var q = 0u; q < 4u; q++) {
         let limbs = limbs_of(quads[q], inverse);
         a[q] = limbs.x;
         b[q] = limbs.y;
-        c[q] = limbs.z;
       }
       if (i < count) {
         let at = m * CHUNK + i / 2u;
         if (i % 2u == 0u) {
           tile[at][0] = a;
           tile[at][2] = b;
-          tile[at][4] = c;
-          tile[at][6] = bitcast<vec4u>(vec4f(s / UNIT, own.y + other.y, own.y, other.y));
+          tile[at][4] = bitcast<vec4u>(vec4f(s / UNIT, own.y + other.y, own.y, other.y));
         } else {
           tile[at][1] = a;
           tile[at][3] = b;
-          tile[at][5] = c;
         }
       }
     }
@@ -92,9 +75,9 @@ fn add_dot(sum: i32, codes: vec4u, limbs: vec4u) -> i32 {
   return sum + dot4I8Packed(codes.x, limbs.x) + dot4I8Packed(codes.y, limbs.y)
        + dot4I8Packed(codes.z, limbs.z) + dot4I8Packed(codes.w, limbs.w);
 }
-fn joined(a: i32, b: i32, c: i32) -> f32 {
-  let limbs = bitcast<vec3f>(vec3i(a, b, c)) - vec3f(0x1.8p23);
-  return fma(limbs.x, 65536.0, fma(limbs.y, 256.0, limbs.z));
+fn joined(a: i32, b: i32) -> f32 {
+  let limbs = bitcast<vec2f>(vec2i(a, b)) - vec2f(0x1.8p23);
+  return fma(limbs.x, 256.0, limbs.y);
 }
 
 // The products of a block of ROWS rows of W with its columns of M_TILE rows of x.
@@ -103,21 +86,17 @@ fn block_dot(blocks: array<Block, ROWS>, i: u32, m0: u32, first: u32, block: u32
   var products: Sums;
   for (var m = 0u; m < M_TILE; m++) {
     let limbs = column_limbs(m, i, block - first);
-    let x_block = bitcast<vec4f>(limbs[6]);
+    let x_block = bitcast<vec4f>(limbs[4]);
     for (var r = 0u; r < ROWS; r++) {
       let codes = packed_codes(weights[r]);
       let a = add_dot(ZERO, codes[0], limbs[0]);
       let b = add_dot(ZERO, codes[0], limbs[2]);
-      let c = add_dot(ZERO, codes[0], limbs[4]);
       var product = 0.0;
       if (TWO_SCALES) {
-        let last = joined(
-          add_dot(ZERO, codes[1], limbs[1]), add_dot(ZERO, codes[1], limbs[3]),
-          add_dot(ZERO, codes[1], limbs[5]));
-        product = dot(weights[r].scale, vec2f(joined(a, b, c), last));
+        let last = joined(add_dot(ZERO, codes[1], limbs[1]), add_dot(ZERO, codes[1], limbs[3]));
+        product = dot(weights[r].scale, vec2f(joined(a, b), last));
       } else {
-        product = weights[r].scale.x * joined(
-          add_dot(a, codes[1], limbs[1]), add_dot(b, codes[1], limbs[3]), add_dot(c, codes[1], limbs[5]));
+        product = weights[r].scale.x * joined(add_dot(a, codes[1], limbs[1]), add_dot(b, codes[1], limbs[3]));
       }
       products[r][m] = product * x_block.x;
       if (OFFSETS && TWO_SCALES) {

@@ -29,6 +29,9 @@ SPLIT = 128
 _WORKGROUPS = (512, 256, 128, 64)
 """Workgroup sizes of attention_split: the largest that fits; for several parts smaller ones share a GPU better."""
 _MERGE_WORKGROUP = 256
+_MOST_SLICES = 3
+_SLICE_BYTES = 15 << 10
+"""Workgroup memory of a slice of attention_tiles."""
 _MOST_HEADS = 4
 """Query heads of a workgroup: more would need too many registers."""
 
@@ -113,7 +116,9 @@ class AttentionKernels:
         return Kernel("attention", pipeline, bindings, lambda m: (-(-heads // workgroup), m, 1), self._cost(op))
 
     def _tiles(self, op: Attention, q: Binding, out: Binding) -> Kernel:
-        heads, pipeline = self._config.num_attention_heads, self._over_pages("attention_tiles", op)
+        limits = self._adapter
+        slices = min(_MOST_SLICES, limits.max_workgroup_storage // _SLICE_BYTES, limits.max_workgroup_size // 128)
+        heads, pipeline = self._config.num_attention_heads, self._over_pages("attention_tiles", op, SLICES=slices)
         bindings = self._bindings(op, q, out)
         return Kernel("attention", pipeline, bindings, lambda m: (heads, -(-m // 32), 1), self._cost(op))
 

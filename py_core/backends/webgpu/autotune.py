@@ -1,15 +1,16 @@
-"""Finds out by measuring which shape of a matvec is the fastest for each matrix of a model, and remembers it.
+"""Finds out by measuring which shape of a matvec and of a matmul is the fastest for each matrix, and remembers it.
 
 What is fast depends on the GPU, and nobody has all of them: so at the first load the kernels of a decode step are
-timed in a dozen shapes, over the weights of all layers as decoding reads them. What was found is kept by the adapter's
-name.
+timed in a dozen shapes, over the weights of all layers as decoding reads them, and those of a prefill's pass in those
+that its matmuls may have, floats or integers. What was found is kept by the adapter's name.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
 
 from py_core.backends.base import BackendError, DeviceLostError
 from py_core.backends.sampling_state import state_bytes
@@ -17,12 +18,19 @@ from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.layout import BLOCK
+from py_core.backends.webgpu.linear_lowering import limbs_name
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
-from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape
+from py_core.backends.webgpu.tuning import KernelShapes, MatmulShape, MatvecShape
 
-_VERSION = "5"
+_VERSION = "6"
 """Changes with the kernels: what was measured of others is of no use."""
+_PASSES = (128, 256)
+"""Rows of the passes whose times are added up to choose a matmul: of a short prompt, and of a part of a long one."""
+_MANY = ", many rows"
+
+Shape = TypeVar("Shape", MatvecShape, MatmulShape)
+Kept = dict[str, list[int]]
 
 
 class TuningStore(Protocol):
@@ -58,51 +66,80 @@ def candidates(shapes: KernelShapes, adapter: AdapterInfo, columns: int) -> list
 
 
 async def tune(
-    host: Host, builder: KernelBuilder, state: Binding, store: TuningStore, lower: Callable[[], list[Kernel]]
+    host: Host, builder: KernelBuilder, state: Binding, store: TuningStore, lower: Callable[[str], list[Kernel]]
 ) -> None:
-    """Set `builder.chosen` for the kernels of a decode step, which `lower` makes with the builder as it is.
+    """Set `builder.chosen` and `chosen_tiles` for the kernels of "one" row and of "many", which `lower` makes with the
+    builder as it is.
 
     Nothing may be in the pages yet. Where the GPU has no clock, the usual shapes stay.
     """
     kept = _parsed(await store.read())
     known = kept.setdefault(f"{host.adapter.name}, version {_VERSION}", {})
-    tried = {name: candidates(builder.shapes, host.adapter, columns) for name, columns in builder.shaped.items()}
-    # Somebody else may have written there, for another adapter of the same name even.
-    if missing := {
-        name: shapes for name, shapes in tried.items() if known.get(name) not in [shape.as_list() for shape in shapes]
-    }:
-        try:
-            known |= await _measure(host, builder, state, missing, lower)
-        except DeviceLostError:
-            raise
-        except BackendError:
-            return
+    matvecs = {name: candidates(builder.shapes, host.adapter, columns) for name, columns in builder.shaped.items()}
+    matmuls = {f"{name}{_MANY}": shapes for name, shapes in builder.tiled.items() if len(shapes) > 1}
+    passes = tuple(rows for rows in _PASSES if rows <= builder.shapes.max_rows)
+    found: Kept = {}
+    try:
+        if missing := _missing(known, matvecs):
+            found |= await _measure(host, builder, state, missing, lambda: lower("one"), (1,))
+        if unknown := _missing(known, matmuls):
+            found |= await _measure(host, builder, state, unknown, lambda: lower("many"), passes)
+    except DeviceLostError:
+        raise
+    except BackendError:
+        return
+    if found:
+        known |= found
         await store.write(json.dumps(kept))
-    builder.chosen = {name: MatvecShape(*known[name]) for name in tried}
+    builder.chosen = {name: MatvecShape(*known[name]) for name in matvecs}
+    builder.chosen_tiles = {name.removesuffix(_MANY): _tiles(known[name]) for name in matmuls}
+
+
+def _missing(known: Kept, tried: Mapping[str, list[Shape]]) -> dict[str, list[Shape]]:
+    """Those of which no possible shape is known. Somebody else may have written there, for another adapter of the same
+    name even."""
+    return {
+        name: shapes for name, shapes in tried.items() if known.get(name) not in [shape.as_list() for shape in shapes]
+    }
+
+
+def _tiles(kept: Sequence[int]) -> MatmulShape:
+    integers, slices, wide = kept
+    return MatmulShape(bool(integers), slices, wide)
 
 
 async def _measure(
-    host: Host, builder: KernelBuilder, state: Binding, tried: dict[str, list[MatvecShape]],
-    lower: Callable[[], list[Kernel]],
-) -> dict[str, list[int]]:  # fmt: skip
-    """The fastest shape of each kernel name."""
-    recorded: dict[tuple[str, MatvecShape], int] = {}
+    host: Host, builder: KernelBuilder, state: Binding, tried: Mapping[str, list[Shape]],
+    lower: Callable[[], list[Kernel]], passes: Sequence[int],
+) -> Kept:  # fmt: skip
+    """The shape of each kernel name that takes the least time for passes over so many rows together."""
+    recorded: dict[tuple[str, Shape, int], int] = {}
+    timed: dict[tuple[str, Shape], float] = {}
     try:
         for round_ in range(max(map(len, tried.values()))):
             now = {name: shapes[round_] for name, shapes in tried.items() if round_ < len(shapes)}
-            builder.chosen = now
+            builder.chosen = {name: shape for name, shape in now.items() if isinstance(shape, MatvecShape)}
+            builder.chosen_tiles = {
+                name.removesuffix(_MANY): shape for name, shape in now.items() if isinstance(shape, MatmulShape)
+            }
             kernels = lower()
             for name, shape in now.items():
-                dispatches = [Launch(kernel, 1, SHORT).dispatch() for kernel in kernels if kernel.name == name]
-                recorded[name, shape] = host.record(dispatches)
+                linear = name.removesuffix(_MANY)
+                wanted = [kernel for kernel in kernels if kernel.name in (linear, limbs_name(linear))]
+                for rows in passes:
+                    dispatches = [Launch(kernel, rows, SHORT).dispatch() for kernel in wanted]
+                    recorded[name, shape, rows] = host.record(dispatches)
         await host.check()
-        one_row = state_bytes([(0, 0, 0)])
-        seconds = await measure_lists(host, list(recorded.values()), lambda: host.write(state.buffer, 0, one_row))
+        for rows in passes:
+            lists = {key[:2]: one for key, one in recorded.items() if key[2] == rows}
+            prepare = partial(host.write, state.buffer, 0, state_bytes([(0, row, 0) for row in range(rows)]))
+            seconds = await measure_lists(host, list(lists.values()), prepare)
+            for key, of_list in zip(lists, seconds, strict=True):
+                timed[key] = timed.get(key, 0.0) + of_list
     finally:
-        builder.chosen = {}
+        builder.chosen, builder.chosen_tiles = {}, {}
         for one in recorded.values():
             host.forget(one)
-    timed = dict(zip(recorded, seconds, strict=True))
     return {name: min(shapes, key=lambda shape: timed[name, shape]).as_list() for name, shapes in tried.items()}
 
 

@@ -115,9 +115,9 @@ class WebGPUBackend(PipelinedBackend):
         await self.arena.upload(self._source, progress)
         await host.check()
         if self._tuning and self._shapes.lanes > 1:
-            await tune(host, builder, self._buffers.state, self._tuning, lambda: lowering.plan("one").step)
-            if builder.chosen:
-                self._plans["one"] = lowering.plan("one")
+            await tune(host, builder, self._buffers.state, self._tuning, lambda rows: lowering.plan(rows).step)
+            if builder.chosen or builder.chosen_tiles:
+                self._plans |= {rows: lowering.plan(rows) for rows in ("one", "many")}
                 await host.check()  # Kernels that were kept are compiled only now.
 
     async def _rebuild(self) -> None:

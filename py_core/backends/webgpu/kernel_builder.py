@@ -8,20 +8,19 @@ from py_core.backends.webgpu.host import Host
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.plan import Grid, folded
 from py_core.backends.webgpu.shaders import Constant, binding_access, compose
-from py_core.backends.webgpu.tuning import KernelShapes, MatvecShape
+from py_core.backends.webgpu.tuning import KernelShapes, MatmulShape, MatvecShape
 from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
 from py_core.formats.quantization import BlockFormat
 from py_core.models import graph as ops
 
-_STAGED_BLOCK = {"x_staged": 144, "x_limbs": 112}
+_STAGED_BLOCK = {"x_staged": 144, "x_limbs": 80}
 """Bytes of 32 values of x in workgroup memory, by snippet."""
 _BLOCKS_AHEAD = 8
 """Blocks of weights that an invocation holds."""
 _WIDE_ROWS = 2048
 """Rows of W from which on a matmul has enough wide tiles for a GPU."""
 _SLICES = 4
-_TILE_BYTES = 4096
-"""Workgroup memory of 32 x 32 values."""
+_INTEGER_TILES = [MatmulShape(True, slices, wide) for wide in (8, 4) for slices in (2, 4)]
 
 
 class KernelBuilder:
@@ -34,6 +33,10 @@ class KernelBuilder:
         """Columns of the kernels that have a shape to choose, by name."""
         self.chosen: dict[str, MatvecShape] = {}
         """Measured shapes by the kernel's name, for one row of x."""
+        self.tiled: dict[str, list[MatmulShape]] = {}
+        """The shapes that matmuls of many rows may have, by the kernel's name, the usual one first."""
+        self.chosen_tiles: dict[str, MatmulShape] = {}
+        """Measured shapes by the kernel's name, for many rows of x."""
 
     def pipeline(self, name: str, snippets: dict[str, str], **constants: Constant) -> int:
         # Each layer asks again: composing the text to find out that it is there would take longer than lowering.
@@ -57,12 +60,29 @@ class KernelBuilder:
         self.shaped[kernel] = k
         return replace(shape, lanes=lanes)
 
-    def tiles(self, rows: int) -> tuple[int, int]:
-        """WIDE and SLICES of a matmul over so many rows of W. Few rows are few tiles: narrow ones, for more of them."""
-        memory = self._host.adapter.max_workgroup_storage
-        if rows >= _WIDE_ROWS and memory >= 3 * _SLICES * _TILE_BYTES:
-            return 2, _SLICES
-        return 1, min(_SLICES, memory // (2 * _TILE_BYTES))
+    def tiles(self, kernel: str, form: BlockFormat, rows: int) -> MatmulShape:
+        """The tiles of a matmul over so many rows of W."""
+        if kernel not in self.tiled:
+            self.tiled[kernel] = self._possible_tiles(form, rows)
+        return self.chosen_tiles.get(kernel, self.tiled[kernel][0])
+
+    def _possible_tiles(self, form: BlockFormat, rows: int) -> list[MatmulShape]:
+        """Few rows of W are few tiles: narrow ones, for more of them."""
+        adapter = self._host.adapter
+        wide, narrow = MatmulShape(False, _SLICES, 2), MatmulShape(False, 1, 1)
+        if rows >= _WIDE_ROWS and adapter.max_workgroup_storage >= wide.memory:
+            usual = wide
+        else:
+            usual = replace(narrow, slices=min(_SLICES, adapter.max_workgroup_storage // narrow.memory))
+        integers = self.shapes.integer_dot and LAYOUTS[form.name].quantized
+        # Shorter passes would fill half a tile of theirs.
+        if not integers or self.shapes.max_rows < 2 * _INTEGER_TILES[0].x_rows:
+            return [usual]
+        return [usual] + [
+            tiles
+            for tiles in _INTEGER_TILES
+            if tiles.memory <= adapter.max_workgroup_storage and tiles.workgroup <= adapter.max_workgroup_size
+        ]
 
     def matvec(
         self, shader: str, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, items: int, rows: int,

@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from py_core.backends.webgpu.cost import linear_cost
+from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
-from py_core.backends.webgpu.plan import Kernel, fixed, folded
+from py_core.backends.webgpu.layout import BLOCK
+from py_core.backends.webgpu.plan import Kernel, fixed, folded, per_row
 from py_core.backends.webgpu.values import PassContext, Values
 from py_core.backends.webgpu.vectors import Vectors
 from py_core.backends.webgpu.weights import WeightArena, WeightMatrix
-from py_core.models.graph import Activation, Graph, Linear, RMSNorm
+from py_core.models.graph import Activation, Graph, Linear, RMSNorm, Value
+
+_LIMBS_BYTES = 80
+"""Of 32 values: limbs.wgsl."""
 
 
 class Epilogue(IntEnum):
@@ -125,12 +129,16 @@ class LinearLowering:
             cost = linear_cost(matrix, rows, n if epilogue == Epilogue.ADD else 0, n, given.bias_at is not None)
             bindings = (self._state, part.quants, part.scales, given.x, given.vectors, out)
             if context.tiled:
-                reader = self._builder.reader(matrix.format)
-                wide, slices = self._builder.tiles(rows)
+                tiles = self._builder.tiles(name, matrix.format, rows)
+                if tiles.integers:
+                    limbs, made = self._limbs(name, x, given.x, context)
+                    found += made
+                    bindings = (self._state, part.quants, part.scales, limbs, given.vectors, out)
                 pipeline = self._builder.pipeline(
-                    "matmul", reader, K=x.width, BLOCKS=part.blocks, SLICES=slices, WIDE=wide, **common
-                )
-                grid = folded(n, (16 if gated else 32) * wide, 32)
+                    "matmul_integer" if tiles.integers else "matmul", self._builder.reader(matrix.format),
+                    K=x.width, BLOCKS=part.blocks, SLICES=tiles.slices, WIDE=tiles.wide, **common,
+                )  # fmt: skip
+                grid = folded(n, tiles.rows // (2 if gated else 1), tiles.x_rows)
             else:
                 shape = self._builder.shape(name, matrix.columns, context.rows)
                 pipeline, grid = self._builder.matvec(
@@ -140,10 +148,27 @@ class LinearLowering:
             found.append(Kernel(name, pipeline, fixed(bindings), grid, cost))
         return found
 
+    def _limbs(self, name: str, x: Value, place: Binding, context: PassContext) -> tuple[Binding, list[Kernel]]:
+        """x in integers, and the kernel that makes them unless the last linear of so many columns read the same x."""
+        blocks = x.width // BLOCK
+        limbs = self._values.scratch("limbs", blocks * _LIMBS_BYTES // 4)
+        if context.limbs.get(x.width) == x:
+            return limbs, []
+        context.limbs[x.width] = x
+        pipeline = self._builder.pipeline("limbs", {}, K=x.width, WORKGROUP=64)
+        cost = Cost(row_bytes=4 * x.width + blocks * _LIMBS_BYTES)
+        bindings = fixed((self._state, place, limbs))
+        return limbs, [Kernel(limbs_name(name), pipeline, bindings, per_row(blocks, 64), cost)]
+
     def _is_whole(self, run: Sequence[Linear]) -> bool:
         """Whether linears read all rows of their tensors."""
         names = {linear.weight for linear in run}
         return _rows(run) == sum(self._weights[name][0] for name in names)
+
+
+def limbs_name(linear: str) -> str:
+    """The kernel that makes what a linear's kernel of this name reads."""
+    return f"limbs for {linear}"
 
 
 def _rows(linears: Sequence[Linear]) -> int:

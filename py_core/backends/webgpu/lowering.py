@@ -175,8 +175,8 @@ class PlanLowering:
         norm is added to `out`."""
         shapes, width, heads = self._builder.shapes, op.x.width, op.num_heads
         reduce, lanes = shapes.reduce, shapes.lanes
-        if add and lanes > 1:
-            # In a decode step nothing else runs meanwhile: few lanes would wait for memory again and again.
+        if lanes > 1 and heads == 1:
+            # Few lanes would wait for memory again and again.
             reduce, lanes = "reduce_workgroup", 256
         pipeline = self._builder.pipeline(
             "rms_norm", {"reduce": reduce}, K=width // heads, HEADS=heads, EPS=op.eps, ADD=add,

@@ -13,6 +13,8 @@ from importlib.resources import files
 
 Constant = bool | int | float
 
+_INTEGER_KERNELS = ("matmul_integer",)
+
 _IMPORT = re.compile(r"^#import (\w+)$", re.MULTILINE)
 _BINDING = re.compile(r"@binding\((\d+)\) var<storage, (read|read_write)>")
 
@@ -23,7 +25,7 @@ def compose(name: str, constants: Mapping[str, Constant], snippets: Mapping[str,
     if "reduce_subgroup" in snippets.values():
         # A row's number comes from the subgroup's place in the workgroup, which the analysis cannot see is uniform.
         header += ["enable subgroups;", "diagnostic(off, subgroup_uniformity);"]
-    if "x_limbs" in snippets.values():
+    if name in _INTEGER_KERNELS or "x_limbs" in snippets.values():
         header.append("requires packed_4x8_integer_dot_product;")
     header += [f"const {key} = {_literal(value)};" for key, value in constants.items()]
     seen: set[str] = set()

@@ -45,6 +45,38 @@ class MatvecShape:
 
 
 @dataclass(frozen=True)
+class MatmulShape:
+    """How a matmul of many rows of x is cut into tiles: SLICES and WIDE of matmul.wgsl or matmul_integer.wgsl."""
+
+    integers: bool
+    slices: int
+    wide: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of W of a tile."""
+        return (8 if self.integers else 32) * self.wide
+
+    @property
+    def x_rows(self) -> int:
+        """Rows of x of a tile."""
+        return 64 if self.integers else 32
+
+    @property
+    def workgroup(self) -> int:
+        return self.slices * (64 if self.integers else 32)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of workgroup memory: codes and limbs take 48 and 80 bytes for 32 values, floats 128."""
+        weights, x = (48, 80) if self.integers else (128, 128)
+        return self.slices * (weights * self.rows + x * self.x_rows)
+
+    def as_list(self) -> list[int]:
+        return [int(self.integers), self.slices, self.wide]
+
+
+@dataclass(frozen=True)
 class KernelShapes:
     lanes: int
     """The most invocations that share a row of a matvec or a norm; a power of two."""
@@ -65,7 +97,10 @@ class KernelShapes:
     flash_attention: bool
     """Whether attention shares work in workgroup memory."""
     integer_dot: bool
-    """Whether a matvec of one row of x multiplies quantized weights in integers. Needs `stage_columns`."""
+    """Whether a matvec of one row of x multiplies quantized weights in integers, and a matmul of many rows may.
+
+    Needs `stage_columns`.
+    """
     halves: str = "halves"
     """The snippet that reads halves: this one is exact everywhere."""
 

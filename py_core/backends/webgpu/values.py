@@ -24,6 +24,8 @@ class PassContext:
     """Whether the state never has more than one row."""
     norms: dict[Value, RMSNorm] = field(default_factory=dict)
     """Norms whose values are never stored: a kernel that reads such a value normalizes the norm's input itself."""
+    limbs: dict[int, Value] = field(default_factory=dict)
+    """The value that was made integers of last, by its width."""
     residual: Value | None = None
     """In the head: the value that still has a row for each row of the state; only rows that need logits are read."""
 
