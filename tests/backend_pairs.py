@@ -15,6 +15,7 @@ from py_core.backends.webgpu.backend import load_webgpu
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.config import read_rope_factors
+from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.sampling import SamplingParams
 from tests.tiny_llama import TinyLlama
@@ -45,6 +46,11 @@ MODELS = {
 }  # fmt: skip
 
 
+def unfused(graph: Graph) -> tuple[list, list]:
+    """Each operation by itself, in the place of `fuse`."""
+    return graph.body, graph.head
+
+
 @dataclass
 class Pair:
     numpy: NumpyBackend
@@ -60,6 +66,27 @@ class Pair:
         await self.other.prefill(ours, tokens)
         await self.numpy.prefill(reference, tokens)
         return ours, reference
+
+    async def compare(self, lengths: tuple[int, ...], steps: int, atol: float = 1e-3) -> None:
+        """Logits after prefills of these lengths, and twice after so many decoded tokens.
+
+        `atol`: how far one may be from numpy's, as a part of the largest.
+        """
+        ours, reference = self.other.new_sequence(), self.numpy.new_sequence()
+
+        async def logits_are_equal(where: object) -> None:
+            got, expected = await self.other.logits(ours), await self.numpy.logits(reference)
+            assert cosine(got, expected) > 0.9999, where
+            most = atol * np.abs(expected).max()
+            np.testing.assert_allclose(got, expected, rtol=1e-3, atol=most, err_msg=str(where))
+
+        for length in lengths:
+            for backend, sequence in ((self.other, ours), (self.numpy, reference)):
+                await backend.prefill(sequence, prompt(length, seed=length))
+            await logits_are_equal(length)
+        for _ in range(2):
+            await self.numpy.prefill(reference, await collect(self.other, ours, steps))
+            await logits_are_equal("decode")
 
 
 async def open_pair(path: Path, host, **options) -> Pair:

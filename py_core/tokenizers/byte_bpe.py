@@ -11,19 +11,13 @@ Hugging Face's `tokenizers`, too, but for texts that the latter normalizes or cu
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from py_core.tokenizers.base import VocabularyTokenizer
+from py_core.tokenizers.merging import merge
 from py_core.tokenizers.pretokenizers import PRE_TOKENIZERS, split
 from py_core.tokenizers.vocabulary import Defaults, TokenizerError, Vocabulary, strings
-
-HEAP_FROM = 96
-"""Words of at least so many bytes are merged with a heap; for shorter ones, scanning a list in C is faster."""
-
-_NO_RANK = 1 << 60
 
 
 def _byte_alphabet() -> dict[int, str]:
@@ -71,7 +65,7 @@ class ByteBPE(VocabularyTokenizer):
         ids = self.vocabulary.ids
         if self._whole_words and spelled in ids:
             return [ids[spelled]]
-        parts = merge_short(spelled, self._ranks) if len(spelled) < HEAP_FROM else merge_long(spelled, self._ranks)
+        parts = merge(spelled, self._ranks, between=" ")
         # A vocabulary may lack bytes (SmolLM2 lacks 21). What cannot be spelled is dropped, as llama.cpp does.
         return [ids[part] for part in parts if part in ids]
 
@@ -85,60 +79,12 @@ class ByteBPE(VocabularyTokenizer):
             return token.encode()
 
 
-def merge_short(spelled: str, ranks: Mapping[str, int]) -> list[str]:
-    """Join neighbours, the pair of lowest rank first and of equals the leftmost, until no pair has a rank."""
-    parts = list(spelled)
-    rank = ranks.get
-    pairs = [rank(f"{left} {right}", _NO_RANK) for left, right in pairwise(parts)]
-    while pairs:
-        best = min(pairs)
-        if best == _NO_RANK:
-            break
-        at = pairs.index(best)
-        parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        del pairs[at]
-        if at:
-            pairs[at - 1] = rank(f"{parts[at - 1]} {parts[at]}", _NO_RANK)
-        if at < len(pairs):
-            pairs[at] = rank(f"{parts[at]} {parts[at + 1]}", _NO_RANK)
-    return parts
-
-
-def merge_long(spelled: str, ranks: Mapping[str, int]) -> list[str]:
-    """Does the same as merge_short, in n log n: a heap of (rank, position) over a linked list."""
-    parts: list[str] = list(spelled)
-    count = len(parts)
-    following, preceding = list(range(1, count + 1)), list(range(-1, count - 1))
-    rank = ranks.get
-    heap = [
-        (found, at) for at in range(count - 1) if (found := rank(f"{parts[at]} {parts[at + 1]}", _NO_RANK)) < _NO_RANK
-    ]
-    heapq.heapify(heap)
-    while heap:
-        best, at = heapq.heappop(heap)
-        right = following[at]
-        # An entry is stale once its pair has changed. If the same pair has come back, the entry is valid again.
-        if right >= count or not parts[at] or rank(f"{parts[at]} {parts[right]}") != best:
-            continue
-        parts[at] += parts[right]
-        parts[right] = ""
-        after = following[at] = following[right]
-        if after < count:
-            preceding[after] = at
-            if (found := rank(f"{parts[at]} {parts[after]}", _NO_RANK)) < _NO_RANK:
-                heapq.heappush(heap, (found, at))
-        before = preceding[at]
-        if before >= 0 and (found := rank(f"{parts[before]} {parts[at]}", _NO_RANK)) < _NO_RANK:
-            heapq.heappush(heap, (found, before))
-    return [part for part in parts if part]
-
-
 def _merge_ranks(merges: Sequence[str], ids: Mapping[str, int]) -> dict[str, int]:
     """Rank of each "left right". Keyed by the joined text: building pairs of ids would cost ten times as long."""
-    ranks = {merge: rank for rank, merge in enumerate(merges)}
-    for merge in ranks:
-        if merge.count(" ") != 1 or merge.replace(" ", "") not in ids:
+    ranks = {pair: rank for rank, pair in enumerate(merges)}
+    for pair in ranks:
+        if pair.count(" ") != 1 or pair.replace(" ", "") not in ids:
             raise TokenizerError(
-                f"the model's vocabulary is damaged: the merge {merge!r:.80} gives no token; download the model again"
+                f"the model's vocabulary is damaged: the merge {pair!r:.80} gives no token; download the model again"
             )
     return ranks

@@ -11,14 +11,12 @@ Source: https://github.com/google/sentencepiece/blob/master/src/bpe_model.cc; id
 
 from __future__ import annotations
 
-import heapq
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from py_core.tokenizers.base import VocabularyTokenizer
+from py_core.tokenizers.merging import merge
 from py_core.tokenizers.vocabulary import (
     BYTE,
     CONTROL,
@@ -31,10 +29,6 @@ from py_core.tokenizers.vocabulary import (
 )
 
 SPACE = "\u2581"
-HEAP_FROM = 96
-"""Words of at least so many characters are merged with a heap; for shorter ones, scanning a list in C is faster."""
-
-_NO_SCORE = -math.inf
 
 
 class SentencePiece(VocabularyTokenizer):
@@ -52,7 +46,7 @@ class SentencePiece(VocabularyTokenizer):
             )
         never_made = frozenset(vocabulary.of_types(CONTROL, UNKNOWN, BYTE))
         self._made = {token: index for token, index in vocabulary.ids.items() if index not in never_made}
-        self._scores = {token: scores[index] for token, index in self._made.items()}
+        self._costs = {token: -scores[index] for token, index in self._made.items()}
         self._bytes = [vocabulary.ids.get(f"<0x{byte:02X}>") for byte in range(256)]
         self._verbatim = frozenset(vocabulary.of_types(CONTROL, UNKNOWN, USER_DEFINED))
         self._is_byte = frozenset(index for index in vocabulary.of_types(BYTE) if _BYTE_TOKEN.fullmatch(tokens[index]))
@@ -75,9 +69,8 @@ class SentencePiece(VocabularyTokenizer):
         return self._word.findall(text.replace(" ", SPACE))
 
     def encode_word(self, word: str) -> list[int]:
-        parts = join_short(word, self._scores) if len(word) < HEAP_FROM else join_long(word, self._scores)
         out: list[int] = []
-        for part in parts:
+        for part in merge(word, self._costs, between=""):
             index = self._made.get(part)
             out += self._spelled(part) if index is None else [index]
         return out
@@ -97,52 +90,3 @@ class SentencePiece(VocabularyTokenizer):
 
 
 _BYTE_TOKEN = re.compile("<0x[0-9A-Fa-f]{2}>")
-
-
-def join_short(word: str, scores: Mapping[str, float]) -> list[str]:
-    """Join neighbours whose joined text has a score, the highest first and of equals the leftmost."""
-    parts = list(word)
-    score = scores.get
-    pairs = [score(left + right, _NO_SCORE) for left, right in pairwise(parts)]
-    while pairs:
-        best = max(pairs)
-        if best == _NO_SCORE:
-            break
-        at = pairs.index(best)
-        parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        del pairs[at]
-        if at:
-            pairs[at - 1] = score(parts[at - 1] + parts[at], _NO_SCORE)
-        if at < len(pairs):
-            pairs[at] = score(parts[at] + parts[at + 1], _NO_SCORE)
-    return parts
-
-
-def join_long(word: str, scores: Mapping[str, float]) -> list[str]:
-    """What join_short does, in n log n: a heap of (-score, position, length) over a linked list."""
-    parts: list[str] = list(word)
-    count = len(parts)
-    following, preceding = list(range(1, count + 1)), list(range(-1, count - 1))
-    score = scores.get
-    heap = [(-found, at, 2) for at in range(count - 1) if (found := score(parts[at] + parts[at + 1])) is not None]
-    heapq.heapify(heap)
-    while heap:
-        _, at, length = heapq.heappop(heap)
-        right = following[at]
-        # A pair that has changed is longer now, or its left part is gone.
-        if right >= count or not parts[at] or len(parts[at]) + len(parts[right]) != length:
-            continue
-        parts[at] += parts[right]
-        parts[right] = ""
-        after = following[at] = following[right]
-        if after < count:
-            preceding[after] = at
-            joined = parts[at] + parts[after]
-            if (found := score(joined)) is not None:
-                heapq.heappush(heap, (-found, at, len(joined)))
-        before = preceding[at]
-        if before >= 0:
-            joined = parts[before] + parts[at]
-            if (found := score(joined)) is not None:
-                heapq.heappush(heap, (-found, before, len(joined)))
-    return [part for part in parts if part]

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 import transformers
 
-from tests.architectures.gguf_files import weights
 from tests.architectures.mistakes import Mistake, mistakes
-from tests.architectures.variants import VARIANTS, Variant
+from tests.architectures.variants import VARIANTS
+from tests.tiny_models import Variant, weights
 
 EXPECTED = Path(__file__).parent / "expected"
 NONE = Mistake("nothing")

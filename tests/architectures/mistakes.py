@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.architectures.gguf_files import PERMUTED, neighbours_rotate
-from tests.architectures.variants import WINDOW, Variant
+from tests.architectures.variants import WINDOW
+from tests.tiny_models import PERMUTED, Variant, neighbours_rotate
 
 Weights = dict[str, np.ndarray]
 

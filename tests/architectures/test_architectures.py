@@ -19,9 +19,9 @@ from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, load_model
-from tests.architectures.gguf_files import write
-from tests.architectures.variants import VARIANTS, Variant
+from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import cosine
+from tests.tiny_models import Variant
 
 LAST = 8
 """Tokens of the text that are also read one by one."""
@@ -55,7 +55,7 @@ def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], P
 async def test_every_position_has_the_logits_of_transformers(
     variant: Variant, load_backend: BackendLoader, tmp_path: Path
 ) -> None:
-    source = FileSource(write(variant, tmp_path / "tiny.gguf"))
+    source = FileSource(variant.write(tmp_path / "tiny.gguf"))
     model = await load_model(source, load_backend, None, variant.context)
     recorded = expected(variant)
     try:
@@ -67,7 +67,7 @@ async def test_every_position_has_the_logits_of_transformers(
 
 
 async def test_another_run_writes_the_same_bytes(tmp_path: Path) -> None:
-    digest = hashlib.sha256(write(VARIANTS["llama"], tmp_path / "tiny.gguf").read_bytes()).hexdigest()
+    digest = hashlib.sha256(VARIANTS["llama"].write(tmp_path / "tiny.gguf").read_bytes()).hexdigest()
     assert digest == LLAMA_SHA256
 
 

@@ -1,44 +1,19 @@
 """What each tiny model is, as data: one for every convention by which files of an architecture differ.
 
-`config` is a config.json's, in the names of `transformers`; a file's metadata follow from it (gguf_files.py). The sizes
-repeat, so that a software GPU compiles few kernels. Windows are shorter than the text; numbers that would hardly show
-in so small a model (soft-caps, factors, epsilon) are stronger than a real model's.
+The sizes repeat, so that a software GPU compiles few kernels. Windows are shorter than the text; numbers that would
+hardly show in so small a model (soft-caps, factors, epsilon) are stronger than a real model's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
-POSITIONS = 72
-"""More than a page of keys and values holds, and than a window."""
+from tests.tiny_models import ALL_BYTES, CONTEXT, Variant
 
 WINDOW = 16
 VOCABULARY = 128
-CONTEXT = 256
-"""What the files say; more is a stretch."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """`architecture` is GGUF's name, `transformers` that of the classes there ("Llama": LlamaConfig).
-
-    `metadata` are keys of the file, without the architecture's name, that `config` does not tell. `context` is what
-    a backend is opened with. `padding` is how many tokens at the end of the vocabulary stand for no text.
-    """
-
-    name: str
-    architecture: str
-    transformers: str
-    config: Mapping[str, Any]
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    format: str = "F32"
-    fused_qkv: bool = False
-    padding: int = 0
-    positions: int = POSITIONS
-    context: int = CONTEXT
-
 
 SIZES = {
     "vocab_size": VOCABULARY,
@@ -60,30 +35,14 @@ def rope(kind: str = "default", theta: float = 10000.0, **values: Any) -> dict[s
 
 
 LLAMA = Variant("llama", "llama", "Llama", {**SIZES, "rope_parameters": rope()})
+LLAMA_3 = rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
 LLAMAS = [
     LLAMA,
-    replace(LLAMA, name="llama-tied", config={**LLAMA.config, "tie_word_embeddings": True}),
-    replace(
-        LLAMA,
-        name="llama-linear",
-        config={**LLAMA.config, "rope_parameters": rope("linear", factor=4.0)},
-    ),
-    replace(
-        LLAMA,
-        name="llama-3-rope",
-        config={
-            **LLAMA.config,
-            "rope_parameters": rope(
-                "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64
-            ),
-        },
-    ),
-    replace(
-        LLAMA,
-        name="llama-yarn",
-        config={**LLAMA.config, "rope_parameters": rope("yarn", factor=4.0, original_max_position_embeddings=64)},
-    ),
-    replace(LLAMA, name="llama-biases", config={**LLAMA.config, "attention_bias": True, "mlp_bias": True}),
+    LLAMA.changed("llama-tied", tie_word_embeddings=True),
+    LLAMA.changed("llama-linear", rope_parameters=rope("linear", factor=4.0)),
+    LLAMA.changed("llama-3-rope", rope_parameters=LLAMA_3),
+    LLAMA.changed("llama-yarn", rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=64)),
+    LLAMA.changed("llama-biases", attention_bias=True, mlp_bias=True),
     replace(LLAMA, name="llama-fused-qkv", fused_qkv=True, format="Q4_1"),
     replace(
         LLAMA,
@@ -185,3 +144,42 @@ SMOLLM3 = Variant(
 )  # fmt: skip
 
 VARIANTS = {variant.name: variant for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3]}
+"""Those of which expected/ has the logits."""
+
+ROOM = {
+    "vocab_size": ALL_BYTES,
+    "max_position_embeddings": 512,
+    "num_hidden_layers": 3,
+    "tie_word_embeddings": True,
+}
+
+
+def _quantized(
+    like: str, formats: Mapping[str, str] | None = None, biased: Collection[str] | None = None, **config: Any
+) -> Variant:
+    changed = VARIANTS[like].changed(**{**ROOM, **config})
+    return replace(
+        changed, name="tiny", format="Q8_0", formats=formats or {}, biased=biased, padding=0, embedding_spread=0.4
+    )
+
+
+QUANTIZED = {
+    "llama with every bias": _quantized("llama-biases", {"attn_output": "Q4_1", "ffn_down": "F16"}),
+    "llama with biases of q and v": _quantized(
+        "llama", {"attn_k": "F16", "attn_v": "Q4_1", "ffn_gate": "Q4_0", "output": "F32"},
+        biased=("attn_q", "attn_v", "ffn_up"), tie_word_embeddings=False,
+    ),
+    "llama in fused tensors": _quantized(
+        "llama-fused-qkv", biased=("attn_q", "attn_k", "attn_v"), num_key_value_heads=1
+    ),
+    "qwen2": _quantized("qwen2"),
+    "qwen3": _quantized("qwen3", head_dim=32),
+    "phi3": _quantized("phi3-longrope", {"attn_qkv": "Q4_1"}),
+    "gemma2": _quantized("gemma2", head_dim=24, sliding_window=150, final_logit_softcapping=4.0),
+    "gemma3": _quantized("gemma3-linear", head_dim=16, num_key_value_heads=1, num_hidden_layers=7, sliding_window=40),
+    "smollm3": _quantized("smollm3", num_hidden_layers=5),
+}  # fmt: skip
+"""For comparing a backend with numpy: mixed formats, every byte a token, room for longer texts and windows.
+
+gemma3 has 7 layers, since its sixth is the first without a window, smollm3 5, since its fourth does not rotate.
+"""

@@ -22,7 +22,6 @@ from py_core.fit import Need, memory_need
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
-from tests.architectures.gguf_files import write
 from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import collect, cosine
 
@@ -99,7 +98,7 @@ class CountingMemory(WasmtimeHost):
 async def model(
     request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Windowed]:
-    source = FileSource(write(GEMMA, tmp_path / "tiny.gguf"))
+    source = FileSource(GEMMA.write(tmp_path / "tiny.gguf"))
     header = await read_header(source)
     config, graph = describe_model(header, CONTEXT)
     weights = await load_weights(source, header, graph)

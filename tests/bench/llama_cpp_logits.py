@@ -31,10 +31,10 @@ from py_core.backends.numpy import load_numpy
 from py_core.formats.quantization import FORMATS
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
-from tests.architectures.gguf_files import write
 from tests.architectures.test_architectures import logits_of_a_prompt
-from tests.architectures.variants import CONTEXT, VARIANTS, Variant
+from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import cosine
+from tests.tiny_models import CONTEXT, Variant
 
 POSITIONS, FAR = 72, 600
 WIDE = {"hidden_size": 512, "intermediate_size": 768, "num_attention_heads": 8, "num_key_value_heads": 4}
@@ -59,22 +59,15 @@ def cases(folder: Path, models: list[Path]) -> Iterator[Case]:
     for variant in VARIANTS.values():
         # llama.cpp opens at least 256 positions, so it takes the long factors of a file made for 96.
         original = variant.config.get("original_max_position_embeddings", CONTEXT)
-        yield case(folder, replace(variant, config={**variant.config, "original_max_position_embeddings": original}))
+        yield case(folder, variant.changed(original_max_position_embeddings=original))
     short = VARIANTS["phi3-longrope"]
-    yield case(folder, replace(
-        short, name="phi3-longrope-short", config={**short.config, "original_max_position_embeddings": CONTEXT}
-    ))  # fmt: skip
+    yield case(folder, short.changed("phi3-longrope-short", original_max_position_embeddings=CONTEXT))
     for form in FORMATS:
-        llama = VARIANTS["llama"]
-        yield case(folder, replace(llama, name=f"llama {form}", config={**llama.config, **WIDE}, format=form))
+        yield case(folder, replace(VARIANTS["llama"].changed(f"llama {form}", **WIDE), format=form))
     for name in ("qwen2", "qwen3", "phi3", "gemma2", "gemma3", "smollm3", "mistral"):
-        config = {**VARIANTS[name].config, **WIDE}
-        if "head_dim" in config:
-            config |= {"head_dim": 64}
-        if "query_pre_attn_scalar" in config:
-            config |= {"query_pre_attn_scalar": 64}
+        heads = {key: 64 for key in ("head_dim", "query_pre_attn_scalar") if key in VARIANTS[name].config}
         for form in ("F32", "Q4_K", "Q6_K", "IQ4_XS"):
-            yield case(folder, replace(VARIANTS[name], name=f"{name} {form}", config=config, format=form))
+            yield case(folder, replace(VARIANTS[name].changed(f"{name} {form}", **WIDE, **heads), format=form))
     for name in ("llama", "llama-3-rope", "mistral", "qwen3", "smollm3"):
         stretch = {"rope_scaling_type": llama_cpp.LLAMA_ROPE_SCALING_TYPE_YARN, "rope_freq_scale": 0.25}
         plain = case(folder, replace(VARIANTS[name], name=f"{name} stretched 4 times"))
@@ -85,7 +78,7 @@ def cases(folder: Path, models: list[Path]) -> Iterator[Case]:
 
 def case(folder: Path, variant: Variant) -> Case:
     # llama.cpp looks for tokens of the real vocabulary where a model's name has "phi3" in it.
-    path = write(replace(variant, name="tiny"), folder / f"{variant.name}.gguf")
+    path = variant.changed("tiny").write(folder / f"{variant.name}.gguf")
     return Case(path, variant.name, context=CONTEXT)
 
 

@@ -45,7 +45,7 @@ class DamagedServer:
                 out.write(piece)
 
     def __enter__(self) -> DamagedServer:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def __exit__(

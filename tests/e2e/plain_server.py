@@ -55,7 +55,7 @@ class PlainServer:
         self._server.server_close()
 
     def __enter__(self) -> PlainServer:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def __exit__(

@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 
 from app.building import site
-from tests.tiny_architectures import TinyModel
 from tests.tiny_llama import TinyLlama
+from tests.tiny_models import Variant
 
 MODEL = "models/tiny.gguf"
 PIECE_BYTES = 1 << 16
@@ -20,7 +20,7 @@ TINY = TinyLlama(hidden=128, ffn=512, layers=4)
 class SmallSite:
     """A copy of `dist` in `folder`. Files are links: `write` replaces them, nothing may change them in place."""
 
-    def __init__(self, dist: Path, folder: Path, model: TinyLlama | TinyModel = TINY) -> None:
+    def __init__(self, dist: Path, folder: Path, model: Variant = TINY) -> None:
         self.folder = folder
         shutil.copytree(dist, folder, copy_function=os.link, ignore=shutil.ignore_patterns("*.gguf"))
         model.write(folder / MODEL)

@@ -17,7 +17,8 @@ from local_hub import LocalHub, running_hub
 from plain_server import PlainServer
 from playwright.async_api import Browser, Locator, expect
 from small_site import SmallSite
-from tiny_llama import TinyLlama
+
+from tests.tiny_llama import TinyLlama
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 

@@ -13,7 +13,7 @@ from plain_server import ISOLATED, PlainServer
 from playwright.async_api import Browser
 from small_site import SmallSite
 
-from tests.tiny_architectures import TINY_MODELS
+from tests.architectures.variants import QUANTIZED
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
@@ -204,7 +204,7 @@ async def test_kernels_that_cannot_be_had_are_a_sentence(tiny_chat: ChatPage) ->
 async def test_every_kind_of_operation_gives_the_same_tokens_with_any_number_of_workers(
     browser: Browser, dist: Path, tmp_path: Path, model: str
 ) -> None:
-    files = SmallSite(dist, tmp_path / "site", TINY_MODELS[model])
+    files = SmallSite(dist, tmp_path / "site", QUANTIZED[model])
     with PlainServer(files.folder) as server:
         server.headers |= ISOLATED
         async with fresh_tab(browser, server.url) as chat:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import BackendError, TokenSequence
+from py_core.backends.base import BackendError
 from py_core.backends.fusion import fused_layers
 from py_core.backends.webgpu import lowering
 from py_core.backends.webgpu.backend import load_webgpu
@@ -21,42 +21,21 @@ from py_core.models import blocks
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Attention, Graph
 from py_core.models.registry import ARCHITECTURES, describe_model
-from tests.backend_pairs import Pair, collect, cosine, open_pair, prompt
+from tests.architectures.variants import QUANTIZED
+from tests.backend_pairs import open_pair, prompt, unfused
 from tests.gpu_shapes import HARDWARE, INTEGERS, SHAPES, SUBGROUPS
-from tests.tiny_architectures import TINY_MODELS, TinyModel
 from tests.tiny_llama import TinyLlama
 
 # Fused as a GPU would run them: tests/architectures has them as the adapter here does.
-WAYS = [(model, ("hardware", "integers", "subgroups")[at % 3]) for at, model in enumerate(TINY_MODELS)]
-UNFUSED_WAYS = [(model, ("software", "integers", "subgroups")[at % 3]) for at, model in enumerate(TINY_MODELS)]
-
-
-async def assert_equal_logits(pair: Pair, ours: TokenSequence, reference: TokenSequence, where: object) -> None:
-    got, expected = await pair.other.logits(ours), await pair.numpy.logits(reference)
-    assert cosine(got, expected) > 0.9999, where
-    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max(), err_msg=str(where))
-
-
-async def compare(pair: Pair, lengths: tuple[int, ...], steps: int) -> None:
-    """Logits after prefills of these lengths, and of so many decoded tokens after that."""
-    ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
-    for length in lengths:
-        for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
-            await backend.prefill(sequence, prompt(length, seed=length))
-        await assert_equal_logits(pair, ours, reference, length)
-    await pair.numpy.prefill(reference, await collect(pair.other, ours, steps))
-    await assert_equal_logits(pair, ours, reference, "decode")
-
-
-def unfused(graph: Graph) -> tuple[list, list]:
-    return graph.body, graph.head
+WAYS = [(model, ("hardware", "integers", "subgroups")[at % 3]) for at, model in enumerate(QUANTIZED)]
+UNFUSED_WAYS = [(model, ("software", "integers", "subgroups")[at % 3]) for at, model in enumerate(QUANTIZED)]
 
 
 @pytest.mark.parametrize(("model", "shapes"), WAYS)
 async def test_logits_equal_numpy(tmp_path: Path, host: WgpuHost, model: str, shapes: str) -> None:
-    pair = await open_pair(TINY_MODELS[model].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
+    pair = await open_pair(QUANTIZED[model].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
     # One row, few and many; windows are 40 and 150 tokens long.
-    await compare(pair, (1, 2, 45, 70, 3, 60), 12)
+    await pair.compare((1, 2, 45, 70, 3, 60), 6)
 
 
 @pytest.mark.parametrize(("model", "shapes"), UNFUSED_WAYS)
@@ -64,23 +43,23 @@ async def test_each_operation_of_a_graph_runs_unfused(
     tmp_path: Path, host: WgpuHost, monkeypatch: pytest.MonkeyPatch, model: str, shapes: str
 ) -> None:
     monkeypatch.setattr(lowering, "fuse", unfused)
-    pair = await open_pair(TINY_MODELS[model].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
-    await compare(pair, (1, 2, 45, 130), 4)
+    pair = await open_pair(QUANTIZED[model].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
+    await pair.compare((1, 2, 45, 130), 2)
 
 
 async def test_biases_of_fused_matrices_are_those_of_their_rows(
     tmp_path: Path, host: WgpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = replace(TINY_MODELS["phi3"], biased=("attn_qkv", "ffn_up"))
+    model = replace(QUANTIZED["phi3"], biased=("attn_qkv", "ffn_up"))
     path = model.write(tmp_path / "tiny.gguf")
-    await compare(await open_pair(path, host, shapes=INTEGERS), (1, 45), 2)
+    await (await open_pair(path, host, shapes=INTEGERS)).compare((1, 45), 1)
     monkeypatch.setattr(lowering, "fuse", unfused)
-    await compare(await open_pair(path, host, shapes=INTEGERS), (1, 45), 2)
+    await (await open_pair(path, host, shapes=INTEGERS)).compare((1, 45), 1)
 
 
 async def test_heads_of_256_values_run_on_a_software_adapter(tmp_path: Path, host: WgpuHost) -> None:
-    model = replace(TINY_MODELS["gemma2"], head_dim=256, heads=2, kv_heads=1, layers=2)
-    await compare(await open_pair(model.write(tmp_path / "tiny.gguf"), host), (1, 5, 160), 4)
+    model = QUANTIZED["gemma2"].changed(head_dim=256, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=2)
+    await (await open_pair(model.write(tmp_path / "tiny.gguf"), host)).compare((1, 5, 160), 2)
 
 
 @pytest.mark.parametrize(
@@ -97,23 +76,24 @@ async def test_heads_of_256_values_run_on_a_software_adapter(tmp_path: Path, hos
 )
 async def test_dispatches_of_a_block(tmp_path: Path, host: WgpuHost, model: str, dispatches: int) -> None:
     """Norms of heads need the linears by themselves; a norm before the residual is one more."""
-    tiny = replace(TINY_MODELS[model], formats={})
+    tiny = replace(QUANTIZED[model], formats={})
+    layers = tiny.config["num_hidden_layers"]
     pair = await open_pair(tiny.write(tmp_path / "tiny.gguf"), host, shapes=INTEGERS)
-    assert len(pair.other._launches("step", 1, 100)) == dispatches * tiny.layers + 2
+    assert len(pair.other._launches("step", 1, 100)) == dispatches * layers + 2
     assert all(fused_layers(pair.other._graph))
     # Beyond 1,024 tokens attention is split and merged, but not that of a short window.
     wide = sum(isinstance(op, Attention) and not op.window for op in pair.other._graph.ops)
-    assert len(pair.other._launches("step", 1, 1100)) == dispatches * tiny.layers + 2 + wide
+    assert len(pair.other._launches("step", 1, 1100)) == dispatches * layers + 2 + wide
 
 
 async def test_kernels_bind_8_buffers_where_webgpu_promises_no_more(tmp_path: Path) -> None:
     host = WgpuHost()
     host.adapter = replace(host.adapter, max_storage_buffers=8)
     for model in ("phi3", "qwen3", "llama with biases of q and v"):
-        pair = await open_pair(TINY_MODELS[model].write(tmp_path / "tiny.gguf"), host, shapes=SUBGROUPS)
+        pair = await open_pair(QUANTIZED[model].write(tmp_path / "tiny.gguf"), host, shapes=SUBGROUPS)
         kernels = [launch.kernel for m in (1, 5, 60) for launch in pair.other._launches("body", m, 2000)]
         assert max(len(kernel.bindings()) for kernel in kernels) == 8
-        await compare(pair, (1, 5, 60), 2)
+        await pair.compare((1, 5, 60), 1)
     host.close()
 
 
@@ -157,7 +137,7 @@ async def test_norms_over_all_heads_are_not_taken_for_norms_of_each(
 ) -> None:
     monkeypatch.setitem(ARCHITECTURES, "llama", wide_norms)
     path = TinyLlama(kv_heads=4).write(tmp_path / "tiny.gguf")
-    await compare(await open_pair(path, host, shapes=SHAPES[shapes]), (1, 5, 70), 4)
+    await (await open_pair(path, host, shapes=SHAPES[shapes])).compare((1, 5, 70), 2)
 
 
 @pytest.mark.parametrize("shapes", ["software", "integers"])
@@ -171,7 +151,7 @@ async def test_a_graph_that_fits_no_pattern_runs(
     assert {name: names[name] for name in ("rope", "append", "add", "soft_cap")} == {
         "rope": 3, "append": 3, "add": 9, "soft_cap": 3,
     }  # fmt: skip
-    await compare(pair, (1, 5, 70), 4)
+    await pair.compare((1, 5, 70), 2)
 
 
 async def test_layers_that_fit_no_pattern_are_told(tmp_path: Path) -> None:
@@ -190,7 +170,7 @@ async def test_hidden_states_and_last_logits_equal_numpy(
 ) -> None:
     if not is_fused:
         monkeypatch.setattr(lowering, "fuse", unfused)
-    pair = await open_pair(TINY_MODELS[model].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
+    pair = await open_pair(QUANTIZED[model].write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
     ours, reference = await pair.prefilled(prompt(75))
     names = ["residual.1", "residual.3", "final_norm"]
     got = await pair.other.hidden(ours, names, 20)
@@ -202,7 +182,7 @@ async def test_hidden_states_and_last_logits_equal_numpy(
 
 
 async def test_a_window_costs_what_it_lets_be_seen(tmp_path: Path, host: WgpuHost) -> None:
-    model: TinyModel = TINY_MODELS["gemma3"]
+    model = QUANTIZED["gemma3"]
     backend = (await open_pair(model.write(tmp_path / "tiny.gguf"), host, shapes=HARDWARE)).other
 
     def moved(position: int) -> tuple[int, int]:
@@ -211,12 +191,13 @@ async def test_a_window_costs_what_it_lets_be_seen(tmp_path: Path, host: WgpuHos
 
     # Position 10 sees 11 tokens; position 110 sees 111, or the 40 of the window in six of seven layers.
     tokens = (111 - 11) + 6 * (40 - 11)
-    token = 8 * model.kv_heads * model.head_dim, 4 * model.heads * model.head_dim
+    heads, kv_heads = model.config["num_attention_heads"], model.config["num_key_value_heads"]
+    token = 8 * kv_heads * model.config["head_dim"], 4 * heads * model.config["head_dim"]
     assert [far - near for near, far in zip(moved(10), moved(110), strict=True)] == [tokens * each for each in token]
 
 
 async def test_biases_in_another_format_are_named(tmp_path: Path, host: WgpuHost) -> None:
-    source = FileSource(TINY_MODELS["qwen2"].write(tmp_path / "tiny.gguf"))
+    source = FileSource(QUANTIZED["qwen2"].write(tmp_path / "tiny.gguf"))
     header = await read_header(source)
     config, graph = describe_model(header)
     name = "blk.1.attn_k.bias"

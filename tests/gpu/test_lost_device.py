@@ -188,7 +188,7 @@ async def test_hidden_states_are_those_of_before(path: Path, breaks: tuple[int, 
 
 
 async def test_a_pool_of_pages_that_had_grown_grows_again(tmp_path: Path) -> None:
-    path = dataclasses.replace(TINY, context=2048, layers=1).write(tmp_path / "tiny.gguf")
+    path = TINY.changed(max_position_embeddings=2048, num_hidden_layers=1).write(tmp_path / "tiny.gguf")
     host = FragileHost()
     pair = await open_pair(path, host, shapes=dataclasses.replace(choose_shapes(host.adapter, 16), max_rows=256))
     sequence, _ = await pair.prefilled(prompt(1100))  # the pool starts with room for 1024 tokens

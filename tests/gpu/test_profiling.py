@@ -48,24 +48,25 @@ async def test_each_kernel_of_a_step_is_measured_once(tmp_path: Path, host: Wgpu
 
 @pytest.mark.parametrize("model", MODELS)
 async def test_bytes_and_flops_are_those_of_the_models_sizes(tmp_path: Path, host: WgpuHost, model: str) -> None:
-    tiny = MODELS[model]
-    path = tiny.write(tmp_path / "tiny.gguf")
+    tiny = MODELS[model].config
+    hidden, layers = tiny["hidden_size"], tiny["num_hidden_layers"]
+    path = MODELS[model].write(tmp_path / "tiny.gguf")
     backend = (await open_pair(path, host)).other
     near, far = await backend.profile(10), await backend.profile(110)
-    width = 4 * tiny.hidden // tiny.heads * tiny.kv_heads
-    assert total(far, "bytes") - total(near, "bytes") == 100 * tiny.layers * 2 * width
-    assert total(far, "flops") - total(near, "flops") == 100 * tiny.layers * 4 * tiny.hidden
+    width = 4 * hidden // tiny["num_attention_heads"] * tiny["num_key_value_heads"]
+    assert total(far, "bytes") - total(near, "bytes") == 100 * layers * 2 * width
+    assert total(far, "flops") - total(near, "flops") == 100 * layers * 4 * hidden
 
     tensors = (await read_header(FileSource(path))).tensors
     head = "output.weight" if "output.weight" in tensors else "token_embd.weight"
     read = {name: info for name, info in tensors.items() if name == head or name != "token_embd.weight"}
     weights = sum(info.nbytes for info in read.values())
     # Besides: keys and values, the token's embedding, and per layer some twelve activations as wide as the widest.
-    widest = 4 * max(2 * tiny.ffn, tiny.hidden, len(tiny.tokens))
-    besides = total(near, "bytes") - weights - 11 * tiny.layers * 2 * width
-    assert 0 < besides < (12 * tiny.layers + 6) * widest
+    widest = 4 * max(2 * tiny["intermediate_size"], hidden, tiny["vocab_size"])
+    besides = total(near, "bytes") - weights - 11 * layers * 2 * width
+    assert 0 < besides < (12 * layers + 6) * widest
     multiplied = 2 * sum(info.shape[0] * info.shape[1] for info in read.values() if len(info.shape) == 2)
-    assert 0 < total(near, "flops") - multiplied - 11 * tiny.layers * 4 * tiny.hidden < 0.2 * multiplied
+    assert 0 < total(near, "flops") - multiplied - 11 * layers * 4 * hidden < 0.2 * multiplied
 
 
 async def test_a_pass_of_a_prefill_counts_each_row_and_the_weights_once(tmp_path: Path, host: WgpuHost) -> None:

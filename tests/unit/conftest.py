@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tiny_llama import TinyLlama
 
 from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.engine.engine import Engine
@@ -22,29 +20,19 @@ from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.tokenizers.chat_template import ChatTemplate
 from py_core.tokenizers.registry import tokenizer_from_gguf
+from tests.tiny_llama import TinyLlama
 
 WriteModel = Callable[..., Path]
 OpenModel = Callable[..., Awaitable[Model]]
 
 
-@dataclass(frozen=True)
-class ChangedLlama(TinyLlama):
-    """A TinyLlama whose metadata says something else; None leaves a key out."""
-
-    changes: Mapping[str, Any] = field(default_factory=dict)
-
-    def metadata(self) -> dict[str, object]:
-        changed = {**super().metadata(), **self.changes}
-        return {key: value for key, value in changed.items() if value is not None}
-
-
 @pytest.fixture(scope="session")
 def write_model(tmp_path_factory: pytest.TempPathFactory) -> WriteModel:
-    """write_model(changes={key: value or None}, **TinyLlama's fields) -> a new file's path"""
+    """write_model({key: value or None}, **TinyLlama's fields) -> a new file's path"""
 
     def write(changes: Mapping[str, Any] | None = None, **options: Any) -> Path:
         path = tmp_path_factory.mktemp("model") / "tiny.gguf"
-        return ChangedLlama(changes=changes or {}, **options).write(path)
+        return TinyLlama(**options).write(path, changes)
 
     return write
 

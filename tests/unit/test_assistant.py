@@ -481,8 +481,8 @@ async def test_reading_a_long_prompt_is_told_from_its_first_new_token_to_its_las
 async def test_an_answer_that_goes_in_circles_ends_without_its_repeats(
     write_model: Callable[..., Path], open_model: OpenModel
 ) -> None:
-    # With one layer and tied matrices a model soon repeats itself.
-    model = await open_model(write_model(layers=1), end_tokens=NO_ENDS)
+    # With one layer and large tied embeddings a model soon repeats itself.
+    model = await open_model(write_model(layers=1, embedding_spread=1.0), end_tokens=NO_ENDS)
     assistant, shown = new_assistant(model, max_tokens=350), ""
     async for event in assistant.respond("Hello"):
         if isinstance(event, Delta):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_llama import CHATML, TinyLlama
 
 from app.assistant import Assistant, Delta, Done, Event, Thought
 from app.conversation import Conversation, Stored
@@ -23,6 +22,8 @@ from py_core.memory.encryption import NativeCrypto
 from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.registry import tokenizer_from_gguf
+from tests.tiny_llama import TinyLlama
+from tests.tiny_models import CHATML, metadata
 
 OpenModel = Callable[..., Awaitable[Model]]
 ANSWERS = {
@@ -31,7 +32,7 @@ ANSWERS = {
     "endless": "<think>\nHm, " + "".join(f"{n} and " for n in range(30)),
     "loop": "<think>\nHm.\n</think>\n\nYes. " + "No, no. " * 40,
 }
-SPELLING = tokenizer_from_gguf(TinyLlama().metadata())
+SPELLING = tokenizer_from_gguf(metadata(TinyLlama()))
 THOUGHT = "Two and two\nmake four."
 OPENED = CHATML.replace("assistant\n'", "assistant\n<think>\n'")
 

@@ -15,13 +15,8 @@ from tokenizers import models, pre_tokenizers
 
 from py_core.formats.gguf import parse_header
 from py_core.tokenizers.base import TokenizerError
-from py_core.tokenizers.byte_bpe import (
-    BYTE_TO_CHAR,
-    HEAP_FROM,
-    ByteBPE,
-    merge_long,
-    merge_short,
-)
+from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR, ByteBPE
+from py_core.tokenizers.merging import HEAP_FROM, merge_long, merge_short
 from py_core.tokenizers.registry import tokenizer_from_gguf
 
 
@@ -114,7 +109,7 @@ def test_bytes_that_the_vocabulary_lacks_are_dropped_and_join_nothing(tokenizer:
 @settings(max_examples=500)
 def test_the_heap_merges_as_the_short_loop_in_any_order_of_ranks(word: str, merges: list[tuple[str, str]]) -> None:
     ranks = {f"{left} {right}": rank for rank, (left, right) in enumerate(dict.fromkeys(merges))}
-    assert merge_long(word, ranks) == merge_short(word, ranks)
+    assert merge_long(word, ranks, " ") == merge_short(word, ranks, " ")
 
 
 def test_long_words_give_the_peers_ids(tokenizer: ByteBPE, peer: tokenizers.Tokenizer) -> None:

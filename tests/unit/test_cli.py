@@ -14,10 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_llama import TinyLlama
 
 from app import cli
 from py_core.formats.gguf_writer import write_gguf
+from tests.tiny_llama import TinyLlama
+from tests.tiny_models import metadata
 
 SONATA = Path(sys.executable).with_name("sonata")
 KEYS = {"prompt_tokens", "tokens", "text", "backend", "adapter", "prefill_tok_s", "decode_tok_s", "reason"}
@@ -170,11 +171,11 @@ def test_tokenize_goes_both_ways(tiny_path: Path) -> None:
 
 def test_bos_is_added_where_the_file_says_so_and_no_bos_leaves_it_out(write_model: Callable[..., Path]) -> None:
     path = write_model({"tokenizer.ggml.add_bos_token": True})
-    assert json.loads(printed(sonata("tokenize", "--model", path, stdin='["a", ""]'))) == [[1, 67], [1]]
-    assert json.loads(printed(sonata("tokenize", "--no-bos", "--model", path, "a"))) == [67]
+    assert json.loads(printed(sonata("tokenize", "--model", path, stdin='["a", ""]'))) == [[1, 69], [1]]
+    assert json.loads(printed(sonata("tokenize", "--no-bos", "--model", path, "a"))) == [69]
     options = ["a", "--model", path, "--backend", "numpy", "--max-tokens", "2", "--json"]
-    assert json.loads(printed(sonata("generate", "--raw", *options)))["prompt_tokens"] == [1, 67]
-    assert json.loads(printed(sonata("generate", "--raw", "--no-bos", *options)))["prompt_tokens"] == [67]
+    assert json.loads(printed(sonata("generate", "--raw", *options)))["prompt_tokens"] == [1, 69]
+    assert json.loads(printed(sonata("generate", "--raw", "--no-bos", *options)))["prompt_tokens"] == [69]
     in_chat = json.loads(printed(sonata("generate", *options)))["prompt_tokens"]
     assert in_chat[0] == 1 != in_chat[1]  # the template's own
 
@@ -244,7 +245,7 @@ def test_names_in_a_file_are_no_markup(write_model: Callable[..., Path], tmp_pat
 
 def test_a_file_of_a_vocabulary_only_can_be_described_and_used(tmp_path: Path) -> None:
     path = tmp_path / "vocabulary.gguf"
-    write_gguf(path, {**TinyLlama().metadata(), "tokenizer.ggml.add_bos_token": True}, {})
+    write_gguf(path, {**metadata(TinyLlama()), "tokenizer.ggml.add_bos_token": True}, {})
     facts = json.loads(printed(sonata("info", "--model", path, "--json")))
     assert (facts["architecture"], facts["name"], facts["parameters"], facts["tensors"]) == ("llama", "tiny", 0, {})
     assert (facts["tokenizer"]["tokens"], facts["tokenizer"]["bos"]) == (259, "<|im_start|>")

@@ -149,19 +149,14 @@ def test_the_next_run_goes_on_where_the_last_one_gave_up(server, downloader, tmp
     assert leftovers(tmp_path) == ["model.bin"]
 
 
-def test_a_file_that_changed_between_two_halves_is_fetched_again(server, downloader, tmp_path):
-    server.files["file"] = b"x" * len(CONTENT)
-    server.break_after["file"] = [800_000] + [0] * 20
-    with pytest.raises(BuildError):
-        downloader.ensure(wanted(tmp_path, server.url("file")))
-    server.break_after.clear()
-    server.files["file"] = CONTENT
-    assert downloader.ensure(wanted(tmp_path, server.url("file"))).read_bytes() == CONTENT
-
-
-def test_a_part_longer_than_the_file_is_thrown_away(server, downloader, tmp_path):
-    server.files["file"] = CONTENT + b"more"
-    server.break_after["file"] = [len(CONTENT) + 2] + [0] * 20
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [(b"x" * len(CONTENT), 800_000), (CONTENT + b"more", len(CONTENT) + 2)],
+    ids=["another file", "a part longer than the file is now"],
+)
+def test_a_file_that_changed_between_two_halves_is_fetched_again(server, downloader, tmp_path, before, kept):
+    server.files["file"] = before
+    server.break_after["file"] = [kept] + [0] * 20
     with pytest.raises(BuildError):
         downloader.ensure(wanted(tmp_path, server.url("file")))
     server.break_after.clear()

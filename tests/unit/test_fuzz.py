@@ -6,7 +6,6 @@ import asyncio
 import tempfile
 import tracemalloc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,8 @@ from py_core.models.registry import describe_model
 from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError, encode_chat
 from py_core.tokenizers.registry import tokenizer_from_gguf
-from tests.tiny_architectures import TINY_MODELS, TinyModel
+from tests.architectures.variants import QUANTIZED
+from tests.tiny_models import metadata
 
 OURS = (GGUFError, UnsupportedFormatError, TokenizerError, ChatTemplateError)
 ROOM = 32 << 20
@@ -41,7 +41,7 @@ hostile = st.one_of(
 EXAMPLES = pytest.mark.parametrize(
     "examples", [40, pytest.param(20_000, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
 )
-models = st.sampled_from(sorted(TINY_MODELS))
+models = st.sampled_from(sorted(QUANTIZED))
 
 
 def opened(path: Path) -> None:
@@ -68,27 +68,17 @@ def opened(path: Path) -> None:
     assert peak < ROOM
 
 
-@dataclass(frozen=True)
-class Damaged(TinyModel):
-    """With other metadata: by the number of a key, in the order of their names; None leaves it out."""
-
-    changes: Mapping[int, object] = field(default_factory=dict)
-
-    def metadata(self) -> dict[str, object]:
-        metadata = super().metadata()
-        keys = sorted(metadata)
-        changed = {keys[number % len(keys)]: value for number, value in self.changes.items()}
-        return {key: value for key, value in {**metadata, **changed}.items() if value is not None}
-
-
 def with_settings(model: str, changes: Mapping[int, object]) -> None:
+    """With other metadata: by the number of a key, in the order of their names; None leaves it out."""
+    keys = sorted(metadata(QUANTIZED[model]))
+    changed = {keys[number % len(keys)]: value for number, value in changes.items()}
     with tempfile.TemporaryDirectory() as folder:
-        opened(Damaged(**vars(TINY_MODELS[model]), changes=changes).write(Path(folder) / "tiny.gguf"))
+        opened(QUANTIZED[model].write(Path(folder) / "tiny.gguf", changed))
 
 
 def with_bytes(model: str, changes: Mapping[int, int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = TINY_MODELS[model].write(Path(folder) / "tiny.gguf")
+        path = QUANTIZED[model].write(Path(folder) / "tiny.gguf")
         data = bytearray(path.read_bytes())
         for at, byte in changes.items():
             data[at % (1 << 13)] = byte

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from texts import any_text, random_text
 
 from py_core.tokenizers.base import TokenizerError
+from py_core.tokenizers.merging import merge_long, merge_short
 from py_core.tokenizers.prompts import encode_text
 from py_core.tokenizers.registry import tokenizer_from_gguf
-from py_core.tokenizers.sentencepiece import SPACE, SentencePiece, join_long, join_short
+from py_core.tokenizers.sentencepiece import SPACE, SentencePiece
 from py_core.tokenizers.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 
 REPOSITORY = Path(__file__).parents[2]
@@ -103,12 +104,12 @@ def test_every_text_round_trips(tokenizer: SentencePiece, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def slowly(text: str, scores: dict[str, float]) -> list[str]:
+def slowly(text: str, costs: dict[str, float]) -> list[str]:
     """What the tokenizer is to do, without any haste."""
     parts = list(text)
     while True:
         joined = [left + right for left, right in pairwise(parts)]
-        known = [(-scores[pair], at) for at, pair in enumerate(joined) if pair in scores]
+        known = [(costs[pair], at) for at, pair in enumerate(joined) if pair in costs]
         if not known:
             return parts
         _, at = min(known)
@@ -117,11 +118,11 @@ def slowly(text: str, scores: dict[str, float]) -> list[str]:
 
 @given(
     word=st.text("ab" + SPACE, max_size=140),
-    scores=st.dictionaries(st.text("ab" + SPACE, min_size=2, max_size=5), st.sampled_from([-1.0, -2.0, -2.5, 0.0])),
+    costs=st.dictionaries(st.text("ab" + SPACE, min_size=2, max_size=5), st.sampled_from([1.0, 2.0, 2.5, 0.0])),
 )
 @settings(max_examples=300)
-def test_pieces_are_joined_by_score_and_equal_ones_from_the_left(word: str, scores: dict[str, float]) -> None:
-    assert join_short(word, scores) == join_long(word, scores) == slowly(word, scores)
+def test_pieces_are_joined_by_cost_and_equal_ones_from_the_left(word: str, costs: dict[str, float]) -> None:
+    assert merge_short(word, costs, "") == merge_long(word, costs, "") == slowly(word, costs)
 
 
 @given(
@@ -134,8 +135,8 @@ def test_words_are_encoded_one_by_one_only_where_no_piece_goes_over_their_end(
 ) -> None:
     text = " ".join(words)
     metadata = tiny("a", "b", SPACE, *pieces)
-    scores = dict(zip(pieces, [-float(rank) for rank in range(3, 3 + len(pieces))], strict=True))
-    expected = slowly((SPACE + text.replace(" ", SPACE)) if text else "", scores)
+    costs = {piece: float(rank) for rank, piece in enumerate(pieces)}
+    expected = slowly((SPACE + text.replace(" ", SPACE)) if text else "", costs)
     assert pieces_of(metadata, text) == expected
 
 

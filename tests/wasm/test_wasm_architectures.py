@@ -10,52 +10,31 @@ import pytest
 from py_core.backends.base import Backend, TokenSequence
 from py_core.backends.wasm import lowering
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
-from py_core.models.graph import Graph
-from tests.backend_pairs import Pair, collect, cosine, open_pair, prompt
-from tests.tiny_architectures import TINY_MODELS
+from tests.architectures.variants import QUANTIZED
+from tests.backend_pairs import cosine, open_pair, prompt, unfused
 
 BUILDS = pytest.mark.parametrize("relaxed", [True, False], ids=["relaxed", "plain"])
-TINY = pytest.mark.parametrize("model", TINY_MODELS)
-
-
-async def assert_equal_logits(pair: Pair, ours: TokenSequence, reference: TokenSequence, where: object) -> None:
-    got, expected = await pair.other.logits(ours), await pair.numpy.logits(reference)
-    assert cosine(got, expected) > 0.9999, where
-    np.testing.assert_allclose(got, expected, rtol=0, atol=8e-3 * np.abs(expected).max(), err_msg=str(where))
-
-
-async def compare(pair: Pair, lengths: tuple[int, ...], steps: int) -> None:
-    """Logits after prefills of these lengths, and of so many decoded tokens after that."""
-    ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
-    for length in lengths:
-        for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
-            await backend.prefill(sequence, prompt(length, seed=length))
-        await assert_equal_logits(pair, ours, reference, length)
-    for _ in range(2):
-        await pair.numpy.prefill(reference, await collect(pair.other, ours, steps // 2))
-        await assert_equal_logits(pair, ours, reference, "decode")
+TINY = pytest.mark.parametrize("model", QUANTIZED)
+ATOL = 8e-3
+"""Activations have 15 bits."""
 
 
 @BUILDS
 @TINY
 async def test_logits_equal_numpy(tmp_path: Path, kernel_wasm, model: str, relaxed: bool) -> None:
-    path = TINY_MODELS[model].write(tmp_path / "tiny.gguf")
+    path = QUANTIZED[model].write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WasmtimeHost(kernel_wasm(relaxed)))
     # Prefills longer and shorter than the windows; later steps take positions in parts, some of them before a window.
-    await compare(pair, (1, 2, 45, 70, 3, 200), 12)
+    await pair.compare((1, 2, 45, 70, 3, 200), 6, ATOL)
 
 
 @TINY
 async def test_fast_stays_close_to_numpy(tmp_path: Path, kernel_wasm, model: str) -> None:
-    path = TINY_MODELS[model].write(tmp_path / "tiny.gguf")
+    path = QUANTIZED[model].write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WasmtimeHost(kernel_wasm(True)), precision="fast")
     for length in (1, 210):
         ours, reference = await pair.prefilled(prompt(length))
         assert cosine(await pair.other.logits(ours), await pair.numpy.logits(reference)) > 0.98
-
-
-def unfused(graph: Graph) -> tuple[list, list]:
-    return graph.body, graph.head
 
 
 @BUILDS
@@ -64,9 +43,9 @@ async def test_each_operation_of_a_graph_runs_unfused(
     tmp_path: Path, kernel_wasm, monkeypatch, model: str, relaxed: bool
 ) -> None:
     monkeypatch.setattr(lowering, "fuse", unfused)
-    path = TINY_MODELS[model].write(tmp_path / "tiny.gguf")
+    path = QUANTIZED[model].write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WasmtimeHost(kernel_wasm(relaxed)))
-    await compare(pair, (1, 45, 170), 4)
+    await pair.compare((1, 45, 170), 2, ATOL)
 
 
 @pytest.mark.parametrize("is_fused", [True, False], ids=["fused", "unfused"])
@@ -76,7 +55,7 @@ async def test_hidden_states_and_last_logits_equal_numpy(
 ) -> None:
     if not is_fused:
         monkeypatch.setattr(lowering, "fuse", unfused)
-    path = TINY_MODELS[model].write(tmp_path / "tiny.gguf")
+    path = QUANTIZED[model].write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WasmtimeHost(kernel_wasm(True)))
     ours, reference = await pair.prefilled(prompt(90))
 

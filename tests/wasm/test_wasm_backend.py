@@ -17,7 +17,6 @@ from py_core.backends.wasm.module import unshared
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
-from tests.architectures.gguf_files import write
 from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import MODELS, collect, cosine, open_pair, prompt
 from tests.tiny_llama import TinyLlama
@@ -67,7 +66,7 @@ async def test_the_pool_of_pages_grows_and_keeps_what_it_held(tmp_path: Path, ke
 
 
 async def test_the_pages_of_layers_with_windows_lie_side_by_side(tmp_path: Path, kernel_wasm) -> None:
-    source = FileSource(write(VARIANTS["gemma3"], tmp_path / "tiny.gguf"))
+    source = FileSource(VARIANTS["gemma3"].write(tmp_path / "tiny.gguf"))
     config, graph = describe_model(await read_header(source), 4096)
     arena = Arena()
     pages = KVPages(config, graph, Mode.PRECISE, 2, arena)

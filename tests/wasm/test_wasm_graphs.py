@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Callable
 from itertools import pairwise
@@ -20,11 +19,12 @@ from py_core.formats.source import FileSource
 from py_core.models import blocks
 from py_core.models.config import ModelConfig, config_from_gguf
 from py_core.models.graph import Graph, Value
+from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import Pair, collect, cosine, prompt
-from tests.tiny_architectures import TINY_MODELS, TinyModel
+from tests.tiny_models import Variant
 
 # Heads of keys and queries are as wide as the residual, so that its norms fit them.
-TINY = dataclasses.replace(TINY_MODELS["qwen3"], kv_heads=4, head_dim=16)
+TINY = QUANTIZED["qwen3"].changed(num_key_value_heads=4, head_dim=16)
 
 
 def rotated(g: Graph, c: ModelConfig, x: Value, heads: int) -> Value:
@@ -87,7 +87,7 @@ def whole(g: Graph, c: ModelConfig, x: Value, block: str, layer: int) -> Value:
 Block = Callable[[Graph, ModelConfig, Value, str, int], Value]
 
 
-async def open_graph(path: Path, kernels: Path, block: Block, model: TinyModel = TINY) -> Pair:
+async def open_graph(path: Path, kernels: Path, block: Block, model: Variant = TINY) -> Pair:
     source = FileSource(model.write(path))
     header = await read_header(source)
     config, graph = config_from_gguf(header), Graph(header.tensors)
@@ -132,13 +132,13 @@ async def test_workers_wait_before_one_overwrites_what_another_still_reads(tmp_p
         if first[0] == OpKind.QUANTIZE and second[0] == OpKind.LINEAR and first[1] == second[2]:
             assert first[15] == Barrier.ALWAYS
             found += 1
-    assert found == TINY.layers
+    assert found == TINY.config["num_hidden_layers"]
 
 
 async def test_layers_share_the_buffers_of_their_values(tmp_path: Path, kernel_wasm) -> None:
     taken = []
     for layers in (1, 5):
-        model = dataclasses.replace(TINY, layers=layers)
+        model = TINY.changed(num_hidden_layers=layers)
         pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(True), unlike, model)
         assert isinstance(pair.other, WasmBackend)
         taken.append(len(pair.other._lowering._values._buffers))

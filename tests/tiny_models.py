@@ -1,4 +1,4 @@
-"""Writes the tiny models of variants.py as GGUF files, as llama.cpp's converter would, from numbers drawn by numpy.
+"""Writes tiny models of every architecture as GGUF files, as llama.cpp's converter would, from random numbers.
 
 Weights are uniform, not normal: a uniform number takes no logarithm, so every machine draws the same bytes.
 """
@@ -6,18 +6,32 @@ Weights are uniform, not normal: a uniform number takes no logarithm, so every m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from py_core.formats.gguf_writer import write_gguf
-from py_core.formats.quantization import FORMATS, dequantize, quantize
+from py_core.formats.quantization import FORMATS, BlockFormat, dequantize, quantize
 from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR
-from tests.architectures.variants import Variant
-from tests.tiny_llama import CHATML, SPECIAL
+
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+CHATML = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+BYTES = b" \n" + bytes(range(0x21, 0x100)) + bytes(byte for byte in range(0x20) if byte != 0x0A)
+"""In the order in which they get ids after SPECIAL: a small vocabulary has the first of them."""
+ALL_BYTES = len(SPECIAL) + len(BYTES)
+"""A vocabulary in which every text can be spelled."""
+
+POSITIONS = 72
+"""More than a page of keys and values holds, and than a window."""
+CONTEXT = 256
+"""What most files say; more is a stretch."""
 
 GAIN = 1.5
 """A matrix makes numbers of variance 1 into such of deviation GAIN: attention has to choose, layers have to count."""
@@ -27,6 +41,46 @@ NORMAL, CONTROL, UNUSED = 1, 3, 5
 
 PERMUTED = ("llama", "smollm3")
 """Architectures whose q and k rows the converter reorders, so that neighbours rotate."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """`architecture` is GGUF's name, `transformers` that of the classes there ("Llama": LlamaConfig).
+
+    `config` is a config.json's, in the names of `transformers`; the file's tensors and metadata follow from it.
+    `metadata` are keys of the file, without the architecture's name, that `config` does not tell. `context` is what
+    a backend is opened with. `padding` is how many tokens at the end of the vocabulary stand for no text.
+
+    Matrices have `format`, those in `formats` (by "attn_q", "output") another; norms and biases are F32, if `formats`
+    does not say otherwise of a norm. `biased` are the matrices with a bias where `config` does not tell. The larger the
+    `embedding_spread` (a standard deviation), the more a model with tied embeddings repeats itself.
+    """
+
+    name: str
+    architecture: str
+    transformers: str
+    config: Mapping[str, Any]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    format: str = "F32"
+    formats: Mapping[str, str] = field(default_factory=dict)
+    biased: Collection[str] | None = None
+    fused_qkv: bool = False
+    padding: int = 0
+    seed: int = 0
+    embedding_spread: float = 1.0
+    positions: int = POSITIONS
+    context: int = CONTEXT
+
+    def changed(self, name: str | None = None, **config: Any) -> Variant:
+        """Under another name, with other settings of config.json."""
+        return Variant(**{**vars(self), "name": name or self.name, "config": {**self.config, **config}})
+
+    def write(self, path: Path, changes: Mapping[str, Any] | None = None) -> Path:
+        """`changes` are other values of the file's metadata; None leaves a key out."""
+        tensors = {name: (rows, _form(self, name, rows.ndim)) for name, rows in file_tensors(self).items()}
+        values = {**metadata(self), **(changes or {})}
+        write_gguf(path, {key: value for key, value in values.items() if value is not None}, tensors)
+        return path
 
 
 @dataclass(frozen=True)
@@ -42,6 +96,11 @@ class Tensor:
     @property
     def is_matrix(self) -> bool:
         return len(self.shape) == 2
+
+
+def _form(variant: Variant, gguf_name: str, dimensions: int) -> BlockFormat:
+    other = "F32" if dimensions == 1 else variant.format
+    return FORMATS[variant.formats.get(gguf_name.removesuffix(".weight").split(".")[-1], other)]
 
 
 def head_size(variant: Variant) -> int:
@@ -61,11 +120,12 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
 
     def linear(name: str, gguf_name: str, shape: tuple[int, int], bias: bool) -> Iterator[Tensor]:
         yield Tensor(f"{name}.weight", f"{gguf_name}.weight", shape, GAIN / math.sqrt(shape[1]))
-        if bias:
+        if bias if variant.biased is None else gguf_name.split(".")[-1] in variant.biased:
             yield Tensor(f"{name}.bias", f"{gguf_name}.bias", shape[:1], 0.7)
 
     # Gemma multiplies its embeddings by sqrt(hidden), here 8: so much smaller, and its logits, too.
-    yield Tensor("model.embed_tokens.weight", "token_embd.weight", (c["vocab_size"], hidden), 0.25 if gemma else 1.0)
+    spread = variant.embedding_spread * (0.25 if gemma else 1)
+    yield Tensor("model.embed_tokens.weight", "token_embd.weight", (c["vocab_size"], hidden), spread)
     for layer in range(c["num_hidden_layers"]):
         block, file_block = f"model.layers.{layer}", f"blk.{layer}"
         attention, mlp = f"{block}.self_attn", f"{block}.mlp"
@@ -100,20 +160,27 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
         yield from linear("lm_head", "output", (c["vocab_size"], hidden), False)
 
 
-def weights(variant: Variant) -> dict[str, np.ndarray]:
-    """float32 by their names in `transformers`, as the file's format rounds them."""
-    rng = np.random.default_rng(0)
-    drawn = {}
+def drawn(variant: Variant) -> dict[str, np.ndarray]:
+    """float32 by their names in `transformers`."""
+    rng = np.random.default_rng(variant.seed)
+    numbers = {}
     for tensor in tensors(variant):
         values = (2 * rng.random(tensor.shape) - 1) * math.sqrt(3) * tensor.spread
         # Gemma keeps a norm's distance from 1.
         if tensor.norm and not variant.architecture.startswith("gemma"):
             values += 1
-        drawn[tensor.name] = values.astype(np.float32)
+        numbers[tensor.name] = values.astype(np.float32)
+    return numbers
+
+
+def weights(variant: Variant) -> dict[str, np.ndarray]:
+    """What is drawn, as the file's formats round it."""
+    rounded = drawn(variant)
+    for tensor in tensors(variant):
         if tensor.is_matrix:
-            form = FORMATS[variant.format]
-            drawn[tensor.name] = dequantize(quantize(drawn[tensor.name], form), form, tensor.shape)
-    return drawn
+            form = _form(variant, tensor.gguf_name, 2)
+            rounded[tensor.name] = dequantize(quantize(rounded[tensor.name], form), form, tensor.shape)
+    return rounded
 
 
 def neighbours_rotate(rows: np.ndarray, heads: int) -> np.ndarray:
@@ -190,9 +257,9 @@ def metadata(variant: Variant) -> dict[str, Any]:
 
 
 def tokenizer(variant: Variant) -> dict[str, Any]:
-    """A byte-level vocabulary that lacks most bytes; the last `padding` tokens are no text."""
+    """A byte-level vocabulary, of which a small one lacks most bytes; the last `padding` tokens are no text."""
     real = variant.config["vocab_size"] - variant.padding
-    tokens = [*SPECIAL, *(BYTE_TO_CHAR[byte] for byte in b" \n" + bytes(range(0x21, 0x100)))][:real]
+    tokens = [*SPECIAL, *(BYTE_TO_CHAR[byte] for byte in BYTES)][:real]
     tokens += [f"[PAD{number}]" for number in range(real, variant.config["vocab_size"])]
     types = [CONTROL] * len(SPECIAL) + [NORMAL] * (real - len(SPECIAL)) + [UNUSED] * variant.padding
     return {
@@ -208,8 +275,8 @@ def tokenizer(variant: Variant) -> dict[str, Any]:
 
 
 def file_tensors(variant: Variant) -> dict[str, np.ndarray]:
-    """The tensors by their names in the file, as the converter lays them out: float32."""
-    values, out = weights(variant), {}
+    """The tensors by their names in the file, as the converter lays them out, not yet rounded: float32."""
+    values, out = drawn(variant), {}
     heads = {"attn_q": variant.config["num_attention_heads"], "attn_k": variant.config["num_key_value_heads"]}
     for tensor in tensors(variant):
         rows = values[tensor.name]
@@ -220,15 +287,6 @@ def file_tensors(variant: Variant) -> dict[str, np.ndarray]:
             rows = rows + np.float32(1)
         out[tensor.gguf_name] = rows
         if variant.fused_qkv and part == "attn_v":
-            block = tensor.gguf_name.removesuffix("attn_v.weight")
-            out[f"{block}attn_qkv.weight"] = np.concatenate([out.pop(f"{block}attn_{one}.weight") for one in "qkv"])
+            block, kind = tensor.gguf_name.split("attn_v")
+            out[f"{block}attn_qkv{kind}"] = np.concatenate([out.pop(f"{block}attn_{one}{kind}") for one in "qkv"])
     return out | rope_tensors(variant)
-
-
-def write(variant: Variant, path: Path) -> Path:
-    """Matrices have the variant's format; norms, biases and factors are F32, as in every file."""
-    forms = {1: FORMATS["F32"], 2: FORMATS[variant.format]}
-    write_gguf(
-        path, metadata(variant), {name: (rows, forms[rows.ndim]) for name, rows in file_tensors(variant).items()}
-    )
-    return path
