@@ -287,7 +287,12 @@ async def _load(
         def on_bytes(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        return await load_model(source, load_backend, on_bytes, context, fit_check(load_backend, available_memory()))
+        def tell(sentence: str) -> None:
+            if context is not None:
+                notes.print(escape(sentence), soft_wrap=True)
+
+        check = fit_check(load_backend, available_memory(), tell)
+        return await load_model(source, load_backend, on_bytes, context, check)
 
 
 def _gpu(backend: BackendChoice, autotune: bool) -> BackendLoader | None:

@@ -11,7 +11,7 @@ from typing import Any
 from py_core.backends.numpy import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
-from py_core.fit import Need, Room, check_room, memory_need
+from py_core.fit import Need, Room, check_room, cost, memory_need
 from py_core.formats.gguf import GGUFHeader
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
@@ -21,14 +21,19 @@ BeforeLoading = Callable[[GGUFHeader, ModelConfig, Graph], None]
 _BACKENDS = {load_webgpu: "webgpu", load_wasm: "wasm", load_numpy: "numpy"}
 
 
-def fit_check(load_backend: Any, memory: int | None) -> BeforeLoading:
+def fit_check(
+    load_backend: Any, memory: int | None, tell: Callable[[str], None] = lambda sentence: None
+) -> BeforeLoading:
     """What `load_model` calls before it loads: raises DoesNotFitError, with what would fit.
 
     `load_backend` is a BackendLoader; `memory` are the bytes that the machine has for a model, None if unknown.
+    `tell` gets a sentence on what a model takes that fits.
     """
 
     def check(header: GGUFHeader, config: ModelConfig, graph: Graph) -> None:
-        check_room(need_of(load_backend, header, config, graph), config.context_length, room_of(load_backend, memory))
+        need = need_of(load_backend, header, config, graph)
+        check_room(need, config.context_length, room_of(load_backend, memory))
+        tell(cost(need, config.context_length))
 
     return check
 

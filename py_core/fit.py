@@ -195,20 +195,24 @@ def check_room(need: Need, context: int, room: Room) -> None:
         raise DoesNotFitError(words)
 
 
+def cost(need: Need, context: int) -> str:
+    """What a context takes, as a sentence."""
+    parts = need.at(context)
+    return (
+        f"{need.name} needs {_gb(parts.total)} for {context} tokens of context: weights {_gb(parts.weights)}, "
+        f"keys and values {_gb(parts.pages)}, scratch {_gb(parts.scratch)}."
+    )
+
+
 def problem(need: Need, context: int, room: Room) -> str | None:
     """None where the model fits with this context, else a sentence with numbers that says what would."""
     if need.backend == "wasm":
         room = replace(room, memory=min(room.memory or MOST_WASM_MEMORY, MOST_WASM_MEMORY))
     if need.holds(context, room):
         return None
-    parts = need.at(context)
-    sizes = (
-        f"{need.name} needs {_gb(parts.total)} for {context} tokens of context: weights {_gb(parts.weights)}, "
-        f"keys and values {_gb(parts.pages)}, scratch {_gb(parts.scratch)}."
-    )
-    over = room.memory is not None and parts.total > room.memory
+    over = room.memory is not None and need.at(context).total > room.memory
     there = f"There are {_gb(room.memory or 0)}." if over else f"This GPU binds {_gb(room.binding or 0)} at once."
-    return f"{sizes} {there} {_advice(need, room)}"
+    return f"{cost(need, context)} {there} {_advice(need, room)}"
 
 
 def _advice(need: Need, room: Room) -> str:

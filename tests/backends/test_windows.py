@@ -186,6 +186,7 @@ async def test_a_text_goes_on_after_its_gpu_was_lost(model: Windowed) -> None:
     await model.read(sequence, text(100, seed=1))
 
 
+@pytest.mark.parametrize("model", ["webgpu", "wasm"], indirect=True)
 async def test_two_texts_share_the_pool(model: Windowed) -> None:
     first, second = model.backend.new_sequence(), model.backend.new_sequence()
     for length in (150, 70, 130):

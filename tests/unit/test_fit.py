@@ -163,6 +163,15 @@ def test_info_tells_what_a_model_needs(tiny_path: Path) -> None:
     assert "fits:" in printed(sonata("models", "info", tiny_path))
 
 
+def test_a_context_that_is_asked_for_is_told_in_memory(tiny_path: Path) -> None:
+    command = ("generate", "x", "--model", tiny_path, "--backend", "numpy", "--max-tokens", "2")
+    asked = sonata(*command, "--context", "2048")
+    assert printed(asked)
+    # Two layers, keys and values of 32 float32 for each token.
+    assert re.match(r"tiny needs .* for 2048 tokens of context: .*, keys and values 1\.0 MB, .*\n", asked.stderr)
+    assert "keys and values" not in sonata(*command).stderr
+
+
 def test_a_context_that_does_not_fit_is_a_sentence_before_loading(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
