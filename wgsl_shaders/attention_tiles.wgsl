@@ -6,7 +6,7 @@
 // it works on this one. A vec4f over rows holds rows r, r + 8, r + 16, r + 24.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
-// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SCALE, SLICES, those of scores.wgsl. Dispatch (HEADS, ceil(count / 32)).
+// Constants: HEADS, KV_HEADS, HEAD_DIM (up to 256), PAGE, MAX_PAGES, SCALE, SLICES, those of scores.wgsl. Dispatch (HEADS, ceil(count / 32)).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> q: array<vec4f>;
@@ -38,33 +38,59 @@ fn seen(t: u32, positions: vec4u) -> vec4<bool> {
 struct Part { slot: u32, kv_head: u32, m0: u32, head: u32, last: u32 }
 alias Piece = array<vec4f, 4>;
 
+// A quad of a key (which 0) or a value (1), zeros after the last.
+fn kv_quad(part: Part, t: u32, which: u32, quad: u32) -> vec4f {
+  if (t > part.last) { return vec4f(); }
+  return kv[kv_index(part.slot, t, part.kv_head, which) + quad];
+}
+fn value_quad(part: Part, t: u32, at: u32) -> vec4f {
+  let key = at / WIDTH;
+  let quad = at % WIDTH;
+  if (key >= VALUES || quad >= QUADS) { return vec4f(); }
+  return kv_quad(part, t + key, 1u, quad);
+}
+
 // Two quads of q and two of the keys from t0 on, eight quads of each from 8 chunk on over the slice.
 fn fetch_keys(part: Part, t0: u32, chunk: u32, lane: u32) -> Piece {
-  var piece: Piece;
   let quad = chunk * 8u + lane % 8u;
-  for (var i = 0u; i < 2u; i++) {
-    let row = lane / 8u + 16u * i;
-    if (quad < QUADS) {
-      // Rows past the last hold arbitrary values: each affects only itself, and is not written.
-      piece[i] = q[((part.m0 + row) * HEADS + part.head) * QUADS + quad] * SCALE;
-      if (t0 + row <= part.last) { piece[2u + i] = kv[kv_index(part.slot, t0 + row, part.kv_head, 0u) + quad]; }
-    }
-  }
-  return piece;
+  let row = lane / 8u;
+  if (quad >= QUADS) { return Piece(); }
+  // Rows past the last hold arbitrary values: each affects only itself, and is not written.
+  return Piece(
+    q[((part.m0 + row) * HEADS + part.head) * QUADS + quad] * SCALE,
+    q[((part.m0 + row + 16u) * HEADS + part.head) * QUADS + quad] * SCALE,
+    kv_quad(part, t0 + row, 0u, quad), kv_quad(part, t0 + row + 16u, 0u, quad));
 }
 
 // Four quads of the values from t on, all of the VALUES values over the slice.
 fn fetch_values(part: Part, t: u32, lane: u32) -> Piece {
-  var piece: Piece;
-  for (var i = 0u; i < 4u; i++) {
-    let at = lane + 128u * i;
-    let key = at / WIDTH;
-    let quad = at % WIDTH;
-    if (key < VALUES && quad < QUADS && t + key <= part.last) {
-      piece[i] = kv[kv_index(part.slot, t + key, part.kv_head, 1u) + quad];
-    }
+  return Piece(value_quad(part, t, lane), value_quad(part, t, lane + 128u), value_quad(part, t, lane + 256u),
+               value_quad(part, t, lane + 384u));
+}
+
+// The sums of four rows for a quad of the outputs. Only constants index them, so that they stay in registers.
+alias Sums = array<vec4f, 4>;
+fn scaled(sums: Sums, by: vec4f) -> Sums { return Sums(sums[0] * by.x, sums[1] * by.y, sums[2] * by.z, sums[3] * by.w); }
+fn added(sums: Sums, weight: vec4f, value: vec4f) -> Sums {
+  return Sums(sums[0] + weight.x * value, sums[1] + weight.y * value, sums[2] + weight.z * value,
+              sums[3] + weight.w * value);
+}
+
+// Merges the slices' sums of a chunk of 16 quads, each slice some rows, and writes them.
+fn write_chunk(part: Part, rows: u32, slice: u32, lane: u32, chunk: u32, sums: Sums, total: vec4f) {
+  tile[slice][lane] = sums[0];
+  tile[slice][lane + 128u] = sums[1];
+  tile[slice][lane + 256u] = sums[2];
+  tile[slice][lane + 384u] = sums[3];
+  workgroupBarrier();
+  let quad = chunk * 16u + lane / 8u;
+  for (var i = slice; i < 4u; i += SLICES) {
+    let row = lane % 8u + 8u * i;
+    var sum = vec4f();
+    for (var s = 0u; s < SLICES; s++) { sum += tile[s][lane + 128u * i]; }
+    if (row < rows && quad < QUADS) { out[((part.m0 + row) * HEADS + part.head) * QUADS + quad] = sum / total[i]; }
   }
-  return piece;
+  workgroupBarrier();
 }
 
 @compute @workgroup_size(128u * SLICES)
@@ -82,7 +108,10 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   let positions = vec4u(first.position + r) + vec4u(0u, 8u, 16u, 24u);
   var largest = vec4f(-1e30);
   var total: vec4f;
-  var sums: array<array<vec4f, 4>, VALUE_CHUNKS>;
+  var sums_a: Sums;  // of quad c, then of c + 16, c + 32 and c + 48
+  var sums_b: Sums;
+  var sums_c: Sums;
+  var sums_d: Sums;
   // Tiles begin with the first row's window. What comes before a later row's is forgotten: shrink is 0 with its first key.
   // A slice without a tile in the last round goes over keys that nobody sees.
   let begin = first_seen(first.position);
@@ -92,10 +121,10 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     var score_a = vec4f();  // of key c
     var score_b = vec4f();  // of key c + 16
     for (var chunk = 0u; chunk < KEY_CHUNKS; chunk++) {
-      for (var i = 0u; i < 2u; i++) {
-        tile[slice][(c + 16u * i) * STRIDE + r] = ahead[i];
-        tile[slice][(32u + c + 16u * i) * STRIDE + r] = ahead[2u + i];
-      }
+      tile[slice][c * STRIDE + r] = ahead[0];
+      tile[slice][(c + 16u) * STRIDE + r] = ahead[1];
+      tile[slice][(c + 32u) * STRIDE + r] = ahead[2];
+      tile[slice][(c + 48u) * STRIDE + r] = ahead[3];
       workgroupBarrier();
       if (chunk + 1u < KEY_CHUNKS) {
         ahead = fetch_keys(part, t0, chunk + 1u, lane);
@@ -126,11 +155,15 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     total = total * shrink + weight_a + weight_b;
     weights[slice][lane] = weight_a;
     weights[slice][lane + 128u] = weight_b;
-    for (var chunk = 0u; chunk < VALUE_CHUNKS; chunk++) {
-      for (var i = 0u; i < 4u; i++) { sums[chunk][i] *= shrink[i]; }
-    }
+    sums_a = scaled(sums_a, shrink);
+    sums_b = scaled(sums_b, shrink);
+    sums_c = scaled(sums_c, shrink);
+    sums_d = scaled(sums_d, shrink);
     for (var from_key = 0u; from_key < 32u; from_key += VALUES) {
-      for (var i = 0u; i < 4u; i++) { tile[slice][lane + 128u * i] = ahead[i]; }
+      tile[slice][lane] = ahead[0];
+      tile[slice][lane + 128u] = ahead[1];
+      tile[slice][lane + 256u] = ahead[2];
+      tile[slice][lane + 384u] = ahead[3];
       workgroupBarrier();
       if (from_key + VALUES < 32u) {
         ahead = fetch_values(part, t0 + from_key + VALUES, lane);
@@ -139,13 +172,10 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
       }
       for (var key = 0u; key < VALUES; key++) {
         let weight = weights[slice][(from_key + key) * 8u + r];
-        for (var chunk = 0u; chunk < VALUE_CHUNKS; chunk++) {
-          let value = tile[slice][key * WIDTH + 16u * chunk + c];
-          sums[chunk][0] += weight.x * value;
-          sums[chunk][1] += weight.y * value;
-          sums[chunk][2] += weight.z * value;
-          sums[chunk][3] += weight.w * value;
-        }
+        sums_a = added(sums_a, weight, tile[slice][key * WIDTH + c]);
+        if (VALUE_CHUNKS > 1u) { sums_b = added(sums_b, weight, tile[slice][key * WIDTH + 16u + c]); }
+        if (VALUE_CHUNKS > 2u) { sums_c = added(sums_c, weight, tile[slice][key * WIDTH + 32u + c]); }
+        if (VALUE_CHUNKS > 3u) { sums_d = added(sums_d, weight, tile[slice][key * WIDTH + 48u + c]); }
       }
       workgroupBarrier();
     }
@@ -158,9 +188,10 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     // 0 for a slice that saw nothing of a row.
     let share = exp(largest - most);
     total *= share;
-    for (var chunk = 0u; chunk < VALUE_CHUNKS; chunk++) {
-      for (var i = 0u; i < 4u; i++) { sums[chunk][i] *= share[i]; }
-    }
+    sums_a = scaled(sums_a, share);
+    sums_b = scaled(sums_b, share);
+    sums_c = scaled(sums_c, share);
+    sums_d = scaled(sums_d, share);
     workgroupBarrier();
   }
   by_keys[slice][lane] = total;
@@ -169,16 +200,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   for (var s = 0u; s < SLICES; s++) {
     for (var i = 0u; i < 16u; i++) { total += by_keys[s][i * 8u + r]; }
   }
-  for (var chunk = 0u; chunk < VALUE_CHUNKS; chunk++) {
-    for (var i = 0u; i < 4u; i++) { tile[slice][lane + 128u * i] = sums[chunk][i]; }
-    workgroupBarrier();
-    let quad = chunk * 16u + c;
-    for (var i = slice; i < 4u; i += SLICES) {
-      let row = r + 8u * i;
-      var sum = vec4f();
-      for (var s = 0u; s < SLICES; s++) { sum += tile[s][lane + 128u * i]; }
-      if (row < rows && quad < QUADS) { out[((m0 + row) * HEADS + part.head) * QUADS + quad] = sum / total[i]; }
-    }
-    workgroupBarrier();
-  }
+  write_chunk(part, rows, slice, lane, 0u, sums_a, total);
+  if (VALUE_CHUNKS > 1u) { write_chunk(part, rows, slice, lane, 1u, sums_b, total); }
+  if (VALUE_CHUNKS > 2u) { write_chunk(part, rows, slice, lane, 2u, sums_c, total); }
+  if (VALUE_CHUNKS > 3u) { write_chunk(part, rows, slice, lane, 3u, sums_d, total); }
 }

@@ -127,12 +127,9 @@ fn finish(slice: u32, lane: u32, m: u32, n0: u32, first: Sums, second: Sums) {
   workgroupBarrier();
 }
 
-// Part of the limbs of a tile's rows: neighbouring invocations read neighbours in memory.
-fn load_limbs(column: u32, m0: u32, lane: u32) -> Limbs {
-  var found: Limbs;
-  let first = (column * MAX_ROWS + m0) * 5u + lane;
-  for (var i = 0u; i < 5u; i++) { found[i] = limbs[min(first + 64u * i, COLUMNS * MAX_ROWS * 5u - 1u)]; }
-  return found;
+// The i-th part of the limbs of a tile's rows: neighbouring invocations read neighbours in memory.
+fn limbs_part(column: u32, m0: u32, i: u32) -> vec4u {
+  return limbs[min((column * MAX_ROWS + m0) * 5u + i, COLUMNS * MAX_ROWS * 5u - 1u)];
 }
 
 @compute @workgroup_size(64u * SLICES)
@@ -151,9 +148,15 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   for (var start = 0u; start < COLUMNS; start += SLICES) {
     let column = min(start + slice, COLUMNS - 1u);
     let block = load_block(w_row, column);
-    let x_block = load_limbs(column, m0, lane);
+    let x_parts = Limbs(
+      limbs_part(column, m0, lane), limbs_part(column, m0, lane + 64u), limbs_part(column, m0, lane + 128u),
+      limbs_part(column, m0, lane + 192u), limbs_part(column, m0, lane + 256u));
     if (lane < ROWS) { w_tile[slice][lane] = codes_of(block); }
-    for (var i = 0u; i < 5u; i++) { x_tile[slice][(lane + 64u * i) / 5u][(lane + 64u * i) % 5u] = x_block[i]; }
+    x_tile[slice][lane / 5u][lane % 5u] = x_parts[0];
+    x_tile[slice][(lane + 64u) / 5u][(lane + 64u) % 5u] = x_parts[1];
+    x_tile[slice][(lane + 128u) / 5u][(lane + 128u) % 5u] = x_parts[2];
+    x_tile[slice][(lane + 192u) / 5u][(lane + 192u) % 5u] = x_parts[3];
+    x_tile[slice][(lane + 256u) / 5u][(lane + 256u) % 5u] = x_parts[4];
     workgroupBarrier();
     if (start + slice < COLUMNS) {
       let low = load_four(slice, tn);

@@ -29,7 +29,9 @@ SPLIT = 128
 _WORKGROUPS = (512, 256, 128, 64)
 """Workgroup sizes of attention_split: the largest that fits; for several parts smaller ones share a GPU better."""
 _MERGE_WORKGROUP = 256
-_MOST_SLICES = 3
+_MOST_SLICES = 2
+_MOST_TILED = 256
+"""Values of a head at most in attention_tiles."""
 _SLICE_BYTES = 15 << 10
 """Workgroup memory of a slice of attention_tiles."""
 _MOST_HEADS = 4
@@ -117,6 +119,8 @@ class AttentionKernels:
 
     def _tiles(self, op: Attention, q: Binding, out: Binding) -> Kernel:
         limits = self._adapter
+        if self._config.head_dim > _MOST_TILED:
+            raise BackendError(f"The GPU's kernels take attention heads of up to {_MOST_TILED} values.")
         slices = min(_MOST_SLICES, limits.max_workgroup_storage // _SLICE_BYTES, limits.max_workgroup_size // 128)
         heads, pipeline = self._config.num_attention_heads, self._over_pages("attention_tiles", op, SLICES=slices)
         bindings = self._bindings(op, q, out)
