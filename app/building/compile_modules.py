@@ -9,6 +9,7 @@ import importlib
 import sys
 import zipfile
 from importlib._bootstrap_external import _code_to_hash_pyc  # type: ignore[attr-defined]
+from importlib.resources import files
 from importlib.util import source_hash
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def main() -> None:
         zipfile.ZipFile(archive).extractall(folder)
         sys.path.insert(0, str(folder))
     importlib.import_module("app.worker")
+    files("wgsl_shaders").joinpath("add.wgsl").read_bytes()  # imports more
     specs = [spec for module in list(sys.modules.values()) if (spec := getattr(module, "__spec__", None))]
     sources = {spec.origin: spec.loader.get_data(spec.origin) for spec in specs if (spec.origin or "").endswith(".py")}
     sources |= {str(path): path.read_bytes() for path in (UNPACKED / "sonata.zip").rglob("*.py")}

@@ -6,7 +6,15 @@ import { createExecutor } from './backends/webgpu/executor.js';
 import { bootPython } from './engine/python_runtime.js';
 import { loadHnswKernel } from './routing/hnsw_kernel.js';
 
+const IMPORTED_BY_THE_PAGE = `
+import sys, app.worker
+from py_core.backends.webgpu.shaders import compose
+compose("add", {}, {})
+imported_by_the_page = list(sys.modules)
+`;
+
 const python = bootPython().then(async (pyodide) => {
+  pyodide.runPython(IMPORTED_BY_THE_PAGE);
   pyodide.globals.set('hnsw_exports', await loadHnswKernel(pyodide));
   pyodide.globals.set('devices', {
     executor: () => createExecutor(),

@@ -21,7 +21,7 @@ class SmallSite:
     """A copy of `dist` in `folder`. Files are links: `write` replaces them, nothing may change them in place."""
 
     def __init__(self, dist: Path, folder: Path, model: Variant = TINY) -> None:
-        self.folder = folder
+        self.folder, self._dist = folder, dist
         shutil.copytree(dist, folder, copy_function=os.link, ignore=shutil.ignore_patterns("*.gguf"))
         model.write(folder / MODEL)
         self.model = (folder / MODEL).read_bytes()
@@ -48,10 +48,20 @@ class SmallSite:
         path.write_text(text, encoding="utf-8")
 
     def publish(self) -> None:
-        """What the build does last: the list of the files as they are now."""
+        """What the build does last: the list of the files as they are now. It knows the checksums of the links."""
         paths = (path for path in self.folder.rglob("*") if path.is_file())
         content = {path.relative_to(self.folder).as_posix(): path for path in paths}
-        self.write("precache.json", site.precache_json(content).decode())
+        known = json.loads((self._dist / "precache.json").read_text("utf-8"))["files"]
+        links = {name: known[name] for name in content.keys() & known if content[name].samefile(self._dist / name)}
+        changed = site.precache_json({name: path for name, path in content.items() if name not in links})
+        files = links | json.loads(changed)["files"]
+        self.write("precache.json", json.dumps({"files": dict(sorted(files.items()))}, indent=1))
+
+    def drop(self, *patterns: str) -> None:
+        """Files that a test does not need."""
+        for pattern in patterns:
+            for path in self.folder.glob(pattern):
+                path.unlink()
 
     def publish_new_style(self, colour: str = "rgb(1, 2, 3)") -> None:
         """A version that differs in one file."""

@@ -14,6 +14,7 @@ from playwright.async_api import Page
 from py_core.backends.numpy import load_numpy
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
+from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import prompt
 from tests.tiny_llama import TinyLlama
 
@@ -69,17 +70,58 @@ async def test_hidden_states_and_several_rows_of_logits_equal_numpy(
     np.testing.assert_allclose(logits, expected, atol=2e-3 * np.abs(expected).max())
 
 
+GENERATE = """
+import base64, json
+from functools import partial
+from pyodide.ffi import to_js
+from app.completion import complete
+from py_core.backends.browser_source import BrowserSource
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_browser import BrowserKernelHost
+from py_core.loading import load_model
+from py_core.sampling import SamplingParams
+
+async def drawn_tokens(file, worker_counts):
+    pool = await devices.pool()
+    source = BrowserSource(devices.stream(to_js(base64.b64decode(file))))
+    model = await load_model(source, partial(load_wasm, BrowserKernelHost(pool)))
+    made = []
+    for count in worker_counts:
+        await pool.setWorkers(count)
+        # Drawn at random: the likeliest tokens of a tiny model soon repeat themselves.
+        rules = SamplingParams(temperature=1.0, seed=5)
+        answer = await complete(model, "Once upon a time", raw=True, max_tokens=200, sampling=rules)
+        made.append([pool.workers, answer.tokens])
+    model.close()
+    return json.dumps(made)
+
+await drawn_tokens(*json.loads('ARGUMENTS'))
+"""
+
+
+@pytest.mark.parametrize("model", ["gemma2", "gemma3"])
+async def test_every_kind_of_operation_gives_the_same_tokens_with_any_number_of_workers(
+    python_page: Page, tmp_path: Path, model: str
+) -> None:
+    path = QUANTIZED[model].write(tmp_path / "tiny.gguf")
+    arguments = [base64.b64encode(path.read_bytes()).decode(), [1, 3, 2]]
+    source = GENERATE.replace("ARGUMENTS", json.dumps(arguments))
+    made = json.loads(await python_page.evaluate("(source) => runPython(source)", source))
+    (_, of_one), *others = made
+    assert len(set(of_one)) > 30
+    assert others == [[3, of_one], [2, of_one]]
+
+
 MODULES = """
 import importlib, importlib.util, json, sys, traceback
 from pathlib import Path
-import app.worker
 
 # A module that is imported from a zip has the path that was read, x.py or x.pyc; for others Python tells where to look.
 def is_compiled(spec):
     kept = Path(spec.cached or "")
     return kept.is_file() and kept.read_bytes().startswith(importlib.util.MAGIC_NUMBER)
 
-specs = [module.__spec__ for module in list(sys.modules.values()) if getattr(module, "__spec__", None)]
+specs = [spec for name in imported_by_the_page if (spec := getattr(sys.modules[name], "__spec__", None))]
 sources = [spec for spec in specs if (spec.origin or "").endswith(".py")]
 not_compiled = [spec.name for spec in sources if not is_compiled(spec)]
 

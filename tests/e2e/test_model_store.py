@@ -20,7 +20,7 @@ from app.building.system import CHROMIUM_FLAGS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
-QUERY = "?backend=wasm&workers=1"
+QUERY = "?backend=wasm&workers=1&routing=off"
 NO_ROOM = "There is no room in this browser to store the model"
 TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
 BEGIN = """async () => {
@@ -160,6 +160,7 @@ async def test_the_page_downloads_a_model_once_and_goes_on_where_it_broke_off(
     await chat.wait_for("ready", 60)
 
     assert await chat.page.evaluate(TOKENS) == first
+    assert await chat.page.inner_text("#notices") == ""
     assert asked() == [0, 3 * PIECE_BYTES]
     # What is deleted stays in use until the next load.
     assert await chat.page.evaluate("(sha256) => sonata.removeModel(sha256)", whole["sha256"])
@@ -167,7 +168,7 @@ async def test_the_page_downloads_a_model_once_and_goes_on_where_it_broke_off(
     assert await chat.page.evaluate("sonata.storedModels()") == []
 
 
-async def test_the_page_tells_that_there_is_no_room_and_answers(
+async def test_the_page_tells_that_there_is_no_room_and_keeps_no_model_that_it_has_by_its_address_alone(
     context: BrowserContext, server: PlainServer, tab: ModelTab
 ) -> None:
     await tab.allow(server, 1000)
@@ -177,16 +178,6 @@ async def test_the_page_tells_that_there_is_no_room_and_answers(
     assert NO_ROOM in await chat.page.inner_text("#notices")
     assert await chat.page.evaluate(TOKENS)
     await tab.allow(server, None)
-    await chat.page.reload()
-    await chat.wait_for("ready", 60)
-    assert await chat.page.inner_text("#notices") == ""
-
-
-async def test_the_page_keeps_no_model_that_it_has_by_its_address_alone(
-    context: BrowserContext, server: PlainServer
-) -> None:
-    await context.add_init_script(NO_SERVICE_WORKER)
-    chat = ChatPage(await context.new_page(), server.url)
     await chat.open_ready(f"{QUERY}&model={MODEL}")
     assert await chat.page.evaluate("sonata.storedModels()") == []
     assert await chat.page.inner_text("#notices") == ""

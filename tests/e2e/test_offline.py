@@ -31,8 +31,9 @@ NEWBORN_MS = 3000
 
 @pytest.fixture
 def no_engine(small: SmallSite) -> None:
-    """The page's worker is a stand-in, where a test is of the files and not of the answers."""
+    """The page's worker is a stand-in, where a test is of the files and not of the answers: it needs no large ones."""
     small.write("engine/worker.js", STAND_IN.read_text("utf-8"))
+    small.drop("pyodide/*", "sonata.zip", "embedder/*", "vendor/ort-*", "routing.safetensors")
     small.publish()
 
 

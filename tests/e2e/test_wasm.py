@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import NO_SERVICE_WORKER, ChatPage, fresh_tab
-from plain_server import ISOLATED, PlainServer
+from chat_page import NO_SERVICE_WORKER, ChatPage
+from plain_server import PlainServer
 from playwright.async_api import Browser
 from small_site import SmallSite
-
-from tests.architectures.variants import QUANTIZED
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
@@ -68,13 +65,6 @@ async def tokens(chat: ChatPage, *trouble: Trouble, count: int = 120) -> list[in
     made, late = await chat.page.evaluate(GENERATE, arguments)
     assert late == 0
     return made
-
-
-async def drawn_tokens(chat: ChatPage) -> list[int]:
-    """Tokens after a prompt, drawn at random: those of a tiny model that are the likeliest soon repeat themselves."""
-    rules = {"raw": True, "maxTokens": 200, "temperature": 1, "seed": 5}
-    answer = "([prompt, rules]) => sonata.engine.generate(prompt, rules).then((answer) => answer.tokens)"
-    return await chat.page.evaluate(answer, ["Once upon a time there was a lighthouse", rules])
 
 
 async def reason(chat: ChatPage) -> str:
@@ -198,23 +188,6 @@ async def test_kernels_that_cannot_be_had_are_a_sentence(tiny_chat: ChatPage) ->
     assert "kernels could not be loaded (HTTP 404)" in await chat.problem()
     await chat.page.unroute("**/kernels/*.wasm")
     await chat.load_again()
-
-
-@pytest.mark.parametrize("model", ["gemma2", "gemma3"])
-async def test_every_kind_of_operation_gives_the_same_tokens_with_any_number_of_workers(
-    browser: Browser, dist: Path, tmp_path: Path, model: str
-) -> None:
-    files = SmallSite(dist, tmp_path / "site", QUANTIZED[model])
-    with PlainServer(files.folder) as server:
-        server.headers |= ISOLATED
-        async with fresh_tab(browser, server.url) as chat:
-            await chat.open_ready("?backend=wasm&workers=1&max_tokens=8&routing=off")
-            of_one = await drawn_tokens(chat)
-            assert len(set(of_one)) > 30
-            for count in (3, 2):
-                assert await chat.page.evaluate("(count) => sonata.engine.setWorkers(count)", count) == count
-                assert await drawn_tokens(chat) == of_one
-            assert chat.errors == []
 
 
 async def test_ten_questions_at_once_are_answered_in_turn(real_chat: ChatPage) -> None:

@@ -17,7 +17,7 @@ from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
 from tests.backend_pairs import collect, cosine
 
-STEPS = 24
+STEPS = 12
 """Each takes long on a software GPU."""
 
 

@@ -104,9 +104,27 @@ def open_terminal() -> Iterator[Callable[..., Terminal]]:
 
 
 @pytest.fixture
-def tiny_chat(open_terminal: Callable[..., Terminal], tiny_path: Path) -> Terminal:
-    """A chat with a TinyLlama, whose answers are 20 tokens at most."""
-    return open_terminal("--model", str(tiny_path), "--max-tokens", "20")
+def ending_chat(open_terminal: Callable[..., Terminal], tiny_path: Path) -> Terminal:
+    """A chat with a TinyLlama, which the test ends."""
+    return open_terminal("--model", str(tiny_path))
+
+
+@pytest.fixture(scope="module")
+def opened_once(tiny_path: Path) -> Iterator[tuple[Terminal, str]]:
+    """A chat with a TinyLlama, whose answers are 20 tokens at most, and what it showed first."""
+    terminal = Terminal("--model", str(tiny_path), "--max-tokens", "20")
+    try:
+        yield terminal, terminal.wait_for(PROMPT)
+    finally:
+        terminal.close()
+
+
+@pytest.fixture
+def tiny_chat(opened_once: tuple[Terminal, str]) -> Terminal:
+    """It, with a new conversation. All tests of the module share it."""
+    terminal, _ = opened_once
+    terminal.say("/new")
+    return terminal
 
 
 def test_a_real_conversation(open_terminal: Callable[..., Terminal], model_path: Path) -> None:
@@ -130,12 +148,8 @@ def test_a_real_conversation(open_terminal: Callable[..., Terminal], model_path:
     assert chat.end() == 0
 
 
-def test_it_opens_with_the_model_and_what_can_be_done(tiny_path: Path) -> None:
-    terminal = Terminal("--model", str(tiny_path))
-    try:
-        opening = terminal.wait_for(PROMPT)
-    finally:
-        terminal.close()
+def test_it_opens_with_the_model_and_what_can_be_done(opened_once: tuple[Terminal, str]) -> None:
+    _, opening = opened_once
     assert "tiny on numpy (numpy " in opening
     assert "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer." in opening
 
@@ -192,13 +206,13 @@ def test_turns_that_were_left_out_are_told(tiny_chat: Terminal) -> None:
     assert re.search(r"the model no longer sees the first \d+ messages", words)
 
 
-@pytest.mark.parametrize("command", ["/exit", "/quit", " /EXIT "])
-def test_a_command_ends_it(tiny_chat: Terminal, command: str) -> None:
-    tiny_chat.type(command + "\n")
-    assert tiny_chat.end() == 0
+@pytest.mark.parametrize("command", ["/quit", " /EXIT "])
+def test_a_command_ends_it(ending_chat: Terminal, command: str) -> None:
+    ending_chat.type(command + "\n")
+    assert ending_chat.end() == 0
 
 
-def test_ctrl_d_ends_it(tiny_chat: Terminal) -> None:
-    tiny_chat.type(CTRL_D)
-    assert tiny_chat.end() == 0
-    assert "Traceback" not in tiny_chat.seen
+def test_ctrl_d_ends_it(ending_chat: Terminal) -> None:
+    ending_chat.type(CTRL_D)
+    assert ending_chat.end() == 0
+    assert "Traceback" not in ending_chat.seen
