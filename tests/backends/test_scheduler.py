@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -175,42 +175,40 @@ async def test_a_cancelled_prefill_leaves_the_others_alone(engine: Engine) -> No
         assert await go_on(engine, second, 60) == expected
 
 
-async def test_tokens_come_while_another_prompt_is_read(engine: Engine) -> None:
-    sequence, second, log = await begin(engine, TEXTS[0]), engine.new_sequence(), list[str]()
-
-    async def read() -> None:
-        await engine.prefill(second, prompt(600), Timings(), lambda stored, total: log.append("read"))
+async def batches_during(engine: Engine, read: Callable[[list[str]], Awaitable[None]]) -> int:
+    """How many batches of an answer come between the first and the last "read" that `read` puts into its list."""
+    sequence, log = await begin(engine, TEXTS[0]), list[str]()
 
     async def say() -> None:
         async for _ in engine.generate(sequence, 400, GREEDY, Timings()):
             log.append("say")
 
     async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(say(), read())
-    between = log[log.index("read") : len(log) - log[::-1].index("read")]
-    assert between.count("say") >= 5
+        await asyncio.gather(say(), read(log))
+    return log[log.index("read") : len(log) - log[::-1].index("read")].count("say")
+
+
+async def test_tokens_come_while_another_prompt_is_read(engine: Engine) -> None:
+    second = engine.new_sequence()
+
+    async def read(log: list[str]) -> None:
+        await engine.prefill(second, prompt(600), Timings(), lambda stored, total: log.append("read"))
+
+    assert await batches_during(engine, read) >= 5
 
 
 async def test_tokens_come_while_hidden_states_are_read(engine: Engine) -> None:
-    sequence, second = await begin(engine, TEXTS[0]), await begin(engine, prompt(600))
+    second = await begin(engine, prompt(600))
     expected = await engine.hidden(second, ["residual.1", "final_norm"], 100)
-    log = list[str]()
 
-    async def read() -> None:
+    async def read(log: list[str]) -> None:
         log.append("read")
         states = await engine.hidden(second, ["residual.1", "final_norm"], 100, Priority.INTERACTIVE)
         log.append("read")
         for name, values in expected.items():
             np.testing.assert_allclose(states[name], values, atol=1e-3 * np.abs(values).max())
 
-    async def say() -> None:
-        async for _ in engine.generate(sequence, 400, GREEDY, Timings()):
-            log.append("say")
-
-    async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(say(), read())
-    between = log[log.index("read") : len(log) - log[::-1].index("read")]
-    assert between.count("say") >= 3
+    assert await batches_during(engine, read) >= 3
 
 
 async def test_an_interactive_request_goes_before_one_in_the_background(engine: Engine) -> None:
