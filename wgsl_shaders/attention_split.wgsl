@@ -34,6 +34,13 @@ var<workgroup> group_sums: array<vec4f, LANE_GROUPS * QUADS>;
 var<workgroup> part_sums: array<vec4f, PARTS * QUADS>;
 var<workgroup> part_totals: array<f32, PARTS>;
 
+// The pages of t and of the three positions of a lane group after it.
+fn pages_from(slot: u32, t: u32, end: u32) -> vec4u {
+  let last = end - 1u;
+  return vec4u(page_of(slot, min(t, last)), page_of(slot, min(t + LANE_GROUPS, last)),
+               page_of(slot, min(t + 2u * LANE_GROUPS, last)), page_of(slot, min(t + 3u * LANE_GROUPS, last)));
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
   let m = group.z;
@@ -46,6 +53,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   let first_head = kv_head * GROUP + group.y % CHUNKS * HEADS_EACH;
   let lane_group = index / LANES;
   let lane = index % LANES;
+  // Pages are looked up ahead: otherwise every read of keys would wait for another read.
+  var pages = pages_from(row.slot, first + lane_group, end);
   var queries: array<array<vec4f, QUADS_PER_LANE>, HEADS_EACH>;
   for (var h = 0u; h < HEADS_EACH; h++) {
     for (var i = 0u; i < QUADS_PER_LANE; i++) {
@@ -65,14 +74,15 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     var values: array<array<vec4f, QUADS_PER_LANE>, 4>;
     for (var j = 0u; j < 4u; j++) {
       let t = min(t0 + j * LANE_GROUPS + lane_group, end - 1u);
-      let key = kv_index(row.slot, t, kv_head, 0u);
-      let value = kv_index(row.slot, t, kv_head, 1u);
+      let key = index_in(pages[j], t, kv_head, 0u);
+      let value = index_in(pages[j], t, kv_head, 1u);
       for (var i = 0u; i < QUADS_PER_LANE; i++) {
         let quad = min(i * LANES + lane, QUADS - 1u);
         keys[j][i] = kv[key + quad];
         values[j][i] = kv[value + quad];
       }
     }
+    if (t0 + 4u * LANE_GROUPS < end) { pages = pages_from(row.slot, t0 + 4u * LANE_GROUPS + lane_group, end); }
     let inside = vec4u(t0 + lane_group) + vec4u(0u, LANE_GROUPS, 2u * LANE_GROUPS, 3u * LANE_GROUPS) < vec4u(end);
     for (var h = 0u; h < HEADS_EACH; h++) {
       var dots = vec4f();

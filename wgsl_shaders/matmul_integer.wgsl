@@ -145,9 +145,9 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   let w_row = weight_row(n0, lane % ROWS);
   var low_sums: array<vec4f, 8>;   // of rows tm + 8 i and columns tn, tn + 8, tn + 16, tn + 24
   var high_sums: array<vec4f, 8>;  // and of columns tn + 32 ...; only constants index them, so that they stay in registers
+  var column = min(slice, COLUMNS - 1u);
+  var block = load_block(w_row, column);
   for (var start = 0u; start < COLUMNS; start += SLICES) {
-    let column = min(start + slice, COLUMNS - 1u);
-    let block = load_block(w_row, column);
     let x_parts = Limbs(
       limbs_part(column, m0, lane), limbs_part(column, m0, lane + 64u), limbs_part(column, m0, lane + 128u),
       limbs_part(column, m0, lane + 192u), limbs_part(column, m0, lane + 256u));
@@ -158,6 +158,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     x_tile[slice][(lane + 192u) / 5u][(lane + 192u) % 5u] = x_parts[3];
     x_tile[slice][(lane + 256u) / 5u][(lane + 256u) % 5u] = x_parts[4];
     workgroupBarrier();
+    if (start + SLICES < COLUMNS) { column = min(start + SLICES + slice, COLUMNS - 1u); block = load_block(w_row, column); }
     if (start + slice < COLUMNS) {
       let low = load_four(slice, tn);
       var high = low;

@@ -86,6 +86,21 @@ async def test_dispatches_of_a_block(tmp_path: Path, host: WgpuHost, model: str,
     assert len(pair.other._launches("step", 1, 1100)) == dispatches * layers + 2 + wide
 
 
+@pytest.mark.parametrize("shapes", ["software", "integers", "subgroups"])
+@pytest.mark.parametrize("biases", [True, False])
+async def test_values_in_another_format_need_no_kernel_of_their_own(
+    tmp_path: Path, host: WgpuHost, shapes: str, biases: bool
+) -> None:
+    formats = {"attn_q": "Q5_0", "attn_k": "Q5_0", "attn_v": "Q8_0" if biases else "F16"}
+    tiny = replace(QUANTIZED["qwen2" if biases else "smollm3"], formats=formats)
+    pair = await open_pair(tiny.write(tmp_path / "tiny.gguf"), host, shapes=SHAPES[shapes])
+    await pair.compare((1, 2, 45), 4)
+    kernels = [launch.kernel for launch in pair.other._launches("step", 1, 100)]
+    qkv = [kernel.name for kernel in kernels if kernel.name.startswith("qkv")]
+    assert len(qkv) == tiny.config["num_hidden_layers"]
+    assert all("+" in name for name in qkv)
+
+
 async def test_kernels_bind_8_buffers_where_webgpu_promises_no_more(tmp_path: Path) -> None:
     host = WgpuHost()
     host.adapter = replace(host.adapter, max_storage_buffers=8)

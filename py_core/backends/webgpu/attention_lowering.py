@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from py_core.backends.fusion import QKVAttention
 from py_core.backends.page_table import PAGE
 from py_core.backends.webgpu.attention import AttentionKernels
 from py_core.backends.webgpu.cost import Cost, linear_cost
-from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.host import Binding, Host, covering
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
-from py_core.backends.webgpu.linear_lowering import LinearLowering
-from py_core.backends.webgpu.plan import Kernel, fixed, per_row
+from py_core.backends.webgpu.linear_lowering import LinearInput, LinearLowering
+from py_core.backends.webgpu.plan import Grid, Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.values import PassContext, Values
 from py_core.backends.webgpu.vectors import Vectors
+from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.rotation import Rotation
 
 QKV_BINDINGS = 9
 """Storage buffers of the kernel that makes queries, keys and values; WebGPU promises 8 only."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Neighbouring rows of one matrix, of q, k and v: what their kernel reads, and its constants."""
+
+    matrix: WeightMatrix
+    given: LinearInput
+    rows: int
+    constants: dict[str, Constant]
+
+    @property
+    def part(self) -> MatrixPart:
+        (part,) = self.matrix.parts
+        return part
 
 
 class AttentionLowering:
@@ -68,27 +85,70 @@ class AttentionLowering:
         return [Kernel("rope", pipeline, fixed(bindings), per_row(width // 4, 64), cost)]
 
     def _qkv(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
-        """The linears, the rotation and the pages in one kernel, or one for each run of neighbours of one format."""
-        kernels, first_head = [], 0
+        """The linears, the rotation and the pages in one kernel, or in more where their weights have several formats
+        and cannot be bound together."""
+        runs, first_head = [], 0
         for run in self._linears.runs([op.q, op.k, op.v]):
-            matrix, given = self._linears.matrix(run, whole=True), self._linears.input(run, context)
-            (part,) = matrix.parts
             rows = sum(linear.out.width for linear in run)
-            name = f"qkv {matrix.columns}x{rows} {matrix.format.name}"
-            shape = self._builder.shape(name, matrix.columns, context.rows)
-            pipeline, grid = self._builder.matvec(
-                "qkv", matrix, part, shape, rows // 2, 2, context.rows, context.single_row, given.norm,
-                N=rows, FIRST_ROW=run[0].first_row if rows < matrix.rows else 0, FIRST_HEAD=first_head,
+            matrix, given = self._linears.matrix(run, whole=True), self._linears.input(run, context)
+            constants = {
+                "N": rows, "FIRST_ROW": run[0].first_row if rows < matrix.rows else 0, "FIRST_HEAD": first_head,
                 **given.constants(), **_rotation(op.rope), **self._sizes,
-            )  # fmt: skip
-            weights = (part.quants, part.scales)
-            angles = self._angles_of(op.rope)
-            table = self._pages.table(op.attention.layer)
-            before = (self._state, *weights, given.x, given.vectors, angles, table, q)
-            cost = linear_cost(matrix, rows, 0, rows, given.bias_at is not None)
-            kernels.append(Kernel(name, pipeline, self._with_pages(before, op.attention.layer), grid, cost))
+            }  # fmt: skip
+            runs.append(_Run(matrix, given, rows, constants))
             first_head += rows // self._config.head_dim
-        return kernels
+        if len(runs) == 2 and runs[0].given.vectors == runs[1].given.vectors:
+            weights = [binding for run in runs for binding in (run.part.quants, run.part.scales)]
+            both = covering(weights)
+            if both and both.size <= self._host.adapter.max_binding_size:
+                return [self._qkv_pair(op, context, runs, both, q)]
+        return [self._qkv_run(op, context, run, q) for run in runs]
+
+    def _qkv_run(self, op: QKVAttention, context: PassContext, run: _Run, q: Binding) -> Kernel:
+        columns, form = run.matrix.columns, run.matrix.format.name
+        name = f"qkv {columns}x{run.rows} {form}"
+        shape = self._builder.shape(name, columns, context.rows)
+        pipeline, grid = self._builder.matvec(
+            "qkv", run.matrix, run.part, shape, run.rows // 2, 2, context.rows, context.single_row, run.given.norm,
+            **run.constants,
+        )  # fmt: skip
+        return self._qkv_kernel(name, op, pipeline, grid, [run], run.part.quants, run.part.scales, q)
+
+    def _qkv_pair(
+        self, op: QKVAttention, context: PassContext, runs: Sequence[_Run], both: Binding, q: Binding
+    ) -> Kernel:
+        """One kernel for two formats: the first workgroups multiply the first run's rows, the others the second's."""
+        columns, formats = runs[0].matrix.columns, "+".join(run.matrix.format.name for run in runs)
+        name = f"qkv {columns}x{sum(run.rows for run in runs)} {formats}"
+        shape = self._builder.shape(name, columns, context.rows)
+        parts, groups, tile = [], [], 1
+        for run in runs:
+            part, each, tile = self._builder.matvec_part(
+                run.matrix, run.part, shape, 2, context.rows, context.single_row, run.given.norm, 2, **run.constants,
+                QUANTS_AT=(run.part.quants.offset - both.offset) // 16,
+                SCALES_AT=(run.part.scales.offset - both.offset) // 4,
+            )  # fmt: skip
+            parts.append(part)
+            groups.append(-(-run.rows // 2 // each))
+        pipeline = self._builder.pair("qkv", parts, groups[0])
+        grid: Grid = lambda m: (sum(groups), 1, -(-m // tile))  # noqa: E731
+        return self._qkv_kernel(name, op, pipeline, grid, runs, both, both, q)
+
+    def _qkv_kernel(
+        self, name: str, op: QKVAttention, pipeline: int, grid: Grid, runs: Sequence[_Run], quants: Binding,
+        scales: Binding, q: Binding,
+    ) -> Kernel:  # fmt: skip
+        given, layer = runs[0].given, op.attention.layer
+        before = (
+            self._state, quants, scales, given.x, given.vectors, self._angles_of(op.rope), self._pages.table(layer), q,
+        )  # fmt: skip
+        costs = [linear_cost(run.matrix, run.rows, 0, run.rows, run.given.bias_at is not None) for run in runs]
+        cost = Cost(
+            fixed_bytes=sum(one.fixed_bytes for one in costs),
+            row_bytes=sum(one.row_bytes for one in costs) - 4 * runs[0].matrix.columns * (len(runs) - 1),
+            row_flops=sum(one.row_flops for one in costs),
+        )
+        return Kernel(name, pipeline, self._with_pages(before, layer), grid, cost)
 
     def _qkv_apart(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
         """The linears by kernels of their own, then another for the norms of heads, the rotation and the pages."""

@@ -45,6 +45,14 @@ class Binding:
     size: int
 
 
+def covering(bindings: Sequence[Binding]) -> Binding | None:
+    """The range that holds all of these, or None where they are of several buffers."""
+    if len({binding.buffer for binding in bindings}) > 1:
+        return None
+    start = min(binding.offset for binding in bindings)
+    return Binding(bindings[0].buffer, start, max(binding.offset + binding.size for binding in bindings) - start)
+
+
 @dataclass(frozen=True)
 class Dispatch:
     pipeline: int

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from py_core.backends.webgpu.host import Host
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.plan import Grid, folded
-from py_core.backends.webgpu.shaders import Constant, binding_access, compose
+from py_core.backends.webgpu.shaders import Constant, Part, binding_access, compose, compose_pair
 from py_core.backends.webgpu.tuning import KernelShapes, MatmulShape, MatvecShape
 from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
 from py_core.formats.quantization import BlockFormat
@@ -84,11 +85,30 @@ class KernelBuilder:
             if tiles.memory <= adapter.max_workgroup_storage and tiles.workgroup <= adapter.max_workgroup_size
         ]
 
+    def pair(self, name: str, parts: Sequence[Part], groups: int) -> int:
+        """Two variants of a kernel in one (`compose_pair`)."""
+        key = (name, groups, *((tuple(constants.items()), tuple(snippets.items())) for constants, snippets in parts))
+        if key not in self._pipelines:
+            wgsl = compose_pair(name, parts, groups)
+            self._pipelines[key] = self._host.pipeline(wgsl, binding_access(wgsl), name)
+        return self._pipelines[key]
+
     def matvec(
         self, shader: str, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, items: int, rows: int,
         pass_rows: str, single_row: bool, norm: ops.RMSNorm | None, **constants: Constant,
     ) -> tuple[int, Grid]:  # fmt: skip
         """A kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass that is not tiled."""
+        (all_constants, snippets), each, tile = self.matvec_part(
+            matrix, part, shape, rows, pass_rows, single_row, norm, 1, **constants
+        )
+        return self.pipeline(shader, dict(snippets), **all_constants), folded(items, each, tile)
+
+    def matvec_part(
+        self, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, rows: int, pass_rows: str, single_row: bool,
+        norm: ops.RMSNorm | None, shares: int, **constants: Constant,
+    ) -> tuple[Part, int, int]:  # fmt: skip
+        """What a matvec is composed of, the items of a workgroup, and the rows of x. `shares` kernels in one share the
+        workgroup memory."""
         tile = 1 if pass_rows == "one" else self.shapes.batch_tile
         integers = self.shapes.integer_dot and pass_rows == "one" and LAYOUTS[matrix.format.name].quantized
         reduce = self.shapes.reduce if shape.lanes > 1 or integers else "reduce_single"
@@ -98,18 +118,19 @@ class KernelBuilder:
             # Besides x: sums of squares, what lanes exchange, and what lane groups add up.
             sums = 4 * tile + (16 if reduce == "reduce_workgroup" else 0)
             totals = 4 * tile * shape.row_tiles * rows * (shape.workgroup // shape.lanes)
-            memory = self._host.adapter.max_workgroup_storage - sums * shape.workgroup - totals - 32
+            memory = self._host.adapter.max_workgroup_storage // shares - sums * shape.workgroup - totals - 32
             room = memory // (tile * _STAGED_BLOCK[columns])
             chunk = chunk_blocks(matrix.columns, shape.lane_group, rows, room)
             # Columns that are copied chunk by chunk would have to be copied again for each row tile.
             row_tiles = shape.row_tiles if chunk == matrix.columns // 32 else 1
-        pipeline = self.pipeline(
-            shader, {**self.reader(matrix.format), "reduce": reduce, "columns": columns},
-            K=matrix.columns, BLOCKS=part.blocks, NORM=norm is not None, EPS=norm.eps if norm else 0.0,
+        snippets = {**self.reader(matrix.format), "reduce": reduce, "columns": columns}
+        made = dict(
+            MAX_ROWS=self.shapes.max_rows, K=matrix.columns, BLOCKS=part.blocks,
+            NORM=norm is not None, EPS=norm.eps if norm else 0.0,
             LANES=shape.lanes, SUBGROUPS=shape.subgroups, ROW_TILES=row_tiles, ROWS=rows, M_TILE=tile, CHUNK=chunk,
             WORKGROUP=shape.workgroup, SINGLE_ROW=single_row, **constants,
         )  # fmt: skip
-        return pipeline, folded(items, shape.workgroup // shape.lane_group * row_tiles, tile)
+        return (made, snippets), shape.workgroup // shape.lane_group * row_tiles, tile
 
 
 def chunk_blocks(k: int, lane_group: int, rows: int, room: int) -> int:

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 Constant = bool | int | float
 
 _INTEGER_KERNELS = ("matmul_integer",)
 
+Part = tuple[Mapping[str, Constant], Mapping[str, str]]
+"""Constants and snippets of a kernel."""
+
+_DIRECTIVES = ("enable ", "diagnostic(", "requires ")
+_MAIN = re.compile(r"@compute @workgroup_size\(WORKGROUP\)\nfn main\(")
+_BUILTIN = re.compile(r"@builtin\(\w+\) ")
+_DEFINED = re.compile(r"^(?:const|alias|struct|fn|var<(?:private|workgroup)>) ?(\w+)", re.MULTILINE)
 _IMPORT = re.compile(r"^#import (\w+)$", re.MULTILINE)
 _BINDING = re.compile(r"@binding\((\d+)\) var<storage, (read|read_write)>")
 
@@ -38,6 +45,34 @@ def compose(name: str, constants: Mapping[str, Constant], snippets: Mapping[str,
         return _IMPORT.sub(include, _source(f"snippets/{snippet}.wgsl"))
 
     return "\n".join(header) + "\n" + _IMPORT.sub(include, _source(f"{name}.wgsl"))
+
+
+def compose_pair(name: str, parts: Sequence[Part], groups: int) -> str:
+    """The WGSL of two variants of a kernel in one: the first `groups` workgroups along x run the first, the others the
+    second. Both read the same bindings; QUANTS_AT and SCALES_AT of their constants say where each begins in them.
+
+    `name` is a kernel whose `main` takes the workgroup's id, the number of workgroups and the invocation's index.
+    """
+    first, second = (_BUILTIN.sub("", _MAIN.sub("fn own_main(", compose(name, *part))) for part in parts)
+    for array in ("quants", "scales"):
+        first, second = (text.replace(f"{array}[", f"{array}[{array.upper()}_AT + ") for text in (first, second))
+    # The second's names get a suffix, and the first's bindings serve both.
+    lines = [line for line in second.splitlines() if not line.startswith(("@group", *_DIRECTIVES))]
+    second = "\n".join(lines)
+    names = sorted(set(_DEFINED.findall(second)), key=len, reverse=True)
+    second = re.sub(rf"\b({'|'.join(names)})\b", r"\1_of_second", second)
+    return f"""{first}
+{second}
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
+        @builtin(local_invocation_index) index: u32) {{
+  if (group.x < {groups}u) {{
+    own_main(group, groups, index);
+  }} else {{
+    own_main_of_second(vec3u(group.x - {groups}u, group.yz), groups, index);
+  }}
+}}
+"""
 
 
 def binding_access(wgsl: str) -> str:
