@@ -149,7 +149,11 @@ def generate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with tokens and speed.")] = False,
     no_bos: NoBosOption = False,
 ) -> None:
-    """Answer one prompt, or continue it with --raw."""
+    """Answer one prompt, or continue it with --raw.
+
+    The text is what the model wrote: what it thinks before it answers stays there, in its tags. `sonata chat` shows
+    thoughts apart.
+    """
     sampling = SamplingParams(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty, seed=seed
     )

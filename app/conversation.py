@@ -46,10 +46,11 @@ class ChangedElsewhere:
 
 @dataclass(frozen=True)
 class Stored:
-    """Question and answer are in the memory, as the last of so many turns."""
+    """Question and answer are in the memory, as the last of so many turns. `answer` is what is stored of it."""
 
     session: str
     turns: int
+    answer: str
 
 
 Event = ChangedElsewhere | Routed | Reading | Thought | Delta | Done | Stored
@@ -252,7 +253,7 @@ class Conversation:
                 self._deleted = True
                 return None
             self._services.trouble(error)
-        return None if self._session is None else Stored(self._session.id, self._session.turns)
+        return None if self._session is None else Stored(self._session.id, self._session.turns, said)
 
     async def _keep(self, memory: Memory, turns: tuple[Turn, Turn], routed: Routed | None, again: bool) -> None:
         changes: dict[str, Any] = {}

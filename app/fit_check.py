@@ -13,10 +13,9 @@ from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.fit import Need, Room, check_room, cost, memory_need
 from py_core.formats.gguf import GGUFHeader
+from py_core.loading import BeforeLoading
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
-
-BeforeLoading = Callable[[GGUFHeader, ModelConfig, Graph], None]
 
 _BACKENDS = {load_webgpu: "webgpu", load_wasm: "wasm", load_numpy: "numpy"}
 

@@ -25,6 +25,7 @@ from app.model_cache import (
 )
 from app.model_catalog import Catalog, Entry, GoneError, HubFile
 from py_core.formats.gguf import GGUFError
+from py_core.formats.source import parts_of
 
 OnProgress = Callable[[int, int | None], None]
 """Called with the bytes that are there, and those of the whole file where that is known."""
@@ -61,6 +62,11 @@ def wanted_model(catalog: Catalog, cache: ModelCache, text: str, name: str | Non
 
     Asks the hub for the size and the sha256. Raises PullError, HubError, HostError.
     """
+    if parts_of(Path(unquote(urlsplit(text).path)).name):
+        raise PullError(
+            f"{text} is one of several files of a model, which only the page downloads (under Models). For the "
+            "terminal download all of them into one folder, and give any of them to --model."
+        )
     if entry := catalog.find(text):
         return _of_hub(catalog.hub_file(entry.repository, entry.file), name or entry.name, entry)
     parts = urlsplit(text)

@@ -34,7 +34,7 @@ from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_browser import BrowserHost
 from py_core.hnsw.wasm_kernel import PyodideHnswKernel
-from py_core.loading import BackendLoader, Model, load_model
+from py_core.loading import BackendLoader, Model, load_model, read_description
 from py_core.memory.encryption_browser import BrowserCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.indexeddb import IndexedDBRows
@@ -61,6 +61,7 @@ class PageWorker:
         self._services = Services(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
         self._api = MemoryApi(self._services)
         self._conversation: Conversation | None = None
+        self._read = partial(read_description, context=None, before_loading=lambda header, config, graph: None)
         self._memory_opened, self._routing_opened = asyncio.Event(), asyncio.Event()
         self._turns = 0
         self._stopped_turns = 0
@@ -88,11 +89,20 @@ class PageWorker:
         try:
             loader = loader_of(device, precision, tuning)
             check = fit_check(loader, memory)
+            self._read = partial(read_description, context=context, before_loading=check)
             model = await load_model(BrowserSource(stream), loader, on_progress, context, check)
             self._conversation = Conversation(Assistant(model, max_tokens=max_tokens), self._services)
             return info_json(model)
         except Exception as error:
             return json.dumps({"error": describe(error)})
+
+    async def check_model(self, stream: JsObject) -> str:
+        """Whether another model could run in place of this one, by its header. Returns JSON, {} or {error}."""
+        try:
+            await self._read(BrowserSource(stream))
+        except Exception as error:
+            return json.dumps({"error": describe(error)})
+        return "{}"
 
     async def open_memory(self, memory_store: JsObject) -> None:
         """Open what is remembered: memoryStore of web/memory/indexeddb.js. Never fails: MemoryApi.info tells."""
@@ -184,7 +194,8 @@ class PageWorker:
                     elif isinstance(event, Done):
                         on_event("done", done_json(event))
                     elif isinstance(event, Stored):
-                        on_event("stored", json.dumps({"chat": event.session, "turns": event.turns}))
+                        told = {"chat": event.session, "turns": event.turns, "answer": event.answer}
+                        on_event("stored", json.dumps(told))
                     # ChangedElsewhere: the page looks into the memory by itself.
             except Exception as error:
                 on_event("error", json.dumps(describe(error)))

@@ -210,9 +210,13 @@ def problem(need: Need, context: int, room: Room) -> str | None:
         room = replace(room, memory=min(room.memory or MOST_WASM_MEMORY, MOST_WASM_MEMORY))
     if need.holds(context, room):
         return None
+    sizes, advice = cost(need, context), _advice(need, room)
+    if need.backend == "wasm" and room.memory == MOST_WASM_MEMORY:
+        reach = f"The kernels on the CPU reach {_gb(MOST_WASM_MEMORY)} of memory, whatever the machine has."
+        return f"{sizes} {reach} {advice} A GPU may hold more."
     over = room.memory is not None and need.at(context).total > room.memory
     there = f"There are {_gb(room.memory or 0)}." if over else f"This GPU binds {_gb(room.binding or 0)} at once."
-    return f"{cost(need, context)} {there} {_advice(need, room)}"
+    return f"{sizes} {there} {advice}"
 
 
 def _advice(need: Need, room: Room) -> str:

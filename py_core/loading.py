@@ -43,6 +43,10 @@ class Model:
         self.backend.close()
 
 
+BeforeLoading = Callable[[GGUFHeader, ModelConfig, Graph], None]
+"""May refuse a model by what its header says, by raising."""
+
+
 class BackendLoader(Protocol):
     """Opens a backend for a model: `load_numpy`, or `partial(load_webgpu, host)`, `partial(load_wasm, host)`.
 
@@ -57,16 +61,24 @@ class BackendLoader(Protocol):
 
 async def load_model(
     source: WeightSource, load_backend: BackendLoader, progress: Progress | None = None, context: int | None = None,
-    before_loading: Callable[[GGUFHeader, ModelConfig, Graph], None] = lambda header, config, graph: None,
+    before_loading: BeforeLoading = lambda header, config, graph: None,
 ) -> Model:  # fmt: skip
     """Read the header, then let the backend bring the weights. `before_loading` may refuse the model, by raising.
 
     Raises GGUFError, TokenizerError, ChatTemplateError or BackendError with a sentence.
     """
-    header = await read_header(source)
-    config, graph = describe_model(header, context, await read_rope_factors(source, header))
-    before_loading(header, config, graph)
+    header, config, graph = await read_description(source, context, before_loading)
     tokenizer = tokenizer_from_gguf(header.metadata)
     template = ChatTemplate.from_gguf(header.metadata, tokenizer)
     backend = await load_backend(source, header, config, graph, progress)
     return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids))
+
+
+async def read_description(
+    source: WeightSource, context: int | None, before_loading: BeforeLoading
+) -> tuple[GGUFHeader, ModelConfig, Graph]:
+    """What a file's header says of its model; nothing is allocated. Raises as load_model does."""
+    header = await read_header(source)
+    config, graph = describe_model(header, context, await read_rope_factors(source, header))
+    before_loading(header, config, graph)
+    return header, config, graph

@@ -14,6 +14,8 @@ from py_core.formats.quantization import FORMATS, nbytes
 class MemorySource:
     """A model file that is bytes in memory."""
 
+    parts = ()
+
     def __init__(self, data: bytes) -> None:
         self.data, self.size = data, len(data)
 

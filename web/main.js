@@ -49,7 +49,9 @@ const queue = new MessageQueue(chat, giveBack);
 const status = new StatusView(byId('status', HTMLElement));
 const loading = new LoadingView(byId('loading', HTMLElement));
 const menu = new BackendMenu(byId('backend', HTMLSelectElement), options, () => load());
-const models = new ModelsMenu(byId('models-button', HTMLElement), byId('models-dialog', HTMLDialogElement), notices, () => load());
+const models = new ModelsMenu(byId('models-button', HTMLElement), byId('models-dialog', HTMLDialogElement), notices, {
+  check: async (files) => { if (state !== 'failed') await engine.checkModel(files); }, onChange: () => load(),
+});
 const gpuDialog = new GpuDialog(byId('gpu-dialog', HTMLDialogElement), byId('gpu-speed', HTMLButtonElement));
 const watchdog = new Watchdog(options.patience, onSilence);
 
@@ -181,10 +183,7 @@ function waysOut({ kind, details }) {
   const actions = /** @type {{label: string, run: () => unknown}[]} */ ([{ label: 'Load again', run: load }]);
   const ofTheGpu = ['BackendError', 'DeviceLostError', 'NoWebGPUError'].includes(kind);
   const onTheCpu = ['wasm', 'numpy'].includes(window.sonata.info?.backend ?? menu.choice.backend);
-  const useCpu = () => {
-    menu.useCpu();
-    load();
-  };
+  const useCpu = () => { menu.useCpu(); load(); };
   if (models.chosen) actions.push({ label: 'Use the model of this page', run: () => models.use(null) });
   if (ofTheGpu && !onTheCpu) actions.push({ label: 'Use the CPU instead', run: useCpu });
   return actions;

@@ -1,5 +1,6 @@
 """The SIMD kernels, compiled from C to WebAssembly and kept in <cache>/kernels/: a module that runs the model
-(web/kernels/*.c), in two builds, and one that searches indexes of vectors (web/kernels/hnsw/*.c).
+(web/kernels/*.c), in two builds, one that searches indexes of vectors (web/kernels/hnsw/*.c), and one that computes
+checksums of files (web/kernels/sha256/*.c).
 
 The folders there are named after the sources, the flags and the compiler's version, so that the compiler (PyPI's
 ziglang, 100 MB) is installed only when a state of the sources is compiled for the first time on this machine.
@@ -13,13 +14,13 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from app.build_outputs import HNSW_KERNEL, MODEL_KERNELS, KernelModule, kernel_files, sources_in
+from app.build_outputs import KERNEL_MODULES, KernelModule, kernel_files, sources_in
 from app.building.common import VENV_PYTHON, BuildError, heading, one_build_at_a_time, write_atomically
 from app.building.download import Downloader
 from app.building.python_env import ensure_venv, pypi_address
 from app.paths import cache_dir
 
-BUILDS = (*MODEL_KERNELS.builds, *HNSW_KERNEL.builds)
+BUILDS = tuple(name for module in KERNEL_MODULES for name in module.builds)
 """All files."""
 
 Compiler = Callable[[], Sequence[str | Path]]
@@ -32,7 +33,7 @@ def ensure_kernels(cache: Path, downloader: Downloader) -> dict[str, Path]:
     def zig() -> Sequence[str | Path]:
         return install_zig(cache, downloader)
 
-    return compile_kernels(cache, zig, MODEL_KERNELS) | compile_kernels(cache, zig, HNSW_KERNEL)
+    return {name: path for module in KERNEL_MODULES for name, path in compile_kernels(cache, zig, module).items()}
 
 
 def install_zig(cache: Path, downloader: Downloader) -> Sequence[str | Path]:
@@ -67,6 +68,11 @@ def kernel_path(relaxed: bool = True) -> Path:
 def hnsw_kernel_path() -> Path:
     """The index's kernel, likewise."""
     return _compiled()["hnsw.wasm"]
+
+
+def sha256_kernel_path() -> Path:
+    """The kernel of checksums, likewise."""
+    return _compiled()["sha256.wasm"]
 
 
 def _compiled() -> dict[str, Path]:

@@ -7,6 +7,21 @@ from typing import Any
 from pyodide.ffi import JsException
 
 from py_core.formats.gguf import GGUFError
+from py_core.formats.source import Part
+
+
+class _Head:
+    """The beginning of one of the files of a model."""
+
+    def __init__(self, stream: Any, index: int, size: int) -> None:
+        self._stream, self._index = stream, index
+        self.size = size
+
+    async def prefix(self, n: int) -> bytes:
+        try:
+            return (await self._stream.head(self._index, n)).to_bytes()
+        except JsException as error:
+            raise GGUFError(error.message) from error
 
 
 class BrowserSource:
@@ -18,6 +33,16 @@ class BrowserSource:
     @property
     def size(self) -> int | None:
         return self.stream.size
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The files of the model, where they are told."""
+        found = [(part.name, int(part.start)) for part in self.stream.parts]
+        ends = [*(start for _, start in found), self.stream.size or 0][1:]
+        return tuple(
+            Part(name, _Head(self.stream, index, ends[index] - start), start)
+            for index, (name, start) in enumerate(found)
+        )
 
     async def prefix(self, n: int) -> bytes:
         try:

@@ -32,7 +32,7 @@ from py_core.formats.gguf_types import (
 )
 from py_core.formats.gguf_writer import write_gguf
 from py_core.formats.quantization import BlockFormat, format_for_type, nbytes
-from py_core.formats.source import SplitSource, WeightSource
+from py_core.formats.source import FileHead, WeightSource
 
 __all__ = ["GGUFError", "GGUFHeader", "NeedMoreData", "TensorInfo", "parse_header", "read_header", "write_gguf"]
 
@@ -240,13 +240,12 @@ async def read_header(source: WeightSource) -> GGUFHeader:
     Raises GGUFError and UnsupportedFormatError as parse_header does, and GGUFError where parts do not belong together.
     """
     header = await _read_one(source)
-    parts = source.parts if isinstance(source, SplitSource) else ()
+    parts = source.parts
     count = header.metadata.get("split.count", 1)
     if count != max(len(parts), 1):
         raise GGUFError(
-            f"this is one of the {count} files of a model. In the terminal Sonata reads them all when they lie in one "
-            "folder under the names that they came with (NAME-00001-of-0000N.gguf). The page reads one file only: "
-            "`llama-gguf-split --merge` joins them"
+            f"this is one of the {count} files of a model. Sonata reads them all under the names that they came with "
+            "(NAME-00001-of-0000N.gguf): in the terminal from one folder, in the page when you open all of them at once"
             if count != 1
             else f"the first of the {len(parts)} files does not say that it is a part of a model; download them again"
         )
@@ -269,7 +268,7 @@ async def read_header(source: WeightSource) -> GGUFHeader:
     return replace(header, tensors=tensors, end_offset=end)
 
 
-async def _read_one(source: WeightSource) -> GGUFHeader:
+async def _read_one(source: FileHead) -> GGUFHeader:
     """Ask for a longer and longer prefix until the header fits."""
     wanted = FIRST_PREFIX_BYTES
     while True:

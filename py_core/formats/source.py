@@ -6,7 +6,9 @@ import mmap
 import os
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
@@ -14,12 +16,8 @@ _PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 """The name of one of several files of a model, as llama.cpp's gguf-split gives it."""
 
 
-class WeightSource(Protocol):
-    """Bytes of a model file.
-
-    `prefix` may be called again with a larger n; `read` is called with rising, non-overlapping ranges after it. After
-    `rewind` both begin anew.
-    """
+class FileHead(Protocol):
+    """The beginning of a file."""
 
     @property
     def size(self) -> int | None:
@@ -28,6 +26,28 @@ class WeightSource(Protocol):
 
     async def prefix(self, n: int) -> bytes:
         """The first n bytes (fewer if the file ends before)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the files of a model; `start` is where it begins when all follow each other."""
+
+    name: str
+    source: FileHead
+    start: int
+
+
+class WeightSource(FileHead, Protocol):
+    """Bytes of a model: of one file, or of several that follow each other.
+
+    `prefix` may be called again with a larger n; `read` is called with rising, non-overlapping ranges after it. After
+    `rewind` both begin anew. The prefix of several files is that of the first.
+    """
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The files, if there are several; of one file it may be empty."""
         ...
 
     async def read(self, offset: int, nbytes: int) -> bytes | memoryview:
@@ -41,6 +61,8 @@ class WeightSource(Protocol):
 
 class FileSource:
     """A file on disk, mapped into memory."""
+
+    parts: Sequence[Part] = ()
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Raises OSError as open() does, ValueError when the file is empty."""
@@ -66,37 +88,25 @@ class FileSource:
         """Nothing to do: every byte can be read at any time."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """One of the files of a model; `start` is where it begins when all follow each other."""
-
-    name: str
-    source: FileSource
-    start: int
-
-
 class SplitSource:
     """Several files on disk as if they followed each other. No read goes beyond the file that it begins in."""
 
     def __init__(self, paths: list[Path]) -> None:
         """Raises as FileSource does."""
-        parts: list[Part] = []
-        self.size = 0
-        for path in paths:
-            source = FileSource(path)
-            parts.append(Part(path.name, source, self.size))
-            self.size += source.size
-        self.parts = tuple(parts)
-        self._starts = [part.start for part in parts]
+        self._files = [FileSource(path) for path in paths]
+        self._starts = [0, *accumulate(file.size for file in self._files)]
+        self.size = self._starts.pop()
+        named = zip(paths, self._files, self._starts, strict=True)
+        self.parts = tuple(Part(path.name, file, start) for path, file, start in named)
 
     def view(self, offset: int, nbytes: int) -> memoryview:
         """Exactly nbytes from offset on, without a copy. Raises EOFError where the file ends before."""
-        part = self.parts[bisect_right(self._starts, offset) - 1]
-        return part.source.view(offset - part.start, nbytes)
+        index = bisect_right(self._starts, offset) - 1
+        return self._files[index].view(offset - self._starts[index], nbytes)
 
     async def prefix(self, n: int) -> bytes:
         """Of the first file."""
-        return await self.parts[0].source.prefix(n)
+        return await self._files[0].prefix(n)
 
     async def read(self, offset: int, nbytes: int) -> memoryview:
         return self.view(offset, nbytes)
@@ -110,14 +120,20 @@ def open_source(path: Path) -> FileSource | SplitSource:
 
     Raises FileNotFoundError with the name of a part that is missing, and as FileSource does.
     """
-    named = _PART.fullmatch(path.name)
-    if named is None or int(named["count"]) < 2:
+    paths = [path.with_name(name) for name in parts_of(path.name)]
+    if not paths:
         return FileSource(path)
-    count = int(named["count"])
-    paths = [path.with_name(f"{named['stem']}-{number:05d}-of-{count:05d}.gguf") for number in range(1, count + 1)]
     for number, part in enumerate(paths, 1):
         if not part.is_file():
-            raise FileNotFoundError(
-                f"Part {number} of {count} of this model is missing: put {part.name} into the folder {path.parent}."
-            )
+            missing = f"Part {number} of {len(paths)} of this model is missing"
+            raise FileNotFoundError(f"{missing}: put {part.name} into the folder {path.parent}.")
     return SplitSource(paths)
+
+
+def parts_of(name: str) -> list[str]:
+    """The names of all files of a model by that of one; none for the name of a model in one file."""
+    named = _PART.fullmatch(name)
+    count = int(named["count"]) if named else 0
+    if named is None or count < 2 or not 1 <= int(named["number"]) <= count:
+        return []
+    return [f"{named['stem']}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1)]

@@ -10,6 +10,7 @@ place of the shape's own. What the model says means nothing. Only numpy is neede
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -60,12 +61,18 @@ SHAPES = {
 _SIZES = [field.name for field in fields(Shape) if field.type == "int" and field.name != "context"]
 
 
-def random_tensor(shape: tuple[int, ...], form: BlockFormat) -> StoredTensor:
-    """A matrix of weights of a spread that keeps activations in bounds. (rows, columns)"""
-    rows, columns = shape
+@functools.cache
+def random_piece(columns: int, form: BlockFormat) -> bytes:
+    """Weights of a spread that keeps activations in bounds, for matrices of so many columns."""
     count = max(1, _BYTES // form.block_bytes) * form.block_size
-    values = np.random.default_rng(rows * columns).standard_normal(count).astype(np.float32) / np.sqrt(columns)
-    piece = quantize(values[None], form)
+    values = np.random.default_rng(columns).standard_normal(count).astype(np.float32) / np.sqrt(columns)
+    return quantize(values[None], form)
+
+
+def random_tensor(shape: tuple[int, ...], form: BlockFormat) -> StoredTensor:
+    """(rows, columns)"""
+    rows, columns = shape
+    piece = random_piece(columns, form)
     total = rows * columns // form.block_size * form.block_bytes
 
     def pieces() -> list[bytes]:

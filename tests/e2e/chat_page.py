@@ -55,6 +55,11 @@ class ChatPage:
         await self.page.add_init_script(NO_SERVICE_WORKER)  # which would fetch the real one
         await self.page.route("**/worker.js", fulfill)
 
+    async def allow_host(self, url: str) -> None:
+        """Before `open`: models may come from this server, as if the user had allowed it under Models."""
+        host = url.rpartition("/")[0]
+        await self.page.add_init_script(f"localStorage.setItem('sonata.hosts', JSON.stringify(['{host}']))")
+
     async def wait_for(self, state: str, seconds: float = 30.0) -> None:
         """state: loading, ready, answering or failed. Fails at once, with the banner's words, when it is failed."""
         await self.page.wait_for_function(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -18,14 +19,18 @@ from plain_server import PlainServer
 from playwright.async_api import Browser, Locator, expect
 from small_site import SmallSite
 
+from tests.large_model import write_large
+from tests.split_gguf import split_gguf
 from tests.tiny_llama import TinyLlama
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 QUERY = "?backend=wasm&workers=1&max_tokens=8&routing=off"
 REPOSITORY, FILE = "someone/Other-GGUF", "Other-Q4_K_M.gguf"
+PART = "Parts-Q4_K_M-00001-of-00003.gguf"
 ENTRY = {"title": "Other", "repository": REPOSITORY, "file": FILE, "licence": "MIT", "good_at": "Noise"}
 TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
+EMPTY_MODEL = "sonata.storedModels().then((models) => models.some(({ bytes }) => !bytes))"
 DROP = """async ([text, name]) => {
   const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
   const dataTransfer = new DataTransfer();
@@ -48,10 +53,16 @@ def other(other_path: Path) -> bytes:
     return other_path.read_bytes()
 
 
+@pytest.fixture(scope="module")
+def part_paths(other_path: Path) -> list[Path]:
+    """The same model in three files."""
+    return split_gguf(other_path, other_path.parent, 3, "Parts-Q4_K_M")
+
+
 @pytest.fixture
-def hub(other: bytes) -> Iterator[LocalHub]:
+def hub(other: bytes, part_paths: list[Path]) -> Iterator[LocalHub]:
     with running_hub() as hub:
-        hub.files[REPOSITORY] = {FILE: other}
+        hub.files[REPOSITORY] = {FILE: other} | {path.name: path.read_bytes() for path in part_paths}
         yield hub
 
 
@@ -62,9 +73,10 @@ def files(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSite:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def chat(browser: Browser, files: SmallSite, hub: LocalHub) -> AsyncIterator[ChatPage]:
-    """The page, ready, whose list has one model that the hub has, and one that it has not."""
+    """The page, ready, whose list has a model that the hub has, the same in three files, and one that it has not."""
+    parts = ENTRY | {"name": "parts", "title": "In three", "file": PART}
     gone = ENTRY | {"name": "gone", "title": "Gone", "file": "Gone.gguf"}
-    catalog = {"hub": hub.url, "hosts": hub.hosts, "models": [ENTRY | {"name": "other"}, gone]}
+    catalog = {"hub": hub.url, "hosts": hub.hosts, "models": [ENTRY | {"name": "other"}, parts, gone]}
     files.write("model_catalog.json", json.dumps(catalog))
     with PlainServer(files.folder) as server:
         server.headers |= ISOLATED
@@ -89,6 +101,15 @@ async def open_list(chat: ChatPage) -> None:
 
 async def press(chat: ChatPage, name: str) -> None:
     await dialog(chat).get_by_role("button", name=name, exact=True).click()
+
+
+async def pick(chat: ChatPage, paths: list[Path]) -> None:
+    """Open files by the picker."""
+    if not await dialog(chat).is_visible():
+        await chat.page.click("#models-button")
+    async with chat.page.expect_file_chooser() as chooser:
+        await press(chat, "Open a file")
+    await (await chooser.value).set_files(paths)
 
 
 async def until_ready_again(chat: ChatPage) -> None:
@@ -169,6 +190,46 @@ async def test_a_download_survives_broken_connections(chat: ChatPage, hub: Local
     assert len(starts) >= 3
 
 
+async def test_a_model_in_several_files_is_one_model(chat: ChatPage, hub: LocalHub, part_paths: list[Path]) -> None:
+    second, third = (path.name for path in part_paths[1:])
+    data = part_paths[1].read_bytes()
+    size = sum(path.stat().st_size for path in part_paths)
+    hub.listed[second] = {"lfs": {"oid": hashlib.sha256(data).hexdigest()}}
+    hub.files[REPOSITORY][second] = data[:-1] + bytes([data[-1] ^ 1])  # damaged on the hub
+    await open_list(chat)
+    await expect(row(chat, "In three")).to_contain_text(f"{size / 1e6:.1f} MB")
+    await press(chat, "Download In three")
+    assert f"{second} came otherwise than it was listed: its checksum is wrong" in await problem(chat)
+    await expect(row(chat, "In three").first).to_contain_text(f" of {size / 1e6:.1f} MB, not complete")
+    kept = [model["bytes"] for model in await chat.page.evaluate("sonata.storedModels()") if not model["complete"]]
+    assert kept == [part_paths[0].stat().st_size]  # what was right
+
+    hub.files[REPOSITORY][second] = data
+    hub.asked.clear()
+    hub.cuts = [len(data) // 2]
+    await press(chat, "Continue In three")
+    await press(chat, "Use In three")
+    await until_ready_again(chat)
+    assert [name for name, _ in hub.asked] == [second, second, third]
+    assert hub.asked[0][1] is None
+    in_parts = await chat.page.evaluate(TOKENS)
+
+    await pick(chat, [part_paths[2], part_paths[0]])
+    assert f"Part 2 of 3 of this model is missing: {second}." in await problem(chat)
+    await pick(chat, [part_paths[2], part_paths[0], part_paths[1]])
+    await until_ready_again(chat)
+    stored = await chat.page.evaluate("sonata.storedModels()")
+    assert sorted(model["bytes"] for model in stored)[-1] == size
+    assert len(stored) == 2  # the site's, and this one, which was there already
+
+    await chat.page.click("#models-button")  # the list is still open
+    await dialog(chat).get_by_label("Another file there").fill(f"{hub.url}/{REPOSITORY}/resolve/main/{FILE}")
+    await press(chat, "Download")
+    await press(chat, f"Use {FILE[:-5]}")
+    await until_ready_again(chat)
+    assert await chat.page.evaluate(TOKENS) == in_parts
+
+
 async def test_what_the_hub_did_not_list_is_thrown_away(chat: ChatPage, hub: LocalHub) -> None:
     hub.listed[FILE] = {"lfs": {"oid": "ab" * 32}}
     await open_list(chat)
@@ -184,14 +245,34 @@ async def test_a_redirect_to_a_host_that_is_not_listed_is_refused(chat: ChatPage
         await open_list(chat)
         await press(chat, "Download Other")
         assert "which is not on the list of hosts" in await problem(chat)
-    assert not await chat.page.evaluate("sonata.storedModels().then((models) => models.some(({ bytes }) => !bytes))")
+        assert not await chat.page.evaluate(EMPTY_MODEL)
+
+        # The same for a model in the page's address, until the user allows the host.
+        first = await chat.page.evaluate(TOKENS)
+        await chat.open(f"{QUERY}&model={hub.url}/{REPOSITORY}/resolve/main/{FILE}")
+        host = stranger.files_url
+        refused = f"sends on to {host[7:]}, which is not on the list of hosts that models may come from."
+        assert f"{refused} If you trust it, allow it under Models." in await chat.problem()
+        await chat.page.click("#models-button")
+        await dialog(chat).get_by_text("Hosts that models may come from").click()
+        await expect(dialog(chat).get_by_text(hub.url)).to_be_visible()
+        await dialog(chat).get_by_label("Another host").fill("no host")
+        await press(chat, "Allow")
+        assert '"no host" is no host that models could come from' in await problem(chat)
+        await dialog(chat).get_by_label("Another host").fill(host)
+        await press(chat, "Allow")
+        await expect(dialog(chat).get_by_role("alert")).to_be_hidden()
+        await press(chat, "Close")
+        await chat.load_again()
+        assert await chat.page.evaluate(TOKENS) != first
+        await chat.page.click("#models-button")
+        await press(chat, f"Remove {host}")
+        await expect(dialog(chat).get_by_text(host)).to_be_hidden()
+        assert await chat.page.evaluate("localStorage.getItem('sonata.hosts')") == "[]"
 
 
 async def test_a_file_is_opened_by_the_picker_and_kept(chat: ChatPage, other_path: Path, hub: LocalHub) -> None:
-    await chat.page.click("#models-button")
-    async with chat.page.expect_file_chooser() as chooser:
-        await press(chat, "Open a file")
-    await (await chooser.value).set_files(other_path)
+    await pick(chat, [other_path])
     await until_ready_again(chat)
     assert "My Model" in await chat.page.inner_text(".status-line")
     second = await chat.page.evaluate(TOKENS)
@@ -214,19 +295,28 @@ async def test_a_file_is_dropped_on_the_page(chat: ChatPage, other: bytes) -> No
     assert await chat.page.inner_text(".question .body") == "Hello there"
 
 
-async def test_a_file_that_is_no_model_is_refused_and_the_model_stays(chat: ChatPage) -> None:
+async def test_a_file_that_is_no_model_is_refused_and_the_model_stays(chat: ChatPage, tmp_path: Path) -> None:
     first = await chat.page.evaluate(TOKENS)
     await chat.page.evaluate(DROP, [base64.b64encode(b"%PDF-1.7 some text").decode(), "letter.pdf"])
     assert "etter.pdf is no GGUF file" in await problem(chat)
+    # One that cannot fit is refused by its header, before it is copied.
+    await pick(chat, [write_large(tmp_path / "large.gguf")])
+    said = await problem(chat)
+    assert re.match(r"Large needs \d\.\d\d GB for 8192 tokens of context", said)
+    assert "The kernels on the CPU reach 4.29 GB of memory, whatever the machine has. A Q4_K_M file of this" in said
+    assert [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")] == ["tiny.gguf"]
     assert await chat.page.evaluate(TOKENS) == first
 
 
 async def test_a_model_that_cannot_be_loaded_has_a_way_back(chat: ChatPage, other: bytes) -> None:
     damaged = bytearray(other)
     at = damaged.index(b"llama.block_count") + len(b"llama.block_count") + 4
-    damaged[at] = 77  # blocks that are not there
+    damaged[at] = 77  # blocks that are not there: its header tells
     await chat.page.evaluate(DROP, [base64.b64encode(damaged).decode(), "damaged.gguf"])
-    assert "not a complete model" in await chat.problem()
+    assert "not a complete model" in await problem(chat)
+    strange = other.replace(b"\x04\0\0\0\0\0\0\0gpt2", b"\x04\0\0\0\0\0\0\0gptX")
+    await chat.page.evaluate(DROP, [base64.b64encode(strange).decode(), "strange.gguf"])
+    assert "gptX" in await chat.problem()
     await chat.way_out("Use the model of this page").click()
     await until_ready_again(chat)
 
@@ -285,6 +375,8 @@ async def test_it_fits_on_every_screen(chat: ChatPage, screenshots: Path, width:
         assert box["x"] + box["width"] <= width
         assert box["y"] + box["height"] <= 800
     await press(chat, "Close")
+    tops = "[...document.querySelectorAll('.top-controls > *')].map((control) => control.offsetTop)"
+    assert len(set(await chat.page.evaluate(tops))) == 1
     overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert await chat.page.evaluate(overflow) == 0
     await chat.page.screenshot(path=screenshots / f"models-closed-{width}-{scheme}.png")

@@ -16,6 +16,10 @@ expect.set_options(timeout=60_000)  # Python starts before a stored chat is show
 
 FIRST, SECOND, THIRD = "The first question.", "The second question.", "The third question."
 UNKNOWN = "#chat=0123456789abcdef0123456789abcdef"
+ANOTHER_ANSWER = """async () => {
+  for await (const event of await sonata.engine.respond('', true)) if (event.type === 'stored') return event.answer;
+}"""
+"""Takes the place of the last answer, as "Try again" does."""
 IN_ADDRESS = re.compile(r"#chat=[0-9a-f]{32}$")
 
 
@@ -125,6 +129,12 @@ async def test_what_one_tab_says_appears_in_the_other(ready_chat: ChatPage, seco
     await second_tab.ask(SECOND)
     await expect(ready_chat.page.locator(".question .body")).to_have_text([FIRST, SECOND])
     await expect(ready_chat.page.locator("#notices")).to_contain_text("open in another tab")
+
+    answers = await ready_chat.page.locator(".answer .body").all_inner_texts()
+    replaced = await second_tab.page.evaluate(ANOTHER_ANSWER)
+    assert replaced != answers[1]
+    await expect(ready_chat.page.locator(".answer .body")).to_have_text([answers[0], replaced])
+    await expect(ready_chat.page.locator(".question .body")).to_have_text([FIRST, SECOND])
 
     await ready_chat.ask(THIRD)
     await expect(second_tab.page.locator(".question .body")).to_have_text([FIRST, SECOND, THIRD])

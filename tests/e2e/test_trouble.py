@@ -62,6 +62,7 @@ def noise_in_the_metadata(start: bytearray) -> None:
 async def test_a_damaged_model_file_is_told_until_it_is_whole(chat: ChatPage, damaged: DamagedServer) -> None:
     """First it ends early, then its header is noise. What else a header may be is in tests/unit/test_gguf.py."""
     damaged.length = damaged.size // 3
+    await chat.allow_host(damaged.url)
     await chat.open(f"?model={damaged.url}&{ON_THE_CPU}")
 
     problem = await chat.problem()
@@ -258,6 +259,7 @@ async def test_weights_that_come_back_damaged_are_told(chat: ChatPage, damaged: 
 async def test_a_model_by_its_address_comes_back_and_is_told_where_it_has_changed(
     chat: ChatPage, tiny: DamagedServer
 ) -> None:
+    await chat.allow_host(tiny.url)
     await chat.open_ready(f"?{SHORT}&backend=webgpu&model={tiny.url}")
     first = await chat.ask(QUESTION)
     await chat.page.evaluate(LOSE)

@@ -85,6 +85,8 @@ def test_what_cannot_be_done_is_a_sentence(hub: LocalHub, model: Path, tmp_path:
     assert_sentence(sonata("models", "pull", "nothing"), "'nothing' is no model that Sonata knows")
     assert_sentence(sonata("models", "pull", "http://example.org/x.gguf"), "https only")
     assert_sentence(sonata("models", "pull", "https://example.org/x.gguf"), "--allow-host example.org")
+    part = "someone/Other-GGUF/Other-00001-of-00003.gguf"
+    assert_sentence(sonata("models", "pull", part), f"{part} is one of several files of a model")
     assert_sentence(sonata("models", "import", tmp_path / "x.gguf"), "not a GGUF file")
     assert_sentence(sonata("models", "import", tmp_path / "none.gguf"), "There is no file")
     assert_sentence(sonata("models", "rm", "nothing"), "No model nothing is kept")

@@ -24,6 +24,7 @@ from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.models.registry import describe_model
+from tests.large_model import write_large
 
 GB = 10**9
 
@@ -124,7 +125,27 @@ async def test_a_gpu_binds_the_pages_of_a_layer(model_path: Path) -> None:
 
 async def test_the_kernels_memory_ends_at_4_gb(real: Need) -> None:
     large = replace(real, weights=MOST_WASM_MEMORY)
-    assert "There are 4.29 GB." in str(problem(large, 512, Room(memory=64 * GB)))
+    assert "The kernels on the CPU reach 4.29 GB of memory" in str(problem(large, 512, Room(memory=64 * GB)))
+    assert "context: weights 4.29 GB" in str(problem(large, 512, Room(memory=64 * GB)))
+    assert "There are 2.00 GB." in str(problem(large, 512, Room(memory=2 * GB)))
+
+
+@pytest.mark.parametrize(
+    ("form", "layers", "advice"),
+    [
+        ("Q4_K", 56, r"A context of \d{4} tokens fits \(--context \d{4}; in the page \?context=\d{4}\)"),
+        ("Q8_0", 48, r"A Q4_K_M file of this model fits, with 8192 tokens of context"),
+        ("Q8_0", 96, "Choose a smaller model"),
+    ],
+)
+def test_a_model_beyond_4_gb_is_refused_by_its_header_and_told_what_would_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, layers: int, advice: str
+) -> None:
+    monkeypatch.setattr("app.cli.available_memory", lambda: 64 * GB)
+    path = write_large(tmp_path / "large.gguf", form, layers)
+    refused = sonata("generate", "Hello", "--model", path, "--backend", "wasm")
+    assert_sentence(refused, "large needs", "The kernels on the CPU reach 4.29 GB of memory, whatever the machine has.")
+    assert re.search(rf"whatever the machine has\. {advice}\. A GPU may hold more\.$", refused.stderr.strip())
 
 
 async def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(tiny_path: Path) -> None:

@@ -56,6 +56,8 @@ def parse(file: bytes) -> GGUFHeader:
 class Stream:
     """A source whose size may be unknown and which counts what was asked of it."""
 
+    parts = ()
+
     def __init__(self, data: bytes, size: int | None = None) -> None:
         self.data, self.size, self.asked = data, size, list[int]()
 

@@ -27,6 +27,8 @@ WriteModel = Callable[..., Path]
 class OnTheWay:
     """A file that arrives: its size is known late or never, and it may end early."""
 
+    parts = ()
+
     def __init__(self, path: Path, size_known: bool = False, ends_at: int | None = None) -> None:
         whole = path.read_bytes()
         self.data, self.size = whole[:ends_at], len(whole) if size_known else None

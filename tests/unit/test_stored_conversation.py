@@ -163,7 +163,7 @@ async def test_turns_that_another_program_added_are_read_before_the_next_answer(
     assert isinstance(change, ChangedElsewhere)
     assert change.turns is not None
     assert [turn.content for turn in change.turns if turn.role == "user"] == ["One", "Two"]
-    assert last == Stored(stored.session, 6)
+    assert last == Stored(stored.session, 6, here.turns[-1].content)
     assert said(here) == ["One", "Two", "Three"]
     assert context(here).index("Two") < context(here).index("Three")
     assert not any(isinstance(event, ChangedElsewhere) for event in await ask(here, "Four"))

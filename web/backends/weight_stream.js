@@ -2,10 +2,12 @@
 // fetched ahead while Python is still starting. Errors are sentences for the user.
 import { truncated } from '../storage/model_download.js';
 
-const AHEAD = 128 << 20;  // bytes fetched before anybody asks for them
+const AHEAD = 64 << 20;  // bytes fetched before anybody asks for them
 
 export class WeightStream {
   size;              // bytes of the file, null if unknown
+  parts;             // of a model in several files, which follow each other: {name, start} of each
+  #head;
   #chunks = [];      // received, not yet passed
   #position = 0;     // file offset of the first chunk
   #received = 0;
@@ -28,12 +30,14 @@ export class WeightStream {
     return new WeightStream(source, await source.open(abort.signal, onProgress), abort, { signal, onProgress });
   }
 
-  constructor(source, { size, version, chunks }, abort, options) {
+  constructor(source, { size, version, chunks, parts, head }, abort, options) {
     this.#source = source;
     this.#options = options;
     this.#abort = abort;
     this.#version = version;
     this.size = size;
+    this.parts = parts;
+    this.#head = head;
     abort.signal.addEventListener('abort', () => this.#changed());
     this.#pump(chunks).then(
       () => this.#finish(null),
@@ -48,6 +52,16 @@ export class WeightStream {
     if (stream.#version === this.#version) return stream;
     stream.#abort.abort();
     throw new Error('The model file on the server has changed since it was loaded. Load again to use the new one.');
+  }
+
+  /** No more bytes are wanted. */
+  close() {
+    this.#abort.abort();
+  }
+
+  /** The first n bytes of one of the parts, or all if there are fewer; at any time. */
+  head(part, n) {
+    return this.#head(part, n);
   }
 
   /** Let the rest flow past unread, so that the whole file is kept. */

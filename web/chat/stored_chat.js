@@ -14,6 +14,7 @@ export class StoredChat {
   /** @type {string|null} null until the first answer is stored */
   id = chatInAddress();
   #shown = 0; // how many of its stored turns are on the page
+  #answer = ''; // the text of the last of them: another tab may replace it
   #answering = new Set(); // answers that are not yet stored
   #opened = 0; // how often another conversation was opened
   #looking = Promise.resolve(false); // one look after the other
@@ -46,17 +47,18 @@ export class StoredChat {
   /**
    * An answer is on its way: `look` leaves the page alone until `end` is called.
    * @param {boolean} again it takes the place of the one before
-   * @returns {{stored: (event: {chat: string, turns: number}) => void, end: () => unknown}} `stored`: question and answer
-   *   are in the memory now, as the last two of so many turns
+   * @returns {{stored: (event: {chat: string, turns: number, answer: string}) => void, end: () => unknown}} `stored`:
+   *   question and answer are in the memory now, as the last two of so many turns
    */
   begin(again) {
     const opened = this.#opened;
     const answer = {};
     this.#answering.add(answer);
     return {
-      stored: ({ chat, turns }) => {
+      stored: ({ chat, turns, answer: text }) => {
         if (this.#opened !== opened) return; // the user has left for another conversation
         this.id = chat;
+        this.#answer = text;
         this.#shown = turns === this.#shown + (again ? 0 : 2) ? turns : -1; // else another tab wrote in between
         showInAddress(chat, 'replace');
       },
@@ -70,7 +72,7 @@ export class StoredChat {
   }
 
   /**
-   * Show the turns that the memory has and the page has not.
+   * Show the turns that the memory has and the page has not, or all of them anew where the last one is another.
    * @param {import('../memory/client.js').Memory} memory
    * @param {import('./message_queue.js').MessageQueue} queue whose messages stay below them
    * @returns {Promise<boolean>} whether there were any
@@ -100,14 +102,16 @@ export class StoredChat {
       else this.#notices.say('chat', describe(fromError(error)).message);
       return false;
     }
-    if (isLate() || turns.length === this.#shown) return false;
+    const asShown = this.#shown === 0 || turns[this.#shown - 1]?.content === this.#answer;
+    if (isLate() || (asShown && turns.length === this.#shown)) return false;
     const isShared = this.#shown !== 0;
-    if (turns.length < this.#shown || this.#shown < 0) {
+    if (!asShown) {
       this.#view.clear(false);
       this.#shown = 0;
     }
     this.#view.addStored(turns.slice(this.#shown), memory);
     this.#shown = turns.length;
+    this.#answer = turns.at(-1)?.content ?? '';
     queue.moveToEnd();
     this.#notices.say('chat', isShared ? SHARED : null);
     return true;

@@ -43,13 +43,22 @@ export class Engine {
   }
 
   /**
+   * Whether a model could run in place of this one: by the header of its files alone, before they are copied.
+   * @param {File[]} files one, or all parts in their order. Rejects with a userError that says why not
+   */
+  checkModel(files) {
+    return this.#alive(this.#remote.checkModel(files));
+  }
+
+  /**
    * @param {string} text
    * @param {boolean} [again] another answer to the last message, which this text is, in place of the one there is
    * @returns {Promise<AsyncIterator<object>>} of {type: 'reading', done, total} (tokens of the prompt), {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
    *   where it was routed (app/routing_service.py: route_entry), {type: 'thought', text} ... of a model that thinks before
    *   it answers, {type: 'delta', text} ..., then one {type: 'done', reason, promptTokens, newTokens, prefillTokS, decodeTokS,
    *   forgottenTurns, thoughtSeconds, text, thought} (text, thought: of an answer that repeated itself, what is left) or {type: 'error', kind, message, details} (details: null where the message is written for the user),
-   *   and {type: 'stored', chat, turns}: the id of the stored conversation, and how many turns it has now
+   *   and {type: 'stored', chat, turns, answer}: the id of the stored conversation, how many turns it has now, and the
+   *   text of the last
    */
   respond(text, again = false) {
     return this.#alive(this.#remote.respond(text, again));

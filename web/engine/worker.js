@@ -70,6 +70,17 @@ Comlink.expose({
     }
   },
 
+  async checkModel(blobs) {
+    if (!page) return; // whoever loads it will be told
+    const stream = await WeightStream.open(new ModelSource({ blobs }));
+    try {
+      const { error } = JSON.parse(await page.check_model(stream));
+      if (error) throw pythonError({ ...error, kind: 'FilesError' }); // no advice about a server
+    } finally {
+      stream.close();
+    }
+  },
+
   respond(text, again) {
     const events = new EventQueue();
     const push = (type, value) => events.push(type === 'delta' ? { type, text: value } : { ...JSON.parse(value), type });

@@ -6,15 +6,18 @@ import { askingButton } from '../page/ask.js';
 import { button, element, part, ProblemLine } from '../page/dom.js';
 import { formatBytes } from '../page/format.js';
 import { askToPersist } from '../page/offline.js';
-import { readCatalog } from '../storage/hub.js';
+import { withAdded } from '../storage/added_hosts.js';
+import { entryOf, readCatalog } from '../storage/hub.js';
+import { joinFiles, mustBeModels } from '../storage/model_parts.js';
 import { ModelKeeper } from '../storage/model_keeper.js';
 import { broughtModels, removeModel } from '../storage/model_store.js';
 import { userError } from '../common/user_error.js';
 import { advise, progressWords } from './advice.js';
+import { HostsSection } from './hosts_section.js';
 
 /**
  * @typedef {import('../storage/hub.js').Entry} Entry
- * @typedef {{bytes: number, sha256: string}|'gone'|'unknown'} Listed
+ * @typedef {import('../storage/hub.js').Listed|'gone'|'unknown'} Listed
  */
 
 export class ModelsDialog {
@@ -26,11 +29,12 @@ export class ModelsDialog {
   #catalog = /** @type {import('../storage/hub.js').Catalog|null} */ (null);
   #listed = /** @type {Map<string, Listed>} */ (new Map()); // by the entry's name
   #asking = false;
+  #hosts;
 
   /**
    * @param {HTMLDialogElement} dialog
-   * @param {{running: () => {chosen: string|File|null, measured: {tokS: number, bytes: number}|null},
-   *   use: (chosen: string|File|null) => void}} page see models_menu.js
+   * @param {{running: () => {chosen: string|File[]|null, measured: {tokS: number, bytes: number}|null},
+   *   check: (files: File[]) => Promise<void>, use: (chosen: string|File[]|null) => void}} page see models_menu.js
    */
   constructor(dialog, page) {
     this.#dialog = dialog;
@@ -43,13 +47,18 @@ export class ModelsDialog {
       file: part(dialog, 'input[type=file]', HTMLInputElement),
     };
     find('problems').append(this.#problem.element);
+    this.#hosts = new HostsSection(part(dialog, '.models-hosts', HTMLDetailsElement), (run) => this.#try(run));
     find('open').addEventListener('click', () => this.#parts.file.click());
     find('stop').addEventListener('click', () => this.#keeper.stop());
     find('close').addEventListener('click', () => dialog.close());
     this.#parts.file.addEventListener('change', () => {
-      const [file] = this.#parts.file.files ?? [];
+      const files = [...this.#parts.file.files ?? []];
       this.#parts.file.value = '';
-      if (file) this.openFile(file);
+      if (files.length) this.openFiles(files);
+    });
+    part(this.#parts.hub, 'form', HTMLFormElement).addEventListener('submit', (event) => {
+      event.preventDefault();
+      this.#try(() => this.#downloadNamed(part(this.#parts.hub, 'input', HTMLInputElement)));
     });
     this.#parts.hub.addEventListener('toggle', () => this.#parts.hub.open && this.#try(() => this.#askHub()));
   }
@@ -60,18 +69,21 @@ export class ModelsDialog {
     await this.#try(() => this.#show());
   }
 
-  /** A model file of the user's: copied into the browser's store where there is room, and used. */
-  async openFile(file) {
+  /** A model of the user's, in one file or several: copied into the browser's store where there is room, and used. */
+  async openFiles(given) {
     await this.open();
     await this.#try(async () => {
+      await mustBeModels(given);
+      const { title, files } = joinFiles(given);
+      await this.#page.check(files);
       askToPersist();
       let chosen;
       try {
-        const kept = await this.#keeper.importFile(file);
+        const kept = await this.#keeper.importFiles(files, title);
         chosen = kept?.sha256;
       } catch (error) {
         if (error.name !== 'NoRoomError') throw error;
-        chosen = file; // read as it is, this once
+        chosen = files; // read as they are, this once
       }
       if (chosen) this.#use(chosen);
     });
@@ -90,6 +102,7 @@ export class ModelsDialog {
     });
     this.#parts.kept.replaceChildren(site, ...brought.map((model) => this.#keptRow(model, chosen)));
     this.#showOffered(brought);
+    this.#hosts.show();
     const { quota, usage } = await room();
     this.#parts.room.textContent = quota ? `${formatBytes(usage)} used by this page, ${formatBytes(quota - usage)} left` : '';
   }
@@ -133,7 +146,7 @@ export class ModelsDialog {
         const said = this.#listed.get(entry.name);
         if (said && said !== 'unknown') return;
         try {
-          this.#listed.set(entry.name, await this.#keeper.ask(catalog, entry) ?? 'gone');
+          this.#listed.set(entry.name, await this.#keeper.ask(withAdded(catalog), entry) ?? 'gone');
         } catch (error) {
           this.#listed.set(entry.name, 'unknown');
           problems.push(error);
@@ -148,14 +161,15 @@ export class ModelsDialog {
   }
 
   #showOffered(brought) {
-    if (!this.#catalog) return;
-    const rows = this.#catalog.models.map((entry) => {
+    const catalog = this.#catalog;
+    if (!catalog) return;
+    const rows = catalog.models.map((entry) => {
       const listed = this.#listed.get(entry.name) ?? 'unknown';
       const there = typeof listed === 'object' ? brought.find(({ sha256 }) => sha256 === listed.sha256) : null;
-      return there?.complete ? null : this.#offeredRow(entry, listed, there?.have ?? 0);
+      return there?.complete ? null : this.#offeredRow(catalog, entry, listed, there?.have ?? 0);
     });
     this.#parts.offered.replaceChildren(...rows.filter((row) => row !== null));
-    const offered = this.#catalog.models.flatMap((entry) => {
+    const offered = catalog.models.flatMap((entry) => {
       const listed = this.#listed.get(entry.name);
       return typeof listed === 'object' ? [{ ...entry, ...listed }] : [];
     });
@@ -165,19 +179,34 @@ export class ModelsDialog {
     this.#parts.advice.hidden = !advice;
   }
 
-  /** @param {Entry} entry @param {Listed} listed @param {number} have bytes that are here already */
-  #offeredRow(entry, listed, have) {
+  /**
+   * @param {import('../storage/hub.js').Catalog} catalog
+   * @param {Entry} entry @param {Listed} listed @param {number} have bytes that are here already
+   */
+  #offeredRow(catalog, entry, listed, have) {
     const size = listed === 'gone' ? 'gone from the hub' : listed === 'unknown' ? 'size unknown' : formatBytes(listed.bytes);
     const row = this.#row({ title: entry.title, about: `${size} · ${entry.licence} · ${entry.good_at}` });
     if (typeof listed !== 'object') return row;
     const label = have ? 'Continue' : 'Download';
-    const get = button(label, 'quiet', () => this.#try(async () => {
-      askToPersist();
-      if (await this.#keeper.download(this.#catalog, entry, listed)) this.#problem.say(null);
-      await this.#show();
-    }));
+    const get = button(label, 'quiet', () => this.#try(() => this.#download(catalog, entry, listed)));
     part(row, '.models-row-actions', HTMLElement).append(named(get, `${label} ${entry.title}`));
     return row;
+  }
+
+  async #download(catalog, entry, listed) {
+    askToPersist();
+    if (await this.#keeper.download(withAdded(catalog), entry, listed)) this.#problem.say(null);
+    await this.#show();
+  }
+
+  /** A file of the hub that is not in the list. */
+  async #downloadNamed(field) {
+    const catalog = (this.#catalog ??= await readCatalog());
+    const entry = entryOf(catalog, field.value);
+    const listed = await this.#keeper.ask(withAdded(catalog), entry);
+    if (!listed) throw userError('RefusedError', `${new URL(catalog.hub).host} has no ${entry.file} in ${entry.repository}. Check the name.`);
+    await this.#download(catalog, entry, listed);
+    field.value = '';
   }
 
   // ---- progress, problems ----

@@ -11,10 +11,11 @@ const NOT_KEPT = 'The model that you chose is not in this browser any more, so t
 const LEAST_MEASURED = 16; // tokens of an answer whose speed says something
 
 export class ModelsMenu {
-  /** A model that the user brought, by its sha256, or a file to be read as it is; null: the model of the site. */
-  chosen = /** @type {string|File|null} */ (chosenModel());
+  /** A model that the user brought, by its sha256, or files to be read as they are; null: the model of the site. */
+  chosen = /** @type {string|File[]|null} */ (chosenModel());
   #dialog;
   #notices;
+  #check;
   #onChange;
   #view = /** @type {import('./models_dialog.js').ModelsDialog|null} */ (null);
   #bytes = 0; // of the model that runs, 0 if unknown
@@ -23,9 +24,11 @@ export class ModelsMenu {
   /**
    * @param {HTMLElement} button @param {HTMLDialogElement} dialog
    * @param {import('../page/notices.js').Notices} notices
-   * @param {() => void} onChange another model was chosen
+   * @param {{check: (files: File[]) => Promise<void>, onChange: () => void}} page `check` throws where the engine could not
+   *   run the model of these files; `onChange`: another model was chosen
    */
-  constructor(button, dialog, notices, onChange) {
+  constructor(button, dialog, notices, { check, onChange }) {
+    this.#check = check;
     this.#dialog = dialog;
     this.#notices = notices;
     this.#onChange = onChange;
@@ -34,14 +37,14 @@ export class ModelsMenu {
       if (event.dataTransfer?.types.includes('Files')) event.preventDefault();
     });
     addEventListener('drop', (event) => {
-      const [file] = event.dataTransfer?.files ?? [];
-      if (!file || event.defaultPrevented) return;
+      const files = [...event.dataTransfer?.files ?? []];
+      if (!files.length || event.defaultPrevented) return;
       event.preventDefault(); // or the browser would open it in place of the page
-      this.#with((view) => view.openFile(file));
+      this.#with((view) => view.openFiles(files));
     });
   }
 
-  /** @param {string|File|null} chosen as `chosen` */
+  /** @param {string|File[]|null} chosen as `chosen` */
   use(chosen) {
     this.chosen = chosen;
     this.#measured = null;
@@ -67,7 +70,9 @@ export class ModelsMenu {
     try {
       const [{ ModelsDialog }] = await Promise.all([import('./models_dialog.js'), loadStyles('models_view/models.css')]);
       this.#view ??= new ModelsDialog(this.#dialog, {
-        running: () => ({ chosen: this.chosen, measured: this.#measured }), use: (chosen) => this.use(chosen),
+        running: () => ({ chosen: this.chosen, measured: this.#measured }),
+        check: this.#check,
+        use: (chosen) => this.use(chosen),
       });
       this.#notices.say('models-view', null);
     } catch {

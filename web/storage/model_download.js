@@ -1,23 +1,19 @@
 /** A model file from the network, from any byte on, and checked piece by piece. Errors are sentences for the user. */
+import { checkHost, checkRedirect, DISCREET } from './model_hosts.js';
+import { placed } from './model_parts.js';
+
+const BLOB_PIECE = 4 << 20; // bytes that are read at once
 
 /**
  * @param {string} url
- * @param {{signal?: AbortSignal, from?: number, cache?: RequestCache}} [options] `from`: the first byte wanted
+ * @param {{signal?: AbortSignal, from?: number, cache?: RequestCache, hosts?: string[]|null}} [options] `from`: the first
+ *   byte wanted; `hosts`: those that it may come from (model_hosts.js), null for any
  * @returns {Promise<{size: number|null, version: string, chunks: AsyncGenerator<Uint8Array>}>} `size` of the whole file
  *   where the server tells it; `version` tells the file from another one at the same address
  */
-export async function openDownload(url, { signal, from = 0, cache = 'default' } = {}) {
-  let response;
-  try {
-    response = await fetch(url, { signal, cache, headers: from ? { Range: `bytes=${from}-` } : {} });
-  } catch (error) {
-    if (error.name === 'AbortError') throw error;
-    throw new Error('The model could not be downloaded: there is no connection to the server. Check the network, then load again.');
-  }
+export async function openDownload(url, { signal, from = 0, cache = 'default', hosts = null } = {}) {
+  const response = await ask(url, hosts, { signal, cache, headers: from ? { Range: `bytes=${from}-` } : {} });
   if (response.status === 416) throw truncated(from);
-  if (!response.ok) {
-    throw new Error(`The model file ${url} is not on the server (HTTP ${response.status}). Check the address, or run build.py again on the server.`);
-  }
   const { headers } = response;
   const begun = response.status === 206 ? from : 0; // a server without ranges sends all of it again
   const length = headers.get('Content-Encoding') ? null : headers.get('Content-Length');
@@ -26,6 +22,75 @@ export async function openDownload(url, { signal, from = 0, cache = 'default' } 
     version: ['ETag', 'Last-Modified', 'Content-Length'].map((name) => headers.get(name)).join(),
     chunks: chunksOf(response.body, from - begun),
   };
+}
+
+/**
+ * Several files, as if they followed each other.
+ * @param {string[]} urls
+ * @param {{signal?: AbortSignal, hosts?: string[]|null}} options
+ * @returns {Promise<import('./model_source.js').Opened>}
+ */
+export async function openDownloads(urls, { signal, hosts }) {
+  const sizes = await Promise.all(urls.map(async (url) => {
+    const length = (await ask(url, hosts, { signal, method: 'HEAD' })).headers.get('Content-Length');
+    if (!length) throw new Error(`The server does not say how large ${url} is. Download all parts, then open them under Models.`);
+    return { name: url.split('/').at(-1) ?? url, bytes: Number(length) };
+  }));
+  const first = await openDownload(urls[0], { signal, hosts });
+  const chunks = async function* () {
+    yield* first.chunks;
+    for (const url of urls.slice(1)) yield* (await openDownload(url, { signal, hosts })).chunks;
+  };
+  return {
+    size: sizes.reduce((sum, { bytes }) => sum + bytes, 0),
+    version: first.version,
+    chunks: chunks(),
+    parts: placed(sizes),
+    async head(index, nbytes) {
+      const response = await ask(urls[index], hosts, { signal, headers: { Range: `bytes=0-${nbytes - 1}` } });
+      return beginningOf(chunksOf(response.body, 0), nbytes);
+    },
+  };
+}
+
+/** @returns {Promise<Response>} Throws a sentence where there is none, or an error. */
+async function ask(url, hosts, options) {
+  if (hosts) checkHost(url, hosts);
+  let response;
+  try {
+    response = await fetch(url, { ...options, ...DISCREET });
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new Error('The model could not be downloaded: there is no connection to the server. Check the network, then load again.');
+  }
+  if (hosts) checkRedirect(response, url, hosts);
+  if (response.ok || response.status === 416) return response;
+  throw new Error(`The model file ${url} is not on the server (HTTP ${response.status}). Check the address, or run build.py again on the server.`);
+}
+
+/** The first n bytes of chunks, or all where there are fewer. */
+async function beginningOf(chunks, nbytes) {
+  const bytes = new Uint8Array(nbytes);
+  let filled = 0;
+  for await (const chunk of chunks) {
+    const part = chunk.subarray(0, nbytes - filled);
+    bytes.set(part, filled);
+    filled += part.length;
+    if (filled === nbytes) break;
+  }
+  return bytes.subarray(0, filled);
+}
+
+/** A file's pieces; the next one is read while the reader works on one. */
+export async function* blobPieces(blob, signal) {
+  const read = (at) => blob.slice(at, at + BLOB_PIECE).arrayBuffer();
+  let next = read(0);
+  for (let at = 0; at < blob.size; at += BLOB_PIECE) {
+    signal.throwIfAborted();
+    const piece = await next;
+    if (at + BLOB_PIECE < blob.size) (next = read(at + BLOB_PIECE)).catch(() => {}); // awaited above, if anybody goes on
+    yield new Uint8Array(piece);
+  }
 }
 
 /** The server's chunks without the first `skipped` bytes. */

@@ -1,6 +1,10 @@
 /** Which hosts a model may come from; app/model_hosts.py has the same rules and says how entries are written. */
 import { userError } from '../common/user_error.js';
 
+const TO_DO = 'If you trust it, allow it under Models.';
+/** Options of a request: another host is told neither who asks nor where the page lies. */
+export const DISCREET = /** @type {const} */ ({ credentials: 'same-origin', referrerPolicy: 'no-referrer' });
+
 /** @param {string} url @param {string[]} hosts @returns {boolean} */
 export function isAllowed(url, hosts) {
   if (!URL.canParse(url)) return false;
@@ -13,20 +17,32 @@ export function isAllowed(url, hosts) {
   return names.some((name) => hosts.includes(port ? `${name}:${port}` : name));
 }
 
+/** Throws a userError where a model may not come from an address. @param {string} url @param {string[]} hosts */
+export function checkHost(url, hosts) {
+  if (isAllowed(url, hosts)) return;
+  const { protocol, host } = new URL(url);
+  if (protocol !== 'https:') throw userError('RefusedError', `Models come over https only, not from ${url}.`);
+  throw userError('RefusedError', `${host} is not on the list of hosts that models may come from. ${TO_DO}`);
+}
+
+/** Throws a userError where a response came from an address that models may not come from. */
+export function checkRedirect(response, url, hosts) {
+  if (isAllowed(response.url, hosts)) return;
+  response.body?.cancel().catch(() => {});
+  const { host } = new URL(response.url);
+  throw userError('RefusedError', `${new URL(url).host} sends on to ${host}, which is not on the list of hosts that models may come from. ${TO_DO}`);
+}
+
 /** A response from a listed host; redirects to others are refused. Errors are sentences for the user. */
 export async function fetchFrom(url, hosts, options = {}) {
-  if (!isAllowed(url, hosts)) throw userError('RefusedError', `${new URL(url).host} is not on the list of hosts that models may come from.`);
-  const { host } = new URL(url);
+  checkHost(url, hosts);
   let response;
   try {
-    response = await fetch(url, { ...options, credentials: 'omit', referrerPolicy: 'no-referrer' });
+    response = await fetch(url, { ...options, ...DISCREET });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new Error(`${host} cannot be reached. Check your connection, then try again.`);
+    throw new Error(`${new URL(url).host} cannot be reached. Check your connection, then try again.`);
   }
-  if (!isAllowed(response.url, hosts)) {
-    response.body?.cancel().catch(() => {});
-    throw userError('RefusedError', `${host} sends on to ${new URL(response.url).host}, which is not on the list of hosts that models may come from.`);
-  }
+  checkRedirect(response, url, hosts);
   return response;
 }

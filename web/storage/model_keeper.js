@@ -14,7 +14,7 @@ export class ModelKeeper {
     this.#onChange = onChange;
   }
 
-  /** See hub.js. @returns {Promise<{bytes: number, sha256: string}|null>} */
+  /** See hub.js. @returns {Promise<import('./hub.js').Listed|null>} */
   ask(catalog, entry) {
     return this.#worker.ask(catalog, entry);
   }
@@ -24,9 +24,12 @@ export class ModelKeeper {
     return this.#bring(entry.name, entry.title, (progress) => this.#worker.download(catalog, entry, listed, progress));
   }
 
-  /** @param {File} file @returns {Promise<{sha256: string}|null>} null where it was stopped. Throws a userError: a NoRoomError where it cannot be kept */
-  importFile(file) {
-    return this.#bring('file', file.name, (progress) => this.#worker.importFile(file, progress));
+  /**
+   * @param {File[]} files one, or all parts of a model in their order
+   * @returns {Promise<{sha256: string}|null>} null where it was stopped. Throws a userError: a NoRoomError where it cannot be kept
+   */
+  importFiles(files, title) {
+    return this.#bring('file', title, (progress) => this.#worker.importFiles(files, title, progress));
   }
 
   stop() {

@@ -2,7 +2,8 @@
  * Where the bytes of a model come from: what this browser keeps of it (model_store.js), and the network for the rest,
  * which is kept on its way to the engine. Runs in the engine's worker.
  */
-import { DamagedError, matches, openDownload, pieceBytes, wholePieces } from './model_download.js';
+import { blobPieces, DamagedError, matches, openDownload, openDownloads, pieceBytes, wholePieces } from './model_download.js';
+import { partsOf, placed } from './model_parts.js';
 import { canKeep, findModel, lockModel, PartialModel, partSize, removeModel } from './model_store.js';
 
 const NO_ROOM = 'There is no room in this browser to store the model, so each visit downloads it again. Free some disk space to change that.';
@@ -11,8 +12,14 @@ const NO_STORE = 'This browser stores no files for the page (as in a private win
 const GONE = 'This model is not in this browser any more. Choose another one under Models, or bring it again.';
 const DAMAGED = 'The copy of this model in this browser was damaged, so it was deleted. Download it, or open its file, again under Models.';
 
-const BLOB_PIECE = 4 << 20;
 const LOOK_MS = 200; // between two looks at how far another tab is
+
+/**
+ * A model from its first byte on. `version` tells it from another one. Where it is in several files, which follow each
+ * other, `parts` says where each begins, and `head` gives the first bytes of one of them.
+ * @typedef {{size: number|null, version: string, chunks: AsyncGenerator<Uint8Array>,
+ *   parts: import('./model_parts.js').Part[], head: (index: number, nbytes: number) => Promise<Uint8Array>}} Opened
+ */
 
 export class ModelSource {
   /** A sentence for the user where the model is not kept, else null. */
@@ -21,8 +28,8 @@ export class ModelSource {
 
   /**
    * @param {{url: string, name: string, bytes: number, sha256: string, pieces: {bytes: number, sha256: string[]}}|
-   *   {url: string}|{blob: File}} model without checksums it comes from the network, or from the user's file, each time.
-   *   A model that the user brought has no url: it is in the store, or nowhere
+   *   {url: string, hosts: string[]}|{blobs: File[]}} model without checksums it comes from the network, or from the
+   *   user's files, each time. A model that the user brought has no url: it is in the store, or nowhere
    */
   constructor(model) {
     this.#model = model;
@@ -32,17 +39,25 @@ export class ModelSource {
    * The file from its beginning.
    * @param {AbortSignal} signal
    * @param {(received: number, total: number) => void} onWaiting while another tab downloads the same model
-   * @returns {Promise<{size: number|null, version: string, chunks: AsyncGenerator<Uint8Array>}>} `version` tells the file
-   *   from another one
+   * @returns {Promise<Opened>}
    */
   async open(signal, onWaiting) {
     const model = this.#model;
-    if (model.blob) return this.#fromBlob(signal);
+    if (model.blobs) return this.#fromBlobs(signal);
+    const whole = { size: model.bytes, version: model.sha256, parts: [], head: onePart };
     // Without a secure context there is no crypto.subtle, and nothing can be checked or kept.
-    if (!model.pieces || !globalThis.crypto?.subtle) return openDownload(model.url, { signal });
-    const whole = { size: model.bytes, version: model.sha256 };
+    if (!model.pieces || !globalThis.crypto?.subtle) {
+      const { hosts = null } = model;
+      const names = partsOf(new URL(model.url).pathname.split('/').at(-1))?.names;
+      if (names) return openDownloads(names.map((name) => new URL(name, model.url).href), { signal, hosts });
+      return { ...whole, ...await openDownload(model.url, { signal, hosts }) };
+    }
     const file = await findModel(model);
-    if (file) return { ...whole, chunks: this.#fromFile(file, signal) };
+    if (file) {
+      const parts = placed(model.parts ?? []);
+      const head = (index, nbytes) => readFile(file, parts[index].start, parts[index].start + nbytes);
+      return { ...whole, parts, head, chunks: this.#fromFile(file, signal) };
+    }
     if (!model.url) throw new Error(GONE);
     if (!await canKeep()) {
       this.notice = NO_STORE;
@@ -60,16 +75,19 @@ export class ModelSource {
     }
   }
 
-  /** A file that there was no room to copy. */
-  #fromBlob(signal) {
-    const { blob } = this.#model;
+  /** Files that there was no room to copy. */
+  #fromBlobs(signal) {
+    const { blobs } = this.#model;
     const chunks = async function* () {
-      for (let at = 0; at < blob.size; at += BLOB_PIECE) {
-        signal.throwIfAborted();
-        yield new Uint8Array(await blob.slice(at, at + BLOB_PIECE).arrayBuffer());
-      }
+      for (const blob of blobs) yield* blobPieces(blob, signal);
     };
-    return { size: blob.size, version: `${blob.name} ${blob.size} ${blob.lastModified}`, chunks: chunks() };
+    return {
+      size: blobs.reduce((sum, { size }) => sum + size, 0),
+      version: blobs.map(({ name, size, lastModified }) => `${name} ${size} ${lastModified}`).join(),
+      chunks: chunks(),
+      parts: placed(blobs.map(({ name, size }) => ({ name, bytes: size }))),
+      head: async (index, nbytes) => new Uint8Array(await blobs[index].slice(0, nbytes).arrayBuffer()),
+    };
   }
 
   async #lock(signal, onWaiting) {
@@ -92,8 +110,12 @@ export class ModelSource {
   /** Pieces of a file that is kept. One that is damaged is deleted; the rest then comes from the network. */
   async* #fromFile(file, signal) {
     const { pieces, sha256 } = this.#model;
+    const checked = (index) => this.#checked(index, (from, to) => readFile(file, from, to));
+    let next = checked(0);
     for (let index = 0; index < pieces.sha256.length; index++) {
-      const piece = await this.#checked(index, (from, to) => readFile(file, from, to));
+      signal.throwIfAborted();
+      const piece = await next;
+      if (index + 1 < pieces.sha256.length) next = checked(index + 1); // while the reader works on this one
       if (!piece) {
         await removeModel(sha256);
         if (!this.#model.url) throw new Error(DAMAGED);
@@ -113,7 +135,7 @@ export class ModelSource {
       let begun = 0;
       while (partial && begun < model.pieces.sha256.length && await this.#fromPartial(partial, begun)) begun++;
       if (begun === model.pieces.sha256.length) { // only its name was missing
-        await partial?.finish();
+        await partial?.finish(model);
         release();
         return this.#fromFile(await findModel(model), signal);
       }
@@ -141,7 +163,7 @@ export class ModelSource {
         }
         index += 1;
         // This comes before the last piece is passed on: a reader who has the whole file finds it kept.
-        if (index === pieces.sha256.length) await partial?.finish();
+        if (index === pieces.sha256.length) await partial?.finish(this.#model);
         yield piece;
       }
     } catch (error) {
@@ -165,6 +187,11 @@ export class ModelSource {
     const piece = await read(from, from + nbytes);
     return piece.length === nbytes && await matches(piece, pieces.sha256[index]) ? piece : null;
   }
+}
+
+/** Of a model in one file. @returns {Promise<never>} */
+async function onePart() {
+  throw new Error('the model is in one file');
 }
 
 /** Bytes of a file; none where it can no longer be read. */

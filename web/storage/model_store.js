@@ -9,11 +9,14 @@
 const FOLDER = 'models';
 const PART = '.part';
 const FACTS = 'model.json';
+/** In the place of a sha256: what is just being copied, whose checksum is not known yet. */
+export const IMPORT = 'import';
 
 /**
- * What is known of a model that the user brought: `pieces` is null until all of it is there.
+ * What is known of a model that the user brought: `pieces` is null until all of it is there. A model in several `parts`
+ * (model_parts.js) lies in one file, in which they follow each other.
  * @typedef {{sha256: string, bytes: number, name: string, title: string, licence: string, source: string,
- *   pieces: {bytes: number, sha256: string[]}|null}} Facts
+ *   parts: {name: string, bytes: number, sha256: string}[], pieces: {bytes: number, sha256: string[]}|null}} Facts
  */
 
 /** @returns {Promise<{sha256: string, name: string, bytes: number, complete: boolean}[]>} what is kept, parts included */
@@ -21,7 +24,7 @@ export async function storedModels() {
   const models = [];
   const folder = await openFolder().catch(() => null);
   for await (const [sha256, entry] of folder?.entries() ?? []) {
-    if (entry.kind !== 'directory') continue;
+    if (entry.kind !== 'directory' || sha256 === IMPORT) continue;
     for await (const [name, handle] of entry.entries()) {
       if (handle.kind !== 'file' || name === FACTS) continue;
       const { size } = await handle.getFile();
@@ -38,15 +41,20 @@ export async function storedModels() {
 export async function removeModel(sha256) {
   return navigator.locks.request(lockName(sha256), { ifAvailable: true }, async (lock) => {
     if (!lock) return false;
-    const folder = await openFolder();
-    await folder.removeEntry(sha256, { recursive: true }).catch(unlessMissing);
+    await removeFiles(sha256);
     return true;
   });
+}
+
+/** The same, by one who holds its lock. */
+export async function removeFiles(sha256) {
+  await (await openFolder()).removeEntry(sha256, { recursive: true }).catch(unlessMissing);
 }
 
 /** @returns {Promise<(Facts & {have: number, complete: boolean})[]>} the models that the user brought, parts included */
 export async function broughtModels() {
   const found = [];
+  await removeModel(IMPORT).catch(() => {}); // of a tab that was closed
   for (const { sha256, bytes, complete } of await storedModels()) {
     const facts = await readFacts(sha256);
     if (facts) found.push({ ...facts, have: bytes, complete: complete && facts.pieces !== null });
@@ -161,11 +169,11 @@ export class PartialModel {
     }
   }
 
-  /** All of it is there, and was checked: from now on it counts as kept. */
-  async finish() {
+  /** All of it is there, and was checked: from now on it counts as kept. @param {{sha256: string, name: string}} model */
+  async finish({ sha256, name }) {
     this.#access.flush();
     this.close();
-    await this.#file.move(this.#model.name);
+    await this.#file.move(await (await openFolder()).getDirectoryHandle(sha256), name);
   }
 
   close() {

@@ -1,20 +1,25 @@
 /**
- * Brings models into the browser's store, in a worker: from the hub, or from a file that the user picked. What was
+ * Brings models into the browser's store, in a worker: from the hub, or from files that the user picked. What was
  * broken off stays, and goes on from there. model_keeper.js is the page's side.
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import { addressOf, askHub } from './hub.js';
-import { hexOf } from './model_download.js';
+import { blobPieces } from './model_download.js';
 import { fetchFrom } from './model_hosts.js';
-import { canKeep, findModel, lockModel, PartialModel, readFacts, removeModel, writeFacts } from './model_store.js';
-import { Sha256 } from './sha256.js';
+import { placed, sumOfParts } from './model_parts.js';
+import { canKeep, findModel, IMPORT, lockModel, PartialModel, readFacts, removeFiles, writeFacts } from './model_store.js';
+import { PIECE, reporter, Sums } from './model_sums.js';
 import { userError } from '../common/user_error.js';
 
-const PIECE = 4 << 20; // bytes of a piece that has a checksum of its own
-const EVERY_MS = 100; // between two reports of progress
 const TRIES = 5; // broken connections in a row, without a new byte, before it is given up
 
-const FINAL = ['RefusedError', 'NoRoomError']; // errors that trying again does not help
+const FINAL = ['RefusedError', 'NoRoomError', 'WrongSumError']; // errors that trying again does not help
+
+/**
+ * Opens the file in which a byte of the model lies: its number, its first byte in the model and the one behind its last,
+ * and what comes from `begun` on: from that byte, or from the beginning of the file.
+ * @typedef {(from: number) => Promise<{index: number, start: number, end: number, begun: number, chunks: AsyncIterable<Uint8Array>}>} Opener
+ */
 
 let stopping = new AbortController();
 
@@ -24,47 +29,34 @@ Comlink.expose({
 
   /**
    * @param {import('./hub.js').Catalog} catalog @param {import('./hub.js').Entry} entry
-   * @param {{bytes: number, sha256: string}} listed by the hub
+   * @param {import('./hub.js').Listed} listed by the hub
    * @param {(done: number, total: number, perSecond: number) => void} onProgress
    * @returns {Promise<boolean>} false where it was stopped: what there is of it is kept
    */
-  async download(catalog, entry, { bytes, sha256 }, onProgress) {
+  async download(catalog, entry, { bytes, sha256, parts }, onProgress) {
     const { title, name, licence } = entry;
-    const model = { sha256, bytes, name: `${name}.gguf`, title, licence, source: addressOf(catalog, entry) };
-    return keep(model, onProgress, (signal) => fromHub(catalog, model, signal));
+    const addresses = parts.map((part) => addressOf(catalog, { ...entry, file: part.name }));
+    const model = { sha256, bytes, name: `${name}.gguf`, title, licence, source: addresses[0], parts };
+    return keep(model, onProgress, (signal) => fromHub(catalog.hosts, addresses, parts, signal));
   },
 
   /**
-   * Copy a file that is no model of the hub's.
-   * @param {File} file
+   * Copy the files of a model that the user has: one, or all parts in their order.
+   * @param {File[]} files @param {string} title
    * @returns {Promise<{sha256: string}|null>} null where it was stopped. Throws a NoRoomError where it cannot be kept.
    */
-  async importFile(file, onProgress) {
+  async importFiles(files, title, onProgress) {
+    await mustKeep();
     const { signal } = (stopping = new AbortController());
+    let release;
     try {
-      const report = reporter(onProgress, 2 * file.size); // read once for its checksum, once to copy it
-      const state = new Sha256();
-      let read = 0;
-      await checkMagic(file);
-      for await (const chunk of chunksOf(file.stream(), signal)) {
-        state.update(chunk);
-        report(read += chunk.length);
-      }
-      const sha256 = state.hex();
-      const name = `${file.name.replace(/\.gguf$/i, '').replace(/[^\w.-]+/g, '-').slice(0, 60) || 'model'}.gguf`;
-      const model = { sha256, bytes: file.size, name, title: file.name.replace(/\.gguf$/i, ''), licence: '', source: file.name };
-      const kept = await keep(
-        model, (done) => report(read + done),
-        async () => async (from) => ({ begun: from, chunks: chunksOf(file.slice(from).stream(), stopping.signal) }),
-      ).catch(async (error) => {
-        await removeModel(sha256); // the file itself is still there
-        throw error;
-      });
-      if (!kept) await removeModel(sha256);
-      return kept ? { sha256 } : null;
+      release = await lockModel(IMPORT, signal);
+      return await copy(files, title, onProgress, signal);
     } catch (error) {
       if (signal.aborted) return null;
       throw error;
+    } finally {
+      release?.();
     }
   },
 
@@ -73,21 +65,52 @@ Comlink.expose({
   },
 });
 
-/** A file that does not begin like a GGUF is refused before anything is read or copied. */
-async function checkMagic(file) {
-  const magic = new Uint8Array(await file.slice(0, 4).arrayBuffer());
-  if (String.fromCharCode(...magic) !== 'GGUF') {
-    throw new Error(`${file.name} is no GGUF file (it does not begin with GGUF). Choose a model file that ends in .gguf.`);
+async function mustKeep() {
+  if (!await canKeep()) throw userError('NoRoomError', 'This browser stores no files for the page (as in a private window), so it cannot keep models.');
+}
+
+/** Under a name of its own: what a model is called tells its checksum, which is known at the end. */
+async function copy(files, title, onProgress, signal) {
+  const bytes = files.reduce((sum, file) => sum + file.size, 0);
+  const report = reporter(onProgress, bytes);
+  const sums = await Sums.create(files.map(({ size }) => size));
+  const name = `${title.replace(/[^\w.-]+/g, '-').slice(0, 60) || 'model'}.gguf`;
+  const partial = await PartialModel.open({ sha256: IMPORT, name });
+  let release;
+  try {
+    partial.truncate(0);
+    for (const file of files) {
+      for await (const piece of blobPieces(file, signal)) {
+        if (!partial.append(piece)) throw userError('NoRoomError', await noRoom(bytes - partial.size));
+        await sums.add(piece);
+        report(partial.size);
+      }
+    }
+    const pieces = { bytes: PIECE, sha256: await sums.pieces() };
+    const parts = files.map((file, index) => ({ name: file.name, bytes: file.size, sha256: sums.files[index] }));
+    const sha256 = await sumOfParts(sums.files);
+    const model = { sha256, bytes, name, title, licence: '', source: files[0].name, parts, pieces };
+    release = await lockModel(sha256, signal);
+    const known = await readFacts(sha256);
+    if (!known?.pieces || !await findModel(known)) {
+      await removeFiles(sha256);
+      await writeFacts(model);
+      await partial.finish(model);
+    }
+    return { sha256 };
+  } finally {
+    release?.();
+    await partial.discard();
   }
 }
 
 /**
- * Bring what is missing of a model, check all of it, and keep it.
- * @param {(signal: AbortSignal) => Promise<(from: number) => Promise<{begun: number, chunks: AsyncIterable<Uint8Array>}>>} from
- *   opens the source at a byte; `begun` is 0 where it begins again instead
+ * Bring what is missing of a model of the hub, check all of it, and keep it.
+ * @param {(signal: AbortSignal) => Opener} from
+ * @returns {Promise<boolean>} false where it was stopped
  */
 async function keep(model, onProgress, from) {
-  if (!await canKeep()) throw userError('NoRoomError', 'This browser stores no files for the page (as in a private window), so it cannot keep models.');
+  await mustKeep();
   const { signal } = (stopping = new AbortController());
   const report = reporter(onProgress, model.bytes);
   let release;
@@ -95,10 +118,9 @@ async function keep(model, onProgress, from) {
     release = await lockModel(model.sha256, signal);
     if (await findModel(model) && (await readFacts(model.sha256))?.pieces) return true;
     await writeFacts({ ...model, pieces: null });
-    const open = await from(signal);
     const partial = await PartialModel.open(model);
     try {
-      await complete(partial, model, open, report, signal);
+      await complete(partial, model, from(signal), report, signal);
     } catch (error) {
       if (partial.size === 0) await partial.discard();
       throw error;
@@ -116,27 +138,36 @@ async function keep(model, onProgress, from) {
 
 async function complete(partial, model, open, report, signal) {
   for (let again = false; ; again = true) {
-    const resumed = partial.size > 0;
-    const sums = new Sums();
+    const resumed = partial.size;
+    const sums = await Sums.create(model.parts.map(({ bytes }) => bytes));
     partial.truncate(model.bytes);
-    for (let at = 0; at < partial.size; at += PIECE) {
-      signal.throwIfAborted();
-      await sums.add(partial.read(at, PIECE));
-      report(Math.min(at + PIECE, partial.size));
-    }
-    await append(partial, model, open, report, sums, signal);
-    const pieces = await sums.pieces();
-    if (sums.sha256() === model.sha256) {
-      await writeFacts({ ...model, pieces: { bytes: PIECE, sha256: pieces } }); // before it has its name
-      await partial.finish();
+    try {
+      for (let at = 0; at < partial.size; at += PIECE) {
+        signal.throwIfAborted();
+        await sums.add(partial.read(at, PIECE));
+        mustMatch(sums, model);
+        report(Math.min(at + PIECE, partial.size));
+      }
+      await append(partial, model, open, report, sums, signal);
+      const pieces = { bytes: PIECE, sha256: await sums.pieces() };
+      await writeFacts({ ...model, pieces }); // before it has its name
+      await partial.finish(model);
       return;
-    }
-    partial.truncate(0);
-    if (!resumed || again) {
-      await partial.discard();
-      throw new Error('What came is not the file that was listed: its checksum is wrong. It was thrown away. Try again later.');
+    } catch (error) {
+      if (error.name !== 'WrongSumError') throw error;
+      partial.truncate(error.start);
+      if (resumed <= error.start || again) throw error; // else bytes of an earlier connection may be to blame
     }
   }
+}
+
+/** Throws a WrongSumError where a file that is complete is not what was listed; `start` is its first byte in the model. */
+function mustMatch({ files }, { parts }) {
+  const wrong = files.findIndex((sum, index) => sum !== parts[index].sha256);
+  if (wrong < 0) return;
+  const what = parts.length > 1 ? `${parts[wrong].name} came otherwise than it was listed` : 'What came is not the file that was listed';
+  const error = userError('WrongSumError', `${what}: its checksum is wrong. It was thrown away. Try again later.`);
+  throw Object.assign(error, { start: parts.slice(0, wrong).reduce((sum, { bytes }) => sum + bytes, 0) });
 }
 
 /** Bring the bytes behind those that are there, over as many connections as it takes. */
@@ -144,19 +175,21 @@ async function append(partial, model, open, report, sums, signal) {
   for (let failures = 0; partial.size < model.bytes;) {
     const before = partial.size;
     try {
-      const { begun, chunks } = await open(before);
+      const { index, start, end, begun, chunks } = await open(before);
       let skipped = before - begun;
       for await (let chunk of chunks) {
         const part = chunk.subarray(Math.min(skipped, chunk.length));
         skipped -= chunk.length - part.length;
         if (!part.length) continue;
-        if (partial.size + part.length > model.bytes) throw userError('RefusedError', 'What came is longer than the file that was listed.');
-        if (partial.size === 0 && !startsLikeGguf(part)) throw userError('RefusedError', `${model.title} is no GGUF file.`);
+        if (partial.size + part.length > end) throw userError('RefusedError', 'What came is longer than the file that was listed.');
+        const title = model.parts.length > 1 ? model.parts[index].name : model.title;
+        if (partial.size === start && !startsLikeGguf(part)) throw userError('RefusedError', `${title} is no GGUF file.`);
         if (!partial.append(part)) throw userError('NoRoomError', await noRoom(model.bytes - partial.size));
         await sums.add(part);
+        mustMatch(sums, model);
         report(partial.size);
       }
-      if (partial.size < model.bytes) throw new Error('The connection was lost.');
+      if (partial.size < end) throw new Error('The connection was lost.');
     } catch (error) {
       if (signal.aborted || FINAL.includes(error.name)) throw error;
       failures = partial.size > before ? 0 : failures + 1;
@@ -179,14 +212,18 @@ async function noRoom(missing) {
   return `There is no room in this browser: ${(missing / 1e9).toFixed(2)} GB are missing, about ${left.toFixed(2)} GB are left. Delete a model, or free some disk space.`;
 }
 
-/** The source of a file on the hub. */
-async function fromHub({ hosts }, model, signal) {
+/** @returns {Opener} files of the hub, one after the other */
+function fromHub(hosts, addresses, parts, signal) {
+  const starts = placed(parts).map(({ start }) => start);
   return async (from) => {
-    const headers = from ? { Range: `bytes=${from}-` } : {};
-    const response = await fetchFrom(model.source, hosts, { headers, signal, cache: 'no-store' });
-    if ([401, 403, 404, 410].includes(response.status)) throw userError('RefusedError', `${new URL(model.source).host} has this file no more.`);
+    const index = starts.findLastIndex((start) => start <= from);
+    const start = starts[index], url = addresses[index];
+    const headers = from > start ? { Range: `bytes=${from - start}-` } : {};
+    const response = await fetchFrom(url, hosts, { headers, signal, cache: 'no-store' });
+    if ([401, 403, 404, 410].includes(response.status)) throw userError('RefusedError', `${new URL(url).host} has this file no more.`);
     if (!response.ok) throw new Error(`${new URL(response.url).host} does not answer (HTTP ${response.status}).`);
-    return { begun: response.status === 206 ? from : 0, chunks: chunksOf(response.body, signal) };
+    const begun = response.status === 206 ? from : start; // a server without ranges sends all of it again
+    return { index, start, end: start + parts[index].bytes, begun, chunks: chunksOf(response.body, signal) };
   };
 }
 
@@ -202,61 +239,4 @@ async function* chunksOf(body, signal) {
   } finally {
     reader.cancel().catch(() => {});
   }
-}
-
-/** The checksum of all bytes, and of each piece. */
-class Sums {
-  #whole = new Sha256();
-  #piece = new Uint8Array(PIECE);
-  #filled = 0;
-  #found = /** @type {string[]} */ ([]);
-
-  async add(bytes) {
-    this.#whole.update(bytes);
-    for (let rest = bytes; rest.length;) {
-      const part = rest.subarray(0, PIECE - this.#filled);
-      this.#piece.set(part, this.#filled);
-      this.#filled += part.length;
-      rest = rest.subarray(part.length);
-      if (this.#filled === PIECE) await this.#end();
-    }
-  }
-
-  async #end() {
-    this.#found.push(await hexOf(this.#piece.subarray(0, this.#filled)));
-    this.#filled = 0;
-  }
-
-  async pieces() {
-    if (this.#filled) await this.#end();
-    return this.#found;
-  }
-
-  sha256() {
-    return this.#whole.hex();
-  }
-}
-
-/** Reports progress now and then, with the speed of the last seconds. */
-function reporter(onProgress, total) {
-  const seen = /** @type {{at: number, done: number}[]} */ ([]);
-  let newest = 0;
-  let waiting = false;
-  const tell = () => {
-    waiting = false;
-    const now = performance.now();
-    seen.push({ at: now, done: newest });
-    while (seen.length > 2 && now - seen[0].at > 5000) seen.shift();
-    const [first] = seen;
-    onProgress(newest, total, now > first.at ? 1000 * (newest - first.done) / (now - first.at) : 0);
-  };
-  return (done) => {
-    newest = done;
-    if (seen.length === 0) {
-      tell();
-    } else if (!waiting) {
-      waiting = true;
-      setTimeout(tell, EVERY_MS); // so the last of a burst is told, too
-    }
-  };
 }

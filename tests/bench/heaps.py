@@ -1,0 +1,72 @@
+"""The heaps of a page and its workers, by Chromium's DevTools protocol: objects and array buffers, garbage included."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from playwright.sync_api import Error, Page
+
+_ATTACH = {"autoAttach": True, "waitForDebuggerOnStart": False, "flatten": False}
+
+
+class Heaps:
+    """Attaches to the workers that there are and to those that begin later, also to workers of workers."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._session = page.context.new_cdp_session(page)
+        self._session.on("Target.attachedToTarget", lambda event: self._attached((), event))
+        self._session.on("Target.detachedFromTarget", lambda event: self._workers.pop((event["sessionId"],), None))
+        self._session.on("Target.receivedMessageFromTarget", lambda event: self._received((), event))
+        self._workers: dict[tuple[str, ...], int] = {}
+        """Path of sessions that leads to a worker -> the bytes of its heap when it was asked last."""
+        self._asked = 0
+        self._peak = 0
+        self._session.send("Target.setAutoAttach", _ATTACH)
+
+    def sample_while(self, condition: str) -> None:
+        """Ask all heaps again and again while an expression holds on the page."""
+        while self._page.evaluate(condition):
+            own = self._session.send("Runtime.getHeapUsage")
+            for path in list(self._workers):
+                self._send(path, "Runtime.getHeapUsage")
+            self._page.wait_for_timeout(100)
+            self._peak = max(self._peak, _bytes(own) + sum(self._workers.values()))
+
+    def take_peak(self) -> int:
+        """The largest sum since the last call, in bytes."""
+        peak, self._peak = self._peak, 0
+        return peak
+
+    def _send(self, path: tuple[str, ...], method: str, params: dict[str, Any] | None = None) -> None:
+        self._asked += 1
+        message = json.dumps({"id": self._asked, "method": method, "params": params or {}})
+        for session in reversed(path[1:]):
+            sent = {"sessionId": session, "message": message}
+            message = json.dumps({"id": self._asked, "method": "Target.sendMessageToTarget", "params": sent})
+        try:
+            self._session.send("Target.sendMessageToTarget", {"sessionId": path[0], "message": message})
+        except Error:  # it has just ended
+            self._workers.pop(path, None)
+
+    def _attached(self, path: tuple[str, ...], event: dict[str, Any]) -> None:
+        self._workers[(*path, event["sessionId"])] = 0
+        self._send((*path, event["sessionId"]), "Target.setAutoAttach", _ATTACH)
+
+    def _received(self, path: tuple[str, ...], event: dict[str, Any]) -> None:
+        path = (*path, event["sessionId"])
+        message = json.loads(event["message"])
+        params = message.get("params", {})
+        if message.get("method") == "Target.attachedToTarget":
+            self._attached(path, params)
+        elif message.get("method") == "Target.receivedMessageFromTarget":
+            self._received(path, params)
+        elif message.get("method") == "Target.detachedFromTarget":
+            self._workers.pop((*path, params["sessionId"]), None)
+        elif "usedSize" in message.get("result", {}) and path in self._workers:
+            self._workers[path] = _bytes(message["result"])
+
+
+def _bytes(usage: dict[str, float]) -> int:
+    return int(usage["usedSize"] + usage.get("embedderHeapUsedSize", 0) + usage.get("backingStorageSize", 0))

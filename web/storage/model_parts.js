@@ -1,0 +1,64 @@
+/**
+ * A model in several files, as llama.cpp's gguf-split names them (NAME-00001-of-00003.gguf). Sonata takes them as one: their
+ * bytes follow each other, and the sha256 of the model is that of the parts' sha256 (hexadecimal digits), one after the other.
+ */
+import { userError } from '../common/user_error.js';
+
+/** A part, with the byte of the model where it begins. @typedef {{name: string, start: number}} Part */
+
+/** @returns {{names: string[], stem: string}|null} the names of all parts; null for the name of a file that is no part */
+export function partsOf(name) {
+  const [, stem, number, digits] = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/.exec(name) ?? [];
+  const count = Number(digits);
+  if (!(count > 1 && Number(number) >= 1 && Number(number) <= count)) return null;
+  return { stem, names: Array.from({ length: count }, (_, index) => `${stem}-${String(index + 1).padStart(5, '0')}-of-${digits}.gguf`) };
+}
+
+/**
+ * The files of one model, in their order. A file that is no part is a model by itself.
+ * @param {File[]} files in any order
+ * @returns {{title: string, files: File[]}} Throws a userError that names a part that is missing, or what is too much.
+ */
+export function joinFiles(files) {
+  const parts = partsOf(files[0].name);
+  if (!parts) {
+    if (files.length > 1) throw userError('FilesError', `${files[1].name} is another file than ${files[0].name}. Choose one model at a time: one file, or all parts of one.`);
+    return { title: files[0].name.replace(/\.gguf$/i, ''), files };
+  }
+  const stranger = files.find(({ name }) => !parts.names.includes(name));
+  if (stranger) throw userError('FilesError', `${stranger.name} is no part of ${parts.stem}. Choose the parts of one model at a time.`);
+  const found = parts.names.map((name) => files.find((file) => file.name === name));
+  const missing = parts.names.filter((_, index) => !found[index]);
+  if (missing.length) {
+    const [first] = missing, number = parts.names.indexOf(first) + 1;
+    const more = missing.length > 1 ? ` (and ${missing.length - 1} more)` : '';
+    throw userError('FilesError', `Part ${number} of ${parts.names.length} of this model is missing: ${first}${more}. Choose all parts at once.`);
+  }
+  return { title: parts.stem, files: /** @type {File[]} */ (found) };
+}
+
+/** Throws a userError for a file that does not begin like a GGUF, before more of it is read. @param {File[]} files */
+export async function mustBeModels(files) {
+  for (const file of files) {
+    const magic = new Uint8Array(await file.slice(0, 4).arrayBuffer());
+    if (String.fromCharCode(...magic) === 'GGUF') continue;
+    throw userError('FilesError', `${file.name} is no GGUF file (it does not begin with GGUF). Choose a model file that ends in .gguf.`);
+  }
+}
+
+/** Where each of several files begins in the model. @param {{name: string, bytes: number}[]} files @returns {Part[]} */
+export function placed(files) {
+  let start = 0;
+  return files.map(({ name, bytes }) => {
+    const part = { name, start };
+    start += bytes;
+    return part;
+  });
+}
+
+/** The sha256 of a model by those of its files. @param {string[]} sums hexadecimal digits */
+export async function sumOfParts(sums) {
+  if (sums.length === 1) return sums[0];
+  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(sums.join('')));
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}

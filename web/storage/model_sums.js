@@ -1,0 +1,85 @@
+/** What is told and checked while a model is brought: checksums of its files and pieces, progress with its speed. */
+import { hexOf } from './model_download.js';
+import { Sha256 } from './sha256.js';
+
+export const PIECE = 4 << 20; // bytes of a piece that has a checksum of its own
+const EVERY_MS = 100; // between two reports of progress
+
+/** The checksum of each file of a model, and of each piece, as its bytes come one after the other. */
+export class Sums {
+  /** Of the files that are complete, hexadecimal digits. */
+  files = /** @type {string[]} */ ([]);
+  #sizes;
+  #file;
+  #inFile = 0; // bytes of the file that is not complete
+  #piece = new Uint8Array(PIECE);
+  #filled = 0;
+  #found = /** @type {Promise<string>[]} */ ([]);
+
+  /** @param {number[]} sizes of the files, in their order. Throws a userError. */
+  static async create(sizes) {
+    return new Sums(sizes, await Sha256.create());
+  }
+
+  constructor(sizes, file) {
+    this.#sizes = sizes;
+    this.#file = file;
+  }
+
+  async add(bytes) {
+    for (let rest = bytes; rest.length;) {
+      const part = rest.subarray(0, Math.min(PIECE - this.#filled, this.#sizes[this.files.length] - this.#inFile));
+      this.#file.update(part);
+      this.#piece.set(part, this.#filled);
+      this.#filled += part.length;
+      this.#inFile += part.length;
+      rest = rest.subarray(part.length);
+      if (this.#filled === PIECE) await this.#endPiece();
+      if (this.#inFile === this.#sizes[this.files.length]) await this.#endFile();
+    }
+  }
+
+  async #endFile() {
+    this.files.push(this.#file.hex());
+    this.#inFile = 0;
+    this.#file = await Sha256.create();
+  }
+
+  /** The browser computes it on another thread; one at a time, or the pieces that wait would need memory. */
+  async #endPiece() {
+    await this.#found.at(-1);
+    this.#found.push(hexOf(this.#piece.subarray(0, this.#filled)));
+    this.#piece = new Uint8Array(PIECE);
+    this.#filled = 0;
+  }
+
+  /** @returns {Promise<string[]>} of the pieces; nothing may follow */
+  async pieces() {
+    if (this.#filled) await this.#endPiece();
+    return Promise.all(this.#found);
+  }
+}
+
+/** Reports progress now and then, with the speed of the last seconds. @returns {(done: number) => void} */
+export function reporter(onProgress, total) {
+  const seen = /** @type {{at: number, done: number}[]} */ ([]);
+  let newest = 0;
+  let waiting = false;
+  const tell = () => {
+    waiting = false;
+    const now = performance.now();
+    seen.push({ at: now, done: newest });
+    while (seen.length > 2 && now - seen[0].at > 5000) seen.shift();
+    const [first] = seen;
+    onProgress(newest, total, now > first.at ? 1000 * (newest - first.done) / (now - first.at) : 0);
+  };
+  return (done) => {
+    newest = done;
+    if (seen.length === 0) {
+      tell();
+    } else if (!waiting) {
+      waiting = true;
+      setTimeout(tell, EVERY_MS); // so the last of a burst is told, too
+    }
+  };
+}
