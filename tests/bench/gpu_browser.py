@@ -3,6 +3,7 @@
 python tests/bench/gpu_browser.py site OUT           the site with the page and its peer, for a machine with a GPU
 python tests/bench/gpu_browser.py here [--query Q]   in this machine's Chromium (SwiftShader without a GPU: slow)
 python tests/bench/gpu_browser.py table RESULT.json  the table of what the page sent to /result
+python tests/bench/gpu_browser.py shapes RESULT.json ...   the same of several models, and each kernel of a token
 
 Q is the page's (tests/bench/gpu_page/bench.html), "rounds=1&peer=0&prompts=20&tokens=8" for instance. On an NVIDIA GPU
 llama.cpp needs Chromium's flag --enable-dawn-features=vulkan_enable_f16_on_nvidia,allow_unsafe_apis; Sonata does not.
@@ -79,13 +80,42 @@ def table_of(result: dict[str, Any]) -> Table:
     return table
 
 
+def shapes_report(paths: list[Path]) -> tuple[dict[str, Any], Table, Table]:
+    """Speeds of several models, named as their results, and the kernels of a token: for JSON, and two tables."""
+    report: dict[str, Any] = {}
+    speeds, kernels = Table(title="tok/s; first: ms to the first token"), Table(title="kernels of a token")
+    for name in ("model", "prompt", "prefill", "decode", "first"):
+        speeds.add_column(name, justify="right")
+    for name in ("model", "kernel", "times", "us each", "of the bandwidth"):
+        kernels.add_column(name, justify="right")
+    for path in paths:
+        ours = json.loads(path.read_text())["rounds"][0]["sonata"]
+        profiles = ours["profile"]["passes"]
+        report[path.stem] = {"load_ms": ours["load_ms"], "runs": ours["runs"], "passes": profiles}
+        for run in ours["runs"]:
+            figures = [run[key] for key in ("prefill_tok_s", "decode_tok_s", "first_token_ms")]
+            speeds.add_row(path.stem, str(run["prompt_tokens"]), *(f"{value:.0f}" for value in figures))
+        for kernel in [kernel for one in profiles for kernel in one["kernels"]]:
+            share = kernel["gb_s"] / ours["profile"]["limits"]["gb_s"]
+            times = [str(kernel["count"]), f"{kernel['us_each']:.1f}", f"{share:.0%}"]
+            kernels.add_row(path.stem, kernel["kernel"], *times)
+    return report, speeds, kernels
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("site").add_argument("out", type=Path)
     commands.add_parser("here").add_argument("--query", default="rounds=1&peer=0&prompts=16&tokens=6&profile=0")
     commands.add_parser("table").add_argument("result", type=Path)
+    commands.add_parser("shapes").add_argument("results", type=Path, nargs="+")
     options = parser.parse_args()
+    if options.command == "shapes":
+        report, *tables = shapes_report(options.results)
+        print(json.dumps(report))
+        for table in tables:
+            Console(width=120).print(table)
+        return
     if options.command == "site":
         lay_out(options.out)
         return
