@@ -14,7 +14,7 @@ from py_core.backends.webgpu.attention import lane_group_shape
 from py_core.backends.webgpu.host import AdapterInfo
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.repack import repack_shader
-from py_core.backends.webgpu.shaders import binding_access, compose
+from py_core.backends.webgpu.shaders import binding_access, compose, compose_pair
 from py_core.formats.quantization import FORMATS
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
@@ -161,6 +161,18 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
                 linear = {**matrix, "FIRST_ROW": 0, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
                 linear |= {"ADD_BIAS": wide == 2, "BIAS_AT": 0, "GELU": wide == 2}
                 add("matmul", dequantize, every and epilogue == 0, **linear, SLICES=slices, WIDE=wide)
+                if LAYOUTS[form.name].quantized:
+                    whole = every and epilogue == 0 and slices == 2
+                    add("matmul_integer", dequantize, whole, **linear, SLICES=slices, WIDE=4 * wide)
+    halves = {"reduce": "reduce_subgroup", "columns": "x_limbs", "halves": "halves"}
+    once = {**matrix, **shape, "M_TILE": 1, **rotation, **rows, **sizes, "QUANTS_AT": 0, "SCALES_AT": 9}
+    pair = [
+        ({"MAX_ROWS": 256, **once, "FIRST_HEAD": first}, {"dequantize": f"dequantize_{name}", **halves})
+        for first, name in ((0, "q4_k"), (12, "q6_k"))
+    ]
+    wgsl = compose_pair("qkv", pair, 5)
+    variants.append(["qkv of two formats", wgsl, binding_access(wgsl)])
+    add("limbs", {}, K=768, WORKGROUP=64)
     for pairs, interleaved in ((24, False), (32, True), (30, False), (0, False)):
         rotation = {"PAIRS": pairs, "INTERLEAVED": interleaved}
         add("rope_append", {}, pairs == 24, **sizes, WORKGROUP=64, **rotation, HEAD_NORM=pairs == 24, EPS=1e-5)
@@ -195,7 +207,8 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
                 SINGLE_ROW=False,
             )
         add("attention_merge", {}, head_dim == 64, **shape, SPLIT=128, WORKGROUP=256)
-        add("attention_tiles", {}, head_dim == 64, **shape)
+        for slices in (1, 2):
+            add("attention_tiles", {}, head_dim == 64 and slices == 1, **shape, SLICES=slices)
     for reduce, lanes in reductions:
         norm = {"K": 576, "HEADS": 1, "EPS": 1e-5, "LANES": lanes, "WORKGROUP": lanes}
         add("rms_norm", {"reduce": reduce}, **norm, LOGITS=True, ADD=False)
