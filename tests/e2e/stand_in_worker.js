@@ -73,10 +73,11 @@ let stopped = false;
 Comlink.expose({
   async start({ model, backend, precision }, onProgress) {
     report = onProgress;
-    if (model.url.includes('silent')) await new Promise(() => {});
-    if (model.url.includes('broken')) throw new TypeError('nothing is here');
-    if (model.url.includes('missing')) throw userError('DownloadError', 'The model file is not on the server (HTTP 404). Check the address, then load again.');
-    const held = model.url.includes('held') && new Promise((resolve) => {
+    const { url = '' } = model; // none where the browser keeps it
+    if (url.includes('silent')) await new Promise(() => {});
+    if (url.includes('broken')) throw new TypeError('nothing is here');
+    if (url.includes('missing')) throw userError('DownloadError', 'The model file is not on the server (HTTP 404). Check the address, then load again.');
+    const held = url.includes('held') && new Promise((resolve) => {
       new BroadcastChannel('stand-in').onmessage = resolve;
     });
     for (let part = 0; part <= 20; part += 1) {
@@ -108,6 +109,8 @@ Comlink.expose({
   },
 
   memory: () => ({ error: { kind: 'EmbedderError', message: 'The stand-in remembers nothing.', details: null, reason: null } }),
+
+  checkModel: () => {},
 
   stop: () => { stopped = true; },
   newChat: () => { stopped = true; },

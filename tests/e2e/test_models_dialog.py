@@ -39,6 +39,15 @@ DROP = """async ([text, name]) => {
   document.querySelector('#log').dispatchEvent(event);
   return event.defaultPrevented;
 }"""
+UNTIL_KEPT = """async (nbytes) => {
+  const enough = (models) => models.some(({ bytes }) => bytes >= nbytes);
+  while (!enough(await sonata.storedModels())) await new Promise((resolve) => setTimeout(resolve, 20));
+}"""
+CLOSE_LISTS = "for (const part of document.querySelectorAll('#models-dialog details')) part.open = false"
+FORGET = """async () => {
+  localStorage.clear();
+  for (const { sha256 } of await sonata.storedModels()) await sonata.removeModel(sha256);
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -59,30 +68,67 @@ def part_paths(other_path: Path) -> list[Path]:
     return split_gguf(other_path, other_path.parent, 3, "Parts-Q4_K_M")
 
 
-@pytest.fixture
-def hub(other: bytes, part_paths: list[Path]) -> Iterator[LocalHub]:
+@pytest.fixture(scope="module")
+def running() -> Iterator[LocalHub]:
     with running_hub() as hub:
-        hub.files[REPOSITORY] = {FILE: other} | {path.name: path.read_bytes() for path in part_paths}
         yield hub
 
 
+@pytest.fixture
+def hub(running: LocalHub, other: bytes, part_paths: list[Path]) -> LocalHub:
+    """The hub, with nothing wrong and nothing asked."""
+    files = {FILE: other} | {path.name: path.read_bytes() for path in part_paths}
+    fresh = LocalHub(files={REPOSITORY: files}, url=running.url, files_url=running.files_url)
+    vars(running).update(vars(fresh))
+    return running
+
+
 @pytest.fixture(scope="module")
-def files(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSite:
-    return SmallSite(dist, tmp_path_factory.mktemp("models") / "site")
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def chat(browser: Browser, files: SmallSite, hub: LocalHub) -> AsyncIterator[ChatPage]:
-    """The page, ready, whose list has a model that the hub has, the same in three files, and one that it has not."""
+def address(dist: Path, running: LocalHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a site whose list has a model that the hub has, the same in three files, and one that it has not."""
+    files = SmallSite(dist, tmp_path_factory.mktemp("models") / "site")
     parts = ENTRY | {"name": "parts", "title": "In three", "file": PART}
     gone = ENTRY | {"name": "gone", "title": "Gone", "file": "Gone.gguf"}
-    catalog = {"hub": hub.url, "hosts": hub.hosts, "models": [ENTRY | {"name": "other"}, parts, gone]}
+    catalog = {"hub": running.url, "hosts": running.hosts, "models": [ENTRY | {"name": "other"}, parts, gone]}
     files.write("model_catalog.json", json.dumps(catalog))
     with PlainServer(files.folder) as server:
         server.headers |= ISOLATED
-        async with fresh_tab(browser, server.url) as chat:
-            await chat.open_ready(QUERY)
-            yield chat
+        yield server.url
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def real_page(browser: Browser, address: str) -> AsyncIterator[ChatPage]:
+    async with fresh_tab(browser, address) as chat:
+        await chat.open_ready(QUERY)
+        yield chat
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def chat(real_page: ChatPage, hub: LocalHub) -> ChatPage:
+    """The page with the site's model, ready, and no other kept. The tests here share it."""
+    chat = real_page
+    await chat.begin(QUERY)
+    await chat.page.evaluate(CLOSE_LISTS)
+    if "&model=" in chat.page.url or await chat.page.evaluate("localStorage.getItem('sonata.model')"):
+        await chat.page.evaluate(FORGET)
+        await chat.open_ready(QUERY)
+    return chat
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def stand_in_page(browser: Browser, address: str) -> AsyncIterator[ChatPage]:
+    async with fresh_tab(browser, address) as chat:
+        await chat.use_stand_in()
+        await chat.open_ready()
+        yield chat
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page_alone(stand_in_page: ChatPage, hub: LocalHub) -> ChatPage:
+    """The page with the stand-in worker, which runs any model: for the dialog, and what the browser keeps."""
+    await stand_in_page.page.evaluate(FORGET)
+    await stand_in_page.open_ready()
+    return stand_in_page
 
 
 def dialog(chat: ChatPage) -> Locator:
@@ -177,19 +223,6 @@ async def test_a_model_of_the_list_is_stopped_continued_used_and_deleted_in_one_
     assert [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")] == ["tiny.gguf"]
 
 
-async def test_a_download_survives_broken_connections(chat: ChatPage, hub: LocalHub, other: bytes) -> None:
-    hub.cuts = [1_000_000, 500_000]
-    await open_list(chat)
-    await press(chat, "Download Other")
-    await expect(row(chat, "Other").get_by_role("button", name="Use Other")).to_be_visible(timeout=60_000)
-    stored = {model["sha256"]: model for model in await chat.page.evaluate("sonata.storedModels()")}
-    kept = stored[hashlib.sha256(other).hexdigest()]
-    assert (kept["bytes"], kept["complete"]) == (len(other), True)
-    starts = [int(asked[6:-1]) if asked else 0 for _, asked in hub.asked]
-    assert starts[0] == 0
-    assert len(starts) >= 3
-
-
 async def test_a_model_in_several_files_is_one_model(chat: ChatPage, hub: LocalHub, part_paths: list[Path]) -> None:
     second, third = (path.name for path in part_paths[1:])
     data = part_paths[1].read_bytes()
@@ -230,15 +263,9 @@ async def test_a_model_in_several_files_is_one_model(chat: ChatPage, hub: LocalH
     assert await chat.page.evaluate(TOKENS) == in_parts
 
 
-async def test_what_the_hub_did_not_list_is_thrown_away(chat: ChatPage, hub: LocalHub) -> None:
-    hub.listed[FILE] = {"lfs": {"oid": "ab" * 32}}
-    await open_list(chat)
-    await press(chat, "Download Other")
-    assert "checksum is wrong" in await problem(chat)
-    assert [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")] == ["tiny.gguf"]
-
-
-async def test_a_redirect_to_a_host_that_is_not_listed_is_refused(chat: ChatPage, hub: LocalHub) -> None:
+async def test_a_redirect_to_a_host_that_is_not_listed_is_refused_until_the_user_allows_it(
+    chat: ChatPage, hub: LocalHub
+) -> None:
     with running_hub() as stranger:
         stranger.files = hub.files
         hub.redirect_to = stranger.files_url
@@ -271,75 +298,106 @@ async def test_a_redirect_to_a_host_that_is_not_listed_is_refused(chat: ChatPage
         assert await chat.page.evaluate("localStorage.getItem('sonata.hosts')") == "[]"
 
 
-async def test_a_file_is_opened_by_the_picker_and_kept(chat: ChatPage, other_path: Path, hub: LocalHub) -> None:
-    await pick(chat, [other_path])
-    await until_ready_again(chat)
-    assert "My Model" in await chat.page.inner_text(".status-line")
-    second = await chat.page.evaluate(TOKENS)
-    await chat.page.reload()
-    await chat.wait_for("ready", 60)
-    assert await chat.page.evaluate(TOKENS) == second
-    await chat.page.click("#models-button")
-    await expect(row(chat, "My Model")).to_contain_text("In use")
-    await expect(dialog(chat).locator(".models-room")).to_contain_text("left")
-    assert hub.listings == []
+async def test_files_that_are_no_models_are_refused_and_the_model_stays(
+    chat: ChatPage, other: bytes, tmp_path: Path
+) -> None:
+    first = await chat.page.evaluate(TOKENS)
+    await chat.page.evaluate(DROP, [base64.b64encode(b"%PDF-1.7 some text").decode(), "letter.pdf"])
+    assert "etter.pdf is no GGUF file" in await problem(chat)
+    # The others are refused by their headers, before they are copied: one that cannot fit, one that is damaged.
+    await pick(chat, [write_large(tmp_path / "large.gguf")])
+    said = await problem(chat)
+    assert re.match(r"Large needs \d\.\d\d GB for 8192 tokens of context", said)
+    assert "The kernels on the CPU reach 4.29 GB of memory, whatever the machine has. A Q4_K_M file of this" in said
+    await press(chat, "Close")
+    damaged = bytearray(other)
+    at = damaged.index(b"llama.block_count") + len(b"llama.block_count") + 4
+    damaged[at] = 77  # blocks that are not there
+    await chat.page.evaluate(DROP, [base64.b64encode(damaged).decode(), "damaged.gguf"])
+    await expect(dialog(chat).get_by_role("alert")).to_contain_text("not a complete model", timeout=30_000)
+    assert [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")] == ["tiny.gguf"]
+    assert await chat.page.evaluate(TOKENS) == first
 
 
-async def test_a_file_is_dropped_on_the_page(chat: ChatPage, other: bytes) -> None:
+async def test_a_dropped_file_is_read_as_it_is_where_there_is_no_room_and_one_that_fails_has_a_way_back(
+    chat: ChatPage, other: bytes
+) -> None:
     first = await chat.page.evaluate(TOKENS)
     await chat.ask("Hello there")
+    session = await chat.page.context.new_cdp_session(chat.page)
+    await session.send("Storage.overrideQuotaForOrigin", {"origin": chat.site, "quotaSize": 1_000_000})
     assert await chat.page.evaluate(DROP, [base64.b64encode(other).decode(), "dropped.gguf"])
     await until_ready_again(chat)
     assert "dropped" in await chat.page.inner_text(".status-line")
     assert await chat.page.evaluate(TOKENS) != first
     assert await chat.page.inner_text(".question .body") == "Hello there"
+    assert "dropped.gguf" not in [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")]
+    await session.detach()  # there is room again
 
-
-async def test_a_file_that_is_no_model_is_refused_and_the_model_stays(chat: ChatPage, tmp_path: Path) -> None:
-    first = await chat.page.evaluate(TOKENS)
-    await chat.page.evaluate(DROP, [base64.b64encode(b"%PDF-1.7 some text").decode(), "letter.pdf"])
-    assert "etter.pdf is no GGUF file" in await problem(chat)
-    # One that cannot fit is refused by its header, before it is copied.
-    await pick(chat, [write_large(tmp_path / "large.gguf")])
-    said = await problem(chat)
-    assert re.match(r"Large needs \d\.\d\d GB for 8192 tokens of context", said)
-    assert "The kernels on the CPU reach 4.29 GB of memory, whatever the machine has. A Q4_K_M file of this" in said
-    assert [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")] == ["tiny.gguf"]
-    assert await chat.page.evaluate(TOKENS) == first
-
-
-async def test_a_model_that_cannot_be_loaded_has_a_way_back(chat: ChatPage, other: bytes) -> None:
-    damaged = bytearray(other)
-    at = damaged.index(b"llama.block_count") + len(b"llama.block_count") + 4
-    damaged[at] = 77  # blocks that are not there: its header tells
-    await chat.page.evaluate(DROP, [base64.b64encode(damaged).decode(), "damaged.gguf"])
-    assert "not a complete model" in await problem(chat)
     strange = other.replace(b"\x04\0\0\0\0\0\0\0gpt2", b"\x04\0\0\0\0\0\0\0gptX")
     await chat.page.evaluate(DROP, [base64.b64encode(strange).decode(), "strange.gguf"])
     assert "gptX" in await chat.problem()
+    assert "strange.gguf" in [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")]
     await chat.way_out("Use the model of this page").click()
     await until_ready_again(chat)
-
-
-async def test_a_file_is_read_as_it_is_where_there_is_no_room(chat: ChatPage, other: bytes) -> None:
-    session = await chat.page.context.new_cdp_session(chat.page)
-    await session.send("Storage.overrideQuotaForOrigin", {"origin": chat.site, "quotaSize": 1_000_000})
-    first = await chat.page.evaluate(TOKENS)
-    await chat.page.evaluate(DROP, [base64.b64encode(other).decode(), "dropped.gguf"])
-    await until_ready_again(chat)
-    assert await chat.page.evaluate(TOKENS) != first
-    assert "dropped.gguf" not in [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")]
-
-
-async def test_a_model_that_was_deleted_elsewhere_gives_way_to_the_sites(chat: ChatPage, other: bytes) -> None:
-    first = await chat.page.evaluate(TOKENS)
-    await chat.page.evaluate(DROP, [base64.b64encode(other).decode(), "dropped.gguf"])
-    await until_ready_again(chat)
-    assert await chat.page.evaluate("sonata.removeModel(localStorage.getItem('sonata.model'))")
-    await chat.page.reload()
-    await chat.wait_for("ready", 60)
-    assert "not in this browser any more" in await chat.page.inner_text("#notices")
     assert await chat.page.evaluate(TOKENS) == first
+
+
+# --- the dialog alone ---
+
+
+async def test_a_download_survives_broken_connections_and_a_reload(
+    page_alone: ChatPage, hub: LocalHub, other: bytes
+) -> None:
+    chat = page_alone
+    hub.cuts = [1_000_000, 500_000]
+    hub.gate, hub.gate_at = threading.Event(), 300_000
+    await open_list(chat)
+    await press(chat, "Download Other")
+    await chat.page.evaluate(UNTIL_KEPT, 300_000)
+    await chat.page.reload()
+    hub.gate.set()
+    hub.gate = None
+    await chat.wait_for("ready")
+    await open_list(chat)
+    await press(chat, "Continue Other")
+    await expect(row(chat, "Other").get_by_role("button", name="Use Other")).to_be_visible(timeout=60_000)
+    kept = {"sha256": hashlib.sha256(other).hexdigest(), "name": "other.gguf", "bytes": len(other), "complete": True}
+    assert await chat.page.evaluate("sonata.storedModels()") == [kept]
+    starts = [int(asked[6:-1]) if asked else 0 for _, asked in hub.asked]
+    assert starts[0] == 0
+    assert len(starts) >= 3
+    assert min(starts[1:]) >= 300_000
+
+
+async def test_what_the_hub_did_not_list_is_thrown_away(page_alone: ChatPage, hub: LocalHub) -> None:
+    hub.listed[FILE] = {"lfs": {"oid": "ab" * 32}}
+    await open_list(page_alone)
+    await press(page_alone, "Download Other")
+    assert "checksum is wrong" in await problem(page_alone)
+    assert await page_alone.page.evaluate("sonata.storedModels()") == []
+
+
+async def test_a_file_is_opened_by_the_picker_and_kept_until_it_is_deleted(
+    page_alone: ChatPage, other_path: Path, hub: LocalHub
+) -> None:
+    chat = page_alone
+    await pick(chat, [other_path])
+    await expect(chat.page.locator(".status-line")).to_contain_text("My Model")
+    await chat.wait_for("ready")
+    await chat.page.reload()
+    await chat.wait_for("ready")
+    assert "My Model" in await chat.page.inner_text(".status-line")
+    await chat.page.click("#models-button")
+    await expect(row(chat, "My Model")).to_contain_text("In use")
+    await expect(dialog(chat).locator(".models-room")).to_contain_text("left")
+    assert hub.listings == []
+
+    assert await chat.page.evaluate("sonata.removeModel(localStorage.getItem('sonata.model'))")  # as in another tab
+    await chat.page.reload()
+    await chat.wait_for("ready")
+    assert "not in this browser any more" in await chat.page.inner_text("#notices")
+    assert "Tiny" in await chat.page.inner_text(".status-line")
 
 
 @pytest.mark.parametrize(
@@ -364,7 +422,8 @@ async def test_one_model_is_recommended_by_what_was_measured(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-async def test_it_fits_on_every_screen(chat: ChatPage, screenshots: Path, width: int, scheme: str) -> None:
+async def test_it_fits_on_every_screen(page_alone: ChatPage, screenshots: Path, width: int, scheme: str) -> None:
+    chat = page_alone
     await chat.page.set_viewport_size({"width": width, "height": 800})
     await chat.page.emulate_media(color_scheme=scheme)
     await open_list(chat)
