@@ -2,7 +2,7 @@
 // fetched ahead while Python is still starting. Errors are sentences for the user.
 import { truncated } from '../storage/model_download.js';
 
-const AHEAD = 64 << 20;  // bytes fetched before anybody asks for them
+const AHEAD = 32 << 20;  // bytes fetched before anybody asks for them
 
 export class WeightStream {
   size;              // bytes of the file, null if unknown
@@ -77,13 +77,13 @@ export class WeightStream {
     return this.#assemble(Math.min(n, this.#received));
   }
 
-  /** Exactly n bytes from offset on; what lies before offset is gone afterwards. */
-  async read(offset, n) {
+  /** Exactly n bytes from offset on, in `buffer` if that is large enough; what lies before offset is gone afterwards. */
+  async read(offset, n, buffer = new ArrayBuffer(0)) {
     if (offset < this.#position) throw new Error(`byte ${offset} has passed already`);
     await this.#arrived(offset + n);
     if (this.#received < offset + n) throw truncated(this.#received);
     this.#drop(offset);
-    const data = this.#assemble(n);
+    const data = this.#assemble(n, buffer);
     this.#drop(offset + n);
     return data;
   }
@@ -128,8 +128,8 @@ export class WeightStream {
   }
 
   /** The first n bytes received, copied together. */
-  #assemble(n) {
-    const data = new Uint8Array(n);
+  #assemble(n, buffer = new ArrayBuffer(0)) {
+    const data = buffer.byteLength < n ? new Uint8Array(n) : new Uint8Array(buffer, 0, n);
     let filled = 0;
     for (const chunk of this.#chunks) {
       if (filled === n) break;

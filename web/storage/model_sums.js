@@ -48,8 +48,7 @@ export class Sums {
   /** The browser computes it on another thread; one at a time, or the pieces that wait would need memory. */
   async #endPiece() {
     await this.#found.at(-1);
-    this.#found.push(hexOf(this.#piece.subarray(0, this.#filled)));
-    this.#piece = new Uint8Array(PIECE);
+    this.#found.push(hexOf(this.#piece.subarray(0, this.#filled))); // which copies them at once
     this.#filled = 0;
   }
 

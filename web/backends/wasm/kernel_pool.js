@@ -108,17 +108,18 @@ export class KernelPool {
    */
   async upload(stream, jobs, staging) {
     const lanes = Array.from({ length: Math.min(this.workers, LANES) }, () => []);
+    const free = []; // buffers that came back
     let room = 0;
     for (let at = 1; at < jobs.length; at += 7) room = Math.max(room, Math.ceil(jobs[at] / 64) * 64);
     for (let at = 0, turn = 0; at < jobs.length; at += 7, turn = (turn + 1) % lanes.length) {
       const [offset, nbytes, ...job] = jobs.subarray(at, at + 7);
-      const data = await stream.read(offset, nbytes);
+      const data = await stream.read(offset, nbytes, free.pop());
       const lane = lanes[turn];
       if (lane.length === WAITING_PIECES) await lane.shift();
       lane.push(quietly(this.#inTurn(() => {
         const worker = turn % this.workers;
         return this.#ask(worker, { kind: 'repack', data, staging: staging + worker * room, job }, [data.buffer]);
-      })));
+      }).then((back) => free.push(back.buffer))));
     }
     await Promise.all(lanes.flat());
   }

@@ -44,6 +44,7 @@ const actions = {
   repack({ data, staging, job: [format, target, firstRow, rows, columns] }) {
     bytes(staging, data.length).set(data);
     kernels.repack(format, staging, target, firstRow, rows, columns);
+    return data; // to be used again: what workers throw away stays in memory for long
   },
 
   run({ program, steps, workers, epoch }) {
