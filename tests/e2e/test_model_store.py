@@ -279,8 +279,10 @@ async def test_a_wrong_checksum_is_refused_and_nothing_wrong_is_kept(
 
 
 async def test_a_truncated_file_is_told(tab: ModelTab, server: PlainServer, small: SmallSite) -> None:
-    server.instead[MODEL] = small.model[: 2 * PIECE_BYTES + 10]
-    assert "truncated" in (await tab.load())["error"]
+    server.instead[MODEL] = small.model[: 2 * PIECE_BYTES + 60_000]
+    said = (await tab.load())["error"]
+    assert "ends after 0.2 MB" in said  # with what is no whole piece
+    assert "truncated" in said
     assert all(not part["complete"] for part in await tab.stored())
 
 

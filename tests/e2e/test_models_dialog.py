@@ -303,7 +303,7 @@ async def test_files_that_are_no_models_are_refused_and_the_model_stays(
 ) -> None:
     first = await chat.page.evaluate(TOKENS)
     await chat.page.evaluate(DROP, [base64.b64encode(b"%PDF-1.7 some text").decode(), "letter.pdf"])
-    assert "etter.pdf is no GGUF file" in await problem(chat)
+    assert "etter.pdf is no GGUF file (it does not begin with GGUF)" in await problem(chat)
     # The others are refused by their headers, before they are copied: one that cannot fit, one that is damaged.
     await pick(chat, [write_large(tmp_path / "large.gguf")])
     said = await problem(chat)
