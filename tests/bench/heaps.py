@@ -17,7 +17,7 @@ class Heaps:
         self._page = page
         self._session = page.context.new_cdp_session(page)
         self._session.on("Target.attachedToTarget", lambda event: self._attached((), event))
-        self._session.on("Target.detachedFromTarget", lambda event: self._workers.pop((event["sessionId"],), None))
+        self._session.on("Target.detachedFromTarget", lambda event: self._ended((event["sessionId"],)))
         self._session.on("Target.receivedMessageFromTarget", lambda event: self._received((), event))
         self._workers: dict[tuple[str, ...], int] = {}
         """Path of sessions that leads to a worker -> the bytes of its heap when it was asked last."""
@@ -48,7 +48,11 @@ class Heaps:
         try:
             self._session.send("Target.sendMessageToTarget", {"sessionId": path[0], "message": message})
         except Error:  # it has just ended
-            self._workers.pop(path, None)
+            self._ended(path)
+
+    def _ended(self, path: tuple[str, ...]) -> None:
+        """A worker, and with it those that it began."""
+        self._workers = {known: size for known, size in self._workers.items() if known[: len(path)] != path}
 
     def _attached(self, path: tuple[str, ...], event: dict[str, Any]) -> None:
         self._workers[(*path, event["sessionId"])] = 0
@@ -63,7 +67,7 @@ class Heaps:
         elif message.get("method") == "Target.receivedMessageFromTarget":
             self._received(path, params)
         elif message.get("method") == "Target.detachedFromTarget":
-            self._workers.pop((*path, params["sessionId"]), None)
+            self._ended((*path, params["sessionId"]))
         elif "usedSize" in message.get("result", {}) and path in self._workers:
             self._workers[path] = _bytes(message["result"])
 
