@@ -144,12 +144,17 @@ export class WeightStream {
   #drop(offset) {
     let surplus = offset - this.#position;
     while (surplus > 0) {
-      const chunk = this.#chunks[0];
-      if (chunk.length > surplus) this.#chunks[0] = chunk.subarray(surplus);
-      else this.#chunks.shift();
-      surplus -= Math.min(chunk.length, surplus);
+      const chunk = this.#chunks[0], dropped = Math.min(chunk.length, surplus);
+      if (dropped < chunk.length) this.#chunks[0] = chunk.subarray(dropped);
+      else release(this.#chunks.shift());
+      surplus -= dropped;
     }
     this.#position = offset;
     this.#changed();
   }
+}
+
+/** Give a buffer's memory back now: with few objects on the heap the garbage collector lets gigabytes of them wait. */
+function release({ buffer }) {
+  /** @type {any} */ (buffer).transfer?.(0);
 }
