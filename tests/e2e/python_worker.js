@@ -1,8 +1,9 @@
 // Takes the place of the page's worker: Sonata's Python without a model, the index's kernel as `hnsw_exports`, and `devices`:
-// {executor(), pool()} open what a model runs on, {stream(bytes)} is a model file as weight_stream.js gives it.
+// {executor(), pool()} open what a model runs on, {stream(bytes)} is a WeightStream of a model file.
 // A message is Python source; the answer is {value}, what its last line gives, or {error}.
 import { KernelPool } from './backends/wasm/kernel_pool.js';
 import { createExecutor } from './backends/webgpu/executor.js';
+import { WeightStream } from './backends/weight_stream.js';
 import { bootPython } from './engine/python_runtime.js';
 import { loadHnswKernel } from './routing/hnsw_kernel.js';
 
@@ -19,10 +20,11 @@ const python = bootPython().then(async (pyodide) => {
   pyodide.globals.set('devices', {
     executor: () => createExecutor(),
     pool: () => KernelPool.create({ folder: new URL('./kernels/', location.href).href }),
-    stream: (bytes) => ({
-      size: bytes.length,
-      prefix: async (n) => bytes.slice(0, n),
-      read: async (offset, nbytes) => bytes.slice(offset, offset + nbytes),
+    stream: (bytes) => WeightStream.open({
+      open: async () => ({
+        size: bytes.length, version: '', parts: [], head: async (_index, n) => bytes.slice(0, n),
+        chunks: (async function* () { yield bytes; })(),
+      }),
     }),
   });
   return pyodide;

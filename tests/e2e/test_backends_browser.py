@@ -38,7 +38,7 @@ async def hidden_and_logits(backend, file, tokens, names, start):
         load = partial(load_webgpu, BrowserHost(await devices.executor()))
     else:
         load = partial(load_wasm, BrowserKernelHost(await devices.pool()))
-    model = await load_model(BrowserSource(devices.stream(to_js(base64.b64decode(file)))), load)
+    model = await load_model(BrowserSource(await devices.stream(to_js(base64.b64decode(file)))), load)
     sequence = model.engine.new_sequence()
     await model.backend.prefill(sequence, tokens)
     states = await model.engine.hidden(sequence, names, start)
@@ -83,7 +83,7 @@ from py_core.sampling import SamplingParams
 
 async def drawn_tokens(file, worker_counts):
     pool = await devices.pool()
-    source = BrowserSource(devices.stream(to_js(base64.b64decode(file))))
+    source = BrowserSource(await devices.stream(to_js(base64.b64decode(file))))
     model = await load_model(source, partial(load_wasm, BrowserKernelHost(pool)))
     made = []
     for count in worker_counts:
