@@ -1,5 +1,6 @@
 // A model file as a forward-only stream: the header is looked at first, the rest flows on in the file's order. Bytes are
 // fetched ahead while Python is still starting. Errors are sentences for the user.
+import { releaseMemory } from '../common/release_memory.js';
 import { truncated } from '../storage/model_download.js';
 
 const AHEAD = 32 << 20;  // bytes fetched before anybody asks for them
@@ -129,7 +130,12 @@ export class WeightStream {
 
   /** The first n bytes received, copied together. */
   #assemble(n, buffer = new ArrayBuffer(0)) {
-    const data = buffer.byteLength < n ? new Uint8Array(n) : new Uint8Array(buffer, 0, n);
+    let room = buffer;
+    if (room.byteLength < n) {
+      releaseMemory(new Uint8Array(room));
+      room = new ArrayBuffer(n);
+    }
+    const data = new Uint8Array(room, 0, n);
     let filled = 0;
     for (const chunk of this.#chunks) {
       if (filled === n) break;
@@ -146,15 +152,10 @@ export class WeightStream {
     while (surplus > 0) {
       const chunk = this.#chunks[0], dropped = Math.min(chunk.length, surplus);
       if (dropped < chunk.length) this.#chunks[0] = chunk.subarray(dropped);
-      else release(this.#chunks.shift());
+      else releaseMemory(this.#chunks.shift());
       surplus -= dropped;
     }
     this.#position = offset;
     this.#changed();
   }
-}
-
-/** Give a buffer's memory back now: with few objects on the heap the garbage collector lets gigabytes of them wait. */
-function release({ buffer }) {
-  /** @type {any} */ (buffer).transfer?.(0);
 }

@@ -9,6 +9,7 @@ import { fetchFrom } from './model_hosts.js';
 import { placed, sumOfParts } from './model_parts.js';
 import { canKeep, findModel, IMPORT, lockModel, PartialModel, readFacts, removeFiles, writeFacts } from './model_store.js';
 import { PIECE, reporter, Sums } from './model_sums.js';
+import { releaseMemory } from '../common/release_memory.js';
 import { userError } from '../common/user_error.js';
 
 const TRIES = 5; // broken connections in a row, without a new byte, before it is given up
@@ -83,6 +84,7 @@ async function copy(files, title, onProgress, signal) {
       for await (const piece of blobPieces(file, signal)) {
         if (!partial.append(piece)) throw userError('NoRoomError', await noRoom(bytes - partial.size));
         await sums.add(piece);
+        releaseMemory(piece);
         report(partial.size);
       }
     }

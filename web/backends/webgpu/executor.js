@@ -153,10 +153,11 @@ class GpuExecutor {
     const steps = [...following].flatMap((list) => this.#objects.get(list));
     await Promise.all(steps.map(({ kernel }) => kernel.compiled));
     if (steps.some(({ kernel }) => !kernel.pipeline)) return;  // `check` says why
+    const room = new ArrayBuffer(UPLOAD_CHUNK); // one for all pieces: writeBuffer copies at once
     for (let at = 0; at < segments.length; at += 5) {
       const [fileOffset, nbytes, buffer, offset, then] = segments.subarray(at, at + 5);
       for (let done = 0; done < nbytes; done += UPLOAD_CHUNK) {
-        const piece = await stream.read(fileOffset + done, Math.min(UPLOAD_CHUNK, nbytes - done));
+        const piece = await stream.read(fileOffset + done, Math.min(UPLOAD_CHUNK, nbytes - done), room);
         if (this.lostMessage) throw new Error(this.lostMessage);
         this.#device.queue.writeBuffer(this.#objects.get(buffer), offset + done, wholeWords(piece));
         if (then) this.submit([then]);
