@@ -19,6 +19,7 @@ from app.model_catalog import GoneError, HubError, HubFile, read_catalog
 from app.model_pull import pull as pull_model
 from app.model_pull import wanted_model
 from app.model_report import model_report
+from py_core.formats.source import open_source
 
 models_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True, help="Download, list and delete models, or tell of one."
@@ -89,9 +90,9 @@ def pull(
         try:
             kept = pull_model(catalog, cache, wanted, show)
         except KeyboardInterrupt:
-            part = cache.part_path(wanted.name)
-            have = part.stat().st_size if part.is_file() else 0
-            notes.print(f"Stopped. {size_words(have)} are kept: the same command goes on from there.")
+            notes.print(
+                f"Stopped. {size_words(cache.bytes_of(wanted.name))} are kept: the same command goes on from there."
+            )
             raise
     print(_kept_words(kept, was_there=before is not None and before.sha256 == kept.sha256))
 
@@ -132,7 +133,7 @@ def info(
     path = model_path(Path(model))
     stored = cache.find(model)
     report = asyncio.run(model_report(path, context, measure))
-    facts: dict[str, Any] = _facts(stored) if stored else {"file": str(path), "size": path.stat().st_size}
+    facts: dict[str, Any] = _facts(stored) if stored else {"file": str(path), "size": open_source(path).size}
     if as_json:
         print(json.dumps(facts | report))
         return

@@ -1,16 +1,18 @@
 """The chat models that are kept natively: $SONATA_CACHE/models, each NAME.gguf with a NAME.json beside it.
 
-A download that was broken off is NAME.gguf.part with a NAME.part.json, which says of what it is a part.
+A model in several files is NAME-00001-of-00003.gguf and so on, with one NAME.json. A download that was broken off is
+NAME.gguf.part with a NAME.part.json, which says of what it is a part.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from app.checksums import sha256_of
 from app.downloads import model_files
 from app.paths import cache_dir
 from py_core.formats.gguf import GGUFHeader, read_header
-from py_core.formats.source import FileSource
+from py_core.formats.source import open_source, parts_of
 
 SHIPPED = "python build.py"
 """The source of the model that Sonata comes with."""
@@ -35,7 +37,10 @@ class CacheError(Exception):
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model that is kept. `source` is an address or the file that it was imported from; `sha256` is of all of it."""
+    """A model that is kept, in so many files. `source` is an address or the file that it was imported from.
+
+    `size` is of all of it, `sha256` too (`sum_of_parts`), `path` is the first file.
+    """
 
     name: str
     title: str
@@ -44,6 +49,7 @@ class StoredModel:
     sha256: str
     licence: str
     path: Path
+    files: int = 1
 
     @property
     def is_shipped(self) -> bool:
@@ -78,15 +84,17 @@ class ModelCache:
         return shipped + [model for model in found if model]
 
     def parts(self) -> list[Part]:
-        """Every download that was broken off."""
-        found = []
+        """Every download that was broken off; of a model in several files as one, whose size is not known."""
+        found: dict[str, Part] = {}
         for path in sorted(self.folder.glob("*.part.json")):
             name = path.name.removesuffix(".part.json")
-            part = self.part_path(name)
+            part, whole = self.part_path(name), stem_of(f"{name}.gguf")
             if part.is_file():
                 size = _read_json(path).get("size")
-                found.append(Part(name, part.stat().st_size, size if isinstance(size, int) else None))
-        return found
+                before = found[whole].have if whole in found else 0
+                alone = whole == name and isinstance(size, int)
+                found[whole] = Part(whole, before + part.stat().st_size, size if alone else None)
+        return list(found.values())
 
     def find(self, name: str) -> StoredModel | None:
         """The model of this name, or whose sha256 begins with it (8 digits or more)."""
@@ -115,39 +123,48 @@ class ModelCache:
     def import_file(self, path: Path, name: str | None = None, licence: str = "", copy: bool = False) -> StoredModel:
         """Keep a file that is there already: linked where the disk allows that, else copied. It must be a GGUF file.
 
-        Raises GGUFError (its header is read first), CacheError, OSError.
+        Of a model in several files all are kept. Raises GGUFError (the header is read first), CacheError, OSError.
         """
         header = check_model_file(path)
-        sha256 = sha256_of(path)
+        sources = [path.with_name(part) for part in parts_of(path.name)] or [path]
+        sha256 = sum_of_parts([sha256_of(source) for source in sources])
         if same := next((model for model in self.models() if model.sha256 == sha256), None):
             return same
-        title = title_of(header, path.stem)
-        given = self.check_name(name) if name else self.new_name(path.stem)
+        stem = stem_of(path.name)
+        given = self.check_name(name) if name else self.new_name(stem)
         licence = licence or str(header.metadata.get("general.license", ""))
         self.folder.mkdir(parents=True, exist_ok=True)
-        part = self.part_path(given)
+        names = part_names(given, len(sources))
+        size = sum(source.stat().st_size for source in sources)
+        try:
+            for part, source in zip(names, sources, strict=True):
+                self._bring(source, self.part_path(part), copy)
+            model = StoredModel(given, title_of(header, stem), str(path), size, sha256, licence, path, len(sources))
+            return self.keep(model)
+        finally:
+            for part in names:
+                self.part_path(part).unlink(missing_ok=True)
+
+    def _bring(self, source: Path, part: Path, copy: bool) -> None:
+        """Link or copy a file into this folder."""
         part.unlink(missing_ok=True)
-        linked = False
         if not copy:
             try:
-                os.link(path, part)
-                linked = True
+                os.link(source, part)
+                return
             except OSError:
                 pass  # another disk, or one without hard links
-        try:
-            if not linked:
-                self.check_room(path.stat().st_size, given)
-                shutil.copyfile(path, part)
-            return self.keep(StoredModel(given, title, str(path), path.stat().st_size, sha256, licence, part))
-        finally:
-            part.unlink(missing_ok=True)
+        self.check_room(source.stat().st_size, source.name)
+        shutil.copyfile(source, part)
 
     def keep(self, model: StoredModel) -> StoredModel:
-        """Give a complete, checked file its name; until here it may be called anything in this folder."""
-        kept = replace(model, path=self.folder / f"{model.name}.gguf")
+        """Give the complete, checked files of a model, which lie in `part_path`, their names."""
+        names = part_names(model.name, model.files)
+        kept = replace(model, path=self.folder / f"{names[0]}.gguf")
         facts = {key: value for key, value in asdict(model).items() if key != "path"}
         write_json(self.folder / f"{model.name}.json", facts)  # first: a file without it is no model of the list
-        os.replace(model.path, kept.path)
+        for name in names:
+            os.replace(self.part_path(name), self.folder / f"{name}.gguf")
         return kept
 
     def remove(self, name: str) -> tuple[str, int]:
@@ -158,15 +175,22 @@ class ModelCache:
         model = self.find(name)
         if model and model.is_shipped:
             raise CacheError(f"{model.name} is the model that Sonata comes with; it stays.")
-        freed = 0
         found = model.name if model else name.lower()
-        for path in self._files(found) if model or _NAME.fullmatch(found) else ():
-            if path.is_file():
-                freed += path.stat().st_size
-                path.unlink()
+        freed = self.bytes_of(found)
+        for path in self._files(found):
+            path.unlink()
         if not freed:
             raise CacheError(f"No model {name} is kept: `sonata models list` shows those that are.")
         return found, freed
+
+    def discard_part(self, name: str) -> None:
+        """Delete what has come of a file."""
+        self.part_path(name).unlink(missing_ok=True)
+        self.part_facts(name).unlink(missing_ok=True)
+
+    def bytes_of(self, name: str) -> int:
+        """Of all files of a model, or of what has come of one."""
+        return sum(path.stat().st_size for path in self._files(name))
 
     def usage(self) -> tuple[int, int]:
         """Bytes of this folder, and bytes that are free on its disk."""
@@ -186,7 +210,7 @@ class ModelCache:
     def check_name(self, name: str) -> str:
         """The name in small letters. Raises CacheError for one that is no name or belongs to another model."""
         wanted = name.lower()
-        if not _NAME.fullmatch(wanted):
+        if not _NAME.fullmatch(wanted) or parts_of(f"{wanted}.gguf"):
             raise CacheError(f"{name!r} is no name for a model: use letters, digits, dots, - and _.")
         if any(model.name == wanted for model in self.models()):
             raise CacheError(f"There is a model {wanted} already: choose another name, or `sonata models rm {wanted}`.")
@@ -200,20 +224,44 @@ class ModelCache:
         """Where it is written of what that is a part."""
         return self.folder / f"{name}.part.json"
 
-    def _files(self, name: str) -> tuple[Path, ...]:
-        made = (self.folder / f"{name}.json", self.folder / f"{name}.gguf")
-        return (*made, self.part_path(name), self.part_facts(name))
+    def _files(self, name: str) -> list[Path]:
+        """All that is there of a model and of parts of it."""
+        if not _NAME.fullmatch(name):
+            return []
+        found = []
+        for end in (".gguf", ".gguf.part", ".part.json", ".json"):
+            for path in (self.folder / f"{name}{end}", *self.folder.glob(f"{name}-*-of-*{end}")):
+                if path.is_file() and stem_of(f"{path.name.removesuffix(end)}.gguf") == name:
+                    found.append(path)
+        return found
 
     def _read(self, path: Path) -> StoredModel | None:
-        """A model by its JSON; None where that or the file is not there, or was changed by somebody."""
-        file, facts = path.with_name(f"{path.stem}.gguf"), _read_json(path)
-        kinds = {field.name: int if field.name == "size" else str for field in fields(StoredModel)}
+        """A model by its JSON; None where that or a file is not there, or was changed by somebody."""
+        facts = {"files": 1, **_read_json(path)}
+        kinds = {field.name: int if field.name in ("size", "files") else str for field in fields(StoredModel)}
         del kinds["path"]
         if not all(type(facts.get(key)) is kind for key, kind in kinds.items()) or facts["name"] != path.stem:
             return None
-        if not file.is_file() or file.stat().st_size != facts["size"]:
+        files = [path.with_name(f"{name}.gguf") for name in part_names(path.stem, facts["files"])]
+        if not all(file.is_file() for file in files) or sum(file.stat().st_size for file in files) != facts["size"]:
             return None
-        return StoredModel(**{key: facts[key] for key in kinds}, path=file)
+        return StoredModel(**{key: facts[key] for key in kinds}, path=files[0])
+
+
+def part_names(name: str, files: int) -> list[str]:
+    """The names, without .gguf, of the files of a model."""
+    return [Path(part).stem for part in parts_of(f"{name}-00001-of-{files:05d}.gguf")] or [name]
+
+
+def stem_of(file: str) -> str:
+    """The name of a model's file without .gguf, and without what says that it is one of several."""
+    stem = Path(file).stem
+    return stem[: -len("-00001-of-00003")] if parts_of(file) else stem
+
+
+def sum_of_parts(sums: Sequence[str]) -> str:
+    """The sha256 of a model by those of its files: of several the sha256 of their hexadecimal digits in a row."""
+    return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
 
 
 def model_path(given: Path) -> Path:
@@ -225,7 +273,7 @@ def model_path(given: Path) -> Path:
 
 def check_model_file(path: Path) -> GGUFHeader:
     """The header of a model file. Raises GGUFError, with what to do, for one that is none."""
-    return asyncio.run(read_header(FileSource(path)))
+    return asyncio.run(read_header(open_source(path)))
 
 
 def title_of(header: GGUFHeader, otherwise: str) -> str:

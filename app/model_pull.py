@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from app.http_range import ConnectionBroken, NoRanges, NotThere, SourceError, Unreachable, open_range
 from app.model_cache import (
     CacheError,
     ModelCache,
     StoredModel,
-    check_model_file,
+    part_names,
     read_part_facts,
+    stem_of,
+    sum_of_parts,
     title_of,
     write_json,
 )
-from app.model_catalog import Catalog, Entry, GoneError, HubFile
-from py_core.formats.gguf import GGUFError
-from py_core.formats.source import parts_of
+from app.model_catalog import Catalog, Entry, GoneError
+from py_core.formats.gguf import GGUFError, GGUFHeader, read_header
+from py_core.formats.source import FileSource, SplitSource, parts_of
 
 OnProgress = Callable[[int, int | None], None]
 """Called with the bytes that are there, and those of the whole file where that is known."""
@@ -47,7 +50,7 @@ class PullError(Exception):
 
 @dataclass(frozen=True)
 class Wanted:
-    """A file to download. Where the hub lists it, its size and sha256 are known before."""
+    """A model to download, or one of its files. Where the hub lists it, its size and sha256 are known before."""
 
     name: str
     title: str
@@ -55,6 +58,8 @@ class Wanted:
     licence: str = ""
     size: int | None = None
     sha256: str | None = None
+    parts: tuple[Wanted, ...] = ()
+    """The files of a model in several; `url` is that of the first."""
 
 
 def wanted_model(catalog: Catalog, cache: ModelCache, text: str, name: str | None = None) -> Wanted:
@@ -62,35 +67,49 @@ def wanted_model(catalog: Catalog, cache: ModelCache, text: str, name: str | Non
 
     Asks the hub for the size and the sha256. Raises PullError, HubError, HostError.
     """
-    if parts_of(Path(unquote(urlsplit(text).path)).name):
-        raise PullError(
-            f"{text} is one of several files of a model, which only the page downloads (under Models). For the "
-            "terminal download all of them into one folder, and give any of them to --model."
-        )
     if entry := catalog.find(text):
-        return _of_hub(catalog.hub_file(entry.repository, entry.file), name or entry.name, entry)
-    parts = urlsplit(text)
+        return _of_hub(catalog, entry.repository, entry.file, name or entry.name, entry)
+    address = urlsplit(text)
     on_hub = _HUB_FILE.fullmatch(text)
-    if parts.scheme in ("http", "https"):
+    if address.scheme in ("http", "https"):
         catalog.hosts.check(text)
-        address = _ADDRESS.fullmatch(text.removeprefix(f"{catalog.hub}/").split("?")[0])
-        if not text.startswith(f"{catalog.hub}/") or not address:
-            stem = Path(unquote(parts.path)).stem
-            return Wanted(name or cache.new_name(stem), stem, text)
-        on_hub = address
+        there = _ADDRESS.fullmatch(text.removeprefix(f"{catalog.hub}/").split("?")[0])
+        if not text.startswith(f"{catalog.hub}/") or not there:
+            file = Path(unquote(address.path)).name
+            folder = text.split("?")[0].rpartition("/")[0]
+            urls = [f"{folder}/{quote(part)}" for part in parts_of(file)] or [text]
+            title = stem_of(file)
+            return _together(name or cache.new_name(title), [Wanted("", title, url) for url in urls])
+        on_hub = there
     if not on_hub:
         names = ", ".join(entry.name for entry in catalog.entries)
         raise PullError(
             f"{text!r} is no model that Sonata knows. Choose one of {names}, "
             "or give OWNER/REPOSITORY/FILE.gguf on the hub, or an address."
         )
-    file = catalog.hub_file(on_hub[1], unquote(on_hub[2]))
-    return _of_hub(file, name or cache.new_name(Path(file.file).stem), None)
+    file = unquote(on_hub[2])
+    return _of_hub(catalog, on_hub[1], file, name or cache.new_name(stem_of(Path(file).name)), None)
 
 
-def _of_hub(file: HubFile, name: str, entry: Entry | None) -> Wanted:
-    title, licence = (entry.title, entry.licence) if entry else (Path(file.file).stem, "")
-    return Wanted(name, title, file.url, licence, file.size, file.sha256)
+def _of_hub(catalog: Catalog, repository: str, file: str, name: str, entry: Entry | None) -> Wanted:
+    folder, slash, last = file.rpartition("/")
+    title, licence = (entry.title, entry.licence) if entry else (stem_of(last), "")
+    listed = [catalog.hub_file(repository, f"{folder}{slash}{part}") for part in parts_of(last) or [last]]
+    return _together(name, [Wanted("", title, one.url, licence, one.size, one.sha256) for one in listed])
+
+
+def _together(name: str, files: list[Wanted]) -> Wanted:
+    """A model of these files, in their order."""
+    parts = tuple(replace(file, name=own) for file, own in zip(files, part_names(name, len(files)), strict=True))
+    if len(parts) == 1:
+        return parts[0]
+    sizes, sums = [part.size for part in parts], [part.sha256 for part in parts]
+    known = None not in sizes and None not in sums
+    return replace(
+        parts[0], name=name, parts=parts,
+        size=sum(size or 0 for size in sizes) if known else None,
+        sha256=sum_of_parts([one or "" for one in sums]) if known else None,
+    )  # fmt: skip
 
 
 def pull(
@@ -101,11 +120,48 @@ def pull(
 
     Raises PullError, CacheError, GGUFError, HostError; `pause` waits between attempts (seconds).
     """
-    catalog.hosts.check(wanted.url)
+    files = wanted.parts or (wanted,)
+    for file in files:
+        catalog.hosts.check(file.url)
     if same := next((model for model in cache.models() if model.sha256 == wanted.sha256), None):
         return same
     cache.check_name(wanted.name)
     cache.folder.mkdir(parents=True, exist_ok=True)
+    cache.check_room((wanted.size or 0) - cache.bytes_of(wanted.name), wanted.name)
+    sums, before = [], 0
+    for file in files:
+
+        def shown(done: int, total: int | None, before: int = before) -> None:
+            on_progress(before + done, wanted.size or (None if wanted.parts else total))
+
+        sums.append(_bring(catalog, cache, file, shown, pause))
+        before += cache.part_path(file.name).stat().st_size
+    sha256 = sum_of_parts(sums)
+    try:
+        header = _check_parts(cache, files)
+    except (GGUFError, ValueError):
+        for file in files:
+            cache.discard_part(file.name)
+        raise
+    title = wanted.title if wanted.sha256 else title_of(header, wanted.title)
+    licence = wanted.licence or str(header.metadata.get("general.license", ""))
+    path = cache.part_path(files[0].name)
+    kept = cache.keep(StoredModel(wanted.name, title, wanted.url, before, sha256, licence, path, len(files)))
+    for file in files:
+        cache.part_facts(file.name).unlink(missing_ok=True)
+    return kept
+
+
+def _check_parts(cache: ModelCache, files: Sequence[Wanted]) -> GGUFHeader:
+    """The header of files that came whole. Raises GGUFError."""
+    paths = [cache.part_path(file.name) for file in files]
+    return asyncio.run(read_header(SplitSource(paths) if len(paths) > 1 else FileSource(paths[0])))
+
+
+def _bring(
+    catalog: Catalog, cache: ModelCache, wanted: Wanted, on_progress: OnProgress, pause: Callable[[float], None]
+) -> str:
+    """Download a file, or what is missing of it, into its part; the sha256, which is that of the hub."""
     part = cache.part_path(wanted.name)
     with part.open("a+b") as file, _alone(file, wanted.name):
         try:
@@ -122,25 +178,14 @@ def pull(
             ) from error
         finally:
             if not part.stat().st_size:  # nothing came: there is nothing to go on with
-                part.unlink()
-                cache.part_facts(wanted.name).unlink(missing_ok=True)
-    size = part.stat().st_size
-    try:
-        if wanted.sha256 not in (None, sha256):
-            raise PullError(
-                f"What came from {urlsplit(wanted.url).netloc} is not the file that the hub lists: its sha256 is "
-                f"{sha256[:16]}..., not {str(wanted.sha256)[:16]}... It was thrown away. Try again later."
-            )
-        header = check_model_file(part)
-    except (PullError, GGUFError, ValueError):
-        part.unlink()
-        cache.part_facts(wanted.name).unlink(missing_ok=True)
-        raise
-    title = wanted.title if wanted.sha256 else title_of(header, wanted.title)
-    licence = wanted.licence or str(header.metadata.get("general.license", ""))
-    kept = cache.keep(StoredModel(wanted.name, title, wanted.url, size, sha256, licence, part))
-    cache.part_facts(wanted.name).unlink(missing_ok=True)
-    return kept
+                cache.discard_part(wanted.name)
+    if wanted.sha256 not in (None, sha256):
+        cache.discard_part(wanted.name)
+        raise PullError(
+            f"What came from {urlsplit(wanted.url).netloc} is not the file that the hub lists: its sha256 is "
+            f"{sha256[:16]}..., not {str(wanted.sha256)[:16]}... It was thrown away. Try again later."
+        )
+    return sha256
 
 
 def _complete(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from test_cli import SONATA, assert_sentence, printed, sonata
 
 from app.model_cache import ModelCache
 from app.model_catalog import read_catalog
+from tests.split_gguf import split_gguf
 
 QWEN = "qwen2.5-0.5b"
 
@@ -79,14 +81,51 @@ def test_a_file_is_imported(hub: LocalHub, model: Path) -> None:
     assert "mine" in printed(sonata("models", "list", "--offline"))
 
 
+def test_a_model_in_several_files_is_one(hub: LocalHub, model: Path, tmp_path: Path) -> None:
+    parts = split_gguf(model, tmp_path, 3, "Big")
+    hub.files["someone/Big-GGUF"] = {f"Q8/{part.name}": part.read_bytes() for part in parts}
+    size = sum(part.stat().st_size for part in parts)
+    second = f"Q8/{parts[1].name}"
+    asked = f"someone/Big-GGUF/{second}"
+    hub.listed[second] = {"lfs": {"oid": "0" * 64, "size": parts[1].stat().st_size}}
+    assert_sentence(sonata("models", "pull", asked), "is not the file that the hub lists")
+    assert ModelCache().parts()[0].have == parts[0].stat().st_size  # the first file was right, and stays
+    hub.listed.clear()
+    hub.asked.clear()
+    assert "big (Big, 0.5 MB) is kept now" in printed(sonata("models", "pull", asked))
+    assert [file for file, _ in hub.asked] == [second, f"Q8/{parts[2].name}"]
+    (kept,) = listed()["models"]
+    sums = "".join(hashlib.sha256(part.read_bytes()).hexdigest() for part in parts)
+    assert (kept["size"], kept["sha256"]) == (size, hashlib.sha256(sums.encode()).hexdigest())
+    words = ["generate", "hello", "--backend", "numpy", "--max-tokens", "6", "--json"]
+    expected = json.loads(printed(sonata(*words, "--model", model)))["tokens"]
+    assert json.loads(printed(sonata(*words, "--model", "big")))["tokens"] == expected
+
+    assert "is kept already" in printed(sonata("models", "import", parts[2]))
+    assert "Deleted big: 0.5 MB." in printed(sonata("models", "rm", "big"))
+    assert list(ModelCache().folder.iterdir()) == []
+    assert "mine (tiny, 0.5 MB) is kept now" in printed(sonata("models", "import", parts[2], "--name", "mine"))
+    assert json.loads(printed(sonata(*words, "--model", "mine")))["tokens"] == expected
+    parts[0].unlink()
+    assert_sentence(sonata("models", "import", parts[1]), f"put {parts[0].name} into the folder")
+
+
+def test_a_model_in_several_files_comes_from_any_address(hub: LocalHub, model: Path, tmp_path: Path) -> None:
+    parts = split_gguf(model, tmp_path, 2, "Big")
+    hub.files["a/b"] = {part.name: part.read_bytes() for part in parts}
+    hub.cuts = [1000]
+    said = printed(sonata("models", "pull", f"{hub.files_url}/a/b/{parts[1].name}"))
+    assert "big (tiny, 0.5 MB) is kept now" in said
+    assert not ModelCache().parts()
+
+
 def test_what_cannot_be_done_is_a_sentence(hub: LocalHub, model: Path, tmp_path: Path) -> None:
     (tmp_path / "x.gguf").write_bytes(b"no model")
     assert_sentence(sonata("models", "pull", "phi-4-mini"), "no longer has")
     assert_sentence(sonata("models", "pull", "nothing"), "'nothing' is no model that Sonata knows")
     assert_sentence(sonata("models", "pull", "http://example.org/x.gguf"), "https only")
     assert_sentence(sonata("models", "pull", "https://example.org/x.gguf"), "--allow-host example.org")
-    part = "someone/Other-GGUF/Other-00001-of-00003.gguf"
-    assert_sentence(sonata("models", "pull", part), f"{part} is one of several files of a model")
+    assert_sentence(sonata("models", "pull", QWEN, "--name", "x-00001-of-00002"), "is no name for a model")
     assert_sentence(sonata("models", "import", tmp_path / "x.gguf"), "not a GGUF file")
     assert_sentence(sonata("models", "import", tmp_path / "none.gguf"), "There is no file")
     assert_sentence(sonata("models", "rm", "nothing"), "No model nothing is kept")
