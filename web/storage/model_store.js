@@ -9,6 +9,7 @@
 const FOLDER = 'models';
 const PART = '.part';
 const FACTS = 'model.json';
+const FINISHING_MS = 500;
 /** In the place of a sha256: what is just being copied, whose checksum is not known yet. */
 export const IMPORT = 'import';
 
@@ -39,11 +40,16 @@ export async function storedModels() {
  * @returns {Promise<boolean>} false where it is just being downloaded, also in another tab: it is kept then
  */
 export async function removeModel(sha256) {
-  return navigator.locks.request(lockName(sha256), { ifAvailable: true }, async (lock) => {
-    if (!lock) return false;
-    await removeFiles(sha256);
-    return true;
-  });
+  const signal = AbortSignal.timeout(FINISHING_MS); // who has just read the last byte holds the lock for a moment
+  try {
+    return await navigator.locks.request(lockName(sha256), { signal }, async () => {
+      await removeFiles(sha256);
+      return true;
+    });
+  } catch (error) {
+    if (error.name === 'TimeoutError') return false;
+    throw error;
+  }
 }
 
 /** The same, by one who holds its lock. */
@@ -54,7 +60,8 @@ export async function removeFiles(sha256) {
 /** @returns {Promise<(Facts & {have: number, complete: boolean})[]>} the models that the user brought, parts included */
 export async function broughtModels() {
   const found = [];
-  await removeModel(IMPORT).catch(() => {}); // of a tab that was closed
+  const discard = (lock) => lock && removeFiles(IMPORT); // of a tab that was closed
+  await navigator.locks.request(lockName(IMPORT), { ifAvailable: true }, discard).catch(() => {});
   for (const { sha256, bytes, complete } of await storedModels()) {
     const facts = await readFacts(sha256);
     if (facts) found.push({ ...facts, have: bytes, complete: complete && facts.pieces !== null });
