@@ -211,9 +211,8 @@ async def test_a_model_of_the_list_is_stopped_continued_used_and_deleted_in_one_
     await chat.page.reload()
     await chat.wait_for("ready", 60)
     assert await chat.page.evaluate(TOKENS) == second
-    await expect(chat.page.locator(".question")).to_have_count(
-        2, timeout=60_000
-    )  # Python starts before a stored chat is shown
+    # Python starts before a stored chat is shown.
+    await expect(chat.page.locator(".question")).to_have_count(2, timeout=60_000)
     await chat.page.click("#models-button")
     await press(chat, "Use The model of this page")
     await until_ready_again(chat)
