@@ -15,17 +15,15 @@ from tests.gpu.test_kernels import (
     PLAIN,
     SEEDS,
     SIZES,
+    RandomMatmul,
     all_values,
-    expected_linear,
     few,
     floats,
     more,
-    random_bias,
     random_matrix,
     rounded,
     rounding,
     state,
-    width,
 )
 from tests.variants import covering, named
 
@@ -76,30 +74,17 @@ def test_limbs_are_within_half_a_step_of_the_values(run_kernel, kind, size, bloc
 @given(m=st.integers(1, MAX_ROWS), seed=SEEDS)
 @settings(few, max_examples=2)
 def test_integer_matmul_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, seed) -> None:
-    rng = np.random.default_rng(seed)
-    (slices, wide), form, epilogue = variant["shape"], variant["form"], variant["epilogue"]
-    n, k, offset = variant["n"], width(form, variant["blocks"]), variant["offset"]
-    rows = 2 * n if epilogue == 2 else n
-    first = variant["first"]
-    data, w = random_matrix(run_kernel.host, rng, first + rows, k, form)
-    x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
-    before = np.full(offset, np.nan, np.float32)
-    bias, bias_constants = random_bias(rng, variant, rows, before)
-    stride = n + offset + 3
-    y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
+    problem = RandomMatmul(run_kernel, variant, m, seed)
+    wide, epilogue = variant["shape"][1], variant["epilogue"]
     (out,) = run_kernel(
         "matmul_integer",
-        [state(m), *data, limbs_of(run_kernel, x, m), np.concatenate([before, bias]), y],
-        (-(-n // (8 * wide // (2 if epilogue == 2 else 1))), 1, 1), {"dequantize": f"dequantize_{form.lower()}"},
-        MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=(first + rows) * k // 32, FIRST_ROW=first, Y_STRIDE=stride, Y_OFFSET=offset,
-        EPILOGUE=epilogue, GELU=variant["gelu"], SLICES=slices, WIDE=wide, **bias_constants,
+        [state(m), *problem.data, limbs_of(run_kernel, problem.x, m), problem.vectors, problem.y],
+        (-(-variant["n"] // (8 * wide // (2 if epilogue == 2 else 1))), 1, 1), problem.snippets,
+        **problem.constants,
     )  # fmt: skip
-    expected = y.copy()
-    expected[:m, offset : offset + n] = expected_linear(
-        w[first:], bias, rounded(x[:m]), y[:m, offset : offset + n], epilogue, variant["gelu"]
-    )
-    scale, slack = np.abs(expected).max(), rounding(w, x)
-    np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=(1e-5 + slack) * scale + slack)
+    expected = problem.expected(rounded(problem.x))
+    scale, slack = np.abs(expected).max(), rounding(problem.w, problem.x)
+    np.testing.assert_allclose(floats(out, *expected.shape), expected, rtol=1e-4, atol=(1e-5 + slack) * scale + slack)
 
 
 def test_integer_matmul_over_several_tiles_of_rows(run_kernel) -> None:

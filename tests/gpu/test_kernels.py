@@ -275,33 +275,53 @@ def test_qkv_rotates_and_appends_as_numpy_does(run_kernel, variant, m, seed) -> 
     np.testing.assert_allclose(floats(out_kv, *kv.shape), expected_kv, rtol=1e-4, atol=1e-5 * scale + slack)
 
 
+class RandomMatmul:
+    """A matmul of m rows in a variant of SIZES and of "shape", (slices, wide): what a kernel of it reads, and its y.
+
+    `data` are the buffers of W, x (MAX_ROWS, K), `vectors` the bias behind what is no part of it, y (MAX_ROWS, stride).
+    """
+
+    def __init__(self, run_kernel, variant: dict, m: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        (slices, wide), form, epilogue = variant["shape"], variant["form"], variant["epilogue"]
+        n, k, offset, first = variant["n"], width(form, variant["blocks"]), variant["offset"], variant["first"]
+        rows = 2 * n if epilogue == 2 else n
+        self._variant, self._m = variant, m
+        self.data, self.w = random_matrix(run_kernel.host, rng, first + rows, k, form)
+        self.x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
+        before = np.full(offset, np.nan, np.float32)
+        self._bias, bias_constants = random_bias(rng, variant, rows, before)
+        self.vectors = np.concatenate([before, self._bias])
+        self.y = rng.standard_normal((MAX_ROWS, n + offset + 3)).astype(np.float32)
+        self.snippets = {"dequantize": f"dequantize_{form.lower()}"}
+        self.constants = {
+            "MAX_ROWS": MAX_ROWS, "K": k, "N": n, "BLOCKS": (first + rows) * k // 32, "FIRST_ROW": first,
+            "Y_STRIDE": self.y.shape[1], "Y_OFFSET": offset, "EPILOGUE": epilogue, "GELU": variant["gelu"],
+            "SLICES": slices, "WIDE": wide, **bias_constants,
+        }  # fmt: skip
+
+    def expected(self, x: np.ndarray) -> np.ndarray:
+        """y after it, where x is as a kernel takes it; the rest is left alone."""
+        v, y = self._variant, self.y.copy()
+        at = np.s_[: self._m, v["offset"] : v["offset"] + v["n"]]
+        y[at] = expected_linear(self.w[v["first"] :], self._bias, x[: self._m], self.y[at], v["epilogue"], v["gelu"])
+        return y
+
+
 @named(covering(22, shape=[(2, 2), (2, 1), (4, 1)], **SIZES))
 @given(m=st.integers(1, MAX_ROWS), seed=SEEDS)
 @few
 def test_matmul_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, seed) -> None:
-    rng = np.random.default_rng(seed)
-    (slices, wide), form, epilogue = variant["shape"], variant["form"], variant["epilogue"]
-    n, k, offset = variant["n"], width(form, variant["blocks"]), variant["offset"]
-    rows = 2 * n if epilogue == 2 else n
-    first = variant["first"]
-    data, w = random_matrix(run_kernel.host, rng, first + rows, k, form)
-    x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
-    before = np.full(offset, np.nan, np.float32)
-    bias, bias_constants = random_bias(rng, variant, rows, before)
-    stride = n + offset + 3
-    y = rng.standard_normal((MAX_ROWS, stride)).astype(np.float32)
+    problem = RandomMatmul(run_kernel, variant, m, seed)
+    wide, epilogue = variant["shape"][1], variant["epilogue"]
     (out,) = run_kernel(
-        "matmul", [state(m), *data, x, np.concatenate([before, bias]), y],
-        (-(-n // ((16 if epilogue == 2 else 32) * wide)), 1, -(-m // 32)), {"dequantize": f"dequantize_{form.lower()}"},
-        MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=(first + rows) * k // 32, FIRST_ROW=first, Y_STRIDE=stride, Y_OFFSET=offset,
-        EPILOGUE=epilogue, GELU=variant["gelu"], SLICES=slices, WIDE=wide, **bias_constants,
+        "matmul", [state(m), *problem.data, problem.x, problem.vectors, problem.y],
+        (-(-variant["n"] // ((16 if epilogue == 2 else 32) * wide)), 1, -(-m // 32)), problem.snippets,
+        **problem.constants,
     )  # fmt: skip
-    expected = y.copy()
-    expected[:m, offset : offset + n] = expected_linear(
-        w[first:], bias, x[:m], y[:m, offset : offset + n], epilogue, variant["gelu"]
-    )
+    expected = problem.expected(problem.x)
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=1e-5 * scale)
+    np.testing.assert_allclose(floats(out, *expected.shape), expected, rtol=1e-4, atol=1e-5 * scale)
 
 
 def test_matmul_over_several_tiles_of_rows(run_kernel) -> None:
