@@ -28,11 +28,11 @@ from py_core.formats.gguf_types import (
     U64,
     GGUFError,
     alignment_of,
-    show,
 )
 from py_core.formats.gguf_writer import write_gguf
 from py_core.formats.quantization import BlockFormat, format_for_type, nbytes
 from py_core.formats.source import FileHead, WeightSource
+from py_core.showing import shown
 
 __all__ = ["GGUFError", "GGUFHeader", "NeedMoreData", "TensorInfo", "parse_header", "read_header", "write_gguf"]
 
@@ -210,9 +210,9 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
     spans: dict[str, tuple[int, int]] = {}
     for _ in range(key_count):
         key = reader.string("a metadata key")
-        what = f"the metadata value {show(key)}"
+        what = f"the metadata value {shown(key)}"
         if key in metadata:
-            raise GGUFError(f"the GGUF file is damaged: the metadata key {show(key)} appears twice")
+            raise GGUFError(f"the GGUF file is damaged: the metadata key {shown(key)} appears twice")
         start = reader.pos
         metadata[key] = reader.value(reader.number(U32, what), what)
         spans[key] = (start, reader.pos)
@@ -223,7 +223,7 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
         reader.require(reader.pos + (tensor_count - index) * MIN_TENSOR_BYTES, "the index of tensors")
         info = _read_tensor_info(reader, alignment)
         if info.name in relative:
-            raise GGUFError(f"the GGUF file is damaged: the tensor {show(info.name)} appears twice")
+            raise GGUFError(f"the GGUF file is damaged: the tensor {shown(info.name)} appears twice")
         relative[info.name] = info
     data_offset = -(-reader.pos // alignment) * alignment
     tensors = {
@@ -257,7 +257,7 @@ async def read_header(source: WeightSource) -> GGUFHeader:
             raise GGUFError(f"{part.name} is not part {number + 1} of {count} of this model; download it again")
         for info in another.tensors.values():
             if info.name in tensors:
-                raise GGUFError(f"{part.name} has the tensor {show(info.name)} of another part; download it again")
+                raise GGUFError(f"{part.name} has the tensor {shown(info.name)} of another part; download it again")
             tensors[info.name] = replace(info, offset=part.start + info.offset)
         end = part.start + another.end_offset
     if len(tensors) != header.metadata.get("split.tensors.count", len(tensors)):
@@ -310,25 +310,25 @@ def _read_version(reader: _Reader) -> int:
 def _read_tensor_info(reader: _Reader, alignment: int) -> TensorInfo:
     """One entry of the index, its offset still relative to the data section."""
     name = reader.string("a tensor's name")
-    what = f"the index entry of tensor {show(name)}"
+    what = f"the index entry of tensor {shown(name)}"
     dim_count = reader.number(U32, what)
     if not 1 <= dim_count <= MAX_DIMS:
         raise GGUFError(
-            f"the GGUF file is damaged: tensor {show(name)} has {dim_count} dimensions, not 1 to {MAX_DIMS}"
+            f"the GGUF file is damaged: tensor {shown(name)} has {dim_count} dimensions, not 1 to {MAX_DIMS}"
         )
     shape = tuple(reader.number(U64, what) for _ in range(dim_count))[::-1]
     ggml_type = reader.number(U32, what)
     offset = reader.number(U64, what)
     if 0 in shape or math.prod(shape) >= 1 << 60:
-        raise GGUFError(f"the GGUF file is damaged: tensor {show(name)} has the impossible shape {shape}")
-    fmt = format_for_type(ggml_type, show(name))
+        raise GGUFError(f"the GGUF file is damaged: tensor {shown(name)} has the impossible shape {shape}")
+    fmt = format_for_type(ggml_type, shown(name))
     try:
         size = nbytes(fmt, shape)
     except ValueError as error:
-        raise GGUFError(f"the GGUF file is damaged: tensor {show(name)}: {error}") from None
+        raise GGUFError(f"the GGUF file is damaged: tensor {shown(name)}: {error}") from None
     if offset % alignment:
         raise GGUFError(
-            f"the GGUF file is damaged: tensor {show(name)} begins at byte {offset} of the data, "
+            f"the GGUF file is damaged: tensor {shown(name)} begins at byte {offset} of the data, "
             f"which is not a multiple of {alignment}"
         )
     return TensorInfo(name, shape, fmt, offset, size)
@@ -340,12 +340,12 @@ def _check_layout(tensors: dict[str, TensorInfo], header_end: int, file_size: in
     in_file_order = sorted(tensors.values(), key=lambda info: info.offset)
     for info in in_file_order:
         if info.offset < end:
-            raise GGUFError(f"the GGUF file is damaged: tensors {show(previous)} and {show(info.name)} overlap")
+            raise GGUFError(f"the GGUF file is damaged: tensors {shown(previous)} and {shown(info.name)} overlap")
         end, previous = info.offset + info.nbytes, info.name
     if file_size is not None and end > file_size:
         missing = next(info for info in in_file_order if info.offset + info.nbytes > file_size)
         raise GGUFError(
             f"the GGUF file is truncated: {end - file_size} of its {end} bytes are missing, "
-            f"from tensor {show(missing.name)} on; download it again"
+            f"from tensor {shown(missing.name)} on; download it again"
         )
     return end

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from py_core.showing import shown
+
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
 U32 = struct.Struct("<I")
@@ -41,12 +43,6 @@ def alignment_of(metadata: Mapping[str, Any]) -> int:
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if not isinstance(alignment, int) or alignment < 8 or alignment & (alignment - 1):
         raise GGUFError(
-            f"the GGUF file is damaged: general.alignment is {show(alignment)}, it must be a power of two from 8 on"
+            f"the GGUF file is damaged: general.alignment is {shown(alignment)}, it must be a power of two from 8 on"
         )
     return alignment
-
-
-def show(value: Any) -> str:
-    """A name from the file, short enough for a message."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

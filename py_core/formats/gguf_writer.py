@@ -21,9 +21,9 @@ from py_core.formats.gguf_types import (
     U32,
     U64,
     alignment_of,
-    show,
 )
 from py_core.formats.quantization import BlockFormat, quantize
+from py_core.showing import shown
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _typed(value: Any) -> np.ndarray:
                 return np.asarray(value, code)
     if kinds in ({float}, {int, float}):
         return np.asarray(value, "<f4")
-    raise TypeError(f"GGUF metadata cannot hold {show(value)}; use bool, int, float, str or a list of one of these")
+    raise TypeError(f"GGUF metadata cannot hold {shown(value)}; use bool, int, float, str or a list of one of these")
 
 
 def _value_type(dtype: np.dtype) -> int:

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from py_core.showing import shown
+
 MAX_HEADER_BYTES = 100_000_000
 """The format's own limit."""
 _DTYPES = {
@@ -112,16 +114,18 @@ def _stored(name: str, entry: Any, body: memoryview) -> StoredArray:
     try:
         dtype, shape, (start, stop) = entry["dtype"], entry["shape"], entry["data_offsets"]
     except (TypeError, LookupError, ValueError) as error:
-        raise _damaged(f"{name!r} is not described as a tensor") from error
+        raise _damaged(f"{shown(name)} is not described as a tensor") from error
     if not isinstance(shape, list) or not all(_is_size(size) for size in (*shape, start, stop)) or len(shape) > 32:
-        raise _damaged(f"{name!r} has no proper shape or place")
+        raise _damaged(f"{shown(name)} has no proper shape or place")
     if not start <= stop <= len(body):
-        raise _damaged(f"{name!r} ends at byte {stop} of {len(body)}")
+        raise _damaged(f"{shown(name)} ends at byte {stop} of {len(body)}")
     if dtype not in (*_DTYPES, "BF16"):
-        raise SafetensorsError(f"The tensor {name!r} is of the type {dtype!r}, which Sonata does not read: convert it.")
+        raise SafetensorsError(
+            f"The tensor {shown(name)} is of the type {shown(dtype)}, which Sonata does not read: convert it."
+        )
     item = 2 if dtype == "BF16" else np.dtype(_DTYPES[dtype]).itemsize
     if prod(shape) * item != stop - start:
-        raise _damaged(f"{name!r} has {stop - start} bytes where its shape needs {prod(shape) * item}")
+        raise _damaged(f"{shown(name)} has {stop - start} bytes where its shape needs {prod(shape) * item}")
     return StoredArray(dtype, tuple(shape), body[start:stop])
 
 

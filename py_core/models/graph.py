@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from py_core.formats.gguf import GGUFError, TensorInfo
-from py_core.formats.gguf_types import show
 from py_core.models.rotation import Rotation
+from py_core.showing import shown
 
 Activation = Literal["silu", "gelu"]
 """silu(x) = x / (1 + exp(-x)); gelu is its approximation by tanh, as Gemma uses it."""
@@ -241,7 +241,7 @@ class Graph:
                     "the file is damaged or was converted wrongly. Download it again."
                 )
         if unread := [name for name in tensors if name not in self.weights and name not in self.read_elsewhere]:
-            names = ", ".join(map(show, unread[:3])) + (f" and {len(unread) - 3} more" if len(unread) > 3 else "")
+            names = ", ".join(map(shown, unread[:3])) + (f" and {len(unread) - 3} more" if len(unread) > 3 else "")
             raise GGUFError(
                 f"The model file has tensors that Sonata does not know how to use: {names}. "
                 "Its answers would be wrong without them, so it is not opened. Choose another model."

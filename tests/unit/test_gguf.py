@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
-import random
 import re
 import struct
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -19,34 +15,7 @@ from hypothesis import strategies as st
 from py_core.formats.gguf import GGUFError, GGUFHeader, NeedMoreData, parse_header, read_header, write_gguf
 from py_core.formats.quantization import FORMATS, UnsupportedFormatError, dequantize, quantize
 from py_core.formats.source import FileSource
-
-U32, STRING, ARRAY = 4, 8, 9
-GGML_F32 = 0
-
-
-def text(value: str | bytes) -> bytes:
-    encoded = value.encode() if isinstance(value, str) else value
-    return struct.pack("<Q", len(encoded)) + encoded
-
-
-def key_value(key: str | bytes, value_type: int, payload: bytes) -> bytes:
-    return text(key) + struct.pack("<I", value_type) + payload
-
-
-def tensor(name: str, dims: tuple[int, ...], ggml_type: int = GGML_F32, offset: int = 0) -> bytes:
-    return text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, ggml_type, offset)
-
-
-def gguf(
-    keys: tuple[bytes, ...] = (),
-    tensors: tuple[bytes, ...] = (),
-    data: bytes = b"",
-    magic: bytes = b"GGUF",
-    version: int = 3,
-) -> bytes:
-    """A file put together field by field, so that each field can be wrong."""
-    head = magic + struct.pack("<IQQ", version, len(tensors), len(keys)) + b"".join(keys) + b"".join(tensors)
-    return head + bytes(-len(head) % 32) + data if data else head
+from tests.gguf_fields import ARRAY, STRING, U32, gguf, key_value, small_gguf, tensor, text
 
 
 def parse(file: bytes) -> GGUFHeader:
@@ -70,25 +39,8 @@ class Stream:
 
 
 @pytest.fixture(scope="module")
-def small_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A few tensors and a value of every kind: the seed of the fuzzers."""
-    path = tmp_path_factory.mktemp("gguf") / "small.gguf"
-    rng = np.random.default_rng(0)
-    metadata = {
-        "general.architecture": "llama",
-        "tokens": ["a", "é", "", "漢字", "😀"] * 4,
-        "scores": [0.5, -1.0],
-        "types": [1, 2, -3],
-        "flags": [True, False],
-        "nested": [["x"], [1, 2], []],
-        "big": 1 << 40,
-        "tied": True,
-        "eps": 1e-5,
-        "bytes": np.arange(9, dtype=np.uint8),
-    }
-    tensors = {name: (rng.normal(size=(1, 256)).astype(np.float32), fmt) for name, fmt in FORMATS.items()}
-    write_gguf(path, metadata, tensors)
-    return path.read_bytes()
+def small_file() -> bytes:
+    return small_gguf()
 
 
 # --- reading what was written ---------------------------------------------------------------------------------------
@@ -335,49 +287,3 @@ def test_malformed_field_is_named(case: str) -> None:
 def test_unsupported_format_is_named(name: str, shown: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=re.escape(f"tensor {shown} uses IQ3_S, which Sonata cannot read")):
         parse_header(gguf(tensors=(tensor(name, (256,), 21),)))
-
-
-# --- fuzz -----------------------------------------------------------------------------------------------------------
-
-
-def check_survives(file: bytes) -> None:
-    """The file is read, or refused with an error of ours, whatever is known of its size."""
-    for size in (len(file), None, 1 << 40):
-        message = ""
-        try:
-            header = parse_header(file, size)
-            assert all(math.prod(info.shape) > 0 for info in header.tensors.values())
-        except (GGUFError, UnsupportedFormatError) as error:
-            message = str(error)
-        assert len(message) < 1000
-
-
-@pytest.mark.timeout(120)  # a damaged count must not be counted to
-@pytest.mark.no_cover
-def test_random_damage_never_escapes(small_file: bytes) -> None:
-    rng = random.Random(1)
-    end = parse(small_file).data_offset
-    tracemalloc.start()
-    for _ in range(3000):
-        damaged = bytearray(small_file[:end] if rng.random() < 0.5 else small_file)
-        for _ in range(rng.choice((1, 1, 2, 8))):
-            damaged[rng.randrange(end)] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
-        check_survives(bytes(damaged))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 16 << 20
-
-
-@pytest.mark.no_cover
-def test_every_truncation_is_an_error_of_ours(small_file: bytes) -> None:
-    end = parse(small_file).end_offset
-    for cut in range(end):
-        with pytest.raises(GGUFError):
-            parse_header(small_file[:cut], cut)
-
-
-@given(st.binary(max_size=200))
-def test_bytes_after_a_valid_start_never_escape(tail: bytes) -> None:
-    check_survives(b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + tail)
-    with pytest.raises(GGUFError):
-        asyncio.run(read_header(Stream(tail)))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import struct
 import tempfile
-import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from py_core.formats.gguf import GGUFError, read_header
+from py_core.formats.gguf import GGUFError, parse_header, read_header
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.formats.source import FileSource
 from py_core.models.config import read_rope_factors
@@ -21,27 +21,17 @@ from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError, encode_chat
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from tests.architectures.variants import QUANTIZED
+from tests.fuzz.harness import fuzzed, hostile, read_or_refused
+from tests.gguf_fields import small_gguf
 from tests.tiny_models import metadata
 
 OURS = (GGUFError, UnsupportedFormatError, TokenizerError, ChatTemplateError)
-ROOM = 32 << 20
-"""Bytes that opening a file of some hundred kilobytes may take."""
 
-hostile = st.one_of(
-    st.none(),
-    st.integers(-(2**63), 2**63 - 1),
-    st.sampled_from([0, 1, -1, 7, 2**15, 2**20 + 1, 2**31 - 1, 2**32 - 1, 2**62]),
-    st.floats(width=32),
-    st.booleans(),
-    st.text(max_size=40),
-    st.lists(st.text(max_size=5), max_size=4),
-    st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5),
-    st.lists(st.floats(width=32), max_size=5),
-)
-EXAMPLES = pytest.mark.parametrize(
-    "examples", [40, pytest.param(20_000, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
-)
+SMALL = small_gguf()
+SMALL_HEADER = parse_header(SMALL).data_offset
+
 models = st.sampled_from(sorted(QUANTIZED))
+bytes_ = st.integers(0, 255)
 
 
 def opened(path: Path) -> None:
@@ -55,20 +45,12 @@ def opened(path: Path) -> None:
         template = ChatTemplate.from_gguf(header.metadata, tokenizer)
         encode_chat(tokenizer, template, [{"role": "user", "content": "Hello <|im_end|>"}])
 
-    tracemalloc.start()
-    try:
+    with read_or_refused(*OURS):
         asyncio.run(run())
-    except OURS as error:
-        words = str(error)
-        assert 10 < len(words) < 1000
-        assert "\x00" not in words
-    finally:
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-    assert peak < ROOM
 
 
-def with_settings(model: str, changes: Mapping[int, object]) -> None:
+@fuzzed(models, st.dictionaries(st.integers(0, 40), hostile, min_size=1, max_size=3))
+def test_hostile_settings_are_read_or_refused(model: str, changes: Mapping[int, object]) -> None:
     """With other metadata: by the number of a key, in the order of their names; None leaves it out."""
     keys = sorted(metadata(QUANTIZED[model]))
     changed = {keys[number % len(keys)]: value for number, value in changes.items()}
@@ -76,7 +58,8 @@ def with_settings(model: str, changes: Mapping[int, object]) -> None:
         opened(QUANTIZED[model].write(Path(folder) / "tiny.gguf", changed))
 
 
-def with_bytes(model: str, changes: Mapping[int, int]) -> None:
+@fuzzed(models, st.dictionaries(st.integers(0, 1 << 13), st.integers(0, 255), min_size=1, max_size=6))
+def test_damaged_bytes_are_read_or_refused(model: str, changes: Mapping[int, int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = QUANTIZED[model].write(Path(folder) / "tiny.gguf")
         data = bytearray(path.read_bytes())
@@ -86,19 +69,31 @@ def with_bytes(model: str, changes: Mapping[int, int]) -> None:
         opened(path)
 
 
-def check(examples: int, *arguments: st.SearchStrategy, opens: Callable[..., None]) -> None:
-    """So many examples of the arguments with which `opens` makes a file and opens it."""
-    patient = settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    patient(given(*arguments)(opens))()
+@fuzzed(st.dictionaries(st.integers(0, 1 << 13), st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | bytes_, max_size=8))
+def test_a_damaged_header_is_read_or_refused_whatever_is_known_of_its_size(changes: Mapping[int, int]) -> None:
+    damaged = bytearray(SMALL[:SMALL_HEADER])
+    for at, byte in changes.items():
+        damaged[at % SMALL_HEADER] = byte
+    headers_of(bytes(damaged))
+    headers_of(bytes(damaged) + SMALL[SMALL_HEADER:])
 
 
-@EXAMPLES
-def test_hostile_settings_are_read_or_refused(examples: int) -> None:
-    changes = st.dictionaries(st.integers(0, 40), hostile, min_size=1, max_size=3)
-    check(examples, models, changes, opens=with_settings)
+@fuzzed(st.binary(max_size=200))
+def test_any_bytes_after_a_valid_beginning_are_read_or_refused(tail: bytes) -> None:
+    headers_of(b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + tail)
+    headers_of(tail)
 
 
-@EXAMPLES
-def test_damaged_bytes_are_read_or_refused(examples: int) -> None:
-    changes = st.dictionaries(st.integers(0, 1 << 13), st.integers(0, 255), min_size=1, max_size=6)
-    check(examples, models, changes, opens=with_bytes)
+def headers_of(file: bytes) -> None:
+    """The header, if the file has this size, if its size is not known, and if far more of it is to come."""
+    for size in (len(file), None, 1 << 40):
+        with read_or_refused(*OURS):
+            header = parse_header(file, size)
+            assert all(math.prod(info.shape) > 0 for info in header.tensors.values())
+
+
+@pytest.mark.no_cover
+def test_every_truncation_is_refused() -> None:
+    for cut in range(parse_header(SMALL).end_offset):
+        with pytest.raises(GGUFError):
+            parse_header(SMALL[:cut], cut)

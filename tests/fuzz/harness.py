@@ -1,0 +1,92 @@
+"""What the fuzzers share: how many examples they draw, what was found before, and how bad input may be answered.
+
+A fuzzer is a test of hypothesis that reads what a stranger could have made: the input is read, or refused with an error
+of ours in a short sentence, within some memory. It runs over few examples by default, and over very many with
+`python build.py test -m long tests/fuzz` (`FUZZ_EXAMPLES=200000` says how many). What hangs is found by the time limit
+of the test. What was found is kept in corpus/, a folder for each kind of input, and is read again by each run.
+"""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+CORPUS = Path(__file__).parent / "corpus"
+ROOM = 32 << 20
+"""Bytes that reading an input of some hundred kilobytes may take."""
+
+SHORT = 40
+"""Examples by default: all fuzzers together take well under a minute."""
+LONG = int(os.environ.get("FUZZ_EXAMPLES", "20000"))
+LONGEST_SENTENCE = 1000
+
+examples = pytest.mark.parametrize(
+    "examples", [SHORT, pytest.param(LONG, marks=[pytest.mark.long, pytest.mark.timeout(max(1800, LONG // 10))])]
+)
+
+
+def fuzzed(*arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[[int], None]]:
+    """Makes a test of a function of drawn arguments: a short one, and one marked `long`."""
+
+    def test_of(body: Callable[..., None]) -> Callable[[int], None]:
+        @pytest.mark.no_cover
+        @examples
+        def test(examples: int) -> None:
+            patient = settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+            patient(given(*arguments)(body))()
+
+        test.__name__, test.__doc__ = body.__name__, body.__doc__
+        return test
+
+    return test_of
+
+
+def found_before(folder: str) -> pytest.MarkDecorator:
+    """Gives a test each `path` of a folder of the corpus."""
+    paths = sorted((CORPUS / folder).iterdir())
+    assert paths, f"nothing is in {CORPUS / folder}"
+    return pytest.mark.parametrize("path", paths, ids=[path.name for path in paths])
+
+
+@contextmanager
+def read_or_refused(*errors: type[Exception], room: int = ROOM) -> Iterator[None]:
+    """What happens inside ends well or with one of `errors`, in a sentence, and takes `room` bytes at most."""
+    tracemalloc.start()
+    try:
+        yield
+    except errors as error:
+        check_sentence(str(error))
+    finally:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < room
+
+
+def check_sentence(words: str) -> None:
+    """It can be shown anywhere: short, and without characters that command a terminal."""
+    assert 10 < len(words) < LONGEST_SENTENCE, f"{len(words)} characters: {words[:100]!r} ..."
+    assert not any(unicodedata.category(c) == "Cc" for c in words if c != "\n"), repr(words)
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=40)
+hostile = st.one_of(
+    st.none(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.sampled_from([0, 1, -1, 7, 2**15, 2**20 + 1, 2**31 - 1, 2**32 - 1, 2**62]),
+    st.floats(width=32),
+    st.booleans(),
+    texts,
+    st.lists(st.text(st.characters(codec="utf-8"), max_size=5), max_size=4),
+    st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5),
+    st.lists(st.floats(width=32), max_size=5),
+)
+"""A value of another kind or size than a setting should have: what GGUF can hold, and JSON nearly so."""
