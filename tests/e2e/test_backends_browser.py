@@ -144,3 +144,53 @@ async def test_the_page_compiles_no_module_and_tracebacks_show_the_source(python
     assert not_compiled == []
     assert again.endswith("/py_core/engine/repetition.py")
     assert 'kind = metadata.get("tokenizer.ggml.model")' in shown
+
+
+BEHIND_ONE_WORKER = """
+import json, struct
+from array import array
+from pyodide.ffi import to_js
+from py_core.backends.wasm.host import HEAP_BASE
+from py_core.backends.wasm.layout import Barrier, Op, OpKind, program_bytes
+
+STATE, A, B, SUM, PROGRAM, VECTORS = (HEAP_BASE + 1024 * place for place in range(6))
+LONG = 64 << 20
+BACKLOG, STAGING = HEAP_BASE + 8192, HEAP_BASE + 8192 + LONG
+
+async def read(pool, address):
+    return list(struct.unpack("8f", (await pool.read(address, 32)).to_bytes()))
+
+async def behind_one_worker():
+    pool = await devices.pool()
+    await pool.setWorkers(2)
+    await pool.reserve(STAGING + 4096)
+    write = lambda address, data: pool.write(address, to_js(memoryview(data)))
+
+    write(BACKLOG, bytes(LONG))
+    write(VECTORS, bytes(64))
+    vectors = [to_js(memoryview(struct.pack("8f", *range(first, first + 8)))) for first in (1, 11)]
+    stream = await devices.stream(to_js(b"".join(bytes(vector.to_py()) for vector in vectors)))
+    jobs = [[32 * at, 32, 0, VECTORS + 32 * at, 0, 8, 1] for at in range(2)]
+    await pool.upload(stream, to_js(memoryview(array("d", sum(jobs, [])))), STAGING)
+    uploaded = [await read(pool, VECTORS + 32 * at) for at in range(2)]
+
+    write(BACKLOG, bytes(LONG))
+    write(STATE, struct.pack("<4I", 2, 0, 0, 0))
+    write(A, struct.pack("8f", *range(8)))
+    write(B, struct.pack("8f", *[10] * 8))
+    write(PROGRAM, program_bytes([Op(OpKind.ADD, (A, B, SUM, 4), Barrier.ALWAYS)], STATE))
+    await pool.run(PROGRAM, 1)
+    summed = await read(pool, SUM)
+    pool.destroy()
+    return json.dumps([uploaded, summed])
+
+await behind_one_worker()
+"""
+
+
+async def test_what_was_written_comes_before_uploads_and_runs_on_every_worker(python_page: Page) -> None:
+    """Writes go to the first worker; the other one must wait for them, however far the first one is behind."""
+    source = BEHIND_ONE_WORKER
+    uploaded, summed = json.loads(await python_page.evaluate("(source) => runPython(source)", source))
+    assert uploaded == [list(range(1, 9)), list(range(11, 19))]
+    assert summed == [10 + n for n in range(8)]

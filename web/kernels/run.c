@@ -37,11 +37,11 @@ int barrier(u32 workers) {
 // Returns the token that the program's sampler drew for the first row (on worker 0; 0 on the others), or -2 when the
 // host aborted.
 i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
+  // From here on every worker sees what worker 0 wrote between the runs, the program too.
+  if (!barrier(workers)) return -2;
   const Program *program = at(program_address);
   State *state = at(program->state);
   i32 result = 0;
-  // From here on every worker sees what worker 0 wrote between the runs.
-  if (!barrier(workers)) return -2;
   Context c = {state, worker, workers, 0, state->count};
   for (u32 i = 0; i < program->count; i++) {
     const Op *op = &program->ops[i];

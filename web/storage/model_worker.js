@@ -179,6 +179,7 @@ async function append(partial, model, open, report, sums, signal) {
     try {
       const { index, start, end, begun, chunks } = await open(before);
       let skipped = before - begun;
+      report(before); // so what comes first has a speed, too
       for await (let chunk of chunks) {
         const part = chunk.subarray(Math.min(skipped, chunk.length));
         skipped -= chunk.length - part.length;

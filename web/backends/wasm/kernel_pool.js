@@ -111,6 +111,7 @@ export class KernelPool {
     const free = []; // buffers that came back
     let room = 0;
     for (let at = 1; at < jobs.length; at += 7) room = Math.max(room, Math.ceil(jobs[at] / 64) * 64);
+    await this.read(HEAP_BASE, 0); // other workers must not be ahead of what the first one still has to write
     for (let at = 0, turn = 0; at < jobs.length; at += 7, turn = (turn + 1) % lanes.length) {
       const [offset, nbytes, ...job] = jobs.subarray(at, at + 7);
       const data = await stream.read(offset, nbytes, free.pop());
