@@ -229,7 +229,6 @@ class Conversation:
     async def _remember(
         self, text: str, said: str, routed: Routed | None, done: Done | None, failure: Exception | None, again: bool
     ) -> Stored | None:
-        memory = self._services.memory
         if not text.strip() or self._deleted:
             return None
         details = answer_details(routed, done)
@@ -239,7 +238,8 @@ class Conversation:
         is_answer = bool(said or (done and done.thought))
         if is_answer:
             self.turns = [*(self.turns[:-2] if again else self.turns), *turns]
-        if memory is None:
+        memory = await self._services.opened_memory()
+        if memory is None or self._deleted:
             return None
         try:
             memory.witness.record(self._entry(text, routed, done, failure))

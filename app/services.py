@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -21,6 +22,8 @@ from py_core.routing.embedder import DIMENSIONS
 
 MemoryState = Literal["opening", "ready", "locked"]
 RoutingState = Literal["opening", "ready", "failed", "off"]
+MEMORY_PATIENCE = 30.0
+"""Seconds that an answer which is complete waits for a memory that is still opening, so that it is remembered."""
 
 
 def problem_of_record(record: Record) -> str | None:
@@ -53,9 +56,11 @@ class Services:
         self.routing_state: RoutingState = "opening"
         self.problem: str | None = None
         self._told_unreadable = False
+        self._opening: asyncio.Future[None] | None = None
 
     async def open(self, opening: Callable[[], Awaitable[Rows]]) -> None:
         """Open the memory with the rows of `opening`. If that fails, or until it is unlocked, use a temporary one."""
+        opening_ends = self._opening = asyncio.get_running_loop().create_future()
         try:
             rows = await open_or_volatile(opening, self.trouble)
         except Exception as error:  # an unforeseen failure of a browser
@@ -71,7 +76,17 @@ class Services:
             else:
                 self.trouble(error)
                 self.memory_state = "ready"
+        opening_ends.set_result(None)
         self.changed()
+
+    async def opened_memory(self) -> Memory | None:
+        """The memory, once it is open. None where nobody opens one, or it takes longer than MEMORY_PATIENCE."""
+        if self.memory is None and self._opening is not None:
+            try:
+                await asyncio.wait_for(asyncio.shield(self._opening), MEMORY_PATIENCE)
+            except TimeoutError:
+                self._opening = None  # no other answer waits for it
+        return self.memory
 
     async def route_with(self, opening: Callable[[Memory], Awaitable[RoutingService]]) -> None:
         """opening: makes the routing over a memory; where it fails, the plain assistant answers. After `open`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from app.agent_catalog import add_agent, remove_agent
 from app.assistant import Assistant, Delta, Done
-from app.conversation import Conversation
+from app.conversation import Conversation, Stored
 from app.memory_api import MemoryApi
 from app.native_services import native_router_parts
 from app.router_factory import RouterParts
@@ -338,6 +339,31 @@ async def test_without_a_router_the_plain_assistant_answers(model: Model, tmp_pa
     assert not any(isinstance(event, Routed) for event in events)
     assert (await MemoryApi(services).info())["problem"] == "There is no router today."
     assert [entry.agent for entry in await services.memory.witness.entries()] == [""]
+    await services.close()
+
+
+async def test_an_answer_that_is_complete_before_the_memory_is_open_is_remembered(model: Model, tmp_path: Path) -> None:
+    """As with ?routing=off, where nothing else is waited for."""
+    services = Services(NativeCrypto())
+    services.routing_state = "off"
+    may_open = asyncio.Event()
+
+    async def open_late() -> SQLiteRows:
+        await may_open.wait()
+        return await SQLiteRows.open(tmp_path / "memory.sqlite")
+
+    opening = asyncio.ensure_future(services.open(open_late))
+    conversation = await begin(model, services)
+    events = []
+    async for event in conversation.respond(CRASH):
+        events.append(event)
+        if isinstance(event, Done):
+            may_open.set()
+    assert isinstance(events[-1], Stored)
+    await opening
+    (found,) = (await MemoryApi(services).conversations())["items"]
+    assert (found["title"], found["turns"]) == (CRASH, 2)
+    assert (await MemoryApi(services).log())["total"] == 1
     await services.close()
 
 

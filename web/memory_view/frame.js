@@ -183,7 +183,7 @@ export class MemoryFrame {
 
   #showState({ state, problem, routing }) {
     const opening = state === 'opening' ? 'Opening the memory…' : '';
-    const words = routing === 'failed' ? 'Search by meaning is not available. Search finds words only.' : '';
+    const words = routing === 'failed' || routing === 'off' ? 'Search by meaning is not available. Search finds words only.' : '';
     const text = opening || problem || words;
     if (this.#status.textContent !== text) this.#status.textContent = text;
     this.#status.hidden = !text;
