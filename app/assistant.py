@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from app.prompt_window import PromptWindow
 from app.text_stream import TextStream
-from py_core.backends.base import ContextFullError
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 from py_core.routing.agents import Agent
@@ -34,10 +34,6 @@ SYSTEM_PROMPT = "You are a helpful AI assistant named Sonata."
 
 _LEAST_ANSWER = 64
 """Tokens kept free for the answer: older turns are left out of the prompt until there are so many."""
-
-_ROOM_AFTER_LEAVING_OUT = 0.25
-"""Once turns must be left out, so much of the context is freed: else each later message would change the prompt's
-beginning, and all of it would be read again each time."""
 
 _LONG_PROMPT = 128
 """From so many new tokens on the progress of reading a prompt is reported."""
@@ -116,6 +112,8 @@ class Assistant:
         self.messages: list[Message] = []
         self._sampling, self._max_tokens = sampling, max_tokens
         self._sequence = model.engine.new_sequence()
+        limit = model.engine.context_length - min(_LEAST_ANSWER, max_tokens)
+        self._window = PromptWindow(model, SYSTEM_PROMPT, limit)
         self._forgotten = 0
         self._stopped = False
         self._prefill: asyncio.Task[None] | None = None
@@ -137,7 +135,7 @@ class Assistant:
         messages = [*before, user_message(text, agent)]
         sampling = again or self._sampling or (agent.sampling if agent else CHAT_SAMPLING)
         max_tokens = min(agent.max_tokens, self._max_tokens) if agent else self._max_tokens
-        prompt, forgotten = self._fit(messages)
+        prompt, forgotten = self._window.fit(messages, self._forgotten)
         timings = Timings()
         async with aclosing(self._read(prompt, timings)) as reading:  # type: ignore[type-var]
             async for progress in reading:
@@ -220,22 +218,3 @@ class Assistant:
                 running.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await running
-
-    def _fit(self, messages: list[Message]) -> tuple[list[int], int]:
-        """The prompt's tokens, without the oldest turns that have no room, and how many turns these are.
-
-        Raises ContextFullError when the last message alone is too long.
-        """
-        limit = self.model.engine.context_length - min(_LEAST_ANSWER, self._max_tokens)
-        room, first = limit, min(self._forgotten, len(messages) - 1)
-        while True:
-            prompt = self.model.encode_chat([{"role": "system", "content": SYSTEM_PROMPT}, *messages[first:]])
-            if len(prompt) <= room or (first >= len(messages) - 1 and len(prompt) <= limit):
-                return prompt, first
-            if first >= len(messages) - 1:
-                raise ContextFullError(
-                    f"The message is too long: with the instructions it has {len(prompt)} tokens, and the model reads "
-                    f"at most {limit}. Shorten it, or send it in parts."
-                )
-            room = int(limit * (1 - _ROOM_AFTER_LEAVING_OUT))
-            first = min(first + 2, len(messages) - 1)

@@ -60,6 +60,9 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(models_app, name="models")
 notes = Console(stderr=True, highlight=False)
 
+MAX_PROMPT_CHARS = 1 << 28
+"""A context of a million tokens, each of 256 characters. What the model reads at most is known once it is loaded."""
+
 
 class Precision(StrEnum):
     precise = "precise"
@@ -331,7 +334,15 @@ def _kernels(backend: BackendChoice, precision: Precision) -> BackendLoader | No
 
 
 def _read_prompt(prompt: str) -> str:
-    return sys.stdin.read() if prompt == "-" else prompt
+    """Raises ValueError where standard input does not end."""
+    if prompt != "-":
+        return prompt
+    text = sys.stdin.read(MAX_PROMPT_CHARS + 1)
+    if len(text) > MAX_PROMPT_CHARS:
+        raise ValueError(
+            f"Standard input has over {MAX_PROMPT_CHARS:,} characters, more than any model reads. Give it less."
+        )
+    return text
 
 
 def main() -> None:

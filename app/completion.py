@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.prompt_window import refuse_by_length
 from app.text_stream import TextStream
 from py_core.engine.engine import Timings
 from py_core.loading import Model
@@ -30,7 +31,11 @@ class Completion:
 
 
 def encode_prompt(model: Model, text: str, raw: bool) -> list[int]:
-    """Raw: no chat template, special tokens parsed. Raises ValueError when there is nothing to run."""
+    """Raw: no chat template, special tokens parsed.
+
+    Raises ValueError when there is nothing to run, ContextFullError when the text is too long by its length alone.
+    """
+    refuse_by_length(model, text, model.engine.context_length)
     if not raw:
         if not text.strip():
             raise ValueError("The prompt is empty. Write something to answer.")

@@ -9,6 +9,7 @@ import codecs
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Protocol
 
 from py_core.tokenizers.special_tokens import SpecialTokens
@@ -18,6 +19,12 @@ __all__ = ["StreamDecoder", "Tokenizer", "TokenizerError", "VocabularyTokenizer"
 
 THINKING_TAGS = ("<think>", "</think>")
 """A model's thoughts stand between these. Where they are tokens, they are shown even if they are CONTROL."""
+
+NOT_COUNTED = bytes([*range(0x21), 0x7F])
+"""White space and control characters do not count where a text's length tells how many tokens it has at least: some
+vocabularies lack a few of them, Phi-3's special tokens swallow spaces, and templates trim messages."""
+MAX_CHARACTER_BYTES = 4
+LONG_TOKEN = 24
 
 CACHE_WORDS = 1 << 15
 CACHE_WORD_LENGTH = 64
@@ -44,6 +51,15 @@ class Tokenizer(Protocol):
 
     @property
     def vocab_size(self) -> int: ...
+
+    @property
+    def longest_token(self) -> int:
+        """The most bytes that a token stands for, without NOT_COUNTED ones. 0: unknown, as it may drop other bytes."""
+        ...
+
+    def exceeds(self, text: str, limit: int) -> bool:
+        """Whether `text` has surely more than `limit` tokens, by its length alone: it is not encoded."""
+        ...
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Token ids of `text`, without BOS and EOS.
@@ -84,6 +100,9 @@ class VocabularyTokenizer(ABC):
     strips_first_space = False
     """Whether `decode` takes away a space at the beginning, which `encode` has put there."""
 
+    drops_text = False
+    """Whether `encode` leaves out text, besides NOT_COUNTED, that the vocabulary has no token for."""
+
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self.tokens = vocabulary.tokens
@@ -116,6 +135,24 @@ class VocabularyTokenizer(ABC):
     @property
     def vocab_size(self) -> int:
         return len(self.tokens)
+
+    @cached_property
+    def longest_token(self) -> int:
+        if self.drops_text:
+            return 0
+        best, shortest = MAX_CHARACTER_BYTES, LONG_TOKEN
+        while True:
+            longer = (index for index, token in enumerate(self.tokens) if len(token) >= shortest)
+            best = max([best, *(len(self.token_bytes(i).translate(None, NOT_COUNTED)) for i in longer)])
+            if MAX_CHARACTER_BYTES * (shortest - 1) <= best:  # no shorter token can have more
+                return best
+            shortest = best // MAX_CHARACTER_BYTES + 1
+
+    def exceeds(self, text: str, limit: int) -> bool:
+        if len(text) <= limit or not self.longest_token:  # a short text need not know the longest token
+            return False
+        most = limit * self.longest_token
+        return len(text) > most and len(text) - sum(text.count(chr(code)) for code in NOT_COUNTED) > most
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         return self.encode_parts([(text, special)])

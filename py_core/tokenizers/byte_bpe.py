@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from py_core.tokenizers.base import VocabularyTokenizer
+from py_core.tokenizers.base import NOT_COUNTED, VocabularyTokenizer
 from py_core.tokenizers.merging import merge
 from py_core.tokenizers.pretokenizers import PRE_TOKENIZERS, split
 from py_core.tokenizers.vocabulary import Defaults, TokenizerError, Vocabulary, strings
@@ -29,6 +29,7 @@ def _byte_alphabet() -> dict[int, str]:
 
 BYTE_TO_CHAR = _byte_alphabet()
 CHAR_TO_BYTE = {char: byte for byte, char in BYTE_TO_CHAR.items()}
+_COUNTED = [byte for byte in range(0xC0) if byte not in NOT_COUNTED]
 
 
 class ByteBPE(VocabularyTokenizer):
@@ -43,6 +44,8 @@ class ByteBPE(VocabularyTokenizer):
         self.pre = pre
         self._ranks = _merge_ranks(merges, vocabulary.ids)
         self._whole_words = PRE_TOKENIZERS[pre].whole_words
+        # Bytes that begin a character may be missing (SmolLM2 has no tokens for 2 of them): its others count.
+        self.drops_text = any(BYTE_TO_CHAR[byte] not in vocabulary.ids for byte in _COUNTED)
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> ByteBPE:

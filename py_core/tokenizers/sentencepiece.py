@@ -48,6 +48,7 @@ class SentencePiece(VocabularyTokenizer):
         self._made = {token: index for token, index in vocabulary.ids.items() if index not in never_made}
         self._costs = {token: -scores[index] for token, index in self._made.items()}
         self._bytes = [vocabulary.ids.get(f"<0x{byte:02X}>") for byte in range(256)]
+        self.drops_text = vocabulary.unknown_id is None and None in self._bytes
         self._verbatim = frozenset(vocabulary.of_types(CONTROL, UNKNOWN, USER_DEFINED))
         self._is_byte = frozenset(index for index in vocabulary.of_types(BYTE) if _BYTE_TOKEN.fullmatch(tokens[index]))
         self._add_space_prefix = self.strips_first_space = add_space_prefix

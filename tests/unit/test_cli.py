@@ -325,6 +325,16 @@ def test_an_empty_standard_input_is_an_empty_prompt(tiny: list[str]) -> None:
     assert_sentence(sonata("generate", "-", "--raw", *tiny, stdin=""), "The prompt is empty")
 
 
+def test_a_prompt_of_10_million_characters_is_a_sentence(tiny: list[str]) -> None:
+    said = "has 10,000,000 characters, and the model reads at most 512 tokens. Shorten it"
+    assert_sentence(sonata("generate", "-", *tiny, stdin="x" * 10_000_000), said)
+
+
+def test_a_standard_input_that_does_not_end_is_a_sentence(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "MAX_PROMPT_CHARS", 1000)
+    assert_sentence(sonata("generate", "-", *tiny, stdin="x" * 1001), "over 1,000 characters", "Give it less.")
+
+
 def test_a_prompt_longer_than_the_context_is_a_sentence(tiny: list[str]) -> None:
     result = sonata("generate", "a" * 513, "--raw", *tiny)
     assert_sentence(result, "The text is 513 tokens long, but the model reads at most 512.")

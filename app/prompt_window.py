@@ -1,0 +1,131 @@
+"""Which turns of a conversation the model reads: the newest ones, as many as have room in its context.
+
+How long a prompt is shows only when it is rendered and encoded, which costs more the longer it is. So the messages'
+texts are encoded one by one, once each, from the newest back to where the room ends. The sum of their lengths tells
+about where the first turn with room is; a search that begins there finds it with a few prompts, none of them much
+longer than the room.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from py_core.backends.base import ContextFullError
+from py_core.loading import Model
+from py_core.tokenizers.base import THINKING_TAGS
+from py_core.tokenizers.chat_template import Message
+
+LEFT_OUT_FOR_LATER = 0.25
+"""Once turns must be left out, so much of the room is freed: else each later message would change the prompt's
+beginning, and all of it would be read again each time."""
+
+_FRAME_TOKENS = 5
+"""About what a template puts around a message."""
+_CLEARLY = 1.2
+"""Turns that are about so many times as long as the room are tried first: if they do not fit, more do not either."""
+
+
+class PromptWindow:
+    """For the prompts of one conversation, which begin with a system message."""
+
+    def __init__(self, model: Model, system: str, limit: int) -> None:
+        """limit: the most tokens of a prompt."""
+        self._model, self._limit = model, limit
+        self._system: Message = {"role": "system", "content": system}
+        self._lengths: dict[str, int] = {}  # tokens of a message's text, of those that were last needed
+
+    def fit(self, messages: Sequence[Message], first: int) -> tuple[list[int], int]:
+        """The prompt's tokens, without the oldest turns that have no room, and how many messages these are.
+
+        first: so many messages are left out in any case, but never the last one. More are left out in pairs.
+        Raises ContextFullError when the last message alone is too long.
+        """
+        refuse_by_length(self._model, messages[-1]["content"], self._limit)
+        last = len(messages) - 1
+        starts = [*range(min(first, last), last, 2), last]
+        about = self._about(messages, starts)
+        prompts: dict[int, list[int]] = {}
+
+        def fits(at: int, room: float) -> bool:
+            if at not in prompts:
+                kept = messages[starts[at] :]
+                if any(self._is_surely_too_long(message) for message in kept):
+                    return False
+                prompts[at] = self._model.encode_chat([self._system, *kept])
+            return len(prompts[at]) <= room
+
+        clearly = max((at for at in range(len(starts)) if about[at] > _CLEARLY * self._limit), default=0)
+        if fits(clearly, self._limit) and fits(0, self._limit):
+            return prompts[0], starts[0]
+        room = (1 - LEFT_OUT_FOR_LATER) * self._limit
+        guess = next((at for at in range(clearly, len(starts)) if about[at] <= room), len(starts) - 1)
+        low = 0 if fits(clearly, self._limit) else clearly
+        found = _first_that(lambda at: fits(at, room), low, len(starts) - 1, guess)
+        if not fits(found, self._limit):
+            raise ContextFullError(
+                f"The message is too long: with the instructions it has {len(prompts[found])} tokens, and the model "
+                f"reads at most {self._limit}. Shorten it, or send it in parts."
+            )
+        return prompts[found], starts[found]
+
+    def _about(self, messages: Sequence[Message], starts: Sequence[int]) -> list[float]:
+        """About how many tokens the prompt has that begins at each start; infinity far beyond the room."""
+        known, self._lengths = self._lengths, {}
+        about, end = [math.inf] * len(starts), len(messages)
+        total: float = _FRAME_TOKENS
+        for at in range(len(starts) - 1, -1, -1):
+            for message in messages[starts[at] : end]:
+                if self._is_surely_too_long(message):
+                    return about
+                text = message["content"]
+                self._lengths[text] = known.get(text) or len(self._model.tokenizer.encode(text))
+                total += self._lengths[text] + _FRAME_TOKENS
+            about[at], end = total, starts[at]
+            if total > 2 * self._limit:
+                break
+        return about
+
+    def _is_surely_too_long(self, message: Message) -> bool:
+        # Templates may leave out what a model thought before it answered.
+        return self._model.tokenizer.exceeds(message["content"].rpartition(THINKING_TAGS[1])[2], self._limit)
+
+
+def refuse_by_length(model: Model, text: str, limit: int) -> None:
+    """Raises ContextFullError where `text` has surely more tokens than `limit`: encoding it would take long."""
+    if model.tokenizer.exceeds(text, limit):
+        raise ContextFullError(
+            f"The text is too long: it has {len(text):,} characters, and the model reads at most {limit} tokens. "
+            "Shorten it, or send it in parts."
+        )
+
+
+def _first_that(fits: Callable[[int], bool], low: int, high: int, guess: int) -> int:
+    """The first number from low to high that fits, given that all after it do; high if none does.
+
+    Steps that double lead away from the guess, and bisection back: a good guess costs two or three tries.
+    """
+    step = 1
+    if fits(guess):
+        high = guess
+        while low < high:
+            at = max(low, high - step)
+            if not fits(at):
+                low = at + 1
+                break
+            high, step = at, 2 * step
+    else:
+        low = min(guess + 1, high)
+        while low < high:
+            at = min(high, low + step - 1)
+            if fits(at):
+                high = at
+                break
+            low, step = min(at + 1, high), 2 * step
+    while low < high:
+        middle = (low + high) // 2
+        if fits(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
