@@ -60,8 +60,10 @@ MODEL_KERNELS = KernelModule(
 )
 # One build: with relaxed SIMD results would differ from machine to machine, and with them the graphs.
 HNSW_KERNEL = KernelModule(KERNEL_SOURCES / "hnsw", (*_FLAGS, "-Wl,-z,stack-size=16384"), {"hnsw.wasm": ()})
-SHA256_KERNEL = KernelModule(KERNEL_SOURCES / "sha256", (*_FLAGS, "-Wl,-z,stack-size=16384"), {"sha256.wasm": ()})
-KERNEL_MODULES = (MODEL_KERNELS, HNSW_KERNEL, SHA256_KERNEL)
+CHECKSUM_KERNEL = KernelModule(
+    KERNEL_SOURCES / "checksums", (*_FLAGS, "-Wl,-z,stack-size=16384"), {"checksums.wasm": ()}
+)
+KERNEL_MODULES = (MODEL_KERNELS, HNSW_KERNEL, CHECKSUM_KERNEL)
 
 
 def kernel_files(cache: Path, module: KernelModule) -> dict[str, Path]:

@@ -31,6 +31,7 @@ BEGIN = """async () => {
   window.result = new Promise((resolve) => {
     worker.onmessage = ({ data }) => {
       if ('done' in data) window.done = data.done;
+      else if ('hashed' in data) window.hashed = data.hashed;
       else resolve(data);
     };
   });
@@ -46,6 +47,22 @@ FLIP = """async ([sha256, name, offset]) => {
   const writable = await handle.createWritable();
   await writable.write(bytes);
   await writable.close();
+}"""
+
+
+# Holds the file open as a tab does that loads it, until it is called again.
+HOLD = """async ([sha256, mode]) => {
+  if (window.holding) return window.holding.terminate();
+  const script = `onmessage = async () => {
+    const root = await navigator.storage.getDirectory();
+    const folder = await (await root.getDirectoryHandle('models')).getDirectoryHandle('${sha256}');
+    await (await folder.getFileHandle('tiny.gguf')).createSyncAccessHandle({ mode: '${mode}' });
+    postMessage('held');
+  }`;
+  window.holding = new Worker(URL.createObjectURL(new Blob([script])));
+  const held = new Promise((resolve, reject) => Object.assign(window.holding, { onmessage: resolve, onerror: reject }));
+  window.holding.postMessage('');
+  await held;
 }"""
 
 
@@ -65,6 +82,10 @@ class ModelTab:
     async def load(self) -> dict[str, Any]:
         await self.begin()
         return await self.result()
+
+    async def hashed(self) -> int:
+        """SHA-256 that the last load took."""
+        return await self.page.evaluate("window.hashed")
 
     async def end(self) -> None:
         """The worker is gone, as when the page is closed."""
@@ -298,8 +319,13 @@ async def test_a_file_that_changed_between_the_halves_is_downloaded_from_its_beg
     assert asked() == [0, 3 * PIECE_BYTES, 0]
 
 
-async def test_a_kept_model_that_is_damaged_is_replaced(tab: ModelTab, small: SmallSite, good, whole, asked) -> None:
-    await tab.load()
+@pytest.mark.parametrize("loads", [1, 2])
+async def test_a_kept_model_that_is_damaged_is_replaced(
+    tab: ModelTab, small: SmallSite, good, whole, asked, loads: int
+) -> None:
+    """The first load comes from the network, the second one makes the sums that the third one checks."""
+    for _ in range(loads):
+        assert await tab.load() == good
     await tab.page.evaluate(FLIP, [small.sha256, "tiny.gguf", 2 * PIECE_BYTES + 7])
 
     assert await tab.load() == good
@@ -307,6 +333,63 @@ async def test_a_kept_model_that_is_damaged_is_replaced(tab: ModelTab, small: Sm
     assert await tab.stored() == []
     assert await tab.load() == good
     assert await tab.stored() == [whole]
+
+
+async def test_a_kept_model_is_hashed_once_and_then_checked_by_sums_that_cost_less(
+    tab: ModelTab, small: SmallSite, good, whole, asked
+) -> None:
+    pieces = -(-len(small.model) // PIECE_BYTES)
+    hashed = []
+    for _ in range(4):
+        assert await tab.load() == good
+        hashed.append(await tab.hashed())
+    assert hashed == [pieces, pieces, 0, 0]
+    assert asked() == [0]
+    assert await tab.stored() == [whole], "the sums are no model"
+
+
+@pytest.mark.parametrize("at", [0, 8 + 2 * 8])  # their own sum, that of the third piece
+async def test_sums_that_are_damaged_are_made_again_and_the_model_stays(
+    tab: ModelTab, small: SmallSite, good, whole, asked, at: int
+) -> None:
+    for _ in range(2):
+        await tab.load()
+    await tab.page.evaluate(FLIP, [small.sha256, "tiny.gguf.sums", at])
+    hashed = []
+    for _ in range(2):
+        assert await tab.load() == good
+        hashed.append(await tab.hashed())
+    assert hashed == [-(-len(small.model) // PIECE_BYTES), 0]
+    assert asked() == [0]
+
+
+async def test_sums_of_another_file_are_noticed_at_the_first_piece_that_differs(
+    tab: ModelTab, small: SmallSite, good, asked
+) -> None:
+    """They are whole, with their own sum, but a piece's is another one."""
+    for _ in range(2):
+        await tab.load()
+    await tab.page.evaluate(
+        """async (model) => {
+          const { readSums } = await import('./storage/model_store.js');
+          const { Xxh64 } = await import('./storage/xxh64.js');
+          const sums = await readSums(model);
+          sums[1 + 2] ^= 1n;
+          sums[0] = (await Xxh64.create(sums.byteLength)).sum(new Uint8Array(sums.buffer, 8));
+          const root = await navigator.storage.getDirectory();
+          const folder = await (await root.getDirectoryHandle('models')).getDirectoryHandle(model.sha256);
+          const writable = await (await folder.getFileHandle(`${model.name}.sums`)).createWritable();
+          await writable.write(sums);
+          await writable.close();
+        }""",
+        {"sha256": small.sha256, "name": "tiny.gguf"},
+    )
+    hashed = []
+    for _ in range(2):
+        assert await tab.load() == good
+        hashed.append(await tab.hashed())
+    assert hashed == [-(-len(small.model) // PIECE_BYTES) - 2, 0]
+    assert asked() == [0]
 
 
 async def test_a_part_that_is_damaged_goes_on_before_the_damage(
@@ -385,6 +468,23 @@ async def test_a_model_that_is_deleted_is_downloaded_again(tab: ModelTab, small:
     assert await tab.load() == good
     assert await tab.stored() == [whole]
     assert asked() == [0, 0]
+
+
+@pytest.mark.parametrize("mode", ["read-only", "readwrite"])
+async def test_a_kept_model_is_loaded_in_two_tabs_at_once_and_not_deleted_meanwhile(
+    context: BrowserContext, tab: ModelTab, server: PlainServer, small: SmallSite, good, whole, asked, mode: str
+) -> None:
+    """A browser that knows no modes opens the file for one tab only, as readwrite does: the other one reads slices."""
+    await tab.load()
+    await tab.page.evaluate(HOLD, [small.sha256, mode])
+    other = await open_tab(context, server)
+    assert await other.load() == good
+    assert asked() == [0]
+    assert await other.remove(small.sha256) is False
+    assert await other.stored() == [whole]
+    await tab.page.evaluate(HOLD, [small.sha256, mode])
+    assert await other.remove(small.sha256)
+    assert await other.stored() == []
 
 
 async def test_a_model_that_is_being_downloaded_is_not_deleted(

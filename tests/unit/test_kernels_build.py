@@ -124,12 +124,12 @@ def test_the_command_line_finds_them(kernel_wasm: KernelWasm, monkeypatch: pytes
 def test_the_site_ships_the_kernels_without_their_sources(dist: Path, kernel_wasm: KernelWasm) -> None:
     shipped = {path.name: path.read_bytes() for path in (dist / "kernels").iterdir()}
     compiled = {name: kernel_wasm(name == "kernels-relaxed.wasm") for name in build_outputs.MODEL_KERNELS.builds}
-    compiled |= {"hnsw.wasm": kernels.hnsw_kernel_path(), "sha256.wasm": kernels.sha256_kernel_path()}
+    compiled |= {"hnsw.wasm": kernels.hnsw_kernel_path(), "checksums.wasm": kernels.checksum_kernel_path()}
     assert shipped == {name: path.read_bytes() for name, path in compiled.items()}
 
 
 def test_the_kernel_of_checksums_takes_one_page_of_a_memory() -> None:
-    (memory,) = module(kernels.sha256_kernel_path()).imports
+    (memory,) = module(kernels.checksum_kernel_path()).imports
     assert (memory.module, memory.name) == ("env", "memory")
     assert isinstance(memory.type, MemoryType)
     assert memory.type.limits.min == 1  # web/storage/sha256.js puts its bytes behind it

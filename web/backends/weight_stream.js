@@ -9,6 +9,7 @@ export class WeightStream {
   size;              // bytes of the file, null if unknown
   parts;             // of a model in several files, which follow each other: {name, start} of each
   #head;
+  #giveBack;
   #chunks = [];      // received, not yet passed
   #position = 0;     // file offset of the first chunk
   #received = 0;
@@ -31,7 +32,7 @@ export class WeightStream {
     return new WeightStream(source, await source.open(abort.signal, onProgress), abort, { signal, onProgress });
   }
 
-  constructor(source, { size, version, chunks, parts, head }, abort, options) {
+  constructor(source, { size, version, chunks, parts, head, giveBack = releaseMemory }, abort, options) {
     this.#source = source;
     this.#options = options;
     this.#abort = abort;
@@ -39,6 +40,7 @@ export class WeightStream {
     this.size = size;
     this.parts = parts;
     this.#head = head;
+    this.#giveBack = giveBack;
     abort.signal.addEventListener('abort', () => this.#changed());
     this.#pump(chunks).then(
       () => this.#finish(null),
@@ -152,7 +154,7 @@ export class WeightStream {
     while (surplus > 0) {
       const chunk = this.#chunks[0], dropped = Math.min(chunk.length, surplus);
       if (dropped < chunk.length) this.#chunks[0] = chunk.subarray(dropped);
-      else releaseMemory(this.#chunks.shift());
+      else this.#giveBack(this.#chunks.shift());
       surplus -= dropped;
     }
     this.#position = offset;

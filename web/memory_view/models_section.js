@@ -23,7 +23,7 @@ export class ModelsSection {
     ],
     remove: async ([key]) => {
       if (await removeModel(key.split('/')[0])) return void (await this.#onRemove());
-      throw userError('BusyError', 'A tab is downloading this model. Wait until it has finished, then delete it.');
+      throw userError('BusyError', 'A tab is downloading or loading this model. Wait until it has finished, then delete it.');
     },
   });
   element = this.#list.element;

@@ -114,7 +114,7 @@ export class ModelsDialog {
       title: model.title, about: [size, model.licence].filter(Boolean).join(' · '), inUse,
       use: model.complete ? () => this.#use(model.sha256) : null,
       remove: () => this.#try(async () => {
-        if (!await removeModel(model.sha256)) throw userError('BusyError', `${model.title} is just being downloaded: stop that first.`);
+        if (!await removeModel(model.sha256)) throw userError('BusyError', `${model.title} is just being downloaded or loaded: stop that, or wait for it, then delete it.`);
         await this.#show();
       }),
     });

@@ -4,7 +4,9 @@
  */
 import { blobPieces, DamagedError, matches, openDownload, openDownloads, pieceBytes, wholePieces } from './model_download.js';
 import { partsOf, placed } from './model_parts.js';
-import { canKeep, findModel, lockModel, PartialModel, partSize, removeModel } from './model_store.js';
+import { canKeep, lockModel, openModel, PartialModel, partSize, removeModel } from './model_store.js';
+import { QuickSums } from './quick_sums.js';
+import { releaseMemory } from '../common/release_memory.js';
 
 const NO_ROOM = 'There is no room in this browser to store the model, so each visit downloads it again. Free some disk space to change that.';
 const NO_STORE = 'This browser stores no files for the page (as in a private window), so each visit downloads the model again.';
@@ -16,9 +18,10 @@ const LOOK_MS = 200; // between two looks at how far another tab is
 
 /**
  * A model from its first byte on. `version` tells it from another one. Where it is in several files, which follow each
- * other, `parts` says where each begins, and `head` gives the first bytes of one of them.
- * @typedef {{size: number|null, version: string, chunks: AsyncGenerator<Uint8Array>,
- *   parts: import('./model_parts.js').Part[], head: (index: number, nbytes: number) => Promise<Uint8Array>}} Opened
+ * other, `parts` says where each begins, and `head` gives the first bytes of one of them. Where there is `giveBack`, it
+ * takes each chunk that nobody uses any more.
+ * @typedef {{size: number|null, version: string, chunks: AsyncGenerator<Uint8Array>, parts: import('./model_parts.js').Part[],
+ *   head: (index: number, nbytes: number) => Promise<Uint8Array>, giveBack?: (chunk: ArrayBufferView) => void}} Opened
  */
 
 export class ModelSource {
@@ -52,11 +55,11 @@ export class ModelSource {
       if (names) return openDownloads(names.map((name) => new URL(name, model.url).href), { signal, hosts });
       return { ...whole, ...await openDownload(model.url, { signal, hosts }) };
     }
-    const file = await findModel(model);
+    const file = await openModel(model);
     if (file) {
       const parts = placed(model.parts ?? []);
-      const head = (index, nbytes) => readFile(file, parts[index].start, parts[index].start + nbytes);
-      return { ...whole, parts, head, chunks: this.#fromFile(file, signal) };
+      const head = (index, nbytes) => file.read(parts[index].start, new Uint8Array(nbytes));
+      return { ...whole, parts, head, ...this.#fromFile(file, signal) };
     }
     if (!model.url) throw new Error(GONE);
     if (!await canKeep()) {
@@ -65,10 +68,10 @@ export class ModelSource {
     }
     const release = await this.#lock(signal, onWaiting);
     try {
-      const fromOther = await findModel(model);
-      if (!fromOther) return { ...whole, chunks: await this.#keeping(release, signal) };
+      const fromOther = await openModel(model);
+      if (!fromOther) return { ...whole, ...await this.#keeping(release, signal) };
       release();
-      return { ...whole, chunks: this.#fromFile(fromOther, signal) };
+      return { ...whole, ...this.#fromFile(fromOther, signal) };
     } catch (error) {
       release();
       throw error;
@@ -107,22 +110,40 @@ export class ModelSource {
     return wholePieces(chunks, model, index);
   }
 
-  /** Pieces of a file that is kept. One that is damaged is deleted; the rest then comes from the network. */
-  async* #fromFile(file, signal) {
+  /** Pieces of a file that is kept, in memory that is used again. */
+  #fromFile(file, signal) {
+    const spare = new SparePieces(this.#model.pieces.bytes);
+    return { chunks: this.#piecesOf(file, spare, signal), giveBack: (chunk) => spare.put(chunk) };
+  }
+
+  /** A piece that is damaged makes the file be deleted; the rest then comes from the network. */
+  async* #piecesOf(file, spare, signal) {
     const { pieces, sha256 } = this.#model;
-    const checked = (index) => this.#checked(index, (from, to) => readFile(file, from, to));
-    let next = checked(0);
-    for (let index = 0; index < pieces.sha256.length; index++) {
-      signal.throwIfAborted();
-      const piece = await next;
-      if (index + 1 < pieces.sha256.length) next = checked(index + 1); // while the reader works on this one
-      if (!piece) {
-        await removeModel(sha256);
-        if (!this.#model.url) throw new Error(DAMAGED);
-        yield* await this.#fromNetwork(index, { signal });
-        return;
+    try {
+      const quick = await QuickSums.open(this.#model);
+      for (let index = 0; index < pieces.sha256.length; index++) {
+        signal.throwIfAborted();
+        const piece = await file.read(index * pieces.bytes, spare.take(pieceBytes(this.#model, index)));
+        if (!quick.match(index, piece)) {
+          if (!await this.#isRight(index, piece)) {
+            file.close();
+            spare.end();
+            await removeModel(sha256);
+            if (!this.#model.url) throw new Error(DAMAGED);
+            yield* await this.#fromNetwork(index, { signal });
+            return;
+          }
+          quick.add(index, piece);
+        }
+        if (index + 1 === pieces.sha256.length) { // before it is passed on: a reader who has all of it may delete the file
+          await quick.keep();
+          file.close();
+        }
+        yield piece;
       }
-      yield piece;
+    } finally {
+      file.close();
+      spare.end();
     }
   }
 
@@ -137,11 +158,11 @@ export class ModelSource {
       if (begun === model.pieces.sha256.length) { // only its name was missing
         await partial?.finish(model);
         release();
-        return this.#fromFile(await findModel(model), signal);
+        return this.#fromFile(await openModel(model), signal);
       }
       partial?.truncate(begun * model.pieces.bytes);
       const rest = await this.#fromNetwork(begun, { signal, cache: partial ? 'no-store' : 'default' });
-      return this.#joined({ partial, begun, rest, release });
+      return { chunks: this.#joined({ partial, begun, rest, release }) };
     } catch (error) {
       partial?.close();
       throw error;
@@ -177,15 +198,12 @@ export class ModelSource {
   }
 
   #fromPartial(partial, index) {
-    return this.#checked(index, (from, to) => partial.read(from, to - from));
+    return this.#isRight(index, partial.read(index * this.#model.pieces.bytes, pieceBytes(this.#model, index)));
   }
 
-  /** A piece of what is kept, or null where it is missing or damaged. */
-  async #checked(index, read) {
-    const { pieces } = this.#model;
-    const from = index * pieces.bytes, nbytes = pieceBytes(this.#model, index);
-    const piece = await read(from, from + nbytes);
-    return piece.length === nbytes && await matches(piece, pieces.sha256[index]) ? piece : null;
+  /** Whether this is all of a piece, and has its checksum. */
+  async #isRight(index, piece) {
+    return piece.length === pieceBytes(this.#model, index) && matches(piece, this.#model.pieces.sha256[index]);
   }
 }
 
@@ -194,11 +212,26 @@ async function onePart() {
   throw new Error('the model is in one file');
 }
 
-/** Bytes of a file; none where it can no longer be read. */
-async function readFile(file, from, to) {
-  try {
-    return new Uint8Array(await file.slice(from, to).arrayBuffer());
-  } catch {
-    return new Uint8Array(0);
+/** Memory for pieces, used again: new memory costs more than what is read into it. */
+class SparePieces {
+  #free = /** @type {ArrayBuffer[]|null} */ ([]); // null once there are no more pieces
+  #room;
+
+  constructor(room) {
+    this.#room = room;
+  }
+
+  take(nbytes) {
+    return new Uint8Array(this.#free?.pop() ?? new ArrayBuffer(this.#room), 0, nbytes);
+  }
+
+  put({ buffer }) {
+    if (this.#free && buffer.byteLength === this.#room) this.#free.push(buffer);
+    else releaseMemory(new Uint8Array(buffer));
+  }
+
+  end() {
+    for (const buffer of this.#free ?? []) releaseMemory(new Uint8Array(buffer));
+    this.#free = null;
   }
 }

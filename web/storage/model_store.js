@@ -2,14 +2,19 @@
  * The models that this browser keeps, in the origin private file system (OPFS): models/SHA256/NAME.gguf. A file that is
  * still being downloaded is called NAME.gguf.part, and only its downloader, a worker that holds its lock, may touch it.
  *
- * A model that the user brought (model_worker.js) has a model.json beside it, with what is known of it.
+ * A model that the user brought (model_worker.js) has a model.json beside it, with what is known of it. NAME.gguf.sums are
+ * checksums that cost little (quick_sums.js).
  *
  * `storedModels`, `broughtModels`, `readFacts` and `removeModel` are for the page; the rest is for the workers.
  */
+import { KeptFile } from './kept_file.js';
+
 const FOLDER = 'models';
 const PART = '.part';
 const FACTS = 'model.json';
+const SUMS = '.sums';
 const FINISHING_MS = 500;
+const BUSY = 'NoModificationAllowedError'; // of a file that is open elsewhere
 /** In the place of a sha256: what is just being copied, whose checksum is not known yet. */
 export const IMPORT = 'import';
 
@@ -27,7 +32,7 @@ export async function storedModels() {
   for await (const [sha256, entry] of folder?.entries() ?? []) {
     if (entry.kind !== 'directory' || sha256 === IMPORT) continue;
     for await (const [name, handle] of entry.entries()) {
-      if (handle.kind !== 'file' || name === FACTS) continue;
+      if (handle.kind !== 'file' || name === FACTS || name.endsWith(SUMS)) continue;
       const { size } = await handle.getFile();
       models.push({ sha256, name: name.replace(/\.part$/, ''), bytes: size, complete: !name.endsWith(PART) });
     }
@@ -37,7 +42,7 @@ export async function storedModels() {
 
 /**
  * Delete what is kept of a model; nothing happens where there is none. A model that is in use stays in use.
- * @returns {Promise<boolean>} false where it is just being downloaded, also in another tab: it is kept then
+ * @returns {Promise<boolean>} false where it is just being downloaded or read, also in another tab: it is kept then
  */
 export async function removeModel(sha256) {
   const signal = AbortSignal.timeout(FINISHING_MS); // who has just read the last byte holds the lock for a moment
@@ -47,14 +52,15 @@ export async function removeModel(sha256) {
       return true;
     });
   } catch (error) {
-    if (error.name === 'TimeoutError') return false;
+    if (['TimeoutError', BUSY].includes(error.name)) return false;
     throw error;
   }
 }
 
 /** The same, by one who holds its lock. */
 export async function removeFiles(sha256) {
-  await (await openFolder()).removeEntry(sha256, { recursive: true }).catch(unlessMissing);
+  const folder = await openFolder();
+  await patiently(() => folder.removeEntry(sha256, { recursive: true })).catch(unlessMissing);
 }
 
 /** @returns {Promise<(Facts & {have: number, complete: boolean})[]>} the models that the user brought, parts included */
@@ -83,9 +89,29 @@ export async function readFacts(sha256) {
 /** Keep what is known of a model beside it. In a worker only. @param {Facts} facts */
 export async function writeFacts(facts) {
   const folder = await (await openFolder()).getDirectoryHandle(facts.sha256, { create: true });
-  const access = await openAlone(await folder.getFileHandle(FACTS, { create: true }));
+  const bytes = new TextEncoder().encode(JSON.stringify(facts));
+  await writeFile(await folder.getFileHandle(FACTS, { create: true }), bytes);
+}
+
+/** @returns {Promise<BigUint64Array|null>} null where there are none. Nothing says that they are right. */
+export async function readSums({ sha256, name }) {
   try {
-    const bytes = new TextEncoder().encode(JSON.stringify(facts));
+    const folder = await (await openFolder()).getDirectoryHandle(sha256);
+    return new BigUint64Array(await (await (await folder.getFileHandle(name + SUMS)).getFile()).arrayBuffer());
+  } catch {
+    return null;
+  }
+}
+
+/** In a worker only. @param {{sha256: string, name: string}} model @param {BigUint64Array<ArrayBuffer>} sums */
+export async function writeSums({ sha256, name }, sums) {
+  const folder = await (await openFolder()).getDirectoryHandle(sha256);
+  await writeFile(await folder.getFileHandle(name + SUMS, { create: true }), sums);
+}
+
+async function writeFile(file, bytes) {
+  const access = await openAlone(file);
+  try {
     access.truncate(0);
     access.write(bytes, { at: 0 });
     access.flush();
@@ -101,11 +127,21 @@ export async function canKeep() {
 }
 
 /** @returns {Promise<File|null>} the model, if the whole of it is kept */
-export async function findModel({ sha256, name, bytes }) {
+export async function findModel(model) {
+  return (await findHandle(model))?.getFile() ?? null;
+}
+
+/** The same in a worker, to be read. Close it. @returns {Promise<KeptFile|null>} */
+export async function openModel(model) {
+  const handle = await findHandle(model);
+  return handle && KeptFile.open(handle);
+}
+
+async function findHandle({ sha256, name, bytes }) {
   try {
     const folder = await (await openFolder()).getDirectoryHandle(sha256);
-    const file = await (await folder.getFileHandle(name)).getFile();
-    return file.size === bytes ? file : null;
+    const handle = await folder.getFileHandle(name);
+    return (await handle.getFile()).size === bytes ? handle : null;
   } catch {
     return null;
   }
@@ -203,12 +239,17 @@ async function openFolder() {
 }
 
 /** The lock of a worker that was ended may be free a moment before its file is. */
-async function openAlone(file) {
+function openAlone(file) {
+  return patiently(() => file.createSyncAccessHandle());
+}
+
+/** Try again for two seconds where somebody has the file open. */
+async function patiently(act) {
   for (let patience = 20; ; patience--) {
     try {
-      return await file.createSyncAccessHandle();
+      return await act();
     } catch (error) {
-      if (error.name !== 'NoModificationAllowedError' || patience === 0) throw error;
+      if (error.name !== BUSY || patience === 0) throw error;
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
   }

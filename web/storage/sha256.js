@@ -1,16 +1,13 @@
 /**
  * SHA-256 of bytes that come one after the other (FIPS 180-4): crypto.subtle only takes all of them at once. The blocks are
- * the work of web/kernels/sha256.
+ * the work of web/kernels/checksums.
  */
-import { fetchFile } from '../common/fetch_file.js';
+import { checksumKernels, PAGE } from './checksum_kernels.js';
 
 const BLOCK = 64, ROOM = 1 << 20; // bytes that are given to the kernel at once
-const STATE = 65536, DATA = STATE + 64; // addresses behind the kernel's own page
-const PAGES = Math.ceil((DATA + ROOM) / 65536);
+const STATE = PAGE, DATA = STATE + 64; // addresses
 // The first 32 bits of the fractions of the square roots of the first 8 primes.
 const START = [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
-
-let loading = /** @type {Promise<WebAssembly.Module>|null} */ (null);
 
 export class Sha256 {
   #blocks;
@@ -21,16 +18,8 @@ export class Sha256 {
 
   /** Throws a userError where the kernel cannot be loaded. */
   static async create() {
-    loading ??= fetchFile(new URL('../kernels/sha256.wasm', import.meta.url), 'A part of the page')
-      .then((bytes) => WebAssembly.compile(bytes));
-    try {
-      const memory = new WebAssembly.Memory({ initial: PAGES });
-      const { exports } = await WebAssembly.instantiate(await loading, { env: { memory } });
-      return new Sha256(exports.blocks, memory.buffer);
-    } catch (error) {
-      loading = null; // the next one tries again
-      throw error;
-    }
+    const { kernels, buffer } = await checksumKernels(DATA + ROOM - PAGE);
+    return new Sha256(kernels.blocks, buffer);
   }
 
   constructor(blocks, buffer) {
