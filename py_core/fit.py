@@ -20,7 +20,7 @@ from py_core.backends.wasm.backend import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
 from py_core.backends.wasm.layout import EXTENT, PART, Mode, activation_bytes, head_page_bytes, matrix_bytes
 from py_core.backends.webgpu.host import AdapterInfo
-from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
+from py_core.backends.webgpu.layout import BLOCK, LAYOUTS, LIMBS_BYTES
 from py_core.backends.webgpu.tuning import GPU_ROWS, choose_shapes
 from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import FORMATS, BlockFormat
@@ -145,7 +145,12 @@ def memory_need(
         layer_page = heads * head_page_bytes(config.head_dim, limbs)
     else:
         layer_page = 2 * heads * PAGE * config.head_dim * 4
-    scratch, token_scratch = _scratch(config, graph, backend, _rows(config, backend, adapter))
+    rows = _rows(config, backend, adapter)
+    scratch, token_scratch = _scratch(config, graph, backend, rows)
+    if backend == "webgpu" and (adapter is None or choose_shapes(adapter, config.head_dim).integer_dot):
+        # What a prefill multiplies in integers, if that is faster: a buffer for each width of x.
+        widths = {op.x.width for op in graph.ops if isinstance(op, Linear)}
+        scratch += rows * sum(widths) // BLOCK * LIMBS_BYTES
     return Need(
         name=config.name, backend=backend, weights=sum(sizes.values()), layer_page=layer_page,
         scratch=scratch, token_scratch=token_scratch, read=sum(sizes[name] for name in linears),

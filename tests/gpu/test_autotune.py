@@ -16,7 +16,11 @@ from py_core.backends.webgpu import kernel_builder
 from py_core.backends.webgpu.autotune import candidates
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.backends.webgpu.tuning import KernelShapes, MatmulShape
+from py_core.backends.webgpu.tuning import GPU_ROWS, KernelShapes, MatmulShape
+from py_core.fit import memory_need
+from py_core.formats.gguf import read_header
+from py_core.formats.source import FileSource
+from py_core.models.registry import describe_model
 from tests.backend_pairs import Pair, collect, open_pair, prompt
 from tests.tiny_llama import TinyLlama
 
@@ -112,8 +116,14 @@ async def test_the_shape_that_is_kept_is_the_one_that_runs(tmp_path: Path, host:
 async def test_a_prefill_runs_in_the_tiles_that_were_kept(
     tmp_path: Path, host: WgpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its integers take the memory that was told before."""
     # Each shape that is tried takes seconds to compile here.
     monkeypatch.setattr(kernel_builder, "_INTEGER_TILES", [MatmulShape(True, 2, 4)])
+    taken = {}
+    create_buffer = host.create_buffer
+    monkeypatch.setattr(
+        host, "create_buffer", lambda size, label: taken.update({label: size}) or create_buffer(size, label)
+    )
     store, shapes = Kept(tmp_path / "tuning.json"), replace(SHAPES, max_rows=128, integer_dot=True)
     model = TinyLlama(layers=1, formats=("Q4_1",)).write(tmp_path / "tiny.gguf")
     await open_pair(model, host, tuning=store, shapes=shapes)
@@ -132,6 +142,13 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
         ours, reference = await pair.prefilled(prompt(100))
         found, expected = await pair.other.logits(ours), await pair.numpy.logits(reference)
         np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
+    header = await read_header(FileSource(model))
+    told = {}
+    for integers in (False, True):
+        adapter = replace(host.adapter, software=False, integer_dot=integers)
+        told[integers] = memory_need(header.tensors, *describe_model(header), "webgpu", adapter=adapter).scratch
+    limbs = sum(size for label, size in taken.items() if label.startswith("limbs"))
+    assert (told[True] - told[False]) / GPU_ROWS == limbs / shapes.max_rows > 0
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 3}', '{"a": {"qkv": [3, 5]}}'])

@@ -27,6 +27,8 @@ from dataclasses import dataclass
 
 BLOCK = 32
 """Values in a block, in every format."""
+LIMBS_BYTES = 80
+"""Of a block of x in integers: limbs.wgsl."""
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,12 @@ from enum import IntEnum
 from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
-from py_core.backends.webgpu.layout import BLOCK
+from py_core.backends.webgpu.layout import BLOCK, LIMBS_BYTES
 from py_core.backends.webgpu.plan import Kernel, fixed, folded, per_row
 from py_core.backends.webgpu.values import PassContext, Values
 from py_core.backends.webgpu.vectors import Vectors
 from py_core.backends.webgpu.weights import WeightArena, WeightMatrix
 from py_core.models.graph import Activation, Graph, Linear, RMSNorm, Value
-
-_LIMBS_BYTES = 80
-"""Of 32 values: limbs.wgsl."""
 
 
 class Epilogue(IntEnum):
@@ -151,12 +148,12 @@ class LinearLowering:
     def _limbs(self, name: str, x: Value, place: Binding, context: PassContext) -> tuple[Binding, list[Kernel]]:
         """x in integers, and the kernel that makes them unless the last linear of so many columns read the same x."""
         blocks = x.width // BLOCK
-        limbs = self._values.scratch("limbs", blocks * _LIMBS_BYTES // 4)
+        limbs = self._values.scratch("limbs", blocks * LIMBS_BYTES // 4)
         if context.limbs.get(x.width) == x:
             return limbs, []
         context.limbs[x.width] = x
         pipeline = self._builder.pipeline("limbs", {}, K=x.width, WORKGROUP=64)
-        cost = Cost(row_bytes=4 * x.width + blocks * _LIMBS_BYTES)
+        cost = Cost(row_bytes=4 * x.width + blocks * LIMBS_BYTES)
         bindings = fixed((self._state, place, limbs))
         return limbs, [Kernel(limbs_name(name), pipeline, bindings, per_row(blocks, 64), cost)]
 
