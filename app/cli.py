@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress
 
@@ -37,6 +36,7 @@ from app.paths import memory_path
 from app.server import DIST, ServerError
 from app.server import serve as serve_site
 from app.services import Services
+from app.terminal import console, say
 from app.terminal_chat import run_chat
 from py_core.backends.base import BackendError
 from py_core.backends.numpy import load_numpy
@@ -58,7 +58,7 @@ app = typer.Typer(
 bench_app = typer.Typer(rich_markup_mode="markdown")
 app.add_typer(bench_app, name="bench")
 app.add_typer(models_app, name="models")
-notes = Console(stderr=True, highlight=False)
+notes = console(stderr=True)
 
 MAX_PROMPT_CHARS = 1 << 28
 """A context of a million tokens, each of 256 characters. What the model reads at most is known once it is loaded."""
@@ -246,9 +246,9 @@ def bench(
     if as_json:
         print(json.dumps(asdict(speed) | ({"profile": report} if report else {})))
         return
-    Console().print(speed_table(speed))
+    console().print(speed_table(speed))
     if report:
-        Console().print(profile_tables(report))
+        console().print(profile_tables(report))
 
 
 @app.command()
@@ -270,13 +270,13 @@ async def _generate(
     loaded.bos = not no_bos
     done = await complete(
         loaded, text, raw=raw, max_tokens=max_tokens, sampling=sampling,
-        on_text=lambda piece: None if as_json else print(piece, end="", flush=True),
+        on_text=lambda piece: None if as_json else say(piece, end=""),
     )  # fmt: skip
     loaded.close()
     if as_json:
         print(json.dumps(asdict(done)))
     else:
-        print()
+        say("")
         speed = f"{done.prefill_tok_s:.1f} tok/s prompt, {done.decode_tok_s:.1f} answer"
         notes.print(f"[dim]{escape(done.adapter)}: {speed}[/dim]")
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 from rich.table import Table
 
 from app.converting.convert import convert_folder
 from app.quantizing import quantize_file
+from app.terminal import console, say
 
-notes = Console(stderr=True, highlight=False)
+notes = console(stderr=True)
 
 
 class Mixture(StrEnum):
@@ -41,7 +41,7 @@ def quantize(
     table = Table("format", "tensors", "MB", title=escape(f"{out} ({out.stat().st_size / 1e6:.1f} MB)"))
     for name, (count, size) in sorted(made.formats.items(), key=lambda item: -item[1][1]):
         table.add_row(name, str(count), f"{size / 1e6:.1f}")
-    Console().print(table)
+    console().print(table)
     if made.again:
         notes.print(f"Weights in {' and '.join(made.again)} were quantized before: what that lost stays lost.")
 
@@ -56,7 +56,7 @@ def convert(
     with _bar("Converting") as bar:
         task = bar.add_task("", total=None)
         made = convert_folder(folder, out, lambda done, total: bar.update(task, completed=done, total=total))
-    print(f"{out}: {made.architecture}, {made.tensors} tensors, {made.nbytes / 1e6:.1f} MB")
+    say(f"{out}: {made.architecture}, {made.tensors} tensors, {made.nbytes / 1e6:.1f} MB")
 
 
 def _bar(what: str) -> Progress:

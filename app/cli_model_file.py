@@ -12,18 +12,19 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from app.downloads import default_model_path
 from app.model_cache import model_path
+from app.terminal import console
 from py_core.backends.fusion import fused_layers
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import WeightSource, open_source
-from py_core.models.config import read_rope_factors
+from py_core.models.config import name_of, read_rope_factors
 from py_core.models.registry import describe_model
 from py_core.models.rotation import Rotation
+from py_core.showing import one_line, shown
 from py_core.tokenizers.prompts import encode_text
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import TokenizerError
@@ -106,14 +107,14 @@ def info(model: ModelOption = None, as_json: Annotated[bool, typer.Option("--jso
         table.add_row(escape(name), escape(str(value)))
     for name, (count, size) in formats.items():
         table.add_row(f"{name} tensors", f"{count} ({size / 1e6:.1f} MB)")
-    Console().print(table)
+    console().print(table)
 
 
 async def _described(source: WeightSource, header: GGUFHeader) -> dict[str, Any]:
     """The model's sizes; of a file without weights only its name and architecture."""
     if not header.tensors:
-        architecture = str(header.metadata.get("general.architecture", "unknown"))
-        return {"architecture": architecture, "name": str(header.metadata.get("general.name", architecture))}
+        kind = _short(header.metadata.get("general.architecture")) or "unknown"
+        return {"architecture": kind, "name": name_of(header.metadata) or kind}
     config, graph = describe_model(header, None, await read_rope_factors(source, header))
     fused = fused_layers(graph)
     return asdict(config) | {
@@ -131,7 +132,7 @@ def _rotation_words(rotation: Rotation) -> str:
 
 def _tokenizer_facts(header: GGUFHeader) -> dict[str, Any]:
     """Its kind and rules, and BOS, EOS and all ends as texts. Where it cannot be used, why."""
-    kind = header.metadata.get("tokenizer.ggml.model")
+    kind = _short(header.metadata.get("tokenizer.ggml.model"))
     try:
         tokenizer = tokenizer_from_gguf(header.metadata)
     except TokenizerError as error:
@@ -139,15 +140,20 @@ def _tokenizer_facts(header: GGUFHeader) -> dict[str, Any]:
     ends = sorted(tokenizer.eos_ids)
     return {
         "kind": kind,
-        "rules": header.metadata.get("tokenizer.ggml.pre"),
+        "rules": _short(header.metadata.get("tokenizer.ggml.pre")),
         "tokens": tokenizer.vocab_size,
         "special_tokens": len(tokenizer.special_tokens),
-        "bos": None if tokenizer.bos_id is None else tokenizer.tokens[tokenizer.bos_id],
+        "bos": None if tokenizer.bos_id is None else _short(tokenizer.tokens[tokenizer.bos_id]),
         "add_bos": tokenizer.add_bos,
         "add_eos": tokenizer.add_eos,
-        "ends": [tokenizer.tokens[index] for index in ends],
+        "ends": [_short(tokenizer.tokens[index]) for index in ends],
         "chat_template": "tokenizer.chat_template" in header.metadata,
     }
+
+
+def _short(value: Any) -> str | None:
+    """What a file says, for people and for JSON."""
+    return value if value is None else one_line(value) if isinstance(value, str) else shown(value)
 
 
 def _is_list_of(value: object, kind: type) -> bool:

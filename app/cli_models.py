@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
@@ -19,12 +18,13 @@ from app.model_catalog import GoneError, HubError, HubFile, read_catalog
 from app.model_pull import pull as pull_model
 from app.model_pull import wanted_model
 from app.model_report import model_report
+from app.terminal import console, say
 from py_core.formats.source import open_source
 
 models_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True, help="Download, list and delete models, or tell of one."
 )
-notes = Console(stderr=True, highlight=False)
+notes = console(stderr=True)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 NameOption = Annotated[str | None, typer.Option("--name", help="What to call it here.")]
@@ -64,8 +64,8 @@ def list_models(
         part = next((part for part in parts if part.name == entry.name), None)
         state = f"{size_words(part.have)} of it are here" if part else state
         table.add_row(*map(escape, (entry.name, size, entry.licence, entry.good_at, state)))
-    Console().print(table)
-    print(f"{size_words(used)} used in {cache.folder}, {size_words(free)} free.")
+    console().print(table)
+    say(f"{size_words(used)} used in {cache.folder}, {size_words(free)} free.")
     if unasked := _first_problem(said.values()):
         notes.print(escape(unasked), soft_wrap=True)
 
@@ -94,7 +94,7 @@ def pull(
                 f"Stopped. {size_words(cache.bytes_of(wanted.name))} are kept: the same command goes on from there."
             )
             raise
-    print(_kept_words(kept, was_there=before is not None and before.sha256 == kept.sha256))
+    say(_kept_words(kept, was_there=before is not None and before.sha256 == kept.sha256))
 
 
 @models_app.command("import")
@@ -109,7 +109,7 @@ def import_file(
     cache = ModelCache()
     there = {model.name for model in cache.models()}
     kept = cache.import_file(file, name, copy=copy)
-    print(_kept_words(kept, was_there=kept.name in there))
+    say(_kept_words(kept, was_there=kept.name in there))
 
 
 @models_app.command()
@@ -118,7 +118,7 @@ def rm(names: Annotated[list[str], typer.Argument(help="Names of models, or of d
     cache = ModelCache()
     for name in names:
         removed, freed = cache.remove(name)
-        print(f"Deleted {removed}: {size_words(freed)}.")
+        say(f"Deleted {removed}: {size_words(freed)}.")
 
 
 @models_app.command()
@@ -148,7 +148,7 @@ def info(
         if need["tok_s"]:
             words += f"; about {need['tok_s']:.0f} tokens a second"
         table.add_row(backend, escape(words))
-    Console().print(table)
+    console().print(table)
 
 
 def size_words(nbytes: float) -> str:

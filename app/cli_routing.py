@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
 from app.bench_patterns import measure_patterns
 from app.bench_routing import TEST_SET, measure_follow_ups, measure_routing, read_follow_ups, read_test_set
 from app.native_services import native_router_parts, open_router
+from app.terminal import console
 from py_core.routing.router import Decision
 
 SHOWN_AGENTS, SHOWN_NEIGHBOURS = 3, 1
@@ -43,7 +44,7 @@ def route(
     if as_json:
         print(json.dumps([decision_entry(text, made) for text, made in zip(asked, decisions, strict=True)]))
         return
-    Console().print(route_table(asked, decisions))
+    console().print(route_table(asked, decisions))
 
 
 def decision_entry(text: str, decision: Decision) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def bench_routing(
     if as_json:
         print(json.dumps(report))
         return
-    Console().print(routing_tables(report))
+    console().print(routing_tables(report))
 
 
 def routing_tables(report: dict[str, Any]) -> Group:

@@ -22,6 +22,8 @@ from app.downloads import model_files
 from app.paths import cache_dir
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import open_source, parts_of
+from py_core.models.config import name_of
+from py_core.showing import one_line
 
 SHIPPED = "python build.py"
 """The source of the model that Sonata comes with."""
@@ -132,7 +134,7 @@ class ModelCache:
             return same
         stem = stem_of(path.name)
         given = self.check_name(name) if name else self.new_name(stem)
-        licence = licence or str(header.metadata.get("general.license", ""))
+        licence = licence or licence_of(header)
         self.folder.mkdir(parents=True, exist_ok=True)
         names = part_names(given, len(sources))
         size = sum(source.stat().st_size for source in sources)
@@ -278,9 +280,13 @@ def check_model_file(path: Path) -> GGUFHeader:
 
 def title_of(header: GGUFHeader, otherwise: str) -> str:
     """What a model calls itself, in one short line."""
-    name = header.metadata.get("general.name")
-    title = " ".join(name.split())[:80] if isinstance(name, str) else ""
-    return title or otherwise
+    return name_of(header.metadata) or otherwise
+
+
+def licence_of(header: GGUFHeader) -> str:
+    """The licence that a model says it has, in one short line; "" where it tells none."""
+    licence = header.metadata.get("general.license")
+    return one_line(licence) if isinstance(licence, str) else ""
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from app.model_cache import (
     CacheError,
     ModelCache,
     StoredModel,
+    licence_of,
     part_names,
     read_part_facts,
     stem_of,
@@ -144,7 +145,7 @@ def pull(
             cache.discard_part(file.name)
         raise
     title = wanted.title if wanted.sha256 else title_of(header, wanted.title)
-    licence = wanted.licence or str(header.metadata.get("general.license", ""))
+    licence = wanted.licence or licence_of(header)
     path = cache.part_path(files[0].name)
     kept = cache.keep(StoredModel(wanted.name, title, wanted.url, before, sha256, licence, path, len(files)))
     for file in files:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from app import terminal
 from app.assistant import Assistant, Delta, Done, Reading, Thought
 from app.conversation import ChangedElsewhere, Conversation, Event
 from app.routing_service import Routed
@@ -38,7 +39,7 @@ def run_chat(
     runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, services: Services
 ) -> None:
     """Until the user leaves."""
-    console = Console(highlight=False)
+    console = terminal.console()
     conversation = Conversation(Assistant(model, sampling, max_tokens), services)
     last: list[Routed] = []
     _unlock(runner, services, console)
@@ -135,12 +136,11 @@ async def _answer(
             elif isinstance(event, Thought):
                 console.print(Text(event.text, "dim"), end="", soft_wrap=True)
             elif isinstance(event, Delta):
-                # Plain print: the model's text is no markup.
-                print(event.text, end="", flush=True)
+                terminal.say(event.text, end="")
             elif isinstance(event, ChangedElsewhere):
                 console.print(f"[dim]{DELETED if event.turns is None else ADDED}[/dim]")
             elif isinstance(event, Done):
-                print()
+                terminal.say("")
                 console.print(f"[dim]{_summary(event)}[/dim]")
     finally:
         status.stop()

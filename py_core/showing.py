@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from typing import Any
 
@@ -10,6 +11,15 @@ LONGEST = 80
 
 _NUMBER_BITS = 256
 """Longer whole numbers are told by their size: Python writes no number of 4,301 digits or more."""
+
+
+_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_VISIBLE: dict[int, str | None] = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
+    **dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000)), "\ufffd"),
+    0x7F: "\u2421",
+    0x0D: None,
+}
 
 
 class _Short(reprlib.Repr):
@@ -40,3 +50,16 @@ def shown(value: Any) -> str:
     """A value as Python writes it, in at most LONGEST characters: texts in quotes, control characters escaped."""
     text = _short.repr(value)
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def one_line(text: str) -> str:
+    """A name or title: in one line without control characters, cut after LONGEST characters."""
+    words = " ".join(plain(text[: 4 * LONGEST]).split())
+    return words if len(words) <= LONGEST else words[: LONGEST - 3] + "..."
+
+
+def plain(text: str) -> str:
+    """A text that a terminal shows and does not obey: control characters but newline and tab become visible ones
+    (ESC is U+241B), or U+FFFD, and so does half of a surrogate pair, which is a byte of a file's name that is no text.
+    A carriage return, which would write over the line, is left out."""
+    return text.translate(_VISIBLE) if _COMMANDS.search(text) else text

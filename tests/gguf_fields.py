@@ -49,7 +49,6 @@ def small_gguf() -> bytes:
         "scores": [0.5, -1.0],
         "types": [1, 2, -3],
         "flags": [True, False],
-        "nested": [["x"], [1, 2], []],
         "big": 1 << 40,
         "tied": True,
         "eps": 1e-5,

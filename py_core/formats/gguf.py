@@ -32,14 +32,12 @@ from py_core.formats.gguf_types import (
 from py_core.formats.gguf_writer import write_gguf
 from py_core.formats.quantization import BlockFormat, format_for_type, nbytes
 from py_core.formats.source import FileHead, WeightSource
+from py_core.limits import MAX_HEADER_BYTES, MAX_KEYS, MAX_STRINGS, MAX_TENSORS
 from py_core.showing import shown
 
 __all__ = ["GGUFError", "GGUFHeader", "NeedMoreData", "TensorInfo", "parse_header", "read_header", "write_gguf"]
 
-MAX_HEADER_BYTES = 256 << 20
-"""A vocabulary of 256k tokens with its merges takes about 15 MB; a far longer header means a damaged file."""
 FIRST_PREFIX_BYTES = 1 << 20
-MAX_ARRAY_DEPTH = 4
 MAX_DIMS = 4
 MIN_KEY_VALUE_BYTES = 8 + 4 + 1
 MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8
@@ -71,7 +69,7 @@ class TensorInfo:
 class GGUFHeader:
     """Everything in the file but the tensors' data.
 
-    `metadata` holds Python values; an array is a list of strings or lists, or a read-only numpy array of numbers.
+    `metadata` holds Python values; an array is a list of strings or a read-only numpy array of numbers.
     `tensors` is in the order of the file's index. `data_offset` and `end_offset` count from the start of the file;
     `end_offset` is the end of the last tensor, so a whole file has at least that many bytes. Of a model in several
     files all count as if these followed each other, and `tensors` are those of all. `spans` are the first and the last
@@ -94,6 +92,7 @@ class _Reader:
         self.data = data
         self.pos = 0
         self.file_size = file_size
+        self.strings_left = MAX_STRINGS
 
     def require(self, end: int, what: str) -> None:
         """Raise unless the prefix reaches `end`: NeedMoreData where the file may, GGUFError where it cannot."""
@@ -132,6 +131,9 @@ class _Reader:
 
     def strings(self, count: int, what: str) -> list[str]:
         """`count` strings. The hot loop of the parser: a vocabulary has 50,000 to 260,000."""
+        self.strings_left -= count
+        if count > MAX_STRINGS or self.strings_left < 0:
+            raise _too_many(f"{count} strings in {what}", MAX_STRINGS, "all lists together")
         self.require(self.pos + count * 8, what)
         data, pos, size, length_at = self.data, self.pos, len(self.data), U64.unpack_from
         out: list[str] = []
@@ -152,11 +154,11 @@ class _Reader:
         self.pos = pos
         return out
 
-    def value(self, value_type: int, what: str, depth: int = 0) -> Any:
+    def value(self, value_type: int, what: str) -> Any:
         if value_type == STRING:
             return self.string(what)
         if value_type == ARRAY:
-            return self.array(what, depth + 1)
+            return self.array(what)
         layout = SCALARS.get(value_type)
         if layout is None:
             raise GGUFError(f"the GGUF file is damaged: {what} has the unknown type {value_type}; download it again")
@@ -167,16 +169,13 @@ class _Reader:
             return bool(value)
         return value
 
-    def array(self, what: str, depth: int) -> Any:
-        if depth > MAX_ARRAY_DEPTH:
-            raise GGUFError(f"{what} nests arrays more than {MAX_ARRAY_DEPTH} deep; this is not a usable GGUF file")
+    def array(self, what: str) -> Any:
         element_type = self.number(U32, what)
         count = self.number(U64, what)
         if element_type == STRING:
             return self.strings(count, what)
         if element_type == ARRAY:
-            self.require(self.pos + count * 12, what)
-            return [self.array(what, depth + 1) for _ in range(count)]
+            raise GGUFError(f"{what} is a list of lists, which no model file needs; choose another file of this model")
         dtype = DTYPES.get(element_type)
         if dtype is None:
             raise GGUFError(f"the GGUF file is damaged: {what} has the unknown type {element_type}; download it again")
@@ -198,10 +197,16 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
     Raises NeedMoreData when the prefix ends inside the header, GGUFError when the file is damaged or truncated, and
     UnsupportedFormatError when a tensor's format cannot be read.
     """
-    reader = _Reader(prefix if isinstance(prefix, bytes) else bytes(prefix), file_size)
+    if len(prefix) > MAX_HEADER_BYTES or not isinstance(prefix, bytes):
+        prefix = bytes(memoryview(prefix)[:MAX_HEADER_BYTES])
+    reader = _Reader(prefix, file_size)
     version = _read_version(reader)
     tensor_count = reader.number(U64, "the number of tensors")
     key_count = reader.number(U64, "the number of metadata keys")
+    if key_count > MAX_KEYS:
+        raise _too_many(f"{key_count} metadata keys", MAX_KEYS)
+    if tensor_count > MAX_TENSORS:
+        raise _too_many(f"{tensor_count} tensors", MAX_TENSORS)
     reader.require(
         reader.pos + key_count * MIN_KEY_VALUE_BYTES + tensor_count * MIN_TENSOR_BYTES,
         f"an index of {key_count} metadata keys and {tensor_count} tensors",
@@ -241,7 +246,7 @@ async def read_header(source: WeightSource) -> GGUFHeader:
     """
     header = await _read_one(source)
     parts = source.parts
-    count = header.metadata.get("split.count", 1)
+    count = _split_number(header, "split.count", 1)
     if count != max(len(parts), 1):
         raise GGUFError(
             f"this is one of the {count} files of a model. Sonata reads them all under the names that they came with "
@@ -253,19 +258,30 @@ async def read_header(source: WeightSource) -> GGUFHeader:
     end = header.end_offset
     for number, part in enumerate(parts[1:], 1):
         another = await _read_one(part.source)
-        if another.metadata.get("split.no") != number or another.metadata.get("split.count") != count:
+        if (_split_number(another, "split.no"), _split_number(another, "split.count")) != (number, count):
             raise GGUFError(f"{part.name} is not part {number + 1} of {count} of this model; download it again")
         for info in another.tensors.values():
             if info.name in tensors:
                 raise GGUFError(f"{part.name} has the tensor {shown(info.name)} of another part; download it again")
             tensors[info.name] = replace(info, offset=part.start + info.offset)
+        if len(tensors) > MAX_TENSORS:
+            raise _too_many(f"{len(tensors)} tensors", MAX_TENSORS)
         end = part.start + another.end_offset
-    if len(tensors) != header.metadata.get("split.tensors.count", len(tensors)):
+    promised = _split_number(header, "split.tensors.count", len(tensors))
+    if len(tensors) != promised:
         raise GGUFError(
-            f"the parts have {len(tensors)} tensors together, not {header.metadata['split.tensors.count']}; "
-            "they are not of one model: download them again"
+            f"the parts have {len(tensors)} tensors together, not {promised}; they are not of one model: "
+            "download them again"
         )
     return replace(header, tensors=tensors, end_offset=end)
+
+
+def _split_number(header: GGUFHeader, key: str, default: int = -1) -> int:
+    """What a file says of the parts of its model. Raises GGUFError where it is no number."""
+    value = header.metadata.get(key, default)
+    if not isinstance(value, int):
+        raise GGUFError(f"the GGUF file is damaged: {key} is {shown(value)}, not a number; download it again")
+    return value
 
 
 async def _read_one(source: FileHead) -> GGUFHeader:
@@ -284,7 +300,13 @@ async def _read_one(source: FileHead) -> GGUFHeader:
                     f"the GGUF file is truncated: it ends after {len(prefix)} bytes, inside its header; "
                     "download it again"
                 ) from None
-            wanted = max(2 * wanted, short.needed)
+            wanted = min(max(2 * wanted, short.needed), MAX_HEADER_BYTES)
+
+
+def _too_many(found: str, most: int, where: str = "a model file") -> GGUFError:
+    return GGUFError(
+        f"the GGUF file is damaged: it has {found}, and {where} may have {most}; download it again, or choose another"
+    )
 
 
 def _read_version(reader: _Reader) -> int:

@@ -112,8 +112,6 @@ def _encode_list(values: Sequence[Any]) -> bytes:
     count = U64.pack(len(values))
     if all(isinstance(value, str) for value in values):
         return U32.pack(STRING) + count + b"".join(map(_encode_string, values))
-    if all(isinstance(value, list | tuple) for value in values):
-        return U32.pack(ARRAY) + count + b"".join(map(_encode_list, values))
     array = _typed(values)
     return U32.pack(_value_type(array.dtype)) + count + array.tobytes()
 

@@ -17,14 +17,16 @@ from typing import Any
 
 import numpy as np
 
+from py_core.limits import MAX_HEADER_BYTES, MAX_TENSORS
 from py_core.showing import shown
 
-MAX_HEADER_BYTES = 100_000_000
-"""The format's own limit."""
 _DTYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8",
     "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
 }  # fmt: skip
+_MOST_BRACKETS, _MOST_COMMAS = 3 * MAX_TENSORS, 10 * MAX_TENSORS
+"""In a header's JSON: a tensor is an object with two lists, and has some seven commas. Texts of the metadata may have
+some too: trainers of adapters keep tables of a few thousand words there."""
 _NAMES = {np.dtype(kind): name for name, kind in _DTYPES.items()}
 
 
@@ -101,8 +103,12 @@ def _header(view: memoryview) -> tuple[dict[str, Any], int]:
     (length,) = struct.unpack_from("<Q", view)
     if length > min(MAX_HEADER_BYTES, len(view) - 8):
         raise _damaged(f"its header of {length} bytes does not fit into its {len(view)} bytes")
+    text = bytes(view[8 : 8 + length])
+    # Counted before it is parsed: 64 MiB of "[],[],[]," would become gigabytes of lists.
+    if text.count(b"{") + text.count(b"[") > _MOST_BRACKETS or text.count(b",") > _MOST_COMMAS:
+        raise _damaged(f"its header has more than {MAX_TENSORS} tensors")
     try:
-        header = json.loads(bytes(view[8 : 8 + length]))
+        header = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _damaged("its header is no JSON") from error
     if not isinstance(header, dict):

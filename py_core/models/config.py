@@ -12,8 +12,20 @@ import numpy as np
 from py_core.formats.gguf import GGUFError, GGUFHeader
 from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
+from py_core.limits import (
+    MAX_CONTEXT,
+    MAX_HEAD_SIZE,
+    MAX_HEADS,
+    MAX_HIDDEN,
+    MAX_INTERMEDIATE,
+    MAX_LAYERS,
+    MAX_ROPE_BASE,
+    MAX_STRETCH,
+)
 from py_core.models import rotation
 from py_core.models.rotation import Rotation
+from py_core.models.unsupported import check_settings, unsupported
+from py_core.showing import one_line, shown
 
 ROPE_FREQS = "rope_freqs.weight"
 ROPE_LONG, ROPE_SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
@@ -72,21 +84,21 @@ class _Settings:
         self._metadata = metadata
         self.architecture: str = _get(metadata, "general.architecture", str)
 
-    def integer(self, key: str, default: int | None = None, most: int = 1 << 20, least: int = 1) -> int:
+    def integer(self, key: str, most: int, default: int | None = None, least: int = 1) -> int:
         value = self.get(key, int, default)
         if not least <= value <= most:
             raise self._damaged(key, value)
         return value
 
-    def real(self, key: str, default: float | None = None) -> float:
-        value = float(self.get(key, (int, float), default))
-        if not (math.isfinite(value) and value >= 0 and (value > 0 or default == 0.0)):
+    def real(self, key: str, default: float | None = None, most: float = MAX_STRETCH) -> float:
+        value = self.get(key, (int, float), default)
+        if not (0 <= value <= most and (value > 0 or default == 0.0)):
             raise self._damaged(key, value)
-        return value
+        return float(value)
 
     def rope_base(self, key: str) -> float:
         """Over 1, or later pairs would not turn slower than the first."""
-        value = self.real(key, 10000.0)
+        value = self.real(key, 10000.0, MAX_ROPE_BASE)
         if value <= 1:
             raise self._damaged(key, value)
         return value
@@ -95,7 +107,9 @@ class _Settings:
         return _get(self._metadata, f"{self.architecture}.{key}", kind, default)
 
     def _damaged(self, key: str, value: object) -> GGUFError:
-        return GGUFError(f"The model file says {self.architecture}.{key} = {value}, which no model has: it is damaged.")
+        return GGUFError(
+            f"The model file says {self.architecture}.{key} = {shown(value)}, which no model has: it is damaged."
+        )
 
 
 async def read_rope_factors(source: WeightSource, header: GGUFHeader) -> dict[str, np.ndarray]:
@@ -108,7 +122,9 @@ async def read_rope_factors(source: WeightSource, header: GGUFHeader) -> dict[st
         if (info := header.tensors.get(name)) is None:
             continue
         if math.prod(info.shape) > 1 << 16:
-            raise GGUFError(f"Tensor {name!r} has the shape {info.shape}, which no model has: the file is damaged.")
+            raise GGUFError(
+                f"Tensor {shown(name)} has the shape {info.shape}, which no model has: the file is damaged."
+            )
         end = info.offset + info.nbytes
         if end <= _PREFIX_BYTES:
             data: bytes | memoryview = (await source.prefix(end))[info.offset : end]
@@ -116,7 +132,7 @@ async def read_rope_factors(source: WeightSource, header: GGUFHeader) -> dict[st
             data = bytes(await source.read(info.offset, info.nbytes))
             await source.rewind()
         if len(data) < info.nbytes:
-            raise GGUFError(f"The model file ends before its tensor {name!r}. Download it again.")
+            raise GGUFError(f"The model file ends before its tensor {shown(name)}. Download it again.")
         found[name] = dequantize(data, info.format, info.shape).reshape(-1)
     return found
 
@@ -132,17 +148,16 @@ def config_from_gguf(
     settings = _Settings(header.metadata)
     if "token_embd.weight" not in header.tensors:
         raise GGUFError("The model file has no tensor 'token_embd.weight': it is not a complete language model.")
-    hidden_size = settings.integer("embedding_length")
-    heads = settings.integer("attention.head_count")
-    kv_heads = settings.integer("attention.head_count_kv", heads)
-    head_dim = settings.integer("attention.key_length", max(hidden_size // heads, 1))
+    hidden_size = settings.integer("embedding_length", MAX_HIDDEN)
+    heads = settings.integer("attention.head_count", MAX_HEADS)
+    kv_heads = settings.integer("attention.head_count_kv", MAX_HEADS, heads)
+    head_dim = settings.integer("attention.key_length", MAX_HEAD_SIZE, max(hidden_size // heads, 1))
+    layers = settings.integer("block_count", MAX_LAYERS)
     if heads % kv_heads:
         raise GGUFError(f"The model file has {heads} attention heads and {kv_heads} key/value heads: it is damaged.")
     if head_dim % 8:
         raise GGUFError(f"This model's attention heads have {head_dim} values; Sonata reads multiples of 8 only.")
-    if settings.integer("attention.value_length", head_dim) != head_dim:
-        raise GGUFError("This model's values are of another size than its keys, which Sonata cannot do.")
-    trained = settings.integer("context_length", most=1 << 24)
+    trained = settings.integer("context_length", MAX_CONTEXT)
     context = min(trained, DEFAULT_CONTEXT) if context is None else context
     if context > trained * _MOST_STRETCH:
         raise GGUFError(
@@ -150,15 +165,16 @@ def config_from_gguf(
             f"Ask for at most {trained * _MOST_STRETCH}."
         )
     rope = _rope(settings, header, head_dim, trained, context, rope_factors or {})
+    check_settings(header.metadata, settings.architecture, head_dim, rope.dimensions, layers)
     theta_local = settings.rope_base("rope.freq_base_swa")
     gemma3 = settings.architecture == "gemma3"
     return ModelConfig(
         architecture=settings.architecture,
-        name=str(header.metadata.get("general.name", settings.architecture)),
-        vocab_size=header.tensors["token_embd.weight"].shape[0],
+        name=name_of(header.metadata) or settings.architecture,
+        vocab_size=_vocab_size(header),
         hidden_size=hidden_size,
-        intermediate_size=settings.integer("feed_forward_length"),
-        num_hidden_layers=settings.integer("block_count", most=1024),
+        intermediate_size=settings.integer("feed_forward_length", MAX_INTERMEDIATE),
+        num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
         head_dim=head_dim,
@@ -168,10 +184,28 @@ def config_from_gguf(
         tie_word_embeddings="output.weight" not in header.tensors,
         rope=rope,
         local_rope=rotation.plain(theta_local, rope.dimensions) if gemma3 else rope,
-        sliding_window=settings.integer("attention.sliding_window", 0, most=1 << 24, least=0),
+        sliding_window=settings.integer("attention.sliding_window", MAX_CONTEXT, 0, least=0),
         attention_softcap=settings.real("attn_logit_softcapping", 0.0),
         logits_softcap=settings.real("final_logit_softcapping", 0.0),
     )
+
+
+def name_of(metadata: Mapping[str, Any]) -> str:
+    """What a model calls itself, in one short line; "" where it does not tell."""
+    name = metadata.get("general.name")
+    return one_line(name) if isinstance(name, str) else ""
+
+
+def _vocab_size(header: GGUFHeader) -> int:
+    """The rows of the embedding. Raises GGUFError where the vocabulary has another number of tokens."""
+    rows = header.tensors["token_embd.weight"].shape[0]
+    tokens = header.metadata.get("tokenizer.ggml.tokens")
+    if isinstance(tokens, list) and len(tokens) != rows:
+        raise GGUFError(
+            f"The model file has {len(tokens)} tokens, but an embedding of {rows} rows: it is damaged, or its "
+            "vocabulary is another model's. Download it again."
+        )
+    return rows
 
 
 def _rope(
@@ -180,7 +214,7 @@ def _rope(
 ) -> Rotation:  # fmt: skip
     """How queries and keys are rotated, where the file may read further than it was trained to or is asked to."""
     theta = settings.rope_base("rope.freq_base")
-    dimensions = settings.integer("rope.dimension_count", head_dim)
+    dimensions = settings.integer("rope.dimension_count", MAX_HEAD_SIZE, head_dim)
     if dimensions > head_dim or dimensions % 2:
         raise GGUFError(
             f"The model file says {settings.architecture}.rope.dimension_count = {dimensions}, but its attention heads "
@@ -196,14 +230,14 @@ def _rope(
                 "the file is damaged. Download it again."
             )
     rope = rotation.plain(theta, dimensions)
-    kind = settings.get("rope.scaling.type", str, "none")
+    kind = settings.get("rope.scaling.type", str, "linear")  # by a factor of 1, if the file has none
     magnitude = settings.real("rope.scaling.attn_factor", 1.0)
-    before = settings.integer("rope.scaling.original_context_length", trained, most=1 << 24)
+    before = settings.integer("rope.scaling.original_context_length", MAX_CONTEXT, trained)
     if ROPE_LONG in factors or ROPE_SHORT in factors:
         # Chosen by the context that is opened, never by the sequence: keys in the cache are rotated already.
         chosen = ROPE_LONG if context > before else ROPE_SHORT
         if chosen not in factors:
-            raise GGUFError(f"The model file has no tensor {chosen!r}: it is not a complete model.")
+            raise GGUFError(f"The model file has no tensor {shown(chosen)}: it is not a complete model.")
         return rotation.divided(rope, factors[chosen].tolist(), magnitude)
     if ROPE_FREQS in factors:
         rope = rotation.divided(rope, factors[ROPE_FREQS].tolist())
@@ -212,8 +246,10 @@ def _rope(
         rope = rotation.linear(rope, settings.real("rope.scaling.factor", legacy))
     elif kind == "yarn":
         rope = _yarn(settings, rope, theta, settings.real("rope.scaling.factor"), before, magnitude)
-    elif kind not in ("none", "longrope"):
-        raise GGUFError(f"This model stretches its context by {kind!r}; Sonata knows linear, yarn and longrope.")
+    elif kind != "none":  # a longrope has factors, and was found above
+        raise unsupported(f"{settings.architecture}.rope.scaling.type", kind)
+    if kind != "yarn" and magnitude != 1:
+        raise unsupported(f"{settings.architecture}.rope.scaling.attn_factor", magnitude)
     if context > trained:
         rope = rotation.yarn(rope, theta, context / trained, trained)
     return rope
@@ -227,7 +263,9 @@ def _yarn(settings: _Settings, rope: Rotation, theta: float, factor: float, befo
 def _get(metadata: Mapping[str, Any], key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
     value = metadata.get(key, default)
     if value is None:
-        raise GGUFError(f"The model file does not say {key!r}: it is damaged or no language model.")
+        raise GGUFError(f"The model file does not say {shown(key)}: it is damaged or no language model.")
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise GGUFError(f"The model file has {key!r} = {value!r}, which is not of the expected kind: it is damaged.")
+        raise GGUFError(
+            f"The model file has {shown(key)} = {shown(value)}, which is not of the expected kind: it is damaged."
+        )
     return value

@@ -10,6 +10,7 @@ from py_core.formats.gguf import GGUFError, GGUFHeader
 from py_core.models import gemma2, gemma3, llama, phi3, qwen2, qwen3, smollm3
 from py_core.models.config import ROPE_FACTORS, ModelConfig, config_from_gguf
 from py_core.models.graph import Graph
+from py_core.showing import shown
 
 ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
     "gemma2": gemma2.describe,
@@ -31,9 +32,8 @@ def describe_model(
     """
     architecture = header.metadata.get("general.architecture")
     if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
-        raise GGUFError(
-            f"The model file is of the architecture {architecture!r}; Sonata runs {', '.join(sorted(ARCHITECTURES))}."
-        )
+        known = ", ".join(sorted(ARCHITECTURES))
+        raise GGUFError(f"The model file is of the architecture {shown(architecture)}; Sonata runs {known}.")
     config = config_from_gguf(header, context, rope_factors)
     graph = Graph(header.tensors, read_elsewhere=set(ROPE_FACTORS))
     ARCHITECTURES[architecture](config, graph)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from py_core.showing import shown
 from py_core.tokenizers.base import NOT_COUNTED, VocabularyTokenizer
 from py_core.tokenizers.merging import merge
 from py_core.tokenizers.pretokenizers import PRE_TOKENIZERS, split
@@ -53,7 +54,7 @@ class ByteBPE(VocabularyTokenizer):
         pre = metadata.get("tokenizer.ggml.pre", "default")
         if not isinstance(pre, str) or (pre := pre or "default") not in PRE_TOKENIZERS:
             raise TokenizerError(
-                f"the model cuts its text by the rules {pre!r}, which Sonata does not know; "
+                f"the model cuts its text by the rules {shown(pre)}, which Sonata does not know; "
                 f"it knows {', '.join(PRE_TOKENIZERS)}"
             )
         vocabulary = Vocabulary.from_gguf(metadata, Defaults(add_bos=PRE_TOKENIZERS[pre].adds_bos))
@@ -88,6 +89,6 @@ def _merge_ranks(merges: Sequence[str], ids: Mapping[str, int]) -> dict[str, int
     for pair in ranks:
         if pair.count(" ") != 1 or pair.replace(" ", "") not in ids:
             raise TokenizerError(
-                f"the model's vocabulary is damaged: the merge {pair!r:.80} gives no token; download the model again"
+                f"the model's vocabulary is damaged: the merge {shown(pair)} gives no token; download the model again"
             )
     return ranks

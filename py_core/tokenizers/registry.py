@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from py_core.showing import shown
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.byte_bpe import ByteBPE
 from py_core.tokenizers.sentencepiece import SentencePiece
@@ -18,7 +19,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     kind = metadata.get("tokenizer.ggml.model")
     if not isinstance(kind, str) or kind not in TOKENIZERS:
         raise TokenizerError(
-            f"the model's tokenizer is of kind {kind!r}, which Sonata cannot read; choose a model with a byte-level "
-            "BPE ('gpt2') or a SentencePiece ('llama') tokenizer, such as SmolLM2, Qwen2.5, Llama or Gemma"
+            f"the model's tokenizer is of kind {shown(kind)}, which Sonata cannot read; choose a model with a "
+            "byte-level BPE ('gpt2') or a SentencePiece ('llama') tokenizer, such as SmolLM2, Qwen2.5, Llama or Gemma"
         )
     return TOKENIZERS[kind](metadata)

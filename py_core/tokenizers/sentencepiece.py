@@ -23,7 +23,6 @@ from py_core.tokenizers.vocabulary import (
     UNKNOWN,
     USER_DEFINED,
     Defaults,
-    TokenizerError,
     Vocabulary,
     numbers,
 )
@@ -35,15 +34,10 @@ class SentencePiece(VocabularyTokenizer):
     """Text to token ids and back."""
 
     def __init__(self, vocabulary: Vocabulary, scores: Sequence[float], add_space_prefix: bool = True) -> None:
-        """`scores` by id; without any, all are 0. Raises TokenizerError where there are too few."""
+        """`scores` by id; without any, all are 0."""
         super().__init__(vocabulary)
         tokens = vocabulary.tokens
         scores = list(scores) or [0.0] * len(tokens)
-        if len(scores) < len(tokens):
-            raise TokenizerError(
-                f"the model's vocabulary is damaged: {len(tokens)} tokens, but {len(scores)} scores; "
-                "download the model again"
-            )
         never_made = frozenset(vocabulary.of_types(CONTROL, UNKNOWN, BYTE))
         self._made = {token: index for token, index in vocabulary.ids.items() if index not in never_made}
         self._costs = {token: -scores[index] for token, index in self._made.items()}
@@ -60,7 +54,7 @@ class SentencePiece(VocabularyTokenizer):
     def from_gguf(cls, metadata: Mapping[str, Any]) -> SentencePiece:
         """The tokenizer that a GGUF file describes. Raises TokenizerError where it is damaged."""
         vocabulary = Vocabulary.from_gguf(metadata, Defaults(add_bos=True, bos_id=1, eos_id=2, unknown_id=0))
-        scores = numbers(metadata, "tokenizer.ggml.scores", "fiu")
+        scores = numbers(metadata, "tokenizer.ggml.scores", "fiu", len(vocabulary.tokens))
         add_space_prefix = metadata.get("tokenizer.ggml.add_space_prefix", True) is not False
         return cls(vocabulary, scores, add_space_prefix)
 

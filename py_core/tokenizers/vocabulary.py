@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from py_core.limits import MAX_SPECIAL_TOKENS, MAX_TOKENS
+from py_core.showing import shown
+
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """Token types (tokenizer.ggml.token_type). CONTROL and UNKNOWN tokens are found where special tokens are parsed,
 USER_DEFINED ones in every text."""
@@ -73,25 +76,31 @@ class Vocabulary:
     ids: Mapping[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raises TokenizerError where a token appears twice. An empty one stands for nothing, so it may."""
+        """Raises TokenizerError where there are too many tokens, or one appears twice. An empty one stands for nothing,
+        so it may."""
+        if len(self.tokens) > MAX_TOKENS:
+            raise TokenizerError(
+                f"the model's vocabulary is damaged: it has {len(self.tokens)} tokens, more than the {MAX_TOKENS} that "
+                "any model may have; choose another file of this model"
+            )
         ids = {token: index for index, token in enumerate(self.tokens) if token}
         if len(ids) + sum(not token for token in self.tokens) != len(self.tokens):
             raise TokenizerError("the model's vocabulary is damaged: a token appears twice; download the model again")
         self.ids = ids
         self.types = types = list(self.types) or [NORMAL] * len(self.tokens)
-        if len(types) != len(self.tokens):
-            raise TokenizerError(
-                f"the model's vocabulary is damaged: {len(self.tokens)} tokens, but {len(types)} token types; "
-                "download the model again"
-            )
         for name in _CONTROL_NAMES & ids.keys():
             types[ids[name]] = CONTROL
+        if (special := len(self.of_types(CONTROL, UNKNOWN, USER_DEFINED))) > MAX_SPECIAL_TOKENS:
+            raise TokenizerError(
+                f"the model's vocabulary is damaged: {special} of its tokens are special ones, more than the "
+                f"{MAX_SPECIAL_TOKENS} that any model may have; choose another file of this model"
+            )
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any], defaults: Defaults) -> Vocabulary:
         """Raises TokenizerError where the file's vocabulary is damaged."""
         tokens = strings(metadata, "tokenizer.ggml.tokens")
-        made = cls(tokens, numbers(metadata, "tokenizer.ggml.token_type", "iu"))
+        made = cls(tokens, numbers(metadata, "tokenizer.ggml.token_type", "iu", len(tokens)))
         declared = {name: _token_id(metadata, name, len(tokens)) for name in ("bos", "eos", *_OPTIONAL_KEYS)}
 
         def id_of(name: str, default: int | None) -> int | None:
@@ -106,7 +115,7 @@ class Vocabulary:
         add_bos = metadata.get("tokenizer.ggml.add_bos_token", defaults.add_bos)
         made.add_bos = add_bos is True and made.bos_id is not None
         made.add_eos = metadata.get("tokenizer.ggml.add_eos_token") is True and made.eos_id is not None
-        made.swallowing = _swallowing(made, str(metadata.get("general.name", "")))
+        made.swallowing = _swallowing(made, metadata.get("general.name"))
         return made
 
     def of_types(self, *types: int) -> list[int]:
@@ -122,15 +131,27 @@ def strings(metadata: Mapping[str, Any], key: str) -> list[str]:
     return values
 
 
-def numbers(metadata: Mapping[str, Any], key: str, kinds: str) -> list[Any]:
-    """A list of numbers, empty where the metadata has none; `kinds` are those of numpy that will do.
+def numbers(metadata: Mapping[str, Any], key: str, kinds: str, tokens: int) -> list[Any]:
+    """A list of numbers, one for each of the tokens, empty where the metadata has none; `kinds` are those of numpy that
+    will do.
 
-    Raises TokenizerError where it holds something else.
+    Raises TokenizerError where it holds something else, or another count.
     """
-    values = np.asarray(metadata.get(key, np.empty(0, kinds[0])))
-    if values.dtype.kind not in kinds or values.ndim != 1:
+    values = metadata.get(key)
+    if values is None:
+        return []
+    usable = isinstance(values, np.ndarray | list) and len(values) <= MAX_TOKENS
+    numbers = np.asarray(values if usable else "")
+    if numbers.ndim == 1 and len(numbers) == 0:
+        return []
+    if numbers.dtype.kind not in kinds or numbers.ndim != 1 or np.isnan(numbers).any():
         raise TokenizerError(f"the model file has no usable list {key}; choose another file of this model")
-    return values.tolist()
+    if len(numbers) != tokens:
+        raise TokenizerError(
+            f"the model's vocabulary is damaged: {tokens} tokens, but {len(numbers)} entries in {key}; "
+            "download the model again"
+        )
+    return numbers.tolist()
 
 
 def _token_id(metadata: Mapping[str, Any], name: str, vocab_size: int) -> int | None:
@@ -140,7 +161,9 @@ def _token_id(metadata: Mapping[str, Any], name: str, vocab_size: int) -> int | 
     if name in _OPTIONAL_KEYS:
         return value if fits else None
     if value is not None and not fits:
-        raise TokenizerError(f"the model file is damaged: {key} is {value!r}, not the id of one of {vocab_size} tokens")
+        raise TokenizerError(
+            f"the model file is damaged: {key} is {shown(value)}, not the id of one of {vocab_size} tokens"
+        )
     return value
 
 
@@ -154,9 +177,9 @@ def _end_ids(ids: Mapping[str, int], declared: Sequence[int | None]) -> frozense
     return frozenset(index for index in (*declared, *(ids[name] for name in names)) if index is not None)
 
 
-def _swallowing(vocabulary: Vocabulary, model_name: str) -> frozenset[int]:
+def _swallowing(vocabulary: Vocabulary, model_name: object) -> frozenset[int]:
     """Phi-3's special tokens take the white space after them. Files do not say so, but the model's name tells."""
-    if not any(name in model_name.lower() for name in ("phi-3", "phi3")):
+    if not isinstance(model_name, str) or not any(name in model_name.lower() for name in ("phi-3", "phi3")):
         return frozenset()
     keep = {vocabulary.ids.get(name) for name in _KEEP_SPACE}
     return frozenset(vocabulary.of_types(UNKNOWN, CONTROL, USER_DEFINED)) - keep

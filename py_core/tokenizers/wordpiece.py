@@ -19,6 +19,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
 
+from py_core import limits
+from py_core.showing import shown
 from py_core.tokenizers import unicode_ranges
 
 MAX_TOKENS = 256
@@ -93,7 +95,7 @@ class WordPiece:
         """Raises WordPieceError when one of [CLS], [SEP] and `unknown` is not in the vocabulary."""
         if missing := [token for token in ("[CLS]", "[SEP]", unknown) if token not in vocabulary]:
             raise WordPieceError(
-                f"The tokenizer has no token {missing[0]}: it is not one of BERT's. Download it again."
+                f"The tokenizer has no token {shown(missing[0])}: it is not one of BERT's. Download it again."
             )
         if max_tokens < 2:
             raise WordPieceError(f"{max_tokens} tokens leave no room for [CLS] and [SEP]: allow 2 or more.")
@@ -144,6 +146,8 @@ class WordPiece:
 
     def _pieces(self, word: str) -> list[int]:
         """The longest piece that is in the vocabulary, then the longest of the rest, and so on."""
+        if len(word) > self._longest:
+            return self._unknown
         ids: list[int] = []
         start = 0
         table = self._whole
@@ -155,12 +159,11 @@ class WordPiece:
                 break
             ids.append(found)
             start, table = stop, self._inner
-        if start < len(word) or len(word) > self._longest:
+        if start < len(word):
             ids = self._unknown
-        if len(word) <= self._longest:
-            if len(self._words) >= _REMEMBERED_WORDS:
-                self._words.clear()
-            self._words[word] = ids
+        if len(self._words) >= _REMEMBERED_WORDS:
+            self._words.clear()
+        self._words[word] = ids
         return ids
 
 
@@ -175,7 +178,7 @@ def _first_words(text: str, count: int) -> Iterable[str]:
 def _is_vocabulary(found: Any) -> bool:
     return (
         isinstance(found, dict)
-        and bool(found)
+        and 0 < len(found) <= limits.MAX_TOKENS
         and all(type(index) is int and 0 <= index < len(found) for index in found.values())
         and len(set(found.values())) == len(found)
     )
@@ -183,5 +186,9 @@ def _is_vocabulary(found: Any) -> bool:
 
 def _are_options(unknown: Any, prefix: Any, longest: Any) -> bool:
     return (
-        isinstance(unknown, str) and isinstance(prefix, str) and bool(prefix) and type(longest) is int and longest > 0
+        isinstance(unknown, str)
+        and isinstance(prefix, str)
+        and bool(prefix)
+        and type(longest) is int
+        and 0 < longest <= limits.MAX_WORD_CHARACTERS
     )

@@ -235,7 +235,10 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
     "tokens of numbers": ({"tokenizer.ggml.tokens": [1, 2]}, "no usable list tokenizer.ggml.tokens"),
     "no merges": ({"tokenizer.ggml.merges": None}, "no usable list tokenizer.ggml.merges"),
     "unknown rules": ({"tokenizer.ggml.pre": "klingon"}, "by the rules 'klingon', which Sonata does not know"),
-    "types of another length": ({"tokenizer.ggml.token_type": [1]}, "263 tokens, but 1 token types"),
+    "types of another length": (
+        {"tokenizer.ggml.token_type": [1]},
+        "263 tokens, but 1 entries in tokenizer.ggml",
+    ),
     "a token twice": ({"tokenizer.ggml.tokens": ["a"] * 263}, "a token appears twice"),
     "a merge of one part": ({"tokenizer.ggml.merges": ["th"]}, "the merge 'th' gives no token"),
     "a merge of three parts": ({"tokenizer.ggml.merges": ["t h e"]}, "the merge 't h e' gives no token"),

@@ -56,7 +56,6 @@ lists = st.one_of(
     st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1),
     st.lists(st.floats(width=32, allow_nan=False), min_size=1),
     st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9)),
-    st.lists(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), max_size=3), min_size=1),
 )
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).filter(
     lambda name: name != "general.alignment"
@@ -189,7 +188,7 @@ async def test_a_stream_that_ends_inside_the_header_is_called_truncated(small_fi
 
 async def test_a_huge_claimed_length_is_refused_without_asking_for_it() -> None:
     source = Stream(gguf((key_value("k", STRING, struct.pack("<Q", 1 << 50)),)) + bytes(3 << 20))
-    with pytest.raises(GGUFError, match="larger than 256 MiB"):
+    with pytest.raises(GGUFError, match="larger than 64 MiB"):
         await read_header(source)
     assert max(source.asked) <= 2 << 20
 
@@ -221,7 +220,10 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
     "version 0": (gguf(version=0), "version 0"),
     "version 4": (gguf(version=4), "version 4; Sonata reads versions 2 and 3"),
     "big-endian": (gguf(version=3 << 24), "big-endian"),
-    "tensor count": (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0), "1152921504606846976 tensors would end"),
+    "tensor count": (
+        b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0),
+        "1152921504606846976 tensors, and a model file may have 100000",
+    ),
     "key count": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1 << 63), "9223372036854775808 metadata keys"),
     "key length": (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 40) + bytes(40), "a metadata key would end"),
     "key not UTF-8": (gguf((key_value(b"\xff\xfe", U32, bytes(4)),)), "a metadata key is not UTF-8"),
@@ -233,13 +235,12 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
     "string not UTF-8": (gguf((key_value("k", STRING, text(b"\xc3\x28")),)), "'k' is not UTF-8"),
     "array element type": (gguf((key_value("k", ARRAY, struct.pack("<IQ", 99, 1)),)), "'k' has the unknown type 99"),
     "array of numbers too long": (gguf((key_value("k", ARRAY, struct.pack("<IQ", 4, 1 << 61)),)), "'k' would end"),
-    "array of strings too long": (gguf((key_value("k", ARRAY, struct.pack("<IQ", 8, 1 << 61)),)), "'k' would end"),
-    "array of arrays too long": (gguf((key_value("k", ARRAY, struct.pack("<IQ", 9, 1 << 61)),)), "'k' would end"),
+    "array of strings too long": (gguf((key_value("k", ARRAY, struct.pack("<IQ", 8, 1 << 20)),)), "'k' would end"),
     "array element not UTF-8": (
         gguf((key_value("k", ARRAY, struct.pack("<IQ", 8, 2) + text("a") + text(b"\xff")),)),
         "element 1 of the metadata value 'k' is not UTF-8",
     ),
-    "array nesting": (gguf((key_value("k", ARRAY, struct.pack("<IQ", 9, 1) * 500),)), "nests arrays more than 4 deep"),
+    "array of arrays": (gguf((key_value("k", ARRAY, struct.pack("<IQ", 9, 1) * 500),)), "'k' is a list of lists"),
     "alignment not a power of two": (gguf((key_value("general.alignment", U32, struct.pack("<I", 24)),)), "is 24"),
     "alignment too small": (gguf((key_value("general.alignment", U32, struct.pack("<I", 4)),)), "is 4"),
     "alignment zero": (gguf((key_value("general.alignment", U32, bytes(4)),)), "is 0"),

@@ -233,10 +233,13 @@ def test_bos_eos_and_unknown_are_the_first_three_where_the_file_does_not_say() -
 
 
 MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
-    "too few scores": ({"tokenizer.ggml.scores": [1.0]}, "but 1 scores; download"),
+    "too few scores": ({"tokenizer.ggml.scores": [1.0]}, "but 1 entries in tokenizer.ggml.scores"),
     "scores of text": ({"tokenizer.ggml.scores": ["x"]}, "no usable list tokenizer.ggml.scores"),
     "no tokens": ({"tokenizer.ggml.tokens": None}, "no usable list tokenizer.ggml.tokens"),
-    "types of another length": ({"tokenizer.ggml.token_type": [1]}, "tokens, but 1 token types"),
+    "types of another length": (
+        {"tokenizer.ggml.token_type": [1]},
+        "but 1 entries in tokenizer.ggml.token_type",
+    ),
 }
 
 

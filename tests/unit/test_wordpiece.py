@@ -146,8 +146,9 @@ def test_the_longest_piece_is_taken_first() -> None:
         (("model", "vocab"), ["a"], "vocabulary is damaged"),
         (("model", "vocab"), {"[UNK]": 0, "[CLS]": 1, "[SEP]": 7}, "vocabulary is damaged"),
         (("model", "vocab"), {"[UNK]": 0, "[CLS]": 1, "[SEP]": True}, "vocabulary is damaged"),
-        (("model", "vocab"), {"[UNK]": 0, "[CLS]": 1}, r"no token \[SEP\]"),
+        (("model", "vocab"), {"[UNK]": 0, "[CLS]": 1}, r"no token '\[SEP\]'"),
         (("model", "max_input_chars_per_word"), "5", "vocabulary is damaged"),
+        (("model", "max_input_chars_per_word"), 1001, "vocabulary is damaged"),
         (("model",), None, "file is damaged"),
     ],
 )

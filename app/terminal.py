@@ -1,0 +1,45 @@
+"""What the commands write to a terminal: names of files, what model files say and what models write are text there.
+
+A terminal obeys control characters: "ESC ] 0 ; ..." names its window, others write over what was shown or type for the
+user. So everything that is written goes through `console` or `say`, and JSON through json.dumps, which escapes them.
+Errors of usage are typer's, which escapes them, too.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
+
+from py_core.showing import plain
+
+
+def say(text: object, end: str = "\n") -> None:
+    """Write a text to standard output at once, as it is but for control characters."""
+    print(plain(str(text)), end=plain(end), flush=True)
+
+
+def console(stderr: bool = False) -> Console:
+    """rich on standard output, or on standard error: for tables and styles, without control characters in the text."""
+    made = Console(stderr=stderr, highlight=False)
+    made.push_render_hook(_PlainText())
+    return made
+
+
+class _PlainText(RenderHook):
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Plain(one) for one in renderables]
+
+
+class _Plain:
+    """The same without control characters in its text; those that rich itself makes stay."""
+
+    def __init__(self, inner: ConsoleRenderable) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._inner, options):
+            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement.get(console, options, self._inner)

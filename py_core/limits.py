@@ -1,0 +1,42 @@
+"""What a file from a stranger may hold at most: refused before it is counted out, built or allocated.
+
+Each limit has room over the largest real file that is known to us, which its comment names.
+"""
+
+from __future__ import annotations
+
+# Headers of model files (GGUF, safetensors)
+MAX_HEADER_BYTES = 64 << 20
+"""Gemma 4's vocabulary of 262,144 tokens with its 514,906 merges takes 16 MB."""
+MAX_KEYS = 10_000
+"""Files of llama.cpp have 20 to 60 keys."""
+MAX_TENSORS = 100_000
+"""Llama 3.1 405B has 1,138; the folder of a mixture of 256 experts in 60 layers some 46,000."""
+MAX_STRINGS = 2_000_000
+"""Of all lists of strings in a header: Gemma 4 has 777,050, tokens and merges."""
+
+# Vocabularies
+MAX_TOKENS = 1_000_000
+"""Gemma has 262,144."""
+MAX_SPECIAL_TOKENS = 20_000
+"""Gemma 3 has 6,414 (most of them unused), DeepSeek 2,400."""
+MAX_WORD_CHARACTERS = 1_000
+"""Longest word that WordPiece cuts up: BERT says 100."""
+
+# Settings of models
+MAX_LAYERS = 1_024
+"""Llama 3.1 405B has 126."""
+MAX_HEADS = 1_024
+"""Llama 3.1 405B and Mistral Large have 128."""
+MAX_HEAD_SIZE = 1_024
+"""Gemma has 256, 512 in its newest."""
+MAX_HIDDEN = 1 << 17
+"""Llama 3.1 405B has 16,384."""
+MAX_INTERMEDIATE = 1 << 19
+"""Llama 3.1 405B has 53,248."""
+MAX_CONTEXT = 1 << 24
+"""Llama 4 Scout says 10,485,760."""
+MAX_ROPE_BASE = 1e12
+"""Qwen 2.5 1M has 10,000,000; some stretched Llamas 4,000,000,000."""
+MAX_STRETCH = 1e6
+"""Factors by which a rotation is stretched: 32 for Llama 3.2, up to 64 elsewhere."""
