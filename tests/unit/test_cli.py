@@ -17,6 +17,7 @@ import pytest
 
 from app import cli
 from py_core.formats.gguf_writer import write_gguf
+from py_core.showing import plain
 from tests.tiny_llama import TinyLlama
 from tests.tiny_models import metadata
 
@@ -93,7 +94,7 @@ def test_generate_json_repeats_itself(tiny: list[str], as_json: dict) -> None:
 
 def test_generate_prints_the_text_and_keeps_the_speed_out_of_it(tiny: list[str], as_json: dict) -> None:
     result = sonata_process("generate", "hello", *tiny, "--max-tokens", "6")
-    assert printed(result) == as_json["text"] + "\n"
+    assert printed(result) == plain(as_json["text"]) + "\n"
     assert "tok/s" in result.stderr
 
 
