@@ -49,6 +49,7 @@ def prepare(groups: tuple[str, ...] = ("runtime",)) -> None:
 def serve(options: argparse.Namespace) -> int:
     prepare()
     arguments = ["-m", "app.server", "--host", options.host, "--port", str(options.port)]
+    arguments += [word for name in options.allow_name for word in ("--allow-name", name)]
     return _continue_with([*arguments, "--no-open"] if options.no_open else arguments)
 
 
@@ -112,6 +113,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     serving = commands.add_parser("serve", help="make what is missing and serve the site")
     serving.add_argument("--host", default="localhost", help="address to listen on (default: localhost)")
     serving.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")
+    serving.add_argument(
+        "--allow-name", action="append", default=[], metavar="NAME", help="a name that other machines call this one by"
+    )
     serving.add_argument("--no-open", action="store_true", help="do not open the browser")
     commands.add_parser("site", help="make what is missing, without serving it")
     testing = commands.add_parser("test", help="make what is missing, then run every check and test")

@@ -33,7 +33,7 @@ from app.model_catalog import HubError
 from app.model_pull import PullError
 from app.native_services import open_services
 from app.paths import memory_path
-from app.server import DIST, ServerError
+from app.server import ALLOW_NAME, DIST, ServerError
 from app.server import serve as serve_site
 from app.services import Services
 from app.terminal import console, say
@@ -257,9 +257,10 @@ def serve(
     port: Annotated[int, typer.Option()] = 8000,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
     dist: Annotated[Path, typer.Option(help="The site that build.py made.")] = DIST,
+    allow_name: Annotated[list[str], typer.Option(help=ALLOW_NAME)] = [],  # noqa: B006 - typer makes a new one
 ) -> None:
     """Serve the web page. `python build.py serve` builds it first."""
-    serve_site(dist, host, port, not no_open)
+    serve_site(dist, host, port, not no_open, allow_name)
 
 
 async def _generate(

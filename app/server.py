@@ -1,4 +1,4 @@
-"""The site over HTTP, with what the page needs to share memory between threads: COOP, COEP, byte ranges, MIME types.
+"""The site over HTTP, with what the page needs: its headers (app/site_headers.py), byte ranges, MIME types.
 
 The OpenAI-compatible API will be routes given to `create_app`.
 """
@@ -14,7 +14,9 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,17 +25,13 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.server_guard import LIMITS, GuardedProtocol, KnownNames, Limits
+from app.site_headers import headers_of
+
 DIST = Path(__file__).resolve().parents[1] / "dist"
 
-HEADERS = {
-    # SharedArrayBuffer exists only in a page that shares its process with no other origin
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Embedder-Policy": "require-corp",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    # the browser asks every time and gets 304, so a rebuilt site is never mixed with an old one
-    "Cache-Control": "no-cache",
-    "X-Content-Type-Options": "nosniff",
-}
+ALLOW_NAME = "a name that other machines call this one by, such as box.local (may be repeated)"
+"""What the option of this name does."""
 
 MIME_TYPES = {
     ".js": "text/javascript",
@@ -56,7 +54,7 @@ class ServerError(Exception):
 
 
 class _WithHeaders:
-    """Adds HEADERS to every answer, errors included."""
+    """Adds the site's headers to every answer, errors included."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -64,14 +62,14 @@ class _WithHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                MutableHeaders(scope=message).update(headers_of(scope["path"]))
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
 
 
-def create_app(dist: Path, routes: Sequence[BaseRoute] = ()) -> Starlette:
-    """The site in `dist`; `routes` come before its files.
+def create_app(dist: Path, routes: Sequence[BaseRoute] = (), names: Sequence[str] = ("localhost",)) -> Starlette:
+    """The site in `dist`; `routes` come before its files. `names`: what it is called by, besides IP addresses.
 
     Raises FileNotFoundError, with what to do, when the site has not been built.
     """
@@ -80,8 +78,16 @@ def create_app(dist: Path, routes: Sequence[BaseRoute] = ()) -> Starlette:
     for suffix, kind in MIME_TYPES.items():  # the system's own table differs from machine to machine
         mimetypes.add_type(kind, suffix)
     app = Starlette(routes=[*routes, Mount("/", StaticFiles(directory=dist, html=True))])
+    app.add_middleware(KnownNames, names=names)
     app.add_middleware(_WithHeaders)
     return app
+
+
+def server_config(app: Starlette, limits: Limits = LIMITS) -> uvicorn.Config:
+    protocol: Any = partial(GuardedProtocol, limits=limits)
+    return uvicorn.Config(
+        app, http=protocol, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off"
+    )
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -123,18 +129,25 @@ class _Server(uvicorn.Server):
             threading.Thread(target=webbrowser.open, args=(self._address,), daemon=True).start()
 
 
-def serve(dist: Path = DIST, host: str = "localhost", port: int = 8000, open_browser: bool = True) -> None:
+def serve(
+    dist: Path = DIST,
+    host: str = "localhost",
+    port: int = 8000,
+    open_browser: bool = True,
+    names: Sequence[str] = (),
+) -> None:
     """Serve the site until Ctrl-C. Port 0 takes a free one. Prints the address once it answers.
+
+    names: what others call this machine by, besides `host` and its IP addresses.
 
     Raises FileNotFoundError when there is no site, ServerError when the port cannot be had.
     """
-    app = create_app(dist)
+    app = create_app(dist, names=("localhost", host, *names))
     listener = listen("127.0.0.1" if host == "localhost" else host, port)
     shown = "localhost" if host in ("localhost", "127.0.0.1", "0.0.0.0", "::", "::1") else host
     address = f"http://{shown}:{listener.getsockname()[1]}"
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off")
     try:
-        _Server(config, address, open_browser).run(sockets=[listener])
+        _Server(server_config(app), address, open_browser).run(sockets=[listener])
     except KeyboardInterrupt:
         pass  # Ctrl-C is how a user ends the server
     finally:
@@ -147,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_options(parser)
     options = parser.parse_args(arguments)
     try:
-        serve(options.dist, options.host, options.port, not options.no_open)
+        serve(options.dist, options.host, options.port, not options.no_open, options.allow_name)
     except (ServerError, FileNotFoundError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -158,6 +171,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="localhost", help="address to listen on (default: localhost)")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")
     parser.add_argument("--no-open", action="store_true", help="do not open the browser")
+    parser.add_argument("--allow-name", action="append", default=[], metavar="NAME", help=ALLOW_NAME)
     parser.add_argument("--dist", type=Path, default=DIST, help=argparse.SUPPRESS)
 
 

@@ -1,6 +1,6 @@
 /**
  * The service worker: keeps the site by content hash, so that the page starts with the server gone, and adds the headers
- * that isolate it (COOP, COEP). The models are not its business: model_store.js keeps them.
+ * that isolate it (COOP, COEP) and say what it may do (CSP). The models are not its business: model_store.js keeps them.
  *
  * precache.json lists the site's files with their sha256; what it lists is a version. Files are kept by their sha256, so
  * that a new version downloads only what changed, and what an interrupted update brought is there for the next one. A
@@ -24,11 +24,24 @@ const DOWNLOADS = 4; // at once
 const NEWBORN_MS = 60_000; // so long a page or worker may be on its way before the browser lists it
 const LOCAL = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
 const SCOPE = worker.registration.scope;
-const ISOLATION = {
+// Headers of the site's files, from app/site_headers.py (python -m app.building.write_headers).
+// headers: begin
+const HEADERS = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Embedder-Policy': 'require-corp',
   'Cross-Origin-Resource-Policy': 'same-origin',
+  'Permissions-Policy': 'accelerometer=(), browsing-topics=(), camera=(), clipboard-read=(), display-capture=(), encrypted-media=(), geolocation=(), gyroscope=(), hid=(), idle-detection=(), local-fonts=(), magnetometer=(), microphone=(), midi=(), payment=(), picture-in-picture=(), publickey-credentials-get=(), screen-wake-lock=(), serial=(), usb=(), xr-spatial-tracking=()',
+  'Referrer-Policy': 'no-referrer',
+  'X-Content-Type-Options': 'nosniff',
 };
+const POLICIES = [ // by how a path ends: the first that fits
+  ['storage/model_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
+  ['storage/elsewhere_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
+  ['worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'self' blob:"],
+  ['sw.js', "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata"],
+  ['', "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify sonata; style-src 'self'; img-src 'self' data:; manifest-src 'self'; worker-src 'self'"],
+];
+// headers: end
 
 let reading = /** @type {Promise<State>|null} */ (null); // the state, a promise; in the cache it is one JSON
 let saving = Promise.resolve(); // one after the other
@@ -70,7 +83,7 @@ async function answer(event, path) {
   } catch (error) {
     console.debug(`not from what is kept: ${path} (${error.message})`);
   }
-  return isolated(await fetch(request));
+  return guarded(await fetch(request), path);
 }
 
 /** The files of the version that a request belongs to; without one, of the version that is arriving, or null. */
@@ -91,16 +104,22 @@ async function filesFor(event) {
   return (version && versions[version]) || candidate;
 }
 
-function isolated(response) {
+function guarded(response, path) {
   if (response.type === 'opaque' || response.type === 'opaqueredirect' || response.type === 'error') return response;
   const { status, statusText } = response;
-  return new Response(response.body, { status, statusText, headers: withIsolation(response.headers) });
+  return new Response(response.body, { status, statusText, headers: withHeaders(response.headers, path) });
 }
 
-function withIsolation(original) {
+function withHeaders(original, path) {
   const headers = new Headers(original);
-  for (const [name, value] of Object.entries(ISOLATION)) headers.set(name, value);
+  for (const [name, value] of headersOf(path)) headers.set(name, value);
   return headers;
+}
+
+/** What the site wants with a file. @returns {[string, string][]} */
+function headersOf(path) {
+  const [[, policy]] = POLICIES.filter(([end]) => path.endsWith(end)); // the last one fits every path
+  return [...Object.entries(HEADERS), ['Content-Security-Policy', policy]];
 }
 
 // ---- files -----------------------------------------------------------------------------------------------------------
@@ -111,7 +130,11 @@ const keyOf = (name) => `${SCOPE}.precache/${name}`;
 async function fileOf(path, sha256) {
   const cache = await caches.open(CACHE);
   const kept = await cache.match(keyOf(sha256));
-  if (kept) return kept;
+  if (kept && headersOf(path).every(([name, value]) => kept.headers.get(name) === value)) return kept;
+  if (kept) { // by an earlier version of this script, which had other headers
+    await cache.put(keyOf(sha256), guarded(kept, path));
+    return await cache.match(keyOf(sha256)) ?? fail(`${path} was not kept`);
+  }
   if (!arriving.has(sha256)) {
     arriving.set(sha256, download(cache, path, sha256).finally(() => arriving.delete(sha256)));
   }
@@ -126,7 +149,7 @@ async function download(cache, path, sha256) {
     if (!response.ok) fail(`HTTP ${response.status} for ${path}`);
     const bytes = await response.arrayBuffer();
     if (await digest(bytes) !== sha256) continue;
-    const headers = withIsolation(response.headers);
+    const headers = withHeaders(response.headers, path);
     for (const name of ['Content-Encoding', 'Content-Length', 'Transfer-Encoding']) headers.delete(name);
     return cache.put(keyOf(sha256), new Response(bytes, { headers }));
   }

@@ -17,6 +17,7 @@ from app.building.common import ROOT, BuildError, write_atomically
 from app.building.download import Download, Downloader, Source
 from app.building.node import NODE_MODULES
 from app.building.python_archives import SONATA, python_archives
+from app.building.write_headers import headers_file
 from app.checksums import sha256_of
 from app.downloads import ModelFile, downloads, model_files
 from app.model_catalog import MODELS
@@ -36,8 +37,9 @@ VENDOR = {
 }
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm")
 PIECE_BYTES = 4 << 20
-NOT_PRECACHED = {"sw.js", "precache.json"}
-"""The browser itself keeps sw.js; the service worker requests precache.json to find a newer version."""
+NOT_PRECACHED = {"sw.js", "precache.json", "_headers"}
+"""The browser itself keeps sw.js; the service worker requests precache.json to find a newer version; some
+servers read _headers, and do not give it out."""
 MODEL_SUFFIXES = (".gguf", ".onnx")
 Content = Path | bytes
 """A file of the site: one to copy, or its bytes."""
@@ -86,6 +88,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
     site[ROUTING_DATA] = files[ROUTING_DATA]
     site["sizes.json"] = sizes_json(site)
     site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)
+    site["_headers"] = headers_file(root).encode()
     site["precache.json"] = precache_json(site)  # last, so that it is never newer than what it lists
     return sync(site, dist)
 

@@ -101,7 +101,7 @@ def measure(
 
 def visit_wllama(browser: Browser, address: str, engine: str, threads: int, tokens: int) -> Figures:
     prompt = oracle_prompt()
-    page = browser.new_page()
+    page = browser.new_page(bypass_csp=True)  # the peers' pages are not the site's
     try:
         page.goto(f"{address}/peers/wllama.html?threads={threads}&model=/models/{model_files()[0].file}")
         page.wait_for_function("() => globalThis.peer")

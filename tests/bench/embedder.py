@@ -123,7 +123,7 @@ def main() -> None:
     native = summary(natively(options.rounds))
     with local_server() as address, chromium() as browser:
         wait_for_quiet(options.patience)
-        page = browser.new_page()
+        page = browser.new_page(bypass_csp=True)
         script = {"body": IN_WORKER, "headers": {**HEADERS, "Content-Type": "text/javascript"}}
         page.route("**/bench_embedder.js", lambda route: route.fulfill(**script))
         page.goto(f"{address}/THIRD_PARTY.txt")

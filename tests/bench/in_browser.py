@@ -28,7 +28,7 @@ from app.building.site import DIST
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 from app.checksums import sha256_of
 from app.paths import cache_dir
-from app.server import create_app, listen
+from app.server import create_app, listen, server_config
 
 PEERS = Path(__file__).parent / "peers"
 LIMIT_MS = 300_000
@@ -67,8 +67,7 @@ def local_server(with_peers: bool = False) -> Iterator[str]:
             Mount("/npm", StaticFiles(directory=install_peers())),
         ]
     listener = listen("127.0.0.1", 0)
-    config = uvicorn.Config(create_app(DIST, routes), log_level="warning", access_log=False, lifespan="off")
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(server_config(create_app(DIST, routes)))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:

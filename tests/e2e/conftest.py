@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from chat_page import ChatPage, fresh_tab
 from damaged_server import DamagedServer
-from plain_server import ISOLATED, PlainServer
+from plain_server import PlainServer
 from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright
 from small_site import MODEL, SmallSite
 
@@ -86,7 +86,7 @@ def tiny_files(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSit
 def tiny_site(tiny_files: SmallSite) -> Iterator[str]:
     """The address of the site with a tiny model."""
     with PlainServer(tiny_files.folder) as running:
-        running.headers |= ISOLATED
+        running.guards = True
         yield running.url
 
 

@@ -11,8 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 
-ISOLATED = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
-"""Headers of a server that isolates the page, which needs no service worker for it."""
+from app.site_headers import headers_of
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,8 @@ class PlainServer:
         self.asked: list[Asked] = []
         self.ranges = True
         """Whether it sends parts of files."""
-        self.headers: dict[str, str] = {}
-        """Sent with every answer."""
+        self.guards = False
+        """Whether it sends the site's headers, as app.server does: the page needs no service worker for them then."""
         self.breaks: dict[str, int] = {}
         """path -> bytes of the file before which the connection breaks."""
         self.instead: dict[str, bytes] = {}
@@ -90,7 +89,7 @@ class _Handler(SimpleHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
         self.send_header("Content-Type", self.guess_type(path))
         self.send_header("Content-Length", str(len(data) - start))
-        for name, value in files.headers.items():
+        for name, value in headers_of(path).items() if files.guards else ():
             self.send_header(name, value)
         self.end_headers()
         with suppress(BrokenPipeError, ConnectionResetError):  # the page went away

@@ -25,7 +25,8 @@ NO_ROOM = "There is no room in this browser to store the model"
 TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
 BEGIN = """async () => {
   const { chooseModel } = await import('./storage/model_list.js');
-  const worker = new Worker('try_model.js', { type: 'module' });
+  const { ownScript } = await import('./common/own_script.js');
+  const worker = new Worker(ownScript('try_model.js'), { type: 'module' });
   window.worker = worker;
   window.done = 0;
   window.result = new Promise((resolve) => {
@@ -132,7 +133,7 @@ def server(small: SmallSite) -> Any:
     """It isolates the page, which needs no service worker."""
     shutil.copyfile(Path(__file__).with_name("try_model.js"), small.folder / "try_model.js")
     with PlainServer(small.folder) as running:
-        running.headers |= {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
+        running.guards = True
         yield running
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage
-from conftest import ISOLATED, fresh_tab
+from chat_page import ChatPage, fresh_tab
 from local_hub import LocalHub, running_hub
 from plain_server import PlainServer
 from playwright.async_api import Browser, Locator, expect
@@ -92,7 +91,7 @@ def address(dist: Path, running: LocalHub, tmp_path_factory: pytest.TempPathFact
     catalog = {"hub": running.url, "hosts": running.hosts, "models": [ENTRY | {"name": "other"}, parts, gone]}
     files.write("model_catalog.json", json.dumps(catalog))
     with PlainServer(files.folder) as server:
-        server.headers |= ISOLATED
+        server.guards = True
         yield server.url
 
 

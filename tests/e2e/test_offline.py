@@ -18,9 +18,11 @@ QUERY = "?backend=wasm&workers=2"
 GENERATE = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
 ACCENT = "getComputedStyle(document.documentElement).accentColor"
 FETCHED_STYLE = "fetch('page/style.css').then((response) => response.text())"
-FROM_A_WORKER = """() => new Promise((resolve) => {
-  new Worker('probe.js', { type: 'module' }).onmessage = ({ data }) => resolve(data);
-})"""
+FROM_A_WORKER = """async () => {
+  const { ownScript } = await import('./common/own_script.js');
+  const worker = new Worker(ownScript('probe.js'), { type: 'module' });
+  return new Promise((resolve) => { worker.onmessage = ({ data }) => resolve(data); });
+}"""
 KEPT_FILES = "caches.open('sonata-site-1').then((cache) => cache.keys()).then((keys) => keys.length)"
 WITHOUT_HEADERS = b"self.oninstall = () => skipWaiting(); self.onactivate = () => clients.claim();"
 GONE_AT_ONCE = b"""self.oninstall = () => skipWaiting();

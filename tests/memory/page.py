@@ -25,7 +25,8 @@ from py_core.memory.rows import Batch, Change, Key, OnChange, Query, Range, Row
 HERE = Path(__file__).parent
 ISOLATED = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
 START = """async (source) => {
-  const worker = new Worker('./memory_test_worker.js', { type: 'module' });
+  const { ownScript } = await import('./common/own_script.js');
+  const worker = new Worker(ownScript('./memory_test_worker.js'), { type: 'module' });
   const waiting = new Map();
   let last = 0;
   worker.onmessage = ({ data: { id, value, error, report } }) => {

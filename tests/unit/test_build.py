@@ -81,7 +81,7 @@ def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_c
     files = read_json(dist / "precache.json")["files"]
     names = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
     large = {f"models/{model.file}" for model in model_files()}
-    assert names - set(files) == {"sw.js", "precache.json", *large}
+    assert names - set(files) == {"sw.js", "precache.json", "_headers", *large}
     assert files == {name: sha256_of(dist / name) for name in files}
 
 

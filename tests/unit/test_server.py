@@ -7,17 +7,24 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import uvicorn
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from app.building import write_headers
 from app.building.common import ROOT
-from app.server import ServerError, create_app, listen
+from app.server import ServerError, create_app, listen, server_config
+from app.server_guard import Limits
+from app.site_headers import POLICIES
 
 MODEL = bytes(range(256)) * 1000
 
@@ -74,6 +81,139 @@ def test_every_answer_isolates_the_page(port, path, headers, status):
     assert answer.headers["cross-origin-embedder-policy"] == "require-corp"
     assert answer.headers["cross-origin-resource-policy"] == "same-origin"
     assert answer.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize(
+    ("path", "end"),
+    [
+        ("/", ""),
+        ("/index.html", ""),
+        ("/nothing", ""),
+        ("/models/model.gguf", ""),
+        ("/sw.js", "sw.js"),
+        ("/engine/worker.js", "worker.js"),
+        ("/routing/embedder_worker.js", "worker.js"),
+        ("/storage/model_worker.js", "storage/model_worker.js"),
+    ],
+)
+def test_every_answer_says_what_its_scripts_may_do(port, path, end):
+    headers = ask(port, path).headers
+    assert headers["content-security-policy"] == dict(POLICIES)[end]
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert "require-trusted-types-for 'script'" in headers["content-security-policy"]
+    assert "'unsafe-inline'" not in headers["content-security-policy"]
+    assert "'unsafe-eval'" not in headers["content-security-policy"]
+    assert "camera=()" in headers["permissions-policy"]
+
+
+@pytest.mark.parametrize("path", [write_headers.SERVICE_WORKER, write_headers.PAGE, write_headers.DEPLOY])
+def test_the_headers_stand_everywhere_as_they_are_defined(path):
+    assert path.read_text("utf-8") == write_headers.written(path), "run: python -m app.building.write_headers"
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1234", "127.0.0.1", "192.168.1.5:8000", "[::1]:8000"])
+def test_its_own_names_are_answered(port, host):
+    assert ask(port, "/index.html", Host=host).status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:8000", "127.0.0.1.evil.example", "box.local"])
+def test_a_site_that_points_its_own_name_here_gets_nothing(port, host):
+    answer = ask(port, "/models.json", Host=host)
+    assert answer.status == 421
+    assert answer.body.decode().startswith(f"This server does not answer to {host.split(':')[0]}. If that is a name of")
+    assert b"--allow-name" in answer.body
+
+
+def test_a_name_that_was_listed_is_answered(small_site):
+    with TestClient(create_app(small_site, names=["box.local"]), "http://box.local:8000") as client:
+        assert client.get("/models.json").status_code == 200
+
+
+@dataclass
+class Running:
+    """A server in this process, whose limits the test chooses."""
+
+    port: int
+    release: threading.Event
+    """Ends the answer to /held."""
+
+    def connect(self, sent: bytes = b"") -> socket.socket:
+        opened = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        opened.sendall(sent)
+        return opened
+
+    def answer(self, path: str = "/a.js") -> bytes:
+        with self.connect(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()) as opened:
+            return everything(opened)
+
+
+def everything(opened: socket.socket) -> bytes:
+    """What comes until the other side ends the connection. Fails where it does not end it."""
+    with opened, opened.makefile("rb") as file:
+        return file.read()
+
+
+@contextmanager
+def limited(dist: Path, limits: Limits) -> Iterator[Running]:
+    release = threading.Event()
+
+    def held(request: Request) -> PlainTextResponse:
+        release.wait(60)
+        return PlainTextResponse("at last")
+
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(server_config(create_app(dist, [Route("/held", held)]), limits))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield Running(listener.getsockname()[1], release)
+    finally:
+        release.set()
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+@pytest.fixture
+def hasty(small_site: Path) -> Iterator[Running]:
+    with limited(small_site, Limits(head_seconds=0.3)) as running:
+        yield running
+
+
+def test_a_connection_that_sends_nothing_is_ended(hasty):
+    assert everything(hasty.connect()) == b""
+
+
+@pytest.mark.parametrize("before", [b"", b"GET /a.js HTTP/1.1\r\nHost: localhost\r\n\r\n"], ids=["first", "second"])
+def test_a_request_that_never_gets_whole_is_ended_with_a_sentence(hasty, before):
+    opened = hasty.connect(before)
+    if before:
+        assert opened.recv(12) == b"HTTP/1.1 200"
+    opened.sendall(b"GET /index.html HTTP/1.1\r\nHo")
+    *_, last = everything(opened).rpartition(b"HTTP/1.1 ")
+    assert last.startswith(b"408 ")
+    assert last.endswith(b"The request did not arrive in time: send it at once.\n")
+
+
+def test_an_answer_that_takes_long_is_not_ended(hasty):
+    asked = hasty.connect(b"GET /held HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert everything(hasty.connect()) == b""  # so much time has passed
+    hasty.release.set()
+    assert everything(asked).endswith(b"at last")
+
+
+def test_more_connections_than_the_limit_are_refused_with_a_sentence_until_one_ends(small_site):
+    with limited(small_site, Limits(per_address=3)) as running:
+        first, *others = [running.connect() for _ in range(3)]
+        refused = everything(running.connect())
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert refused.endswith(b"There are too many connections to this server: close some of them, then try again.\n")
+        first.close()
+        while (answer := running.answer()).startswith(b"HTTP/1.1 503 "):
+            pass  # the server has yet to hear of it
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        for other in others:
+            other.close()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +286,7 @@ def test_only_reading_is_allowed(port):
 
 def test_other_routes_come_before_the_files(small_site):
     route = Route("/v1/models", lambda request: PlainTextResponse("api"))
-    with TestClient(create_app(small_site, [route])) as client:
+    with TestClient(create_app(small_site, [route]), "http://localhost") as client:
         assert client.get("/v1/models").text == "api"
         assert client.get("/index.html").text == "content of index.html"
 

@@ -7,6 +7,7 @@
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
 import { Memory } from '../memory/client.js';
+import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
 
 export class Engine {
@@ -15,7 +16,7 @@ export class Engine {
   #died;
 
   constructor() {
-    this.#worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'sonata-engine' });
+    this.#worker = new Worker(ownScript(new URL('./worker.js', import.meta.url)), { type: 'module', name: 'sonata-engine' });
     this.#died = new Promise((_, reject) => {
       this.#worker.addEventListener('error', (event) => {
         event.preventDefault();

@@ -1,4 +1,5 @@
 /** Files that the page loads when a part of it is first opened. Each is loaded once; one that could not be is tried again. */
+import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
 
 /** @type {Map<string, Promise<void>>} */
@@ -11,7 +12,7 @@ export function loadStyles(path) {
 
 /** A script that is no module, such as one that defines a global. @param {string} path from the site's folder */
 export function loadScript(path) {
-  return load(path, (src) => Object.assign(document.createElement('script'), { src }));
+  return load(path, (src) => Object.assign(document.createElement('script'), { src: ownScript(src) }));
 }
 
 /** @returns {Promise<void>} rejects with a sentence for the user */

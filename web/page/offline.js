@@ -2,6 +2,8 @@
  * The page's side of the service worker (sw.js): registers it, lets it isolate the page, hears of new versions.
  * Where there is none (an old browser, a private window, plain http) the page works from the network alone.
  */
+import { ownScript } from '../common/own_script.js';
+
 const RELOADED = 'sonata.reloaded-to-isolate';
 const ISOLATING_MS = 3000; // for the service worker to start, the first time
 const RESTED_MS = 60_000; // the least time between two such reloads: a reload past the service worker would repeat it
@@ -73,7 +75,7 @@ export function tellOfVersions(notices) {
 
 /** @returns {Promise<ServiceWorkerRegistration|null>} null where the browser or the server has none for us */
 function register() {
-  registering ??= container.register('./sw.js', { updateViaCache: 'none' }).catch(() => null);
+  registering ??= container.register(ownScript(new URL('../sw.js', import.meta.url)), { updateViaCache: 'none' }).catch(() => null);
   return registering;
 }
 

@@ -4,6 +4,7 @@
  * Python (py_core/routing/embedder_browser.py) makes the tokens.
  */
 import { fetchFile } from '../common/fetch_file.js';
+import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
 
 export class Embedder {
@@ -38,7 +39,7 @@ export class Embedder {
   constructor(fingerprint, onBytes) {
     this.fingerprint = fingerprint;
     this.tokenizer = ''; // the text of tokenizer.json
-    this.#worker = new Worker(new URL('./embedder_worker.js', import.meta.url), { type: 'module' });
+    this.#worker = new Worker(ownScript(new URL('./embedder_worker.js', import.meta.url)), { type: 'module' });
     this.#worker.onmessage = ({ data: { id, value, error, bytes } }) => {
       if (bytes !== undefined) return onBytes(bytes);
       const { resolve, reject } = this.#waiting.get(id);

@@ -1,4 +1,5 @@
 /** A model file from the network, from any byte on, and checked piece by piece. Errors are sentences for the user. */
+import { fetchAnywhere } from './elsewhere.js';
 import { checkHost, checkRedirect, DISCREET } from './model_hosts.js';
 import { placed } from './model_parts.js';
 
@@ -53,12 +54,12 @@ export async function openDownloads(urls, { signal, hosts }) {
   };
 }
 
-/** @returns {Promise<Response>} Throws a sentence where there is none, or an error. */
+/** @returns {Promise<import('./elsewhere.js').Answer>} Throws a sentence where there is none, or an error. */
 async function ask(url, hosts, options) {
   if (hosts) checkHost(url, hosts);
   let response;
   try {
-    response = await fetch(url, { ...options, ...DISCREET });
+    response = await fetchAnywhere(url, { ...options, ...DISCREET });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
     throw new Error('The model could not be downloaded: there is no connection to the server. Check the network, then load again.');

@@ -1,5 +1,6 @@
 /** The page's side of model_worker.js: one model at a time is brought, and everybody hears how far it is. */
 import * as Comlink from '../vendor/comlink.mjs';
+import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
 
 /** @typedef {{key: string, title: string, done: number, total: number, perSecond: number}} Bringing */
@@ -37,7 +38,7 @@ export class ModelKeeper {
   }
 
   get #worker() {
-    const url = new URL('./model_worker.js', import.meta.url);
+    const url = ownScript(new URL('./model_worker.js', import.meta.url));
     this.#remote ??= Comlink.wrap(new Worker(url, { type: 'module', name: 'sonata-models' }));
     return this.#remote;
   }

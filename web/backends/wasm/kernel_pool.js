@@ -6,6 +6,7 @@
  * under way then fails with an Error named WorkersRestarted; WorkersLost where the memory is gone too.
  */
 import { loadKernels } from './kernel_module.js';
+import { ownScript } from '../../common/own_script.js';
 import { userError } from '../../common/user_error.js';
 
 const PAGE = 65536;
@@ -221,7 +222,7 @@ export class KernelPool {
     const ready = [];
     while (this.#workers.length < this.#wanted) {
       const index = this.#workers.length;
-      const worker = new Worker(this.#script, { name: `sonata-kernels-${index}` });
+      const worker = new Worker(ownScript(this.#script), { name: `sonata-kernels-${index}` });
       const ifCurrent = (act) => (event) => {
         if (this.#workers[index] === worker) act(event);
       };

@@ -1,0 +1,133 @@
+"""What the server does about clients that hold connections, and about sites that take its place in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Collection
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one client may hold."""
+
+    head_seconds: float = 10.0
+    """From the opening of a connection, or the first byte of a later request, to the end of the request's head.
+    A browser sends it at once; one that opens connections in advance opens them again."""
+    per_address: int = 64
+    """Connections. A browser has six to a site, in each of its profiles."""
+    in_all: int = 512
+    """Connections. Each takes a file descriptor, and one for the file that it is sent; systems give 1,024."""
+
+
+LIMITS = Limits()
+
+
+class GuardedProtocol(H11Protocol):
+    """HTTP/1.1 that ends connections beyond the limits, with a sentence where the other side has begun to speak."""
+
+    def __init__(self, *given: Any, limits: Limits, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._limits = limits
+        self._late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        clients = [getattr(other, "client", None) or ("", 0) for other in self.connections]
+        address, _ = self.client or ("", 0)
+        from_there = sum(host == address for host, _ in clients)
+        if from_there > self._limits.per_address or len(self.connections) > self._limits.in_all:
+            self._refuse(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "There are too many connections to this server: close some of them, then try again.",
+            )
+            return
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+        elif self._late is None:
+            self._wait_for_head()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing() and self.conn.trailing_data[0] and self._late is None:
+            self._unset_keepalive_if_required()  # the next request has begun
+            self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_head(self) -> None:
+        self._late = self.loop.call_later(self._limits.head_seconds, self._head_is_late)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _head_is_late(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self.conn.trailing_data[0]:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request did not arrive in time: send it at once.")
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: HTTPStatus, sentence: str) -> None:
+        body = f"{sentence}\n".encode()
+        head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        self.transport.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        self.transport.close()
+
+
+class KnownNames:
+    """Answers who calls the server by an IP address or by one of `names`, and no one else.
+
+    A site's owner can let his domain's name point to this machine after its page was loaded (DNS rebinding). To the
+    browser the server is then a part of that site, whose scripts may read it; but the request says the site's name.
+    """
+
+    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
+        self._app = app
+        self._names = {name.lower().rstrip(".") for name in names}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan" and not self._knows(name := _name_in(Headers(scope=scope).get("host", ""))):
+            shown = name if len(name) < 100 and name.isprintable() else "that name"
+            answer = PlainTextResponse(
+                f"This server does not answer to {shown or 'a request without a name'}. If that is a name of this "
+                f"machine, start the server with --allow-name and the name; or use the machine's IP address.\n",
+                HTTPStatus.MISDIRECTED_REQUEST,
+            )
+            return await answer(scope, receive, send)
+        await self._app(scope, receive, send)
+
+    def _knows(self, name: str) -> bool:
+        if name in self._names:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def _name_in(host: str) -> str:
+    """A Host header without its port, in lower case: "[::1]:8000" -> "::1"."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower().rstrip(".")
