@@ -84,7 +84,8 @@ class PageWorker:
         tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown.
         context: the most tokens of a conversation, None for the usual number.
 
-        Returns JSON: {backend, adapter, software, features, model, contextLength} or {error: {kind, message, details}}.
+        Returns JSON: {backend, adapter, software, features, model, contextLength, longestPrompt} or
+        {error: {kind, message, details}}.
         """
         try:
             loader = loader_of(device, precision, tuning)
@@ -279,6 +280,7 @@ def info_json(model: Model) -> str:
             "features": capabilities.features,
             "model": model.config.name,
             "contextLength": model.engine.context_length,
+            "longestPrompt": model.engine.context_length * model.tokenizer.longest_token or None,
         }
     )
 

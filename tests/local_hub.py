@@ -74,6 +74,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class _HubHandler(_Handler):
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
         path = unquote(self.path.split("?")[0])
         if match := re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/main", path):
@@ -88,6 +91,9 @@ class _HubHandler(_Handler):
 
 
 class _FileHandler(_Handler):
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
         owner, repository, file = unquote(self.path).lstrip("/").split("/", 2)
         data = self.hub.files.get(f"{owner}/{repository}", {}).get(file)
@@ -97,17 +103,21 @@ class _FileHandler(_Handler):
             self._answer(404, b"")
             return
         tag = f'"{hashlib.sha256(data).hexdigest()[:20]}"'
-        start = 0
+        start, end = 0, len(data)
         if self.hub.ranges and wanted and self.headers.get("If-Range", tag) == tag:
-            start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1])
+            first, last = re.fullmatch(r"bytes=(\d+)-(\d*)", wanted).groups()
+            start, end = int(first), min(int(last) + 1, end) if last else end
             if start >= len(data):
                 self._answer(416, b"")
                 return
         headers = {"ETag": tag}
-        if start:
-            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
-        self._head(206 if start else 200, len(data) - start, headers)
-        stop = min(len(data), start + self.hub.cuts.pop(0)) if self.hub.cuts else len(data)
+        is_part = end - start < len(data)
+        if is_part:
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
+        self._head(206 if is_part else 200, end - start, headers)
+        if self.command == "HEAD":
+            return
+        stop = min(end, start + self.hub.cuts.pop(0)) if self.hub.cuts else end
         if gate := self.hub.gate:
             held = min(stop, start + self.hub.gate_at)
             self.wfile.write(data[start:held])

@@ -24,6 +24,7 @@ import { askToPersist, reloadToIsolate, tellOfVersions } from './page/offline.js
 import { byId } from './page/dom.js';
 import { readOptions } from './page/options.js';
 import { describe, fromError } from './page/problems.js';
+import { whyTooLong } from './chat/message_length.js';
 import { StatusView } from './page/status_view.js';
 import { Watchdog } from './page/watchdog.js';
 
@@ -40,7 +41,7 @@ const announcer = new Announcer(byId('announcer', HTMLElement));
 const chat = new ChatView({
   scroller: byId('scroller', HTMLElement), welcome: byId('welcome', HTMLElement), log: byId('log', HTMLElement),
 }, announcer);
-const composer = new Composer(byId('composer', HTMLFormElement), { onSend: send, onStop: stop });
+const composer = new Composer(byId('composer', HTMLFormElement), { accepts, onSend: send, onStop: stop });
 const banner = new Banner(byId('banner', HTMLElement));
 const notices = new Notices(byId('notices', HTMLElement));
 const memoryButton = new MemoryButton(byId('memory-button', HTMLElement), notices, (id) => resume(id));
@@ -100,6 +101,7 @@ async function load() {
   window.sonata = { engine: current, info: null, lastAnswer: null, loseDevice, load, storedModels, removeModel };
   try {
     const model = await models.model();
+    if (current !== engine) return;
     const info = await current.start(
       {
         model, context: options.context, maxTokens: options.maxTokens, ...menu.choice, workers: options.workers,
@@ -184,7 +186,8 @@ function waysOut({ kind, details }) {
   const ofTheGpu = ['BackendError', 'DeviceLostError', 'NoWebGPUError'].includes(kind);
   const onTheCpu = ['wasm', 'numpy'].includes(window.sonata.info?.backend ?? menu.choice.backend);
   const useCpu = () => { menu.useCpu(); load(); };
-  if (models.chosen) actions.push({ label: 'Use the model of this page', run: () => models.use(null) });
+  if (models.address.isNamed) actions.push({ label: 'Use my usual model', run: () => models.leaveAddress() });
+  else if (models.chosen) actions.push({ label: 'Use the model of this page', run: () => models.use(null) });
   if (ofTheGpu && !onTheCpu) actions.push({ label: 'Use the CPU instead', run: useCpu });
   return actions;
 }
@@ -204,6 +207,7 @@ function endRecovery() {
 }
 
 function onSilence() {
+  if (models.address.isAsking) return watchdog.feed();
   const wait = () => { watchdog.feed(); composer.focus(); };
   const message = state === 'loading'
     ? 'Loading has made no progress for a while. Check your connection. You can wait, or load again.'
@@ -212,6 +216,13 @@ function onSilence() {
 }
 
 // ---- asking -----------------------------------------------------------------------------------------------------
+
+/** Whether a message may fit; one that surely does not is neither shown nor sent. */
+function accepts(question) {
+  const why = whyTooLong(question, state === 'loading' ? null : runner);
+  notices.say('length', why);
+  return why === null;
+}
 
 function send(question) {
   if (state === 'ready') ask(question);

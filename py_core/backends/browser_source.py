@@ -32,13 +32,14 @@ class BrowserSource:
 
     @property
     def size(self) -> int | None:
-        return self.stream.size
+        size = self.stream.size
+        return size if isinstance(size, int) else None  # JavaScript's null is not Python's None
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """The files of the model, where they are told."""
         found = [(part.name, int(part.start)) for part in self.stream.parts]
-        ends = [*(start for _, start in found), self.stream.size or 0][1:]
+        ends = [*(start for _, start in found), self.size or 0][1:]
         return tuple(
             Part(name, _Head(self.stream, index, ends[index] - start), start)
             for index, (name, start) in enumerate(found)

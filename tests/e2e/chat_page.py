@@ -60,6 +60,10 @@ class ChatPage:
         host = url.rpartition("/")[0]
         await self.page.add_init_script(f"localStorage.setItem('sonata.hosts', JSON.stringify(['{host}']))")
 
+    async def agree_to_model(self) -> None:
+        """After `open`: to a model of another site in the address."""
+        await self.page.get_by_role("button", name="Open this model").click()
+
     async def wait_for(self, state: str, seconds: float = 30.0) -> None:
         """state: loading, ready, answering or failed. Fails at once, with the banner's words, when it is failed."""
         await self.page.wait_for_function(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +16,7 @@ CHUNK = 1 << 20
 
 class DamagedServer:
     """Serves `path` at `url`. Set `length` (the file ends there), `breaks_at` (the connection does),
-    `flip_byte_at` or `damage`."""
+    `flip_byte_at` or `damage`. `compresses`: it sends the file compressed, and does not say how long that is."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -28,6 +29,7 @@ class DamagedServer:
     def heal(self) -> None:
         """From now on the file is served as it is."""
         self.length = self.size
+        self.compresses = False
         self.breaks_at: int | None = None
         self.flip_byte_at: int | None = None
         self.damage: Callable[[bytearray], None] = lambda start: None
@@ -61,12 +63,19 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "application/octet-stream")
-        self.send_header("Content-Length", str(self.files.length))
+        if self.files.compresses:
+            self.send_header("Content-Encoding", "gzip")
+        else:
+            self.send_header("Content-Length", str(self.files.length))
         self.send_header("Access-Control-Allow-Origin", "*")
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
         with suppress(BrokenPipeError, ConnectionResetError):  # the page gave up
-            self.files.send(self.wfile)
+            if not self.files.compresses:
+                self.files.send(self.wfile)
+                return
+            with gzip.GzipFile(fileobj=self.wfile, mode="wb", compresslevel=1) as out:
+                self.files.send(out)
 
     def log_message(self, format: str, *args: object) -> None:
         pass

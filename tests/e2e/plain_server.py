@@ -31,10 +31,14 @@ class PlainServer:
         """Whether it sends parts of files."""
         self.guards = False
         """Whether it sends the site's headers, as app.server does: the page needs no service worker for them then."""
+        self.headers: dict[str, str] = {}
+        """Sent with every answer, besides."""
         self.breaks: dict[str, int] = {}
         """path -> bytes of the file before which the connection breaks."""
         self.instead: dict[str, bytes] = {}
         """path -> what is sent instead of the file."""
+        self.told: dict[str, int] = {}
+        """path -> how long the file is, where only that is asked."""
         self.holds: dict[str, int] = {}
         """path -> bytes of the file before which it waits until the entry is gone."""
         handler = type("Handler", (_Handler,), {"files": self})
@@ -73,6 +77,9 @@ class _Handler(SimpleHTTPRequestHandler):
         ".webmanifest": "application/manifest+json",
     }
 
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
         files = self.files
         path = self.path.split("?")[0].lstrip("/") or "index.html"
@@ -88,10 +95,14 @@ class _Handler(SimpleHTTPRequestHandler):
         if start:
             self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
         self.send_header("Content-Type", self.guess_type(path))
-        self.send_header("Content-Length", str(len(data) - start))
-        for name, value in headers_of(path).items() if files.guards else ():
+        length = len(data) - start
+        self.send_header("Content-Length", str(files.told.get(path, length) if self.command == "HEAD" else length))
+        guards = headers_of(path) if files.guards else {}
+        for name, value in (guards | files.headers).items():
             self.send_header(name, value)
         self.end_headers()
+        if self.command == "HEAD":
+            return
         with suppress(BrokenPipeError, ConnectionResetError):  # the page went away
             held = max(start, files.holds.get(path, start))
             self.wfile.write(data[start:held])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900
 QUERY = "?backend=wasm&workers=1&routing=off"
 NO_ROOM = "There is no room in this browser to store the model"
 TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
-BEGIN = """async () => {
+BEGIN = """async (model) => {
   const { chooseModel } = await import('./storage/model_list.js');
   const { ownScript } = await import('./common/own_script.js');
   const worker = new Worker(ownScript('try_model.js'), { type: 'module' });
@@ -36,7 +37,7 @@ BEGIN = """async () => {
       else resolve(data);
     };
   });
-  worker.postMessage(await chooseModel(null));
+  worker.postMessage(model ?? await chooseModel(null));
 }"""
 STORE = "async ([call, ...args]) => (await import('./storage/model_store.js'))[call](...args)"
 FLIP = """async ([sha256, name, offset]) => {
@@ -48,6 +49,11 @@ FLIP = """async ([sha256, name, offset]) => {
   const writable = await handle.createWritable();
   await writable.write(bytes);
   await writable.close();
+}"""
+
+FILE_FOR_FOLDER = """async (name) => {
+  const root = await navigator.storage.getDirectory();
+  await (await root.getDirectoryHandle('models', { create: true })).getFileHandle(name, { create: true });
 }"""
 
 
@@ -73,8 +79,9 @@ class ModelTab:
     def __init__(self, page: Page) -> None:
         self.page = page
 
-    async def begin(self) -> None:
-        await self.page.evaluate(BEGIN)
+    async def begin(self, model: dict[str, Any] | None = None) -> None:
+        """model: another one than the site's, as model_source.js has it."""
+        await self.page.evaluate(BEGIN, model)
 
     async def result(self) -> dict[str, Any]:
         """{digest, error, notice}"""
@@ -87,6 +94,11 @@ class ModelTab:
     async def hashed(self) -> int:
         """SHA-256 that the last load took."""
         return await self.page.evaluate("window.hashed")
+
+    async def load_from(self, url: str, nbytes: int) -> dict[str, Any]:
+        """A model of so many bytes, by its address."""
+        await self.begin({"url": url, "hosts": [url[: url.index("/", 8)]], "bytes": nbytes})
+        return await self.result()
 
     async def end(self) -> None:
         """The worker is gone, as when the page is closed."""
@@ -151,7 +163,7 @@ def whole(small: SmallSite) -> dict[str, Any]:
 @pytest.fixture
 def good(small: SmallSite) -> dict[str, Any]:
     """What comes of loading it."""
-    return {"digest": small.sha256, "error": None, "notice": None}
+    return {"digest": small.sha256, "error": None, "size": len(small.model), "notice": None}
 
 
 @pytest.fixture
@@ -461,6 +473,16 @@ async def test_without_room_it_comes_from_the_network_and_nothing_is_left(
     assert await tab.stored() == [whole]
 
 
+async def test_where_the_store_is_damaged_a_model_comes_from_the_network_and_the_page_says_so(
+    tab: ModelTab, server: PlainServer, small: SmallSite, good, asked
+) -> None:
+    await tab.page.evaluate(FILE_FOR_FOLDER, small.sha256)
+    result = await tab.load()
+    assert result | {"notice": None} == good
+    assert NO_ROOM in result["notice"]
+    assert asked() == [0]
+
+
 async def test_a_model_that_is_deleted_is_downloaded_again(tab: ModelTab, small: SmallSite, good, whole, asked) -> None:
     assert await tab.remove(small.sha256), "there is nothing to delete, and that is no error"
     assert await tab.load() == good
@@ -498,3 +520,36 @@ async def test_a_model_that_is_being_downloaded_is_not_deleted(
     server.holds.clear()
     assert await tab.result() == good
     assert await tab.stored() == [whole]
+
+
+# --- models by their addresses ---
+
+
+async def test_a_compressed_answer_of_another_site_is_read_whole(
+    tab: ModelTab, server: PlainServer, small: SmallSite, good
+) -> None:
+    """The browser does not tell that it was compressed, but how long it was then."""
+    with PlainServer(small.folder) as other:
+        other.headers |= {"Content-Encoding": "gzip", "Access-Control-Allow-Origin": "*"}
+        other.instead[MODEL] = gzip.compress(small.model)
+        result = await tab.load_from(f"{other.url}/{MODEL}", len(small.model))
+    assert result == good | {"size": None}
+
+
+async def test_a_model_in_several_files_is_refused_where_a_part_is_not_as_long_as_its_server_said(
+    tab: ModelTab, server: PlainServer, small: SmallSite
+) -> None:
+    names = [f"model-0000{number}-of-00002.gguf" for number in (1, 2)]
+    with PlainServer(small.folder) as other:
+        other.headers |= {"Access-Control-Allow-Origin": "*"}
+        other.instead |= {names[0]: small.model[:100_000], names[1]: small.model[100_000:]}
+        url = f"{other.url}/{names[1]}"
+        good = await tab.load_from(url, len(small.model))
+        assert (good["digest"], good["size"]) == (small.sha256, len(small.model))
+        other.told[names[0]] = 90_000
+        longer = (await tab.load_from(url, len(small.model)))["error"]
+        other.told[names[0]] = 110_000
+        shorter = (await tab.load_from(url, len(small.model)))["error"]
+    said = f"{names[0]} has another length than its server said"
+    assert longer == f"{said} (90000 bytes). Download all parts, then open them under Models."
+    assert shorter == f"{said} (110000 bytes). Download all parts, then open them under Models."

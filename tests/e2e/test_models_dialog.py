@@ -276,7 +276,13 @@ async def test_a_redirect_to_a_host_that_is_not_listed_is_refused_until_the_user
 
         # The same for a model in the page's address, until the user allows the host.
         first = await chat.page.evaluate(TOKENS)
-        await chat.open(f"{QUERY}&model={hub.url}/{REPOSITORY}/resolve/main/{FILE}")
+        hub.asked.clear()
+        stranger.asked.clear()
+        # Any part of a model in several files stands for all of it.
+        await chat.open(f"{QUERY}&model={hub.url}/{REPOSITORY}/resolve/main/{PART.replace('00001', '00002')}")
+        await expect(chat.page.get_by_role("dialog")).to_contain_text(hub.url.removeprefix("http://"))
+        assert hub.asked == []
+        await chat.agree_to_model()
         host = stranger.files_url
         refused = f"sends on to {host[7:]}, which is not on the list of hosts that models may come from."
         assert f"{refused} If you trust it, allow it under Models." in await chat.problem()
@@ -292,6 +298,8 @@ async def test_a_redirect_to_a_host_that_is_not_listed_is_refused_until_the_user
         await press(chat, "Close")
         await chat.load_again()
         assert await chat.page.evaluate(TOKENS) != first
+        names = [PART.replace("00001", f"0000{number}") for number in (1, 2, 3)]
+        assert sorted({name for name, _ in stranger.asked}) == names
         await chat.page.click("#models-button")
         await press(chat, f"Remove {host}")
         await expect(dialog(chat).get_by_text(host)).to_be_hidden()

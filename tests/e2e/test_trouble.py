@@ -64,6 +64,7 @@ async def test_a_damaged_model_file_is_told_until_it_is_whole(chat: ChatPage, da
     damaged.length = damaged.size // 3
     await chat.allow_host(damaged.url)
     await chat.open(f"?model={damaged.url}&{ON_THE_CPU}")
+    await chat.agree_to_model()
 
     problem = await chat.problem()
     assert "truncated" in problem or "ends after" in problem
@@ -79,6 +80,7 @@ async def test_a_damaged_model_file_is_told_until_it_is_whole(chat: ChatPage, da
     assert any(word in problem.lower() for word in ("load it again", "download it again", "load again", "choose"))
 
     damaged.heal()
+    damaged.compresses = True  # then its size is not told
     await chat.load_again()
     assert await chat.page.input_value("#message") == "Are you there?"
     await chat.page.press("#message", "Enter")
@@ -260,7 +262,9 @@ async def test_a_model_by_its_address_comes_back_and_is_told_where_it_has_change
     chat: ChatPage, tiny: DamagedServer
 ) -> None:
     await chat.allow_host(tiny.url)
-    await chat.open_ready(f"?{SHORT}&backend=webgpu&model={tiny.url}")
+    await chat.open(f"?{SHORT}&backend=webgpu&model={tiny.url}")
+    await chat.agree_to_model()
+    await chat.wait_for("ready", 180)
     first = await chat.ask(QUESTION)
     await chat.page.evaluate(LOSE)
     await chat.page.click("#new-chat")

@@ -12,9 +12,10 @@ subtle.digest = (...given) => {
 
 onmessage = async ({ data: model }) => {
   const source = new ModelSource(model);
-  let sum = null, error = null;
+  let sum = null, error = null, size = null;
   try {
     const stream = await WeightStream.open(source, { onProgress: (done) => postMessage({ done }) });
+    ({ size } = stream);
     const bytes = await stream.read(0, model.bytes);
     const hash = new Uint8Array(await digest('SHA-256', bytes));
     sum = Array.from(hash, (byte) => byte.toString(16).padStart(2, '0')).join('');
@@ -22,5 +23,5 @@ onmessage = async ({ data: model }) => {
     error = failure.message;
   }
   postMessage({ hashed });
-  postMessage({ digest: sum, error, notice: source.notice });
+  postMessage({ digest: sum, error, size, notice: source.notice });
 };

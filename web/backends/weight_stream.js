@@ -8,6 +8,7 @@ const AHEAD = 32 << 20;  // bytes fetched before anybody asks for them
 export class WeightStream {
   size;              // bytes of the file, null if unknown
   parts;             // of a model in several files, which follow each other: {name, start} of each
+  #likely;           // bytes of the file as its server tells them
   #head;
   #giveBack;
   #chunks = [];      // received, not yet passed
@@ -32,12 +33,13 @@ export class WeightStream {
     return new WeightStream(source, await source.open(abort.signal, onProgress), abort, { signal, onProgress });
   }
 
-  constructor(source, { size, version, chunks, parts, head, giveBack = releaseMemory }, abort, options) {
+  constructor(source, { size, likely, version, chunks, parts, head, giveBack = releaseMemory }, abort, options) {
     this.#source = source;
     this.#options = options;
     this.#abort = abort;
     this.#version = version;
     this.size = size;
+    this.#likely = likely;
     this.parts = parts;
     this.#head = head;
     this.#giveBack = giveBack;
@@ -96,7 +98,8 @@ export class WeightStream {
     for await (const chunk of chunks) {
       this.#chunks.push(chunk);
       this.#received += chunk.length;
-      this.#options.onProgress(this.#received, this.size);
+      const total = this.#likely !== null && this.#received <= this.#likely ? this.#likely : null;
+      this.#options.onProgress(this.#received, total);
       if (this.#wanted === Infinity) this.#drop(this.#received);
       this.#changed();
       while (this.#received >= Math.max(this.#wanted, this.#position + AHEAD)) {

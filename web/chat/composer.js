@@ -12,12 +12,17 @@ export class Composer {
   #open = false;
   #saving = 0;
 
-  /** @param {HTMLFormElement} form @param {{onSend: (text: string) => void, onStop: () => void}} callbacks */
-  constructor(form, { onSend, onStop }) {
+  /**
+   * @param {HTMLFormElement} form
+   * @param {{accepts: (text: string) => boolean, onSend: (text: string) => void, onStop: () => void}} callbacks `accepts`:
+   *   says why, where it is false, and the text stays in the box
+   */
+  constructor(form, { accepts, onSend, onStop }) {
     this.#form = form;
     this.#box = form.querySelector('textarea');
     this.#send = form.querySelector('.send');
     this.#stop = form.querySelector('.stop');
+    this.accepts = accepts;
     this.onSend = onSend;
     this.onStop = onStop;
 
@@ -64,12 +69,12 @@ export class Composer {
   keep(text) {
     const kept = [text, this.#box.value].filter(Boolean).join('\n\n');
     clearTimeout(this.#saving);
-    sessionStorage.setItem(DRAFT, kept);
+    keepDraft(kept);
   }
 
   #submit() {
     const text = this.#box.value.trim();
-    if (!text || !this.#open) return;
+    if (!text || !this.#open || !this.accepts(text)) return;
     this.text = '';
     this.onSend(text);
   }
@@ -81,6 +86,14 @@ export class Composer {
       this.#box.style.height = `${this.#box.scrollHeight}px`;
     }
     clearTimeout(this.#saving);
-    this.#saving = setTimeout(() => sessionStorage.setItem(DRAFT, this.#box.value), 200);
+    this.#saving = setTimeout(() => keepDraft(this.#box.value), 200);
+  }
+}
+
+function keepDraft(text) {
+  try {
+    sessionStorage.setItem(DRAFT, text);
+  } catch {
+    sessionStorage.removeItem(DRAFT); // some millions of characters: an older draft would be wrong
   }
 }

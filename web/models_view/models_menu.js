@@ -3,9 +3,9 @@
  * A model file can be dropped anywhere on the page.
  */
 import { loadStyles } from '../page/load_file.js';
-import { readOptions } from '../page/options.js';
 import { chooseModel } from '../storage/model_list.js';
 import { chosenModel, rememberModel } from '../storage/model_choice.js';
+import { AddressModel } from './address_model.js';
 
 const NOT_KEPT = 'The model that you chose is not in this browser any more, so the page runs its own.';
 const LEAST_MEASURED = 16; // tokens of an answer whose speed says something
@@ -13,6 +13,8 @@ const LEAST_MEASURED = 16; // tokens of an answer whose speed says something
 export class ModelsMenu {
   /** A model that the user brought, by its sha256, or files to be read as they are; null: the model of the site. */
   chosen = /** @type {string|File[]|null} */ (chosenModel());
+  /** The model that the address of the page names. */
+  address;
   #dialog;
   #notices;
   #check;
@@ -31,6 +33,7 @@ export class ModelsMenu {
     this.#check = check;
     this.#dialog = dialog;
     this.#notices = notices;
+    this.address = new AddressModel(notices);
     this.#onChange = onChange;
     button.addEventListener('click', () => this.#with((view) => view.open()));
     addEventListener('dragover', (event) => {
@@ -48,14 +51,20 @@ export class ModelsMenu {
   use(chosen) {
     this.chosen = chosen;
     this.#measured = null;
-    forgetAddress();
+    this.address.forget();
     rememberModel(typeof chosen === 'string' ? chosen : null);
     this.#onChange();
   }
 
-  /** The model to load: what the address says (options.js), what was chosen, or that of the site; see model_list.js. */
+  /** The user's model, or that of the site, in place of the one that the address names. */
+  leaveAddress() {
+    this.address.forget();
+    this.#onChange();
+  }
+
+  /** The model to load: what the address names, what was chosen, or that of the site; see model_list.js. */
   async model() {
-    const model = await chooseModel(readOptions().modelUrl, this.chosen);
+    const model = /** @type {Awaited<ReturnType<typeof chooseModel>>} */ (await this.address.model() ?? await chooseModel(this.chosen));
     this.#bytes = model.bytes ?? 0;
     this.#notices.say('chosen', model.missing ? NOT_KEPT : null);
     return model;
@@ -81,10 +90,4 @@ export class ModelsMenu {
     }
     await run(this.#view);
   }
-}
-
-function forgetAddress() {
-  const url = new URL(location.href);
-  url.searchParams.delete('model');
-  history.replaceState(history.state, '', url);
 }

@@ -42,8 +42,13 @@ export function withAdded(catalog) {
 /** Those that a model in the page's address may come from: of the list, of the user, and the site's own. */
 export async function allowedHosts() {
   const catalog = await readCatalog().catch(() => ({ hosts: [] })); // then those of the user alone
+  return [...catalog.hosts, ...addedHosts(), ownHost()];
+}
+
+/** The site's own, as an entry of such a list. */
+export function ownHost() {
   const { protocol, hostname, host, port } = location;
-  return [...catalog.hosts, ...addedHosts(), protocol === 'http:' ? `http://${hostname}:${port || '80'}` : host];
+  return protocol === 'http:' ? `http://${hostname}:${port || '80'}` : host;
 }
 
 function isHost(entry) {

@@ -3,14 +3,16 @@ import { fetchAnywhere } from './elsewhere.js';
 import { checkHost, checkRedirect, DISCREET } from './model_hosts.js';
 import { placed } from './model_parts.js';
 
+const BY_HAND = 'Download all parts, then open them under Models.';
 const BLOB_PIECE = 4 << 20; // bytes that are read at once
 
 /**
  * @param {string} url
  * @param {{signal?: AbortSignal, from?: number, cache?: RequestCache, hosts?: string[]|null}} [options] `from`: the first
  *   byte wanted; `hosts`: those that it may come from (model_hosts.js), null for any
- * @returns {Promise<{size: number|null, version: string, chunks: AsyncGenerator<Uint8Array>}>} `size` of the whole file
- *   where the server tells it; `version` tells the file from another one at the same address
+ * @returns {Promise<{size: number|null, likely: number|null, version: string, chunks: AsyncGenerator<Uint8Array>}>} `size`
+ *   of the whole file where it is known, `likely` where the server tells it; `version` tells the file from another one at
+ *   the same address
  */
 export async function openDownload(url, { signal, from = 0, cache = 'default', hosts = null } = {}) {
   const response = await ask(url, hosts, { signal, cache, headers: from ? { Range: `bytes=${from}-` } : {} });
@@ -18,8 +20,11 @@ export async function openDownload(url, { signal, from = 0, cache = 'default', h
   const { headers } = response;
   const begun = response.status === 206 ? from : 0; // a server without ranges sends all of it again
   const length = headers.get('Content-Encoding') ? null : headers.get('Content-Length');
+  const likely = length ? begun + Number(length) : null;
   return {
-    size: length ? begun + Number(length) : null,
+    // Another origin does not show that it has compressed its answer; then its length is that of what was sent.
+    size: new URL(response.url).origin === location.origin ? likely : null,
+    likely,
     version: ['ETag', 'Last-Modified', 'Content-Length'].map((name) => headers.get(name)).join(),
     chunks: chunksOf(response.body, from - begun),
   };
@@ -33,17 +38,23 @@ export async function openDownload(url, { signal, from = 0, cache = 'default', h
  */
 export async function openDownloads(urls, { signal, hosts }) {
   const sizes = await Promise.all(urls.map(async (url) => {
-    const length = (await ask(url, hosts, { signal, method: 'HEAD' })).headers.get('Content-Length');
-    if (!length) throw new Error(`The server does not say how large ${url} is. Download all parts, then open them under Models.`);
-    return { name: url.split('/').at(-1) ?? url, bytes: Number(length) };
+    // Where a range is asked for, a browser wants the file as it is: compressed, its length would be another one.
+    const headers = { Range: 'bytes=0-' }, name = url.split('/').at(-1) ?? url;
+    const length = (await ask(url, hosts, { signal, method: 'HEAD', headers })).headers.get('Content-Length');
+    if (!length) throw new Error(`The server does not say how large ${name} is. ${BY_HAND}`);
+    return { name, bytes: Number(length) };
   }));
   const first = await openDownload(urls[0], { signal, hosts });
   const chunks = async function* () {
-    yield* first.chunks;
-    for (const url of urls.slice(1)) yield* (await openDownload(url, { signal, hosts })).chunks;
+    for (const [index, url] of urls.entries()) {
+      const { chunks } = index ? await openDownload(url, { signal, hosts }) : first;
+      yield* asLongAsTold(chunks, sizes[index]);
+    }
   };
+  const size = sizes.reduce((sum, { bytes }) => sum + bytes, 0);
   return {
-    size: sizes.reduce((sum, { bytes }) => sum + bytes, 0),
+    size,
+    likely: size,
     version: first.version,
     chunks: chunks(),
     parts: placed(sizes),
@@ -67,6 +78,17 @@ async function ask(url, hosts, options) {
   if (hosts) checkRedirect(response, url, hosts);
   if (response.ok || response.status === 416) return response;
   throw new Error(`The model file ${url} is not on the server (HTTP ${response.status}). Check the address, or run build.py again on the server.`);
+}
+
+/** Chunks of a part; one of another length than its server said would move all that come after it. */
+async function* asLongAsTold(chunks, { name, bytes }) {
+  let received = 0;
+  for await (const chunk of chunks) {
+    received += chunk.length;
+    if (received <= bytes) yield chunk;
+    else break;
+  }
+  if (received !== bytes) throw new Error(`${name} has another length than its server said (${bytes} bytes). ${BY_HAND}`);
 }
 
 /** The first n bytes of chunks, or all where there are fewer. */

@@ -1,18 +1,15 @@
 /** The list of models that the site offers, made by build.py. */
-import { allowedHosts } from './added_hosts.js';
 import { userError } from '../common/user_error.js';
 import { joinFiles } from './model_parts.js';
 import { readFacts } from './model_store.js';
 
 /**
- * @param {string|null} wanted a URL, whose title the file itself tells
- * @param {string|File[]|null} [chosen] the sha256 of a model that the user brought, or files to read as they are
- * @returns {Promise<{title: string|null, url?: string, hosts?: string[], blobs?: File[], bytes?: number, missing?: boolean}>} the model to load, as
- *   ModelSource takes it (model_source.js): what is wanted, what was chosen, or the first of models.json, with its size
- *   and checksums; `missing`: what was chosen is not kept any more. Throws a userError.
+ * @param {string|File[]|null} chosen the sha256 of a model that the user brought, or files to read as they are
+ * @returns {Promise<{title: string|null, url?: string, blobs?: File[], bytes?: number, missing?: boolean}>} the model to
+ *   load, as ModelSource takes it (model_source.js): what was chosen, or the first of models.json, with its size and
+ *   checksums; `missing`: what was chosen is not kept any more. Throws a userError.
  */
-export async function chooseModel(wanted, chosen = null) {
-  if (wanted) return { title: null, url: new URL(wanted, location.href).href, hosts: await allowedHosts() };
+export async function chooseModel(chosen) {
   if (Array.isArray(chosen)) {
     const { title, files } = joinFiles(chosen);
     return { title, blobs: files, bytes: files.reduce((sum, { size }) => sum + size, 0) };

@@ -17,11 +17,12 @@ const DAMAGED = 'The copy of this model in this browser was damaged, so it was d
 const LOOK_MS = 200; // between two looks at how far another tab is
 
 /**
- * A model from its first byte on. `version` tells it from another one. Where it is in several files, which follow each
- * other, `parts` says where each begins, and `head` gives the first bytes of one of them. Where there is `giveBack`, it
- * takes each chunk that nobody uses any more.
- * @typedef {{size: number|null, version: string, chunks: AsyncGenerator<Uint8Array>, parts: import('./model_parts.js').Part[],
- *   head: (index: number, nbytes: number) => Promise<Uint8Array>, giveBack?: (chunk: ArrayBufferView) => void}} Opened
+ * A model from its first byte on. `likely` is a size to show where none is known. `version` tells the model from another
+ * one. Where it is in several files, which follow each other, `parts` says where each begins, and `head` gives the first
+ * bytes of one of them. Where there is `giveBack`, it takes each chunk that nobody uses any more.
+ * @typedef {{size: number|null, likely: number|null, version: string, chunks: AsyncGenerator<Uint8Array>,
+ *   parts: import('./model_parts.js').Part[], head: (index: number, nbytes: number) => Promise<Uint8Array>,
+ *   giveBack?: (chunk: ArrayBufferView) => void}} Opened
  */
 
 export class ModelSource {
@@ -47,7 +48,7 @@ export class ModelSource {
   async open(signal, onWaiting) {
     const model = this.#model;
     if (model.blobs) return this.#fromBlobs(signal);
-    const whole = { size: model.bytes, version: model.sha256, parts: [], head: onePart };
+    const whole = { size: model.bytes, likely: model.bytes, version: model.sha256, parts: [], head: onePart };
     // Without a secure context there is no crypto.subtle, and nothing can be checked or kept.
     if (!model.pieces || !globalThis.crypto?.subtle) {
       const { hosts = null } = model;
@@ -84,8 +85,10 @@ export class ModelSource {
     const chunks = async function* () {
       for (const blob of blobs) yield* blobPieces(blob, signal);
     };
+    const bytes = blobs.reduce((sum, { size }) => sum + size, 0);
     return {
-      size: blobs.reduce((sum, { size }) => sum + size, 0),
+      size: bytes,
+      likely: bytes,
       version: blobs.map(({ name, size, lastModified }) => `${name} ${size} ${lastModified}`).join(),
       chunks: chunks(),
       parts: placed(blobs.map(({ name, size }) => ({ name, bytes: size }))),

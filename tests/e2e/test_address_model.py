@@ -1,0 +1,137 @@
+"""?model=: anybody can make such a link, so a model from another site is named and asked about. The worker is a
+stand-in, which tells what it was given; that nothing is fetched before is in test_models_dialog.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from chat_page import ChatPage
+from plain_server import PlainServer
+from playwright.async_api import Locator, expect
+from small_site import SmallSite
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+THEIRS = "https://huggingface.co/somebody/Strange-GGUF/resolve/main/Strange%E2%80%AEQ4.gguf"
+GIVEN = "sonata.info.given"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def chat(page_alone: ChatPage) -> ChatPage:
+    """The page of the module, in a tab where no model of another site was agreed to."""
+    await page_alone.page.evaluate("sessionStorage.clear()")
+    await page_alone.page.set_viewport_size({"width": 1280, "height": 800})
+    return page_alone
+
+
+def question(chat: ChatPage) -> Locator:
+    return chat.page.get_by_role("dialog")
+
+
+async def until_ready(chat: ChatPage) -> str:
+    """The address of the model that was loaded."""
+    await chat.wait_for("ready")
+    return await chat.page.evaluate(GIVEN)
+
+
+async def test_a_model_of_another_site_is_named_and_opened_only_where_the_user_agrees(chat: ChatPage) -> None:
+    await chat.open(f"?model={THEIRS}")
+    await expect(question(chat)).to_contain_text("Open a model from huggingface.co?")
+    await expect(question(chat)).to_contain_text("Strange\ufffdQ4.gguf from huggingface.co")
+    assert await chat.state() == "loading"
+    await chat.agree_to_model()
+    assert await until_ready(chat) == THEIRS
+    assert "?model=https" in chat.page.url
+
+    await chat.page.reload()  # the same tab, the same address
+    assert await until_ready(chat) == THEIRS
+
+    await chat.open(f"?model={THEIRS}".replace("Strange-", "Stranger-"))
+    await expect(question(chat)).to_be_visible()
+    other = await chat.page.context.new_page()
+    await other.goto(f"{chat.site}/?model={THEIRS}")
+    await expect(other.get_by_role("dialog")).to_be_visible()
+    await other.close()
+
+
+@pytest.mark.parametrize("how", ["Enter", "Space", "Escape", "click"])
+async def test_without_a_yes_the_usual_model_is_opened_and_the_address_is_as_if_there_were_no_link(
+    chat: ChatPage, how: str
+) -> None:
+    await chat.open(f"?routing=off&model={THEIRS}")
+    await expect(question(chat)).to_be_visible()
+    if how == "click":
+        await question(chat).get_by_role("button", name="Use my usual model").click()
+    else:
+        await chat.page.keyboard.press(how)  # whatever somebody is typing when the page opens
+    assert (await until_ready(chat)).startswith(f"{chat.site}/models/")
+    assert chat.page.url == f"{chat.site}/?routing=off"
+    await expect(chat.page.locator("#notices")).to_contain_text("the model from huggingface.co")
+    await chat.page.reload()
+    assert (await until_ready(chat)).startswith(f"{chat.site}/models/")
+
+
+async def test_the_button_that_agrees_waits_until_the_window_has_had_the_focus_for_a_while(chat: ChatPage) -> None:
+    await chat.open(f"?model={THEIRS}")
+    agree = question(chat).get_by_role("button", name="Open this model")
+    await expect(agree).to_be_enabled()
+    # The window comes to the front under somebody's double click.
+    comes_back = "() => { dispatchEvent(new Event('focus')); return document.querySelector('.ask .danger').disabled; }"
+    assert await chat.page.evaluate(comes_back)
+    await expect(agree).to_be_enabled()
+
+
+async def test_in_a_frame_no_model_of_another_site_is_opened(chat: ChatPage, tiny_files: SmallSite) -> None:
+    """On a server that does not send the header which forbids frames."""
+    frame = "(src) => document.body.append(Object.assign(document.createElement('iframe'), { src }))"
+    with PlainServer(tiny_files.folder) as server:
+        await chat.page.goto(f"{server.url}/THIRD_PARTY.txt")
+        await chat.page.evaluate(frame, f"{server.url}/?model={THEIRS}")
+        inside = chat.page.frame_locator("iframe")
+        await expect(inside.locator("#notices")).to_contain_text("the model from huggingface.co")
+        await expect(inside.locator("html[data-state=ready]")).to_be_attached()
+        await expect(inside.get_by_role("dialog")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("address", "model"),
+    [("models/mine.gguf", "/models/mine.gguf"), ("/a/b.gguf", "/a/b.gguf"), ("{site}/c.gguf", "/c.gguf")],
+)
+async def test_a_model_of_the_same_site_needs_no_question(chat: ChatPage, address: str, model: str) -> None:
+    await chat.open(f"?model={address.format(site=chat.site)}")
+    assert await until_ready(chat) == f"{chat.site}{model}"
+
+
+@pytest.mark.parametrize("address", ["http://[::", "https://"])
+async def test_what_is_no_address_is_a_sentence_with_a_way_out(chat: ChatPage, address: str) -> None:
+    await chat.open(f"?model={address}")
+    said = await chat.problem()
+    assert said.startswith(f'The page\'s address asks for the model "{address}", which is no address of a file.')
+    assert await chat.way_out("Load again").is_visible()
+    await chat.way_out("Use my usual model").click()
+    assert (await until_ready(chat)).startswith(f"{chat.site}/models/")
+
+
+async def test_a_host_that_is_not_allowed_is_not_asked_about(chat: ChatPage) -> None:
+    """The worker, which a stand-in replaces here, refuses it by name."""
+    await chat.open("?model=https://huggingface.co@evil.example/x.gguf")
+    assert await until_ready(chat) == "https://huggingface.co@evil.example/x.gguf"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_the_question_fits_on_every_screen(chat: ChatPage, screenshots: Path, width: int, scheme: str) -> None:
+    await chat.page.set_viewport_size({"width": width, "height": 800})
+    await chat.page.emulate_media(color_scheme=scheme)
+    name = "A" * 3000 if width == 390 else "Qwen2.5-3B-Instruct-Q4_K_M"
+    await chat.open(f"?model={THEIRS.replace('Strange%E2%80%AEQ4', name)}")
+    agree = question(chat).get_by_role("button", name="Open this model")
+    await expect(agree).to_be_enabled()
+    await chat.page.screenshot(path=screenshots / f"ask-model-{width}-{scheme}.png")
+    for found in (question(chat), agree, question(chat).get_by_role("button", name="Use my usual model")):
+        box = await found.bounding_box() or {}
+        assert min(box["x"], box["y"]) >= 0
+        assert box["x"] + box["width"] <= width
+        assert box["y"] + box["height"] <= 800

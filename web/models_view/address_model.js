@@ -1,0 +1,95 @@
+/**
+ * The model that the page's address names (?model=URL). Anybody can make such a link, and the model answers under Sonata's
+ * name, so one from another site is named and asked about before anything of it is fetched. A yes counts for this address
+ * in this tab.
+ */
+import { ask } from '../page/ask.js';
+import { readOptions } from '../page/options.js';
+import { allowedHosts, ownHost } from '../storage/added_hosts.js';
+import { isAllowed } from '../storage/model_hosts.js';
+import { agreeToModel, isAgreedModel } from '../storage/model_choice.js';
+import { userError } from '../common/user_error.js';
+import { cut } from '../common/cut.js';
+
+const SHOWN_CHARACTERS = 120; // of an address or a file's name: real ones are shorter
+
+export class AddressModel {
+  /** Whether the user is being asked: then nothing else happens on the page. */
+  isAsking = false;
+  #asked = /** @type {Promise<boolean>|null} */ (null);
+  #notices;
+
+  /** @param {import('../page/notices.js').Notices} notices */
+  constructor(notices) {
+    this.#notices = notices;
+  }
+
+  /** Whether the address names a model. */
+  get isNamed() {
+    return readOptions().modelUrl !== null;
+  }
+
+  /**
+   * @returns {Promise<{title: null, url: string, hosts: string[]}|null>} as model_list.js has it; null where the address
+   *   names none, or the user did not want it. Throws a userError for what is no address.
+   */
+  async model() {
+    const text = readOptions().modelUrl;
+    if (!text) return null;
+    if (!URL.canParse(text, location.href)) {
+      throw userError('AddressError', `The page's address asks for the model "${cut(text, SHOWN_CHARACTERS)}", which is no address of a file. Correct it after "?model=".`);
+    }
+    const { origin, protocol, href: url } = new URL(text, location.href);
+    if (origin === location.origin && protocol === location.protocol) return { title: null, url, hosts: [ownHost()] };
+    const hosts = await allowedHosts();
+    // A host that is not on the list is refused by name, before anything is fetched (model_hosts.js): no need to ask.
+    if (!isAllowed(url, hosts) || isAgreedModel(url)) return { title: null, url, hosts };
+    this.#asked ??= this.#ask(new URL(url)).finally(() => (this.#asked = null));
+    if (await this.#asked) return { title: null, url, hosts };
+    this.forget();
+    return null;
+  }
+
+  /** The address names no model any more. */
+  forget() {
+    const url = new URL(location.href);
+    url.searchParams.delete('model');
+    history.replaceState(history.state, '', url);
+  }
+
+  /** @param {URL} url */
+  async #ask(url) {
+    // A page that has this one in a frame could lie over the question, and lead a click to its button.
+    if (window.top !== window) return this.#decline(url, 'This page is shown inside another one, so');
+    const file = cut(decoded(url.pathname.split('/').at(-1) ?? ''), SHOWN_CHARACTERS);
+    this.isAsking = true;
+    try {
+      const isWanted = await ask({
+        title: `Open a model from ${url.host}?`,
+        paragraphs: [
+          `The address of this page asks for another model than usual: ${file || 'a file'} from ${url.host}. Nothing of it was fetched yet.`,
+          'It would read this conversation and answer in the place of your model. If somebody sent you the link and you do not trust them, go on with your usual model.',
+        ],
+        yes: 'Open this model', no: 'Use my usual model', isUnexpected: true,
+      });
+      if (!isWanted) return this.#decline(url, 'As you wished,');
+      agreeToModel(url.href);
+      return true;
+    } finally {
+      this.isAsking = false;
+    }
+  }
+
+  #decline(url, why) {
+    this.#notices.say('address', `${why} the model from ${url.host} that the address asked for was not opened.`);
+    return false;
+  }
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a % that means itself
+  }
+}
