@@ -17,7 +17,7 @@ from py_core.models.config import ModelConfig, read_rope_factors
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.tokenizers.base import Tokenizer
-from py_core.tokenizers.chat_template import ChatTemplate, Message, encode_chat
+from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError, Message, encode_chat
 from py_core.tokenizers.registry import tokenizer_from_gguf
 
 
@@ -70,8 +70,25 @@ async def load_model(
     header, config, graph = await read_description(source, context, before_loading)
     tokenizer = tokenizer_from_gguf(header.metadata)
     template = ChatTemplate.from_gguf(header.metadata, tokenizer)
+    _check_prompt(tokenizer, template)
     backend = await load_backend(source, header, config, graph, progress)
     return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids))
+
+
+def _check_prompt(tokenizer: Tokenizer, template: ChatTemplate) -> None:
+    """Raises ChatTemplateError where the template makes nothing of a message: no answer could begin.
+
+    A template that refuses this message, or fails on it, says so when there is one; without a template the model runs.
+    """
+    try:
+        ids: list[int] = encode_chat(tokenizer, template, [{"role": "user", "content": "Hello"}])
+    except ChatTemplateError:
+        return
+    if not ids:
+        raise ChatTemplateError(
+            "the model's chat template makes an empty prompt of a message, so the model could not answer; "
+            "choose another file of this model"
+        )
 
 
 async def read_description(

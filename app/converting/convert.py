@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from app.converting.folder import ConvertError, read_config, read_weights
+from app.converting.folder import ConvertError, read_config, read_weights, understood
 from app.converting.settings import architecture_of, rope_tensors, settings
 from app.converting.vocabulary import swallows_space, vocabulary
 from app.quantizing import Progress, refuse_existing, write_model
 from py_core.formats.gguf_writer import StoredTensor
 from py_core.formats.quantization import FORMATS
 from py_core.formats.safetensors import StoredArray
+from py_core.showing import shown
 
 _FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}
 _PERMUTED = ("llama", "smollm3")
@@ -48,8 +49,10 @@ def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
         raise ConvertError("Converting needs the package gguf: install it with `pip install gguf`.")
     refuse_existing(out)
     config = read_config(folder)
-    architecture = architecture_of(config)
-    keys = settings(config, architecture)
+    with understood(f"{folder / 'config.json'}"):
+        architecture = architecture_of(config)
+        keys = settings(config, architecture)
+        factors = rope_tensors(config, architecture)
     weights = _named(read_weights(folder), config, architecture)
     if "token_embd.weight" not in weights:
         raise ConvertError(f"The safetensors files in {folder} have no embedding: download the folder again.")
@@ -67,10 +70,13 @@ def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
         )
         for name, array in weights.items()
     }
-    for name, values in rope_tensors(config, architecture).items():
+    for name, values in factors.items():
         tensors[name] = StoredTensor(values.shape, FORMATS["F32"], partial(_one, values.tobytes()))
+    with understood(f"{folder / 'tokenizer.json'}"):
+        keys |= vocabulary(folder, weights["token_embd.weight"].shape[0])
+        swallows = architecture == "phi3" and swallows_space(folder)
     name = folder.resolve().name
-    if architecture == "phi3" and swallows_space(folder) and not any(one in name.lower() for one in ("phi-3", "phi3")):
+    if swallows and not any(one in name.lower() for one in ("phi-3", "phi3")):
         name = f"Phi-3 {name}"  # readers tell such special tokens by the model's name
     general = {
         "general.architecture": architecture,
@@ -79,8 +85,8 @@ def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
         "general.file_type": _FILE_TYPES[tensors["token_embd.weight"].format.name],
         "general.quantization_version": 2,
     }
-    metadata = general | keys | vocabulary(folder, weights["token_embd.weight"].shape[0])
-    write_model(out, metadata, tensors)
+    with understood(str(folder)):
+        write_model(out, general | keys, tensors)
     return Made(architecture, len(tensors), out.stat().st_size)
 
 
@@ -103,11 +109,11 @@ def _named(stored: Mapping[str, StoredArray], config: Mapping[str, Any], archite
         name = names.get_name(plain, try_suffixes=(".weight", ".bias"))
         if name is None:
             raise ConvertError(
-                f"A model of {architecture} has no use for the tensor {given!r}: is config.json this model's?"
+                f"A model of {architecture} has no use for the tensor {shown(given)}: is config.json this model's?"
             )
         if array.dtype not in _FILE_TYPES:
             raise ConvertError(
-                f"The tensor {given!r} is of the type {array.dtype}; those of F32, F16 and BF16 can be converted."
+                f"The tensor {shown(given)} is of the type {array.dtype}; those of F32, F16 and BF16 can be converted."
             )
         weights[name] = array
     return dict(sorted(weights.items(), key=lambda item: _place(item[0])))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from py_core.formats.safetensors import SafetensorsError, StoredArray, stored_arrays
 from py_core.formats.source import FileSource
+from py_core.showing import shown
 
 _GEMMA_3 = {
     "num_attention_heads": 8,
@@ -22,6 +25,19 @@ _GEMMA_3 = {
 
 class ConvertError(ValueError):
     """The folder cannot be converted; the message says why and what to do."""
+
+
+@contextmanager
+def understood(name: str) -> Iterator[None]:
+    """What is read inside is from the file `name`, whose values may be of any kind and size. Raises ConvertError where
+    they are not what they should be."""
+    try:
+        yield
+    except ConvertError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, RecursionError) as error:
+        why = shown(str(error))
+        raise ConvertError(f"{name} holds something that no model has ({why}): download it again.") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -48,12 +64,15 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ConvertError(f"There is no folder {folder}.")
     config = read_json(folder / "config.json")
-    config |= config.get("text_config") or {}
-    if str(config.get("model_type", "")).startswith("gemma3"):
-        config = {**_GEMMA_3, **config}
-    if method := (config.get("quantization_config") or {}).get("quant_method"):
+    with understood(f"{folder / 'config.json'}"):
+        config |= config.get("text_config") or {}
+        if str(config.get("model_type", "")).startswith("gemma3"):
+            config = {**_GEMMA_3, **config}
+        method = (config.get("quantization_config") or {}).get("quant_method")
+    if method:
         raise ConvertError(
-            f"The weights in {folder} are quantized already ({method}): convert the model that they were made of."
+            f"The weights in {folder} are quantized already ({shown(method)}): convert the model that they were made "
+            "of."
         )
     return config
 
@@ -71,7 +90,7 @@ def read_weights(folder: Path) -> dict[str, StoredArray]:
         except SafetensorsError as error:
             raise SafetensorsError(f"{path}: {error}") from error
         if twice := next((name for name in found if name in weights), None):
-            raise ConvertError(f"{path} has the tensor {twice!r} of another file: download the folder again.")
+            raise ConvertError(f"{path} has the tensor {shown(twice)} of another file: download the folder again.")
         weights |= found
     return weights
 

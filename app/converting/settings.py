@@ -9,6 +9,16 @@ from typing import Any
 import numpy as np
 
 from app.converting.folder import ConvertError
+from py_core.limits import (
+    MAX_CONTEXT,
+    MAX_HEAD_SIZE,
+    MAX_HEADS,
+    MAX_HIDDEN,
+    MAX_INTERMEDIATE,
+    MAX_LAYERS,
+    MAX_ROPE_BASE,
+)
+from py_core.showing import one_line, shown
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -23,18 +33,31 @@ ARCHITECTURES = {
 }
 """GGUF's names of the architectures that can be converted."""
 
+_MOST = {
+    "block_count": MAX_LAYERS,
+    "context_length": MAX_CONTEXT,
+    "embedding_length": MAX_HIDDEN,
+    "feed_forward_length": MAX_INTERMEDIATE,
+    "attention.head_count": MAX_HEADS,
+    "attention.head_count_kv": MAX_HEADS,
+    "attention.key_length": MAX_HEAD_SIZE,
+    "attention.value_length": MAX_HEAD_SIZE,
+}
+"""What counts may be, by their names in GGUF."""
+
 Config = Mapping[str, Any]
 
 
 def architecture_of(config: Config) -> str:
     """Raises ConvertError with the names of those that can be converted."""
-    names = config.get("architectures") or ["none"]
-    if names[0] not in ARCHITECTURES:
+    name = (config.get("architectures") or ["none"])[0]
+    if not isinstance(name, str) or name not in ARCHITECTURES:
         *others, last = dict.fromkeys(ARCHITECTURES.values())
+        said = one_line(name) if isinstance(name, str) else shown(name)
         raise ConvertError(
-            f"A model of the architecture {names[0]} cannot be converted; those of {', '.join(others)} and {last} can."
+            f"A model of the architecture {said} cannot be converted; those of {', '.join(others)} and {last} can."
         )
-    return ARCHITECTURES[names[0]]
+    return ARCHITECTURES[name]
 
 
 def head_size(config: Config) -> int:
@@ -67,7 +90,16 @@ def settings(config: Config, architecture: str) -> dict[str, Any]:
             values = _common(config, architecture)
     except KeyError as missing:
         raise ConvertError(f"config.json has no {missing.args[0]!r}, which a model of {architecture} needs.") from None
-    return {f"{architecture}.{key}": value for key, value in values.items() if value is not None}
+    found = {key: value for key, value in values.items() if value is not None}
+    for key in ("block_count", "embedding_length", "feed_forward_length", "attention.head_count"):
+        if key not in found:
+            raise ConvertError(f"config.json does not say {key}: download it again.")
+    for key, value in found.items():
+        count = key in _MOST and type(value) is int and 0 < value <= _MOST[key]
+        other = key not in _MOST and (isinstance(value, str) or 0 <= value <= MAX_ROPE_BASE)
+        if not (count or other):
+            raise ConvertError(f"config.json says {key} = {shown(value)}, which no model has: download it again.")
+    return {f"{architecture}.{key}": value for key, value in found.items()}
 
 
 def _sizes(config: Config) -> dict[str, Any]:
@@ -102,7 +134,9 @@ def _scaling(rope: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "linear" and factor:
         return {"rope.scaling.type": "linear", "rope.scaling.factor": float(factor)}
     if kind != "yarn" or not factor:
-        raise ConvertError(f"Rope of the kind {kind!r} cannot be converted; linear, llama3, longrope and yarn can.")
+        raise ConvertError(
+            f"Rope of the kind {shown(kind)} cannot be converted; linear, llama3, longrope and yarn can."
+        )
     values = {
         "rope.scaling.type": "yarn",
         "rope.scaling.factor": float(factor),

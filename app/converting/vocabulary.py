@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app.converting.folder import ConvertError, read_json
+from py_core.showing import shown
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 """Token types."""
@@ -37,7 +38,7 @@ def vocabulary(folder: Path, rows: int) -> dict[str, Any]:
     model = tokenizer.get("model")
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict) or model.get("type", "BPE") != "BPE":
         kind = model.get("type") if isinstance(model, dict) else None
-        raise ConvertError(f"tokenizer.json is of the kind {kind}, which cannot be converted: only BPE can.")
+        raise ConvertError(f"tokenizer.json is of the kind {shown(kind)}, which cannot be converted: only BPE can.")
     sentencepiece = bool(model.get("byte_fallback"))
     tokens, types = _tokens(tokenizer, rows, sentencepiece)
     keys: dict[str, Any] = {
@@ -67,8 +68,8 @@ def _tokens(tokenizer: Mapping[str, Any], rows: int, sentencepiece: bool) -> tup
     def put(token: str, index: int, kind: int) -> None:
         if not 0 <= index < rows:
             raise ConvertError(
-                f"the token {token!r} has the number {index}, but the embedding has {rows} rows: tokenizer.json is not "
-                "this model's."
+                f"the token {shown(token)} has the number {index}, but the embedding has {rows} rows: "
+                "tokenizer.json is not this model's."
             )
         tokens[index], types[index] = token, kind
 

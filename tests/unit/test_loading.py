@@ -158,3 +158,17 @@ async def test_a_closed_model_says_so(tiny_path: Path) -> None:
     model.close()
     with pytest.raises(BackendError, match="closed"):
         await model.backend.prefill(session, [3])
+
+
+@pytest.mark.parametrize("template", ["", "{# nothing #}", "{% if messages|length > 1 %}x{% endif %}"])
+async def test_a_template_that_makes_an_empty_prompt_is_found_when_the_file_is_opened(
+    write_model: WriteModel, template: str
+) -> None:
+    path = write_model({"tokenizer.chat_template": template, "tokenizer.ggml.add_bos_token": False})
+    with pytest.raises(ChatTemplateError, match="makes an empty prompt of a message"):
+        await load_model(FileSource(path), load_numpy)
+
+
+async def test_a_template_that_refuses_a_message_is_no_obstacle(write_model: WriteModel) -> None:
+    path = write_model({"tokenizer.chat_template": "{{ raise_exception('no') }}"})
+    assert (await load_model(FileSource(path), load_numpy)).config.name == "tiny"
