@@ -84,16 +84,17 @@ class PageWorker:
         tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown.
         context: the most tokens of a conversation, None for the usual number.
 
-        Returns JSON: {backend, adapter, software, features, model, contextLength, longestPrompt} or
+        Returns JSON: {backend, adapter, software, features, model, contextLength, need, longestPrompt} or
         {error: {kind, message, details}}.
         """
         try:
             loader = loader_of(device, precision, tuning)
-            check = fit_check(loader, memory)
+            told: list[str] = []
+            check = fit_check(loader, memory, told.append)
             self._read = partial(read_description, context=context, before_loading=check)
             model = await load_model(BrowserSource(stream), loader, on_progress, context, check)
             self._conversation = Conversation(Assistant(model, max_tokens=max_tokens), self._services)
-            return info_json(model)
+            return info_json(model, told[0] if context is not None else None)
         except Exception as error:
             return json.dumps({"error": describe(error)})
 
@@ -270,7 +271,8 @@ def loader_of(device: JsObject | None, precision: str, tuning: JsObject | None) 
     return partial(load_webgpu, BrowserHost(device), tuning=tuning)
 
 
-def info_json(model: Model) -> str:
+def info_json(model: Model, need: str | None) -> str:
+    """`need`: a sentence on the memory that a context takes that was asked for."""
     capabilities = model.engine.capabilities
     return json.dumps(
         {
@@ -280,6 +282,7 @@ def info_json(model: Model) -> str:
             "features": capabilities.features,
             "model": model.config.name,
             "contextLength": model.engine.context_length,
+            "need": need,
             "longestPrompt": model.engine.context_length * model.tokenizer.longest_token or None,
         }
     )

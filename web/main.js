@@ -162,6 +162,7 @@ function onReady(info) {
   loading.end();
   if (info.backend === 'webgpu') gpuDialog.offer(engine);
   notices.say('model', info.notice);
+  notices.say('context', info.need);
   status.showInfo(runner);
   announcer.say('The model is ready.');
   setState('ready');

@@ -20,15 +20,10 @@
 #import activation
 
 const ROWS = 32u * WIDE;  // of W
-const TILE_N = select(ROWS, ROWS / 2u, EPILOGUE == 2u);
+#import weight_tile
 const COLUMNS = K / 32u;
 var<workgroup> x_tile: array<array<array<vec4f, 8>, 32>, SLICES>;          // [k][m / 4]
 var<workgroup> w_tile: array<array<array<vec4f, ROWS / 4u>, 32>, SLICES>;  // [k][n / 4]; at the end sums: [m][n / 4]
-
-fn weight_row(n0: u32, i: u32) -> u32 {
-  if (EPILOGUE == 2u && i >= TILE_N) { return FIRST_ROW + N + min(n0 + i - TILE_N, N - 1u); }
-  return FIRST_ROW + min(n0 + i, N - 1u);
-}
 
 // The quads `quad` and quad + 4 of a block, for four rows of x.
 alias Quads = array<array<vec4f, 4>, 2>;

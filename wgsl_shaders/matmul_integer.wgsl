@@ -21,18 +21,13 @@
 #import activation
 
 const ROWS = 8u * WIDE;  // of W
-const TILE_N = select(ROWS, ROWS / 2u, EPILOGUE == 2u);
+#import weight_tile
 const COLUMNS = K / 32u;
 // Odd numbers of vec4u put neighbouring records into different banks.
 alias Limbs = array<vec4u, 5>;
 alias Codes = array<vec4u, 3>;  // of values 0..15, of the others, then scales and offsets of both halves
 var<workgroup> x_tile: array<array<Limbs, 64>, SLICES>;  // at the end sums: [invocation][row, half]
 var<workgroup> w_tile: array<array<Codes, ROWS>, SLICES>;
-
-fn weight_row(n0: u32, i: u32) -> u32 {
-  if (EPILOGUE == 2u && i >= TILE_N) { return FIRST_ROW + N + min(n0 + i - TILE_N, N - 1u); }
-  return FIRST_ROW + min(n0 + i, N - 1u);
-}
 
 fn codes_of(block: Block) -> Codes {
   let codes = packed_codes(block);

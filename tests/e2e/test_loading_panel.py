@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from chat_page import ChatPage
@@ -29,6 +30,7 @@ QUERY = "?backend=wasm&workers=1"
 async def test_all_bytes_of_what_is_wanted_are_counted_and_a_stage_runs_at_any_time(
     tiny_chat: ChatPage,
 ) -> None:
+    """And a context that the address asks for is told in memory."""
     page = tiny_chat.page
     await page.add_init_script(WATCH)
     await tiny_chat.open_ready(QUERY)
@@ -44,7 +46,10 @@ async def test_all_bytes_of_what_is_wanted_are_counted_and_a_stage_runs_at_any_t
     assert sum(sizes.values()) > 50e6
     assert any(moment["bytes"].endswith(f" of {total}") for moment in seen)
 
-    await tiny_chat.open_ready(f"{QUERY}&routing=off")
+    assert "of context" not in await page.inner_text("#notices")
+    await tiny_chat.open_ready(f"{QUERY}&routing=off&context=512")
+    said = await page.inner_text("#notices")
+    assert re.search(r"needs [\d.]+ MB for 512 tokens of context: weights [\d.]+ MB, keys and values", said), said
     seen = await page.evaluate("seen")
     counted = [moment["running"] for moment in seen if moment["bytes"]]
     assert counted

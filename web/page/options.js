@@ -4,7 +4,7 @@
  *   ?backend=NAME       webgpu, wasm or numpy, in place of what the menu says (backend_menu.js)
  *   ?precision=NAME     precise or fast, of wasm; likewise
  *   ?workers=N          how many workers wasm has (default: as many as the machine has cores, at most 8)
- *   ?context=N          the most tokens of a conversation
+ *   ?context=N          the most tokens of a conversation; the page says what memory they take
  *   ?max_tokens=N       the most tokens of one answer
  *   ?autotune=off       does not measure which shapes of the kernels are the fastest on this GPU
  *   ?routing=off        every message is for the plain assistant
