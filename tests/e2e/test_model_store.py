@@ -1,5 +1,5 @@
 """The models that the browser keeps: resumed, checked, shared between tabs, deleted. Mostly without Python in the page
-(try_model.js), whose start takes longer than all the rest."""
+(try_model_worker.js), whose start takes longer than all the rest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOKENS = "() => sonata.engine.generate('Once upon a time', { raw: true, maxToken
 BEGIN = """async (model) => {
   const { chooseModel } = await import('./storage/model_list.js');
   const { ownScript } = await import('./common/own_script.js');
-  const worker = new Worker(ownScript('try_model.js'), { type: 'module' });
+  const worker = new Worker(ownScript('try_model_worker.js'), { type: 'module' });
   window.worker = worker;
   window.done = 0;
   window.result = new Promise((resolve) => {
@@ -58,19 +58,20 @@ FILE_FOR_FOLDER = """async (name) => {
 
 
 # Holds the file open as a tab does that loads it, until it is called again.
-HOLD = """async ([sha256, mode]) => {
+HOLD = """async (file) => {
   if (window.holding) return window.holding.terminate();
-  const script = `onmessage = async () => {
-    const root = await navigator.storage.getDirectory();
-    const folder = await (await root.getDirectoryHandle('models')).getDirectoryHandle('${sha256}');
-    await (await folder.getFileHandle('tiny.gguf')).createSyncAccessHandle({ mode: '${mode}' });
-    postMessage('held');
-  }`;
-  window.holding = new Worker(URL.createObjectURL(new Blob([script])));
+  const { ownScript } = await import('./common/own_script.js');
+  window.holding = new Worker(ownScript('hold.js'));
   const held = new Promise((resolve, reject) => Object.assign(window.holding, { onmessage: resolve, onerror: reject }));
-  window.holding.postMessage('');
+  window.holding.postMessage(file);
   await held;
 }"""
+HOLD_JS = """onmessage = async ({ data: [sha256, mode] }) => {
+  const root = await navigator.storage.getDirectory();
+  const folder = await (await root.getDirectoryHandle('models')).getDirectoryHandle(sha256);
+  await (await folder.getFileHandle('tiny.gguf')).createSyncAccessHandle({ mode });
+  postMessage('held');
+};"""
 
 
 class ModelTab:
@@ -143,7 +144,8 @@ async def open_tab(context: BrowserContext, server: PlainServer) -> ModelTab:
 @pytest.fixture
 def server(small: SmallSite) -> Any:
     """It isolates the page, which needs no service worker."""
-    shutil.copyfile(Path(__file__).with_name("try_model.js"), small.folder / "try_model.js")
+    shutil.copyfile(Path(__file__).with_name("try_model_worker.js"), small.folder / "try_model_worker.js")
+    small.write("hold.js", HOLD_JS)
     with PlainServer(small.folder) as running:
         running.guards = True
         yield running
