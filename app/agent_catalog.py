@@ -26,6 +26,7 @@ from py_core.routing.agents import (
     agents_from_dicts,
     examples_from_dicts,
 )
+from py_core.showing import shown
 
 AGENTS = Path(__file__).with_name("agents") / "agents.toml"
 EXAMPLES = AGENTS.with_name("examples")
@@ -98,9 +99,9 @@ def add_agent(shipped: Sequence[Fields], changes: Changes, agent: Fields) -> dic
     edited, hidden = _parts(changes)
     added = agent_from_dict(agent)
     if added.id in hidden:
-        raise AgentError(f"There is a removed agent {added.id!r}: restore it, or choose another id.", "id")
+        raise AgentError(f"There is a removed agent {shown(added.id)}: restore it, or choose another id.", "id")
     if any(added.id == entry["id"] for entry in shipped) or added.id in edited:
-        raise AgentError(f"There is an agent {added.id!r} already: edit it, or choose another id.", "id")
+        raise AgentError(f"There is an agent {shown(added.id)} already: edit it, or choose another id.", "id")
     return {"agents": {**edited, added.id: dict(agent)}, "hidden": hidden}
 
 
@@ -112,7 +113,7 @@ def edit_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str, field
     edited, hidden = _parts(changes)
     _require(shipped, changes, agent_id)
     if fields.get("id", agent_id) != agent_id:
-        raise AgentError(f"The id of agent {agent_id!r} cannot change: add a new agent and remove this one.")
+        raise AgentError(f"The id of agent {shown(agent_id)} cannot change: add a new agent and remove this one.")
     base = _shipped(shipped, agent_id)
     before = edited.get(agent_id, {})
     agent_from_dict(_merge(base or {}, _merge(before, fields)))
@@ -125,7 +126,7 @@ def remove_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> 
     edited, hidden = _parts(changes)
     _require(shipped, changes, agent_id)
     if agent_id == FALLBACK_ID:
-        raise AgentError(f"{FALLBACK_ID!r} answers what suits no other agent: it can be edited but not removed.")
+        raise AgentError(f"{shown(FALLBACK_ID)} answers what suits no other agent: it can be edited but not removed.")
     if _shipped(shipped, agent_id) is not None:
         return {"agents": edited, "hidden": [*hidden, agent_id]}
     return {"agents": {id_: fields for id_, fields in edited.items() if id_ != agent_id}, "hidden": hidden}
@@ -135,7 +136,7 @@ def restore_agent(changes: Changes, agent_id: str) -> dict[str, Any]:
     """Bring a removed shipped agent back, as it was when it was removed. Raises AgentError if it was not removed."""
     edited, hidden = _parts(changes)
     if agent_id not in hidden:
-        raise AgentError(f"Agent {agent_id!r} was not removed; there is nothing to restore.")
+        raise AgentError(f"Agent {shown(agent_id)} was not removed; there is nothing to restore.")
     return {"agents": edited, "hidden": [id_ for id_ in hidden if id_ != agent_id]}
 
 
@@ -143,7 +144,7 @@ def reset_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> d
     """Forget what the user edited of a shipped agent. Raises AgentError if there is no such shipped agent."""
     edited, hidden = _parts(changes)
     if _shipped(shipped, agent_id) is None:
-        raise AgentError(f"Agent {agent_id!r} is not a shipped one, so there is nothing to go back to.")
+        raise AgentError(f"Agent {shown(agent_id)} is not a shipped one, so there is nothing to go back to.")
     return {"agents": {id_: fields for id_, fields in edited.items() if id_ != agent_id}, "hidden": hidden}
 
 
@@ -183,4 +184,4 @@ def _shipped(shipped: Sequence[Fields], agent_id: str) -> Fields | None:
 def _require(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> None:
     known = [agent.id for agent in current_agents(shipped, changes)]
     if agent_id not in known:
-        raise AgentError(f"There is no agent {agent_id!r}; there are {', '.join(known)}.")
+        raise AgentError(f"There is no agent {shown(agent_id)}; there are {', '.join(known)}.")

@@ -23,7 +23,7 @@ from app.paths import cache_dir
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import open_source, parts_of
 from py_core.models.config import name_of
-from py_core.showing import one_line
+from py_core.showing import one_line, shown
 
 SHIPPED = "python build.py"
 """The source of the model that Sonata comes with."""
@@ -213,7 +213,7 @@ class ModelCache:
         """The name in small letters. Raises CacheError for one that is no name or belongs to another model."""
         wanted = name.lower()
         if not _NAME.fullmatch(wanted) or parts_of(f"{wanted}.gguf"):
-            raise CacheError(f"{name!r} is no name for a model: use letters, digits, dots, - and _.")
+            raise CacheError(f"{shown(name)} is no name for a model: use letters, digits, dots, - and _.")
         if any(model.name == wanted for model in self.models()):
             raise CacheError(f"There is a model {wanted} already: choose another name, or `sonata models rm {wanted}`.")
         return wanted

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from app.http_range import NotThere, SourceError, open_range
 from app.model_hosts import Hosts
+from py_core.showing import shown
 
 MODELS = Path(__file__).with_name("models.toml")
 
@@ -100,7 +101,7 @@ class Catalog:
     def _listing(self, repository: str) -> dict[str, tuple[int, str]]:
         """The size and the sha256 of each large file of a repository."""
         if not _REPOSITORY.fullmatch(repository):
-            raise HubError(f"{repository!r} is no repository: it is written OWNER/NAME.")
+            raise HubError(f"{shown(repository)} is no repository: it is written OWNER/NAME.")
         url = f"{self.hub}/api/models/{repository}/tree/main"
         self.hosts.check(url)
         try:

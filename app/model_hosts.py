@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
+from py_core.showing import shown
+
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d{1,5})?")
 _LOCAL = re.compile(r"http://(localhost|127\.0\.0\.1):\d{1,5}")
 
@@ -26,7 +28,8 @@ class Hosts:
         for entry in self.entries:
             if not (_LOCAL.fullmatch(entry) or (_HOST.fullmatch(entry) and "." in entry.lstrip("*."))):
                 raise HostError(
-                    f'{entry!r} is no host that models could come from: write it like "huggingface.co" or "*.hf.co".'
+                    f"{shown(entry)} is no host that models could come from: "
+                    'write it like "huggingface.co" or "*.hf.co".'
                 )
 
     def __add__(self, more: Iterable[str]) -> Hosts:

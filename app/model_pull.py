@@ -30,6 +30,7 @@ from app.model_cache import (
 from app.model_catalog import Catalog, Entry, GoneError
 from py_core.formats.gguf import GGUFError, GGUFHeader, read_header
 from py_core.formats.source import FileSource, SplitSource, parts_of
+from py_core.showing import shown
 
 OnProgress = Callable[[int, int | None], None]
 """Called with the bytes that are there, and those of the whole file where that is known."""
@@ -85,7 +86,7 @@ def wanted_model(catalog: Catalog, cache: ModelCache, text: str, name: str | Non
     if not on_hub:
         names = ", ".join(entry.name for entry in catalog.entries)
         raise PullError(
-            f"{text!r} is no model that Sonata knows. Choose one of {names}, "
+            f"{shown(text)} is no model that Sonata knows. Choose one of {names}, "
             "or give OWNER/REPOSITORY/FILE.gguf on the hub, or an address."
         )
     file = unquote(on_hub[2])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from py_core.sampling import SamplingParams
+from py_core.showing import shown
 
 FALLBACK_ID = "assistant"
 """The agent that answers when no other is likely enough. It has no examples and is always there."""
@@ -76,8 +77,8 @@ def agent_from_dict(data: Mapping[str, Any]) -> Agent:
             raise AgentError(f"{who} needs a {key}: a text that is not empty.", key)
     if len(data["id"]) > _LONGEST_ID or not _ID.fullmatch(data["id"]):
         raise AgentError(
-            f"{data['id']!r} cannot be an agent's id: use up to {_LONGEST_ID} lower-case letters, digits and single "
-            "hyphens, and begin with a letter.",
+            f"{shown(data['id'])} cannot be an agent's id: use up to {_LONGEST_ID} lower-case letters, digits and "
+            "single hyphens, and begin with a letter.",
             "id",
         )
     for key, longest in _LONGEST.items():
@@ -87,7 +88,7 @@ def agent_from_dict(data: Mapping[str, Any]) -> Agent:
     max_tokens = data.get("max_tokens", Agent.max_tokens)
     if not _is_int(max_tokens) or not 1 <= max_tokens <= MAX_TOKENS_LIMIT:
         raise AgentError(
-            f"max_tokens of {who} is {max_tokens!r}, but must be a whole number from 1 to 1048576.", "max_tokens"
+            f"max_tokens of {who} is {shown(max_tokens)}, but must be a whole number from 1 to 1048576.", "max_tokens"
         )
     texts = {key: data[key] for key in _REQUIRED}
     return Agent(
@@ -117,10 +118,10 @@ def agents_from_dicts(entries: Iterable[Mapping[str, Any]]) -> list[Agent]:
     for entry in entries:
         agent = agent_from_dict(entry)
         if agent.id in agents:
-            raise AgentError(f"There are two agents with the id {agent.id!r}: rename or remove one.")
+            raise AgentError(f"There are two agents with the id {shown(agent.id)}: rename or remove one.")
         agents[agent.id] = agent
     if FALLBACK_ID not in agents:
-        raise AgentError(f"There is no agent {FALLBACK_ID!r}: it is needed for messages that suit no other.")
+        raise AgentError(f"There is no agent {shown(FALLBACK_ID)}: it is needed for messages that suit no other.")
     return list(agents.values())
 
 
@@ -128,7 +129,7 @@ def examples_from_dicts(agent_id: str, rows: Iterable[Mapping[str, Any]]) -> lis
     """Read the examples of one agent. Raises AgentError, with the number of the row (from 1)."""
     examples = []
     for number, row in enumerate(rows, 1):
-        who = f"Example {number} of agent {agent_id!r}"
+        who = f"Example {number} of agent {shown(agent_id)}"
         _refuse_unknown_keys(who, row, _EXAMPLE_KEYS)
         text, group, hard = row.get("text"), row.get("group"), row.get("hard", False)
         if not isinstance(text, str) or not text.strip():
@@ -136,24 +137,24 @@ def examples_from_dicts(agent_id: str, rows: Iterable[Mapping[str, Any]]) -> lis
         if len(text) > _LONGEST_EXAMPLE:
             raise AgentError(f"{who} has {len(text):,} characters; at most {_LONGEST_EXAMPLE:,} are allowed.")
         if not isinstance(group, int) or isinstance(group, bool) or group < 1:
-            raise AgentError(f"{who} has the group {group!r}, but it must be a whole number from 1.")
+            raise AgentError(f"{who} has the group {shown(group)}, but it must be a whole number from 1.")
         if not isinstance(hard, bool):
-            raise AgentError(f"{who} has hard = {hard!r}, but it must be true or false.")
+            raise AgentError(f"{who} has hard = {shown(hard)}, but it must be true or false.")
         examples.append(Example(text, agent_id, group, hard))
     return examples
 
 
 def _who(data: Mapping[str, Any]) -> str:
     if not isinstance(data, Mapping):
-        raise AgentError(f"An agent must be a table of keys and values, not {data!r}.")
-    return f"agent {data['id']!r}" if "id" in data else "an agent without an id"
+        raise AgentError(f"An agent must be a table of keys and values, not {shown(data)}.")
+    return f"agent {shown(data['id'])}" if "id" in data else "an agent without an id"
 
 
 def _refuse_unknown_keys(who: str, data: Mapping[str, Any], known: Iterable[str]) -> None:
     if not isinstance(data, Mapping):
-        raise AgentError(f"{who} must be a table of keys and values, not {data!r}.")
+        raise AgentError(f"{who} must be a table of keys and values, not {shown(data)}.")
     if unknown := [str(key) for key in data if key not in known]:
-        raise AgentError(f"{who} has an unknown key {unknown[0]!r}; there are {', '.join(known)}.")
+        raise AgentError(f"{who} has an unknown key {shown(unknown[0])}; there are {', '.join(known)}.")
 
 
 def _sampling(who: str, data: Mapping[str, Any]) -> SamplingParams:
@@ -163,7 +164,7 @@ def _sampling(who: str, data: Mapping[str, Any]) -> SamplingParams:
         whole = isinstance(_SAMPLING_DEFAULTS[name], int)
         if not (_is_int(value) or (isinstance(value, float) and not whole)):
             kind = "a whole number" if whole else "a number"
-            raise AgentError(f"The sampling of {who}: {name} is {value!r}, but must be {kind}.", name)
+            raise AgentError(f"The sampling of {who}: {name} is {shown(value)}, but must be {kind}.", name)
         try:
             SamplingParams(**{name: value})
         except ValueError as error:
@@ -173,7 +174,7 @@ def _sampling(who: str, data: Mapping[str, Any]) -> SamplingParams:
 
 def _own_examples(who: str, texts: Any) -> tuple[str, ...]:
     if not isinstance(texts, list | tuple):
-        raise AgentError(f"The examples of {who} must be a list of texts, not {texts!r}.")
+        raise AgentError(f"The examples of {who} must be a list of texts, not {shown(texts)}.")
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_EXAMPLE:
             raise AgentError(

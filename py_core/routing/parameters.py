@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from py_core.showing import shown
+
 
 class ParametersError(ValueError):
     """The router's parameters are not complete or not possible; the message says which."""
@@ -51,9 +53,11 @@ class RouterParameters:
         ):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-                raise ParametersError(f"The router's {name} is {value!r}: it must be a number from {least} to {most}.")
+                raise ParametersError(
+                    f"The router's {name} is {shown(value)}: it must be a number from {least} to {most}."
+                )
         if not isinstance(self.neighbours, int):
-            raise ParametersError(f"The router's neighbours are {self.neighbours!r}: it must be a whole number.")
+            raise ParametersError(f"The router's neighbours are {shown(self.neighbours)}: it must be a whole number.")
         if len(self.calibration) != 5 or not all(math.isfinite(value) for value in self.calibration):
             raise ParametersError("The router's calibration must be 5 numbers.")
 
@@ -64,5 +68,5 @@ def parameters_from_dict(data: Mapping[str, Any]) -> RouterParameters:
     if missing := sorted(names - set(data)):
         raise ParametersError(f"The router's parameters lack {', '.join(missing)}: run app/training/fit_router.py.")
     if unknown := sorted(set(data) - names):
-        raise ParametersError(f"The router has no parameter {unknown[0]!r}.")
+        raise ParametersError(f"The router has no parameter {shown(unknown[0])}.")
     return RouterParameters(**{**data, "calibration": tuple(data["calibration"])})

@@ -28,6 +28,7 @@ from py_core.routing.follow_up import is_follow_up
 from py_core.routing.head import Head
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.pattern_index import PatternIndex, pattern_id, same_text
+from py_core.showing import shown
 
 EXAMPLES_SCANNED = 10_000
 """The shipped examples are compared one by one: exact, a fraction of a millisecond, and no graph to build or load."""
@@ -187,7 +188,7 @@ class Router:
         Raises AgentError for an unknown agent or an empty text, EmbedderError.
         """
         if agent not in self._allowed:
-            raise AgentError(f"There is no agent {agent!r}; there are {', '.join(sorted(self._allowed))}.")
+            raise AgentError(f"There is no agent {shown(agent)}; there are {', '.join(sorted(self._allowed))}.")
         if not text.strip():
             raise AgentError("An empty request cannot be learned: there is nothing to compare others with.")
         vector = (await self.embedder.embed([text]))[0]
@@ -226,7 +227,7 @@ class Router:
         for patterns in (self.learned, self.examples):
             if id in patterns:
                 return patterns
-        raise KeyError(f"There is no pattern {id!r}: it was forgotten, or belongs to another store.")
+        raise KeyError(f"There is no pattern {shown(id)}: it was forgotten, or belongs to another store.")
 
     def _head_shares(self, text: str, vector: np.ndarray) -> dict[str, float]:
         """The fallback is among them."""

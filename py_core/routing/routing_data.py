@@ -16,6 +16,7 @@ import numpy as np
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 from py_core.routing.agents import Example
 from py_core.routing.head import BUCKETS, Head
+from py_core.showing import shown
 
 VERSION = "1"
 
@@ -59,7 +60,7 @@ def read_routing_data(file: bytes, fingerprint: str, examples: str) -> RoutingDa
     except SafetensorsError as error:
         raise RoutingDataError(f"The routing data cannot be read: {error}") from error
     if told.get("version") != VERSION:
-        raise RoutingDataError(f"The routing data have the version {told.get('version')!r}, not {VERSION!r}.")
+        raise RoutingDataError(f"The routing data have the version {shown(told.get('version'))}, not {shown(VERSION)}.")
     for name, wanted in (("fingerprint", fingerprint), ("examples", examples)):
         if told.get(name) != wanted:
             other = "another embedder" if name == "fingerprint" else "other examples"
