@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import struct
 import tempfile
@@ -21,7 +22,7 @@ from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError, encode_chat
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from tests.architectures.variants import QUANTIZED
-from tests.fuzz.harness import fuzzed, hostile, read_or_refused
+from tests.fuzz.harness import found_before, fuzzed, hostile, read_or_refused
 from tests.gguf_fields import small_gguf
 from tests.tiny_models import metadata
 
@@ -29,6 +30,17 @@ OURS = (GGUFError, UnsupportedFormatError, TokenizerError, ChatTemplateError)
 
 SMALL = small_gguf()
 SMALL_HEADER = parse_header(SMALL).data_offset
+
+MORE_KEYS = (
+    *("split.count", "split.no", "split.tensors.count", "general.license"),
+    *(f"tokenizer.ggml.{key}" for key in ("scores", "add_bos_token", "add_space_prefix", "eot_token_id")),
+)
+MORE_SETTINGS = (
+    *("expert_count", "attention.causal", "attention.scale", "hidden_activation", "logit_scale"),
+    *("attention.sliding_window", "attention.sliding_window_pattern", "attention.key_length_swa"),
+    *("attn_logit_softcapping", "final_logit_softcapping", "rope.dimension_sections", "rope.freq_base_swa"),
+    *(f"rope.scaling.{key}" for key in ("type", "factor", "attn_factor", "original_context_length", "yarn_beta_fast")),
+)
 
 models = st.sampled_from(sorted(QUANTIZED))
 bytes_ = st.integers(0, 255)
@@ -49,13 +61,29 @@ def opened(path: Path) -> None:
         asyncio.run(run())
 
 
-@fuzzed(models, st.dictionaries(st.integers(0, 40), hostile, min_size=1, max_size=3))
-def test_hostile_settings_are_read_or_refused(model: str, changes: Mapping[int, object]) -> None:
-    """With other metadata: by the number of a key, in the order of their names; None leaves it out."""
-    keys = sorted(metadata(QUANTIZED[model]))
-    changed = {keys[number % len(keys)]: value for number, value in changes.items()}
+def opened_with(model: str, changes: Mapping[str, object]) -> None:
+    """The tiny model of this kind, with other metadata; None leaves a key out."""
     with tempfile.TemporaryDirectory() as folder:
-        opened(QUANTIZED[model].write(Path(folder) / "tiny.gguf", changed))
+        opened(QUANTIZED[model].write(Path(folder) / "tiny.gguf", changes))
+
+
+@found_before("settings")
+def test_settings_that_were_found_before(path: Path) -> None:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    opened_with(found["model"], found["changes"])
+
+
+@found_before("gguf")
+def test_files_that_were_found_before(path: Path) -> None:
+    headers_of(path.read_bytes())
+
+
+@fuzzed(models, st.dictionaries(st.integers(0, 80), hostile, min_size=1, max_size=3))
+def test_hostile_settings_are_read_or_refused(model: str, changes: Mapping[int, object]) -> None:
+    """By the number of a key, in the order of their names, first those that the file has."""
+    architecture = QUANTIZED[model].architecture
+    keys = [*sorted(metadata(QUANTIZED[model])), *MORE_KEYS, *(f"{architecture}.{key}" for key in MORE_SETTINGS)]
+    opened_with(model, {keys[number % len(keys)]: value for number, value in changes.items()})
 
 
 @fuzzed(models, st.dictionaries(st.integers(0, 1 << 13), st.integers(0, 255), min_size=1, max_size=6))
