@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from app.building.made_files import is_whole, note
 from app.paths import ROOT
 
 VENV = ROOT / ".venv"
@@ -89,7 +90,7 @@ def make_in_venv(made: Path, title: str, module: str, arguments: Sequence[str | 
 
     Either the whole file is there afterwards or none. Raises as `run_logged` does.
     """
-    if made.is_file():
+    if is_whole(made):
         return
     heading(title)
     made.parent.mkdir(parents=True, exist_ok=True)
@@ -97,6 +98,7 @@ def make_in_venv(made: Path, title: str, module: str, arguments: Sequence[str | 
     try:
         run_logged([VENV_PYTHON, "-m", module, *arguments, partial], failure)
         os.replace(partial, made)
+        note(made)
     finally:
         partial.unlink(missing_ok=True)
 

@@ -182,7 +182,7 @@ class Downloader:
                         have = 0
                     total = span.length if span else reply.total
                     if not progress:
-                        room = (total or 0) - have + ((wanted.bytes or 0) if span and span.deflated else 0)
+                        room = (total or 0) - have + (span.size if span and span.deflated else 0)
                         if shutil.disk_usage(part.parent).free < room:
                             raise disk_full(part.parent, wanted.target.name)
                         progress = Progress(wanted.target.name, total, have, began)
@@ -228,10 +228,11 @@ class Downloader:
         unpacked = part.with_suffix(".unpacked")
         try:
             with unpacked.open("wb") as out:
-                if member is None:
-                    _inflate(part, out)
+                if span and member is None:
+                    _inflate(part, out, span.size)
                 else:
-                    with zipfile.ZipFile(part) as archive, archive.open(member) as packed:
+                    # zipfile itself reads no further than the directory says
+                    with zipfile.ZipFile(part) as archive, archive.open(str(member)) as packed:
                         shutil.copyfileobj(packed, out, http.CHUNK)
             found = sha256_of(unpacked)
             if found == wanted.sha256:
@@ -249,12 +250,17 @@ def _write_all(file: BinaryIO, chunk: bytes) -> None:
         view = view[file.write(view) :]  # an unbuffered write may write only a part
 
 
-def _inflate(part: Path, out: BinaryIO) -> None:
+def _inflate(part: Path, out: BinaryIO, size: int) -> None:
+    """zlib.error where these do not become `size` bytes; hardly more are written, whatever they would become."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    written = 0
     with part.open("rb") as packed:
-        while chunk := packed.read(http.CHUNK):
-            out.write(inflater.decompress(chunk))
-    out.write(inflater.flush())
+        while written <= size and (chunk := inflater.unconsumed_tail or packed.read(http.CHUNK)):
+            written += out.write(inflater.decompress(chunk, min(size - written + 1, http.CHUNK)))
+    if written <= size:
+        written += out.write(inflater.flush())  # the end of what the last chunk became
+    if written != size:
+        raise zlib.error("not as many bytes as the zip's directory says")
 
 
 def _sentence(wanted: Download, reasons: Sequence[tuple[Source, http.SourceError]]) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from app.build_outputs import KERNEL_MODULES, KernelModule, kernel_files, sources_in
 from app.building.common import VENV_PYTHON, BuildError, heading, one_build_at_a_time, write_atomically
 from app.building.download import Downloader
+from app.building.made_files import is_whole, note
 from app.building.python_env import ensure_venv, pypi_address
 from app.paths import cache_dir
 
@@ -49,7 +50,7 @@ def compile_kernels(cache: Path, compiler: Compiler, module: KernelModule) -> di
             f"There are no C files in {module.sources}: get the whole repository and run this command again."
         )
     files = kernel_files(cache, module)
-    missing = [name for name, path in files.items() if not path.is_file()]
+    missing = [name for name, path in files.items() if not is_whole(path)]
     if missing:
         command = compiler()
         heading(f"Kernels (C to WebAssembly): {', '.join(missing)}")
@@ -57,6 +58,7 @@ def compile_kernels(cache: Path, compiler: Compiler, module: KernelModule) -> di
         made = {name: _compile(command, name, module) for name in missing}
         for name, wasm in made.items():
             write_atomically(files[name], wasm)
+            note(files[name])
     return files
 
 

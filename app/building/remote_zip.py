@@ -22,6 +22,8 @@ class Span:
     start: int
     length: int
     deflated: bool
+    size: int
+    """Of the member, as the zip's directory says."""
 
 
 class _RangeFile(io.RawIOBase):
@@ -71,4 +73,4 @@ def find_member(size: int, read_range: ReadRange, member: str) -> Span:
         raise zipfile.BadZipFile(f"the header of {member} is damaged")
     name_length, extra_length = struct.unpack("<HH", local[26:30])
     start = info.header_offset + 30 + name_length + extra_length
-    return Span(start, info.compress_size, info.compress_type == zipfile.ZIP_DEFLATED)
+    return Span(start, info.compress_size, info.compress_type == zipfile.ZIP_DEFLATED, info.file_size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -15,6 +14,7 @@ from app.build_outputs import ROUTING_DATA, embedder_files
 from app.building import embedder, kernels, notices
 from app.building.common import ROOT, BuildError, write_atomically
 from app.building.download import Download, Downloader, Source
+from app.building.made_files import is_whole, note
 from app.building.node import NODE_MODULES
 from app.building.python_archives import SONATA, python_archives
 from app.building.write_headers import headers_file
@@ -213,10 +213,8 @@ def piece_checksums(model: ModelFile) -> list[str]:
     """sha256 of each piece of a model file, which the page checks as it comes in. Kept beside the file once made."""
     kept = model.path.with_name(f"{model.path.name}.pieces.json")
     of = {"sha256": model.sha256, "piece_bytes": PIECE_BYTES}
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(kept.read_text(encoding="utf-8"))
-        if found["of"] == of:
-            return found["pieces"]
+    if is_whole(kept) and (found := json.loads(kept.read_text(encoding="utf-8")))["of"] == of:
+        return found["pieces"]
     pieces = []
     with open(model.path, "rb") as file:
         while piece := file.read(PIECE_BYTES):
@@ -224,6 +222,7 @@ def piece_checksums(model: ModelFile) -> list[str]:
     partial = kept.with_suffix(".part")
     partial.write_text(json.dumps({"of": of, "pieces": pieces}), encoding="utf-8")
     os.replace(partial, kept)
+    note(kept)
     return pieces
 
 

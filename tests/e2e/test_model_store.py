@@ -384,6 +384,8 @@ async def test_sums_of_another_file_are_noticed_at_the_first_piece_that_differs(
     """They are whole, with their own sum, but a piece's is another one."""
     for _ in range(2):
         await tab.load()
+    # As a document this file has a worker's policy, with which the test may compile the checksum's kernel.
+    await tab.page.goto(tab.page.url.replace("THIRD_PARTY.txt", "try_model_worker.js"))
     await tab.page.evaluate(
         """async (model) => {
           const { readSums } = await import('./storage/model_store.js');

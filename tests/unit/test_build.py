@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from app.building import site
-from app.building.common import ROOT, BuildError
+from app.building.common import ROOT, BuildError, make_in_venv
 from app.building.zips import members_of, zip_bytes
 from app.checksums import sha256_of
 from app.downloads import default_model_path, model_files
@@ -265,3 +265,16 @@ def test_without_network_and_without_the_cache_it_says_so_in_one_sentence(checko
     assert len(result.stderr.strip().splitlines()) == 1
     assert "there is no network connection" in result.stderr
     assert not list(cache.rglob("*.part")) + list(cache.rglob("*.whl"))
+
+
+def test_a_made_file_that_was_damaged_is_made_again(tmp_path):
+    source, made = tmp_path / "in.json", tmp_path / "cache" / "out.json"
+    source.write_text("[1]")
+    make_in_venv(made, "A file", "json.tool", [source], "It could not be made")
+    good = made.read_bytes()
+    source.write_text("[2]")
+    make_in_venv(made, "A file", "json.tool", [source], "It could not be made")
+    assert made.read_bytes() == good, "a whole one is kept"
+    made.write_bytes(good[:-1])
+    make_in_venv(made, "A file", "json.tool", [source], "It could not be made")
+    assert b"2" in made.read_bytes()

@@ -8,6 +8,7 @@ import io
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import textwrap
@@ -288,6 +289,21 @@ def test_only_the_member_of_a_remote_zip_is_fetched(server, downloader, tmp_path
     assert all(ranges)
     assert fetched < len(server.files["zip"]) - 2_500_000  # not the member before it
     assert leftovers(tmp_path) == ["model.bin"]
+
+
+@pytest.mark.parametrize(("declared", "ranges"), [(1000, True), (50_000_000, True), (1000, False)])
+def test_a_member_that_becomes_another_size_than_the_zip_declares_is_refused(
+    server, downloader, tmp_path, declared, ranges
+):
+    content = bytes(5_000_000)
+    server.files["zip"] = zip_with(content, zipfile.ZIP_DEFLATED).replace(
+        struct.pack("<L", len(content)), struct.pack("<L", declared)
+    )
+    server.ranges = ranges
+    sha256 = hashlib.sha256(content).hexdigest()
+    with pytest.raises(BuildError, match="wrong checksum, sha256 of a damaged a"):
+        downloader.ensure(wanted(tmp_path, server.url("zip"), member="folder/model.bin", sha256=sha256))
+    assert leftovers(tmp_path) == []
 
 
 def test_a_member_is_resumed_too(server, downloader, tmp_path):

@@ -128,6 +128,18 @@ def test_the_site_ships_the_kernels_without_their_sources(dist: Path, kernel_was
     assert shipped == {name: path.read_bytes() for name, path in compiled.items()}
 
 
+def test_kernels_that_were_damaged_in_the_cache_are_compiled_again(
+    small: build_outputs.KernelModule, compiler: kernels.Compiler, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = kernels.compile_kernels(tmp_path, compiler, small)
+    made = {name: path.read_bytes() for name, path in files.items()}
+    assert kernels.compile_kernels(tmp_path, no_compiler, small) == files
+    files["kernels-simd.wasm"].write_bytes(made["kernels-simd.wasm"][:-1] + b"!")
+    kernels.compile_kernels(tmp_path, compiler, small)
+    assert {name: path.read_bytes() for name, path in files.items()} == made
+    assert "kernels-simd.wasm in the cache is damaged; it is made again" in capsys.readouterr().err
+
+
 def test_the_kernel_of_checksums_takes_one_page_of_a_memory() -> None:
     (memory,) = module(kernels.checksum_kernel_path()).imports
     assert (memory.module, memory.name) == ("env", "memory")
