@@ -97,7 +97,7 @@ Comlink.expose({
       reason: onTheCpu ? 'This browser has no WebGPU, so Sonata runs on the CPU (2 workers). Chrome and Edge from version 121 on have WebGPU when hardware acceleration is turned on.' : null,
       model: 'SmolLM2 135M Instruct',
       contextLength: 8192,
-      longestPrompt: 8192 * 80,
+      longestPrompt: 100_000,
       given: url, // the model that it was told to load
       notice: null,
     };

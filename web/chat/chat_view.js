@@ -6,6 +6,7 @@ import { formatReading } from '../page/format.js';
 import { RouteChip } from '../routing/route_chip.js';
 
 const NEAR_BOTTOM_PX = 60;
+const BATCH_MS = 20; // of stored turns, before the browser may do something else
 
 const ENDINGS = {
   stopped: 'Stopped',
@@ -14,6 +15,8 @@ const ENDINGS = {
   loop: 'Stopped because the answer repeated itself',
   failed: 'Interrupted',
 };
+
+const SILENT = { say() {} }; // for what was announced when it was said
 
 const FORGOTTEN = 'The model no longer sees the beginning of this chat: it is too long';
 
@@ -50,26 +53,34 @@ export class ChatView {
   }
 
   /**
-   * Show turns that the memory has.
+   * Show turns that the memory has, below what is there: the newest at once, the older ones above it in tasks of their own.
    * @param {{role: string, content: string, route?: object|null, reason?: string|null, tokens?: number|null,
    *   thinking?: {text: string, seconds: number}|null}[]} turns
    * @param {import('../memory/client.js').Memory} memory
    */
-  addStored(turns, memory) {
-    let view = /** @type {TurnView|null} */ (null);
-    for (const { role, content, route, reason, tokens, thinking } of turns) {
-      if (role === 'user') {
-        view?.finish({ reason: 'end' });
-        view = this.addTurn(content);
-      } else if (view) {
-        if (route) view.showRoute(route, memory);
-        if (thinking) view.appendThought(thinking.text);
-        view.append(content);
-        view.finish({ reason: reason ?? 'end', newTokens: tokens ?? 0, thoughtSeconds: thinking?.seconds });
-        view = null;
-      }
+  async addStored(turns, memory) {
+    this.#beforeTurn();
+    const begin = this.#log.appendChild(document.createComment('stored')); // what is said meanwhile comes below
+    let next = /** @type {ChildNode} */ (begin);
+    let until = performance.now() + BATCH_MS;
+    for (let at = turns.length - 1; at >= 0 && begin.isConnected; at -= 1) {
+      const answer = turns[at].role === 'user' ? null : turns[at];
+      if (answer && turns[at - 1]?.role !== 'user') continue; // nothing was asked
+      if (answer) at -= 1;
+      let isShown = false; // to follow each of them would have the page laid out each time
+      const view = new TurnView(turns[at].content, SILENT, () => isShown && this.follow());
+      next.before(view.questionElement, view.answerElement);
+      next = view.questionElement;
+      if (answer) showStored(view, answer, memory);
+      else view.finish({ reason: 'end' });
+      isShown = true;
+      if (performance.now() < until) continue;
+      this.follow();
+      await new Promise((resolve) => setTimeout(resolve));
+      until = performance.now() + BATCH_MS;
     }
-    view?.finish({ reason: 'end' });
+    begin.remove();
+    this.follow();
   }
 
   /** A line across the conversation, such as "The model was loaded again". */
@@ -81,13 +92,17 @@ export class ChatView {
 
   /** Show a question and the place of its answer. */
   addTurn(question) {
-    for (const button of this.#log.querySelectorAll('.again')) button.remove(); // only the last answer can be replaced
-    this.#welcome.hidden = true;
-    this.#following = true;
+    this.#beforeTurn();
     const turn = new TurnView(question, this.#announcer, () => this.follow());
     this.#log.append(turn.questionElement, turn.answerElement);
     this.follow();
     return turn;
+  }
+
+  #beforeTurn() {
+    for (const button of this.#log.querySelectorAll('.again')) button.remove(); // only the last answer can be replaced
+    this.#welcome.hidden = true;
+    this.#following = true;
   }
 
   /** @param {TurnView} turn shown last from now on */
@@ -100,6 +115,14 @@ export class ChatView {
   follow() {
     if (this.#following) this.#scroller.scrollTop = this.#scroller.scrollHeight;
   }
+}
+
+/** @param {TurnView} view @param {any} answer a turn, as `addStored` takes it */
+function showStored(view, { content, route, reason, tokens, thinking }, memory) {
+  if (route) view.showRoute(route, memory);
+  if (thinking) view.appendThought(thinking.text);
+  view.append(content);
+  view.finish({ reason: reason ?? 'end', newTokens: tokens ?? 0, thoughtSeconds: thinking?.seconds });
 }
 
 /** A question and its answer. */
