@@ -64,6 +64,10 @@ def list_models(
         part = next((part for part in parts if part.name == entry.name), None)
         state = f"{size_words(part.have)} of it are here" if part else state
         table.add_row(*map(escape, (entry.name, size, entry.licence, entry.good_at, state)))
+    listed = {entry.name for entry in rest}
+    for part in (part for part in parts if part.name not in listed):
+        whole = "" if part.size is None else size_words(part.size)
+        table.add_row(*map(escape, (part.name, whole, "", "", f"{size_words(part.have)} of it are here")))
     console().print(table)
     say(f"{size_words(used)} used in {cache.folder}, {size_words(free)} free.")
     if unasked := _first_problem(said.values()):

@@ -62,6 +62,8 @@ class Wanted:
     sha256: str | None = None
     parts: tuple[Wanted, ...] = ()
     """The files of a model in several; `url` is that of the first."""
+    whole: int | None = None
+    """Of one of several files, the bytes of all of them, where they are known."""
 
 
 def wanted_model(catalog: Catalog, cache: ModelCache, text: str, name: str | None = None) -> Wanted:
@@ -107,9 +109,9 @@ def _together(name: str, files: list[Wanted]) -> Wanted:
         return parts[0]
     sizes, sums = [part.size for part in parts], [part.sha256 for part in parts]
     known = None not in sizes and None not in sums
+    whole = sum(size or 0 for size in sizes) if known else None
     return replace(
-        parts[0], name=name, parts=parts,
-        size=sum(size or 0 for size in sizes) if known else None,
+        parts[0], name=name, parts=tuple(replace(part, whole=whole) for part in parts), size=whole,
         sha256=sum_of_parts([one or "" for one in sums]) if known else None,
     )  # fmt: skip
 
@@ -258,7 +260,7 @@ def _hash_part(file: IO[bytes], state: Any) -> int:
 
 
 def _note(cache: ModelCache, wanted: Wanted, version: str, total: int | None) -> None:
-    facts = {"url": wanted.url, "sha256": wanted.sha256, "version": version, "size": total}
+    facts = {"url": wanted.url, "sha256": wanted.sha256, "version": version, "size": total, "whole": wanted.whole}
     write_json(cache.part_facts(wanted.name), facts)
 
 

@@ -89,7 +89,14 @@ def test_a_model_in_several_files_is_one(hub: LocalHub, model: Path, tmp_path: P
     asked = f"someone/Big-GGUF/{second}"
     hub.listed[second] = {"lfs": {"oid": "0" * 64, "size": parts[1].stat().st_size}}
     assert_sentence(sonata("models", "pull", asked), "is not the file that the hub lists")
-    assert ModelCache().parts()[0].have == parts[0].stat().st_size  # the first file was right, and stays
+    (broken_off,) = json.loads(printed(sonata("models", "list", "--offline", "--json")))["parts"]
+    assert broken_off == {
+        "name": "big",
+        "have": parts[0].stat().st_size,
+        "size": size,
+    }  # the first was right, and stays
+    row = next(line for line in printed(sonata("models", "list", "--offline")).splitlines() if "big" in line)
+    assert "0.5 MB" in row
     hub.listed.clear()
     hub.asked.clear()
     assert "big (Big, 0.5 MB) is kept now" in printed(sonata("models", "pull", asked))
