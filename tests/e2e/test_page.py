@@ -194,7 +194,7 @@ async def test_a_stored_thought_is_folded_away_too(page_alone: ChatPage) -> None
           const view = new ChatView({ scroller, welcome, log }, { say() {} });
           const asked = { role: 'user', content: 'Why?' };
           const thinking = { text: 'Hm.', seconds: 3.4 };
-          view.addStored([asked, { role: 'assistant', content: 'So.', thinking }, asked,
+          await view.addStored([asked, { role: 'assistant', content: 'So.', thinking }, asked,
             { role: 'assistant', content: '', thinking, reason: 'stopped' }], null);
           const parts = ['.thought summary', '.thought p', '.body', '.ending'];
           return [...log.querySelectorAll('.answer')].map((answer) =>

@@ -63,7 +63,7 @@ export class ChatView {
     const begin = this.#log.appendChild(document.createComment('stored')); // what is said meanwhile comes below
     let next = /** @type {ChildNode} */ (begin);
     let until = performance.now() + BATCH_MS;
-    for (let at = turns.length - 1; at >= 0 && begin.isConnected; at -= 1) {
+    for (let at = turns.length - 1; at >= 0 && begin.parentNode; at -= 1) {
       const answer = turns[at].role === 'user' ? null : turns[at];
       if (answer && turns[at - 1]?.role !== 'user') continue; // nothing was asked
       if (answer) at -= 1;
