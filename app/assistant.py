@@ -135,7 +135,10 @@ class Assistant:
         messages = [*before, user_message(text, agent)]
         sampling = again or self._sampling or (agent.sampling if agent else CHAT_SAMPLING)
         max_tokens = min(agent.max_tokens, self._max_tokens) if agent else self._max_tokens
-        prompt, forgotten = self._window.fit(messages, self._forgotten)
+        prompt, forgotten = await self._window.fit(messages, self._forgotten)
+        if self._stopped:
+            yield Done("stopped")
+            return
         timings = Timings()
         async with aclosing(self._read(prompt, timings)) as reading:  # type: ignore[type-var]
             async for progress in reading:

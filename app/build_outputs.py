@@ -63,7 +63,19 @@ HNSW_KERNEL = KernelModule(KERNEL_SOURCES / "hnsw", (*_FLAGS, "-Wl,-z,stack-size
 CHECKSUM_KERNEL = KernelModule(
     KERNEL_SOURCES / "checksums", (*_FLAGS, "-Wl,-z,stack-size=16384"), {"checksums.wasm": ()}
 )
-KERNEL_MODULES = (MODEL_KERNELS, HNSW_KERNEL, CHECKSUM_KERNEL)
+# Chat templates come from strangers, so whoever runs the module bounds its time, and its own memory ends at 128 MiB:
+# the longest conversations that models read take about 20.
+JINJA_KERNEL = KernelModule(
+    KERNEL_SOURCES / "jinja",
+    (
+        *("-target", "wasm32-freestanding", "-Os", "-nostdlib"),
+        *("-Wall", "-Wextra", "-Werror"),
+        *("-mbulk-memory", "-Wl,--no-entry", "-Wl,--strip-all"),
+        *(f"-Wl,--max-memory={128 << 20}", "-Wl,-z,stack-size=1048576"),
+    ),
+    {"jinja.wasm": ()},
+)
+KERNEL_MODULES = (MODEL_KERNELS, HNSW_KERNEL, CHECKSUM_KERNEL, JINJA_KERNEL)
 
 
 def kernel_files(cache: Path, module: KernelModule) -> dict[str, Path]:
@@ -97,6 +109,11 @@ def kernel_path(relaxed: bool = True) -> Path:
 def hnsw_kernel_path() -> Path:
     """The kernel that searches indexes of vectors. Raises FileNotFoundError, as kernel_path does."""
     return _compiled(HNSW_KERNEL, "hnsw.wasm")
+
+
+def jinja_kernel_path() -> Path:
+    """The renderer of chat templates. Raises FileNotFoundError, as kernel_path does."""
+    return _compiled(JINJA_KERNEL, "jinja.wasm")
 
 
 def _compiled(module: KernelModule, name: str) -> Path:

@@ -36,6 +36,7 @@ from app.paths import memory_path
 from app.server import ALLOW_NAME, DIST, ServerError
 from app.server import serve as serve_site
 from app.services import Services
+from app.template_renderer import native_renderer
 from app.terminal import console, say
 from app.terminal_chat import run_chat
 from py_core.backends.base import BackendError
@@ -286,7 +287,7 @@ async def _load(
     path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True, context: int | None = None
 ) -> Model:
     """Open the model with a progress bar on stderr while that is a terminal."""
-    source = open_source(chosen_path(path))
+    source, renderer = open_source(chosen_path(path)), native_renderer()
     load_backend = _gpu(backend, autotune) or _kernels(backend, precision) or load_numpy
     columns = ("Loading the model", BarColumn(), DownloadColumn())
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
@@ -300,7 +301,7 @@ async def _load(
                 notes.print(escape(sentence), soft_wrap=True)
 
         check = fit_check(load_backend, available_memory(), tell)
-        return await load_model(source, load_backend, on_bytes, context, check)
+        return await load_model(source, load_backend, renderer, on_bytes, context, check)
 
 
 def _gpu(backend: BackendChoice, autotune: bool) -> BackendLoader | None:

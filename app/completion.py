@@ -30,7 +30,7 @@ class Completion:
     reason: str
 
 
-def encode_prompt(model: Model, text: str, raw: bool) -> list[int]:
+async def encode_prompt(model: Model, text: str, raw: bool) -> list[int]:
     """Raw: no chat template, special tokens parsed.
 
     Raises ValueError when there is nothing to run, ContextFullError when the text is too long by its length alone.
@@ -39,7 +39,7 @@ def encode_prompt(model: Model, text: str, raw: bool) -> list[int]:
     if not raw:
         if not text.strip():
             raise ValueError("The prompt is empty. Write something to answer.")
-        return model.encode_chat([{"role": "user", "content": text}])
+        return await model.encode_chat([{"role": "user", "content": text}])
     ids = encode_text(model.tokenizer, text, special=True, bos=model.bos)
     if not text or not ids:
         raise ValueError("The prompt is empty. Write something to continue.")
@@ -51,7 +51,7 @@ async def complete(
     on_text: Callable[[str], None] = lambda piece: None,
 ) -> Completion:  # fmt: skip
     """Answer a prompt, or with `raw` continue it: then the end token is a token like others. `on_text` gets pieces."""
-    prompt = encode_prompt(model, text, raw)
+    prompt = await encode_prompt(model, text, raw)
     sequence, timings = model.engine.new_sequence(), Timings()
     stream = TextStream(model, sequence, max_tokens, sampling, timings, raw=raw)
     try:
@@ -75,7 +75,7 @@ async def complete(
 
 async def last_logits(model: Model, text: str, *, raw: bool) -> np.ndarray:
     """Logits after the prompt's last token: float32 (vocab_size,)."""
-    prompt = encode_prompt(model, text, raw)
+    prompt = await encode_prompt(model, text, raw)
     sequence = model.engine.new_sequence()
     try:
         await model.engine.prefill(sequence, prompt, Timings())

@@ -10,6 +10,7 @@ from app.bench import measure_speed
 from app.build_outputs import kernel_path
 from app.downloads import default_model_path
 from app.fit_check import available_memory, need_of, room_of
+from app.template_renderer import native_renderer
 from py_core.backends.base import BackendError
 from py_core.backends.numpy import load_numpy
 from py_core.backends.wasm.backend import load_wasm
@@ -56,7 +57,7 @@ async def _measured(loader: BackendLoader) -> tuple[Measured, float | None]:
     header = await read_header(source)
     config, graph = describe_model(header)
     need = need_of(loader, header, config, graph)
-    model = await load_model(source, loader)
+    model = await load_model(source, loader, native_renderer())
     try:
         speed = await measure_speed(model, _PROMPT, _TOKENS, _PROMPT, 3)
         try:

@@ -9,7 +9,7 @@ longer than the room.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from py_core.backends.base import ContextFullError
 from py_core.loading import Model
@@ -35,7 +35,7 @@ class PromptWindow:
         self._system: Message = {"role": "system", "content": system}
         self._lengths: dict[str, int] = {}  # tokens of a message's text, of those that were last needed
 
-    def fit(self, messages: Sequence[Message], first: int) -> tuple[list[int], int]:
+    async def fit(self, messages: Sequence[Message], first: int) -> tuple[list[int], int]:
         """The prompt's tokens, without the oldest turns that have no room, and how many messages these are.
 
         first: so many messages are left out in any case, but never the last one. More are left out in pairs.
@@ -47,22 +47,22 @@ class PromptWindow:
         about = self._about(messages, starts)
         prompts: dict[int, list[int]] = {}
 
-        def fits(at: int, room: float) -> bool:
+        async def fits(at: int, room: float) -> bool:
             if at not in prompts:
                 kept = messages[starts[at] :]
                 if any(self._is_surely_too_long(message) for message in kept):
                     return False
-                prompts[at] = self._model.encode_chat([self._system, *kept])
+                prompts[at] = await self._model.encode_chat([self._system, *kept])
             return len(prompts[at]) <= room
 
         clearly = max((at for at in range(len(starts)) if about[at] > _CLEARLY * self._limit), default=0)
-        if fits(clearly, self._limit) and fits(0, self._limit):
+        if await fits(clearly, self._limit) and await fits(0, self._limit):
             return prompts[0], starts[0]
         room = (1 - LEFT_OUT_FOR_LATER) * self._limit
         guess = next((at for at in range(clearly, len(starts)) if about[at] <= room), len(starts) - 1)
-        low = 0 if fits(clearly, self._limit) else clearly
-        found = _first_that(lambda at: fits(at, room), low, len(starts) - 1, guess)
-        if not fits(found, self._limit):
+        low = 0 if await fits(clearly, self._limit) else clearly
+        found = await _first_that(lambda at: fits(at, room), low, len(starts) - 1, guess)
+        if not await fits(found, self._limit):
             raise ContextFullError(
                 f"The message is too long: with the instructions it has {len(prompts[found])} tokens, and the model "
                 f"reads at most {self._limit}. Shorten it, or send it in parts."
@@ -100,17 +100,17 @@ def refuse_by_length(model: Model, text: str, limit: int) -> None:
         )
 
 
-def _first_that(fits: Callable[[int], bool], low: int, high: int, guess: int) -> int:
+async def _first_that(fits: Callable[[int], Awaitable[bool]], low: int, high: int, guess: int) -> int:
     """The first number from low to high that fits, given that all after it do; high if none does.
 
     Steps that double lead away from the guess, and bisection back: a good guess costs two or three tries.
     """
     step = 1
-    if fits(guess):
+    if await fits(guess):
         high = guess
         while low < high:
             at = max(low, high - step)
-            if not fits(at):
+            if not await fits(at):
                 low = at + 1
                 break
             high, step = at, 2 * step
@@ -118,13 +118,13 @@ def _first_that(fits: Callable[[int], bool], low: int, high: int, guess: int) ->
         low = min(guess + 1, high)
         while low < high:
             at = min(high, low + step - 1)
-            if fits(at):
+            if await fits(at):
                 high = at
                 break
             low, step = min(at + 1, high), 2 * step
     while low < high:
         middle = (low + high) // 2
-        if fits(middle):
+        if await fits(middle):
             high = middle
         else:
             low = middle + 1

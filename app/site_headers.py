@@ -36,6 +36,8 @@ _DOWNLOADS = _WORKER | {
     "connect-src": "'self' https: http://localhost:* http://127.0.0.1:*",
     "worker-src": "'none'",
 }
+# The template is a stranger's: the worker that runs it reaches nothing.
+_TEMPLATES = _WORKER | {"connect-src": "'none'", "worker-src": "'none'"}
 
 
 def _policy(directives: dict[str, str]) -> str:
@@ -45,6 +47,7 @@ def _policy(directives: dict[str, str]) -> str:
 POLICIES = (
     ("storage/model_worker.js", _policy(_DOWNLOADS)),
     ("storage/elsewhere_worker.js", _policy(_DOWNLOADS)),
+    ("tokenizers/template_worker.js", _policy(_TEMPLATES)),
     ("worker.js", _policy(_WORKER)),
     ("sw.js", _policy(_COMMON)),
     ("", _policy(_PAGE)),

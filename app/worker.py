@@ -42,6 +42,7 @@ from py_core.memory.memory import Memory
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.embedder_browser import browser_embedder
 from py_core.sampling import SamplingParams
+from py_core.tokenizers.template_renderer_browser import BrowserTemplateRenderer
 
 JsObject = Any
 OnEvent = Callable[[str, str], None]
@@ -72,6 +73,7 @@ class PageWorker:
         self,
         device: JsObject | None,
         stream: JsObject,
+        templates: JsObject,
         on_progress: Callable[[int, int], None],
         precision: str = "precise",
         tuning: JsObject | None = None,
@@ -81,6 +83,7 @@ class PageWorker:
     ) -> str:
         """Load the model of `stream` (web/backends/weight_stream.js) on a GPU (web/backends/webgpu/executor.js) or on
         the CPU's workers (web/backends/wasm/kernel_pool.js, in this precision), or on numpy without a device.
+        templates: web/tokenizers/template_cage.js, where the model's chat template runs.
         tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown.
         context: the most tokens of a conversation, None for the usual number.
 
@@ -92,7 +95,9 @@ class PageWorker:
             told: list[str] = []
             check = fit_check(loader, memory, told.append)
             self._read = partial(read_description, context=context, before_loading=check)
-            model = await load_model(BrowserSource(stream), loader, on_progress, context, check)
+            model = await load_model(
+                BrowserSource(stream), loader, BrowserTemplateRenderer(templates), on_progress, context, check
+            )
             self._conversation = Conversation(Assistant(model, max_tokens=max_tokens), self._services)
             return info_json(model, told[0] if context is not None else None)
         except Exception as error:

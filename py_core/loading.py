@@ -1,6 +1,6 @@
 """Opens a model file: header, tokenizer, chat template and a backend, ready to generate.
 
-model = await load_model(FileSource("SmolLM2-135M-Instruct.Q4_1.gguf"), partial(load_webgpu, WgpuHost()))
+model = await load_model(FileSource("SmolLM2-135M-Instruct.Q4_1.gguf"), partial(load_webgpu, WgpuHost()), renderer)
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ from py_core.models.config import ModelConfig, read_rope_factors
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.tokenizers.base import Tokenizer
-from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError, Message, encode_chat
+from py_core.tokenizers.chat_template import (
+    ChatTemplate,
+    ChatTemplateCostlyError,
+    ChatTemplateError,
+    Message,
+    encode_chat,
+)
 from py_core.tokenizers.registry import tokenizer_from_gguf
+from py_core.tokenizers.template_renderer import TemplateRenderer
 
 
 @dataclass
@@ -35,9 +42,9 @@ class Model:
     def backend(self) -> Backend:
         return self.engine.backend
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+    async def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a conversation, ready for the answer. Special tokens in the messages are plain text."""
-        return encode_chat(self.tokenizer, self.template, messages, bos=self.bos)
+        return await encode_chat(self.tokenizer, self.template, messages, bos=self.bos)
 
     def close(self) -> None:
         self.backend.close()
@@ -60,28 +67,34 @@ class BackendLoader(Protocol):
 
 
 async def load_model(
-    source: WeightSource, load_backend: BackendLoader, progress: Progress | None = None, context: int | None = None,
+    source: WeightSource, load_backend: BackendLoader, renderer: TemplateRenderer,
+    progress: Progress | None = None, context: int | None = None,
     before_loading: BeforeLoading = lambda header, config, graph: None,
 ) -> Model:  # fmt: skip
     """Read the header, then let the backend bring the weights. `before_loading` may refuse the model, by raising.
+
+    renderer: runs the model's chat template.
 
     Raises GGUFError, TokenizerError, ChatTemplateError or BackendError with a sentence.
     """
     header, config, graph = await read_description(source, context, before_loading)
     tokenizer = tokenizer_from_gguf(header.metadata)
-    template = ChatTemplate.from_gguf(header.metadata, tokenizer)
-    _check_prompt(tokenizer, template)
+    template = ChatTemplate.from_gguf(header.metadata, tokenizer, renderer)
+    await template.check()
+    await _check_prompt(tokenizer, template)
     backend = await load_backend(source, header, config, graph, progress)
     return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids))
 
 
-def _check_prompt(tokenizer: Tokenizer, template: ChatTemplate) -> None:
-    """Raises ChatTemplateError where the template makes nothing of a message: no answer could begin.
+async def _check_prompt(tokenizer: Tokenizer, template: ChatTemplate) -> None:
+    """Raises ChatTemplateError where the template makes nothing of a message, or takes too long: no answer could begin.
 
     A template that refuses this message, or fails on it, says so when there is one; without a template the model runs.
     """
     try:
-        ids: list[int] = encode_chat(tokenizer, template, [{"role": "user", "content": "Hello"}])
+        ids = await encode_chat(tokenizer, template, [{"role": "user", "content": "Hello"}])
+    except ChatTemplateCostlyError:
+        raise
     except ChatTemplateError:
         return
     if not ids:

@@ -72,17 +72,11 @@ def python_sources(root: Path) -> Members:
 
 
 def _wheels(files: Mapping[str, Path]) -> dict[str, Members]:
-    """The wheels without what only a compiler reads: file name -> members. `make_pure`: also without compiled parts."""
+    """The wheels without what only a compiler reads: file name -> members."""
     made = {}
     for entry in downloads()["wheels"]:
-        pure = "make_pure" in entry
-        left_out = (*NOT_RUN, ".so", ".pyd") if pure else NOT_RUN
         found = members_of(files[entry["file"]])
-        members = {name: content for name, content in found.items() if not name.endswith(left_out)}
-        if pure:
-            tag = b"Wheel-Version: 1.0\nGenerator: sonata\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-            members[f"{_dist_info(members)}/WHEEL"] = tag
-        made[entry.get("make_pure", entry["file"])] = members
+        made[entry["file"]] = {name: content for name, content in found.items() if not name.endswith(NOT_RUN)}
     return made
 
 

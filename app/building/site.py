@@ -184,11 +184,10 @@ def _pyodide_lock(archives: Mapping[str, bytes]) -> bytes:
     packages = {}
     for entry in downloads()["wheels"]:
         package = lock["packages"][entry["name"].lower()]
-        name = entry.get("make_pure", entry["file"])
         packages[entry["name"].lower()] = package | {
-            "file_name": name,
+            "file_name": entry["file"],
             "version": entry["version"],
-            "sha256": _sha256(archives[name]),
+            "sha256": _sha256(archives[entry["file"]]),
         }
     return json.dumps(lock | {"packages": packages}, indent=1, sort_keys=True).encode()
 

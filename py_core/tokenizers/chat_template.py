@@ -9,19 +9,29 @@ two; ordinary conversations thus get exactly the ids of the rendered text.
 from __future__ import annotations
 
 import json
+import math
 import re
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
-
-from jinja2 import TemplateError, TemplateSyntaxError
 
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.conversation_shape import Message, merge_repeats, merge_system
 from py_core.tokenizers.default_template import default_template
 from py_core.tokenizers.prompts import framed
-from py_core.tokenizers.template_sandbox import MAX_SOURCE_CHARS, BoundedEnvironment
+from py_core.tokenizers.template_renderer import (
+    MAX_SECONDS,
+    MAX_SOURCE_CHARS,
+    TemplateBrokenError,
+    TemplateCostlyError,
+    TemplateError,
+    TemplateRenderer,
+    decode_text,
+    encode_request,
+    too_slow,
+)
 
 __all__ = ["ChatTemplate", "ChatTemplateError", "Message", "encode_chat"]
 
@@ -30,38 +40,39 @@ _NAMED_FIELDS = frozenset(["role", "type"])
 _PRIVATE_USE = range(0x100000, 0x10FFFE)
 _PROBE = "5318008"  # no change of case and no trimming changes it
 _WORD_BREAK = "\u200b"
+_OTHER_FILE = "choose another file of this model"
 
 
 class ChatTemplateError(ValueError):
     """The template cannot render these messages; the message says why."""
 
 
-class ChatTemplate:
-    """A model's chat template (jinja2), run in a sandbox."""
+class ChatTemplateCostlyError(ChatTemplateError):
+    """It wants more time or memory than it gets. Nobody asks it again with other messages."""
 
-    def __init__(self, template_source: str, bos_token: str = "", eos_token: str = "") -> None:
-        """Raises ChatTemplateError where the template does not parse."""
-        self.source = template_source
-        self._environment = BoundedEnvironment()
-        self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
-        self._marks: tuple[Tokenizer, frozenset[str]] | None = None
+
+class ChatTemplate:
+    """A model's chat template (Jinja), run by a renderer that holds it within bounds."""
+
+    def __init__(
+        self, template_source: str, renderer: TemplateRenderer, bos_token: str = "", eos_token: str = ""
+    ) -> None:
+        """Raises ChatTemplateError where the source is longer than any template."""
         if len(template_source) > MAX_SOURCE_CHARS:
             raise ChatTemplateError(
                 f"the model's chat template is {len(template_source)} characters long, more than any real one; "
-                "choose another file of this model"
+                f"{_OTHER_FILE}"
             )
-        try:
-            self._template = self._environment.from_string(template_source)
-        except TemplateSyntaxError as error:
-            raise ChatTemplateError(
-                f"the model's chat template is broken in line {error.lineno}: {error.message}; "
-                "choose another file of this model"
-            ) from None
-        except Exception as error:  # jinja2 and Python's compiler fail in many ways on hostile source
-            raise ChatTemplateError(f"the model's chat template cannot be used: {_reason(error)}") from None
+        self.source = template_source
+        self._renderer = renderer
+        self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
+        self._takes_system: bool | None = None
+        self._takes_repeats: bool | None = None
+        self._marks: tuple[Tokenizer, frozenset[str]] | None = None
+        self._until = math.inf
 
     @classmethod
-    def from_gguf(cls, metadata: Mapping[str, Any], tokenizer: Tokenizer) -> ChatTemplate:
+    def from_gguf(cls, metadata: Mapping[str, Any], tokenizer: Tokenizer, renderer: TemplateRenderer) -> ChatTemplate:
         """The template of a GGUF file; where it has none, that of the family which its special tokens belong to.
 
         Raises ChatTemplateError where it is no text.
@@ -70,73 +81,95 @@ class ChatTemplate:
         if source is None:
             source = default_template(tokenizer)
         if not isinstance(source, str):
-            raise ChatTemplateError("the model's chat template is no text; choose another file of this model")
+            raise ChatTemplateError(f"the model's chat template is no text; {_OTHER_FILE}")
 
         def text(index: int | None) -> str:
             return "" if index is None else tokenizer.tokens[index]
 
-        return cls(source, text(tokenizer.bos_id), text(tokenizer.eos_id))
+        return cls(source, renderer, text(tokenizer.bos_id), text(tokenizer.eos_id))
 
-    @cached_property
-    def takes_system(self) -> bool:
+    async def check(self) -> None:
+        """Raises ChatTemplateError where the source is no template."""
+        await self._run({}, check=True)
+
+    @contextmanager
+    def bounded(self) -> Iterator[None]:
+        """All that is rendered inside takes MAX_SECONDS together. Elsewhere each rendering may take as long."""
+        self._until = time.monotonic() + MAX_SECONDS
+        try:
+            yield
+        finally:
+            self._until = math.inf
+
+    async def takes_system(self) -> bool:
         """Whether it prints a system message. Some refuse it, some leave it out without a word."""
-        user = {"role": "user", "content": "Hi"}
-        rendered = self._try([{"role": "system", "content": _PROBE}, user])
-        return _PROBE in rendered if rendered is not None else self._try([user]) is None
+        if self._takes_system is None:
+            user = {"role": "user", "content": "Hi"}
+            rendered = await self._try([{"role": "system", "content": _PROBE}, user])
+            self._takes_system = _PROBE in rendered if rendered is not None else await self._try([user]) is None
+        return self._takes_system
 
-    @cached_property
-    def takes_repeats(self) -> bool:
+    async def takes_repeats(self) -> bool:
         """Whether two messages of one role may follow each other."""
-        user = {"role": "user", "content": "Hi"}
-        return self._try([user, user]) is not None or self._try([user]) is None
+        if self._takes_repeats is None:
+            user = {"role": "user", "content": "Hi"}
+            self._takes_repeats = await self._try([user, user]) is not None or await self._try([user]) is None
+        return self._takes_repeats
 
-    def marks(self, tokenizer: Tokenizer) -> frozenset[str]:
+    async def marks(self, tokenizer: Tokenizer) -> frozenset[str]:
         """The user-defined tokens by which it tells who speaks. They must not come from a message either, though they
         are found in every other text. (Command R's are such, and those of Gemma in older files.)"""
         if self._marks is None or self._marks[0] is not tokenizer:
             roles = [{"role": role, "content": _PROBE} for role in ("system", "user", "assistant", "user")]
-            text = self.source + (self._try(self.fitting(roles)) or "")
+            text = self.source + (await self._try(await self.fitting(roles)) or "")
             looks_so = (token for token in tokenizer.special_tokens if len(token) > 2 and token[:1] in "<[{|")
             others = {token for token in looks_so if token not in tokenizer.control_tokens and token in text}
             self._marks = tokenizer, frozenset(others)
         return self._marks[1]
 
-    def fitting(self, messages: Sequence[Message]) -> Sequence[Message]:
+    async def fitting(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The conversation as the template takes it: where it has no place for a system message, that stands before
         the first message of the user, and where roles must alternate, messages of one role become one."""
-        if any(message.get("role") == "system" for message in messages) and not self.takes_system:
+        has_system = any(message.get("role") == "system" for message in messages)
+        if has_system and not await self.takes_system():
             messages = merge_system(messages)
-        if any(one.get("role") == other.get("role") for one, other in pairwise(messages)) and not self.takes_repeats:
+        repeats = any(one.get("role") == other.get("role") for one, other in pairwise(messages))
+        if repeats and not await self.takes_repeats():
             messages = merge_repeats(messages)
         return messages
 
-    def _try(self, messages: Sequence[Message]) -> str | None:
+    async def _try(self, messages: Sequence[Message]) -> str | None:
         try:
-            return self.render(messages)
+            return await self.render(messages)
+        except ChatTemplateCostlyError:
+            raise
         except ChatTemplateError:
             return None
 
-    def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
-        """The conversation as the text that the model was trained on.
+    async def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
+        """The conversation as the text that the model was trained on. The template gets a copy of it.
 
         Raises ChatTemplateError: the template refuses these messages, fails on them, or is too costly.
         """
-        self._environment.restart()
+        more = {"messages": messages, "add_generation_prompt": add_generation_prompt, **self._tokens}
+        return await self._run(more, check=False)
+
+    async def _run(self, variables: Mapping[str, Any], check: bool) -> str:
         try:
-            return self._environment.concat(
-                self._template.root_render_func(
-                    self._template.new_context(
-                        {"messages": messages, "add_generation_prompt": add_generation_prompt, **self._tokens}
-                    )
-                )
-            )
-        except Exception as error:  # whatever a hostile template brings about, the user gets one kind of error
-            raise ChatTemplateError(
-                f"the model's chat template cannot render this conversation: {_reason(error)}"
-            ) from None
+            seconds = min(self._until - time.monotonic(), MAX_SECONDS)
+            if seconds <= 0:
+                raise too_slow()
+            return decode_text(await self._renderer.run(encode_request(self.source, variables), check, seconds))
+        except TemplateBrokenError as error:
+            raise ChatTemplateError(f"the model's chat template is broken {error}; {_OTHER_FILE}") from None
+        except TemplateError as error:
+            words = f"the model's chat template cannot render this conversation: {error}"
+            if isinstance(error, TemplateCostlyError):
+                raise ChatTemplateCostlyError(f"{words}; {_OTHER_FILE}") from None
+            raise ChatTemplateError(words) from None
 
 
-def encode_chat(
+async def encode_chat(
     tokenizer: Tokenizer, template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool = True, *,
     bos: bool = True,
 ) -> list[int]:  # fmt: skip
@@ -146,25 +179,34 @@ def encode_chat(
     the template has no place for stands before the first message of the user (`ChatTemplate.fitting`).
     Raises ChatTemplateError as `render` does, and where a role or a key holds a control token.
     """
-    marks = template.marks(tokenizer)
-    forbidden = [*tokenizer.control_tokens, *marks]
-    for value in sorted(set(_fields(messages, named=True))):
-        if any(token in value for token in forbidden):
-            raise ChatTemplateError(
-                f"a message's role or key, {value!r:.80}, holds a special token of the model; use a plain name"
-            )
-    messages = template.fitting(messages)
-    rendered = template.render(messages, add_generation_prompt)
-    contents = sorted(set(_fields(messages, named=False)))
-    parts = _template_parts(template, messages, add_generation_prompt, rendered, contents)
-    if parts is None:
-        # The template changes the contents or depends on them, so its own text cannot be told apart: disarm them.
-        safe = _replace_fields(messages, {content: _disarmed(forbidden, content) for content in contents})
-        parts = [(template.render(safe, add_generation_prompt), True)]
+    with template.bounded():
+        marks = await template.marks(tokenizer)
+        forbidden = [*tokenizer.control_tokens, *marks]
+        for value in sorted(set(_fields(messages, named=True))):
+            if any(token in value for token in forbidden):
+                raise ChatTemplateError(
+                    f"a message's role or key, {value!r:.80}, holds a special token of the model; use a plain name"
+                )
+        parts = await _parts(template, messages, add_generation_prompt, forbidden)
     return framed(tokenizer, tokenizer.encode_parts(parts, marks), bos=bos, by_template=True)
 
 
-def _template_parts(
+async def _parts(
+    template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool, forbidden: Collection[str]
+) -> list[tuple[str, bool]]:
+    """The rendered conversation as (text, is_template)."""
+    messages = await template.fitting(messages)
+    rendered = await template.render(messages, add_generation_prompt)
+    contents = sorted(set(_fields(messages, named=False)))
+    parts = await _template_parts(template, messages, add_generation_prompt, rendered, contents)
+    if parts is None:
+        # The template changes the contents or depends on them, so its own text cannot be told apart: disarm them.
+        safe = _replace_fields(messages, {content: _disarmed(forbidden, content) for content in contents})
+        parts = [(await template.render(safe, add_generation_prompt), True)]
+    return parts
+
+
+async def _template_parts(
     template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool, rendered: str, contents: list[str]
 ) -> list[tuple[str, bool]] | None:
     """`rendered` cut into (text, is_template), or None where it cannot be told apart.
@@ -180,7 +222,9 @@ def _template_parts(
         return None
     content_of = {mark: content for content, mark in mark_of.items()}
     try:
-        marked = template.render(_replace_fields(messages, mark_of), add_generation_prompt)
+        marked = await template.render(_replace_fields(messages, mark_of), add_generation_prompt)
+    except ChatTemplateCostlyError:
+        raise
     except ChatTemplateError:
         return None
     # Without any content there is nothing to split at.
@@ -255,13 +299,3 @@ def _replace_fields(value: Any, replacements: Mapping[str, str], name: str = "")
     if isinstance(value, list | tuple):
         return [_replace_fields(item, replacements, name) for item in value]
     return value
-
-
-def _reason(error: Exception) -> str:
-    """The error in words, without the names of Python's classes where it has words of its own."""
-    if isinstance(error, RecursionError):
-        return "it nests too deep"
-    if isinstance(error, MemoryError):
-        return "it takes too much memory"
-    words = str(error).strip()[:300]
-    return words if isinstance(error, TemplateError) and words else f"{type(error).__name__}: {words}"

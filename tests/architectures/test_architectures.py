@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.template_renderer import native_renderer
 from py_core.backends.base import MAX_LOGIT_ROWS, Backend
 from py_core.backends.numpy import load_numpy
 from py_core.backends.wasm.backend import load_wasm
@@ -56,7 +57,7 @@ async def test_every_position_has_the_logits_of_transformers(
     variant: Variant, load_backend: BackendLoader, tmp_path: Path
 ) -> None:
     source = FileSource(variant.write(tmp_path / "tiny.gguf"))
-    model = await load_model(source, load_backend, None, variant.context)
+    model = await load_model(source, load_backend, native_renderer(), None, variant.context)
     recorded = expected(variant)
     try:
         assert smallest_cosine(await logits_of_a_prompt(model.backend, recorded.ids), recorded.logits) > 0.9999

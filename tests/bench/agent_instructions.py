@@ -31,6 +31,7 @@ from app.agent_catalog import current_agents, no_changes, shipped_agents  # noqa
 from app.build_outputs import kernel_path  # noqa: E402
 from app.downloads import default_model_path  # noqa: E402
 from app.native_services import open_embedder  # noqa: E402
+from app.template_renderer import native_renderer  # noqa: E402
 from py_core.backends.wasm.backend import load_wasm  # noqa: E402
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost  # noqa: E402
 from py_core.engine.engine import Timings  # noqa: E402
@@ -101,7 +102,7 @@ def messages(placement: str, before, agent, request: str) -> list[dict[str, str]
 
 async def answer(model, said, agent, max_tokens: int) -> tuple[str, bool]:
     sequence, timings = model.engine.new_sequence(), Timings()
-    await model.engine.prefill(sequence, model.encode_chat(said), timings)
+    await model.engine.prefill(sequence, await model.encode_chat(said), timings)
     ids = [id async for batch in model.engine.generate(sequence, max_tokens, agent.sampling, timings) for id in batch]
     model.engine.free(sequence)
     return model.tokenizer.decode(ids), timings.reason == "end"
@@ -121,7 +122,9 @@ async def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--show", action="store_true", help="print the answers")
     options = parser.parse_args()
-    model = await load_model(FileSource(default_model_path()), partial(load_wasm, WasmtimeHost(kernel_path())))
+    model = await load_model(
+        FileSource(default_model_path()), partial(load_wasm, WasmtimeHost(kernel_path())), native_renderer()
+    )
     embedder = open_embedder()
     asked: dict[str, list[str]] = {}
     for row in tomllib.loads(REQUESTS.read_text(encoding="utf-8"))["request"]:

@@ -27,6 +27,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from app.template_renderer import native_renderer
 from py_core.backends.numpy import load_numpy
 from py_core.formats.quantization import FORMATS
 from py_core.formats.source import FileSource
@@ -90,7 +91,7 @@ def theirs(case: Case, ids: list[int]) -> np.ndarray:
 
 
 async def compare(case: Case) -> dict[str, Any]:
-    model = await load_model(FileSource(case.path), load_numpy, None, case.context)
+    model = await load_model(FileSource(case.path), load_numpy, native_renderer(), None, case.context)
     # Tokens of bytes: those above stand for nothing in the tiny vocabularies.
     ids = np.random.default_rng(case.positions).integers(3, 99, case.positions).tolist()
     ours, reference = await logits_of_a_prompt(model.backend, ids), theirs(case, ids)

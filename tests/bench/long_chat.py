@@ -11,11 +11,12 @@ import argparse
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from app.assistant import SYSTEM_PROMPT
 from app.downloads import default_model_path
 from app.prompt_window import LEFT_OUT_FOR_LATER, PromptWindow
+from app.template_renderer import native_renderer
 from py_core.backends.numpy import load_numpy
 from py_core.formats.source import FileSource
 from py_core.loading import Model, load_model
@@ -24,6 +25,8 @@ from py_core.tokenizers.chat_template import Message
 WORDS = ("the", "a", "model", "page", "reads", "token", "answer", "question", "long", "chat", "memory", "of", "weather")
 LEAST_ANSWER = 64
 
+Fit = Callable[[list[Message], int], Awaitable[tuple[list[int], int]]]
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
@@ -31,7 +34,11 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=40, help="of a message")
     parser.add_argument("--two-by-two", action="store_true")
     options = parser.parse_args()
-    model = asyncio.run(load_model(FileSource(default_model_path()), load_numpy))
+    asyncio.run(measured(options))
+
+
+async def measured(options: argparse.Namespace) -> None:
+    model = await load_model(FileSource(default_model_path()), load_numpy, native_renderer())
     draw = random.Random(1)
     messages: list[Message] = [
         {"role": ("user", "assistant")[number % 2], "content": " ".join(draw.choices(WORDS, k=options.words))}
@@ -42,35 +49,35 @@ def main() -> None:
     prompts = 0
     encode_chat = model.encode_chat
 
-    def counting(given: list[Message]) -> list[int]:
+    async def counting(given: list[Message]) -> list[int]:
         nonlocal prompts
         prompts += 1
-        return encode_chat(given)
+        return await encode_chat(given)
 
     model.encode_chat = counting  # type: ignore[method-assign, assignment]
 
-    def measure(what: str, fit: Callable[[list[Message], int], tuple[list[int], int]], first: int) -> int:
+    async def measure(what: str, fit: Fit, first: int) -> int:
         nonlocal prompts
         prompts, begin = 0, time.perf_counter()
-        prompt, left_out = fit(messages, first)
+        prompt, left_out = await fit(messages, first)
         seconds = time.perf_counter() - begin
         print(f"{what:<28}{1000 * seconds:9.1f} ms {prompts:5} prompts  {left_out} left out, {len(prompt)} tokens")
         return left_out
 
     if options.two_by_two:
-        measure("two by two", lambda given, first: two_by_two(model, limit, given, first), 0)
+        await measure("two by two", lambda given, first: two_by_two(model, limit, given, first), 0)
         return
-    first = measure("after a reload", window.fit, 0)
-    measure("once more after a reload", window.fit, 0)
+    first = await measure("after a reload", window.fit, 0)
+    await measure("once more after a reload", window.fit, 0)
     for _ in range(2):
         messages += [dict(messages[1], content=messages[1]["content"] + " again"), messages[2]]
-        first = measure("the next message", window.fit, first)
+        first = await measure("the next message", window.fit, first)
 
 
-def two_by_two(model: Model, limit: int, messages: list[Message], first: int) -> tuple[list[int], int]:
+async def two_by_two(model: Model, limit: int, messages: list[Message], first: int) -> tuple[list[int], int]:
     room: float = limit
     while True:
-        prompt = model.encode_chat([{"role": "system", "content": SYSTEM_PROMPT}, *messages[first:]])
+        prompt = await model.encode_chat([{"role": "system", "content": SYSTEM_PROMPT}, *messages[first:]])
         if len(prompt) <= room or first >= len(messages) - 1:
             return prompt, first
         room = (1 - LEFT_OUT_FOR_LATER) * limit

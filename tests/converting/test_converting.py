@@ -19,6 +19,7 @@ from app.converting import convert
 from app.converting.convert import convert_folder
 from app.converting.folder import ConvertError
 from app.converting.vocabulary import pre_tokenizer_name
+from app.template_renderer import native_renderer
 from py_core.backends.numpy import load_numpy
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.quantization import dequantize
@@ -129,12 +130,14 @@ def test_several_chat_templates_are_kept_by_name(llama: Path, tmp_path: Path) ->
 
 async def test_the_model_runs_and_its_tokens_are_those_of_the_folder(converted: dict[str, Path]) -> None:
     path = converted["llama"]
-    model = await load_model(FileSource(path), load_numpy)
+    model = await load_model(FileSource(path), load_numpy, native_renderer())
     original = tokenizers.Tokenizer.from_file(str(path.with_suffix("") / "tokenizer.json"))
     for text in ("the word in 1234 words", "Über  the\n\nword", "wording 12 the"):
         assert model.tokenizer.encode(text) == original.encode(text, add_special_tokens=False).ids
     assert model.tokenizer.encode(SPECIAL[1], special=True) == [1]
-    assert "<|im_start|>hello" in model.tokenizer.decode(model.encode_chat([{"role": "user", "content": "hello"}]))
+    assert "<|im_start|>hello" in model.tokenizer.decode(
+        await model.encode_chat([{"role": "user", "content": "hello"}])
+    )
     assert np.isfinite(await last_logits(model, "the word", raw=True)).all()
     model.close()
 

@@ -1,11 +1,13 @@
 // Takes the place of the page's worker: Sonata's Python without a model, the index's kernel as `hnsw_exports`, and `devices`:
-// {executor(), pool()} open what a model runs on, {stream(bytes)} is a WeightStream of a model file.
+// {executor(), pool()} open what a model runs on, {stream(bytes)} is a WeightStream of a model file, {templates()} a
+// TemplateCage.
 // A message is Python source; the answer is {value}, what its last line gives, or {error}.
 import { KernelPool } from './backends/wasm/kernel_pool.js';
 import { createExecutor } from './backends/webgpu/executor.js';
 import { WeightStream } from './backends/weight_stream.js';
 import { bootPython } from './engine/python_runtime.js';
 import { loadHnswKernel } from './routing/hnsw_kernel.js';
+import { TemplateCage } from './tokenizers/template_cage.js';
 
 const IMPORTED_BY_THE_PAGE = `
 import sys, app.worker
@@ -20,6 +22,7 @@ const python = bootPython().then(async (pyodide) => {
   pyodide.globals.set('devices', {
     executor: () => createExecutor(),
     pool: () => KernelPool.create({ folder: new URL('./kernels/', location.href).href }),
+    templates: () => new TemplateCage(),
     stream: (bytes) => WeightStream.open({
       open: async () => ({
         size: bytes.length, version: '', parts: [], head: async (_index, n) => bytes.slice(0, n),

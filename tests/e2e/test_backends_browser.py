@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from playwright.async_api import Page
 
+from app.template_renderer import native_renderer
 from py_core.backends.numpy import load_numpy
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
@@ -32,13 +33,15 @@ from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_browser import BrowserHost
 from py_core.loading import load_model
+from py_core.tokenizers.template_renderer_browser import BrowserTemplateRenderer
 
 async def hidden_and_logits(backend, file, tokens, names, start):
     if backend == "webgpu":
         load = partial(load_webgpu, BrowserHost(await devices.executor()))
     else:
         load = partial(load_wasm, BrowserKernelHost(await devices.pool()))
-    model = await load_model(BrowserSource(await devices.stream(to_js(base64.b64decode(file)))), load)
+    source = BrowserSource(await devices.stream(to_js(base64.b64decode(file))))
+    model = await load_model(source, load, BrowserTemplateRenderer(devices.templates()))
     sequence = model.engine.new_sequence()
     await model.backend.prefill(sequence, tokens)
     states = await model.engine.hidden(sequence, names, start)
@@ -60,7 +63,7 @@ async def test_hidden_states_and_several_rows_of_logits_equal_numpy(
     source = IN_PAGE.replace("ARGUMENTS", json.dumps(arguments))
     states, logits = json.loads(await python_page.evaluate("(source) => runPython(source)", source))
 
-    model = await load_model(FileSource(path), load_numpy)
+    model = await load_model(FileSource(path), load_numpy, native_renderer())
     sequence = model.engine.new_sequence()
     await model.backend.prefill(sequence, tokens)
     for name, expected in (await model.backend.hidden(sequence, NAMES, start)).items():
@@ -80,11 +83,13 @@ from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.loading import load_model
 from py_core.sampling import SamplingParams
+from py_core.tokenizers.template_renderer_browser import BrowserTemplateRenderer
 
 async def drawn_tokens(file, worker_counts):
     pool = await devices.pool()
     source = BrowserSource(await devices.stream(to_js(base64.b64decode(file))))
-    model = await load_model(source, partial(load_wasm, BrowserKernelHost(pool)))
+    renderer = BrowserTemplateRenderer(devices.templates())
+    model = await load_model(source, partial(load_wasm, BrowserKernelHost(pool)), renderer)
     made = []
     for count in worker_counts:
         await pool.setWorkers(count)

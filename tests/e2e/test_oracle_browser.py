@@ -9,6 +9,7 @@ import pytest
 from chat_page import ChatPage
 from small_site import MODEL, SmallSite
 
+from app.template_renderer import native_renderer
 from py_core.backends.numpy import load_numpy
 from py_core.backends.webgpu.attention import lane_group_shape
 from py_core.backends.webgpu.host import AdapterInfo
@@ -37,7 +38,7 @@ async def logits_equal(chat: ChatPage, prompt: str, reference: np.ndarray) -> No
 
 async def test_logits_and_greedy_tokens_equal_numpy(chat: ChatPage, model_path: Path) -> None:
     """The tiny model goes on longer: a prompt is read in passes of seconds without a GPU. numpy equals llama.cpp."""
-    model = await load_model(FileSource(model_path), load_numpy)
+    model = await load_model(FileSource(model_path), load_numpy, native_renderer())
     question, answered = (model.backend.new_sequence() for _ in range(2))
     await chat.open_ready("?backend=webgpu&routing=off")
     await model.backend.prefill(question, model.tokenizer.encode(QUESTION))
@@ -77,7 +78,7 @@ async def test_logits_and_greedy_tokens_equal_llama_cpp(chat: ChatPage, oracle, 
 
 async def test_on_webgpu_a_tiny_model_says_what_numpy_says(tiny_chat: ChatPage, tiny_files: SmallSite) -> None:
     """Over passes of many rows and pages of keys and values."""
-    model = await load_model(FileSource(tiny_files.folder / MODEL), load_numpy)
+    model = await load_model(FileSource(tiny_files.folder / MODEL), load_numpy, native_renderer())
     await tiny_chat.open_ready("?backend=webgpu&routing=off")
     for prompt, count in (("Once upon a time", 60), ("Tell me a very long story about a lighthouse. " * 5, 20)):
         answer = await tiny_chat.page.evaluate(GENERATE, [prompt, count])

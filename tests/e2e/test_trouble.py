@@ -105,6 +105,37 @@ async def test_a_byte_changed_in_the_middle_of_the_weights(chat: ChatPage, damag
     await typed_text_is_kept(chat)
 
 
+# Fine for two questions; the third would take for ever.
+ENDLESS_LATER = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+    "{% if messages | length > 5 %}{{ ('a' * 4000000 ~ 'b') in ('a' * 8000000) }}{% endif %}"
+)
+
+
+async def test_a_chat_goes_on_with_another_model_when_a_template_takes_for_ever(chat: ChatPage, tmp_path: Path) -> None:
+    path = TinyLlama(tied=False).write(tmp_path / "endless.gguf", {"tokenizer.chat_template": ENDLESS_LATER})
+    with DamagedServer(path) as server:
+        await chat.allow_host(server.url)
+        await chat.open(f"?model={server.url}&{ON_THE_CPU}")
+        await chat.agree_to_model()
+        await chat.wait_for("ready", LOAD_SECONDS)
+        await chat.ask("One?")
+        await chat.ask("Two?")
+
+        await chat.send("Three?")
+        problem = await chat.problem()
+
+    assert "takes longer than 2 seconds; choose another file of this model" in problem
+    assert await chat.page.input_value("#message") == "Three?"
+    await chat.way_out("Use my usual model").click()
+    await chat.wait_for("loading")
+    await chat.wait_for("ready", LOAD_SECONDS)
+    await chat.page.press("#message", "Enter")
+    await chat.wait_for("ready", 180)
+    assert await chat.last_answer()
+    assert await chat.page.locator(".answer .body").count() == 3
+
+
 async def test_without_webgpu_the_page_says_so_and_answers_on_the_cpu(chat_without_webgpu: ChatPage) -> None:
     chat = chat_without_webgpu
     await chat.open_ready(f"?{SHORT}")

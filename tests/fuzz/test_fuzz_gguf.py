@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from app.template_renderer import native_renderer
 from py_core.formats.gguf import GGUFError, parse_header, read_header
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.formats.source import FileSource
@@ -54,8 +55,8 @@ def opened(path: Path) -> None:
         header = await read_header(source)
         tokenizer = tokenizer_from_gguf(header.metadata)
         describe_model(header, None, await read_rope_factors(source, header))
-        template = ChatTemplate.from_gguf(header.metadata, tokenizer)
-        encode_chat(tokenizer, template, [{"role": "user", "content": "Hello <|im_end|>"}])
+        template = ChatTemplate.from_gguf(header.metadata, tokenizer, native_renderer())
+        await encode_chat(tokenizer, template, [{"role": "user", "content": "Hello <|im_end|>"}])
 
     with read_or_refused(*OURS):
         asyncio.run(run())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.template_renderer import native_renderer
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.fit import memory_need
@@ -35,7 +36,7 @@ class Counting(WgpuHost):
 
 async def test_a_gpu_takes_as_much_memory_as_was_told(model_path: Path) -> None:
     host = Counting()
-    model = await load_model(FileSource(model_path), partial(load_webgpu, host))
+    model = await load_model(FileSource(model_path), partial(load_webgpu, host), native_renderer())
     header = await read_header(FileSource(model_path))
     need = memory_need(header.tensors, *describe_model(header), "webgpu", adapter=host.adapter)
     told = need.at(1024).total + int((8192 - 1024) * need.token_scratch)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.template_renderer import native_renderer
 from py_core.backends.base import BackendError, DeviceLostError
 from py_core.backends.webgpu import backend as webgpu_backend
 from py_core.backends.webgpu import host_wgpu
@@ -266,7 +267,7 @@ class HeldSource(FileSource):
 
 async def test_a_device_lost_again_while_the_weights_come_back(path: Path) -> None:
     host, source = FragileHost(), HeldSource(path)
-    model = await load_model(source, partial(load_webgpu, host))
+    model = await load_model(source, partial(load_webgpu, host), native_renderer())
     sequence = model.backend.new_sequence()
     await model.backend.prefill(sequence, prompt(50, seed=1))
     before = await model.backend.logits(sequence)
@@ -285,7 +286,7 @@ async def test_a_device_lost_again_while_the_weights_come_back(path: Path) -> No
 @pytest.mark.parametrize("how", ["stopped", "broken off"])
 async def test_weights_that_did_not_come_back_come_with_the_next_question(path: Path, how: str) -> None:
     host, source = FragileHost(), HeldSource(path)
-    model = await load_model(source, partial(load_webgpu, host))
+    model = await load_model(source, partial(load_webgpu, host), native_renderer())
     sequence = model.backend.new_sequence()
     await model.backend.prefill(sequence, prompt(50, seed=1))
     before = await model.backend.logits(sequence)

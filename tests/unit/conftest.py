@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.template_renderer import native_renderer
 from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import read_header
@@ -60,7 +61,7 @@ def open_model() -> OpenModel:
         weights = await load_weights(source, header, graph)
         ends = tokenizer.eos_ids if end_tokens is None else end_tokens
         engine = Engine(backend(config, graph, weights), ends)
-        return Model(config, tokenizer, ChatTemplate.from_gguf(header.metadata, tokenizer), engine)
+        return Model(config, tokenizer, ChatTemplate.from_gguf(header.metadata, tokenizer, native_renderer()), engine)
 
     return open_on
 
@@ -80,4 +81,6 @@ def real_model(model_path: Path, real_parts: tuple) -> Model:
     header = asyncio.run(read_header(FileSource(model_path)))
     tokenizer = tokenizer_from_gguf(header.metadata)
     engine = Engine(NumpyBackend(*real_parts), tokenizer.eos_ids)
-    return Model(real_parts[0], tokenizer, ChatTemplate.from_gguf(header.metadata, tokenizer), engine)
+    return Model(
+        real_parts[0], tokenizer, ChatTemplate.from_gguf(header.metadata, tokenizer, native_renderer()), engine
+    )

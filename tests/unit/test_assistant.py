@@ -99,15 +99,15 @@ async def watch(assistant: Assistant, text: str, seen: list[Delta]) -> None:
 async def fresh_answer(model: Model, messages: Sequence[Message], max_tokens: int = 40) -> str:
     """What the model says to these messages in a session of their own."""
     session, ids = model.engine.new_sequence(), list[int]()
-    await model.engine.prefill(session, encode(model, messages), Timings())
+    await model.engine.prefill(session, await encode(model, messages), Timings())
     async for batch in model.engine.generate(session, max_tokens, GREEDY, Timings()):
         ids += batch
     return model.tokenizer.decode(ids, skip_special=True)
 
 
-def encode(model: Model, messages: Sequence[Message]) -> list[int]:
+async def encode(model: Model, messages: Sequence[Message]) -> list[int]:
     """The prompt that an assistant makes of these messages."""
-    return model.encode_chat([{"role": "system", "content": SYSTEM_PROMPT}, *messages])
+    return await model.encode_chat([{"role": "system", "content": SYSTEM_PROMPT}, *messages])
 
 
 def user(text: str) -> Message:
@@ -128,7 +128,7 @@ async def test_an_answer_streams_and_joins_the_conversation(model: Model) -> Non
     done = events[-1]
     assert isinstance(done, Done)
     assert (done.reason, done.new_tokens, done.forgotten_turns) == ("length", 40, 0)
-    assert done.prompt_tokens == len(encode(model, [user("Hello")]))
+    assert done.prompt_tokens == len(await encode(model, [user("Hello")]))
     assert done.prefill_tok_s > 0 < done.decode_tok_s
 
 
@@ -138,7 +138,7 @@ async def test_a_later_answer_follows_from_the_earlier_turns(model: Model) -> No
     for text in ("One", "Two", "Three"):
         history.append(user(text))
         answer, done = await ask(assistant, text)
-        assert done.prompt_tokens == len(encode(model, history))
+        assert done.prompt_tokens == len(await encode(model, history))
         assert answer == await fresh_answer(model, history, 12)
         history.append(said_by_model(answer))
     assert assistant.messages == history
@@ -148,7 +148,7 @@ async def test_a_later_answer_follows_from_the_earlier_turns(model: Model) -> No
 async def test_the_model_ends_its_answer_and_the_end_token_is_not_shown(
     tiny_path: Path, open_model: OpenModel, model: Model
 ) -> None:
-    prompt = encode(model, [user("Hello")])
+    prompt = await encode(model, [user("Hello")])
     session = model.engine.new_sequence()
     await model.engine.prefill(session, prompt, Timings())
     said = [token async for ids in model.engine.generate(session, 9, GREEDY, Timings()) for token in ids]
@@ -311,7 +311,7 @@ async def test_turns_without_room_are_left_out_the_oldest_first_and_it_says_so(
         answer, done = await ask(assistant, messages[-1]["content"])
         left = messages[done.forgotten_turns :]
         assert left[0]["role"] == "user"
-        assert done.prompt_tokens == len(encode(model, left)) <= 400 - 30
+        assert done.prompt_tokens == len(await encode(model, left)) <= 400 - 30
         assert answer == await fresh_answer(model, left, 30)
         forgotten.append(done.forgotten_turns)
         assert assistant.messages == [*messages, said_by_model(answer)]
@@ -349,7 +349,7 @@ async def test_a_message_longer_than_the_context_leaves_the_conversation_as_it_w
 
 @pytest.mark.parametrize(("max_tokens", "room"), [(1024, 64), (10, 10)])
 async def test_a_message_leaves_room_for_an_answer_or_is_too_long(model: Model, max_tokens: int, room: int) -> None:
-    longest = 512 - room - len(encode(model, [user("")]))
+    longest = 512 - room - len(await encode(model, [user("")]))
     assistant = new_assistant(model, max_tokens)
     with pytest.raises(ContextFullError) as raised:
         await ask(assistant, "x" * (longest + 1))
@@ -429,7 +429,7 @@ async def test_another_agent_in_the_middle_reads_only_the_new_message(tiny_path:
     await drain(assistant, "Write a function that adds two numbers.", "coder")
     before = len(assistant.messages)
     done = await drain(assistant, "Plan my week.", "planner")
-    new = encode(model, [user_message("Plan my week.", AGENTS["planner"])])
+    new = await encode(model, [user_message("Plan my week.", AGENTS["planner"])])
     assert done.prompt_tokens > 200
     # The last token of the answer, the end of its turn, and the message with its instruction.
     assert model.backend.read[-1] <= len(new)  # type: ignore[attr-defined]

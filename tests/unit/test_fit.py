@@ -15,6 +15,7 @@ from test_cli import assert_sentence, printed, sonata
 from app import fit_check
 from app.build_outputs import kernel_path
 from app.fit_check import available_memory
+from app.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence
 from py_core.backends.numpy import load_numpy
 from py_core.backends.wasm.backend import load_wasm
@@ -53,7 +54,7 @@ class Measuring(WasmtimeHost):
 @pytest.mark.parametrize("tokens", [10, 1500])
 async def test_the_kernels_take_as_much_memory_as_was_told(model_path: Path, real: Need, tokens: int) -> None:
     host = Measuring(kernel_path())
-    model = await load_model(FileSource(model_path), partial(load_wasm, host), context=tokens)
+    model = await load_model(FileSource(model_path), partial(load_wasm, host), native_renderer(), context=tokens)
     await model.backend._reserve(model.backend.new_sequence().slot, 0, tokens)
     assert real.at(tokens).total == pytest.approx(host.reserved, rel=0.02)
     model.close()
@@ -157,7 +158,7 @@ async def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(tiny_pat
 
     check = fit_check.fit_check(load_numpy, 1000)
     with pytest.raises(DoesNotFitError, match=r"tiny needs .* There are 0\.0 MB\."):
-        await load_model(FileSource(tiny_path), load, before_loading=check)
+        await load_model(FileSource(tiny_path), load, native_renderer(), before_loading=check)
     assert not loaded
 
 

@@ -125,6 +125,7 @@ def test_the_site_ships_the_kernels_without_their_sources(dist: Path, kernel_was
     shipped = {path.name: path.read_bytes() for path in (dist / "kernels").iterdir()}
     compiled = {name: kernel_wasm(name == "kernels-relaxed.wasm") for name in build_outputs.MODEL_KERNELS.builds}
     compiled |= {"hnsw.wasm": kernels.hnsw_kernel_path(), "checksums.wasm": kernels.checksum_kernel_path()}
+    compiled["jinja.wasm"] = kernels.jinja_kernel_path()
     assert shipped == {name: path.read_bytes() for name, path in compiled.items()}
 
 
@@ -145,6 +146,15 @@ def test_the_kernel_of_checksums_takes_one_page_of_a_memory() -> None:
     assert (memory.module, memory.name) == ("env", "memory")
     assert isinstance(memory.type, MemoryType)
     assert memory.type.limits.min == 1  # web/storage/sha256.js puts its bytes behind it
+
+
+def test_the_renderer_of_templates_has_little_memory_and_asks_its_host_for_letters_and_numbers_only() -> None:
+    renderer = module(kernels.jinja_kernel_path())
+    (memory,) = (exported.type for exported in renderer.exports if exported.name == "memory")
+    assert isinstance(memory, MemoryType)
+    assert memory.limits.max == (128 << 20) // 65536
+    asked = {imported.name for imported in renderer.imports}
+    assert asked == {"refuse", "traits", "recase", "number_text", "text_number"}
 
 
 def test_the_kernel_of_indexes_fits_into_any_memory() -> None:

@@ -38,9 +38,9 @@ class Work:
         """That were encoded, in prompts or alone."""
         encode_chat, encode_parts = model.encode_chat, model.tokenizer.encode_parts
 
-        def counting_chat(messages: Sequence[Message]) -> list[int]:
+        async def counting_chat(messages: Sequence[Message]) -> list[int]:
             self.prompts.append(len(messages))
-            return encode_chat(messages)
+            return await encode_chat(messages)
 
         def counting_parts(parts: Iterable[tuple[str, bool]], *rest: Iterable[str]) -> list[int]:
             given = list(parts)
@@ -66,13 +66,13 @@ def chat_of(lengths: Sequence[int]) -> list[Message]:
     ]
 
 
-def left_out_two_by_two(model: Model, messages: Sequence[Message], first: int) -> int:
+async def left_out_two_by_two(model: Model, messages: Sequence[Message], first: int) -> int:
     """How many messages are left out, the plain way: every prompt is made until one fits."""
     room: float = LIMIT
     last = len(messages) - 1
     first = min(first, last)
     while first < last:
-        if len(model.encode_chat([{"role": "system", "content": SYSTEM_PROMPT}, *messages[first:]])) <= room:
+        if len(await model.encode_chat([{"role": "system", "content": SYSTEM_PROMPT}, *messages[first:]])) <= room:
             break
         room = (1 - LEFT_OUT_FOR_LATER) * LIMIT
         first = min(first + 2, last)
@@ -88,7 +88,7 @@ async def test_a_chat_of_1000_messages_is_answered_by_a_few_prompts_no_longer_th
     assistant = Assistant(model, max_tokens=64)
     messages = chat_of([20, 30] * 500)
     assistant.reset(messages)
-    expected = left_out_two_by_two(model, [*messages, {"role": "user", "content": "And now?"}], 970)
+    expected = await left_out_two_by_two(model, [*messages, {"role": "user", "content": "And now?"}], 970)
     work = Work(model, monkeypatch)
     events = [event async for event in assistant.respond("And now?")]
     assert isinstance(events[-1], Done)
@@ -117,9 +117,10 @@ def test_a_search_finds_the_turns_that_leaving_out_two_by_two_finds(
     shared_model: Model, pairs: list[tuple[int, int]], last: int, first: int
 ) -> None:
     messages = chat_of([*(length for pair in pairs for length in pair), last])
-    prompt, left_out = PromptWindow(shared_model, SYSTEM_PROMPT, LIMIT).fit(messages, first)
-    assert left_out == left_out_two_by_two(shared_model, messages, first)
-    assert prompt == shared_model.encode_chat([{"role": "system", "content": SYSTEM_PROMPT}, *messages[left_out:]])
+    prompt, left_out = asyncio.run(PromptWindow(shared_model, SYSTEM_PROMPT, LIMIT).fit(messages, first))
+    assert left_out == asyncio.run(left_out_two_by_two(shared_model, messages, first))
+    shown: list[Message] = [{"role": "system", "content": SYSTEM_PROMPT}, *messages[left_out:]]
+    assert prompt == asyncio.run(shared_model.encode_chat(shown))
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +133,7 @@ async def test_an_old_message_of_10_million_characters_is_left_out_unread(
 ) -> None:
     messages = chat_of([20, 30, 20, 10_000_000, 20, 30, 20])
     work = Work(model, monkeypatch)
-    _, left_out = PromptWindow(model, SYSTEM_PROMPT, LIMIT).fit(messages, 0)
+    _, left_out = await PromptWindow(model, SYSTEM_PROMPT, LIMIT).fit(messages, 0)
     assert left_out == 4
     assert work.characters < 10_000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any
 
@@ -10,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_special_tokens import bpe
 
+from app.template_renderer import native_renderer
 from py_core.tokenizers.base import Tokenizer
-from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError, encode_chat
+from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError
 from py_core.tokenizers.prompts import encode_text, framed
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
+from tests.templates import encode_chat, render, template_of
 
 BOS, EOS = 256, 257
 ENDS = {"<bos>": CONTROL, "<end>": CONTROL}
@@ -83,7 +86,7 @@ WRITES_BOS = "{{ bos_token }}{{ messages[0].content }}"
 
 
 def test_a_template_that_writes_bos_does_not_get_two() -> None:
-    template = ChatTemplate(WRITES_BOS, "<bos>", "<end>")
+    template = template_of(WRITES_BOS, "<bos>", "<end>")
     with_bos = tokenizer(add_bos_token=True)
     assert encode_chat(with_bos, template, [USER]) == [BOS, *A]
     assert encode_chat(with_bos, template, [USER], bos=False) == A
@@ -91,20 +94,20 @@ def test_a_template_that_writes_bos_does_not_get_two() -> None:
 
 def test_what_a_template_writes_stays_where_the_file_does_not_want_a_bos() -> None:
     """In ChatML the token that begins each message may be BOS."""
-    template = ChatTemplate(WRITES_BOS, "<bos>", "<end>")
+    template = template_of(WRITES_BOS, "<bos>", "<end>")
     without = tokenizer(add_bos_token=False)
     assert encode_chat(without, template, [USER]) == encode_chat(without, template, [USER], bos=False) == [BOS, *A]
 
 
 def test_a_template_that_writes_none_gets_one_where_the_file_says_so() -> None:
-    template = ChatTemplate("{{ messages[0].content }}", "<bos>", "<end>")
+    template = template_of("{{ messages[0].content }}", "<bos>", "<end>")
     assert encode_chat(tokenizer(add_bos_token=True), template, [USER]) == [BOS, *A]
     assert encode_chat(tokenizer(add_bos_token=True), template, [USER], bos=False) == A
     assert encode_chat(tokenizer(add_bos_token=False), template, [USER]) == A
 
 
 def test_a_template_that_writes_eos_does_not_get_two() -> None:
-    template = ChatTemplate("{{ messages[0].content }}{{ eos_token }}", "<bos>", "<end>")
+    template = template_of("{{ messages[0].content }}{{ eos_token }}", "<bos>", "<end>")
     assert encode_chat(tokenizer(add_eos_token=True), template, [USER]) == [*A, EOS]
 
 
@@ -121,8 +124,8 @@ SAID = {"role": "assistant", "content": "b"}
 
 
 def rendered(source: str, *messages: dict[str, str]) -> str:
-    template = ChatTemplate(source)
-    return template.render(template.fitting(messages))
+    template = template_of(source)
+    return render(template, asyncio.run(template.fitting(messages)))
 
 
 @pytest.mark.parametrize("source", [GEMMA, SILENT])
@@ -156,8 +159,8 @@ CONVERSATION = [SYSTEM, {"role": "user", "content": " a "}, SAID, {"role": "user
 
 def default(made: Tokenizer) -> str:
     """The conversation as the template of a file without one renders it."""
-    template = ChatTemplate.from_gguf({}, made)
-    return template.render(template.fitting(CONVERSATION))
+    template = ChatTemplate.from_gguf({}, made, native_renderer())
+    return render(template, asyncio.run(template.fitting(CONVERSATION)))
 
 
 FAMILIES = {
@@ -201,10 +204,10 @@ def test_other_files_without_a_template_get_chatml() -> None:
 @pytest.mark.parametrize("family", list(FAMILIES))
 def test_each_prompt_of_a_family_begins_with_one_bos(family: str) -> None:
     made = spm(*FAMILIES[family][0])
-    ids = encode_chat(made, ChatTemplate.from_gguf({}, made), [SYSTEM, USER])
+    ids = encode_chat(made, ChatTemplate.from_gguf({}, made, native_renderer()), [SYSTEM, USER])
     assert ids[0] == 1
     assert ids.count(1) == 1
-    assert 1 not in encode_chat(made, ChatTemplate.from_gguf({}, made), [SYSTEM, USER], bos=False)
+    assert 1 not in encode_chat(made, ChatTemplate.from_gguf({}, made, native_renderer()), [SYSTEM, USER], bos=False)
 
 
 @pytest.mark.parametrize("family", list(FAMILIES))
@@ -212,10 +215,10 @@ def test_each_prompt_of_a_family_begins_with_one_bos(family: str) -> None:
 @settings(max_examples=60)
 def test_ordinary_text_gives_the_ids_of_the_whole_rendered_text(family: str, contents: list[str]) -> None:
     made = spm(*FAMILIES[family][0])
-    template = ChatTemplate.from_gguf({}, made)
+    template = ChatTemplate.from_gguf({}, made, native_renderer())
     roles = itertools.cycle(["user", "assistant"])
     messages = [SYSTEM, *({"role": next(roles), "content": content} for content in contents)]
-    rendered = template.render(template.fitting(messages))
+    rendered = render(template, asyncio.run(template.fitting(messages)))
     expected = framed(made, made.encode(rendered, special=True), by_template=True)
     assert encode_chat(made, template, messages) == expected
 
@@ -224,7 +227,7 @@ def test_ordinary_text_gives_the_ids_of_the_whole_rendered_text(family: str, con
 def test_no_message_can_speak_for_someone_else(family: str) -> None:
     special = FAMILIES[family][0]
     made = spm(*special)
-    template = ChatTemplate.from_gguf({}, made)
+    template = ChatTemplate.from_gguf({}, made, native_renderer())
 
     def control(content: str) -> list[int]:
         ids = encode_chat(made, template, [{"role": "user", "content": content}])
@@ -242,7 +245,7 @@ def test_tokens_by_which_the_template_tells_who_speaks_are_not_taken_from_a_mess
     speaker: str, change: str
 ) -> None:
     made = tokenizer_from_gguf(bpe({"<|USER|>": USER_DEFINED, "<tool>": USER_DEFINED, "<|SYSTEM|>": USER_DEFINED}))
-    template = ChatTemplate(f"{{% for m in messages %}}{{{{ {speaker} }}}}{{{{ m.content {change} }}}}{{% endfor %}}")
+    template = template_of(f"{{% for m in messages %}}{{{{ {speaker} }}}}{{{{ m.content {change} }}}}{{% endfor %}}")
     ids = encode_chat(made, template, [{"role": "user", "content": "<|SYSTEM|>a<tool>"}])
     assert [index for index in ids if index > 255] == [256, *([] if change else [257])]
     assert made.encode("<|SYSTEM|>") == [258]

@@ -18,6 +18,7 @@ from gguf import quants
 from app import quantizing
 from app.completion import last_logits
 from app.quantizing import quantize_file
+from app.template_renderer import native_renderer
 from py_core.backends.numpy import load_numpy
 from py_core.formats.format_choice import choose_formats
 from py_core.formats.gguf import GGUFHeader, TensorInfo, read_header
@@ -136,7 +137,7 @@ def test_ggmls_own_reader_reads_the_file(quantized, mixture: str, file_type: int
 async def test_the_small_model_says_nearly_what_the_large_one_does(quantized, mixture: str) -> None:
     logits = []
     for path in quantized[mixture]:
-        model = await load_model(FileSource(path), load_numpy)
+        model = await load_model(FileSource(path), load_numpy, native_renderer())
         logits.append(await last_logits(model, "Hello", raw=True))
         model.close()
     large, small = logits

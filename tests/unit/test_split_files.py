@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from app.completion import last_logits
+from app.template_renderer import native_renderer
 from py_core.backends.numpy import load_numpy
 from py_core.formats.gguf import GGUFError, read_header
 from py_core.formats.source import FileSource, open_source
@@ -39,7 +40,7 @@ async def test_the_model_is_the_same_whichever_part_is_opened(tiny_path: Path, p
 async def test_its_logits_are_those_of_the_whole_file(tiny_path: Path, parts: list[Path]) -> None:
     logits = []
     for source in (FileSource(tiny_path), open_source(parts[0])):
-        model = await load_model(source, load_numpy)
+        model = await load_model(source, load_numpy, native_renderer())
         logits.append(await last_logits(model, "Hello", raw=True))
         model.close()
     np.testing.assert_array_equal(*logits)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.template_renderer import native_renderer
 from py_core.backends.numpy import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
@@ -23,7 +24,9 @@ PENALTY = SamplingParams(frequency_penalty=0.2)
 @pytest.mark.parametrize("name", ["p0", "p1", "p3"])
 async def test_precise_gives_the_tokens_of_float32(model_path: Path, kernel_wasm, oracle, name: str) -> None:
     expected = oracle(name)
-    model = await load_model(FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm(True))))
+    model = await load_model(
+        FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm(True))), native_renderer()
+    )
     sequence = model.backend.new_sequence()
     await model.backend.prefill(sequence, expected.prompt_ids)
     logits = await model.backend.logits(sequence)
@@ -50,7 +53,7 @@ async def test_precise_gives_the_tokens_of_float32(model_path: Path, kernel_wasm
 async def test_hidden_states_are_those_of_float32(model_path: Path, kernel_wasm, oracle) -> None:
     expected, states = oracle("p0"), []
     for load in (partial(load_wasm, WasmtimeHost(kernel_wasm(True))), load_numpy):
-        model = await load_model(FileSource(model_path), load)
+        model = await load_model(FileSource(model_path), load, native_renderer())
         names = [model.config.residual_at(depth) for depth in (0.25, 0.5, 0.75)] + ["final_norm"]
         sequence = model.backend.new_sequence()
         await model.backend.prefill(sequence, expected.prompt_ids)
@@ -63,7 +66,7 @@ async def test_hidden_states_are_those_of_float32(model_path: Path, kernel_wasm,
 
 async def test_fast_stays_close_to_float32(model_path: Path, kernel_wasm, oracle) -> None:
     model = await load_model(
-        FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm(True)), precision="fast")
+        FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm(True)), precision="fast"), native_renderer()
     )
     for name in ("p0", "p1", "p3"):
         expected = oracle(name)
@@ -74,9 +77,11 @@ async def test_fast_stays_close_to_float32(model_path: Path, kernel_wasm, oracle
 
 
 async def test_an_answer_that_only_repeats_itself_ends(model_path: Path, kernel_wasm) -> None:
-    model = await load_model(FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm(True))))
+    model = await load_model(
+        FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm(True))), native_renderer()
+    )
     question = "Make a Markdown table comparing Python, Rust and Go."
-    prompt = model.encode_chat([{"role": "user", "content": question}])
+    prompt = await model.encode_chat([{"role": "user", "content": question}])
     sequence, timings, said = model.engine.new_sequence(), Timings(), list[int]()
     await model.engine.prefill(sequence, prompt, timings)
     async for ids in model.engine.generate(sequence, 1024, PENALTY, timings, end_at_loops=True):

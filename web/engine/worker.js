@@ -14,6 +14,7 @@ import { deriveCipher } from '../memory/encryption.js';
 import { memoryStore } from '../memory/indexeddb.js';
 import { ModelSource } from '../storage/model_source.js';
 import { bootPython } from './python_runtime.js';
+import { TemplateCage } from '../tokenizers/template_cage.js';
 import { tuningStore } from '../storage/tuning_store.js';
 import { userError } from '../common/user_error.js';
 import { WeightStream } from '../backends/weight_stream.js';
@@ -37,6 +38,7 @@ Comlink.expose({
   async start({ model, backend, workers, precision, patience, context, maxTokens, autotune, routing }, onProgress, onMemory) {
     const downloads = new AbortController();
     const source = new ModelSource(model);
+    const templates = new TemplateCage();
     try {
       const count = await byteCounter(onProgress);
       const booting = bootPython(count('python'));
@@ -60,7 +62,7 @@ Comlink.expose({
       const device = executor ?? pool ?? undefined;
       const tuning = autotune ? tuningStore : undefined;
       const preparing = throttled(onProgress, 'setup');
-      const info = JSON.parse(await page.start(device, stream, preparing, precision, tuning, memory(), context ?? undefined, ...limits));
+      const info = JSON.parse(await page.start(device, stream, templates, preparing, precision, tuning, memory(), context ?? undefined, ...limits));
       if (info.error) throw pythonError(info.error);
       stream.drain();
       return { ...info, reason: choice.reason, notice: source.notice };

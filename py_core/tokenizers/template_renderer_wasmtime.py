@@ -1,0 +1,159 @@
+"""Chat templates natively: web/kernels/jinja in wasmtime, ended by a watchdog."""
+
+from __future__ import annotations
+
+import math
+import struct
+import threading
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import wasmtime
+
+from py_core.tokenizers.template_renderer import COSTLY, FAILED, error_of, too_slow
+
+_STACK_BYTES = 1 << 20
+
+
+class WasmtimeTemplateRenderer:
+    """`run` blocks: the caller's loop waits for a template, for the seconds that it gets and no longer."""
+
+    def __init__(self, wasm: Path) -> None:
+        """`wasm`: web/kernels/jinja, compiled (app/build_outputs.py)."""
+        config = wasmtime.Config()
+        config.epoch_interruption = True
+        config.max_wasm_stack = _STACK_BYTES
+        self._engine = wasmtime.Engine(config)
+        content = wasm.read_bytes()
+        self._linker = _host_functions(self._engine)
+        self._watchdog = _Watchdog(self._engine.increment_epoch)
+        # wasmtime's compiler takes some 100 ms, beside what is done until a template is run.
+        self._compiling = ThreadPoolExecutor(1, "templates").submit(wasmtime.Module, self._engine, content)
+
+    async def run(self, request: bytes, check: bool, seconds: float) -> bytes:
+        instance = _Instance(self._engine, self._linker, self._compiling.result())
+        try:
+            with self._watchdog.watching(seconds):
+                return instance.run(request, check)
+        except wasmtime.Trap as trap:
+            if trap.trap_code == wasmtime.TrapCode.INTERRUPT:
+                raise too_slow() from None
+            if trap.trap_code == wasmtime.TrapCode.STACK_OVERFLOW:
+                raise error_of(COSTLY, "it nests too deep") from None
+            raise error_of(FAILED, "the renderer came upon a mistake of its own") from None
+
+
+class _Watchdog:
+    """A thread that ends what takes too long. To start and stop one for each rendering would take longer than that."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end = end
+        self._changed = threading.Condition()
+        self._deadline = self._wakes_up = math.inf
+        threading.Thread(target=self._watch, name="template watchdog", daemon=True).start()
+
+    @contextmanager
+    def watching(self, seconds: float) -> Iterator[None]:
+        """Calls `end` if what is inside takes longer."""
+        with self._changed:
+            self._deadline = time.monotonic() + seconds
+            if self._deadline < self._wakes_up:
+                self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._deadline = math.inf
+
+    def _watch(self) -> None:
+        with self._changed:
+            while True:
+                self._wakes_up = self._deadline
+                wait = self._deadline - time.monotonic()
+                self._changed.wait(None if wait == math.inf else max(wait, 0.0))
+                if time.monotonic() >= self._deadline:
+                    self._deadline = math.inf
+                    self._end()
+
+
+class _Instance:
+    """The module in memory of its own, for one rendering."""
+
+    def __init__(self, engine: wasmtime.Engine, linker: wasmtime.Linker, module: wasmtime.Module) -> None:
+        self._store = wasmtime.Store(engine)
+        self._store.set_epoch_deadline(1)
+        self._exports: Any = linker.instantiate(self._store, module).exports(self._store)
+
+    def run(self, request: bytes, check: bool) -> bytes:
+        memory = self._exports["memory"]
+        memory.write(self._store, request, self._call("request", len(request)))
+        if check:
+            self._call("check")
+            return b""
+        count = self._call("render")
+        begin = self._call("output_bytes")
+        return bytes(memory.read(self._store, begin, begin + count))
+
+    def _call(self, name: str, *numbers: int) -> Any:
+        return self._exports[name](self._store, *numbers)
+
+
+# --- what the module asks of its host: functions of the memory that the caller has ---
+
+
+def _host_functions(engine: wasmtime.Engine) -> wasmtime.Linker:
+    i32, f64 = wasmtime.ValType.i32(), wasmtime.ValType.f64()
+    linker = wasmtime.Linker(engine)
+    for function, takes, gives in (
+        (_refuse, [i32, i32, i32], []), (_traits, [i32], [i32]), (_recase, [i32, i32, i32], [i32]),
+        (_number_text, [f64, i32], [i32]), (_text_number, [i32, i32], [f64]),
+    ):  # fmt: skip
+        name = function.__name__.removeprefix("_")
+        linker.define_func("env", name, wasmtime.FuncType(takes, gives), function, access_caller=True)
+    return linker
+
+
+def _read(caller: wasmtime.Caller, begin: int, count: int) -> bytes:
+    memory: Any = caller["memory"]
+    return bytes(memory.read(caller, begin, begin + count))
+
+
+def _write(caller: wasmtime.Caller, begin: int, content: bytes) -> None:
+    memory: Any = caller["memory"]
+    memory.write(caller, content, begin)
+
+
+def _refuse(caller: wasmtime.Caller, kind: int, begin: int, count: int) -> None:
+    raise error_of(kind, _read(caller, begin, count).decode("utf-8", "replace"))
+
+
+def _recase(caller: wasmtime.Caller, code: int, to: int, out: int) -> int:
+    letter = chr(code)
+    others = [ord(other) for other in (letter.lower(), letter.upper(), letter.title())[to]]
+    _write(caller, out, struct.pack(f"<{len(others)}I", *others))
+    return len(others)
+
+
+def _number_text(caller: wasmtime.Caller, number: float, out: int) -> int:
+    text = repr(number).encode()
+    _write(caller, out, text)
+    return len(text)
+
+
+def _text_number(caller: wasmtime.Caller, begin: int, count: int) -> float:
+    return float(_read(caller, begin, count))
+
+
+def _traits(caller: wasmtime.Caller, code: int) -> int:
+    """The bits of jinja.h: ALPHA, DIGIT, UPPER, LOWER, PRINTABLE, NUMERIC, DECIMAL."""
+    letter = chr(code)
+    has = (
+        letter.isalpha(), letter.isdigit(), letter.isupper() or unicodedata.category(letter) == "Lt", letter.islower(),
+        letter.isprintable(), letter.isnumeric(), letter.isdecimal(),
+    )  # fmt: skip
+    return sum(1 << bit for bit, is_so in enumerate(has) if is_so)

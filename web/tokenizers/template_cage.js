@@ -1,0 +1,78 @@
+/**
+ * Where chat templates run in the page: a worker with nothing but web/kernels/jinja, which is ended when it takes long.
+ *
+ * A template comes from a stranger's file. It gets a copy of the conversation and gives back text; the module's memory
+ * has a maximum. The worker is started ahead, and again after it was ended.
+ */
+import { fetchFile } from '../common/fetch_file.js';
+import { ownScript } from '../common/own_script.js';
+
+const COSTLY = 3; // of web/kernels/jinja
+
+// An answer may have come while this worker was busy: what waits in its queue is looked at before the template is ended.
+const LOOK_AGAIN_MS = 50;
+
+export class TemplateCage {
+  #module;
+  #worker = /** @type {Worker|null} */ (null);
+  #turn = /** @type {Promise<unknown>} */ (Promise.resolve()); // one template at a time
+  #end = /** @type {(answer: object) => void} */ (() => {});
+
+  constructor() {
+    this.#module = fetchFile(new URL('../kernels/jinja.wasm', import.meta.url), 'The renderer of chat templates')
+      .then((bytes) => WebAssembly.compile(bytes));
+    this.#module.then((module) => this.#start(module), () => {}); // whoever runs a template is told
+  }
+
+  /**
+   * @param {Uint8Array} request what py_core/tokenizers/template_renderer.py encodes
+   * @param {boolean} check only read the template, make nothing
+   * @param {number} milliseconds after which the template is ended
+   * @returns {Promise<{text: Uint8Array}|{kind: number, words?: string}>} the text, or what is wrong: `kind` is
+   *   that of web/kernels/jinja, without `words` the template took too long. DownloadError: the module cannot be had
+   */
+  run(request, check, milliseconds) {
+    const answer = this.#turn.then(() => this.#run(request, check, milliseconds));
+    this.#turn = answer.catch(() => {});
+    return answer;
+  }
+
+  async #run(request, check, milliseconds) {
+    const module = await this.#module;
+    const worker = this.#worker ?? this.#start(module);
+    let timer = 0;
+    try {
+      return await new Promise((resolve) => {
+        this.#end = resolve;
+        const end = () => {
+          this.#stop();
+          resolve({ kind: COSTLY });
+        };
+        timer = setTimeout(() => { timer = setTimeout(end, LOOK_AGAIN_MS); }, milliseconds);
+        worker.postMessage({ request, check }, [request.buffer]);
+      });
+    } finally {
+      clearTimeout(timer);
+      if (!this.#worker) this.#start(module);
+    }
+  }
+
+  #start(module) {
+    const worker = this.#worker = new Worker(
+      ownScript(new URL('./template_worker.js', import.meta.url)), { type: 'module', name: 'sonata-templates' },
+    );
+    worker.onmessage = ({ data }) => this.#end(data);
+    worker.onerror = (event) => {
+      event.preventDefault();
+      this.#stop();
+      this.#end({ kind: COSTLY, words: 'it takes too much memory' });
+    };
+    worker.postMessage({ module });
+    return worker;
+  }
+
+  #stop() {
+    this.#worker?.terminate();
+    this.#worker = null;
+  }
+}
