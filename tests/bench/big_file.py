@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from heaps import Heaps
-from in_browser import LIMIT_MS, evaluate, local_server
+from in_browser import LIMIT_MS, browsers_cpu_seconds, evaluate, local_server
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
@@ -36,38 +36,46 @@ READER = """
 import { ModelSource } from '/storage/model_source.js';
 import { broughtModels, findModel } from '/storage/model_store.js';
 import { WeightStream } from '/backends/weight_stream.js';
+import { Sha256 } from '/storage/sha256.js';
+import { Xxh64 } from '/storage/xxh64.js';
 
 const PIECE = 4 << 20;
 
 onmessage = ({ data }) => read(data).then(postMessage, (error) => postMessage({ error: String(error.stack) }));
 
-async function read(given) {
+async function read({ given, way }) {
   const [model] = given ? [{ blobs: [given] }] : await broughtModels();
   const file = given ?? await findModel(model);
-  const speeds = {};
-  const timed = async (way, run) => {
-    const begin = performance.now();
-    await run();
-    speeds[way] = file.size / 1e3 / (performance.now() - begin);
+  const room = new ArrayBuffer(PIECE), piece = new Uint8Array(room);
+  const sha256 = await Sha256.create(), xxh64 = await Xxh64.create(PIECE);
+  const pieces = async (use) => {
+    for (let at = 0; at < file.size; at += PIECE) await use(at, Math.min(PIECE, file.size - at));
   };
-  await timed('Sonata', async () => {
-    const stream = await WeightStream.open(new ModelSource(model));
-    for (let at = 0; at < file.size; at += PIECE) await stream.read(at, Math.min(PIECE, file.size - at));
-  });
-  await timed('stream', async () => {
-    for (const reader = file.stream().getReader(); !(await reader.read()).done;);
-  });
-  await timed('slices', async () => {
-    for (let at = 0; at < file.size; at += PIECE) await file.slice(at, at + PIECE).arrayBuffer();
-  });
-  return speeds;
+  const ways = {
+    Sonata: async () => {
+      const stream = await WeightStream.open(new ModelSource(model));
+      await pieces((at, nbytes) => stream.read(at, nbytes, room));
+    },
+    stream: async () => {
+      for (const reader = file.stream().getReader(); !(await reader.read()).done;);
+    },
+    slices: () => pieces((at, nbytes) => file.slice(at, at + nbytes).arrayBuffer()),
+    sha256: () => pieces(() => crypto.subtle.digest('SHA-256', piece)),
+    'sha256 kernel': () => pieces(() => sha256.update(piece)),
+    xxh64: () => pieces(() => xxh64.sum(piece)),
+  };
+  const begin = performance.now();
+  await ways[way]();
+  return { speed: file.size / 1e3 / (performance.now() - begin) };
 }
 """
-READ = """async ([source, selector]) => {
+READS = ("Sonata", "stream", "slices")
+SUMS = ("sha256", "sha256 kernel", "xxh64")
+READ = """async ([source, selector, way]) => {
   const script = source.replaceAll("'/", `'${location.origin}/`);
   const url = URL.createObjectURL(new Blob([script], { type: 'text/javascript' }));
   const worker = new Worker(url, { type: 'module' });
-  worker.postMessage(selector ? document.querySelector(selector).files[0] : null);
+  worker.postMessage({ way, given: selector ? document.querySelector(selector).files[0] : null });
   return new Promise((resolve, reject) => {
     worker.onmessage = ({ data }) => data.error ? reject(new Error(data.error)) : resolve(data);
     worker.onerror = ({ message }) => reject(new Error(message));
@@ -125,6 +133,16 @@ def until_ready(page: Page) -> None:
         raise RuntimeError(page.inner_text("#banner"))
 
 
+def read_all(page: Page, selector: str | None, ways: tuple[str, ...], size: int) -> dict[str, dict[str, float]]:
+    """MB/s of each way, and seconds of CPU time that all of the browser took for a GB."""
+    found = {}
+    for way in ways:
+        cpu = browsers_cpu_seconds()
+        speed = evaluate(page, READ, [READER, selector, way])["speed"]
+        found[way] = {"speed": speed, "cpu": (browsers_cpu_seconds() - cpu) / size * 1e9}
+    return found
+
+
 def measure(context: BrowserContext, address: str, path: Path, tokens: int) -> dict[str, Any]:
     """Everything in one tab. Speeds in MB/s, sizes in bytes, times in seconds."""
     size = path.stat().st_size
@@ -133,7 +151,7 @@ def measure(context: BrowserContext, address: str, path: Path, tokens: int) -> d
     until_ready(page)
     page.evaluate("document.body.append(Object.assign(document.createElement('input'), { type: 'file', id: 'plain' }))")
     page.set_input_files("#plain", path)
-    found: dict[str, Any] = {"disk": evaluate(page, READ, [READER, "#plain"])}
+    found: dict[str, Any] = {"disk": read_all(page, "#plain", READS, size)}
 
     page.evaluate(NOTE_TIMES)
     heaps = Heaps(page)
@@ -149,33 +167,52 @@ def measure(context: BrowserContext, address: str, path: Path, tokens: int) -> d
     for again in range(3):
         if again:
             page.evaluate("void sonata.load()")
+        cpu = browsers_cpu_seconds()
         heaps.sample_while(f"{STATE} === 'loading'")
         until_ready(page)
         times = page.evaluate("globalThis.loadTimes")
         found["loads"].append({
             "read": size / 1e3 / (times["model"] - times["python"]),
             "ready_s": (times["ready"] - times["python"]) / 1000,
+            "cpu_s": browsers_cpu_seconds() - cpu,
         })  # fmt: skip
     found["heap_loading"] = heaps.take_peak()
     answer = evaluate(page, "() => sonata.engine.generate('Hello', { raw: true, maxTokens: 4 })")
     found |= {"tokens": answer["tokens"], "decode_tok_s": answer["decode_tok_s"]}
     found["python_heap"] = page.evaluate("sonata.engine.pythonHeapBytes()")
     page.evaluate("sonata.engine.dispose()")  # the kernels' memory is free again
-    found["store"] = evaluate(page, READ, [READER, None])
+    found["store"] = read_all(page, None, READS + SUMS, size)
     return found
 
 
+def said(way: dict[str, float]) -> str:
+    return f"{way['speed']:.0f} ({way['cpu']:.1f})"
+
+
 def report(found: dict[str, Any]) -> None:
-    table = Table("MB/s", "Sonata", "a stream", "slices of 4 MiB", title="Reading, and throwing the bytes away")
+    table = Table(
+        "MB/s",
+        "Sonata",
+        "a stream",
+        "slices of 4 MiB",
+        title="Reading, and throwing the bytes away (seconds of CPU time a GB)",
+    )
     for place, name in (("store", "the browser's store"), ("disk", "the user's disk")):
-        table.add_row(name, *(f"{found[place][way]:.0f}" for way in ("Sonata", "stream", "slices")))
+        table.add_row(name, *(said(found[place][way]) for way in READS))
     console = Console()
     console.print(table)
-    reads = ", ".join(f"{load['read']:.0f} MB/s, ready after {load['ready_s']:.1f} s" for load in found["loads"])
+    reads = ", ".join(
+        f"{load['read']:.0f} MB/s, ready after {load['ready_s']:.1f} s, {load['cpu_s']:.1f} s of CPU time"
+        for load in found["loads"]
+    )
     copying, loading, python = (found[f"{heap}"] / 1e6 for heap in ("heap_copying", "heap_loading", "python_heap"))
+    store = found["store"]
     console.print(
+        f"Checksums, MB/s: SHA-256 {said(store['sha256'])} by the browser, "
+        f"{said(store['sha256 kernel'])} by the kernel; "
+        f"XXH64 {said(store['xxh64'])}.\n"
         f"Copied into the store at {found['copied']:.0f} MB/s; a plain copy on this disk: {found['cp']:.0f}.\n"
-        f"Loaded, from when Python was there: {reads}.\n"
+        f"Loaded, from when Python was there (CPU time of all of the browser, Python's start included): {reads}.\n"
         f"JavaScript's heaps while copying: {copying:.0f} MB, while loading: {loading:.0f}; Python's: {python:.0f}.\n"
         f"It answers: {len(found['tokens'])} tokens, {found['decode_tok_s']:.2f} a second."
     )

@@ -6,12 +6,14 @@ Each round opens one page after the other, so that all of them see the same nois
 workers, precise and fast, and wllama with 1 and 2 threads, on the same GGUF file, the same prompt of 94 tokens and as
 many new ones, greedy, the end token ignored. A page's first two prompts warm it up and are not counted. Figures
 are medians over the rounds; ratios are medians of each round's ratio. On a busy machine wllama with as many threads as
-there are cores collapses (7 tok/s instead of 25): trust only what was measured on a quiet one; `load_average` tells.
+there are cores collapses (7 tok/s instead of 25): trust only what was measured on a quiet one, or with --preferred;
+`load_average` tells.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -21,7 +23,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from in_browser import SonataTab, chromium, evaluate, local_server, machine, oracle_prompt, wait_for_quiet
+from in_browser import (
+    SonataTab,
+    chromium,
+    evaluate,
+    local_server,
+    machine,
+    oracle_prompt,
+    preferred,
+    wait_for_quiet,
+)
 from playwright.sync_api import Browser
 from rich.console import Console
 from rich.table import Table
@@ -58,13 +69,15 @@ def main() -> None:
     parser.add_argument(
         "--wait", type=float, default=0, metavar="S", help="wait so long for other programs to be quiet"
     )
+    parser.add_argument("--preferred", action="store_true", help="get the cores before other programs (Linux, as root)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     patterns = options.only or ["*"]
     engines = [name for name in PEERS + SONATA if any(fnmatch(name, pattern) for pattern in patterns)]
     if not engines:
         parser.error(f"--only: there are {', '.join(PEERS + SONATA)}")
-    with local_server(with_peers=True) as address, chromium() as browser:
+    before_others = preferred() if options.preferred else contextlib.nullcontext()
+    with before_others, local_server(with_peers=True) as address, chromium() as browser:
         result = measure(browser, address, engines, options.rounds, options.tokens, options.wait)
     print(json.dumps(result))
     if options.json:

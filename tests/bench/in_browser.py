@@ -178,6 +178,44 @@ def wait_for_quiet(seconds: float) -> None:
             return
 
 
+@contextlib.contextmanager
+def preferred() -> Iterator[None]:
+    """This process and what it starts get the cores before all others: Linux, as root, with control groups."""
+    root = Path("/sys/fs/cgroup/cpu")
+    group, most = root / "sonata-bench", ("cpu.shares", "262144")
+    if not root.is_dir():  # version 2
+        root = root.parent
+        group, most = root / "sonata-bench", ("cpu.weight", "10000")
+    group.mkdir(exist_ok=True)
+    try:
+        (group / most[0]).write_text(most[1])
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        yield
+    finally:
+        for pid in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(OSError):  # it has ended
+                (root / "cgroup.procs").write_text(pid)
+        group.rmdir()
+
+
+def browsers_cpu_seconds() -> float:
+    """CPU time so far of all browsers that this process started, with all of their processes. Linux; elsewhere nan."""
+    ticks: dict[int, int] = {}
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, fields = path.read_text().split("(", 1)[1].rsplit(")", 1)
+            parent, *rest = (int(field) for field in fields.split()[1:])
+            children.setdefault(parent, []).append(int(path.parent.name))
+            ticks[int(path.parent.name)] = sum(rest[9:13]) if name.startswith("chrom") else 0  # ended children included
+    if not ticks:
+        return float("nan")
+    found = [os.getpid()]
+    for pid in found:
+        found += children.get(pid, [])
+    return sum(ticks.get(pid, 0) for pid in found) / os.sysconf("SC_CLK_TCK")
+
+
 def machine(browser: Browser) -> dict[str, Any]:
     """What the figures were measured on."""
     cpu = platform.processor()

@@ -3,7 +3,8 @@
     python tests/bench/page_load.py [--rounds N] [--backend wasm] [--dist PATH] [--json]
 
 Each round begins with an empty browser profile on disk. `isolating` is `sonata serve`; `plain` is a server without COOP
-and COEP, where the first visit reloads once.
+and COEP, where the first visit reloads once. In brackets: the CPU time of all of the browser's processes, its own start
+included.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from in_browser import LIMIT_MS
+from in_browser import LIMIT_MS, browsers_cpu_seconds
 from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
@@ -65,6 +66,7 @@ def one_round(kind: str, dist: Path, backend: str) -> dict[str, float]:
             )
             page = context.new_page()
             figures[name] = seconds_to_ready(lambda: page.goto(f"{address}/?backend={backend}"), page)
+            figures[f"{name}_cpu"] = browsers_cpu_seconds()  # of this one: the visits before have ended theirs
             if name == "first":
                 page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
                 time.sleep(2)  # what was written has reached the disk's cache
@@ -94,7 +96,7 @@ def main() -> int:
         for kind in ("isolating", "plain")
     }
     medians = {
-        kind: {visit: round(statistics.median(r[visit] for r in rounds), 2) for visit in VISITS}
+        kind: {visit: round(statistics.median(r[visit] for r in rounds), 2) for visit in rounds[0]}
         for kind, rounds in measured.items()
     }
     if options.json:
@@ -104,7 +106,7 @@ def main() -> int:
     for column in ("server", "first visit", "second visit", "server gone"):
         table.add_column(column, justify="left" if column == "server" else "right")
     for kind, figures in medians.items():
-        table.add_row(kind, *(f"{figures[visit]:.2f}" for visit in VISITS))
+        table.add_row(kind, *(f"{figures[visit]:.1f} ({figures[f'{visit}_cpu']:.1f})" for visit in VISITS))
     Console().print(table)
     return 0
 
