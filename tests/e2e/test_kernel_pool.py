@@ -97,6 +97,22 @@ async def test_every_worker_takes_part_in_every_step(pool: PoolPage, workers: in
     ]
 
 
+async def test_workers_try_again_now_and_then_to_wait_awake(pool: PoolPage) -> None:
+    """A busy machine has made their spins short, which they would stay."""
+    body = f"""
+      pool.write(program, words({ADD}, 0));
+      pool.write(1024 + 3 * 4, words(1000));
+      const found = [];
+      for (let run = 0; run < 16; run++) {{
+        await pool.run(program, 1);
+        found.push(new Uint32Array((await pool.read(1024 + 3 * 4, 4)).buffer)[0]);
+        if (run === 7) pool.write(1024 + 3 * 4, words(1000));
+      }}
+      return found;
+    """
+    assert await pool.run(body, workers=2) == [*[1000] * 7, 0, *[1000] * 7, 0]
+
+
 async def test_without_isolation_one_worker_has_a_memory_of_its_own(pool_without_isolation: PoolPage) -> None:
     assert await pool_without_isolation.run(RUN_THREE, workers=4) == [1, False, True, 1, 2, 3]
 

@@ -7,9 +7,11 @@ const STEPS = 31; // the word that counts worker 0's steps, so that the pool see
 const BUSY = 32; // the word of worker 0 that says that it is in `run`; worker i has BUSY + i
 const STACKS = 4096, STACK_BYTES = 65536;
 const ABORTED = -2;
+const SPIN = 3; // the word that says how long a worker spins at a barrier before it sleeps; 0 is the most (run.c)
+const SPIN_AGAIN = 8; // runs, of some four steps each, after which long spins are tried again
 const EPOCH = 30; // the word that counts the pool's restarts
 
-let memory, kernels, index, dead = false;
+let memory, kernels, index, runs = 0, dead = false;
 
 const actions = {
   /** memory: the pool's, or null to make one of its own of `pages` to `maximum` pages. */
@@ -53,6 +55,9 @@ const actions = {
     Atomics.store(control, BUSY + index, 1);
     try {
       if (stale(epoch)) return returned.fill(ABORTED);
+      // Once all spins are short they stay so, because each worker waits for one that wakes up: half the speed, also when
+      // no other program wants the cores any more. Where one still does, six spins grow short again, in 2 ms together.
+      if (index === 0 && ++runs % SPIN_AGAIN === 0) Atomics.store(control, SPIN, 0);
       for (let step = 0; step < steps; step++) {
         returned[step] = kernels.run(program, index, workers);
         if (returned[step] === ABORTED) break;
