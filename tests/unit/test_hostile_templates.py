@@ -92,6 +92,8 @@ COSTLY |= {
     "{{ ns.x }}",
     "nested tuples that are compared": "{% set ns = namespace(x=(1,), y=(1,)) %}{% for i in range(99999) %}"
     "{% set ns.x = (ns.x,) %}{% set ns.y = (ns.y,) %}{% endfor %}{{ ns.x == ns.y }}",
+    "nested tuples as a key": "{% set ns = namespace(x=(1,)) %}{% for i in range(60000) %}"
+    "{% set ns.x = " + "(" * 16 + "ns.x" + ",)" * 16 + " %}{% endfor %}{{ {ns.x: 1} == {ns.x: 1} }}",
     "nested tuples in the source": "{{ " + "(" * 20000 + "1" + ",)" * 20000 + " }}",
     "searching in a text": ENDLESS,
     "comparing long lists": LONG_LIST + "{{ x == x + [] }}" * 50,
