@@ -1,28 +1,40 @@
 """How long the renderer of chat templates takes, and whether it makes of published templates what jinja2 makes of them.
 
-    .venv/bin/python -m tests.bench.chat_templates [--turns 50] [--published FOLDER]
+    .venv/bin/python -m tests.bench.chat_templates [--turns 50] [--page] [--published FOLDER]
 
-The first table: milliseconds, the median of 20, of one rendering of a chat of so many turns (200 characters each), in
-wasmtime and in jinja2 (compiled before), and of the whole prompt with SmolLM2's tokenizer. FOLDER: *.jinja files, each
-rendered with each conversation of tests/unit/test_jinja.py; what differs is listed.
+The table: milliseconds, the median of 20, of one rendering of a chat of so many turns (200 characters each), in
+wasmtime, with --page in the page (its worker and the way there and back), and in jinja2 (compiled before); and of the
+whole prompt with SmolLM2's tokenizer, natively. FOLDER: *.jinja files, each rendered with each conversation of
+tests/unit/test_jinja.py; what differs is listed.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
+import math
 import statistics
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from playwright.async_api import async_playwright
+
+from app.building.site import DIST
+from app.building.system import CHROMIUM_FLAGS, find_chromium
 from app.downloads import default_model_path
 from app.template_renderer import native_renderer
 from py_core.formats.gguf import parse_header
 from py_core.tokenizers.chat_template import ChatTemplate, encode_chat
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.template_renderer import MAX_SECONDS, encode_request
+
+sys.path.insert(0, str(Path(__file__).parent))
+from page_load import start_server
+
 from tests.jinja_reference import environment, reference
 from tests.unit.test_jinja import CHATS, FAMILIES, rendered, said
 
@@ -38,19 +50,50 @@ async def milliseconds(run: Callable[[], Awaitable[Any]]) -> float:
     return statistics.median(taken)
 
 
-async def measure(turns: int) -> None:
+IN_PAGE = """async ([request, rounds]) => {
+  globalThis.cage ??= new (await import('./tokenizers/template_cage.js')).TemplateCage();
+  const bytes = () => Uint8Array.from(atob(request), (c) => c.charCodeAt(0));
+  await cage.run(bytes(), false, 2000);
+  const taken = [];
+  for (let round = 0; round < rounds; round++) {
+    const given = bytes(), begin = performance.now();
+    await cage.run(given, false, 2000);
+    taken.push(performance.now() - begin);
+  }
+  return taken.sort((a, b) => a - b)[rounds >> 1];
+}"""
+
+
+async def in_page(requests: dict[str, bytes]) -> dict[str, float]:
+    """Milliseconds by name, in Chromium."""
+    server, address = start_server("isolating", DIST)
+    try:
+        async with async_playwright() as playwright:
+            browser = await playwright.chromium.launch(executable_path=find_chromium(), args=[*CHROMIUM_FLAGS])
+            page = await browser.new_page(bypass_csp=True)
+            await page.goto(f"{address}/THIRD_PARTY.txt")
+            encoded = {name: base64.b64encode(request).decode() for name, request in requests.items()}
+            return {name: await page.evaluate(IN_PAGE, [given, ROUNDS]) for name, given in encoded.items()}
+    finally:
+        server.terminate()
+        server.communicate(timeout=10)
+
+
+async def measure(turns: int, with_page: bool) -> None:
     metadata = parse_header(default_model_path().read_bytes()[: 2 << 20]).metadata
     tokenizer, renderer = tokenizer_from_gguf(metadata), native_renderer()
     messages = [{"role": ("user", "assistant")[turn % 2], "content": "word " * 40} for turn in range(turns | 1)]
     variables = {"messages": messages, "add_generation_prompt": True, "bos_token": "<s>", "eos_token": "</s>"}
     sources = {path.stem: path.read_text(encoding="utf-8") for path in FAMILIES}
     sources["SmolLM2's own"] = metadata["tokenizer.chat_template"]
-    print(f"{turns} turns{'':<12}{'wasmtime':>10}{'jinja2':>10}{'prompt':>10}")
+    requests = {name: encode_request(source, variables) for name, source in sources.items()}
+    page = await in_page(requests) if with_page else {}
+    print(f"{turns} turns{'':<12}{'wasmtime':>10}{'page':>10}{'jinja2':>10}{'prompt':>10}")
     for name, source in sources.items():
         compiled, template = environment().from_string(source), ChatTemplate(source, renderer)
 
-        async def run_here(source: str = source) -> None:
-            await renderer.run(encode_request(source, variables), False, MAX_SECONDS)
+        async def run_here(request: bytes = requests[name]) -> None:
+            await renderer.run(request, False, MAX_SECONDS)
 
         async def run_jinja2(compiled: Any = compiled) -> None:
             compiled.render(**variables)
@@ -59,6 +102,7 @@ async def measure(turns: int) -> None:
             await encode_chat(tokenizer, template, messages)
 
         figures = [await milliseconds(run) for run in (run_here, run_jinja2, make_prompt)]
+        figures.insert(1, page.get(name, math.nan))
         print(f"{name:<20}" + "".join(f"{figure:10.2f}" for figure in figures))
 
 
@@ -79,9 +123,10 @@ def compare(folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--turns", type=int, default=50)
+    parser.add_argument("--page", action="store_true")
     parser.add_argument("--published", type=Path)
     options = parser.parse_args()
-    asyncio.run(measure(options.turns))
+    asyncio.run(measure(options.turns, options.page))
     if options.published:
         compare(options.published)
 
