@@ -20,6 +20,8 @@ from app.paths import ROOT
 TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as broken."""
 CHUNK = 262_144
+_LENGTH = "[0-9]{1,15}"
+"""Of a file in bytes, as a header tells it: a thousand terabytes are no file."""
 
 
 class SourceError(Exception):
@@ -106,12 +108,16 @@ def open_range(
         raise Unreachable(f"no connection: {_words(error.reason)}") from error
     except (OSError, http.client.HTTPException) as error:
         raise ConnectionBroken(f"the connection broke ({_words(error)})") from error
-    length = int(body.headers["Content-Length"]) if body.headers["Content-Length"] else None
+    told = body.headers["Content-Length"]
+    if told and not re.fullmatch(_LENGTH, told.strip()):
+        body.close()
+        raise SourceError("it tells a length that no file has")
+    length = int(told) if told else None
     tag = body.headers.get("ETag", "")
     found = "" if tag.startswith("W/") else tag  # a weak one does not promise the same bytes
     if getattr(body, "status", 200) != 206:
         return Reply(0, length, length, body, found)
-    match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", body.headers.get("Content-Range", ""))
+    match = re.fullmatch(rf"bytes ({_LENGTH})-({_LENGTH})/({_LENGTH}|\*)", body.headers.get("Content-Range", ""))
     if not match or int(match[1]) != start:
         body.close()
         raise NoRanges("it answered with another range than the one asked for")

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from app.http_range import NotThere, SourceError, open_range
 from app.model_hosts import Hosts
+from py_core.limits import MAX_FILE_BYTES
 from py_core.showing import shown
 
 MODELS = Path(__file__).with_name("models.toml")
@@ -130,9 +131,9 @@ def _files(data: bytes, otherwise: str) -> dict[str, tuple[int, str]]:
         item = item if isinstance(item, Mapping) else {}
         lfs, path, size = item.get("lfs"), item.get("path"), item.get("size")
         sha256 = lfs.get("oid") if isinstance(lfs, Mapping) else None
-        if not isinstance(path, str) or not isinstance(size, int) or not isinstance(sha256, str):
+        if not isinstance(path, str) or type(size) is not int or not isinstance(sha256, str):
             continue
-        if size > 0 and _SHA256.fullmatch(sha256):
+        if 0 < size <= MAX_FILE_BYTES and _SHA256.fullmatch(sha256):
             files[path] = (size, sha256)
     return files
 

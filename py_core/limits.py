@@ -5,6 +5,9 @@ Each limit has room over the largest real file that is known to us, which its co
 
 from __future__ import annotations
 
+MAX_FILE_BYTES = 1 << 50
+"""Kimi K2 in 16 bits has 2 TB."""
+
 # Headers of model files (GGUF, safetensors)
 MAX_HEADER_BYTES = 64 << 20
 """Gemma 4's vocabulary of 262,144 tokens with its 514,906 merges takes 16 MB."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from app.http_range import SourceError, open_range
+from app.model_catalog import _files
 from py_core import limits
 from py_core.formats.gguf import GGUFError, GGUFHeader, NeedMoreData, parse_header, read_header
 from py_core.formats.quantization import UnsupportedFormatError
@@ -304,3 +309,33 @@ def test_parts_of_a_model_that_count_with_something_else_than_numbers_are_refuse
             with pytest.raises(GGUFError, match=rf"{key} is .*, not a number") as refused:
                 asyncio.run(read_header(FileSource(path)))
             check_sentence(str(refused.value))
+
+
+@pytest.mark.parametrize(
+    "size", [10**400, 1 << 60, True, float("inf"), float("nan"), 1.5, -1, "9", None], ids=lambda size: str(size)[:9]
+)
+def test_a_size_that_no_file_has_is_not_taken_from_the_hub(size: object) -> None:
+    sizes = {"a.gguf": size, "b.gguf": 7}
+    listed = [{"path": path, "size": size, "lfs": {"oid": "0" * 64}} for path, size in sizes.items()]
+    assert list(_files(json.dumps(listed).encode(), "no list")) == ["b.gguf"]
+
+
+@pytest.mark.parametrize(
+    "told", ["9" * 401, "9" * 5000, "-1", "1e3", "many"], ids=lambda told: told[:5] + str(len(told))
+)
+def test_a_length_that_no_file_has_is_refused(told: str) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", told)
+            self.end_headers()
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request, daemon=True)
+        thread.start()
+        with pytest.raises(SourceError, match="a length that no file has"):
+            open_range(f"http://127.0.0.1:{server.server_port}/x.gguf", 0, None)
+        thread.join()
