@@ -11,6 +11,8 @@ from pathlib import Path
 from app.building.common import ROOT, heading, run_logged
 
 UV = "uv==0.13.8"
+"""Installed by the checksums in requirements/lock.lock. After a change here the old one makes the locks, the next run
+the new one."""
 LOCKS = ROOT / "requirements"
 RESOLVE = (
     *("--universal", "--python-version=3.11", "--upgrade", "--generate-hashes", "--no-annotate", "--quiet"),
@@ -31,12 +33,13 @@ def make_locks() -> None:
         "dev": project["project"]["dependencies"] + extras["dev"],
         "node": extras["node"],
         "build": extras["build"],
+        "lock": [UV],
     }
     with tempfile.TemporaryDirectory() as folder:
         heading("The tool that resolves (uv)")
         run_logged([sys.executable, "-m", "venv", folder], "No virtual environment could be made")
         python = Path(folder, "Scripts" if os.name == "nt" else "bin", "python")
-        run_logged([python, "-m", "pip", "install", "--quiet", UV], "uv could not be installed")
+        install_locked(python, LOCKS / "lock.lock")
         for group, requirements in wanted.items():
             heading(f"requirements/{group}.lock")
             source = Path(folder, f"{group}.in")
@@ -51,3 +54,9 @@ def make_locks() -> None:
         ["npm", "install", "--package-lock-only", "--omit-lockfile-registry-resolved", "--ignore-scripts"],
         "The npm packages could not be resolved",
     )
+
+
+def install_locked(python: Path, lock: Path) -> None:
+    """Install the packages of a lock where this Python looks for them. BuildError where a file has another checksum."""
+    words: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", lock]
+    run_logged(words, f"The packages of {lock.name} could not be installed")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from app.building import site
+from app.building import locks, site
 from app.building.common import ROOT, BuildError, make_in_venv
 from app.building.zips import members_of, zip_bytes
 from app.checksums import sha256_of
@@ -268,3 +268,23 @@ def test_a_made_file_that_was_damaged_is_made_again(tmp_path):
     made.write_bytes(good[:-1])
     make_in_venv(made, "A file", "json.tool", [source], "It could not be made")
     assert b"2" in made.read_bytes()
+
+
+def test_the_tool_that_makes_the_locks_is_installed_by_its_checksum_alone(tmp_path, monkeypatch):
+    wheel = tmp_path / "tool-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tool.py", "")
+        archive.writestr("tool-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tool\nVersion: 1.0\n")
+        archive.writestr("tool-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("tool-1.0.dist-info/RECORD", "")
+    for name, value in {"NO_INDEX": "1", "FIND_LINKS": str(tmp_path), "TARGET": str(tmp_path / "there")}.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    lock = tmp_path / "tool.lock"
+    lock.write_text(f"tool==1.0 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(BuildError, match="HASHES"):
+        locks.install_locked(Path(sys.executable), lock)
+    assert not (tmp_path / "there").exists()
+    lock.write_text(f"tool==1.0 --hash=sha256:{sha256_of(wheel)}\n")
+    locks.install_locked(Path(sys.executable), lock)
+    assert (tmp_path / "there" / "tool.py").is_file()
+    assert f"{locks.UV} \\\n    --hash=sha256:" in (locks.LOCKS / "lock.lock").read_text()
