@@ -21,6 +21,8 @@ const CACHE = 'sonata-site-1';
 const LIST_PATIENCE_MS = 5000; // for the server's word that there is a newer version
 const UPDATE_PATIENCE_MS = 15_000; // for the files of one, on localhost
 const DOWNLOADS = 4; // at once
+const QUIET_MS = 10_000; // without a request of a page, before everything that is kept is checked
+const CODE = /\.(m?js|css|html)$/; // checked each time, before it is given out
 const NEWBORN_MS = 60_000; // so long a page or worker may be on its way before the browser lists it
 const LOCAL = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
 const SCOPE = worker.registration.scope;
@@ -48,6 +50,9 @@ let reading = /** @type {Promise<State>|null} */ (null); // the state, a promise
 let saving = Promise.resolve(); // one after the other
 let checking = /** @type {Promise<string|null>|null} */ (null); // the update under way
 let candidate = /** @type {Files|null} */ (null); // the files it wants: {path: sha256}
+let asked = 0; // when a page or a worker last wanted a file
+let inspecting = /** @type {Promise<void>|null} */ (null); // the check of what is kept that is under way
+let damage = /** @type {string|null} */ (null); // what it found, for the user
 let retired = false; // the site is served without a service worker now
 const arriving = new Map(); // sha256 -> the download under way
 
@@ -61,7 +66,9 @@ worker.addEventListener('fetch', (event) => {
 
 // The page asks whether there is a newer version; every page is told what was found.
 worker.addEventListener('message', (event) => {
-  if (event.data?.kind === 'check') event.waitUntil(check().then((problem) => tellPages(problem, event.source)));
+  if (event.data?.kind !== 'check') return;
+  event.waitUntil(check().then((problem) => tellPages(problem, event.source)));
+  event.waitUntil(inspect());
 });
 
 // ---- answering -------------------------------------------------------------------------------------------------------
@@ -78,6 +85,7 @@ function pathOf({ url, method, headers }) {
 
 async function answer(event, path) {
   const { request } = event;
+  asked = Date.now();
   try {
     const files = await filesFor(event);
     if (files?.[path]) return await fileOf(path, files[path]);
@@ -93,7 +101,9 @@ async function filesFor(event) {
   const isPage = request.mode === 'navigate';
   if (isPage) {
     const checked = check();
+    damage = null; // this page gets what has been mended
     event.waitUntil(checked.then((problem) => tellPages(problem)));
+    event.waitUntil(inspect());
     if (LOCAL && (await state()).current) await Promise.race([checked, sleep(UPDATE_PATIENCE_MS)]);
   }
   const { current, versions, clients } = await state();
@@ -130,7 +140,7 @@ const keyOf = (name) => `${SCOPE}.precache/${name}`;
 /** The file with this checksum: what is kept, or else from the network, and then it is kept. */
 async function fileOf(path, sha256) {
   const cache = await caches.open(CACHE);
-  const kept = await cache.match(keyOf(sha256));
+  const kept = await keptFile(cache, path, sha256);
   if (kept && headersOf(path).every(([name, value]) => kept.headers.get(name) === value)) return kept;
   if (kept) { // by an earlier version of this script, which had other headers
     await cache.put(keyOf(sha256), guarded(kept, path));
@@ -141,6 +151,25 @@ async function fileOf(path, sha256) {
   }
   await arriving.get(sha256);
   return await cache.match(keyOf(sha256)) ?? fail(`${path} was not kept`);
+}
+
+/** What is kept of a file; where that is code and damaged, it is deleted and there is none. */
+async function keptFile(cache, path, sha256) {
+  const key = keyOf(sha256);
+  if (!CODE.test(path)) return cache.match(key);
+  // Two, since the browser keeps compiled code for the cached response itself, whose bytes can be read once.
+  const [kept, same] = await Promise.all([cache.match(key), cache.match(key)]);
+  if (!kept || await isWhole(same, sha256)) return kept;
+  console.warn(`${path} was damaged in this browser; it is fetched again`);
+  await cache.delete(key);
+}
+
+async function isWhole(kept, sha256) {
+  try {
+    return await digest(await kept.arrayBuffer()) === sha256;
+  } catch {
+    return false; // it cannot even be read
+  }
 }
 
 /** Throws where the server is gone, or says something else than the list. */
@@ -162,6 +191,35 @@ async function download(cache, path, sha256) {
 async function digest(bytes) {
   const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
   return Array.from(hash, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** Check all that is kept, once the pages are quiet, and fetch again what is damaged. Never rejects. */
+function inspect() {
+  inspecting ??= inspection().catch(() => {}).finally(() => { inspecting = null; });
+  return inspecting;
+}
+
+async function inspection() {
+  const cache = await caches.open(CACHE);
+  let mended = false, missing = /** @type {string|null} */ (null);
+  for (const version of Object.keys((await state()).versions)) {
+    for (const [path, sha256] of Object.entries((await state()).versions[version] ?? {})) {
+      while (Date.now() - asked < QUIET_MS) await sleep(QUIET_MS / 4); // a page that starts comes first
+      const kept = await cache.match(keyOf(sha256));
+      if (retired || kept && await isWhole(kept, sha256)) continue;
+      await cache.delete(keyOf(sha256));
+      try {
+        await fileOf(path, sha256);
+        mended = true;
+      } catch {
+        missing = path;
+      }
+    }
+  }
+  damage = missing
+    ? `A part of the page (${missing}) is damaged in this browser, and its server does not give it out. Reload when the server is there.`
+    : mended ? 'A part of the page was damaged in this browser and has been fetched again. Reload to use it.' : null;
+  if (damage) await tellPages(null);
 }
 
 // ---- versions --------------------------------------------------------------------------------------------------------
@@ -298,7 +356,7 @@ async function tellPages(problem, asking = /** @type {any} */ (null)) {
   if (asking) pages.set(asking.id, asking);
   for (const [id, page] of pages) {
     const newer = Boolean(current && clients[id] && clients[id].version !== current);
-    page.postMessage({ kind: 'site', complete: Boolean(current), newer, problem });
+    page.postMessage({ kind: 'site', complete: Boolean(current), newer, problem: problem ?? damage });
   }
 }
 

@@ -354,6 +354,52 @@ async def test_without_room_the_page_works_and_tells_that_it_needs_its_server(
     assert await chat.ask("Why is the sky blue?")
 
 
+# --- damage ---
+
+DAMAGE = """async ([path, text]) => {
+  const cache = await caches.open('sonata-site-1');
+  const { current, versions } = await (await cache.match('/.precache/state')).json();
+  const key = `/.precache/${versions[current][path]}`;
+  await cache.put(key, new Response(text, { headers: (await cache.match(key)).headers }));
+}"""
+FETCHED = "path => fetch(path).then((response) => response.text())"
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_a_script_that_was_damaged_in_the_browser_is_never_run_but_fetched_again(
+    context: BrowserContext, far_server: PlainServer, small: SmallSite
+) -> None:
+    chat = await open_page(context, far_server.url)
+    for path in ("main.js", "index.html"):
+        await chat.page.evaluate(DAMAGE, [path, "harmed = 1"])
+    far_server.paths()
+    await reload(chat)
+    assert await chat.page.evaluate("globalThis.harmed") is None
+    assert await chat.page.evaluate(FETCHED, "main.js") == small.read("main.js")
+    asked = [path for path in far_server.paths() if path not in ("precache.json", "sw.js")]
+    assert sorted(asked) == ["index.html", "main.js"]
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_what_is_damaged_in_the_browser_is_found_when_the_page_is_quiet_and_mended_once_the_server_is_there(
+    context: BrowserContext, server: PlainServer, small: SmallSite
+) -> None:
+    patient = small.read("sw.js")
+    small.write("sw.js", patient.replace("QUIET_MS = 10_000", "QUIET_MS = 500"))
+    assert small.read("sw.js") != patient
+    chat = await open_page(context, server.url)
+    await chat.page.evaluate(DAMAGE, ["THIRD_PARTY.txt", "harmed"])
+    server.breaks["THIRD_PARTY.txt"] = 1
+    await reload(chat)
+    assert "A part of the page (THIRD_PARTY.txt) is damaged in this browser" in await notice(chat)
+    server.breaks.clear()
+    await reload(chat)
+    await chat.page.wait_for_selector("#notices p:has-text('has been fetched again')")
+    server.paths()
+    assert await chat.page.evaluate(FETCHED, "THIRD_PARTY.txt") == small.read("THIRD_PARTY.txt")
+    assert server.paths() == []
+
+
 # --- an app ---
 
 
