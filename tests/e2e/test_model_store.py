@@ -501,7 +501,7 @@ async def test_a_model_that_is_deleted_is_downloaded_again(tab: ModelTab, small:
 async def test_a_kept_model_is_loaded_in_two_tabs_at_once_and_not_deleted_meanwhile(
     context: BrowserContext, tab: ModelTab, server: PlainServer, small: SmallSite, good, whole, asked, mode: str
 ) -> None:
-    """A browser that knows no modes opens the file for one tab only, as readwrite does: the other one reads slices."""
+    """Where one has it alone, the other one reads slices, as a browser does that knows no modes of handles."""
     await tab.load()
     await tab.page.evaluate(HOLD, [small.sha256, mode])
     other = await open_tab(context, server)

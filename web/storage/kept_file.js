@@ -1,6 +1,8 @@
+const HAS_MODES = 'mode' in (globalThis.FileSystemSyncAccessHandle?.prototype ?? {});
+
 /**
- * A model that is kept whole, read piece by piece. Where the browser can, a handle reads into memory that is used again and
- * again: that costs a fiftieth of what slices of a File do, each of which comes in new memory from another process.
+ * A model that is kept whole, read piece by piece. Where the browser can, a handle reads into memory that is used again:
+ * that costs a fraction of what slices of a File do, each of which comes in new memory from another process.
  */
 export class KeptFile {
   #file;
@@ -9,9 +11,10 @@ export class KeptFile {
   /** @param {FileSystemFileHandle} handle */
   static async open(handle) {
     const file = await handle.getFile();
-    // A browser that does not know this mode gives one handle only; other tabs, and the page itself, read slices.
-    const access = await /** @type {any} */ (handle).createSyncAccessHandle?.({ mode: 'read-only' }).catch(() => null);
-    return new KeptFile(file, access ?? null);
+    // In a browser without modes it would shut out the other tabs. Where somebody else has it alone, slices are read.
+    if (!HAS_MODES) return new KeptFile(file, null);
+    const opening = /** @type {any} */ (handle).createSyncAccessHandle({ mode: 'read-only' });
+    return new KeptFile(file, await opening.catch(() => null));
   }
 
   constructor(file, access) {
