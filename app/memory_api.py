@@ -50,6 +50,7 @@ class MemoryApi:
         about: dict[str, Any] = {
             "state": services.memory_state, "routing": services.routing_state, "problem": services.problem,
             "persistent": False, "place": "", "encrypted": False, "counts": {}, "unreadable": 0, "agents": [],
+            "uncompacted": None, "suspicion": None,
         }  # fmt: skip
         if services.memory is not None:
             store = services.memory.store
@@ -58,6 +59,7 @@ class MemoryApi:
             about["encrypted"] = services.memory_state == "locked" or store.lock is not None
             about["counts"] = {kind: await store.count(kind) for kind in KINDS}
             about["unreadable"] = len(store.unreadable)
+            about |= {"uncompacted": store.uncompacted, "suspicion": store.suspicion}
         if services.routing is not None:
             about["agents"] = [{"id": agent.id, "title": agent.title} for agent in services.routing.agents.values()]
         return about
@@ -260,6 +262,11 @@ class MemoryApi:
         """Delete the records that cannot be read. Returns how many."""
         self._refuse_locked()
         return await self._memory.store.delete_unreadable()
+
+    async def accept(self) -> None:
+        """Take the memory as it is, whatever something other than Sonata did to it."""
+        self._refuse_locked()
+        await self._memory.store.accept()
 
     async def delete_all(self) -> None:
         await self._services.forget()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -10,11 +11,12 @@ from app.routing_service import RoutingService
 from app.turn_indexer import TurnIndexer
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.encryption import Crypto
-from py_core.memory.errors import StoreError
+from py_core.memory.errors import SENTENCES, StoreError
 from py_core.memory.fallback import open_or_volatile
+from py_core.memory.ledger import LEDGER
 from py_core.memory.memory import Memory
 from py_core.memory.records import Record
-from py_core.memory.rows import EVERYTHING, Batch, Change, Rows
+from py_core.memory.rows import EVERYTHING, UNCOMPACTED, Batch, Change, Rows
 from py_core.memory.schemas import problem_of
 from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
@@ -55,7 +57,7 @@ class Services:
         self.memory_state: MemoryState = "opening"
         self.routing_state: RoutingState = "opening"
         self.problem: str | None = None
-        self._told_unreadable = False
+        self._told: set[str] = set()
         self._opening: asyncio.Future[None] | None = None
 
     async def open(self, opening: Callable[[], Awaitable[Rows]]) -> None:
@@ -138,8 +140,8 @@ class Services:
             await self.memory.writer.flush()
             await self.memory.store.clear()
             return
-        await self.locked_rows.apply(Batch(clear=EVERYTHING, meta={"key": None}))
-        await self.locked_rows.compact()
+        await self.locked_rows.note_locked(False)
+        await self.locked_rows.apply(Batch(clear=EVERYTHING, meta={"key": None, LEDGER: None, UNCOMPACTED: "yes"}))
         await self.memory.store.clear()
         await self.unlock(None)
 
@@ -157,6 +159,12 @@ class Services:
         memory = self.memory = await Memory.open(store, self._kernel, self.trouble)
         store.on_change(lambda change: self._on_change(store, change))
         self._note(store)
+
+        async def check() -> None:
+            with contextlib.suppress(StoreError):  # it was closed meanwhile
+                await store.check(memory.background.step)
+
+        memory.background.start(check)
         return memory
 
     async def _open_store(self, rows: Rows, passphrase: str | None = None) -> Store:
@@ -168,7 +176,8 @@ class Services:
         self._note(store)
 
     def _note(self, store: Store) -> None:
-        if store.unreadable and not self._told_unreadable:
-            self._told_unreadable = True
-            self.trouble(StoreError("unreadable"))
+        for said in (SENTENCES["unreadable"] if store.unreadable else None, store.uncompacted, store.suspicion):
+            if said is not None and said not in self._told:
+                self._told.add(said)
+                self.problem = said
         self.changed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isfinite
 
 from py_core.memory.encryption import Lock, WrongKeyError
 from py_core.memory.errors import StoreError
@@ -17,6 +18,7 @@ from py_core.memory.records import (
     encode_body,
     encode_vector,
     index_fields,
+    is_name,
 )
 from py_core.memory.rows import BLOB, Key, Row
 
@@ -51,10 +53,13 @@ def _row(record: Record) -> Row:
 
 
 async def decode_rows(rows: Sequence[Row], lock: Lock | None) -> tuple[list[Record], list[Key]]:
-    """The records, and the keys of rows whose bytes are not what was written."""
+    """The records, and the keys of rows whose bytes are not what was written, or whose names or times are none."""
     opened, unreadable = await open_rows(rows, lock)
     records = list[Record]()
     for row in opened:
+        if not (is_name(row.kind) and is_name(row.id) and isfinite(row.created) and isfinite(row.updated)):
+            unreadable.append(row.key)
+            continue
         try:
             body, vector = decode_body(row.body), None if row.vector is None else decode_vector(row.vector)
         except StoreError:
@@ -117,7 +122,7 @@ def fields_of(row: Row) -> Row:
 def _contexts(keys: Sequence[tuple[str, str, bool]]) -> list[bytes]:
     """The name to which each body and vector is bound. Names have no control characters, so none contains a 0."""
     return [
-        f"{part}\0{kind}\0{id}".encode()
+        f"{part}\0{kind}\0{id}".encode("utf-8", "surrogatepass")  # a damaged database may have any names
         for kind, id, has_vector in keys
         for part in (("body", "vector") if has_vector else ("body",))
     ]

@@ -20,6 +20,8 @@ Reason = Literal[
     "file",
     "record",
     "unreadable",
+    "compacting",
+    "room",
 ]
 
 SENTENCES: dict[Reason, str] = {
@@ -37,6 +39,8 @@ SENTENCES: dict[Reason, str] = {
     "passphrase": "Wrong passphrase. Try again.",
     "file": "Sonata did not export this file. Choose another file. Nothing was changed.",
     "record": "The memory cannot store this item.",
+    "compacting": "The memory's files may still hold what was there before. Sonata tries again at the next start.",
+    "room": "There is not enough space for this. Free some space, then try again. Nothing was changed.",
     "unreadable": "Some items in the memory cannot be read, and are left out. See Memory, Storage.",
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from py_core.memory.errors import GOES_ON_IN_MEMORY, StoreError
-from py_core.memory.rows import Batch, Key, OnChange, Query, Row, Rows
+from py_core.memory.rows import UNCOMPACTED, Batch, Key, OnChange, Query, Row, Rows
 from py_core.memory.volatile import VolatileRows
 
 T = TypeVar("T")
@@ -70,8 +70,18 @@ class FallbackRows:
     async def poll(self) -> bool:
         return await self._do(lambda rows: rows.poll())
 
+    async def check_room(self) -> None:
+        await self._do(lambda rows: rows.check_room())
+
+    async def was_locked(self) -> bool:
+        return await self._do(lambda rows: rows.was_locked())
+
+    async def note_locked(self, locked: bool) -> None:
+        await self._do(lambda rows: rows.note_locked(locked))
+
     async def compact(self) -> None:
         await self._do(lambda rows: rows.compact())
+        self._meta.pop(UNCOMPACTED, None)
 
     def listen(self, heard: OnChange | None) -> None:
         self._heard = heard

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from pyodide.ffi import JsException, create_proxy, to_js
 
-from py_core.memory.errors import StoreError, as_reason
+from py_core.memory.errors import SENTENCES, StoreError, as_reason
 from py_core.memory.packing import pack, unpack
-from py_core.memory.rows import LAYOUT, Batch, Change, Key, OnChange, Query, Range, Row
+from py_core.memory.rows import LAYOUT, Batch, Change, Key, OnChange, Query, Range, Row, mended_meta
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class IndexedDBRows:
         return cls(await _answer(memory_store.open(name, LAYOUT)), name)
 
     async def meta(self) -> dict[str, str]:
-        return dict(json.loads(await _answer(self._database.meta())))
+        return mended_meta(json.loads(await _answer(self._database.meta())))
 
     async def get(self, keys: Sequence[Key]) -> list[Row]:
         return await self._rows(self._database.get(json.dumps(list(keys))))
@@ -80,8 +80,23 @@ class IndexedDBRows:
         self._proxy = None if heard is None else create_proxy(lambda change: heard(_change(change)))
         self._database.onChange = self._proxy
 
+    async def check_room(self) -> None:
+        """Do nothing: a browser tells no figure that holds. Without enough space `compact` fails, and loses nothing."""
+
+    async def was_locked(self) -> bool:
+        return bool(await _answer(self._database.wasLocked()))
+
+    async def note_locked(self, locked: bool) -> None:
+        await _answer(self._database.noteLocked(locked))
+
     async def compact(self) -> None:
-        """Do nothing: the browser removes deleted bytes itself, at a time of its own."""
+        """See web/memory/moving.js."""
+        try:
+            await _answer(self._database.compact())
+        except StoreError as error:
+            if error.reason == "closed":
+                raise
+            raise StoreError("compacting", f"{SENTENCES['compacting']} ({error})") from error
 
     async def close(self) -> None:
         self.listen(None)

@@ -3,6 +3,7 @@
 1  records, found by kind, id and time
 2  records are found by fields of their body as well (records.INDEXED): each is written again, with its fields
 3  patterns have the weight that the router learns (0.5 to 2), not half of it under the name quality
+4  encrypted memories have a ledger (ledger.py)
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def _quality_to_weight(record: Record) -> Record:
     return replace(record, body={**body, "weight": min(max(2.0 * quality, 0.5), 2.0)})
 
 
-MIGRATIONS: Mapping[int, Migration] = {1: _same, 2: _quality_to_weight}
+MIGRATIONS: Mapping[int, Migration] = {1: _same, 2: _quality_to_weight, 3: _same}
 """Migrations by the version that they start from."""
 
 

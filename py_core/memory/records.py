@@ -63,9 +63,14 @@ class Record:
     __hash__ = None  # type: ignore[assignment]
 
 
+def is_name(name: Any) -> bool:
+    """Whether a record can have this kind or id."""
+    return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()
+
+
 def check_name(name: str, what: str) -> None:
     """Kinds and ids are text of 1 to LONGEST_NAME characters, all printable."""
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+    if not is_name(name):
         raise StoreError("record", f"A record's {what} must be printable text of 1 to {LONGEST_NAME} characters.")
 
 

@@ -16,14 +16,33 @@ from py_core.memory.errors import StoreError
 Key = tuple[str, str]
 """(kind, id)"""
 
-LAYOUT = 3
+LAYOUT = 4
 """The version that a database is created in: tables and object stores, and what records look like (migrations.py)."""
 
 EVERYTHING = "*"
 """For `Batch.clear`."""
 
+UNCOMPACTED = "uncompacted"
+"""In meta while the files may still hold what was encrypted or deleted: `compact` is to be done, or failed."""
+
 BLOB = "index"
 """The kind of rows whose body is bytes, not a record: Store.put_blob."""
+
+CHUNK = 1000
+"""Rows that are read at once."""
+
+ATTEMPTS = 20
+"""Of a write that others get in the way of."""
+
+MENDED_REVISION = 2**40
+"""In place of one that cannot be read: more than any database has."""
+MOST_DIGITS = 16  # what JavaScript can hold
+
+NAMELESS = "\0"
+"""Begins the id that stands for a row whose kind or id is no text. It can be deleted by it, not put."""
+
+UNKNOWN_TIME = -1.0
+"""In place of a time that is none. No record with it can be read (schemas.py)."""
 
 FieldValue = str | float
 
@@ -153,10 +172,39 @@ class Rows(Protocol):
         ...
 
     async def compact(self) -> None:
-        """Overwrite what was deleted, as far as that is possible here."""
+        """Rewrite the files without what was deleted or overwritten, and take UNCOMPACTED out of meta.
+
+        Raises StoreError("compacting"), with what is left and why, when that is not possible now. A kill in the middle
+        loses nothing.
+        """
+        ...
+
+    async def check_room(self) -> None:
+        """Raises StoreError("room") if there is not enough space to rewrite everything, where that can be known."""
+        ...
+
+    async def was_locked(self) -> bool:
+        """Whether `note_locked` was called, also if everything in the database was removed since."""
+        ...
+
+    async def note_locked(self, locked: bool) -> None:
+        """Keep outside the database that it is encrypted, so that it is noticed when that is not so any more.
+
+        Nothing happens where that cannot be kept.
+        """
         ...
 
     async def close(self) -> None: ...
+
+
+def mended_meta(meta: Mapping[str, object]) -> dict[str, str]:
+    """The meta of a database that may be damaged. Migrating records that are new already changes nothing."""
+    mended = {str(name): value if isinstance(value, str) else str(value) for name, value in meta.items()}
+    for name, least, instead in (("schema", 1, "1"), ("revision", 0, str(MENDED_REVISION))):
+        value = mended.get(name, "")
+        is_number = value.isascii() and value.isdigit() and len(value) < MOST_DIGITS
+        mended[name] = value if is_number and int(value) >= least else instead
+    return mended
 
 
 def check_expectations(batch: Batch, meta: Mapping[str, str], versions: Mapping[Key, int]) -> None:

@@ -10,18 +10,36 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from py_core.memory.errors import StoreError
-from py_core.memory.rows import EVERYTHING, LAYOUT, Batch, Key, OnChange, Query, Range, Row, check_expectations
+from py_core.memory.errors import SENTENCES, StoreError
+from py_core.memory.rows import (
+    EVERYTHING,
+    LAYOUT,
+    NAMELESS,
+    UNCOMPACTED,
+    UNKNOWN_TIME,
+    Batch,
+    Key,
+    OnChange,
+    Query,
+    Range,
+    Row,
+    check_expectations,
+    mended_meta,
+)
 
 T = TypeVar("T")
 APPLICATION_ID = 0x534F4E41  # "SONA"
 BUSY_SECONDS = 10.0
+ROOM = 3
+"""Times the size of the file that a rewrite may take: twice in the -wal (rows are replaced), and VACUUM's copy."""
+SPARE_BYTES = 4 << 20
 
 _LAYOUT_1 = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -48,6 +66,7 @@ class SQLiteRows:
     def __init__(self, path: Path) -> None:
         self.place = str(path)
         self._path = path
+        self._lock_note = path.with_name(f"{path.name}.locked")
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memory")
         self._connection: sqlite3.Connection | None = None
         self._seen = 0  # SQLite's own count of what others committed
@@ -69,6 +88,7 @@ class SQLiteRows:
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         self._connection = connection
+        connection.text_factory = _text
         version = _pragma(connection, "user_version")
         empty = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if _pragma(connection, "application_id") != APPLICATION_ID and not (version == 0 and empty):
@@ -99,8 +119,8 @@ class SQLiteRows:
 
     async def get(self, keys: Sequence[Key]) -> list[Row]:
         def read() -> list[Row]:
-            select = f"SELECT {_COLUMNS} FROM records WHERE kind = ? AND id = ?"
-            found = (self._open().execute(select, key).fetchone() for key in keys)
+            select = f"SELECT rowid, {_COLUMNS} FROM records WHERE "
+            found = (self._open().execute(select + where, values).fetchone() for where, values in map(_where, keys))
             return [_row(values) for values in found if values is not None]
 
         return await self._run(read)
@@ -111,9 +131,14 @@ class SQLiteRows:
             where.append("kind = ?")
             values.append(kind)
         if after is not None:
-            where.append("(kind, id) > (?, ?)")
-            values.extend(after)
-        select = f"SELECT {_COLUMNS} FROM records WHERE {' AND '.join(where)} ORDER BY kind, id LIMIT ?"
+            found, place = _where(after)
+            where.append(
+                "(kind, id) > (?, ?)"
+                if len(place) == 2
+                else f"(kind, id) > (SELECT kind, id FROM records WHERE {found})"
+            )
+            values.extend(place)
+        select = f"SELECT rowid, {_COLUMNS} FROM records WHERE {' AND '.join(where)} ORDER BY kind, id LIMIT ?"
         return await self._run(lambda: [_row(v) for v in self._open().execute(select, [*values, limit])])
 
     async def query(self, query: Query) -> list[Row]:
@@ -130,7 +155,7 @@ class SQLiteRows:
             values.extend((query.kind, field, low, high))
         order = "DESC" if query.newest_first else "ASC"
         select = (
-            f"SELECT {_COLUMNS} FROM records WHERE {' AND '.join(where)} "
+            f"SELECT rowid, {_COLUMNS} FROM records WHERE {' AND '.join(where)} "
             f"ORDER BY created {order}, id {order} LIMIT {-1 if query.limit is None else query.limit:d}"
         )
         return await self._run(lambda: [_row(v) for v in self._open().execute(select, values)])
@@ -150,7 +175,7 @@ class SQLiteRows:
             meta = _meta(connection)
             select = "SELECT version FROM records WHERE kind = ? AND id = ?"
             found = {key: connection.execute(select, key).fetchone() for key in batch.expect_versions}
-            check_expectations(batch, meta, {key: version[0] for key, version in found.items() if version})
+            check_expectations(batch, meta, {key: _version(one[0]) for key, one in found.items() if one})
             revision = int(meta["revision"]) + 1
             if batch.clear is not None:
                 for table in ("records", "fields"):
@@ -160,7 +185,10 @@ class SQLiteRows:
                         connection.execute(f"DELETE FROM {table} WHERE kind = ?", (batch.clear,))
             keys = [*batch.deletes, *(row.key for row in batch.puts)]
             connection.executemany("DELETE FROM fields WHERE kind = ? AND id = ?", keys)
-            connection.executemany("DELETE FROM records WHERE kind = ? AND id = ?", batch.deletes)
+            for key in batch.deletes:
+                where, values = _where(key)
+                if key in _keys(connection, where, values):  # VACUUM may give the number of a nameless row to another
+                    connection.execute(f"DELETE FROM records WHERE {where}", values)
             connection.executemany(
                 f"INSERT OR REPLACE INTO records ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -189,13 +217,49 @@ class SQLiteRows:
     def listen(self, heard: OnChange | None) -> None:
         """Do nothing: SQLite does not report changes; see `poll`."""
 
+    async def check_room(self) -> None:
+        def check() -> None:
+            connection = self._open()
+            nbytes = ROOM * _pragma(connection, "page_count") * _pragma(connection, "page_size") + SPARE_BYTES
+            free = shutil.disk_usage(self._path.parent).free
+            if free < nbytes:
+                needed = (
+                    f"This needs {nbytes / 1e6:,.0f} MB on the disk of {self.place}, which has {free / 1e6:,.0f} MB."
+                )
+                raise StoreError("room", f"{needed} Free some space, then try again. Nothing was changed.")
+
+        await self._run(check)
+
+    async def was_locked(self) -> bool:
+        return await self._run(self._lock_note.exists)
+
+    async def note_locked(self, locked: bool) -> None:
+        def note() -> None:
+            if locked:
+                os.close(os.open(self._lock_note, os.O_CREAT | os.O_WRONLY, 0o600))
+            else:
+                self._lock_note.unlink(missing_ok=True)
+
+        with contextlib.suppress(StoreError):
+            await self._run(note)
+
     async def compact(self) -> None:
         def rewrite() -> None:
             connection = self._open()
-            connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            # First of all the old pages, which were overwritten with zeros: also on a full disk they have their place.
+            if _empty_log(connection):
+                connection.execute("VACUUM")
+                if _empty_log(connection):
+                    connection.execute("DELETE FROM meta WHERE name = ?", (UNCOMPACTED,))
+                    return
+            raise StoreError("compacting", f"{SENTENCES['compacting']} Another program has {self.place} open.")
 
-        await self._run(rewrite)
+        try:
+            await self._run(rewrite)
+        except StoreError as error:
+            if error.reason in ("compacting", "closed", "damaged"):
+                raise
+            raise StoreError("compacting", f"{SENTENCES['compacting']} {error}") from error
 
     async def close(self) -> None:
         def end() -> None:
@@ -228,7 +292,8 @@ class SQLiteRows:
             return StoreError("busy")
         if code == sqlite3.SQLITE_FULL:
             return StoreError("quota", f"The disk of {self.place} is full. Free some space, then start Sonata again.")
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        # An "error" is one of our statements that does not fit the tables that are there.
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
             return StoreError(
                 "damaged",
                 f"{self.place} is damaged, or Sonata did not write it. Move it away. It was not changed.",
@@ -248,6 +313,11 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+def _empty_log(connection: sqlite3.Connection) -> bool:
+    """Move what is in the -wal into the database, and empty it. False where another program reads it just now."""
+    return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+
+
 def _execute_all(connection: sqlite3.Connection, script: str) -> None:
     """Unlike `executescript` inside the running transaction."""
     for statement in script.split(";"):
@@ -259,10 +329,42 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _meta(connection: sqlite3.Connection) -> dict[str, str]:
-    return dict(connection.execute("SELECT name, value FROM meta").fetchall())
+    return mended_meta(dict(connection.execute("SELECT name, value FROM meta").fetchall()))
 
 
-def _row(values: tuple[str, str, float, float, bytes, bytes | None, str, int]) -> Row:
-    kind, id, created, updated, body, vector, fields, version = values
-    found_by = () if fields == "[]" else tuple((name, value) for name, value in json.loads(fields))
-    return Row(kind, id, created, updated, body, vector, found_by, version)
+def _where(key: Key) -> tuple[str, tuple[object, ...]]:
+    """The condition that finds a row, and its values."""
+    kind, id = key
+    return ("rowid = ?", (int(id[1:]),)) if id.startswith(NAMELESS) else ("kind = ? AND id = ?", (kind, id))
+
+
+def _keys(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[Key]:
+    found = connection.execute(f"SELECT rowid, {_COLUMNS} FROM records WHERE {where}", values)
+    return [_row(each).key for each in found]
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    """Any row that SQLite can hold. What is of another type than we write becomes what no record can be read from."""
+    rowid, kind, id, created, updated, body, vector, fields, version = values
+    try:
+        found_by = () if fields == "[]" else tuple((name, value) for name, value in json.loads(fields))
+    except (ValueError, TypeError, RecursionError):
+        found_by = ()
+    if not _is_name(kind) or not _is_name(id):
+        kind, id = kind if _is_name(kind) else "", f"{NAMELESS}{rowid}"
+    created, updated = (t if isinstance(t, int | float) else UNKNOWN_TIME for t in (created, updated))
+    body = body if isinstance(body, bytes) else b""
+    vector = vector if isinstance(vector, bytes | None) else b""
+    return Row(kind, id, float(created), float(updated), body, vector, found_by, _version(version))
+
+
+def _version(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable()  # so without the surrogates of _text
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

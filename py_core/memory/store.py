@@ -10,18 +10,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from py_core.memory.codec import decode_rows, encode_records, fields_of, open_blob, open_rows, seal_blob, seal_rows
+from py_core.memory.codec import decode_rows, encode_records, open_blob, seal_blob
 from py_core.memory.encryption import Crypto, Lock, NativeCrypto, unlock
 from py_core.memory.errors import StoreError
-from py_core.memory.migrations import MIGRATIONS, Migration, migrate
+from py_core.memory.ledger import LEDGER, LOCK_GONE, NO_LEDGER, TAMPERED, KeptLedger, Step
+from py_core.memory.migrations import MIGRATIONS, Migration
 from py_core.memory.records import INDEXED, Record, index_fields
+from py_core.memory.rewriting import Anew, compact, migrating, nothing, rewrite, sealing_anew
 from py_core.memory.rows import (
+    ATTEMPTS,
     BLOB,
+    CHUNK,
     EVERYTHING,
     LAYOUT,
+    UNCOMPACTED,
     Batch,
     Change,
     FieldValue,
@@ -34,9 +39,7 @@ from py_core.memory.rows import (
 )
 from py_core.memory.transaction import Transaction
 
-CHUNK = 1000  # rows that a scan has in memory at once
 PREFIX_CHUNK = 64
-ATTEMPTS = 20  # of a write that others get in the way of
 
 ProblemOf = Callable[[Record], str | None]
 """Why a record cannot be used, as a sentence; None if it can (schemas.py)."""
@@ -63,9 +66,14 @@ class Store:
         self.problem_of = problem_of
         self.unreadable: set[Key] = set()
         """Keys of unreadable records that were met so far."""
+        self.uncompacted: str | None = None
+        """Why the files may still hold what was encrypted or deleted, as a sentence."""
+        self.suspicion: str | None = None
+        """What something other than Sonata seems to have done to the memory, as a sentence; see `check`."""
         self._rows = rows
         self._lock = lock
         self._schema = schema
+        self._ledger = KeptLedger(rows, lock) if lock else None
         self._listeners: list[OnChange] = []
         self._writing = asyncio.Lock()
         rows.listen(self._tell)
@@ -92,14 +100,23 @@ class Store:
         version = int(meta["schema"])
         if version > schema:
             raise StoreError("newer")
+        uncompacted = await compact(rows) if UNCOMPACTED in meta else None
         lock = None
-        if header := meta.get("key"):
+        if (header := meta.get("key")) is not None:
             if passphrase is None:
                 raise StoreError("locked")
             lock = await unlock(crypto, passphrase, header)
         store = cls(rows, lock, crypto, clock, problem_of, schema)
+        store.uncompacted = uncompacted
+        was_locked = await rows.was_locked()
+        if lock is None and was_locked:
+            store.suspicion = LOCK_GONE
+        elif lock is not None and LEDGER not in meta and (was_locked or version == schema):
+            store.suspicion = TAMPERED.format(NO_LEDGER)
         if version < schema:
             await store._migrate(version, migrations)
+        if lock is not None and not was_locked:
+            await rows.note_locked(True)
         return store
 
     @property
@@ -151,10 +168,14 @@ class Store:
         return len(gone)
 
     async def clear(self, kind: str | None = None) -> None:
-        """Delete all records, or all of a kind; for good, as far as the backend can."""
-        async with self.transaction() as transaction:
-            transaction.clear(kind)
-        await self._rows.compact()
+        """Delete all records, or all of a kind; also from the files, or `uncompacted` says why not."""
+        transaction = Transaction()
+        transaction.clear(kind)
+        await self.commit(transaction, {UNCOMPACTED: "yes"})
+        if kind is None and self.suspicion is not None:
+            await self.accept()
+        async with self._writing:
+            self.uncompacted = await compact(self._rows)
 
     async def update(self, kind: str, id: str, change: Callable[[Record], Record]) -> Record | None:
         """Replace a record by `change` of it, without losing what others write meanwhile: it may be called again.
@@ -291,69 +312,55 @@ class Store:
         """Encrypt everything with another key, or with none, in one transaction.
 
         Until it is done, everything is as before, also when the program ends in the middle. Other tabs and processes
-        then get StoreError("changed") for their writes, and open the memory again.
+        then get StoreError("changed") for their writes, and open the memory again. `uncompacted` says afterwards if
+        the files may still hold what was there before. Raises StoreError("room") if there is too little space.
         """
-
-        async def seal_anew(rows: list[Row]) -> tuple[list[Row], list[Key]]:
-            # Bytes, not records: a damaged body must not stay in the clear. What the old key does not open stays.
-            opened, _ = await open_rows(rows, self._lock)
-            return await seal_rows([fields_of(row) for row in opened], lock), []
-
-        await self._rewrite(seal_anew, lock, {"key": lock.header if lock else None}, self._schema)
+        await self._rows.check_room()
+        await self.check()  # which could not be done afterwards
+        if lock is None:
+            await self._rows.note_locked(False)
+        target = {"key": lock.header, UNCOMPACTED: "yes"} if lock else {"key": None}
+        await self._rewrite(sealing_anew(self._lock, lock), lock, target, self._schema)
+        if lock is not None:
+            await self._rows.note_locked(True)
 
     async def close(self) -> None:
         self._rows.listen(None)
         await self._rows.close()
 
     async def _migrate(self, version: int, migrations: Mapping[int, Migration]) -> None:
-        """Every record from an old version to this one. What cannot be read stays as it is."""
+        target: dict[str, str | None] = {"schema": str(self._schema)}
+        if self._lock:
+            target[UNCOMPACTED] = "yes"  # older versions left in the files what was there before the passphrase
+        await self._rewrite(migrating(self._lock, version, self._schema, migrations), self._lock, target, version)
 
-        async def migrated(rows: list[Row]) -> tuple[list[Row], list[Key]]:
-            puts, deletes = list[Record](), list[Key]()
-            for record in (await decode_rows(rows, self._lock))[0]:
-                changed = migrate(record, version, self._schema, migrations)
-                if changed is None or changed.key != record.key:
-                    deletes.append(record.key)
-                if changed is not None:
-                    puts.append(changed)
-            return await encode_records(puts, self._lock), deletes
-
-        await self._rewrite(migrated, self._lock, {"schema": str(self._schema)}, version)
-
-    async def _rewrite(
-        self,
-        change: Callable[[list[Row]], Awaitable[tuple[list[Row], list[Key]]]],
-        lock: Lock | None,
-        target: Mapping[str, str | None],
-        schema: int,
-    ) -> None:
-        """Put and delete what `change` makes of all rows, and `target` into meta; then use `lock`. All or nothing."""
+    async def _rewrite(self, change: Anew, lock: Lock | None, target: Mapping[str, str | None], schema: int) -> None:
+        """See rewriting.py; then use `lock`."""
         async with self._writing:
-            for _ in range(ATTEMPTS):
-                revision = str(await self.revision())
-                puts, deletes = list[Row](), [row.key for row in await self._rows.scan(BLOB, None, CHUNK)]
-                async for rows in self._chunks():
-                    changed, gone = await change(rows)
-                    puts += changed
-                    deletes += gone
-                expected = self._expected_meta(schema)
-                batch = Batch(puts, deletes, None, target, {**expected, "revision": revision})
-                try:
-                    await self._rows.apply(batch)
-                    break
-                except StoreError as error:
-                    now = await self._rows.meta()
-                    if all(now.get(name) == value for name, value in target.items()):
-                        break  # another process did the same, or this was done by a tab that closed before it said so
-                    if error.reason != "changed" or any(now.get(name) != value for name, value in expected.items()):
-                        raise
-            else:
-                raise StoreError("busy")
+            await rewrite(self._rows, change, lock, target, self._expected_meta(schema))
             self._lock = lock
-        await self._rows.compact()
+            self._ledger = KeptLedger(self._rows, lock) if lock else None
+            if UNCOMPACTED in target:
+                self.uncompacted = await compact(self._rows)
         self._tell(Change(everything=True))
 
-    async def commit(self, transaction: Transaction) -> None:
+    async def check(self, step: Step = contextlib.nullcontext) -> str | None:
+        """Compare an encrypted memory with its ledger, a piece a step: `suspicion` then tells the differences."""
+        if self._ledger is not None and self.suspicion is None and (said := await self._ledger.differences(step)):
+            self.suspicion = TAMPERED.format("; ".join(said))
+            self._tell(Change())
+        return self.suspicion
+
+    async def accept(self) -> None:
+        """Take the memory as it is: `suspicion` is gone, and what was noticed is not told again."""
+        if self._lock is None:
+            await self._rows.note_locked(False)
+        else:
+            await self._rewrite(nothing, self._lock, {}, self._schema)
+        self.suspicion = None
+        self._tell(Change())
+
+    async def commit(self, transaction: Transaction, meta: Mapping[str, str | None] | None = None) -> None:
         """Store a transaction; the end of `async with store.transaction()` calls this."""
         async with self._writing:
             now = self.clock()
@@ -372,10 +379,11 @@ class Store:
                 puts=await encode_records(stamped, self._lock),
                 deletes=tuple(transaction.deletes),
                 clear=transaction.cleared,
+                meta=meta or {},
                 expect_meta=self._expected_meta(self._schema),
                 expect_versions=transaction.expected,
             )
-            await self._rows.apply(batch)
+            await (self._ledger or self._rows).apply(batch)
         self.unreadable.difference_update(transaction.puts, transaction.deletes)
         if transaction.cleared is not None:
             self.unreadable = {key for key in self.unreadable if transaction.cleared not in (EVERYTHING, key[0])}

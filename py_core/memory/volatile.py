@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from py_core.memory.errors import StoreError
-from py_core.memory.rows import EVERYTHING, LAYOUT, Batch, Key, OnChange, Query, Row, check_expectations
+from py_core.memory.rows import EVERYTHING, LAYOUT, UNCOMPACTED, Batch, Key, OnChange, Query, Row, check_expectations
 
 
 class VolatileRows:
@@ -19,7 +19,7 @@ class VolatileRows:
         """meta: of other rows that these go on from."""
         self._rows: dict[Key, Row] = {}
         self._meta = {"schema": str(LAYOUT), "revision": "0", **(meta or {})}
-        self._closed = False
+        self._closed = self._locked = False
 
     async def meta(self) -> dict[str, str]:
         self._refuse_closed()
@@ -75,8 +75,17 @@ class VolatileRows:
     def listen(self, heard: OnChange | None) -> None:
         pass
 
-    async def compact(self) -> None:
+    async def check_room(self) -> None:
         pass
+
+    async def was_locked(self) -> bool:
+        return self._locked
+
+    async def note_locked(self, locked: bool) -> None:
+        self._locked = locked
+
+    async def compact(self) -> None:
+        self._meta.pop(UNCOMPACTED, None)
 
     async def close(self) -> None:
         self._closed = True

@@ -36,6 +36,20 @@ SIZES = ((1280, 800), (390, 844), (320, 568))
 expect.set_options(timeout=20_000)
 
 
+DELETE_A_PATTERN = """(id) => new Promise((resolve, reject) => {
+  const request = indexedDB.open('sonata-memory');
+  request.onerror = () => reject(request.error);
+  request.onsuccess = () => {
+    const transaction = request.result.transaction('rows', 'readwrite');
+    transaction.objectStore('rows').delete(['pattern', id]);
+    transaction.oncomplete = () => {
+      request.result.close();
+      resolve();
+    };
+  };
+})"""
+
+
 class MemoryPage(ChatPage):
     """The chat, the Memory view over it, and what the page's code can ask of the memory."""
 
@@ -531,6 +545,7 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
 
 async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage) -> None:
     await chat.memory("correct", "", "a secret request", "planner")
+    deleted = await chat.memory("correct", "", "a request that something else deletes", "planner")
     await chat.show("Storage")
     await chat.button("Set a passphrase").click()
     for label in ("New passphrase", "Repeat passphrase"):
@@ -558,11 +573,20 @@ async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage
     await expect(chat.view.get_by_role("alert").filter(has_text="Wrong passphrase")).to_be_visible()
     assert await passphrase.input_value() == "wrong"
     assert await chat.panel.count() == 0
+    await chat.page.evaluate(DELETE_A_PATTERN, deleted["pattern"])
     await passphrase.fill("open sesame")
     await chat.page.keyboard.press("Enter")
     await expect(chat.row("a secret request")).to_be_visible()
 
     await chat.show("Storage")
+    await expect(chat.panel).to_contain_text(
+        "still sees how many items there are of each kind, their ids, times and sizes"
+    )
+    warned = chat.panel.get_by_text("Something other than Sonata changed the memory: 1 pattern is missing.")
+    await expect(warned).to_be_visible()
+    await chat.button("Do not warn again").click()
+    await expect(warned).to_be_hidden()
+    assert (await chat.memory("info"))["suspicion"] is None
     await chat.button("Remove").click()
     await chat.panel.get_by_label("Current passphrase").fill("open sesame")
     await chat.button("Remove").click()

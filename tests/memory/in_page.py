@@ -73,6 +73,18 @@ async def do_apply(number, head, data, deletes, clear, meta, expect_meta, expect
     return await opened[number].apply(batch)
 
 
+async def do_was_locked(number):
+    return await opened[number].was_locked()
+
+
+async def do_note_locked(number, locked):
+    await opened[number].note_locked(locked)
+
+
+async def do_compact(number):
+    await opened[number].compact()
+
+
 async def do_heard(number):
     changes, heard[number] = heard[number], []
     return changes

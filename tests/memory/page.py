@@ -192,8 +192,17 @@ class PageRows:
     def listen(self, heard: OnChange | None) -> None:
         """See `heard`."""
 
-    async def compact(self) -> None:
+    async def check_room(self) -> None:
         pass
+
+    async def was_locked(self) -> bool:
+        return await self.tab.call("was_locked", self.number)
+
+    async def note_locked(self, locked: bool) -> None:
+        await self.tab.call("note_locked", self.number, locked)
+
+    async def compact(self) -> None:
+        await self.tab.call("compact", self.number)
 
     async def close(self) -> None:
         await self.tab.call("close", self.number)

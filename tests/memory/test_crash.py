@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from crash_writer import BODY, PASSPHRASES, opened, vector
+from leftovers import Secrets
 
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.passphrase import set_passphrase
@@ -151,3 +152,28 @@ async def test_a_change_of_the_passphrase_killed_halfway(tmp_path: Path, writers
         assert [record async for record in store.scan()] == records
         await store.close()
     assert ends == {0, 1}
+
+
+async def test_who_is_killed_while_he_encrypts_loses_nothing_and_goes_on_at_the_next_start(
+    tmp_path: Path, writers: Writers
+) -> None:
+    """Later and later, until the passphrase was set when he died."""
+    is_encrypted = False
+    for turn in range(100):
+        folder, before = tmp_path / str(turn), Secrets(2000)
+        folder.mkdir()
+        store = await Store.open(await SQLiteRows.open(folder / "memory.sqlite"))
+        await store.put_many(before.records)
+        await store.close()
+        pid = writers.start("0", "rekey", folder / "memory.sqlite")
+        await asyncio.sleep(0.04 * turn)
+        os.kill(pid, signal.SIGKILL)
+
+        store, _ = await opened(folder / "memory.sqlite")
+        assert [record async for record in store.scan()] == before.records
+        is_encrypted = store.lock is not None
+        assert (before.found_in(folder) == {}) is is_encrypted
+        await store.close()
+        if is_encrypted:
+            break
+    assert is_encrypted

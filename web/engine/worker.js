@@ -24,6 +24,7 @@ const PROGRESS_EVERY_MS = 50;
 // The memory's info before Python has started.
 const OPENING = {
   state: 'opening', routing: 'opening', problem: null, persistent: false, place: '', encrypted: false, counts: {}, agents: [],
+  unreadable: 0, uncompacted: null, suspicion: null,
 };
 const NOT_OPEN = {
   kind: 'StoreError', message: 'The memory is still opening. Try again in a moment.', details: null, reason: 'busy',

@@ -37,7 +37,8 @@ export class Memory {
 
   /**
    * @returns {Promise<{state: 'opening'|'ready'|'locked', routing: 'opening'|'ready'|'failed'|'off', problem: string|null,
-   *   persistent: boolean, place: string, encrypted: boolean, counts: object, unreadable: number, agents: {id: string, title: string}[]}>}
+   *   persistent: boolean, place: string, encrypted: boolean, counts: object, unreadable: number, agents: {id: string, title: string}[],
+   *   uncompacted: string|null, suspicion: string|null}>} the last two are sentences
    */
   info() { return this.#ask('info'); }
 
@@ -123,6 +124,9 @@ export class Memory {
 
   /** Delete the items that cannot be read. @returns {Promise<number>} how many */
   removeUnreadable() { return this.#ask('remove_unreadable'); }
+
+  /** Take the memory as it is: what `suspicion` told of is not told again. */
+  accept() { return this.#ask('accept'); }
 
   /** Everything that was learned and logged. The passphrase stays, but for that of a locked memory. */
   deleteAll() { return this.#ask('delete_all'); }

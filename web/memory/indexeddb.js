@@ -2,12 +2,14 @@
  * The memory in IndexedDB: rows by kind and id, found by time and by fields. py_core/memory/indexeddb.py calls this with
  * JSON and bytes; py_core/memory/rows.py says what each call does. Errors are named by py_core/memory/errors.py's reasons.
  */
-import { deleteDB, openDB } from '../vendor/idb.js';
+import { keyOf, mended, readMeta, requestsIn } from './any_rows.js';
+import { explain, Lost, openDatabase, settle } from './opening.js';
+import { isNoted, note } from './lock_note.js';
 import { pack, unpack } from './packing.js';
+import { moveToNewFiles, inTurn } from './moving.js';
 import { TabWriter } from './tab_writer.js';
 import { userError } from '../common/user_error.js';
 
-const BLOCKED_MS = 3000; // how long other tabs may take to close an older version
 const REMEMBERED_REQUESTS = 64;
 
 export const memoryStore = {
@@ -16,89 +18,31 @@ export const memoryStore = {
     const lost = new Lost();
     try {
       await settle(name);
-      return new Database(await openDatabase(name, version, lost), name, lost);
+      return new Database(await inTurn(name, version, () => openDatabase(name, version, lost)), name, version, lost);
     } catch (error) {
       throw explain(error);
     }
   },
 };
 
-/**
- * Make Chromium begin a new log before anything of ours is written. If it was killed in the middle of a write, its log ends
- * with half an entry; it would go on behind that, find the log corrupt at the next start, and delete everything. Deleting a
- * database, any one, makes LevelDB write out what it has and start another log. 16 ms.
- */
-async function settle(name) {
-  const scratch = `${name} (settling)`;
-  (await openDB(scratch, 1)).close();
-  await deleteDB(scratch);
-}
-
-/** Tells why a database can no longer be used. */
-class Lost {
-  reason = null;
-  data = ''; // what the browser says when it found the database corrupt, and made an empty one
-  onLost = () => {};
-
-  because(reason) {
-    this.reason ??= reason;
-    this.onLost();
-  }
-}
-
-async function openDatabase(name, version, lost) {
-  let timer, givenUp = false;
-  const blocked = new Promise((_, reject) => {
-    timer = () => setTimeout(() => reject(userError('blocked', name)), BLOCKED_MS);
-  });
-  blocked.catch(() => {});
-  const opening = openDB(name, version, {
-    upgrade(db, from, to, transaction, event) {
-      upgrade(db, from, to, transaction);
-      const { dataLoss, dataLossMessage } = /** @type {any} */ (event); // Chromium alone has them
-      if (dataLoss === 'total') lost.data = dataLossMessage || 'corrupt';
-    },
-    blocked: () => timer(),
-    // Another tab wants to upgrade or to delete the database: make way.
-    blocking(_, wanted, event) {
-      /** @type {IDBDatabase} */ (event.target).close();
-      lost.because(wanted === null ? 'closed' : 'replaced');
-    },
-    terminated: () => lost.because('closed'),
-  });
-  opening.then((db) => givenUp && db.close(), () => {});
-  try {
-    return await Promise.race([opening, blocked]);
-  } catch (error) {
-    givenUp = true;
-    throw error;
-  }
-}
-
-function upgrade(db, from, to, transaction) {
-  if (from < 1) {
-    const rows = db.createObjectStore('rows', { keyPath: ['kind', 'id'] });
-    rows.createIndex('time', ['kind', 'created', 'id']);
-    const meta = db.createObjectStore('meta');
-    meta.put(String(to), 'schema');
-    meta.put('0', 'revision');
-  }
-  // each entry of a row's `fields` is [kind, name, value]
-  if (from < 2) transaction.objectStore('rows').createIndex('fields', 'fields', { multiEntry: true });
-}
-
 class Database {
   /** Called when another tab has written. @type {((json: string) => void)|null} */
   onChange = null;
 
-  constructor(db, name, lost) {
+  /** While the database is away: in new files soon, or deleted. @type {Promise<void>|null} */
+  away = null;
+
+  constructor(db, name, version, lost) {
     this.db = db;
+    this.name = name;
+    this.version = version;
     this.lost = lost;
     this.tabs = new TabWriter(name, {
       apply: (request) => this.write(request),
       heard: (change) => this.onChange?.(JSON.stringify(change)),
     });
     lost.onLost = () => this.tabs.close(); // another tab may write
+    lost.onDeleted = () => void this.comeBack();
   }
 
   get dataLoss() {
@@ -112,15 +56,15 @@ class Database {
   get(keys) {
     return this.run(async () => {
       const { store } = this.db.transaction('rows');
-      const found = await Promise.all(JSON.parse(keys).map((key) => store.get(key)));
-      return pack(found.filter((row) => row).map(withFields));
+      const found = await Promise.all(JSON.parse(keys).map((key) => store.get(keyOf(key))));
+      return pack(found.filter((row) => row).map(mended));
     });
   }
 
   scan(asked) {
     return this.run(async () => {
       const [kind, after, limit] = JSON.parse(asked);
-      return pack((await this.db.getAll('rows', keysAfter(kind, after), limit)).map(withFields));
+      return pack((await this.db.getAll('rows', keysAfter(kind, after && keyOf(after)), limit)).map(mended));
     });
   }
 
@@ -131,7 +75,7 @@ class Database {
       const since_ = since ?? -Infinity, before_ = before ?? Infinity;
       if (!where.length) {
         const range = IDBKeyRange.bound([kind, since_], [kind, before_], false, true);
-        return pack((await readInOrder(index, range, newestFirst, limit)).map(withFields));
+        return pack((await readInOrder(index, range, newestFirst, limit)).map(mended));
       }
       const [[field, low, high], ...others] = where;
       const holds = ([name, least, most]) => ([, its, value]) => its === name && inRange(value, least, most);
@@ -141,7 +85,7 @@ class Database {
       );
       const sign = newestFirst ? -1 : 1;
       found.sort((a, b) => sign * (a.created - b.created || (a.id < b.id ? -1 : 1)));
-      return pack(found.slice(0, limit ?? undefined));
+      return pack(found.slice(0, limit ?? undefined).map(mended));
     });
   }
 
@@ -155,7 +99,19 @@ class Database {
   }
 
   /** One transaction. `id`: a request that was done already, by a tab that closed before it answered, is not done again. */
-  async write({ id, head, data }) {
+  async write(request) {
+    for (;;) {
+      await this.here();
+      try {
+        return await this.writeOnce(request);
+      } catch (error) {
+        if (error.name !== 'moved') throw error;
+        await this.comeBack();
+      }
+    }
+  }
+
+  async writeOnce({ id, head, data }) {
     const batch = JSON.parse(head);
     const transaction = this.open().transaction(['rows', 'meta'], 'readwrite', { durability: 'strict' });
     const done = transaction.done.catch((error) => error); // heard below, after the requests' own errors
@@ -178,20 +134,21 @@ class Database {
   async change(transaction, batch, id, data) {
     const rows = transaction.objectStore('rows'), meta = transaction.objectStore('meta');
     const now = await readMeta(meta);
-    const requests = JSON.parse(now.requests ?? '[]');
+    if (now.moved) throw userError('moved', this.name);
+    const requests = requestsIn(now);
     if (id && requests.includes(id)) return Number(now.revision);
     for (const [name, value] of Object.entries(batch.expectMeta)) {
       if ((now[name] ?? null) !== value) throw userError('changed', name);
     }
     for (const [kind, name, version] of batch.expectVersions) {
-      if (((await rows.get([kind, name]))?.version ?? 0) !== version) throw userError('conflict', name);
+      if (((await rows.get(keyOf([kind, name])))?.version ?? 0) !== version) throw userError('conflict', name);
     }
     const version = Number(now.revision) + 1;
     const pending = [];
     if (batch.clear !== null) {
       pending.push(batch.clear === '*' ? rows.clear() : rows.delete(keysAfter(batch.clear, null)));
     }
-    for (const key of batch.deletes) pending.push(rows.delete(key));
+    for (const key of batch.deletes) pending.push(rows.delete(keyOf(key)));
     for (const row of unpack(batch.puts, data)) pending.push(rows.put({ ...row, version }));
     const changed = { ...batch.meta, revision: String(version) };
     if (id) changed.requests = JSON.stringify([...requests, id].slice(-REMEMBERED_REQUESTS));
@@ -200,6 +157,41 @@ class Database {
     }
     await Promise.all(pending);
     return version;
+  }
+
+  async wasLocked() {
+    return isNoted(this.name);
+  }
+
+  async noteLocked(locked) {
+    await note(this.name, locked);
+  }
+
+  /** Rewrite everything into new files, and delete the old ones, with what was deleted and overwritten in them. */
+  compact() {
+    return this.run(async () => {
+      let failed = null;
+      this.away = moveToNewFiles(this.name, this.version, this.db).catch((error) => { failed = error; });
+      await this.away;
+      this.away = null;
+      await this.comeBack();
+      this.open();
+      if (failed) throw failed;
+    });
+  }
+
+  /** Resolves when the database can be used; one wait may end where the next begins. */
+  async here() {
+    while (this.away) await this.away;
+  }
+
+  /** Open the database again once nobody moves it any more. It is lost where it was deleted by others. */
+  comeBack() {
+    this.away ??= inTurn(this.name, this.version, async () => {
+      this.db.close();
+      this.db = await openDatabase(this.name, this.version, this.lost, { isThere: true });
+    }).catch(() => this.lost.because('closed')).finally(() => { this.away = null; });
+    return this.away;
   }
 
   close() {
@@ -214,17 +206,13 @@ class Database {
 
   async run(work) {
     try {
+      await this.here();
       this.open();
       return await work();
     } catch (error) {
       throw this.lost.reason ? userError(this.lost.reason, this.db.name) : explain(error);
     }
   }
-}
-
-async function readMeta(store) {
-  const [names, values] = await Promise.all([store.getAllKeys(), store.getAll()]);
-  return Object.fromEntries(names.map((name, index) => [name, values[index]]));
 }
 
 async function readInOrder(index, range, newestFirst, limit) {
@@ -248,28 +236,11 @@ function inRange(value, low, high) {
   return typeof value === typeof low && value >= low && value <= high;
 }
 
-/** Rows written by version 1 have none. */
-function withFields(row) {
-  return { fields: [], ...row };
-}
-
 function changeOf(batch) {
   return {
     puts: batch.puts.map(([kind, id]) => [kind, id]),
     deletes: batch.deletes,
     cleared: batch.clear,
-    everything: Object.keys(batch.meta).length > 0, // another key or version
+    everything: 'key' in batch.meta || 'schema' in batch.meta,
   };
-}
-
-/** An error of the browser as one of ours. */
-function explain(error) {
-  if (error?.stack === '') return error; // a userError
-  const reasons = {
-    QuotaExceededError: 'quota',
-    VersionError: 'newer',
-    InvalidStateError: 'closed',
-    SecurityError: 'unavailable',
-  };
-  return userError(reasons[error?.name] ?? error?.name ?? 'unavailable', error?.message ?? '');
 }

@@ -3,6 +3,9 @@ import { button, element } from '../page/dom.js';
 import { userError } from '../common/user_error.js';
 import { editForm, labelled, passphraseInput } from './edit_form.js';
 
+const IN_THE_CLEAR = 'Whoever can read the files of this browser still sees how many items there are of each kind, their ids, '
+  + 'times and sizes. Backups, snapshots and freed blocks of your disk may hold what was stored before you set the passphrase.';
+
 export class PassphraseSection {
   element = element('div');
   #memory;
@@ -24,8 +27,8 @@ export class PassphraseSection {
     this.#encrypted = encrypted;
     this.#form.replaceChildren();
     this.#lead.textContent = encrypted
-      ? 'The memory is encrypted. Sonata asks for the passphrase when you open the page.'
-      : 'A passphrase encrypts the memory in this browser. It has at least 8 characters. Nobody can recover a forgotten passphrase.';
+      ? `The memory is encrypted. Sonata asks for the passphrase when you open the page. ${IN_THE_CLEAR}`
+      : 'A passphrase encrypts what is in the memory in this browser. It has at least 8 characters. Nobody can recover a forgotten passphrase.';
     this.#buttons.replaceChildren(...(encrypted
       ? [button('Change', 'quiet', () => this.#set()), button('Remove', 'quiet', () => this.#remove())]
       : [button('Set a passphrase', 'quiet', () => this.#set())]));

@@ -1,5 +1,5 @@
 /** Where everything is kept and how much there is; each section is about one thing that can be done with it. */
-import { element, ProblemLine } from '../page/dom.js';
+import { button, element, ProblemLine } from '../page/dom.js';
 import { formatBytes, formatCount } from '../page/format.js';
 import { ExportSection, ImportSection } from './file_sections.js';
 import { storedModels } from '../storage/model_store.js';
@@ -9,19 +9,22 @@ import { ModelsSection } from './models_section.js';
 import { PassphraseSection } from './passphrase_section.js';
 import { PoliciesSection } from './policies_section.js';
 
+const SEE_HERE = ' See Memory, Storage.';
+
 export class StoragePanel {
   #memory;
   #place = element('p');
   #counts = element('dl', 'counts');
   #sizes = element('p', 'memory-lead');
   #unreadable = element('div', 'record-actions');
-  #problem = new ProblemLine();
+  #uncompacted = element('p', 'memory-lead');
+  #suspicion = element('div', 'record-actions');
   #sections;
 
   constructor(root, memory) {
     this.#memory = memory;
     const about = section('Stored items');
-    about.append(this.#place, this.#counts, this.#unreadable, this.#sizes);
+    about.append(this.#place, this.#counts, this.#suspicion, this.#unreadable, this.#uncompacted, this.#sizes);
     this.#sections = [
       { title: 'Passphrase', part: new PassphraseSection(memory) },
       { title: 'Export', part: new ExportSection(memory) },
@@ -58,28 +61,28 @@ export class StoragePanel {
 
   hide() {}
 
-  #showUnreadable(count) {
-    const said = count ? formatCount(count, 'item') : '';
-    if (this.#unreadable.dataset.said === said) return; // a question that is being asked stays
-    this.#unreadable.dataset.said = said;
-    this.#unreadable.replaceChildren();
-    if (!count) return;
-    const remove = () => this.#memory.removeUnreadable().catch((error) => this.#problem.say(error));
-    this.#unreadable.append(
-      element('p', '', `${said} cannot be read.`),
-      askingButton('Delete unreadable items', () => `Delete ${said}?`, 'Delete', remove),
-      this.#problem.element,
-    );
+  #showTrouble({ unreadable, uncompacted, suspicion }) {
+    const items = unreadable ? formatCount(unreadable, 'item') : '';
+    warn(this.#unreadable, items && `${items} cannot be read.`, (problem) => {
+      const remove = () => this.#memory.removeUnreadable().catch((error) => problem.say(error));
+      return askingButton('Delete unreadable items', () => `Delete ${items}?`, 'Delete', remove);
+    });
+    warn(this.#suspicion, (suspicion ?? '').replace(SEE_HERE, ''), (problem) => {
+      const accept = () => this.#memory.accept().catch((error) => problem.say(error));
+      return button('Do not warn again', 'quiet', accept);
+    });
+    this.#uncompacted.textContent = uncompacted ?? '';
+    this.#uncompacted.hidden = !uncompacted;
   }
 
-  #showInfo({ state, persistent, place, encrypted, counts, unreadable }) {
+  #showInfo({ state, persistent, place, encrypted, counts, unreadable, uncompacted, suspicion }) {
     const lasts = persistent
       ? 'It stays after a restart.'
       : 'It is lost when you close this tab. To keep it, export it.';
     const cipher = encrypted ? ' Your passphrase encrypts it.' : '';
     this.#place.textContent = `The memory is in ${place}. ${lasts}${cipher}`;
     this.#counts.hidden = state === 'locked';
-    this.#showUnreadable(unreadable);
+    this.#showTrouble({ unreadable, uncompacted, suspicion });
     const rows = [
       [counts.pattern, 'pattern'], [counts.session, 'conversation'], [counts.witness, 'log entry', 'log entries'],
       [counts.policy, 'policy', 'policies'],
@@ -110,6 +113,16 @@ function describeSizes({ models, memory, page, rest }) {
   else parts.unshift(`Chat memory: ${formatBytes(memory)}.`);
   if (page) parts.push(`This page, stored for offline use: ${formatBytes(page)}.`);
   return parts.join(' ');
+}
+
+/** A sentence and what can be done about it. An empty sentence takes both away. */
+function warn(place, sentence, control) {
+  if (place.dataset.said === sentence) return; // a question that is being asked stays
+  place.dataset.said = sentence;
+  place.replaceChildren();
+  if (!sentence) return;
+  const problem = new ProblemLine();
+  place.append(element('p', '', sentence), control(problem), problem.element);
 }
 
 function section(title) {

@@ -1,0 +1,167 @@
+"""What an encrypted memory should hold: a checksum of its rows that only the key can make, kept beside the key.
+
+Encryption alone does not show that a row was deleted, put back to an older state, or given another time. The ledger
+has for each kind the number of rows and the sum, modulo 2^256, of a keyed hash of each: of its name, its times and the
+tags of its ciphertexts. Every write changes it in the same transaction, at the cost of the rows written: unlike a
+chain, a sum also follows rows that are deleted and replaced in any order. It is sealed with the memory's key, and so is
+the secret of its hashes, so nobody else can compute either. It does not show that all of it was put back to an older
+state.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+
+from py_core.memory.encryption import TAG_BYTES, Lock, WrongKeyError
+from py_core.memory.errors import StoreError
+from py_core.memory.records import decode_body
+from py_core.memory.rows import ATTEMPTS, BLOB, EVERYTHING, NAMELESS, Batch, Key, Row, Rows
+
+LEDGER = "ledger"
+"""The name in meta. Encrypted memories have had it since version 4."""
+
+LOCK_GONE = (
+    "This memory was encrypted with a passphrase, and now it is not. If you did not remove the passphrase or delete "
+    "the memory, something other than Sonata did. What you write now is not encrypted. See Memory, Storage."
+)
+TAMPERED = "Something other than Sonata changed the memory: {}. See Memory, Storage."
+NO_LEDGER = "the checksum of all items was removed"
+NOUNS = {
+    "pattern": ("pattern", "patterns"),
+    "session": ("conversation", "conversations"),
+    "turn": ("message", "messages"),
+    "policy": ("policy", "policies"),
+    "witness": ("log entry", "log entries"),
+}
+Step = Callable[[], AbstractAsyncContextManager[None]]
+TOGETHER = 200  # rows that are compared in a step
+_CONTEXT = b"sonata memory ledger"
+_BYTES = 32
+_MODULUS = 1 << (8 * _BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """kinds: for each kind the number of its rows, and the sum of their hashes."""
+
+    secret: bytes = field(default_factory=lambda: os.urandom(_BYTES), repr=False)
+    kinds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def changed(self, removed: Iterable[Row], added: Iterable[Row], cleared: str | None = None) -> Ledger:
+        """After a transaction. removed: the rows as they were of what it deletes or replaces, but for `cleared`."""
+        kinds = {} if cleared == EVERYTHING else {kind: sums for kind, sums in self.kinds.items() if kind != cleared}
+        for sign, rows in ((-1, removed), (1, added)):
+            for row in rows:
+                is_counted = row.kind != BLOB and not row.id.startswith(NAMELESS)
+                if is_counted and not (sign < 0 and cleared in (EVERYTHING, row.kind)):
+                    count, total = kinds.get(row.kind, (0, 0))
+                    kinds[row.kind] = count + sign, (total + sign * self._hash(row)) % _MODULUS
+        return replace(self, kinds={kind: sums for kind, sums in kinds.items() if sums != (0, 0)})
+
+    def differences(self, found: Ledger) -> list[str]:
+        """What another ledger of the same secret, made of the rows that are there, shows; in words."""
+        said = list[str]()
+        for kind in sorted(self.kinds.keys() | found.kinds.keys()):
+            (count, total), (now, sum_now) = (kinds.get(kind, (0, 0)) for kinds in (self.kinds, found.kinds))
+            one, many = NOUNS.get(kind, ("other item", "other items"))
+            if now < count:
+                said.append(f"1 {one} is missing" if count - now == 1 else f"{count - now:,} {many} are missing")
+            elif now > count:
+                said.append(f"1 {one} was added" if now - count == 1 else f"{now - count:,} {many} were added")
+            elif total != sum_now:
+                said.append(f"{many} were changed, or their times")
+        return said
+
+    def _hash(self, row: Row) -> int:
+        tags = row.body[-TAG_BYTES:] + (b"" if row.vector is None else row.vector[-TAG_BYTES:])
+        name = f"{row.kind}\0{row.id}\0".encode("utf-8", "surrogatepass")
+        data = name + struct.pack("<dd", row.created, row.updated) + tags
+        return int.from_bytes(hashlib.blake2b(data, digest_size=_BYTES, key=self.secret).digest(), "little")
+
+
+async def seal_ledger(ledger: Ledger, lock: Lock) -> str:
+    """What meta holds."""
+    kinds = {kind: [count, f"{total:x}"] for kind, (count, total) in ledger.kinds.items()}
+    plain = json.dumps({"secret": ledger.secret.hex(), "kinds": kinds}).encode()
+    return base64.b64encode((await lock.cipher.seal([plain], [_CONTEXT]))[0]).decode()
+
+
+async def open_ledger(text: str, lock: Lock) -> Ledger | None:
+    """None where it is missing, or is not what was sealed."""
+    try:
+        (plain,) = await lock.cipher.open([base64.b64decode(text, validate=True)], [_CONTEXT])
+        values = decode_body(plain)
+        kinds = {kind: (int(count), int(total, 16)) for kind, (count, total) in values["kinds"].items()}
+        return Ledger(bytes.fromhex(values["secret"]), kinds)
+    except (WrongKeyError, StoreError, ValueError, KeyError, TypeError):
+        return None
+
+
+def keys_of(batch: Batch) -> list[Key]:
+    """The rows that a batch takes away or replaces, if they are there."""
+    return list(dict.fromkeys([*batch.deletes, *(row.key for row in batch.puts)]))
+
+
+class KeptLedger:
+    """The ledger in the meta of rows that are encrypted with `lock`."""
+
+    def __init__(self, rows: Rows, lock: Lock) -> None:
+        self._rows, self._lock = rows, lock
+        self._known: tuple[str | None, Ledger | None] = (None, None)  # as meta has it, and what it says
+
+    async def apply(self, batch: Batch) -> None:
+        """Apply a batch, and change the ledger in the same transaction. Raises StoreError as Rows.apply does."""
+        text, ledger = self._known if self._known[1] else await self._read()
+        for _ in range(ATTEMPTS):
+            replaced = await self._rows.get(keys_of(batch))
+            changed = (ledger or Ledger()).changed(
+                replaced, batch.puts, batch.clear
+            )  # `differences` tells of a lost one
+            sealed = await seal_ledger(changed, self._lock)
+            whole = replace(
+                batch,
+                meta={**batch.meta, LEDGER: sealed},
+                expect_meta={**batch.expect_meta, LEDGER: text},
+            )
+            try:
+                await self._rows.apply(whole)
+                self._known = sealed, changed
+                return
+            except StoreError as error:
+                before = text
+                text, ledger = await self._read()
+                if error.reason != "changed" or text == before:
+                    raise  # else another has changed the ledger since it was read
+        raise StoreError("busy")
+
+    async def differences(self, step: Step) -> list[str]:
+        """Between the ledger and the rows that are there, in words."""
+        for _ in range(ATTEMPTS):
+            text, kept = await self._read()
+            if kept is None:
+                return [NO_LEDGER]
+            found, after, more = Ledger(kept.secret), None, True
+            while more:
+                async with step():
+                    rows = await self._rows.scan(None, after, TOGETHER)
+                    found, after = found.changed([], rows), rows[-1].key if rows else None
+                    more = bool(rows)
+            if await self._text() == text:  # nobody wrote meanwhile
+                return kept.differences(found)
+        return []
+
+    async def _read(self) -> tuple[str | None, Ledger | None]:
+        text = await self._text()
+        if text != self._known[0]:
+            self._known = text, await open_ledger(text or "", self._lock)
+        return self._known
+
+    async def _text(self) -> str | None:
+        return (await self._rows.meta()).get(LEDGER)

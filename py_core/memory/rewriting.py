@@ -1,0 +1,102 @@
+"""Every row anew, in one transaction: with another key, or as another version has it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+
+from py_core.memory.codec import decode_rows, encode_records, fields_of, open_rows, seal_rows
+from py_core.memory.encryption import Lock
+from py_core.memory.errors import StoreError
+from py_core.memory.ledger import LEDGER, Ledger, seal_ledger
+from py_core.memory.migrations import Migration, migrate
+from py_core.memory.records import Record
+from py_core.memory.rows import ATTEMPTS, BLOB, CHUNK, NAMELESS, UNCOMPACTED, Batch, Key, Row, Rows
+
+Anew = Callable[[list[Row]], Awaitable[tuple[list[Row], list[Key]]]]
+"""From rows to what is put in their place, and the keys of those that are deleted."""
+
+
+def sealing_anew(old: Lock | None, new: Lock | None) -> Anew:
+    """Bytes, not records: a damaged body must not stay in the clear. What the old key does not open stays."""
+
+    async def change(rows: list[Row]) -> tuple[list[Row], list[Key]]:
+        opened, _ = await open_rows([row for row in rows if not row.id.startswith(NAMELESS)], old)
+        nameless = [row for row in rows if row.id.startswith(NAMELESS)]
+        named = [replace(row, kind="damaged", id=uuid.uuid4().hex) for row in nameless]
+        sealed = await seal_rows([*(fields_of(row) for row in opened), *named], new)
+        return sealed, [row.key for row in nameless]
+
+    return change
+
+
+def migrating(lock: Lock | None, version: int, schema: int, migrations: Mapping[int, Migration]) -> Anew:
+    """From an old version to this one. What cannot be read stays as it is."""
+
+    async def change(rows: list[Row]) -> tuple[list[Row], list[Key]]:
+        puts, deletes = list[Record](), list[Key]()
+        for record in (await decode_rows(rows, lock))[0]:
+            changed = migrate(record, version, schema, migrations)
+            if changed is None or changed.key != record.key:
+                deletes.append(record.key)
+            if changed is not None:
+                puts.append(changed)
+        return await encode_records(puts, lock), deletes
+
+    return change
+
+
+async def nothing(rows: list[Row]) -> tuple[list[Row], list[Key]]:
+    """Leaves every row as it is: only the ledger is made anew."""
+    return [], []
+
+
+async def compact(rows: Rows) -> str | None:
+    """Compact the files, or tell in a sentence why that must wait for the next start."""
+    try:
+        await rows.compact()
+    except StoreError as error:
+        if error.reason != "compacting":
+            raise
+        return str(error)
+    return None
+
+
+async def rewrite(
+    rows: Rows,
+    change: Anew,
+    lock: Lock | None,
+    target: Mapping[str, str | None],
+    expected: Mapping[str, str | None],
+) -> None:
+    """Put and delete what `change` makes of all rows, and `target` into meta: all or nothing. Blobs are deleted.
+
+    lock: the key that they have afterwards. Others who changed something meanwhile make it begin again, unless meta is
+    not as `expected` any more: that is StoreError("changed").
+    """
+    for _ in range(ATTEMPTS):
+        revision = (await rows.meta())["revision"]
+        puts, deletes = list[Row](), [row.key for row in await rows.scan(BLOB, None, CHUNK)]
+        ledger = Ledger()
+        after: Key | None = None
+        while found := await rows.scan(None, after, CHUNK):
+            after = found[-1].key
+            here = [row for row in found if row.kind != BLOB]
+            changed, gone = await change(here)
+            puts += changed
+            deletes += gone
+            replaced = {*gone, *(row.key for row in changed)}
+            ledger = ledger.changed([], [*changed, *(row for row in here if row.key not in replaced)])
+        meta = {**target, LEDGER: await seal_ledger(ledger, lock) if lock else None}
+        batch = Batch(puts, deletes, None, meta, {**expected, "revision": revision})
+        try:
+            await rows.apply(batch)
+            return
+        except StoreError as error:
+            now = await rows.meta()
+            if all(now.get(name) == value for name, value in target.items() if name != UNCOMPACTED):
+                return  # another did the same, or this was done by a tab that closed before it said so
+            if error.reason != "changed" or any(now.get(name) != value for name, value in expected.items()):
+                raise
+    raise StoreError("busy")
