@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
+from py_core.showing import shown
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.conversation_shape import Message, merge_repeats, merge_system
 from py_core.tokenizers.default_template import default_template
@@ -185,7 +186,7 @@ async def encode_chat(
         for value in sorted(set(_fields(messages, named=True))):
             if any(token in value for token in forbidden):
                 raise ChatTemplateError(
-                    f"a message's role or key, {value!r:.80}, holds a special token of the model; use a plain name"
+                    f"a message's role or key, {shown(value)}, holds a special token of the model; use a plain name"
                 )
         parts = await _parts(template, messages, add_generation_prompt, forbidden)
     return framed(tokenizer, tokenizer.encode_parts(parts, marks), bos=bos, by_template=True)

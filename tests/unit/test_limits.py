@@ -17,6 +17,7 @@ import pytest
 
 from app.http_range import SourceError, open_range
 from app.model_catalog import _files
+from app.template_renderer import native_renderer
 from py_core import limits
 from py_core.formats.gguf import GGUFError, GGUFHeader, NeedMoreData, parse_header, read_header
 from py_core.formats.quantization import UnsupportedFormatError
@@ -282,7 +283,11 @@ def test_the_vocabulary_has_a_token_for_each_row_of_the_embedding(
 # --- sentences ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["\x1b]0;owned\x07" * 20_000, ["x" * 50_000] * 4, np.arange(1 << 16), 10**4000])
+@pytest.mark.parametrize(
+    "value",
+    ["\x1b]0;owned\x07" * 20_000, ["x" * 50_000] * 4, np.arange(1 << 16), 10**4000],
+    ids=["text", "texts", "numbers", "number"],
+)
 def test_no_sentence_shows_a_long_value_in_full_or_a_control_character(
     headers: Callable[[str], GGUFHeader], value: object
 ) -> None:
@@ -295,7 +300,7 @@ def test_no_sentence_shows_a_long_value_in_full_or_a_control_character(
             assert len(config.name) <= 80
             check_sentence(f"The model is called {config.name}.")
             tokenizer = tokenizer_from_gguf(changed)
-            ChatTemplate.from_gguf(changed, tokenizer)
+            ChatTemplate.from_gguf(changed, tokenizer, native_renderer())
         except OPEN as error:
             refused += 1
             check_sentence(str(error))
