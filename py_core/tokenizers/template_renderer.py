@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 MAX_SOURCE_CHARS = 1 << 17
-"""Longest source of a template; the longest of 71 published ones has 23,000."""
+"""Longest source of a template; the longest of 70 published ones has 17,000."""
 MAX_SECONDS = 2.0
 """Longest time for the templates' part of one prompt. A chat of 50 turns takes some milliseconds."""
 
