@@ -32,9 +32,10 @@ def _refuse(message: str) -> NoReturn:
     raise TemplateError(message)
 
 
-def environment() -> ImmutableSandboxedEnvironment:
+def environment(optimized: bool = True) -> ImmutableSandboxedEnvironment:
+    """optimized: jinja2 computes what is constant beforehand, where some errors become undefined values."""
     made = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
+        trim_blocks=True, lstrip_blocks=True, optimized=optimized, extensions=["jinja2.ext.loopcontrols", _Generation]
     )
     made.filters["tojson"] = _to_json
     made.globals["raise_exception"] = _refuse

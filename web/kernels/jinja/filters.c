@@ -88,7 +88,7 @@ static Value to_json(Value value, Arguments *given) {
 // ---- numbers ----
 static Value to_int(Value value, Arguments *given) {
   Value otherwise = argument(given, 0, "default", integer(0)), number = undefined(text_of(""));
-  if (is_whole(value)) return integer(value.integer);
+  if (is_whole(defined(value))) return integer(value.integer);
   if (value.kind == STRING) {
     number = number_from(value.text, 1);
     if (number.kind == UNDEFINED) number = number_from(value.text, 0);
@@ -101,7 +101,7 @@ static Value to_int(Value value, Arguments *given) {
 }
 
 static Value to_float(Value value, Arguments *given) {
-  Value number = is_number(value) ? value : value.kind == STRING ? number_from(value.text, 0) : undefined(text_of(""));
+  Value number = is_number(defined(value)) ? value : value.kind == STRING ? number_from(value.text, 0) : undefined(text_of(""));
   return number.kind == UNDEFINED ? argument(given, 0, "default", floating(0)) : floating(as_float(number));
 }
 
@@ -135,7 +135,8 @@ static void sort_range(Value *items, Value *keys, Value *room, u32 count, int re
   for (u32 i = 0; i < count; i++) {
     int first = right == count;
     if (!first && left < half) {
-      const int way = order(keys[right], keys[left]);
+      // Python compares keys in lists, so equal ones need no order.
+      const int way = equal(keys[right], keys[left]) ? 0 : order(keys[right], keys[left]);
       first = reverse ? way <= 0 : way >= 0;
     }
     const u32 from = first ? left++ : right++;
@@ -266,7 +267,7 @@ Value call_filter(Text name, Value value, Arguments *given) {
   enter();
   Value v = value;
   Arguments no = {0};
-  if (is(name, "abs")) v = order(value, integer(0)) < 0 ? negative(value) : value;
+  if (is(name, "abs")) v = order(value, integer(0)) < 0 ? negative(value) : arithmetic('+', integer(0), value);
   else if (is(name, "attr")) v = attribute(value, text_argument(given, 0, "name", ""));
   else if (is(name, "capitalize")) v = string(capitalized(printed(value)));
   else if (is(name, "center")) {

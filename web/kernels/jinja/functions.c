@@ -89,7 +89,9 @@ Value format_percent(Text pattern, Value with) {
     else if (what == 'd' || what == 'i') put_number(&out, value.kind == FLOAT ? (i64)value.number : as_int(value));
     else fail("it formats text in a way that is not allowed", text_of(""));
   }
-  if (used < (with.kind == TUPLE ? with.list->count : 1) && with.kind != DICT)
+  // What could be looked up by a name is no value that is left over.
+  const int is_mapping = with.kind == DICT || with.kind == LIST || with.kind == UNDEFINED;
+  if (used < (with.kind == TUPLE ? with.list->count : 1) && !is_mapping)
     fail("it formats fewer values than it has", text_of(""));
   return string(written(&out));
 }
