@@ -370,14 +370,14 @@ async def test_a_script_that_was_damaged_in_the_browser_is_never_run_but_fetched
     context: BrowserContext, far_server: PlainServer, small: SmallSite
 ) -> None:
     chat = await open_page(context, far_server.url)
-    for path in ("main.js", "index.html"):
+    for path in ("main.js", "chat/markdown.js"):
         await chat.page.evaluate(DAMAGE, [path, "harmed = 1"])
     far_server.paths()
     await reload(chat)
     assert await chat.page.evaluate("globalThis.harmed") is None
     assert await chat.page.evaluate(FETCHED, "main.js") == small.read("main.js")
     asked = [path for path in far_server.paths() if path not in ("precache.json", "sw.js")]
-    assert sorted(asked) == ["index.html", "main.js"]
+    assert sorted(asked) == ["chat/markdown.js", "main.js"]
 
 
 @pytest.mark.usefixtures("no_engine")
