@@ -46,6 +46,8 @@ class WasmtimeTemplateRenderer:
             if trap.trap_code == wasmtime.TrapCode.STACK_OVERFLOW:
                 raise error_of(COSTLY, "it nests too deep") from None
             raise error_of(FAILED, "the renderer came upon a mistake of its own") from None
+        finally:
+            instance.close()
 
 
 class _Watchdog:
@@ -98,6 +100,10 @@ class _Instance:
         count = self._call("render")
         begin = self._call("output_bytes")
         return bytes(memory.read(self._store, begin, begin + count))
+
+    def close(self) -> None:
+        """Give the memory back now: an error that was raised keeps the rest for a while."""
+        self._store.close()
 
     def _call(self, name: str, *numbers: int) -> Any:
         return self._exports[name](self._store, *numbers)

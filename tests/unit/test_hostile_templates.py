@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
+import resource
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -155,6 +157,20 @@ def test_a_rendering_leaves_no_memory_behind() -> None:
         with pytest.raises(ChatTemplateError):
             render(template, MESSAGES)
     assert stores() == before
+
+
+def test_an_error_that_is_kept_holds_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_template, "MAX_SECONDS", 30.0)
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    before, kept = resident(), []
+    for _ in range(4):
+        with pytest.raises(ChatTemplateCostlyError, match="too much memory") as error:
+            render(template_of(COSTLY["keeping long texts"]), MESSAGES)
+        kept.append(error)
+    assert resident() - before < 200 << 20  # each had 128 MiB
 
 
 class Counting:
