@@ -43,31 +43,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-try:
-    import fcntl
-except ImportError:  # Windows: there the tests run one after the other
-    fcntl = None  # type: ignore[assignment]
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Coverage is not measured where hypothesis draws examples: that nearly doubles their time, for no more lines."""
     for item in items:
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("no_cover")
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
-    """With several workers (`-n`), a test marked `alone` runs while no other test does. Waiting is not its time."""
-    if "PYTEST_XDIST_WORKER" not in os.environ or fcntl is None:
-        return (yield)
-    # Any two files that each worker can open will do.
-    with Path(__file__).open() as running, (site.ROOT / "pyproject.toml").open() as turn:
-        # Whoever waits for `running` holds `turn`: else tests that share `running` might never leave a gap.
-        fcntl.flock(turn, fcntl.LOCK_EX)
-        fcntl.flock(running, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
-        fcntl.flock(turn, fcntl.LOCK_UN)
-        return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -118,39 +118,10 @@ class ChatPage:
         await self.wait_for("loading")
         await self.wait_for("ready", LOAD_SECONDS)
 
-    async def long_tasks_while_asking(self, text: str) -> list[int]:
-        """Durations in ms of the page's tasks over 50 ms while the answer streams.
-
-        Asks up to twice more if there are any: on shared cores a task may also have waited for its turn.
-        """
-        await self.page.evaluate(
-            """() => {
-              window.longTasks = [];
-              new PerformanceObserver((list) => {
-                for (const entry of list.getEntries()) window.longTasks.push(Math.round(entry.duration));
-              }).observe({ type: 'longtask' });
-              setTimeout(() => { for (const end = performance.now() + 60; performance.now() < end;); });
-            }"""
-        )
-        await self.page.wait_for_function("() => window.longTasks.length")  # one of our own: they are noticed
-        for _ in range(3):
-            await self.page.evaluate("window.longTasks.length = 0")
-            await self.ask(text)
-            if not await self.page.evaluate("window.longTasks.length"):
-                return []
-        return await self.page.evaluate("window.longTasks")
-
-    async def click_stop_and_time(self) -> float:
-        """Milliseconds from the click on Stop until the page is ready again, measured in the page."""
-        return await self.page.evaluate(
-            """() => new Promise((resolve) => {
-              const begin = performance.now();
-              const root = document.documentElement;
-              const look = () => root.dataset.state === 'ready' && resolve(performance.now() - begin);
-              new MutationObserver(look).observe(root, { attributes: true });
-              document.querySelector('.stop').click();
-            })"""
-        )
+    async def click_stop(self) -> None:
+        """Nothing may come between the click and the next message: the page does not wait for its worker."""
+        clicked = "() => { document.querySelector('.stop').click(); return document.documentElement.dataset.state; }"
+        assert await self.page.evaluate(clicked) == "ready"
 
     def _note(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):

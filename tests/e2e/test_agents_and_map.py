@@ -231,9 +231,9 @@ async def test_the_map_follows_light_and_dark_and_a_phones_width(page: Page, scr
     await page.emulate_media(color_scheme="dark")
     try:
         await page.set_viewport_size({"width": 390, "height": 844})
-        await page.wait_for_function("() => document.querySelector('.map-box canvas').clientWidth < 390")
+        await page.wait_for_function("() => document.querySelector('.map-box canvas')?.clientWidth < 390")
         await page.screenshot(path=screenshots / "map-phone-dark.png")
-        assert await panel.locator(".map-symbol").first.evaluate("canvas => canvas.toDataURL()") != light
+        await page.wait_for_function("light => document.querySelector('.map-symbol')?.toDataURL() !== light", arg=light)
         assert await page.evaluate("document.querySelector('.memory-body').scrollWidth <= innerWidth")
     finally:
         await page.emulate_media(color_scheme="light")

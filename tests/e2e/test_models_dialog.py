@@ -219,6 +219,7 @@ async def test_a_model_of_the_list_is_stopped_continued_used_and_deleted_in_one_
     await open_list(chat)
     await row(chat, "Other").get_by_role("button", name="Delete").click()
     await row(chat, "Other").get_by_role("group").get_by_role("button", name="Delete").click()
+    await expect(row(chat, "Other")).to_have_count(1)
     await expect(row(chat, "Other")).to_contain_text("Download")
     assert [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")] == ["tiny.gguf"]
 
