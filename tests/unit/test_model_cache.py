@@ -310,8 +310,8 @@ def test_a_name_that_is_nowhere_names_those_that_are(catalog: Catalog, cache: Mo
 def test_a_model_for_which_there_is_no_room_is_refused_with_numbers(
     catalog: Catalog, cache: ModelCache, hub: LocalHub
 ) -> None:
-    hub.listed[FILE] = {"size": 1 << 60}
-    with pytest.raises(CacheError, match=r"needs 1152921504\.61 GB more, but only .* GB are free"):
+    hub.listed[FILE] = {"size": 1 << 50}
+    with pytest.raises(CacheError, match=r"needs 1125899\.91 GB more, but only .* GB are free"):
         fetch(catalog, cache)
     assert not cache.parts()
 
