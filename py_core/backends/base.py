@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from py_core.adapters.lora import LoraAdapter
 from py_core.formats.gguf import TensorInfo
 from py_core.sampling import SamplingParams
 
@@ -58,6 +59,8 @@ class TokenSequence:
     slot: int
     tokens: list[int] = field(default_factory=list)
     stored: int = 0
+    adapter: int = 0
+    """The number of the set of LoRA matrices that it runs with (`Backend.use_adapter`), 0 for none."""
 
     @property
     def length(self) -> int:
@@ -99,6 +102,10 @@ MAX_LOGIT_ROWS = 8
 
 MAX_TAPS = 8
 """Values that one call of `Backend.hidden` reads: kernels keep a buffer for each."""
+
+
+MAX_ADAPTERS = 4
+"""Sets of LoRA matrices that are there at a time. One of rank 16 on every linear is a tenth of a small model."""
 
 
 def check_last_rows(sequence: TokenSequence, rows: int) -> None:
@@ -190,6 +197,24 @@ class Backend(Protocol):
 
         Raises ValueError for a name that the model does not have, for more than MAX_TAPS names, and where `start` is
         none of the sequence's tokens.
+        """
+        ...
+
+    async def add_adapter(self, adapter: LoraAdapter) -> int:
+        """Bring a set of LoRA matrices to where the model runs; its number, from 1 on.
+
+        Raises AdapterError where it does not fit the model, BackendError where MAX_ADAPTERS are there already.
+        """
+        ...
+
+    def remove_adapter(self, number: int) -> None:
+        """Forget a set. Sequences that use it run without one from then on; all their tokens run again."""
+        ...
+
+    def use_adapter(self, sequence: TokenSequence, number: int) -> None:
+        """Run the sequence with a set from now on, or without one (0). Where that is a change all its tokens run again.
+
+        Raises ValueError where there is no such set.
         """
         ...
 

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
+from py_core.adapters.lora import LoraAdapter
+from py_core.backends.adapter_numbers import AdapterNumbers
 from py_core.backends.base import (
     AfterPass,
     BackendError,
@@ -71,12 +73,16 @@ class NumpyBackend:
         layers = [op for op in graph.ops if isinstance(op, ops.Attention)]
         self._windows = {op.layer: kept_window(op.window, self.context_length) for op in layers}
         self._states: dict[int, _State] = {}
+        self._sequences: dict[int, TokenSequence] = {}
         self._slots = 0
+        self._adapters: dict[int, LoraAdapter] = {}
+        self._numbers = AdapterNumbers(graph)
 
     def new_sequence(self) -> TokenSequence:
         self._slots += 1
         self._states[self._slots] = _State(self._config, self._windows)
-        return TokenSequence(self._slots)
+        self._sequences[self._slots] = TokenSequence(self._slots)
+        return self._sequences[self._slots]
 
     async def prefill(
         self, sequence: TokenSequence, tokens: Sequence[int], after_pass: AfterPass | None = None
@@ -129,6 +135,24 @@ class NumpyBackend:
         sequence.stored -= 1
         return {name: np.concatenate(rows) for name, rows in found.items()}
 
+    async def add_adapter(self, adapter: LoraAdapter) -> int:
+        number = self._numbers.add(adapter)
+        self._adapters[number] = adapter
+        return number
+
+    def remove_adapter(self, number: int) -> None:
+        self._numbers.remove(number)
+        del self._adapters[number]
+        for sequence in self._sequences.values():
+            if sequence.adapter == number:
+                self.use_adapter(sequence, 0)
+
+    def use_adapter(self, sequence: TokenSequence, number: int) -> None:
+        self._numbers.check(number)
+        if sequence.adapter != number:
+            sequence.adapter = number
+            self._rewind(sequence, 0)
+
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]
         # The last token runs again: its logits are gone.
@@ -136,9 +160,12 @@ class NumpyBackend:
 
     def free(self, sequence: TokenSequence) -> None:
         self._states.pop(sequence.slot, None)
+        self._sequences.pop(sequence.slot, None)
 
     def close(self) -> None:
         self._states.clear()
+        self._sequences.clear()
+        self._adapters.clear()
         self._weights = {}
 
     def _state(self, sequence: TokenSequence) -> _State:
@@ -192,11 +219,13 @@ class NumpyBackend:
                     )
                     await asyncio.sleep(0)
                 case _:
-                    self._run_rows([op], values)
+                    self._run_rows([op], values, self._adapters.get(sequence.adapter))
         sequence.stored = stop
         return values
 
-    def _run_rows(self, operations: Sequence[ops.Op], values: dict[Value, np.ndarray]) -> None:
+    def _run_rows(
+        self, operations: Sequence[ops.Op], values: dict[Value, np.ndarray], adapter: LoraAdapter | None = None
+    ) -> None:
         """Run operations that see one row at a time, wherever in a sequence it is."""
         for op in operations:
             match op:
@@ -207,6 +236,8 @@ class NumpyBackend:
                     values[op.out] = values[op.x] @ self._weights[op.weight][rows].T
                     if op.bias:
                         values[op.out] += self._weights[op.bias][rows]
+                    if adapter and (pair := adapter.pairs.get(op.weight)):
+                        values[op.out] += np.float32(pair.scale) * (values[op.x] @ pair.a.T @ pair.b[rows].T)
                 case ops.GLU():
                     values[op.out] = glu(values[op.gate], values[op.up], op.activation)
                 case ops.SoftCap():

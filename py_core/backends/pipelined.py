@@ -10,10 +10,12 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
+from py_core.adapters.lora import LoraAdapter
+from py_core.backends.adapter_numbers import AdapterNumbers
 from py_core.backends.base import (
     AfterPass,
     BackendError,
@@ -27,6 +29,7 @@ from py_core.backends.base import (
     pass_end,
 )
 from py_core.backends.sampling_state import RING, ring_of, state_bytes
+from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
 
 SLOTS = 32
@@ -62,11 +65,14 @@ class PipelinedBackend(ABC):
     """Raised where the device was lost or made anew: what was submitted is lost, `_rebuild` brings the rest back."""
 
     def __init__(
-        self, capabilities: Capabilities, context_length: int, vocab_size: int, max_rows: int, taps: Collection[str]
+        self, capabilities: Capabilities, context_length: int, vocab_size: int, max_rows: int, graph: Graph
     ) -> None:
         self.capabilities = capabilities
         self.context_length = context_length
-        self._vocab_size, self.max_rows, self._taps = vocab_size, max_rows, taps
+        self._vocab_size, self.max_rows, self._taps = vocab_size, max_rows, graph.taps
+        self._numbers = AdapterNumbers(graph)
+        self._adapters: dict[int, LoraAdapter] = {}
+        """The sets that are there, by their numbers: `_rebuild` places them again."""
         self._free_slots = list(range(SLOTS))[::-1]
         self._sequences: dict[int, TokenSequence] = {}
         self._lost = False
@@ -119,6 +125,10 @@ class PipelinedBackend(ABC):
     @abstractmethod
     async def _rebuild(self) -> None:
         """Bring back what was lost. Where the pages were, `stored` is 0 in every sequence afterwards."""
+
+    @abstractmethod
+    async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
+        """Bring a set of LoRA matrices to where kernels read the set of this number."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -227,6 +237,35 @@ class PipelinedBackend(ABC):
                 await after_pass(stop)
         return {name: np.concatenate(values) for name, values in zip(names, zip(*passes, strict=True), strict=True)}
 
+    async def add_adapter(self, adapter: LoraAdapter) -> int:
+        number = self._numbers.add(adapter)
+        self._losses = 0
+        self._adapters[number] = adapter
+        while True:
+            try:
+                await self._restore()
+                await self._place_adapter(number, adapter)
+                return number
+            except self.RESTARTS as error:
+                self._lose(error)
+            except BaseException:
+                self.remove_adapter(number)
+                raise
+
+    def remove_adapter(self, number: int) -> None:
+        self._numbers.remove(number)
+        del self._adapters[number]
+        for sequence in self._sequences.values():
+            if sequence.adapter == number:
+                self.use_adapter(sequence, 0)
+
+    def use_adapter(self, sequence: TokenSequence, number: int) -> None:
+        self._numbers.check(number)
+        if sequence.adapter != number:
+            sequence.adapter = number
+            self._logits_of = None if self._logits_of is sequence else self._logits_of
+            self._rewind(sequence, 0)
+
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]
         # The last token runs again: its logits are gone.
@@ -272,7 +311,8 @@ class PipelinedBackend(ABC):
         if sequence.stored < sequence.length - 1:
             await self._run_pending(sequence)
         last = sequence.length - 1
-        self._write_state(state_bytes([(sequence.tokens[last], last, sequence.slot)], sampling))
+        row = (sequence.tokens[last], last, sequence.slot)
+        self._write_state(state_bytes([row], sampling, adapter=sequence.adapter))
         if sampling.penalizes:
             self._write_history(sequence.slot, ring_of(sequence.tokens))
         self._logits_of = None
@@ -304,7 +344,7 @@ class PipelinedBackend(ABC):
         rows = [(sequence.tokens[at], at, sequence.slot) for at in range(sequence.stored, stop)]
         await self._reserve(sequence.slot, sequence.stored, stop)
         self._logits_of = None
-        self._write_state(state_bytes(rows, logit_rows=logit_rows))
+        self._write_state(state_bytes(rows, logit_rows=logit_rows, adapter=sequence.adapter))
         return len(rows)
 
     def _batch(self) -> int:

@@ -16,26 +16,29 @@ RING = 1024
 """Tokens a sequence's history ring holds: at least the penalty window and what is in flight."""
 
 STATE_HEADER = 16
-"""Bytes before the rows: how many there are, and how many of the last ones need logits."""
+"""Bytes before the rows: how many there are, how many of the last ones need logits, and the adapter of the linears."""
 
-ROW_BYTES = 48
-"""A row: token, position, slot, and how the token after it is sampled."""
+ROW_BYTES = 64
+"""A row: token, position, slot, how the token after it is sampled, and the adapter at the head's input."""
 
 GREEDY = SamplingParams()
 
 
 def state_bytes(
     rows: Sequence[tuple[int, int, int]], sampling: SamplingParams | Sequence[SamplingParams] = GREEDY,
-    logit_rows: int = 1,
+    logit_rows: int = 1, adapter: int = 0, head_adapters: int | Sequence[int] = 0,
 ) -> bytes:  # fmt: skip
     """The state for rows of (token, position, slot), of which the last `logit_rows` get logits.
 
-    `sampling` is that of every row, or one for each. A step over several rows samples for each of them.
+    `sampling` is that of every row, or one for each. A step over several rows samples for each of them. `adapter`: the
+    number of the set of LoRA matrices that all rows run with; `head_adapters`: that of the adapter at the head's input,
+    of every row or of each; 0 for none.
     """
     header = np.zeros(STATE_HEADER // 4, np.uint32)
-    header[:2] = len(rows), logit_rows
+    header[:3] = len(rows), logit_rows, adapter
     table = np.zeros((len(rows), ROW_BYTES // 4), np.uint32)
     table[:, :3] = rows
+    table[:, 12] = head_adapters
     # One for all is broadcast: a pass of a prefill has hundreds of rows.
     each = [sampling] if isinstance(sampling, SamplingParams) else sampling
     reals = table.view(np.float32)

@@ -200,6 +200,11 @@ class Graph:
             raise ValueError(f"two values are named {name!r}")
 
     @property
+    def linear_weights(self) -> set[str]:
+        """The tensors of the blocks' linears, which adapters may change; not those of the head."""
+        return {op.weight for op in self.body if isinstance(op, Linear)}
+
+    @property
     def output(self) -> Value:
         """The logits."""
         return self.ops[-1].out

@@ -1,14 +1,16 @@
 // The state, which changes from token to token. The sampling kernels advance it on the GPU, so that the host writes
 // nothing in a decode step.
-// count: rows of this pass; logit_rows: how many of the last ones need logits. A row is one token: its id, its position in
-// the sequence, the sequence's slot, and how the token after it is sampled (py_core/sampling.py); rows of one pass may
-// differ in that.
+// count: rows of this pass; logit_rows: how many of the last ones need logits; adapter: the set of LoRA matrices that the
+// rows run with, 0 for none. A row is one token: its id, its position in the sequence, the sequence's slot, how the token
+// after it is sampled (py_core/sampling.py), and the adapter at the head's input, 0 for none; rows of one pass may differ
+// in that.
 struct Row {
   token: u32, position: u32, slot: u32, seed: u32,
   temperature: f32, top_k: u32, top_p: f32, min_p: f32,
   repetition_penalty: f32, presence_penalty: f32, frequency_penalty: f32, penalty_window: u32,
+  head_adapter: u32, unused0: u32, unused1: u32, unused2: u32,
 }
 struct State {
-  count: u32, logit_rows: u32, unused0: u32, unused1: u32,
+  count: u32, logit_rows: u32, adapter: u32, unused: u32,
   rows: array<Row, MAX_ROWS>,
 }

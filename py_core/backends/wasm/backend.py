@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_formats
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import RING
@@ -53,7 +54,7 @@ class WasmBackend(PipelinedBackend):
         simd = "relaxed SIMD" if host.relaxed else "SIMD"
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
         capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
-        super().__init__(capabilities, config.context_length, config.vocab_size, MAX_ROWS, graph.taps)
+        super().__init__(capabilities, config.context_length, config.vocab_size, MAX_ROWS, graph)
         self._host = host
         self._lowering = ProgramLowering(
             config, graph, header.tensors, PRECISIONS[precision], host.most_workers, MAX_ROWS, SLOTS
@@ -69,6 +70,9 @@ class WasmBackend(PipelinedBackend):
     async def _rebuild(self) -> None:
         """The memory is as it was, but for writes that were on their way."""
         self._pages.write_tables(self._host)
+
+    async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
+        raise BackendError("Adapters cannot be used on this backend yet. Choose numpy.")
 
     def close(self) -> None:
         self._host.close()

@@ -10,8 +10,10 @@ from statistics import median
 
 import numpy as np
 
+from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import (
     MAX_LOGIT_ROWS,
+    BackendError,
     Capabilities,
     DeviceLostError,
     Progress,
@@ -90,7 +92,7 @@ class WebGPUBackend(PipelinedBackend):
         self._tensors = {name: header.tensors[name] for name in graph.weights}
         self._wanted_shapes, self._tuning = shapes, tuning
         self._shapes: KernelShapes
-        super().__init__(self._on_adapter(), context_length, config.vocab_size, self._shapes.max_rows, graph.taps)
+        super().__init__(self._on_adapter(), context_length, config.vocab_size, self._shapes.max_rows, graph)
 
     async def load(self, progress: Progress | None) -> None:
         """Build everything that lives on the host's device, and bring the weights there."""
@@ -138,6 +140,9 @@ class WebGPUBackend(PipelinedBackend):
         adapter = self._host.adapter
         self._shapes = self._wanted_shapes or choose_shapes(adapter, self._config.head_dim)
         return Capabilities("webgpu", adapter.name, adapter.software)
+
+    async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
+        raise BackendError("Adapters cannot be used on this backend yet. Choose numpy.")
 
     def close(self) -> None:
         self._host.close()
