@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import Backend, BackendError, Capabilities, ContextFullError, TokenSequence, too_long
 from py_core.backends.webgpu.profiling import KernelProfiler, Limits, OnRound, Profile
 from py_core.engine.repetition import LoopDetector
@@ -60,6 +61,8 @@ class Engine:
         self.backend = backend
         self._end_tokens = frozenset(end_tokens)
         self._scheduler = Scheduler(backend)
+        self._sequences: dict[int, TokenSequence] = {}
+        """By their slots."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -73,7 +76,9 @@ class Engine:
 
     def new_sequence(self) -> TokenSequence:
         """Start an empty sequence of tokens. Raises BackendError when there are too many."""
-        return self.backend.new_sequence()
+        sequence = self.backend.new_sequence()
+        self._sequences[sequence.slot] = sequence
+        return sequence
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         """Forget the sequence's tokens from `length` on, and give back the pages that only they use.
@@ -86,7 +91,40 @@ class Engine:
     def free(self, sequence: TokenSequence) -> None:
         """Give the sequence and its pages back, and end what is under way for it. It cannot be used again."""
         self._scheduler.end(sequence)
+        self._sequences.pop(sequence.slot, None)
         self.backend.free(sequence)
+
+    async def add_adapter(self, adapter: LoraAdapter, priority: Priority = Priority.INTERACTIVE) -> int:
+        """Bring a set of LoRA matrices to where the model runs; its number, for `use_adapter`.
+
+        Raises AdapterError where it does not fit the model, BackendError where there are MAX_ADAPTERS already.
+        """
+        return await self._scheduler.alone(lambda: self.backend.add_adapter(adapter), priority)
+
+    async def remove_adapter(self, number: int) -> None:
+        """Forget a set. What is under way for the sequences that use it ends; they go on without it.
+
+        Raises ValueError where there is no such set.
+        """
+
+        async def remove() -> None:
+            for sequence in self._sequences.values():
+                if sequence.adapter == number:
+                    self._scheduler.end(sequence)
+            self.backend.remove_adapter(number)
+
+        # In a turn of its own: until then a pass that is under way may still read the matrices.
+        await self._scheduler.alone(remove, Priority.INTERACTIVE)
+
+    def use_adapter(self, sequence: TokenSequence, number: int) -> None:
+        """Run the sequence with a set from now on, or without one (0). It keeps its tokens, which run again.
+
+        Where that is a change, what is under way for it ends, as in `truncate`. Raises ValueError where there is no
+        such set.
+        """
+        if sequence.adapter != number:
+            self._scheduler.end(sequence)
+        self.backend.use_adapter(sequence, number)
 
     def close(self) -> None:
         """Release the weights and the device."""

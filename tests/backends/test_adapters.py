@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.adapters.lora import AdapterError, LoraAdapter, LoraPair
+from py_core.adapters.lora import AdapterError, LoraAdapter
 from py_core.backends.base import MAX_ADAPTERS, Backend, BackendError, TokenSequence
 from py_core.backends.numpy import NumpyBackend, load_numpy, load_weights
 from py_core.formats.gguf import read_header
@@ -18,6 +18,7 @@ from py_core.loading import BackendLoader
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from tests.architectures.variants import VARIANTS
+from tests.tiny_adapters import drawn
 
 TOKENS = [3, 17, 80, 5, 42, 9, 61]
 NAMES = ["llama", "llama-fused-qkv", "qwen2", "gemma2", "phi3"]
@@ -31,19 +32,6 @@ class Pair:
     backend: Backend
     graph: Graph
     merged: Callable[[LoraAdapter], NumpyBackend]
-
-
-def drawn(graph: Graph, seed: int, rank: int = 8, only: str = "") -> LoraAdapter:
-    """A set that shows: as large as a tenth of the weights."""
-    draw = np.random.default_rng(seed)
-    pairs = {}
-    for name in sorted(graph.linear_weights):
-        rows, columns = graph.weights[name]
-        if only in name:
-            a = draw.standard_normal((rank, columns)).astype(np.float32)
-            b = draw.standard_normal((rows, rank)).astype(np.float32)
-            pairs[name] = LoraPair(a, b, 0.3 / (rank * columns) ** 0.5)
-    return LoraAdapter(f"drawn {seed}", pairs)
 
 
 @pytest.fixture(params=["numpy"])

@@ -14,11 +14,15 @@ from hypothesis import strategies as st
 
 from py_core.backends.base import ContextFullError, KeepGoing, TokenSequence
 from py_core.backends.numpy import CHUNK, NumpyBackend
+from py_core.engine import scheduler
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.repetition import LOOP_SCORE
+from py_core.formats.gguf import read_header
+from py_core.formats.source import FileSource
 from py_core.loading import Model
+from py_core.models.registry import describe_model
 from py_core.sampling import SamplingParams
-from tests import backend_pairs
+from tests import backend_pairs, tiny_adapters
 
 GREEDY = SamplingParams()
 PROMPT = list(b"Once upon a time")
@@ -276,3 +280,48 @@ async def test_rates_count_what_was_run(engine: Engine) -> None:
     assert timings.prefill_tok_s * timings.prefill_seconds == pytest.approx(len(PROMPT) - 4)
     assert timings.decode_tok_s * timings.decode_seconds == pytest.approx(8)
     assert 0 < timings.first_token_seconds <= timings.decode_seconds
+
+
+async def test_a_change_of_adapter_ends_what_is_under_way_and_keeps_the_tokens(
+    tiny_path: Path, open_model: OpenModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "TURN_SECONDS", 0.0)
+    engine = (await open_model(tiny_path, context=CONTEXT, end_tokens=())).engine
+    graph = describe_model(await read_header(FileSource(tiny_path)))[1]
+    adapter = tiny_adapters.drawn(graph, 1)
+    plain, other = engine.new_sequence(), engine.new_sequence()
+    await prefill(engine, plain, PROMPT)
+    await prefill(engine, other, PROMPT)
+    without = await generate(engine, plain, 16)
+    number = await engine.add_adapter(adapter)
+    engine.use_adapter(other, number)
+    assert (other.tokens, other.stored) == (PROMPT, 0)
+    with_it = await generate(engine, other, 16)
+    assert with_it != without
+
+    timings, got = Timings(), list[int]()
+    await prefill(engine, plain, PROMPT)
+    async with aclosing(engine.generate(plain, 60, GREEDY, timings)) as batches:  # type: ignore[type-var]
+        async for ids in batches:
+            got += ids
+            engine.use_adapter(plain, 0)  # no change: nothing ends
+            if len(got) == 8:
+                engine.use_adapter(plain, number)
+    assert (timings.reason, got) == ("stopped", without[:8])
+    assert plain.tokens[: len(PROMPT) + 8] == PROMPT + without[:8]
+    await prefill(engine, plain, PROMPT)
+    assert await generate(engine, plain, 16) == with_it
+
+    await prefill(engine, plain, PROMPT)
+    timings, got = Timings(), []
+    async with aclosing(engine.generate(plain, 60, GREEDY, timings)) as batches:  # type: ignore[type-var]
+        async for ids in batches:
+            if not got:
+                removing = asyncio.create_task(engine.remove_adapter(number))
+            got += ids
+    await removing
+    assert timings.reason == "stopped"
+    assert got == with_it[: len(got)]
+    assert (plain.adapter, other.adapter) == (0, 0)
+    await prefill(engine, plain, PROMPT)
+    assert await generate(engine, plain, 16) == without
