@@ -14,7 +14,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from app.prompt_window import PromptWindow
+from app.resident_adapters import ResidentAdapters
 from app.text_stream import TextStream
+from py_core.adapters.lora import LoraAdapter
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 from py_core.routing.agents import Agent
@@ -73,7 +75,8 @@ class Done:
     itself) or "stopped" (by the user). `text` is the whole answer: after a loop without the repeats, which were
     shown and are to be taken back; `thought`, likewise, is what it thought before. Seconds are those of the prompt's
     new tokens, of the answer's (its thought included), and of the thought.
-    `forgotten_turns` counts messages that no longer fit into the model's context and were left out.
+    `forgotten_turns` counts messages that no longer fit into the model's context and were left out. `adapter` is the
+    name of the adapter that the model answered with, "" for none.
     """
 
     reason: str
@@ -87,6 +90,7 @@ class Done:
     decode_seconds: float = 0.0
     thought: str = ""
     thought_seconds: float = 0.0
+    adapter: str = ""
 
 
 Event = Reading | Thought | Delta | Done
@@ -110,6 +114,10 @@ class Assistant:
         """sampling: for every answer; without it the agent's, or CHAT_SAMPLING where there is no agent."""
         self.model = model
         self.messages: list[Message] = []
+        self.adapter: LoraAdapter | None = None
+        """What the model answers with from the next message on (`use_adapter`)."""
+        self.adapters = ResidentAdapters(model.engine)
+        self._answers_with = ""
         self._sampling, self._max_tokens = sampling, max_tokens
         self._sequence = model.engine.new_sequence()
         limit = model.engine.context_length - min(_LEAST_ANSWER, max_tokens)
@@ -139,7 +147,10 @@ class Assistant:
         if self._stopped:
             yield Done("stopped")
             return
-        timings = Timings()
+        timings, adapter = Timings(), self.adapter
+        self._answers_with = adapter.name if adapter else ""
+        number = await self.adapters.number(adapter) if adapter else 0
+        self.model.engine.use_adapter(self._sequence, number)
         async with aclosing(self._read(prompt, timings)) as reading:  # type: ignore[type-var]
             async for progress in reading:
                 yield progress
@@ -180,6 +191,7 @@ class Assistant:
             timings.decode_seconds,
             thought,
             thought_until - begin if thought else 0.0,
+            self._answers_with,
         )
 
     def stop(self) -> None:
@@ -187,6 +199,23 @@ class Assistant:
         self._stopped = True
         if self._prefill is not None:
             self._prefill.cancel()
+
+    async def use_adapter(self, adapter: LoraAdapter | None) -> None:
+        """Answer with an adapter from the next message on, or without one. The conversation stays.
+
+        Raises AdapterError where it does not fit the model, BackendError; then the one before stays, too.
+        """
+        if adapter is not None:
+            await self.adapters.number(adapter)
+        self.adapter = adapter
+
+    async def forget_adapter(self, name: str) -> None:
+        """It was deleted: the next answer comes without it, and a running one that it gives ends."""
+        if self.adapter is not None and self.adapter.name == name:
+            self.adapter = None
+        if self._answers_with == name:
+            self.stop()
+        await self.adapters.forget(name)
 
     def reset(self, messages: Sequence[Message] = ()) -> None:
         """Start a new conversation, or continue one of these messages. The model forgets the messages before."""

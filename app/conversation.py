@@ -233,7 +233,8 @@ class Conversation:
             return None
         details = answer_details(routed, done)
         if again:
-            details = {**self.turns[-1].details, **details}
+            before = {name: value for name, value in self.turns[-1].details.items() if name != "adapter"}
+            details = {**before, **details}
         turns = Turn("user", text), Turn("assistant", said, details=details)
         is_answer = bool(said or (done and done.thought))
         if is_answer:
@@ -277,6 +278,8 @@ class Conversation:
             routing["neighbours"] = [n.pattern_id for n in routed.decision.neighbours[:NEIGHBOURS_LOGGED]]
         if done is not None:
             routing |= {"reason": done.reason, "tokens": done.new_tokens}
+            if done.adapter:
+                routing["adapter"] = done.adapter
         return WitnessEntry(
             agent=routed.agent.id if routed else "",
             backend=self.assistant.model.engine.capabilities.backend,

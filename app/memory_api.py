@@ -375,6 +375,7 @@ def _log_entry(entry: WitnessEntry) -> dict[str, Any]:
         "quality": entry.quality,
         "error": entry.error,
         "confidence": entry.routing.get("confidence"),
+        "adapter": entry.routing.get("adapter"),
     }
 
 

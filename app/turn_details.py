@@ -28,7 +28,8 @@ def title_of(text: str) -> str:
 
 def answer_details(routed: Routed | None, done: Done | None) -> dict[str, Any]:
     """JSON: `agent` and `request` (the route's id) where it was routed, and `route` (what the answer's chip says), too;
-    `reason` and `tokens` as in Done, and `thinking` ({text, seconds}) where the model thought before it answered."""
+    `reason` and `tokens` as in Done, `thinking` ({text, seconds}) where the model thought before it answered, and the
+    name of its `adapter` where it had one."""
     details: dict[str, Any] = {}
     if routed is not None:
         decision = routed.decision
@@ -44,6 +45,8 @@ def answer_details(routed: Routed | None, done: Done | None) -> dict[str, Any]:
         details |= {"reason": done.reason, "tokens": done.new_tokens}
         if done.thought:
             details["thinking"] = {"text": done.thought, "seconds": done.thought_seconds}
+        if done.adapter:
+            details["adapter"] = done.adapter
     return details
 
 

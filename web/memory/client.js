@@ -89,7 +89,7 @@ export class Memory {
 
   /**
    * @param {{filter?: 'all'|'poor'|'errors'|'slow', search?: string, offset?: number, limit?: number}} [wanted]
-   * @returns {Promise<{total: number, items: object[]}>} id, created, text, agent, backend, stages, totalMs, quality, error, confidence
+   * @returns {Promise<{total: number, items: object[]}>} id, created, text, agent, backend, stages, totalMs, quality, error, confidence, adapter
    */
   log({ filter = 'all', search = '', offset = 0, limit = 50 } = {}) { return this.#ask('log', filter, search, offset, limit); }
 

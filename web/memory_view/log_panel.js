@@ -55,7 +55,7 @@ export class LogPanel {
     return this.#memory.log(asked);
   }
 
-  #render({ created, text, agent, backend, stages, totalMs, quality, error, confidence }, row) {
+  #render({ created, text, agent, backend, stages, totalMs, quality, error, confidence, adapter }, row) {
     const head = element('p', 'record-title');
     head.append(text ? element('span', 'log-text', text) : this.#title(agent));
     if (totalMs > 0) head.append(element('span', 'log-total', formatDuration(totalMs)));
@@ -67,6 +67,7 @@ export class LogPanel {
       text ? element('b', 'record-agent', this.#title(agent)) : null,
       formatDate(created),
       backend,
+      adapter ? `adapter ${adapter}` : null,
       confidence === null || agent === PLAIN ? null : `agent ${formatShare(confidence)} certain`,
       quality === null ? null : `quality ${formatShare(quality)}`,
     ));

@@ -1,0 +1,48 @@
+"""The adapters that lie where the model runs: a change to one of them costs nothing but reading the chat again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from py_core.adapters.lora import LoraAdapter
+from py_core.backends.base import MAX_ADAPTERS
+from py_core.engine.engine import Engine
+
+
+class ResidentAdapters:
+    """Brings adapters there when they are first used, in place of those that were not used for longest."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._there: dict[str, tuple[LoraAdapter, int]] = {}
+        """By their names, the one that was used last at the end."""
+        self._changing = asyncio.Lock()
+
+    def find(self, name: str) -> LoraAdapter | None:
+        """One that is there."""
+        return self._there[name][0] if name in self._there else None
+
+    async def number(self, adapter: LoraAdapter) -> int:
+        """Its number, for `Engine.use_adapter`. It takes the place of another one of its name.
+
+        Raises AdapterError where it does not fit the model, BackendError.
+        """
+        async with self._changing:
+            if self.find(adapter.name) is adapter:
+                self._there[adapter.name] = self._there.pop(adapter.name)
+                return self._there[adapter.name][1]
+            await self._remove(adapter.name)
+            if len(self._there) == MAX_ADAPTERS:
+                await self._remove(next(iter(self._there)))
+            number = await self._engine.add_adapter(adapter)
+            self._there[adapter.name] = adapter, number
+            return number
+
+    async def forget(self, name: str) -> None:
+        """Take one away; nothing happens where it is not there. An answer that it gives ends."""
+        async with self._changing:
+            await self._remove(name)
+
+    async def _remove(self, name: str) -> None:
+        if name in self._there:
+            await self._engine.remove_adapter(self._there.pop(name)[1])
