@@ -36,6 +36,7 @@ class Model:
     tokenizer: Tokenizer
     template: ChatTemplate
     engine: Engine
+    graph: Graph
     bos: bool = True
 
     @property
@@ -83,7 +84,7 @@ async def load_model(
     await template.check()
     await _check_prompt(tokenizer, template)
     backend = await load_backend(source, header, config, graph, progress)
-    return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids))
+    return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids), graph)
 
 
 async def _check_prompt(tokenizer: Tokenizer, template: ChatTemplate) -> None:

@@ -61,7 +61,8 @@ def open_model() -> OpenModel:
         weights = await load_weights(source, header, graph)
         ends = tokenizer.eos_ids if end_tokens is None else end_tokens
         engine = Engine(backend(config, graph, weights), ends)
-        return Model(config, tokenizer, ChatTemplate.from_gguf(header.metadata, tokenizer, native_renderer()), engine)
+        template = ChatTemplate.from_gguf(header.metadata, tokenizer, native_renderer())
+        return Model(config, tokenizer, template, engine, graph)
 
     return open_on
 
@@ -81,6 +82,5 @@ def real_model(model_path: Path, real_parts: tuple) -> Model:
     header = asyncio.run(read_header(FileSource(model_path)))
     tokenizer = tokenizer_from_gguf(header.metadata)
     engine = Engine(NumpyBackend(*real_parts), tokenizer.eos_ids)
-    return Model(
-        real_parts[0], tokenizer, ChatTemplate.from_gguf(header.metadata, tokenizer, native_renderer()), engine
-    )
+    template = ChatTemplate.from_gguf(header.metadata, tokenizer, native_renderer())
+    return Model(real_parts[0], tokenizer, template, engine, real_parts[1])

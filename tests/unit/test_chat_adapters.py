@@ -15,12 +15,9 @@ from app.memory_api import MemoryApi
 from app.services import Services
 from py_core.adapters.lora import AdapterError, LoraAdapter
 from py_core.backends.base import MAX_ADAPTERS
-from py_core.formats.gguf import read_header
-from py_core.formats.source import FileSource
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.sqlite import SQLiteRows
-from py_core.models.registry import describe_model
 from py_core.sampling import SamplingParams
 from tests.tiny_adapters import drawn
 
@@ -34,10 +31,9 @@ async def model(tiny_path: Path, open_model: OpenModel) -> Model:
 
 
 @pytest.fixture
-async def adapters(tiny_path: Path) -> list[LoraAdapter]:
+async def adapters(model: Model) -> list[LoraAdapter]:
     """One more than the backend has room for."""
-    graph = describe_model(await read_header(FileSource(tiny_path)))[1]
-    return [drawn(graph, seed, rank=4) for seed in range(MAX_ADAPTERS + 1)]
+    return [drawn(model.graph, seed, rank=4) for seed in range(MAX_ADAPTERS + 1)]
 
 
 def new_assistant(model: Model) -> Assistant:

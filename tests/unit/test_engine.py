@@ -17,10 +17,7 @@ from py_core.backends.numpy import CHUNK, NumpyBackend
 from py_core.engine import scheduler
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.repetition import LOOP_SCORE
-from py_core.formats.gguf import read_header
-from py_core.formats.source import FileSource
 from py_core.loading import Model
-from py_core.models.registry import describe_model
 from py_core.sampling import SamplingParams
 from tests import backend_pairs, tiny_adapters
 
@@ -286,9 +283,8 @@ async def test_a_change_of_adapter_ends_what_is_under_way_and_keeps_the_tokens(
     tiny_path: Path, open_model: OpenModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "TURN_SECONDS", 0.0)
-    engine = (await open_model(tiny_path, context=CONTEXT, end_tokens=())).engine
-    graph = describe_model(await read_header(FileSource(tiny_path)))[1]
-    adapter = tiny_adapters.drawn(graph, 1)
+    model = await open_model(tiny_path, context=CONTEXT, end_tokens=())
+    engine, adapter = model.engine, tiny_adapters.drawn(model.graph, 1)
     plain, other = engine.new_sequence(), engine.new_sequence()
     await prefill(engine, plain, PROMPT)
     await prefill(engine, other, PROMPT)
