@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.formats.gguf import TensorInfo
 from py_core.sampling import SamplingParams
@@ -61,6 +62,8 @@ class TokenSequence:
     stored: int = 0
     adapter: int = 0
     """The number of the set of LoRA matrices that it runs with (`Backend.use_adapter`), 0 for none."""
+    head_adapter: int = 0
+    """The number of the adapter at the head's input (`Backend.use_head_adapter`), 0 for none."""
 
     @property
     def length(self) -> int:
@@ -107,6 +110,9 @@ MAX_TAPS = 8
 MAX_ADAPTERS = 4
 """Sets of LoRA matrices that are there at a time. One of rank 16 on every linear is a tenth of a small model."""
 
+HEAD_SLOTS = 64
+"""Adapters at the head's input that are there at a time. A slot takes 256 bytes for each value of the hidden size."""
+
 
 def check_last_rows(sequence: TokenSequence, rows: int) -> None:
     """What every backend's `last_logits` checks."""
@@ -128,6 +134,15 @@ def check_hidden(sequence: TokenSequence, names: Sequence[str], start: int, taps
     for name in names:
         if name not in taps:
             raise ValueError(f"This model has no value {name!r} to read; it has {', '.join(taps) or 'none'}.")
+
+
+def check_scored(sequence: TokenSequence, start: int) -> None:
+    """What every backend's `token_logprobs` checks."""
+    if not 1 <= start < sequence.length:
+        raise ValueError(
+            f"start is {start}, but must be from 1 to {sequence.length - 1}: one of the sequence's {sequence.length} "
+            "tokens, and not the first, which nothing comes before."
+        )
 
 
 def pass_end(stored: int, length: int, most: int, last_rows: int) -> int:
@@ -152,6 +167,10 @@ class Backend(Protocol):
 
     def new_sequence(self) -> TokenSequence:
         """Start an empty sequence. Raises BackendError when every slot is taken."""
+        ...
+
+    def append(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:
+        """Add `tokens`, which run with the first call that needs them. Raises what `prefill` raises."""
         ...
 
     async def prefill(
@@ -200,6 +219,16 @@ class Backend(Protocol):
         """
         ...
 
+    async def token_logprobs(
+        self, sequence: TokenSequence, start: int, after_pass: AfterPass | None = None
+    ) -> np.ndarray:
+        """log p of each token from `start` on, given those before it: float32 (length - start,).
+
+        With the sequence's adapters, and without its logits coming to the host. The tokens from `start` - 1 on run
+        again, as for `hidden`. Raises ValueError where `start` is none of the sequence's tokens, or the first.
+        """
+        ...
+
     async def add_adapter(self, adapter: LoraAdapter) -> int:
         """Bring a set of LoRA matrices to where the model runs; its number, from 1 on.
 
@@ -215,6 +244,25 @@ class Backend(Protocol):
         """Run the sequence with a set from now on, or without one (0). Where that is a change all its tokens run again.
 
         Raises ValueError where there is no such set.
+        """
+        ...
+
+    async def put_head_adapter(self, adapter: AnyHeadAdapter) -> int:
+        """Bring an adapter to a slot at the head's input; the slot's number, from 1 on.
+
+        Raises AdapterError where it does not fit the model, BackendError where all HEAD_SLOTS are taken.
+        """
+        ...
+
+    def remove_head_adapter(self, number: int) -> None:
+        """Give a slot back. Sequences that use it go on without. Raises ValueError where there is no such adapter."""
+        ...
+
+    def use_head_adapter(self, sequence: TokenSequence, number: int) -> None:
+        """Run the sequence with an adapter at the head's input from its next call on, or without one (0).
+
+        Where that is a change its last logits are made again; its keys and values stay. Raises ValueError where there
+        is no such adapter.
         """
         ...
 

@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 
+from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter, logsumexp
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.adapter_numbers import AdapterNumbers
+from py_core.backends.adapter_use import AdapterUse
 from py_core.backends.base import (
     AfterPass,
     BackendError,
@@ -24,6 +25,7 @@ from py_core.backends.base import (
     check_last_rows,
     check_not_empty,
     check_prefill,
+    check_scored,
     pass_end,
 )
 from py_core.backends.page_table import PAGE, first_kept, kept_window, most_pages
@@ -61,10 +63,11 @@ async def load_numpy(
     return NumpyBackend(config, graph, await load_weights(source, header, graph, progress))
 
 
-class NumpyBackend:
+class NumpyBackend(AdapterUse):
     """See `Backend` for the contract of each method."""
 
     def __init__(self, config: ModelConfig, graph: Graph, weights: dict[str, np.ndarray]):
+        super().__init__(graph)
         self.capabilities = Capabilities(backend="numpy", adapter=f"numpy {np.__version__}", software=True)
         self.context_length = config.context_length
         self._config, self._graph, self._weights = config, graph, weights
@@ -73,10 +76,7 @@ class NumpyBackend:
         layers = [op for op in graph.ops if isinstance(op, ops.Attention)]
         self._windows = {op.layer: kept_window(op.window, self.context_length) for op in layers}
         self._states: dict[int, _State] = {}
-        self._sequences: dict[int, TokenSequence] = {}
         self._slots = 0
-        self._adapters: dict[int, LoraAdapter] = {}
-        self._numbers = AdapterNumbers(graph)
 
     def new_sequence(self) -> TokenSequence:
         self._slots += 1
@@ -84,11 +84,14 @@ class NumpyBackend:
         self._sequences[self._slots] = TokenSequence(self._slots)
         return self._sequences[self._slots]
 
+    def append(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:
+        check_prefill(sequence, tokens, self._config.vocab_size, self.context_length)
+        sequence.tokens.extend(tokens)
+
     async def prefill(
         self, sequence: TokenSequence, tokens: Sequence[int], after_pass: AfterPass | None = None
     ) -> None:
-        check_prefill(sequence, tokens, self._config.vocab_size, self.context_length)
-        sequence.tokens.extend(tokens)
+        self.append(sequence, tokens)
         await self._run_pending(sequence, after_pass=after_pass)
 
     async def decode(
@@ -121,37 +124,45 @@ class NumpyBackend:
         check_hidden(sequence, names, start, self._graph.taps)
         found: dict[str, list[np.ndarray]] = {name: [] for name in names}
         tapped = {self._graph.taps[name] for name in names}
-        self._rewind(sequence, start)
-        while sequence.stored < sequence.length:
-            first = sequence.stored
-            values = await self._run_body(sequence, min(first + CHUNK, start if first < start else sequence.length))
-            if first >= start:
-                self._run_rows([op for op in self._graph.head if op.out in tapped], values)
-                for name in names:
-                    found[name].append(values[self._graph.taps[name]])
-            if after_pass:
-                await after_pass(sequence.stored)
+        async for _, values in self._read(sequence, start, sequence.length, after_pass):
+            self._run_rows([op for op in self._graph.head if op.out in tapped], values)
+            for name in names:
+                found[name].append(values[self._graph.taps[name]])
         # No logits were made: the last token runs again when they are asked for.
         sequence.stored -= 1
         return {name: np.concatenate(rows) for name, rows in found.items()}
+
+    async def token_logprobs(
+        self, sequence: TokenSequence, start: int, after_pass: AfterPass | None = None
+    ) -> np.ndarray:
+        check_scored(sequence, start)
+        found: list[np.ndarray] = []
+        async for first, values in self._read(sequence, start - 1, sequence.length - 1, after_pass):
+            logits = self._run_head(sequence, values)
+            targets = sequence.tokens[first + 1 : first + 1 + len(logits)]
+            found.append(logits[np.arange(len(logits)), targets] - logsumexp(logits))
+        return np.concatenate(found).astype(np.float32)
+
+    async def _read(
+        self, sequence: TokenSequence, start: int, end: int, after_pass: AfterPass | None
+    ) -> AsyncIterator[tuple[int, dict[Value, np.ndarray]]]:
+        """Run the tokens from `start` to `end` again: of each pass the first one's place, and what the body made."""
+        self._rewind(sequence, start)
+        while sequence.stored < end:
+            first = sequence.stored
+            values = await self._run_body(sequence, min(first + CHUNK, start if first < start else end))
+            if first >= start:
+                yield first, values
+            if after_pass:
+                await after_pass(sequence.stored)
 
     async def add_adapter(self, adapter: LoraAdapter) -> int:
         number = self._numbers.add(adapter)
         self._adapters[number] = adapter
         return number
 
-    def remove_adapter(self, number: int) -> None:
-        self._numbers.remove(number)
-        del self._adapters[number]
-        for sequence in self._sequences.values():
-            if sequence.adapter == number:
-                self.use_adapter(sequence, 0)
-
-    def use_adapter(self, sequence: TokenSequence, number: int) -> None:
-        self._numbers.check(number)
-        if sequence.adapter != number:
-            sequence.adapter = number
-            self._rewind(sequence, 0)
+    async def put_head_adapter(self, adapter: AnyHeadAdapter) -> int:
+        return self._head_slots.put(adapter)
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]
@@ -166,6 +177,7 @@ class NumpyBackend:
         self._states.clear()
         self._sequences.clear()
         self._adapters.clear()
+        self._head_slots.adapters.clear()
         self._weights = {}
 
     def _state(self, sequence: TokenSequence) -> _State:
@@ -174,7 +186,6 @@ class NumpyBackend:
         return self._states[sequence.slot]
 
     def _rewind(self, sequence: TokenSequence, stored: int) -> None:
-        """Run again what comes after the first `stored` tokens; all, where what they see was dropped meanwhile."""
         stored = min(sequence.stored, stored)
         state = self._states.get(sequence.slot)
         sequence.stored = stored if state and all(cache.sees(stored) for cache in state.caches.values()) else 0
@@ -187,8 +198,7 @@ class NumpyBackend:
             values = await self._run_body(sequence, pass_end(sequence.stored, sequence.length, CHUNK, logit_rows))
             if sequence.stored == sequence.length:
                 values = {value: rows[-logit_rows:] for value, rows in values.items()}
-                self._run_rows(self._graph.head, values)
-                self._state(sequence).logits = values[self._graph.output]
+                self._state(sequence).logits = self._run_head(sequence, values)
             if after_pass:
                 await after_pass(sequence.stored)
 
@@ -222,6 +232,19 @@ class NumpyBackend:
                     self._run_rows([op], values, self._adapters.get(sequence.adapter))
         sequence.stored = stop
         return values
+
+    def _run_head(self, sequence: TokenSequence, values: dict[Value, np.ndarray]) -> np.ndarray:
+        """The logits of rows, with the adapter at the head's input that the sequence has: (rows, vocab_size)."""
+        head, x = self._graph.head, self._graph.head_input
+        first = [getattr(op, "x", None) for op in head].index(x)
+        self._run_rows(head[:first], values)
+        adapter = self._head_slots.adapters.get(sequence.head_adapter)
+        h = values[x]
+        if isinstance(adapter, HeadAdapter):
+            values[x] = adapter.changed(h)
+        self._run_rows(head[first:], values)
+        logits = values[self._graph.output]
+        return adapter.changed(h, logits) if isinstance(adapter, NeighbourAdapter) else logits
 
     def _run_rows(
         self, operations: Sequence[ops.Op], values: dict[Value, np.ndarray], adapter: LoraAdapter | None = None

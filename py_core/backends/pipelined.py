@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
+from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.adapter_numbers import AdapterNumbers
+from py_core.backends.adapter_use import AdapterUse
 from py_core.backends.base import (
     AfterPass,
     BackendError,
@@ -26,9 +28,10 @@ from py_core.backends.base import (
     check_last_rows,
     check_not_empty,
     check_prefill,
+    check_scored,
     pass_end,
 )
-from py_core.backends.sampling_state import RING, ring_of, state_bytes
+from py_core.backends.sampling_state import GREEDY, RING, ring_of, state_bytes
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
 
@@ -55,7 +58,10 @@ _MOST_LOSSES = 3
 """Devices lost in a row, without a token between them, that are made up for."""
 
 
-class PipelinedBackend(ABC):
+T = TypeVar("T")
+
+
+class PipelinedBackend(AdapterUse):
     """See `Backend` for the contract of each public method."""
 
     BATCH_SECONDS = 0.025
@@ -67,14 +73,11 @@ class PipelinedBackend(ABC):
     def __init__(
         self, capabilities: Capabilities, context_length: int, vocab_size: int, max_rows: int, graph: Graph
     ) -> None:
+        super().__init__(graph)
         self.capabilities = capabilities
         self.context_length = context_length
         self._vocab_size, self.max_rows, self._taps = vocab_size, max_rows, graph.taps
-        self._numbers = AdapterNumbers(graph)
-        self._adapters: dict[int, LoraAdapter] = {}
-        """The sets that are there, by their numbers: `_rebuild` places them again."""
         self._free_slots = list(range(SLOTS))[::-1]
-        self._sequences: dict[int, TokenSequence] = {}
         self._lost = False
         self._losses = 0
         self._logits_of: TokenSequence | None = None
@@ -110,6 +113,10 @@ class PipelinedBackend(ABC):
         """Run the state's m rows as `_run_rows` does, without logits; the named values, float32 (m, width) of each."""
 
     @abstractmethod
+    async def _run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
+        """Run the state's m rows as `_run_rows` does; log p of the token that follows each, float32 (m,)."""
+
+    @abstractmethod
     def _start_steps(
         self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
     ) -> asyncio.Future[list[int]]:
@@ -124,11 +131,15 @@ class PipelinedBackend(ABC):
 
     @abstractmethod
     async def _rebuild(self) -> None:
-        """Bring back what was lost. Where the pages were, `stored` is 0 in every sequence afterwards."""
+        """Bring back what was lost: adapters too. Where the pages were, `stored` is 0 in every sequence afterwards."""
 
     @abstractmethod
     async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
         """Bring a set of LoRA matrices to where kernels read the set of this number."""
+
+    @abstractmethod
+    async def _place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
+        """Bring an adapter at the head's input to the slot of this number."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -140,12 +151,15 @@ class PipelinedBackend(ABC):
         self._sequences[sequence.slot] = sequence
         return sequence
 
+    def append(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:
+        check_prefill(sequence, tokens, self._vocab_size, self.context_length)
+        sequence.tokens.extend(tokens)
+
     async def prefill(
         self, sequence: TokenSequence, tokens: Sequence[int], after_pass: AfterPass | None = None
     ) -> None:
-        check_prefill(sequence, tokens, self._vocab_size, self.context_length)
+        self.append(sequence, tokens)
         self._losses = 0
-        sequence.tokens.extend(tokens)
         await self._run_pending(sequence, after_pass=after_pass)
 
     async def decode(
@@ -213,20 +227,40 @@ class PipelinedBackend(ABC):
         self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None
     ) -> dict[str, np.ndarray]:
         check_hidden(sequence, names, start, self._taps)
-        passes: list[list[np.ndarray]] = []
-        read = start
+        passes = await self._read(
+            sequence, start, sequence.length, lambda m, stop: self._run_tapped(m, stop, names), after_pass
+        )
+        return {name: np.concatenate(values) for name, values in zip(names, zip(*passes, strict=True), strict=True)}
+
+    async def token_logprobs(
+        self, sequence: TokenSequence, start: int, after_pass: AfterPass | None = None
+    ) -> np.ndarray:
+        check_scored(sequence, start)
+
+        def score(m: int, stop: int) -> Awaitable[np.ndarray]:
+            return self._run_scored(m, stop, sequence.tokens[stop - m + 1 : stop + 1])
+
+        return np.concatenate(await self._read(sequence, start - 1, sequence.length - 1, score, after_pass))
+
+    async def _read(
+        self, sequence: TokenSequence, start: int, end: int, read: Callable[[int, int], Awaitable[T]],
+        after_pass: AfterPass | None,
+    ) -> list[T]:  # fmt: skip
+        """Run the tokens from `start` to `end` again, each pass by `read(rows, length)`; what each gave."""
+        passes: list[T] = []
+        done = start
         self._losses = 0
         self._rewind(sequence, start)
-        while read < sequence.length:
+        while done < end:
             try:
                 await self._restore()
                 # Tokens before `start`, or read already before a loss, only go into the pages.
-                unread = sequence.stored == read
-                stop = min(sequence.stored + self.max_rows, sequence.length if unread else read)
+                unread = sequence.stored == done
+                stop = min(sequence.stored + self.max_rows, end if unread else done)
                 m = await self._write_rows(sequence, stop, logit_rows=0)
                 if unread:
-                    passes.append(await self._run_tapped(m, stop, names))
-                    read = stop
+                    passes.append(await read(m, stop))
+                    done = stop
                 else:
                     await self._run_rows(m, stop, 0)
             except self.RESTARTS as error:
@@ -235,44 +269,37 @@ class PipelinedBackend(ABC):
             sequence.stored = stop
             if after_pass:
                 await after_pass(stop)
-        return {name: np.concatenate(values) for name, values in zip(names, zip(*passes, strict=True), strict=True)}
+        return passes
 
     async def add_adapter(self, adapter: LoraAdapter) -> int:
         number = self._numbers.add(adapter)
-        self._losses = 0
         self._adapters[number] = adapter
+        await self._placed(lambda: self._place_adapter(number, adapter), lambda: self.remove_adapter(number))
+        return number
+
+    async def put_head_adapter(self, adapter: AnyHeadAdapter) -> int:
+        number = self._head_slots.put(adapter)
+        await self._placed(lambda: self._place_head_adapter(number, adapter), lambda: self.remove_head_adapter(number))
+        return number
+
+    async def _placed(self, place: Callable[[], Awaitable[None]], remove: Callable[[], None]) -> None:
+        """Bring something to the device, again where that is lost meanwhile; forget it where it cannot be there."""
+        self._losses = 0
         while True:
             try:
                 await self._restore()
-                await self._place_adapter(number, adapter)
-                return number
+                return await place()
             except self.RESTARTS as error:
                 self._lose(error)
             except BaseException:
-                self.remove_adapter(number)
+                remove()
                 raise
-
-    def remove_adapter(self, number: int) -> None:
-        self._numbers.remove(number)
-        del self._adapters[number]
-        for sequence in self._sequences.values():
-            if sequence.adapter == number:
-                self.use_adapter(sequence, 0)
-
-    def use_adapter(self, sequence: TokenSequence, number: int) -> None:
-        self._numbers.check(number)
-        if sequence.adapter != number:
-            sequence.adapter = number
-            self._logits_of = None if self._logits_of is sequence else self._logits_of
-            self._rewind(sequence, 0)
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]
         # The last token runs again: its logits are gone.
         self._rewind(sequence, max(length - 1, 0))
         self._release(sequence.slot, sequence.stored)
-        if self._logits_of is sequence:
-            self._logits_of = None
 
     def free(self, sequence: TokenSequence) -> None:
         self.truncate(sequence, 0)
@@ -280,7 +307,8 @@ class PipelinedBackend(ABC):
         self._free_slots.append(sequence.slot)
 
     def _rewind(self, sequence: TokenSequence, stored: int) -> None:
-        """Run again what comes after the first `stored` tokens; all, where what they see was given back meanwhile."""
+        if self._logits_of is sequence:
+            self._logits_of = None
         sequence.stored = min(sequence.stored, stored)
         if not self._sees(sequence.slot, sequence.stored):
             sequence.stored = 0
@@ -312,7 +340,7 @@ class PipelinedBackend(ABC):
             await self._run_pending(sequence)
         last = sequence.length - 1
         row = (sequence.tokens[last], last, sequence.slot)
-        self._write_state(state_bytes([row], sampling, adapter=sequence.adapter))
+        self._write_state(state_bytes([row], sampling, 1, sequence.adapter, sequence.head_adapter))
         if sampling.penalizes:
             self._write_history(sequence.slot, ring_of(sequence.tokens))
         self._logits_of = None
@@ -344,7 +372,7 @@ class PipelinedBackend(ABC):
         rows = [(sequence.tokens[at], at, sequence.slot) for at in range(sequence.stored, stop)]
         await self._reserve(sequence.slot, sequence.stored, stop)
         self._logits_of = None
-        self._write_state(state_bytes(rows, logit_rows=logit_rows, adapter=sequence.adapter))
+        self._write_state(state_bytes(rows, GREEDY, logit_rows, sequence.adapter, sequence.head_adapter))
         return len(rows)
 
     def _batch(self) -> int:

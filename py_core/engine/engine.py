@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import Backend, BackendError, Capabilities, ContextFullError, TokenSequence, too_long
 from py_core.backends.webgpu.profiling import KernelProfiler, Limits, OnRound, Profile
@@ -147,6 +148,42 @@ class Engine:
         return await self._scheduler.call(
             sequence, lambda after_pass: self.backend.hidden(sequence, names, start, after_pass), priority
         )
+
+    async def token_logprobs(
+        self, sequence: TokenSequence, tokens: Sequence[int], start: int = 1, on_progress: ReadProgress | None = None,
+        priority: Priority = Priority.BACKGROUND,
+    ) -> np.ndarray:  # fmt: skip
+        """Make the sequence hold exactly `tokens`; log p of each from `start` on: float32 (len(tokens) - start,).
+
+        As `Backend.token_logprobs`. `on_progress` is called after each forward pass. Raises ContextFullError when the
+        tokens do not fit; the sequence then still holds what it held.
+        """
+        if len(tokens) > self.context_length:
+            raise ContextFullError(too_long(len(tokens), self.context_length))
+        shared = _shared_length(sequence.tokens, tokens)
+        self.truncate(sequence, shared)
+        if shared < len(tokens):
+            self.backend.append(sequence, tokens[shared:])
+
+        def on_pass(stored: int) -> None:
+            if on_progress:
+                on_progress(stored, len(tokens))
+
+        return await self._scheduler.call(
+            sequence, lambda after_pass: self.backend.token_logprobs(sequence, start, after_pass), priority, on_pass
+        )
+
+    async def put_head_adapter(self, adapter: AnyHeadAdapter, priority: Priority = Priority.INTERACTIVE) -> int:
+        """Bring an adapter to a slot at the head's input, as `Backend.put_head_adapter`; its number."""
+        return await self._scheduler.alone(lambda: self.backend.put_head_adapter(adapter), priority)
+
+    def remove_head_adapter(self, number: int) -> None:
+        """Give a slot back, as `Backend.remove_head_adapter`. An answer under way goes on without it."""
+        self.backend.remove_head_adapter(number)
+
+    def use_head_adapter(self, sequence: TokenSequence, number: int) -> None:
+        """Run a sequence with an adapter at the head's input, or without one (0), from its next turn on."""
+        self.backend.use_head_adapter(sequence, number)
 
     @property
     def most_profiled_rows(self) -> int:

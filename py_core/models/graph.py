@@ -210,6 +210,11 @@ class Graph:
         return self.ops[-1].out
 
     @property
+    def head_input(self) -> Value:
+        """What the output matrix reads: where adapters at the head's input work."""
+        return next(op.x for op in reversed(self.head) if isinstance(op, Linear))
+
+    @property
     def head(self) -> list[Op]:
         """The operations that only make the logits, each from the one before: final norm, output matrix, soft-cap.
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_formats
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
@@ -73,6 +74,12 @@ class WasmBackend(PipelinedBackend):
 
     async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
         raise BackendError("Adapters cannot be used on this backend yet. Choose numpy.")
+
+    async def _place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
+        raise BackendError("Adapters cannot be used on this backend yet. Choose numpy.")
+
+    async def _run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
+        raise BackendError("Texts cannot be scored on this backend yet. Choose numpy.")
 
     def close(self) -> None:
         self._host.close()

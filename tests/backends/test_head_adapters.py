@@ -1,0 +1,285 @@
+"""Adapters at the head's input and log-probabilities of tokens, on each backend, against their formulas in numpy."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter
+from py_core.adapters.lora import AdapterError
+from py_core.backends.base import HEAD_SLOTS, Backend, BackendError
+from py_core.backends.numpy import load_numpy, load_weights
+from py_core.formats.gguf import read_header
+from py_core.formats.source import FileSource
+from py_core.loading import BackendLoader
+from py_core.models.graph import Linear, SoftCap
+from py_core.models.registry import describe_model
+from py_core.sampling import SamplingParams
+from tests.architectures.variants import VARIANTS
+from tests.backend_pairs import collect
+
+TOKENS = [3, 17, 80, 5, 42, 9, 61, 8, 77, 30]
+
+
+@dataclasses.dataclass
+class Tiny:
+    """A backend with a tiny model, and the model's own output matrix."""
+
+    backend: Backend
+    head: Callable[[np.ndarray], np.ndarray]
+    """The logits of states after the final norm: (M, hidden) -> (M, vocab_size)."""
+    hidden_size: int
+    vocab_size: int
+
+    def drawn(self, seed: int, rank: int) -> HeadAdapter:
+        """An adapter that shows."""
+        draw, n = np.random.default_rng(seed), self.hidden_size
+        a, b = draw.standard_normal((rank, n)), draw.standard_normal((n, rank)) / (rank * n) ** 0.5
+        return HeadAdapter(a.astype(np.float32), b.astype(np.float32))
+
+    async def states(self, tokens: list[int]) -> np.ndarray:
+        sequence = self.backend.new_sequence()
+        await self.backend.prefill(sequence, tokens)
+        states = await self.backend.hidden(sequence, ["final_norm"])
+        self.backend.free(sequence)
+        return states["final_norm"]
+
+    async def expected(self, tokens: list[int], adapter: AnyHeadAdapter | None) -> np.ndarray:
+        """log p after each of the tokens (M, vocab_size), by the definitions: kNN mixes probabilities."""
+        h = await self.states(tokens)
+        if isinstance(adapter, HeadAdapter):
+            h = h + (adapter.b @ (adapter.a @ h.T)).T
+        logits = self.head(h).astype(np.float64)
+        p = np.exp(logits - logits.max(1, keepdims=True))
+        p /= p.sum(1, keepdims=True)
+        if isinstance(adapter, NeighbourAdapter):
+            for row, state in enumerate(h):
+                lengths = np.linalg.norm(adapter.states, axis=1) * np.linalg.norm(state)
+                cosines = adapter.states @ state / lengths
+                if cosines.max() < adapter.tau:
+                    continue
+                weights = np.exp(cosines / adapter.temperature)
+                p[row] *= 1 - adapter.lambda_
+                np.add.at(p[row], adapter.tokens, adapter.lambda_ * weights / weights.sum())
+        return np.log(p)
+
+
+@pytest.fixture(params=["numpy"])
+def load_backend(request: pytest.FixtureRequest) -> BackendLoader:
+    return load_numpy
+
+
+@pytest.fixture(params=["llama", "gemma2"])
+async def tiny(request: pytest.FixtureRequest, load_backend: BackendLoader, tmp_path: Path) -> Tiny:
+    return await opened(request.param, tmp_path, load_backend)
+
+
+@pytest.fixture
+async def llama(load_backend: BackendLoader, tmp_path: Path) -> Tiny:
+    return await opened("llama", tmp_path, load_backend)
+
+
+async def opened(name: str, folder: Path, load_backend: BackendLoader) -> Tiny:
+    source = FileSource(VARIANTS[name].write(folder / "tiny.gguf"))
+    header = await read_header(source)
+    config, graph = describe_model(header)
+    weights = await load_weights(source, header, graph)
+    (output,) = [op for op in graph.head if isinstance(op, Linear)]
+    caps = [op.cap for op in graph.head if isinstance(op, SoftCap)]
+
+    def head(h: np.ndarray) -> np.ndarray:
+        logits = h @ weights[output.weight].T
+        return caps[0] * np.tanh(logits / caps[0]) if caps else logits
+
+    backend = await load_backend(source, header, config, graph, None)
+    return Tiny(backend, head, config.hidden_size, config.vocab_size)
+
+
+def close(ours: np.ndarray, expected: np.ndarray) -> None:
+    """Log-probabilities; those of the unlikeliest tokens need not be so exact."""
+    np.testing.assert_allclose(ours, expected, atol=2e-3 * np.abs(expected).max())
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    logits = logits.astype(np.float64)
+    largest = logits.max(-1, keepdims=True)
+    return logits - largest - np.log(np.exp(logits - largest).sum(-1, keepdims=True))
+
+
+async def neighbours(tiny: Tiny, **settings: float) -> NeighbourAdapter:
+    """Of a text that shares its beginning with TOKENS, so that some states are the same and others are far."""
+    text = [*TOKENS[:6], 11, 12]
+    tokens = np.array([*text[1:], text[1]])
+    return NeighbourAdapter(await tiny.states(text), tokens, **{"temperature": 0.2, **settings})
+
+
+@pytest.mark.parametrize("kind", ["rank 1", "rank 32", "neighbours", "half-open neighbours"])
+async def test_logits_are_those_of_the_definition(kind: str, tiny: Tiny) -> None:
+    backend, sequence = tiny.backend, tiny.backend.new_sequence()
+    await backend.prefill(sequence, TOKENS)
+    plain = await backend.last_logits(sequence, 8)
+    adapter: AnyHeadAdapter
+    if "rank" in kind:
+        adapter = tiny.drawn(1, int(kind[5:]))
+    else:
+        adapter = await neighbours(tiny, tau=0.9999 if "half" in kind else 0.2)
+    expected = (await tiny.expected(TOKENS, adapter))[-8:]
+    number = await backend.put_head_adapter(adapter)
+    backend.use_head_adapter(sequence, number)
+    changed = await backend.last_logits(sequence, 8)
+    close(log_softmax(changed), expected)
+    moved = np.abs(changed - plain).max(1) > 0.05
+    assert moved.any()
+    if "half" in kind:
+        assert not moved.all()
+        np.testing.assert_allclose(changed[~moved], plain[~moved], atol=1e-5 * np.abs(plain).max())
+    close(await backend.token_logprobs(sequence, 3), expected_of(TOKENS, await tiny.expected(TOKENS, adapter), 3))
+    backend.use_head_adapter(sequence, 0)
+    np.testing.assert_allclose(await backend.last_logits(sequence, 8), plain, atol=1e-4 * np.abs(plain).max())
+
+
+def expected_of(tokens: list[int], log_p: np.ndarray, start: int) -> np.ndarray:
+    """log p of the tokens from `start` on, of log p after each."""
+    return log_p[np.arange(start - 1, len(tokens) - 1), tokens[start:]]
+
+
+async def test_a_change_runs_the_last_token_again_and_no_other(llama: Tiny) -> None:
+    backend, sequence = llama.backend, llama.backend.new_sequence()
+    await backend.prefill(sequence, TOKENS)
+    number = await backend.put_head_adapter(llama.drawn(1, 4))
+    backend.use_head_adapter(sequence, number)
+    assert sequence.stored == len(TOKENS) - 1
+    close(log_softmax(await backend.logits(sequence)), (await llama.expected(TOKENS, llama.drawn(1, 4)))[-1])
+
+
+async def test_states_are_read_before_the_adapter(llama: Tiny) -> None:
+    backend, sequence = llama.backend, llama.backend.new_sequence()
+    expected = await llama.states(TOKENS)
+    backend.use_head_adapter(sequence, await backend.put_head_adapter(llama.drawn(1, 4)))
+    await backend.prefill(sequence, TOKENS)
+    states = await backend.hidden(sequence, ["final_norm"])
+    np.testing.assert_allclose(states["final_norm"], expected, atol=1e-4 * np.abs(expected).max())
+
+
+async def test_answers_are_sampled_of_the_changed_logits(llama: Tiny) -> None:
+    """An adapter of one state that every row is near to says one token again and again."""
+    backend, sequence = llama.backend, llama.backend.new_sequence()
+    await backend.prefill(sequence, TOKENS)
+    plain = await collect(backend, sequence, 6)
+    state = (await llama.states(TOKENS))[-1:]
+    adapter = NeighbourAdapter(state, np.array([50]), lambda_=0.999, tau=-1.0)
+    backend.truncate(sequence, len(TOKENS))
+    number = await backend.put_head_adapter(adapter)
+    backend.use_head_adapter(sequence, number)
+    assert await collect(backend, sequence, 3) == [50, 50, 50]
+    rules = SamplingParams(temperature=0.5, top_k=3, seed=3, repetition_penalty=1.001)
+    assert await collect(backend, sequence, 3, rules) == [50, 50, 50]
+    backend.truncate(sequence, len(TOKENS))
+    backend.use_head_adapter(sequence, 0)
+    assert await collect(backend, sequence, 6) == plain
+
+
+async def test_sequences_with_and_without_one_do_not_touch_each_other(llama: Tiny) -> None:
+    backend = llama.backend
+    adapters = [llama.drawn(1, 3), await neighbours(llama, tau=0.2), None]
+    numbers = [await backend.put_head_adapter(one) if one else 0 for one in adapters]
+    sequences = [backend.new_sequence() for _ in adapters]
+    for sequence, number in zip(sequences, numbers, strict=True):
+        backend.use_head_adapter(sequence, number)
+    for token in TOKENS[:4]:
+        for sequence in sequences:
+            await backend.prefill(sequence, [token])
+    for sequence, one in zip(sequences, adapters, strict=True):
+        close(log_softmax(await backend.logits(sequence)), (await llama.expected(TOKENS[:4], one))[-1])
+
+
+async def test_an_adapter_that_is_removed_is_used_no_more(llama: Tiny) -> None:
+    backend, sequence = llama.backend, llama.backend.new_sequence()
+    await backend.prefill(sequence, TOKENS)
+    plain = await backend.logits(sequence)
+    number = await backend.put_head_adapter(llama.drawn(1, 2))
+    backend.use_head_adapter(sequence, number)
+    await backend.logits(sequence)
+    backend.remove_head_adapter(number)
+    assert sequence.head_adapter == 0
+    np.testing.assert_allclose(await backend.logits(sequence), plain, atol=1e-4 * np.abs(plain).max())
+    for call in (lambda: backend.use_head_adapter(sequence, number), lambda: backend.remove_head_adapter(number)):
+        with pytest.raises(ValueError, match="There is no adapter 1 at the head's input"):
+            call()
+
+
+async def test_every_slot_can_be_used_and_used_again(llama: Tiny) -> None:
+    backend, sequence = llama.backend, llama.backend.new_sequence()
+    await backend.prefill(sequence, TOKENS)
+    numbers = [await backend.put_head_adapter(llama.drawn(seed, 1)) for seed in range(HEAD_SLOTS)]
+    assert numbers == list(range(1, HEAD_SLOTS + 1))
+    with pytest.raises(BackendError, match="Remove one first"):
+        await backend.put_head_adapter(llama.drawn(1, 1))
+    backend.remove_head_adapter(numbers[7])
+    assert await backend.put_head_adapter(await neighbours(llama)) == numbers[7]
+    backend.use_head_adapter(sequence, HEAD_SLOTS)
+    expected = await llama.expected(TOKENS, llama.drawn(HEAD_SLOTS - 1, 1))
+    close(log_softmax(await backend.logits(sequence)), expected[-1])
+
+
+async def test_what_does_not_fit_is_refused_with_a_sentence(llama: Tiny) -> None:
+    backend, good, near = llama.backend, llama.drawn(1, 4), await neighbours(llama)
+
+    async def refused(adapter: AnyHeadAdapter, sentence: str) -> None:
+        with pytest.raises(AdapterError, match=sentence):
+            await backend.put_head_adapter(adapter)
+
+    await refused(HeadAdapter(good.a[:, 1:], good.b), "made for another model")
+    await refused(HeadAdapter(good.a[1:], good.b), "made for another model")
+    await refused(llama.drawn(1, 33), "rank 33; ranks of 1 to 32")
+    await refused(HeadAdapter(good.a * np.float32(np.nan), good.b), "not finite")
+    await refused(dataclasses.replace(near, states=near.states[:, 1:]), "made for another model")
+    await refused(dataclasses.replace(near, tokens=near.tokens[1:]), "made for another model")
+    many = np.repeat(near.states, 9, axis=0)
+    await refused(dataclasses.replace(near, states=many, tokens=np.zeros(72, int)), "72 states; 1 to 64")
+    await refused(dataclasses.replace(near, tokens=near.tokens + llama.vocab_size), "outside of 0")
+    await refused(dataclasses.replace(near, states=near.states * [[0.0]]), "zeros")
+    await refused(dataclasses.replace(near, lambda_=1.0), r"lambda_ is 1\.0")
+    await refused(dataclasses.replace(near, tau=2.0), r"tau is 2\.0")
+    await refused(dataclasses.replace(near, temperature=0.0), r"temperature is 0\.0")
+    assert await backend.put_head_adapter(good) == 1, "nothing of these took a slot"
+
+
+# In passes of 64 rows (numpy, WASM) or 16: within one, over a border, all of several.
+@pytest.mark.parametrize(("length", "start"), [(2, 1), (70, 1), (70, 69), (70, 65), (150, 20)])
+async def test_log_probabilities_of_tokens_are_those_of_the_logits(length: int, start: int, llama: Tiny) -> None:
+    tokens = np.random.default_rng(length).integers(0, llama.vocab_size, length).tolist()
+    backend, sequence = llama.backend, llama.backend.new_sequence()
+    await backend.prefill(sequence, tokens)
+    found = await backend.token_logprobs(sequence, start)
+    assert found.shape == (length - start,)
+    assert found.dtype == np.float32
+    expected = await llama.expected(tokens, None)
+    close(found, expected_of(tokens, expected, start))
+    close(log_softmax(await backend.logits(sequence)), expected[-1])
+
+
+async def test_tokens_that_have_not_run_are_scored_as_well(llama: Tiny) -> None:
+    backend, sequence = llama.backend, llama.backend.new_sequence()
+    backend.append(sequence, TOKENS)
+    assert sequence.stored == 0
+    passes: list[int] = []
+
+    async def after_pass(stored: int) -> None:
+        passes.append(stored)
+
+    found = await backend.token_logprobs(sequence, 1, after_pass)
+    close(found, expected_of(TOKENS, await llama.expected(TOKENS, None), 1))
+    assert passes == [len(TOKENS) - 1]
+
+
+@pytest.mark.parametrize("start", [0, -1, 10])
+async def test_only_tokens_behind_others_can_be_scored(start: int, llama: Tiny) -> None:
+    sequence = llama.backend.new_sequence()
+    llama.backend.append(sequence, TOKENS)
+    with pytest.raises(ValueError, match=f"start is {start}, but must be from 1 to 9"):
+        await llama.backend.token_logprobs(sequence, start)
