@@ -43,3 +43,15 @@ MAX_ROPE_BASE = 1e12
 """Qwen 2.5 1M has 10,000,000; some stretched Llamas 4,000,000,000."""
 MAX_STRETCH = 1e6
 """Factors by which a rotation is stretched: 32 for Llama 3.2, up to 64 elsewhere."""
+
+# Adapters
+MAX_ADAPTER_BYTES = 2 << 30
+"""Rank 64 on every linear of Llama 3.1 405B in 16 bits has 1.8 GB."""
+MAX_ADAPTER_RANK = 1_024
+"""Those that are extracted from a trained model have up to 512; 8 to 64 is usual."""
+MAX_ADAPTER_CONFIG_BYTES = 512 << 10
+"""A rank and an alpha for every linear of Llama 3.1 405B by name take 200 KB."""
+MAX_ADAPTER_PATTERNS = 2_000
+"""Llama 3.1 405B has 882 linears."""
+MAX_ADAPTER_SCALE = 1e4
+"""alpha / rank is 1 or 2 in most, and seldom over 16."""

@@ -1,7 +1,7 @@
 """`sonata convert`: a folder with safetensors, config.json and tokenizer.json becomes a GGUF file.
 
 Matrices keep the type that they have in the folder, and go from file to file a tensor at a time; norms and biases
-become float32. Names come from the package `gguf` (the extra `convert`).
+become float32. The package `gguf` (the extra `convert`) reads special tokens and chat templates.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from app.quantizing import Progress, refuse_existing, write_model
 from py_core.formats.gguf_writer import StoredTensor
 from py_core.formats.quantization import FORMATS
 from py_core.formats.safetensors import StoredArray
+from py_core.models.transformers_names import PERMUTED, file_module, neighbours_rotate
 from py_core.showing import shown
 
 _FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}
-_PERMUTED = ("llama", "smollm3")
-"""Architectures whose files have the rows of q and k that rotate together side by side, not half a head apart."""
 _IGNORED = (".rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.")
 
 
@@ -92,22 +91,17 @@ def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
 
 def _named(stored: Mapping[str, StoredArray], config: Mapping[str, Any], architecture: str) -> dict[str, StoredArray]:
     """The tensors by their names in GGUF, layer by layer."""
-    from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, get_tensor_name_map
-
-    kind = next(one for one, name in MODEL_ARCH_NAMES.items() if name == architecture)
-    names = get_tensor_name_map(MODEL_ARCH(kind), config["num_hidden_layers"])
     gemma = architecture.startswith("gemma")
     tied = gemma or config.get("tie_word_embeddings", False)
     weights: dict[str, StoredArray] = {}
     for given, array in stored.items():
         if any(part in given for part in _IGNORED):
             continue
-        plain = given.removeprefix("model.").removeprefix("language_model.").removeprefix("model.")
-        plain = plain if plain.startswith("lm_head.") else f"model.{plain}"
-        if tied and plain == "lm_head.weight":
+        given_module, _, kind = given.rpartition(".")
+        module = file_module(given_module, architecture, config["num_hidden_layers"])
+        if tied and (module, kind) == ("output", "weight"):
             continue
-        name = names.get_name(plain, try_suffixes=(".weight", ".bias"))
-        if name is None:
+        if module is None or kind not in ("weight", "bias"):
             raise ConvertError(
                 f"A model of {architecture} has no use for the tensor {shown(given)}: is config.json this model's?"
             )
@@ -115,7 +109,7 @@ def _named(stored: Mapping[str, StoredArray], config: Mapping[str, Any], archite
             raise ConvertError(
                 f"The tensor {shown(given)} is of the type {array.dtype}; those of F32, F16 and BF16 can be converted."
             )
-        weights[name] = array
+        weights[f"{module}.{kind}"] = array
     return dict(sorted(weights.items(), key=lambda item: _place(item[0])))
 
 
@@ -142,13 +136,7 @@ def _pieces(
     values = array.raw() if _format(name, array) == array.dtype else np.asarray(array.array(), np.float32)
     if architecture.startswith("gemma") and name.endswith("_norm.weight"):
         values = np.asarray(array.array(), np.float32) + np.float32(1)
-    if architecture in _PERMUTED and (part := name.split(".")[-2]) in ("attn_q", "attn_k"):
+    if architecture in PERMUTED and (part := name.split(".")[-2]) in ("attn_q", "attn_k"):
         values = neighbours_rotate(values, heads[part == "attn_k"])
     yield np.ascontiguousarray(values).tobytes()
     count(values.size)
-
-
-def neighbours_rotate(rows: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of q or k: of a head of D rows, row i and row i + D / 2 become rows 2 i and 2 i + 1."""
-    halves = rows.reshape(heads, 2, len(rows) // heads // 2, *rows.shape[1:])
-    return halves.swapaxes(1, 2).reshape(rows.shape)

@@ -58,6 +58,18 @@ class LoraAdapter:
         return max((pair.rank for pair in self.pairs.values()), default=0)
 
 
+def check_base(adapter: LoraAdapter, sha256: str) -> None:
+    """Raises AdapterError for an adapter that was made for another model file than the one with this sha256.
+
+    An adapter that does not tell its model passes; `check_adapter` sees whether it fits.
+    """
+    if adapter.base_sha256 and adapter.base_sha256 != sha256:
+        raise AdapterError(
+            f"The adapter {shown(adapter.name)} was made for the model file with the sha256 "
+            f"{adapter.base_sha256[:12]}..., and this is {sha256[:12]}...: choose that model, or another adapter."
+        )
+
+
 def check_adapter(adapter: LoraAdapter, graph: Graph) -> None:
     """Raises AdapterError where the pairs do not fit the matrices of a model's linears."""
     linears = graph.linear_weights

@@ -1,0 +1,152 @@
+"""Adapters as files: Sonata's own, PEFT's and llama.cpp's are read; Sonata's own and PEFT's are written.
+
+Sonata's own is one safetensors file with PEFT's tensors (peft.py) and these texts in its header:
+
+sonata_adapter   the version of this layout, "1"
+architecture     of the model, in GGUF's words
+base_sha256      of the model file
+name             of the adapter
+adapter_config   what PEFT keeps in adapter_config.json
+metadata         the other texts of the adapter, a JSON object
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from py_core.adapters.gguf_lora import read_gguf_lora
+from py_core.adapters.layout import Layout
+from py_core.adapters.lora import AdapterError, LoraAdapter
+from py_core.adapters.peft import CONFIG_FILE, WEIGHTS_FILE, read_config, read_pairs, write_pairs
+from py_core.formats.gguf_types import MAGIC, GGUFError
+from py_core.formats.quantization import UnsupportedFormatError
+from py_core.formats.safetensors import SafetensorsError, StoredArray, stored_arrays, write_safetensors
+from py_core.limits import MAX_ADAPTER_BYTES
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+from py_core.showing import one_line, shown
+
+_VERSION = "1"
+_MARK = "sonata_adapter"
+
+
+@dataclass(frozen=True)
+class AdapterDetails:
+    """What one of Sonata's own files says of itself. `rank` is the largest of its matrices."""
+
+    name: str
+    architecture: str
+    base_sha256: str
+    rank: int
+    metadata: Mapping[str, str]
+
+
+def read_adapter(
+    data: bytes | memoryview, config: ModelConfig, graph: Graph, *, peft_config: bytes | None = None, name: str = ""
+) -> LoraAdapter:
+    """An adapter for the model that `config` and `graph` describe, from the bytes of a file of any of the three kinds.
+
+    peft_config: the bytes of adapter_config.json; `data` is then adapter_model.safetensors beside it
+    name: what the adapter is called where the file does not tell
+
+    `base_sha256` is "" where the file does not tell it, as PEFT's and llama.cpp's do not; `lora.check_base` compares.
+    The ranks may be larger than a backend can use: `lora.check_adapter` says so, and `merging.compress` makes them
+    smaller. Raises AdapterError for a file that is damaged, of another kind or for another model.
+    """
+    if len(data) > MAX_ADAPTER_BYTES:
+        raise AdapterError(
+            f"The file has {len(data)} bytes, and no adapter has over {MAX_ADAPTER_BYTES}: choose another."
+        )
+    layout = Layout(config, graph)
+    try:
+        if bytes(data[:4]) == MAGIC:
+            pairs, header = read_gguf_lora(data, layout)
+            found = header.metadata.get("general.name")
+            own_name = one_line(found) if isinstance(found, str) else ""
+            return LoraAdapter(own_name or one_line(name), pairs)
+        stored, texts = stored_arrays(data)
+    except (GGUFError, SafetensorsError, UnsupportedFormatError) as error:
+        raise AdapterError(str(error)) from error
+    if _MARK in texts:
+        details = _details(stored, texts)
+        if details.architecture != config.architecture:
+            raise AdapterError(
+                f"The adapter {shown(details.name)} is for a model of {shown(details.architecture)}, and this is one "
+                f"of {config.architecture}: choose the model that it was made for, or another adapter."
+            )
+        pairs = read_pairs(stored, read_config(texts.get("adapter_config", "").encode()), layout)
+        return LoraAdapter(details.name, pairs, details.base_sha256, details.metadata)
+    if peft_config is None:
+        raise AdapterError(
+            f"The file is no adapter of Sonata's own. If it is {WEIGHTS_FILE} from PEFT, give the folder in which it "
+            f"lies with {CONFIG_FILE}."
+        )
+    return LoraAdapter(one_line(name), read_pairs(stored, read_config(peft_config), layout))
+
+
+def read_details(data: bytes | memoryview) -> AdapterDetails:
+    """What one of Sonata's own files says of itself, without the model. Raises AdapterError where it is none."""
+    try:
+        stored, texts = stored_arrays(data)
+    except SafetensorsError as error:
+        raise AdapterError(str(error)) from error
+    if _MARK not in texts:
+        raise AdapterError("The file is no adapter of Sonata's own: import it first.")
+    return _details(stored, texts)
+
+
+def write_adapter(adapter: LoraAdapter, config: ModelConfig, graph: Graph) -> bytes:
+    """One of Sonata's own files, the same bytes for the same adapter; `read_adapter` gives it back.
+
+    config, graph: of the model that it was made for. Raises AdapterError where that does not have its tensors.
+    """
+    arrays, peft_config = write_pairs(adapter.pairs, Layout(config, graph))
+    texts = {
+        "format": "pt",
+        _MARK: _VERSION,
+        "architecture": config.architecture,
+        "base_sha256": adapter.base_sha256,
+        "name": adapter.name,
+        "adapter_config": _json(peft_config),
+        "metadata": _json(dict(adapter.metadata)),
+    }
+    return write_safetensors(arrays, texts)
+
+
+def export_peft(adapter: LoraAdapter, config: ModelConfig, graph: Graph, base_model: str = "") -> dict[str, bytes]:
+    """The two files of a folder that `peft.PeftModel.from_pretrained` reads, by their names.
+
+    base_model: the name or folder of the same model in `transformers`, for adapter_config.json. Gemma 3's is the one of
+    text alone. Raises AdapterError as write_adapter does.
+    """
+    arrays, peft_config = write_pairs(adapter.pairs, Layout(config, graph), base_model)
+    return {
+        CONFIG_FILE: (json.dumps(peft_config, indent=2) + "\n").encode(),
+        WEIGHTS_FILE: write_safetensors(arrays, {"format": "pt"}),
+    }
+
+
+def _details(stored: Mapping[str, StoredArray], texts: Mapping[str, str]) -> AdapterDetails:
+    if texts[_MARK] != _VERSION:
+        raise AdapterError(
+            f"The adapter has the layout {shown(texts[_MARK])}; this Sonata reads {_VERSION}. Update it, or write the "
+            "adapter again."
+        )
+    try:
+        metadata = json.loads(texts.get("metadata", "{}"))
+    except (ValueError, RecursionError):
+        metadata = None
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise AdapterError("The adapter's metadata are no texts: it is damaged. Download it again.")
+    ranks = [one.shape[0] for name, one in stored.items() if name.endswith(".lora_A.weight") and one.shape]
+    return AdapterDetails(
+        one_line(texts.get("name", "")), one_line(texts.get("architecture", "")),
+        one_line(texts.get("base_sha256", "")), max(ranks, default=0), metadata,
+    )  # fmt: skip
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,90 @@
+"""LoRA adapters as llama.cpp keeps them: a GGUF file with two tensors for each of the model's that it changes.
+
+"blk.0.attn_q.weight.lora_a" is (rank, in), "... .lora_b" (out, rank). Rows lie as in the model file. The scale is
+alpha / rank for every tensor, or 1 where alpha is 0 or missing.
+
+Source: https://github.com/ggml-org/llama.cpp/blob/master/convert_lora_to_gguf.py
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from py_core.adapters.layout import Layout, check_shapes, finite
+from py_core.adapters.lora import AdapterError, LoraPair
+from py_core.formats.gguf import GGUFHeader, TensorInfo, parse_header
+from py_core.formats.quantization import dequantize
+from py_core.limits import MAX_ADAPTER_SCALE
+from py_core.showing import shown
+
+_NAME = re.compile(r"(.{1,200})\.weight\.lora_([ab])")
+
+
+def read_gguf_lora(data: bytes | memoryview, layout: Layout) -> tuple[dict[str, LoraPair], GGUFHeader]:
+    """The pairs by the tensors of the model file, and the adapter's header.
+
+    Raises AdapterError, GGUFError and UnsupportedFormatError.
+    """
+    header = parse_header(data, len(data))
+    alpha = _alpha(header, layout.architecture)
+    halves: dict[str, dict[str, TensorInfo]] = {}
+    for name, info in header.tensors.items():
+        found = _NAME.fullmatch(name)
+        if not found:
+            raise AdapterError(
+                f"The adapter has the tensor {shown(name)}, which is none of LoRA: Sonata applies plain LoRA only. "
+                "Choose another adapter."
+            )
+        if found[1] not in layout.places:
+            raise AdapterError(
+                f"The adapter changes {shown(found[1])}, which this model does not have as a linear of a block. Choose "
+                "the model that it was made for, or another adapter."
+            )
+        halves.setdefault(found[1], {})[found[2]] = info
+    pairs = {}
+    for module, both in halves.items():
+        if len(both) < 2:
+            raise AdapterError(
+                f"The adapter has only one of the two matrices for {shown(module)}: it is damaged. Download it again."
+            )
+        a, b = both["a"], both["b"]
+        check_shapes(module, layout.places[module], a.shape, b.shape)
+        scale = alpha / a.shape[0] if alpha else 1.0
+        pairs[module] = LoraPair(_values(data, a), _values(data, b), scale)
+    return layout.join(pairs), header
+
+
+def _values(data: bytes | memoryview, info: TensorInfo) -> np.ndarray:
+    encoded = memoryview(data)[info.offset : info.offset + info.nbytes]
+    return finite(info.name, dequantize(encoded, info.format, info.shape))
+
+
+def _alpha(header: GGUFHeader, architecture: str) -> float:
+    """Raises AdapterError where the file is no LoRA for this architecture."""
+    values = header.metadata
+    kind = values.get("general.type")
+    if kind != "adapter":
+        raise AdapterError(f"This GGUF file is no adapter (its general.type is {shown(kind)}): choose another file.")
+    if values.get("adapter.type") != "lora":
+        raise AdapterError(
+            f"The adapter is of the type {shown(values.get('adapter.type'))}; Sonata reads adapters of the type 'lora'."
+        )
+    if values.get("general.architecture") != architecture:
+        raise AdapterError(
+            f"The adapter is for a model of {shown(values.get('general.architecture'))}, and this is one of "
+            f"{architecture}: choose the model that it was made for, or another adapter."
+        )
+    if "adapter.alora.invocation_tokens" in values:
+        raise AdapterError(
+            "The adapter is an activated LoRA, which begins at certain tokens: Sonata applies plain LoRA only. Choose "
+            "another adapter."
+        )
+    alpha = values.get("adapter.lora.alpha", 0.0)
+    if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not abs(alpha) <= MAX_ADAPTER_SCALE:
+        raise AdapterError(
+            f"The adapter's adapter.lora.alpha is {shown(alpha)}, which no adapter has: it is damaged. Download it "
+            "again."
+        )
+    return float(alpha)

@@ -1,0 +1,139 @@
+"""Where the matrices of an adapter's modules lie in a model file, which may have q, k and v in one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from py_core.adapters.lora import AdapterError, LoraPair
+from py_core.limits import MAX_ADAPTER_RANK
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+from py_core.models.transformers_names import PERMUTED
+from py_core.showing import shown
+
+QKV = ("attn_q", "attn_k", "attn_v")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Rows `first` to `first` + `rows` of a tensor with `columns` columns.
+
+    heads: of a part whose rows lie in another order than in `transformers`; 0 where they do not.
+    """
+
+    tensor: str
+    first: int
+    rows: int
+    columns: int
+    heads: int
+
+
+class Layout:
+    """The linears of one model, by their modules: "blk.0.attn_q", whether or not the file has q by itself."""
+
+    def __init__(self, config: ModelConfig, graph: Graph) -> None:
+        self.architecture = config.architecture
+        self.layers = config.num_hidden_layers
+        self.places: dict[str, Place] = {}
+        heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+        for tensor in sorted(graph.linear_weights):
+            rows, columns = graph.weights[tensor]
+            block, _, part = tensor.removesuffix(".weight").rpartition(".")
+            parts = {part: rows}
+            if part == "attn_qkv" and config.architecture != "phi3":  # in `transformers` phi3 has one matrix, too
+                widths = (config.num_attention_heads, *[config.num_key_value_heads] * 2)
+                parts = {one: width * config.head_dim for one, width in zip(QKV, widths, strict=True)}
+            first = 0
+            for one, height in parts.items():
+                turned = heads.get(one, 0) if config.architecture in PERMUTED else 0
+                self.places[f"{block}.{one}"] = Place(tensor, first, height, columns, turned)
+                first += height
+
+    def join(self, modules: Mapping[str, LoraPair]) -> dict[str, LoraPair]:
+        """The pairs by tensor. Where several modules are one tensor, A lies one above the other, and B has a block for
+        each and zeros, unless they share A."""
+        found: dict[str, dict[Place, LoraPair]] = {}
+        for module, pair in modules.items():
+            place = self.places[module]
+            found.setdefault(place.tensor, {})[place] = pair
+        return {tensor: self._joined(parts) for tensor, parts in found.items()}
+
+    def split(self, pairs: Mapping[str, LoraPair]) -> dict[str, LoraPair]:
+        """The opposite of `join`. Raises AdapterError for a tensor that this model does not have as a linear."""
+        tensors: dict[str, list[tuple[str, Place]]] = {}
+        for module, place in self.places.items():
+            tensors.setdefault(place.tensor, []).append((module, place))
+        found: dict[str, LoraPair] = {}
+        for tensor, pair in pairs.items():
+            if tensor not in tensors:
+                raise AdapterError(
+                    f"The adapter changes {shown(tensor)}, which this model does not have as a linear: choose the "
+                    "model that it was made for."
+                )
+            found.update(_split(pair, tensors[tensor]))
+        return found
+
+    def _joined(self, parts: Mapping[Place, LoraPair]) -> LoraPair:
+        (place, first), *others = sorted(parts.items(), key=lambda item: item[0].first)
+        total = sum(one.rows for one in self.places.values() if one.tensor == place.tensor)
+        if place.rows == total:
+            return first
+        pairs = [first, *(pair for _, pair in others)]
+        places = [place, *(place for place, _ in others)]
+        shared = len({pair.scale for pair in pairs}) == 1 and all(np.array_equal(first.a, pair.a) for pair in pairs)
+        b = np.zeros((total, first.rank if shared else sum(pair.rank for pair in pairs)), np.float32)
+        scale = max((pair.scale for pair in pairs), key=abs)
+        column = 0
+        for one, pair in zip(places, pairs, strict=True):
+            weight = np.float32(pair.scale / scale if scale else 1)
+            b[one.first : one.first + one.rows, column : column + pair.rank] = pair.b * weight
+            column += 0 if shared else pair.rank
+        a = first.a if shared else np.concatenate([pair.a for pair in pairs])
+        return LoraPair(a, b, scale)
+
+
+def _split(pair: LoraPair, modules: list[tuple[str, Place]]) -> Iterator[tuple[str, LoraPair]]:
+    if len(modules) == 1:
+        yield modules[0][0], pair
+        return
+    blocks = [pair.b[place.first : place.first + place.rows] for _, place in modules]
+    used = np.array([block.any(0) for block in blocks])
+    for (module, _), block, own in zip(modules, blocks, used, strict=True):
+        # A column that only other blocks use is theirs.
+        kept = own | ~used.any(0)
+        if kept.any():
+            yield module, LoraPair(pair.a[kept], block[:, kept], pair.scale)
+
+
+def check_shapes(name: str, place: Place, a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    """Raises AdapterError where matrices of these shapes are no pair for this place; `name` is what the file calls it.
+    They need not have been read yet."""
+    if len(a) != 2 or len(b) != 2 or (a[1], b[0]) != (place.columns, place.rows) or a[0] != b[1]:
+        raise AdapterError(
+            f"The adapter has matrices of {_shape(a)} and {_shape(b)} for {shown(name)}, which is ({place.rows}, "
+            f"{place.columns}): it was made for another model. Choose that one, or another adapter."
+        )
+    if not 1 <= a[0] <= MAX_ADAPTER_RANK:
+        raise AdapterError(
+            f"The adapter has rank {a[0]} for {shown(name)}, and no adapter has over {MAX_ADAPTER_RANK}: it is "
+            "damaged. Download it again."
+        )
+
+
+def finite(name: str, values: np.ndarray) -> np.ndarray:
+    """A copy in float32. Raises AdapterError where it holds NaN or an infinity."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        copied = np.array(values, np.float32)
+    if not np.isfinite(copied).all():
+        raise AdapterError(
+            f"The adapter's tensor {shown(name)} holds numbers that are not finite: its training has diverged, or the "
+            "file is damaged. Choose another."
+        )
+    return copied
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return shown(tuple(shape))

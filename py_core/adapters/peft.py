@@ -1,0 +1,256 @@
+"""Adapters as PEFT keeps them: names of tensors and adapter_config.json.
+
+A tensor's name is "base_model.model." + the module in `transformers` + ".lora_A.weight" or ".lora_B.weight". Rows of B
+lie as in `transformers`: for some architectures q and k are in another order in a model file.
+
+Source: https://huggingface.co/docs/peft/developer_guides/checkpoint
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from py_core.adapters.layout import Layout, check_shapes, finite
+from py_core.adapters.lora import AdapterError, LoraPair
+from py_core.formats.safetensors import StoredArray
+from py_core.limits import MAX_ADAPTER_CONFIG_BYTES, MAX_ADAPTER_PATTERNS, MAX_ADAPTER_SCALE
+from py_core.models.transformers_names import file_module, halves_rotate, neighbours_rotate, transformers_module
+from py_core.showing import shown
+
+CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
+_PREFIX = "base_model.model."
+_NAME = re.compile(r"base_model\.model\.([\w.]{1,200})\.lora_([AB])\.weight", re.ASCII)
+_TYPES = ("F32", "F16", "BF16", "F64")
+
+_UNSUPPORTED = {
+    "use_dora": "DoRA, which also scales the weights",
+    "lora_bias": "biases of LoRA",
+    "modules_to_save": "whole modules besides LoRA (modules_to_save)",
+    "trainable_token_indices": "embeddings of tokens (trainable_token_indices)",
+    "target_parameters": "parameters of experts (target_parameters)",
+    "layer_replication": "layers that are repeated (layer_replication)",
+    "alora_invocation_tokens": "activated LoRA, which begins at certain tokens (alora_invocation_tokens)",
+    "arrow_config": "Arrow, which mixes several adapters",
+    "kasa_config": "KaSA, which changes the base's weights",
+    "monteclora_config": "MonteCLoRA, which draws from several adapters",
+}
+"""Settings that change what an adapter does, as a sentence calls them."""
+
+_NEW_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
+"""Ways of beginning the training (`init_lora_weights`) that change the base's weights, too."""
+
+_PATTERN = re.compile(r"\^?(?:[\w.]|\\\.|\\d\+?|\.\*|\((?:\?:)?[\w|.\\]*\))*\$?", re.ASCII)
+"""Regular expressions that are used as they are. More than two groups or repetitions could take very long."""
+
+
+def read_config(data: bytes | memoryview) -> dict[str, Any]:
+    """adapter_config.json. Raises AdapterError where it is none, or asks for what Sonata does not do."""
+    if len(data) > MAX_ADAPTER_CONFIG_BYTES:
+        raise _damaged(f"it has {len(data)} bytes, and none has over {MAX_ADAPTER_CONFIG_BYTES}")
+    try:
+        config = json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise _damaged("it is no JSON") from error
+    if not isinstance(config, dict):
+        raise _damaged("it is no JSON object")
+    if config.get("peft_type") != "LORA":
+        raise AdapterError(
+            f"The adapter is of the type {shown(config.get('peft_type'))}; Sonata reads adapters of the type 'LORA'."
+        )
+    for key, value in config.items():
+        if value in (None, False, "") or value in ([], {}):
+            continue
+        unknown = key.startswith("use_") and key not in ("use_rslora",)
+        if key in _UNSUPPORTED or unknown:
+            raise _unsupported(_UNSUPPORTED.get(key, f"{one_key(key)}, a variant of LoRA"))
+    if config.get("bias", "none") != "none":
+        raise _unsupported(f"trained biases (bias = {shown(config['bias'])})")
+    begun = config.get("init_lora_weights")
+    if isinstance(begun, str) and begun.lower().startswith(_NEW_BASE):
+        raise AdapterError(
+            f"The adapter was trained on a base whose weights {shown(begun)} had changed (init_lora_weights), so it "
+            "does not fit the plain model: PEFT can convert it (path_initial_model_for_weight_conversion)."
+        )
+    return config
+
+
+def one_key(key: str) -> str:
+    return shown(key)[1:-1]
+
+
+def read_pairs(stored: Mapping[str, StoredArray], config: Mapping[str, Any], layout: Layout) -> dict[str, LoraPair]:
+    """The pairs by the tensors of the model file. `config` is what `read_config` gave.
+
+    Raises AdapterError where a tensor is not one of LoRA on this model's linears, or does not have their shape.
+    """
+    alphas = _Alphas(config)
+    halves: dict[str, dict[str, tuple[str, StoredArray]]] = {}
+    for name, array in stored.items():
+        theirs, half = _module(name)
+        module = file_module(theirs, layout.architecture, layout.layers)
+        if module not in layout.places:
+            raise AdapterError(_elsewhere(theirs, module, layout.architecture))
+        if half in halves.setdefault(module, {}):
+            raise AdapterError(f"The adapter has the tensor {shown(name)} twice: it is damaged. Download it again.")
+        halves[module][half] = theirs, array
+    pairs = {}
+    for module, both in halves.items():
+        if len(both) < 2:
+            (theirs, _), missing = next(iter(both.values())), "lora_B" if "A" in both else "lora_A"
+            raise AdapterError(f"The adapter has no {missing} for {shown(theirs)}: it is damaged. Download it again.")
+        (theirs, a), (_, b) = both["A"], both["B"]
+        place = layout.places[module]
+        check_shapes(theirs, place, a.shape, b.shape)
+        for array in (a, b):
+            if array.dtype not in _TYPES:
+                raise AdapterError(
+                    f"The adapter's tensors for {shown(theirs)} are of the type {array.dtype}; Sonata reads "
+                    f"{', '.join(_TYPES)}."
+                )
+        rows = finite(f"{theirs}.lora_B", b.array())
+        rows = neighbours_rotate(rows, place.heads) if place.heads else rows
+        pairs[module] = LoraPair(finite(f"{theirs}.lora_A", a.array()), rows, alphas.scale(theirs, a.shape[0]))
+    return layout.join(pairs)
+
+
+def write_pairs(
+    pairs: Mapping[str, LoraPair], layout: Layout, base_model: str = ""
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The tensors by their names in PEFT, float32, and adapter_config.json.
+
+    `base_model` is the name or folder of the model in `transformers`. Raises AdapterError where the model does not have
+    a tensor of `pairs`.
+    """
+    arrays, settings = {}, {}
+    for module, pair in layout.split(pairs).items():
+        place, theirs = layout.places[module], transformers_module(module, layout.architecture)
+        rows = halves_rotate(pair.b, place.heads) if place.heads else pair.b
+        arrays[f"{_PREFIX}{theirs}.lora_A.weight"] = np.ascontiguousarray(pair.a, np.float32)
+        arrays[f"{_PREFIX}{theirs}.lora_B.weight"] = np.ascontiguousarray(rows, np.float32)
+        settings[theirs] = pair.rank, _whole(pair.scale * pair.rank)
+    return arrays, _config(settings, layout, base_model)
+
+
+def _config(settings: Mapping[str, tuple[int, float]], layout: Layout, base_model: str) -> dict[str, Any]:
+    """Of each module in `transformers` its rank and alpha; those that most have stand in front."""
+    rank, alpha = (_most_common(values) for values in zip(*settings.values(), strict=True)) if settings else (1, 1)
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base_model or None,
+        "inference_mode": True,
+        "r": rank,
+        "lora_alpha": alpha,
+        "rank_pattern": {name: own for name, (own, _) in settings.items() if own != rank},
+        "alpha_pattern": {name: own for name, (_, own) in settings.items() if own != alpha},
+        "target_modules": _targets(settings, layout),
+        "use_rslora": False,
+        "use_dora": False,
+        "fan_in_fan_out": False,
+        "bias": "none",
+        "lora_dropout": 0.0,
+        "init_lora_weights": True,
+        "modules_to_save": None,
+    }
+
+
+def _targets(settings: Iterable[str], layout: Layout) -> list[str]:
+    """Endings of names where every layer has the module, else whole names."""
+    endings = Counter(name.rpartition(".")[2] for name in settings)
+    if all(count == layout.layers for count in endings.values()):
+        return sorted(endings)
+    return sorted(settings)
+
+
+def _most_common(values: Iterable[Any]) -> Any:
+    return Counter(values).most_common(1)[0][0]
+
+
+def _whole(number: float) -> float | int:
+    """As people write it: 16, not 16.0."""
+    return int(number) if number == int(number) else number
+
+
+class _Alphas:
+    """What adapter_config.json says of a module's scale."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._alpha = _number(config.get("lora_alpha"), "lora_alpha")
+        self._root = config.get("use_rslora", False)
+        patterns = config.get("alpha_pattern") or {}
+        if not isinstance(self._root, bool) or not isinstance(patterns, dict):
+            raise _damaged("use_rslora or alpha_pattern is of another kind")
+        if len(patterns) > MAX_ADAPTER_PATTERNS:
+            raise _damaged(f"alpha_pattern has {len(patterns)} names, and none has over {MAX_ADAPTER_PATTERNS}")
+        self._patterns = [
+            (_pattern(key), _number(value, f"alpha_pattern[{shown(key)}]")) for key, value in patterns.items()
+        ]
+
+    def scale(self, module: str, rank: int) -> float:
+        """alpha / rank, or alpha / sqrt(rank) with rsLoRA (arXiv 2312.03732)."""
+        alpha = next((own for pattern, own in self._patterns if pattern.fullmatch(module)), self._alpha)
+        scale = alpha / (math.sqrt(rank) if self._root else rank)
+        if abs(scale) > MAX_ADAPTER_SCALE:
+            raise _damaged(f"it multiplies by {shown(scale)}, and no adapter does by over {MAX_ADAPTER_SCALE:g}")
+        return scale
+
+
+def _pattern(key: str) -> re.Pattern[str]:
+    """PEFT takes the keys for regular expressions that a module's name ends with."""
+    if not (_PATTERN.fullmatch(key) and key.count("(") <= 2 and key.count("*") + key.count("+") <= 2):
+        raise AdapterError(
+            f"adapter_config.json has {shown(key)} in alpha_pattern; Sonata reads names of modules there and short "
+            "regular expressions: write the names."
+        )
+    try:
+        return re.compile(rf"(?:.*\.)?(?:{key})")
+    except re.error as error:
+        raise _damaged(f"{shown(key)} in alpha_pattern is no regular expression") from error
+
+
+def _number(value: Any, key: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e9:
+        raise _damaged(f"{key} is {shown(value)}")
+    return float(value)
+
+
+def _module(name: str) -> tuple[str, str]:
+    """The module in `transformers`, and "A" or "B"."""
+    if found := _NAME.fullmatch(name):
+        return found[1], found[2]
+    kinds = {
+        ".lora_magnitude_vector": "DoRA, which also scales the weights",
+        ".lora_embedding_": "LoRA on the embedding",
+        ".bias": "trained biases",
+        ".lora_A.": "several adapters in one file",
+        ".lora_B.": "several adapters in one file",
+    }
+    kind = next((words for part, words in kinds.items() if part in name), "whole modules besides LoRA")
+    raise _unsupported(f"{kind}, in the tensor {shown(name)}")
+
+
+def _elsewhere(theirs: str, module: str | None, architecture: str) -> str:
+    if module is None:
+        return (
+            f"The adapter changes {shown(theirs)}, which this model of {architecture} does not have. It was made for "
+            "another model: choose that one, or another adapter."
+        )
+    return (
+        f"The adapter changes {shown(theirs)}, and Sonata applies adapters to the linears of a model's blocks only. "
+        "Train it without that module, or choose another."
+    )
+
+
+def _unsupported(what: str) -> AdapterError:
+    return AdapterError(f"The adapter has {what}: Sonata applies plain LoRA only. Choose another adapter.")
+
+
+def _damaged(why: str) -> AdapterError:
+    return AdapterError(f"adapter_config.json cannot be used ({why}). Download it again.")

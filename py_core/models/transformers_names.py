@@ -1,0 +1,84 @@
+"""What `transformers` calls the tensors of a model, what a GGUF file calls them, and where their rows differ.
+
+Source: https://github.com/ggml-org/llama.cpp/blob/master/gguf-py/gguf/tensor_mapping.py
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+PERMUTED = ("llama", "smollm3")
+"""Architectures whose files have the rows of q and k that rotate together side by side, not half a head apart."""
+
+_OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+_EVERYWHERE = {
+    "input_layernorm": "attn_norm",
+    "self_attn.o_proj": "attn_output",
+    "mlp.down_proj": "ffn_down",
+}
+_ATTENTION = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v"}
+_MLP = {"mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up"}
+_HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+_TWO_NORMS = {"post_attention_layernorm": "ffn_norm"}
+_FOUR_NORMS = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+_LLAMA = _EVERYWHERE | _ATTENTION | _MLP | _TWO_NORMS
+_GEMMA2 = _EVERYWHERE | _ATTENTION | _MLP | _FOUR_NORMS
+_PHI3 = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
+_BLOCKS = {
+    "llama": _LLAMA,
+    "smollm3": _LLAMA,
+    "qwen2": _LLAMA,
+    "qwen3": _LLAMA | _HEAD_NORMS,
+    "phi3": _EVERYWHERE | _PHI3 | _TWO_NORMS,
+    "gemma2": _GEMMA2,
+    "gemma3": _GEMMA2 | _HEAD_NORMS,
+}
+"""By architecture, of a block's modules in `transformers` the names in a file."""
+
+_BACK = {architecture: {theirs: name for name, theirs in block.items()} for architecture, block in _BLOCKS.items()}
+_OUTSIDE_BACK = {theirs: name for name, theirs in _OUTSIDE.items()}
+_MODULE = re.compile(r"model\.layers\.(0|[1-9][0-9]{0,5})\.([a-z_.]+)")
+_FILE_MODULE = re.compile(r"blk\.(0|[1-9][0-9]{0,5})\.([a-z_]+)")
+
+
+def file_module(module: str, architecture: str, layers: int) -> str | None:
+    """ "model.layers.3.self_attn.q_proj" is "blk.3.attn_q" in a file; None for what such a model does not have.
+
+    `module` may stand inside a model of text and images ("model.language_model.layers.3. ...").
+    """
+    plain = module.removeprefix("model.").removeprefix("language_model.").removeprefix("model.")
+    plain = plain if plain == "lm_head" else f"model.{plain}"
+    if plain in _OUTSIDE:
+        return _OUTSIDE[plain]
+    found = _MODULE.fullmatch(plain)
+    if not found or int(found[1]) >= layers or found[2] not in _BLOCKS[architecture]:
+        return None
+    return f"blk.{found[1]}.{_BLOCKS[architecture][found[2]]}"
+
+
+def transformers_module(module: str, architecture: str) -> str:
+    """The opposite of `file_module`. Raises KeyError for a name that no such file has."""
+    if module in _OUTSIDE_BACK:
+        return _OUTSIDE_BACK[module]
+    found = _FILE_MODULE.fullmatch(module)
+    if not found:
+        raise KeyError(module)
+    return f"model.layers.{found[1]}.{_BACK[architecture][found[2]]}"
+
+
+def neighbours_rotate(rows: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of q or k: of a head of D rows, row i and row i + D / 2 become rows 2 i and 2 i + 1."""
+    halves = rows.reshape(heads, 2, len(rows) // heads // 2, *rows.shape[1:])
+    return halves.swapaxes(1, 2).reshape(rows.shape)
+
+
+def halves_rotate(rows: np.ndarray, heads: int) -> np.ndarray:
+    """The opposite of `neighbours_rotate`."""
+    pairs = rows.reshape(heads, len(rows) // heads // 2, 2, *rows.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(rows.shape)

@@ -1,0 +1,52 @@
+"""Models without weights, and adapters for them: what reading and writing adapters needs to know of a model."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from py_core.adapters.lora import LoraAdapter, LoraPair
+from py_core.formats.gguf import parse_header
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+from py_core.models.registry import describe_model
+from tests.architectures.variants import VARIANTS
+
+SHA256 = "ab" * 32
+
+
+@cache
+def described(name: str) -> tuple[ModelConfig, Graph]:
+    """A variant of tests/architectures as its file describes it."""
+    variant = VARIANTS[name]
+    if any(key in variant.config["rope_parameters"] for key in ("short_factor",)):
+        raise ValueError(f"{name} has to be opened with its factors")
+    with tempfile.TemporaryDirectory() as folder:
+        data = variant.write(Path(folder) / "tiny.gguf").read_bytes()
+    return describe_model(parse_header(data, len(data)))
+
+
+def drawn(graph: Graph, seed: int, rank: int = 4, only: str = "", scale: float = 0.5) -> LoraAdapter:
+    """For each linear whose name contains `only`; numbers of about the size of the weights'."""
+    draw = np.random.default_rng(seed)
+    pairs = {}
+    for name in sorted(graph.linear_weights):
+        rows, columns = graph.weights[name]
+        if only in name:
+            a = draw.standard_normal((rank, columns)).astype(np.float32)
+            b = draw.standard_normal((rows, rank)).astype(np.float32)
+            pairs[name] = LoraPair(a, b * np.float32(0.1), scale)
+    return LoraAdapter(f"drawn {seed}", pairs, SHA256, {"trained on": "nothing"})
+
+
+def same(ours: LoraAdapter, other: LoraAdapter) -> None:
+    """The matrices are the same to the bit, and so is all else."""
+    assert (ours.name, ours.base_sha256, ours.metadata) == (other.name, other.base_sha256, other.metadata)
+    assert ours.pairs.keys() == other.pairs.keys()
+    for name, pair in ours.pairs.items():
+        np.testing.assert_array_equal(pair.a, other.pairs[name].a, err_msg=name)
+        np.testing.assert_array_equal(pair.b, other.pairs[name].b, err_msg=name)
+        np.testing.assert_allclose(pair.scale, other.pairs[name].scale, rtol=1e-15)
