@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
+from py_core.adapters.parameters import ParameterLayout
 from py_core.formats.gguf import TensorInfo
 from py_core.sampling import SamplingParams
+
+if TYPE_CHECKING:
+    from py_core.backends.training import Training
 
 Progress = Callable[[int, int], None]
 """Called as progress(bytes_done, bytes_total) while weights load."""
@@ -263,6 +267,13 @@ class Backend(Protocol):
 
         Where that is a change its last logits are made again; its keys and values stay. Raises ValueError where there
         is no such adapter.
+        """
+        ...
+
+    async def open_training(self, layout: ParameterLayout) -> Training:
+        """A session that trains pairs of this layout, which begin as zeros: `Training.restore` brings what they are.
+
+        Raises ValueError for a graph that has no gradient (models/backward.py), BackendError where there is no memory.
         """
         ...
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter, logsumexp
 from py_core.adapters.lora import LoraAdapter
+from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.adapter_use import AdapterUse
 from py_core.backends.base import (
     AfterPass,
@@ -28,11 +29,15 @@ from py_core.backends.base import (
     check_scored,
     pass_end,
 )
+from py_core.backends.numpy_rows import attention, glu, rms_norm, rope, soft_cap
+from py_core.backends.numpy_training import NumpyTraining
 from py_core.backends.page_table import PAGE, first_kept, kept_window, most_pages
+from py_core.backends.training import Training
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
 from py_core.models import graph as ops
+from py_core.models.backward import training_plan
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Value
 from py_core.sampling import SamplingParams, sample
@@ -163,6 +168,9 @@ class NumpyBackend(AdapterUse):
 
     async def put_head_adapter(self, adapter: AnyHeadAdapter) -> int:
         return self._head_slots.put(adapter)
+
+    async def open_training(self, layout: ParameterLayout) -> Training:
+        return NumpyTraining(self._config, training_plan(self._graph, layout), self._weights, self._rotations)
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]
@@ -315,59 +323,3 @@ class _Cache:
         self.kv = np.zeros((2, capacity, *kept.shape[2:]), np.float32)
         self.kv[:, : kept.shape[1]] = kept
         self.first = first
-
-
-def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
-    """x (M, n), weight (n,), or (n / heads,) where each head of a row is normalized by itself."""
-    heads = x.reshape(len(x), -1, len(weight))
-    scale = np.sqrt(np.mean(heads * heads, axis=-1, keepdims=True) + np.float32(eps))
-    return (heads / scale * weight).reshape(x.shape)
-
-
-def rope(x: np.ndarray, table: np.ndarray, num_heads: int, interleaved: bool) -> np.ndarray:
-    """x (M, heads * head_dim), table (M, pairs, 2) of cos and sin; the first 2 * pairs values of a head rotate."""
-    heads = x.reshape(len(x), num_heads, -1)
-    half = table.shape[1]
-    first, second = slice(half), slice(half, 2 * half)
-    if interleaved:
-        first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
-    cos, sin = table[:, None, :, 0], table[:, None, :, 1]
-    out = heads.copy()
-    out[..., first] = heads[..., first] * cos - heads[..., second] * sin
-    out[..., second] = heads[..., first] * sin + heads[..., second] * cos
-    return out.reshape(x.shape)
-
-
-def attention(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray, num_heads: int, scale: float,
-    softcap: float = 0.0, window: int = 0,
-) -> np.ndarray:  # fmt: skip
-    """q (M, heads * head_dim), k and v (T, kv_heads, head_dim); row m sees tokens 0..positions[m], or the last ones.
-
-    See `graph.Attention` for the rest.
-    """
-    m, (t, kv_heads, head_dim) = len(q), k.shape
-    grouped = q.reshape(m, kv_heads, num_heads // kv_heads, head_dim)
-    scores = np.einsum("mkgd,tkd->kgmt", grouped, k, optimize=True) * np.float32(scale)
-    if softcap:
-        scores = soft_cap(scores, softcap)
-    unseen = np.arange(t) > positions[:, None]
-    if window:
-        unseen |= np.arange(t) <= positions[:, None] - window
-    scores = np.where(unseen, np.float32(-np.inf), scores)
-    scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    scores /= scores.sum(axis=-1, keepdims=True)
-    return np.einsum("kgmt,tkd->mkgd", scores, v, optimize=True).reshape(m, -1)
-
-
-def soft_cap(x: np.ndarray, cap: float) -> np.ndarray:
-    """cap * tanh(x / cap)"""
-    return np.tanh(x / np.float32(cap)) * np.float32(cap)
-
-
-def glu(gate: np.ndarray, up: np.ndarray, activation: ops.Activation = "silu") -> np.ndarray:
-    """activation(gate) * up; exponents are clipped where silu is 0 in float32 anyway."""
-    if activation == "silu":
-        return gate / (1 + np.exp(-np.maximum(gate, np.float32(-80)))) * up
-    inner = np.float32(0.7978845608028654) * (gate + np.float32(0.044715) * gate * gate * gate)  # sqrt(2 / pi)
-    return np.float32(0.5) * gate * (1 + np.tanh(inner)) * up

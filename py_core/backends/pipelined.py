@@ -17,6 +17,7 @@ import numpy as np
 
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
+from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.adapter_use import AdapterUse
 from py_core.backends.base import (
     AfterPass,
@@ -32,6 +33,7 @@ from py_core.backends.base import (
     pass_end,
 )
 from py_core.backends.sampling_state import GREEDY, RING, ring_of, state_bytes
+from py_core.backends.training import Training
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
 
@@ -294,6 +296,9 @@ class PipelinedBackend(AdapterUse):
             except BaseException:
                 remove()
                 raise
+
+    @abstractmethod
+    async def open_training(self, layout: ParameterLayout) -> Training: ...
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]

@@ -7,7 +7,7 @@ where the model runs, each as one vector in the order of the plan's ParameterLay
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -90,7 +90,7 @@ class StepResult:
     applied: bool
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class TrainingState:
     """All that a session holds between two steps, float32 (layout.size,) each; `steps` were applied so far."""
 
@@ -99,8 +99,16 @@ class TrainingState:
     second_moment: np.ndarray
     fisher: np.ndarray
     steps: int = 0
-    extra: dict[str, object] = field(default_factory=dict)
-    """What a trainer adds, such as where it is in its data."""
+
+    @classmethod
+    def of(cls, parameters: np.ndarray) -> TrainingState:
+        """Parameters that were not trained yet."""
+        return cls(parameters, np.zeros_like(parameters), np.zeros_like(parameters), np.zeros_like(parameters))
+
+    def copy(self, dtype: np.dtype | None = None) -> TrainingState:
+        vectors = (self.parameters, self.first_moment, self.second_moment, self.fisher)
+        parameters, first, second, fisher = (np.array(vector, dtype or vector.dtype) for vector in vectors)
+        return TrainingState(parameters, first, second, fisher, self.steps)
 
 
 class Training(Protocol):

@@ -12,9 +12,11 @@ import numpy as np
 
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
+from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_formats
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import RING
+from py_core.backends.training import Training
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
 from py_core.backends.wasm.layout import MATRIX_KINDS, Mode
 from py_core.backends.wasm.lowering import ProgramLowering
@@ -71,6 +73,9 @@ class WasmBackend(PipelinedBackend):
     async def _rebuild(self) -> None:
         """The memory is as it was, but for writes that were on their way."""
         self._pages.write_tables(self._host)
+
+    async def open_training(self, layout: ParameterLayout) -> Training:
+        raise BackendError("This backend cannot train yet. Choose numpy.")
 
     async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
         raise BackendError("Adapters cannot be used on this backend yet. Choose numpy.")

@@ -12,6 +12,7 @@ import numpy as np
 
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
+from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import (
     MAX_LOGIT_ROWS,
     BackendError,
@@ -23,6 +24,7 @@ from py_core.backends.base import (
 )
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import GREEDY, RING, ROW_BYTES, STATE_HEADER, state_bytes
+from py_core.backends.training import Training
 from py_core.backends.webgpu.attention import SHORT, length_class_of
 from py_core.backends.webgpu.autotune import TuningStore, tune
 from py_core.backends.webgpu.host import Binding, Host
@@ -141,6 +143,9 @@ class WebGPUBackend(PipelinedBackend):
         adapter = self._host.adapter
         self._shapes = self._wanted_shapes or choose_shapes(adapter, self._config.head_dim)
         return Capabilities("webgpu", adapter.name, adapter.software)
+
+    async def open_training(self, layout: ParameterLayout) -> Training:
+        raise BackendError("This backend cannot train yet. Choose numpy.")
 
     async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
         raise BackendError("Adapters cannot be used on this backend yet. Choose numpy.")
