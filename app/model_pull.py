@@ -135,10 +135,10 @@ def pull(
     sums, before = [], 0
     for file in files:
 
-        def shown(done: int, total: int | None, before: int = before) -> None:
+        def told(done: int, total: int | None, before: int = before) -> None:
             on_progress(before + done, wanted.size or (None if wanted.parts else total))
 
-        sums.append(_bring(catalog, cache, file, shown, pause))
+        sums.append(_bring(catalog, cache, file, told, pause))
         before += cache.part_path(file.name).stat().st_size
     sha256 = sum_of_parts(sums)
     try:

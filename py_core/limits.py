@@ -39,6 +39,20 @@ MAX_INTERMEDIATE = 1 << 19
 """Llama 3.1 405B has 53,248."""
 MAX_CONTEXT = 1 << 24
 """Llama 4 Scout says 10,485,760."""
+MAX_COUNTS = {
+    "block_count": MAX_LAYERS,
+    "context_length": MAX_CONTEXT,
+    "embedding_length": MAX_HIDDEN,
+    "feed_forward_length": MAX_INTERMEDIATE,
+    "attention.head_count": MAX_HEADS,
+    "attention.head_count_kv": MAX_HEADS,
+    "attention.key_length": MAX_HEAD_SIZE,
+    "attention.value_length": MAX_HEAD_SIZE,
+    "attention.sliding_window": MAX_CONTEXT,
+    "rope.dimension_count": MAX_HEAD_SIZE,
+    "rope.scaling.original_context_length": MAX_CONTEXT,
+}
+"""Whole numbers by their names in GGUF, behind the architecture's."""
 MAX_ROPE_BASE = 1e12
 """Qwen 2.5 1M has 10,000,000; some stretched Llamas 4,000,000,000."""
 MAX_STRETCH = 1e6

@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.converting.folder import ConvertError
-from py_core.limits import (
-    MAX_CONTEXT,
-    MAX_HEAD_SIZE,
-    MAX_HEADS,
-    MAX_HIDDEN,
-    MAX_INTERMEDIATE,
-    MAX_LAYERS,
-    MAX_ROPE_BASE,
-)
+from py_core.limits import MAX_COUNTS, MAX_ROPE_BASE
 from py_core.showing import one_line, shown
 
 ARCHITECTURES = {
@@ -32,18 +24,6 @@ ARCHITECTURES = {
     "SmolLM3ForCausalLM": "smollm3",
 }
 """GGUF's names of the architectures that can be converted."""
-
-_MOST = {
-    "block_count": MAX_LAYERS,
-    "context_length": MAX_CONTEXT,
-    "embedding_length": MAX_HIDDEN,
-    "feed_forward_length": MAX_INTERMEDIATE,
-    "attention.head_count": MAX_HEADS,
-    "attention.head_count_kv": MAX_HEADS,
-    "attention.key_length": MAX_HEAD_SIZE,
-    "attention.value_length": MAX_HEAD_SIZE,
-}
-"""What counts may be, by their names in GGUF."""
 
 Config = Mapping[str, Any]
 
@@ -95,8 +75,9 @@ def settings(config: Config, architecture: str) -> dict[str, Any]:
         if key not in found:
             raise ConvertError(f"config.json does not say {key}: download it again.")
     for key, value in found.items():
-        count = key in _MOST and type(value) is int and 0 < value <= _MOST[key]
-        other = key not in _MOST and (isinstance(value, str) or 0 <= value <= MAX_ROPE_BASE)
+        least = 0 if key == "attention.sliding_window" else 1
+        count = key in MAX_COUNTS and type(value) is int and least <= value <= MAX_COUNTS[key]
+        other = key not in MAX_COUNTS and (isinstance(value, str) or 0 <= value <= MAX_ROPE_BASE)
         if not (count or other):
             raise ConvertError(f"config.json says {key} = {shown(value)}, which no model has: download it again.")
     return {f"{architecture}.{key}": value for key, value in found.items()}

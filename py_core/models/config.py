@@ -12,16 +12,7 @@ import numpy as np
 from py_core.formats.gguf import GGUFError, GGUFHeader
 from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
-from py_core.limits import (
-    MAX_CONTEXT,
-    MAX_HEAD_SIZE,
-    MAX_HEADS,
-    MAX_HIDDEN,
-    MAX_INTERMEDIATE,
-    MAX_LAYERS,
-    MAX_ROPE_BASE,
-    MAX_STRETCH,
-)
+from py_core.limits import MAX_COUNTS, MAX_ROPE_BASE, MAX_STRETCH
 from py_core.models import rotation
 from py_core.models.rotation import Rotation
 from py_core.models.unsupported import check_settings, unsupported
@@ -84,9 +75,9 @@ class _Settings:
         self._metadata = metadata
         self.architecture: str = _get(metadata, "general.architecture", str)
 
-    def integer(self, key: str, most: int, default: int | None = None, least: int = 1) -> int:
+    def integer(self, key: str, default: int | None = None, least: int = 1) -> int:
         value = self.get(key, int, default)
-        if not least <= value <= most:
+        if not least <= value <= MAX_COUNTS[key]:
             raise self._damaged(key, value)
         return value
 
@@ -148,16 +139,16 @@ def config_from_gguf(
     settings = _Settings(header.metadata)
     if "token_embd.weight" not in header.tensors:
         raise GGUFError("The model file has no tensor 'token_embd.weight': it is not a complete language model.")
-    hidden_size = settings.integer("embedding_length", MAX_HIDDEN)
-    heads = settings.integer("attention.head_count", MAX_HEADS)
-    kv_heads = settings.integer("attention.head_count_kv", MAX_HEADS, heads)
-    head_dim = settings.integer("attention.key_length", MAX_HEAD_SIZE, max(hidden_size // heads, 1))
-    layers = settings.integer("block_count", MAX_LAYERS)
+    hidden_size = settings.integer("embedding_length")
+    heads = settings.integer("attention.head_count")
+    kv_heads = settings.integer("attention.head_count_kv", heads)
+    head_dim = settings.integer("attention.key_length", max(hidden_size // heads, 1))
+    layers = settings.integer("block_count")
     if heads % kv_heads:
         raise GGUFError(f"The model file has {heads} attention heads and {kv_heads} key/value heads: it is damaged.")
     if head_dim % 8:
         raise GGUFError(f"This model's attention heads have {head_dim} values; Sonata reads multiples of 8 only.")
-    trained = settings.integer("context_length", MAX_CONTEXT)
+    trained = settings.integer("context_length")
     context = min(trained, DEFAULT_CONTEXT) if context is None else context
     if context > trained * _MOST_STRETCH:
         raise GGUFError(
@@ -173,7 +164,7 @@ def config_from_gguf(
         name=name_of(header.metadata) or settings.architecture,
         vocab_size=_vocab_size(header),
         hidden_size=hidden_size,
-        intermediate_size=settings.integer("feed_forward_length", MAX_INTERMEDIATE),
+        intermediate_size=settings.integer("feed_forward_length"),
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
@@ -184,7 +175,7 @@ def config_from_gguf(
         tie_word_embeddings="output.weight" not in header.tensors,
         rope=rope,
         local_rope=rotation.plain(theta_local, rope.dimensions) if gemma3 else rope,
-        sliding_window=settings.integer("attention.sliding_window", MAX_CONTEXT, 0, least=0),
+        sliding_window=settings.integer("attention.sliding_window", 0, least=0),
         attention_softcap=settings.real("attn_logit_softcapping", 0.0),
         logits_softcap=settings.real("final_logit_softcapping", 0.0),
     )
@@ -214,7 +205,7 @@ def _rope(
 ) -> Rotation:  # fmt: skip
     """How queries and keys are rotated, where the file may read further than it was trained to or is asked to."""
     theta = settings.rope_base("rope.freq_base")
-    dimensions = settings.integer("rope.dimension_count", MAX_HEAD_SIZE, head_dim)
+    dimensions = settings.integer("rope.dimension_count", head_dim)
     if dimensions > head_dim or dimensions % 2:
         raise GGUFError(
             f"The model file says {settings.architecture}.rope.dimension_count = {dimensions}, but its attention heads "
@@ -232,7 +223,7 @@ def _rope(
     rope = rotation.plain(theta, dimensions)
     kind = settings.get("rope.scaling.type", str, "linear")  # by a factor of 1, if the file has none
     magnitude = settings.real("rope.scaling.attn_factor", 1.0)
-    before = settings.integer("rope.scaling.original_context_length", MAX_CONTEXT, trained)
+    before = settings.integer("rope.scaling.original_context_length", trained)
     if ROPE_LONG in factors or ROPE_SHORT in factors:
         # Chosen by the context that is opened, never by the sequence: keys in the cache are rotated already.
         chosen = ROPE_LONG if context > before else ROPE_SHORT

@@ -11,7 +11,6 @@ import { agreeToModel, isAgreedModel } from '../storage/model_choice.js';
 import { userError } from '../common/user_error.js';
 import { cut } from '../common/cut.js';
 
-const SHOWN_CHARACTERS = 120; // of an address or a file's name: real ones are shorter
 
 export class AddressModel {
   /** Whether the user is being asked: then nothing else happens on the page. */
@@ -37,7 +36,7 @@ export class AddressModel {
     const text = readOptions().modelUrl;
     if (!text) return null;
     if (!URL.canParse(text, location.href)) {
-      throw userError('AddressError', `The page's address asks for the model "${cut(text, SHOWN_CHARACTERS)}", which is no address of a file. Correct it after "?model=".`);
+      throw userError('AddressError', `The page's address asks for the model "${cut(text)}", which is no address of a file. Correct it after "?model=".`);
     }
     const { origin, protocol, href: url } = new URL(text, location.href);
     if (origin === location.origin && protocol === location.protocol) return { title: null, url, hosts: [ownHost()] };
@@ -61,7 +60,7 @@ export class AddressModel {
   async #ask(url) {
     // A page that has this one in a frame could lie over the question, and lead a click to its button.
     if (window.top !== window) return this.#decline(url, 'This page is shown inside another one, so');
-    const file = cut(decoded(url.pathname.split('/').at(-1) ?? ''), SHOWN_CHARACTERS);
+    const file = cut(decoded(url.pathname.split('/').at(-1) ?? ''));
     this.isAsking = true;
     try {
       const isWanted = await ask({

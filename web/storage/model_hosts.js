@@ -3,7 +3,6 @@ import { cut } from '../common/cut.js';
 import { userError } from '../common/user_error.js';
 
 const TO_DO = 'If you trust it, allow it under Models.';
-const SHOWN_CHARACTERS = 120;
 /** Options of a request: another host is told neither who asks nor where the page lies. */
 export const DISCREET = /** @type {const} */ ({ credentials: 'same-origin', referrerPolicy: 'no-referrer' });
 
@@ -23,7 +22,7 @@ export function isAllowed(url, hosts) {
 export function checkHost(url, hosts) {
   if (isAllowed(url, hosts)) return;
   const { protocol, host } = new URL(url);
-  if (protocol !== 'https:') throw userError('RefusedError', `Models come over https only, not from ${cut(url, SHOWN_CHARACTERS)}.`);
+  if (protocol !== 'https:') throw userError('RefusedError', `Models come over https only, not from ${cut(url)}.`);
   throw userError('RefusedError', `${host} is not on the list of hosts that models may come from. ${TO_DO}`);
 }
 
