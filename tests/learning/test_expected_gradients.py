@@ -1,0 +1,103 @@
+"""Losses, gradients and ten steps of the optimizer on each backend against `torch`: tiny models of three families."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from py_core.adapters.parameters import ParameterLayout, parameter_layout
+from py_core.backends.numpy import load_numpy
+from py_core.backends.training import Pack, Training, TrainingState
+from py_core.formats.gguf import read_header
+from py_core.formats.source import FileSource
+from py_core.loading import BackendLoader
+from py_core.models.registry import describe_model
+from tests.learning import cases
+
+EXPECTED = Path(__file__).parent / "expected"
+
+
+@pytest.fixture(params=["numpy"])
+def load_backend(request: pytest.FixtureRequest) -> BackendLoader:
+    return load_numpy
+
+
+@dataclass(frozen=True)
+class Case:
+    """A session that holds the drawn pairs, the packs with the base's states, and what `torch` says by name."""
+
+    training: Training
+    layout: ParameterLayout
+    packs: list[Pack]
+    expected: dict[str, np.ndarray]
+
+    def errors(self, flat: np.ndarray, suffix: str = "", before: np.ndarray | None = None) -> dict[str, float]:
+        """How far a vector's matrices are from the expected ones, each relative to those, or to their change."""
+        found = {}
+        start = self.layout.views(np.zeros_like(flat) if before is None else before)
+        for name, views in self.layout.views(flat).items():
+            for matrix, ours, first in zip("ab", views, start[name], strict=True):
+                theirs = self.expected[f"{name}.{matrix}{suffix}"]
+                found[f"{name}.{matrix}"] = float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs - first))
+        return found
+
+
+@asynccontextmanager
+async def opened(name: str, folder: Path, load_backend: BackendLoader) -> AsyncIterator[Case]:
+    source = FileSource(cases.CASES[name].write(folder / "tiny.gguf"))
+    header = await read_header(source)
+    config, graph = describe_model(header)
+    backend = await load_backend(source, header, config, graph, None)
+    layout = parameter_layout(graph, cases.RANK, cases.SCALE)
+    with np.load(EXPECTED / f"{name}.npz") as file:
+        expected = dict(file)
+    assert len(expected) == 4 * len(graph.linear_weights) + 1, "of every linear"
+    training = await backend.open_training(layout)
+    try:
+        await training.restore(TrainingState.of(layout.flatten(cases.adapter(cases.CASES[name]))))
+        packed, text = cases.packs()
+        states = await training.states(replace(packed, kl_weights=0 * packed.kl_weights))
+        packs = [replace(packed, base_states=states), text]
+        yield Case(training, layout, packs, expected)
+    finally:
+        training.close()
+        backend.close()
+
+
+@pytest.mark.parametrize("name", cases.CASES)
+async def test_losses_gradients_and_ten_steps_are_those_of_torch(
+    name: str, load_backend: BackendLoader, tmp_path: Path
+) -> None:
+    async with opened(name, tmp_path, load_backend) as case:
+        training, start = case.training, (await case.training.save()).parameters
+        losses = [await training.accumulate(pack) for pack in case.packs]
+        sums = [[loss.cross_entropy, loss.divergence] for loss in losses]
+        np.testing.assert_allclose(sums, case.expected["losses"], rtol=1e-3, atol=1e-6)
+        gradient = await training.gradient()
+        assert max(case.errors(gradient).values()) < 1e-3
+
+        await training.add_fisher(keep=0, weight=2)
+        for pack in case.packs:
+            await training.accumulate(pack)
+        await training.add_fisher(keep=0.5, weight=1)
+        state = await training.save()
+        # Of the gradient's error a square has twice as much.
+        assert np.linalg.norm(state.fisher - 2 * gradient**2) < 1e-3 * np.linalg.norm(2 * gradient**2)
+        np.testing.assert_array_equal(state.parameters, start)
+
+        norms = []
+        for number in range(cases.STEPS):
+            for index in cases.micro_batches(number):
+                await training.accumulate(case.packs[index])
+            norms.append((await training.step(cases.rule(number))).norm)
+        assert min(norms) < cases.rule(0).clip < max(norms), "only some gradients are clipped"
+        state = await training.save()
+        assert state.steps == cases.STEPS
+        assert max(case.errors(state.parameters, ".after").values()) < 1e-3
+        # A step divides by the gradient's size: where that is hardly more than rounding, directions differ.
+        assert max(case.errors(state.parameters, ".after", start).values()) < 1e-2
