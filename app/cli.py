@@ -16,10 +16,12 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress
 
+from app.adapter_folder import open_adapter
 from app.assistant import CHAT_SAMPLING, MAX_TOKENS
 from app.autotune_cache import AutotuneCache
 from app.bench import Speed, measure_speed, profile_report
 from app.build_outputs import kernel_path
+from app.cli_adapters import AdapterOption, adapters_app, add_adapter, base_of
 from app.cli_bench import profile_tables, speed_table
 from app.cli_files import convert, quantize
 from app.cli_model_file import ModelOption, NoBosOption, chosen_path, info, tokenize
@@ -59,6 +61,7 @@ app = typer.Typer(
 bench_app = typer.Typer(rich_markup_mode="markdown")
 app.add_typer(bench_app, name="bench")
 app.add_typer(models_app, name="models")
+app.add_typer(adapters_app, name="adapters")
 notes = console(stderr=True)
 
 MAX_PROMPT_CHARS = 1 << 28
@@ -115,6 +118,7 @@ def chat(
     seed: SeedOption = CHAT_SAMPLING.seed,
     max_tokens: MaxTokensOption = MAX_TOKENS,
     context: ContextOption = None,
+    adapter: AdapterOption = None,
     memory: Annotated[Path | None, typer.Option(help="The memory's file. The default is $SONATA_MEMORY.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Use no agents, and store nothing.")] = False,
     no_bos: NoBosOption = False,
@@ -129,7 +133,10 @@ def chat(
         loaded = runner.run(_load(model, backend, precision, autotune, context))
         loaded.bos = not no_bos
         services = Services(NativeCrypto()) if plain else runner.run(open_services(memory or memory_path()))
-        run_chat(runner, loaded, sampling, max_tokens, services)
+        run_chat(
+            runner, loaded, sampling, max_tokens, services,
+            lambda given: open_adapter(given, base_of(model, loaded)), adapter,
+        )  # fmt: skip
         runner.run(services.close())
         loaded.close()
 
@@ -150,6 +157,7 @@ def generate(
     precision: PrecisionOption = Precision.precise,
     autotune: AutotuneOption = True,
     context: ContextOption = None,
+    adapter: AdapterOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with tokens and speed.")] = False,
     no_bos: NoBosOption = False,
 ) -> None:
@@ -163,7 +171,7 @@ def generate(
     )
     text = _read_prompt(prompt)
     answering = _generate(
-        text, raw, max_tokens, sampling, model, backend, precision, autotune, context, as_json, no_bos
+        text, raw, max_tokens, sampling, model, backend, precision, autotune, context, adapter, as_json, no_bos
     )
     asyncio.run(answering)
 
@@ -180,6 +188,7 @@ def logits(
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
     context: ContextOption = None,
+    adapter: AdapterOption = None,
     no_bos: NoBosOption = False,
 ) -> None:
     """Write the logits after a prompt's last token, or after the positions of given token ids."""
@@ -190,9 +199,10 @@ def logits(
         loaded = await _load(model, backend, precision, context=context)
         loaded.bos = not no_bos
         try:
+            number = await add_adapter(adapter, model, loaded)
             if ids is not None:
-                return await logits_of(loaded.engine, read_job(ids, loaded.config.vocab_size))
-            return await last_logits(loaded, _read_prompt(prompt or ""), raw=raw)
+                return await logits_of(loaded.engine, read_job(ids, loaded.config.vocab_size), number)
+            return await last_logits(loaded, _read_prompt(prompt or ""), raw=raw, adapter=number)
         finally:
             loaded.close()
 
@@ -266,12 +276,13 @@ def serve(
 
 async def _generate(
     text: str, raw: bool, max_tokens: int, sampling: SamplingParams, path: Path | None, backend: BackendChoice,
-    precision: Precision, autotune: bool, context: int | None, as_json: bool, no_bos: bool,
+    precision: Precision, autotune: bool, context: int | None, adapter: str | None, as_json: bool, no_bos: bool,
 ) -> None:  # fmt: skip
     loaded = await _load(path, backend, precision, autotune, context)
     loaded.bos = not no_bos
+    number = await add_adapter(adapter, path, loaded)
     done = await complete(
-        loaded, text, raw=raw, max_tokens=max_tokens, sampling=sampling,
+        loaded, text, raw=raw, max_tokens=max_tokens, sampling=sampling, adapter=number,
         on_text=lambda piece: None if as_json else say(piece, end=""),
     )  # fmt: skip
     loaded.close()

@@ -48,11 +48,15 @@ async def encode_prompt(model: Model, text: str, raw: bool) -> list[int]:
 
 async def complete(
     model: Model, text: str, *, raw: bool, max_tokens: int, sampling: SamplingParams,
-    on_text: Callable[[str], None] = lambda piece: None,
+    on_text: Callable[[str], None] = lambda piece: None, adapter: int = 0,
 ) -> Completion:  # fmt: skip
-    """Answer a prompt, or with `raw` continue it: then the end token is a token like others. `on_text` gets pieces."""
+    """Answer a prompt, or with `raw` continue it: then the end token is a token like others. `on_text` gets pieces.
+
+    adapter: the number of the set of LoRA matrices to answer with (`Engine.add_adapter`).
+    """
     prompt = await encode_prompt(model, text, raw)
     sequence, timings = model.engine.new_sequence(), Timings()
+    model.engine.use_adapter(sequence, adapter)
     stream = TextStream(model, sequence, max_tokens, sampling, timings, raw=raw)
     try:
         await model.engine.prefill(sequence, prompt, timings)
@@ -73,10 +77,11 @@ async def complete(
         model.engine.free(sequence)
 
 
-async def last_logits(model: Model, text: str, *, raw: bool) -> np.ndarray:
-    """Logits after the prompt's last token: float32 (vocab_size,)."""
+async def last_logits(model: Model, text: str, *, raw: bool, adapter: int = 0) -> np.ndarray:
+    """Logits after the prompt's last token: float32 (vocab_size,). adapter: as in `complete`."""
     prompt = await encode_prompt(model, text, raw)
     sequence = model.engine.new_sequence()
+    model.engine.use_adapter(sequence, adapter)
     try:
         await model.engine.prefill(sequence, prompt, Timings())
         return await model.engine.logits(sequence)

@@ -44,12 +44,16 @@ def _numbers(given: object, name: str, limit: int, wanted: str) -> list[int]:
     return given
 
 
-async def logits_of(engine: Engine, job: LogitsJob) -> np.ndarray:
-    """float32 (positions, vocab_size). Raises ContextFullError when the ids do not fit."""
+async def logits_of(engine: Engine, job: LogitsJob, adapter: int = 0) -> np.ndarray:
+    """float32 (positions, vocab_size). Raises ContextFullError when the ids do not fit.
+
+    adapter: the number of the set of LoRA matrices to run with (`Engine.add_adapter`).
+    """
     if len(job.ids) > engine.context_length:
         raise ContextFullError(too_long(len(job.ids), engine.context_length))
     found: dict[int, np.ndarray] = {}
     sequence = engine.new_sequence()
+    engine.use_adapter(sequence, adapter)
     try:
         for first, last in _runs(sorted(set(job.positions))):
             await engine.prefill(sequence, job.ids[: last + 1], Timings())

@@ -265,6 +265,15 @@ def sum_of_parts(sums: Sequence[str]) -> str:
     return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
 
 
+def sha256_of_model(path: Path) -> str:
+    """Of the file of a model, or of all its files. Those of models that are kept are known, others are read."""
+    for model in ModelCache().models():
+        if path.is_file() and model.path.samefile(path):
+            return model.sha256
+    parts = [path.with_name(part) for part in parts_of(path.name)] or [path]
+    return sum_of_parts([sha256_of(part) for part in parts])
+
+
 def model_path(given: Path) -> Path:
     """The file that `--model` means: a path, or the name of a model that is kept. Raises CacheError for neither."""
     if given.is_file():

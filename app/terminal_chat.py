@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import getpass
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from rich.console import Console
 from rich.markup import escape
@@ -17,6 +17,7 @@ from app.assistant import Assistant, Delta, Done, Reading, Thought
 from app.conversation import ChangedElsewhere, Conversation, Event
 from app.routing_service import Routed
 from app.services import Services
+from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
 from py_core.memory.errors import StoreError
@@ -29,24 +30,28 @@ with contextlib.suppress(ImportError):  # not on Windows
 
 HELP = (
     "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer. /retry answers the last message once more. "
-    "/agent NAME sends similar messages to another agent."
+    "/agent NAME sends similar messages to another agent. /adapter NAME answers with an adapter, /adapter with none."
 )
 DELETED = "This conversation was deleted by another program. A new one begins."
 ADDED = "Another program added messages to this conversation. The answer takes them into account."
 
 
 def run_chat(
-    runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, services: Services
-) -> None:
-    """Until the user leaves."""
+    runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, services: Services,
+    open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None,
+) -> None:  # fmt: skip
+    """Until the user leaves. open_adapter: by a name or file, raises AdapterError or OSError; `adapter`: the first."""
     console = terminal.console()
     conversation = Conversation(Assistant(model, sampling, max_tokens), services)
+    if adapter is not None:
+        runner.run(conversation.assistant.use_adapter(open_adapter(adapter)))
     last: list[Routed] = []
     _unlock(runner, services, console)
     warned: str | None = None
     capabilities = model.engine.capabilities
     runs_on = escape(f"{capabilities.backend} ({capabilities.adapter})")
-    console.print(f"[bold]{escape(model.config.name)}[/bold] on {runs_on}")
+    answers_with = f" with {escape(adapter)}" if adapter else ""
+    console.print(f"[bold]{escape(model.config.name)}[/bold]{answers_with} on {runs_on}")
     console.print(f"[dim]{HELP}[/dim]")
     while True:
         if services.problem and services.problem != warned:
@@ -68,6 +73,12 @@ def run_chat(
             console.print("[dim]A new conversation.[/dim]")
         elif command == "/help":
             console.print(f"[dim]{HELP}[/dim]")
+        elif command.partition(" ")[0] == "/adapter":
+            try:
+                said = runner.run(_use_adapter(conversation, open_adapter, text.strip().partition(" ")[2].strip()))
+                console.print(f"[dim]{escape(said)}[/dim]")
+            except (BackendError, ValueError, OSError) as error:
+                _warn(console, str(error))
         elif command.partition(" ")[0] == "/agent":
             try:
                 said = runner.run(_correct(services, last, command.partition(" ")[2].strip()))
@@ -110,6 +121,12 @@ async def _correct(services: Services, last: list[Routed], agent: str) -> str:
         return f"Type /agent NAME after a message. The agents are {known}."
     await services.routing.correct(last[-1].id, last[-1].text, agent)
     return f"Similar messages will go to {services.routing.agents[agent].title}."
+
+
+async def _use_adapter(conversation: Conversation, open_adapter: Callable[[str], LoraAdapter], given: str) -> str:
+    """Another adapter from the next message on, or none; returns a sentence about it."""
+    await conversation.assistant.use_adapter(open_adapter(given) if given else None)
+    return f"The next answers come with {given}." if given else "The next answers come without an adapter."
 
 
 async def _answer(

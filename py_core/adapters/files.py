@@ -35,12 +35,14 @@ _MARK = "sonata_adapter"
 
 @dataclass(frozen=True)
 class AdapterDetails:
-    """What one of Sonata's own files says of itself. `rank` is the largest of its matrices."""
+    """What one of Sonata's own files says of itself. `rank` is the largest of its matrices, `linears` how many it
+    changes, as `transformers` counts them."""
 
     name: str
     architecture: str
     base_sha256: str
     rank: int
+    linears: int
     metadata: Mapping[str, str]
 
 
@@ -144,7 +146,7 @@ def _details(stored: Mapping[str, StoredArray], texts: Mapping[str, str]) -> Ada
     ranks = [one.shape[0] for name, one in stored.items() if name.endswith(".lora_A.weight") and one.shape]
     return AdapterDetails(
         one_line(texts.get("name", "")), one_line(texts.get("architecture", "")),
-        one_line(texts.get("base_sha256", "")), max(ranks, default=0), metadata,
+        one_line(texts.get("base_sha256", "")), max(ranks, default=0), len(ranks), metadata,
     )  # fmt: skip
 
 

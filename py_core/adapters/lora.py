@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from py_core.models.graph import Graph
-from py_core.showing import shown
+from py_core.showing import one_line, shown
 
 MAX_RANK = 16
 """The largest that the kernels have room for."""
+
+BASE_TITLE = "base_title"
+"""In an adapter's metadata: what its model is called."""
 
 
 class AdapterError(ValueError):
@@ -64,9 +67,11 @@ def check_base(adapter: LoraAdapter, sha256: str) -> None:
     An adapter that does not tell its model passes; `check_adapter` sees whether it fits.
     """
     if adapter.base_sha256 and adapter.base_sha256 != sha256:
+        title = adapter.metadata.get(BASE_TITLE, "")
         raise AdapterError(
-            f"The adapter {shown(adapter.name)} was made for the model file with the sha256 "
-            f"{adapter.base_sha256[:12]}..., and this is {sha256[:12]}...: choose that model, or another adapter."
+            f"The adapter {shown(adapter.name)} was made for another model than this one: for "
+            f"{one_line(title) or 'a file'} with the sha256 {adapter.base_sha256[:12]}..., and this is "
+            f"{sha256[:12] or 'a file whose sha256 is not known'}. Choose that model, or another adapter."
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from py_core.adapters.files import export_peft, read_adapter, read_details, write_adapter
+from py_core.adapters.layout import Layout
 from py_core.adapters.lora import AdapterError, LoraAdapter, LoraPair, check_adapter, check_base
 from py_core.formats.safetensors import read_safetensors
 from tests.adapters.adapter_models import SHA256, described, drawn, same
@@ -25,6 +26,7 @@ def test_what_is_written_is_read_again(name: str) -> None:
     assert write_adapter(read_adapter(data, config, graph), config, graph) == data
     details = read_details(data)
     assert (details.name, details.architecture, details.rank) == ("drawn 1", config.architecture, 4)
+    assert details.linears == len(Layout(config, graph).places)
     assert (details.base_sha256, details.metadata) == (SHA256, {"trained on": "nothing"})
 
 
@@ -92,7 +94,7 @@ def test_another_base_is_refused() -> None:
     adapter = read_adapter(write_adapter(drawn(graph, 1), config, graph), config, graph)
     check_base(adapter, SHA256)
     check_base(dataclasses.replace(adapter, base_sha256=""), "cd" * 32)
-    with pytest.raises(AdapterError, match=r"made for the model file with the sha256 ababababab.*choose that model"):
+    with pytest.raises(AdapterError, match=r"for a file with the sha256 ababababab.*Choose that model"):
         check_base(adapter, "cd" * 32)
 
 

@@ -17,6 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from app.cli_adapters import base_at
+from py_core.adapters.files import write_adapter
+from tests.tiny_adapters import drawn
+
 SONATA = Path(sys.executable).with_name("sonata")
 CTRL_C, CTRL_D = b"\x03", b"\x04"
 PROMPT = "\n> "
@@ -216,3 +220,22 @@ def test_ctrl_d_ends_it(ending_chat: Terminal) -> None:
     ending_chat.type(CTRL_D)
     assert ending_chat.end() == 0
     assert "Traceback" not in ending_chat.seen
+
+
+def test_an_adapter_changes_the_next_answers_and_the_conversation_goes_on(
+    tiny_chat: Terminal, tiny_path: Path, tmp_path: Path
+) -> None:
+    def answer() -> str:
+        tiny_chat.say("/new")
+        return re.sub(r"[\d.]+ tok/s", "", tiny_chat.say("Hello"))
+
+    base = base_at(tiny_path)
+    path = tmp_path / "My pirate.safetensors"
+    path.write_bytes(write_adapter(drawn(base.graph, 1), base.config, base.graph))
+    plain = answer()
+    assert f"The next answers come with {path}." in tiny_chat.say(f"/adapter {path}")
+    assert "tok/s" in tiny_chat.say("Hello again")  # in the same conversation
+    assert answer() != plain
+    assert "No adapter of this name is kept" in tiny_chat.say("/adapter none")
+    assert "The next answers come without an adapter." in tiny_chat.say("/adapter")
+    assert answer() == plain

@@ -1,0 +1,70 @@
+"""Makes an adapter of Sonata's own of the files that a person has: for `sonata adapters import`, and for the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from py_core.adapters.files import read_adapter
+from py_core.adapters.lora import BASE_TITLE, AdapterError, LoraAdapter, check_adapter, check_base
+from py_core.adapters.peft import CONFIG_FILE, WEIGHTS_FILE
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
+from py_core.showing import shown
+
+LOST = "lost"
+"""In an adapter's metadata: what a smaller rank has cost, as a part of all that it changes (0.021)."""
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,58}[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """The model that adapters are for. sha256: of its file, "" where nobody knows it."""
+
+    config: ModelConfig
+    graph: Graph
+    sha256: str
+    title: str
+
+
+def adapter_of_files(files: Mapping[str, bytes], base: BaseModel, name: str = "") -> LoraAdapter:
+    """An adapter for the model, from one file, or from the two of PEFT's, by their names; `name` if none says its own.
+
+    Raises AdapterError, with what to do, where it is damaged, of another kind or for another model.
+    """
+    configs = [one for one in files if one.lower().endswith(".json")]
+    weights = [one for one in files if one not in configs]
+    if len(weights) != 1 or len(configs) > 1:
+        raise AdapterError(
+            f"An adapter is one file (.safetensors or .gguf), or {WEIGHTS_FILE} and {CONFIG_FILE}; these are "
+            f"{', '.join(map(shown, files)) or 'none'}. Choose the files of one adapter."
+        )
+    config = files[configs[0]] if configs else None
+    adapter = read_adapter(files[weights[0]], base.config, base.graph, peft_config=config, name=name)
+    check_base(adapter, base.sha256)
+    title = {BASE_TITLE: base.title} if base.title else {}
+    return replace(adapter, base_sha256=base.sha256, metadata={**adapter.metadata, **title})
+
+
+def check_name(name: str) -> str:
+    """Raises AdapterError for what is no name of an adapter that is kept."""
+    if not _NAME.fullmatch(name):
+        raise AdapterError(
+            f"{shown(name)} is no name for an adapter: use up to 60 small letters, digits, dots, - and _, with a "
+            "letter or a digit at both ends."
+        )
+    return name
+
+
+def name_of(title: str, taken: Collection[str] = ()) -> str:
+    """A name for an adapter: its title in small letters, with a number where that is taken."""
+    base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:50].strip("-") or "adapter"
+    return next(name for name in (base, *(f"{base}-{n}" for n in range(2, 10_000))) if name not in taken)
+
+
+def checked(adapter: LoraAdapter, base: BaseModel) -> LoraAdapter:
+    """The adapter, if the model's backend can use it. Raises AdapterError."""
+    check_adapter(adapter, base.graph)
+    return adapter

@@ -1,0 +1,164 @@
+"""`sonata adapters list | import | export | rm`: what changes how a model answers, and is kept beside the memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from app.adapter_folder import AdapterFolder, KeptAdapter, files_at, open_adapter, title_of, write_whole
+from app.adapter_import import BaseModel, adapter_of_files, check_name, name_of
+from app.cli_model_file import ModelOption, chosen_path
+from app.cli_models import JsonOption, NameOption, size_words
+from app.model_cache import ModelCache, sha256_of_model
+from app.terminal import console, say
+from py_core.adapters.files import export_peft
+from py_core.adapters.lora import AdapterError, check_adapter
+from py_core.formats.source import open_source
+from py_core.loading import Model, read_description
+
+adapters_app = typer.Typer(
+    rich_markup_mode="markdown", no_args_is_help=True,
+    help="Keep, list and delete adapters: they change how a model answers, and not the model.",
+)  # fmt: skip
+AdapterOption = Annotated[
+    str | None,
+    typer.Option(help="What changes how the model answers: a name of `sonata adapters list`, or a file or folder."),
+]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Take the place of what has this name.")]
+
+
+@adapters_app.command("list")
+def list_adapters(as_json: JsonOption = False) -> None:
+    """Show the adapters that are kept here."""
+    folder = AdapterFolder()
+    kept = folder.adapters()
+    if as_json:
+        print(json.dumps({"adapters": [_facts(one) for one in kept], "folder": str(folder.folder)}))
+        return
+    if not kept:
+        say(f"No adapter is kept in {folder.folder}: `sonata adapters import FILE` keeps one.")
+        return
+    table = Table("name", "for the model", "rank", "linears", "size", "lost")
+    for one in kept:
+        if one.problem:
+            table.add_row(escape(one.name), "cannot be used, see below", "", "", size_words(one.size), "")
+            continue
+        model = one.base or one.base_sha256[:12]
+        lost = f"{one.lost:.1%}" if one.lost else ""
+        table.add_row(*map(escape, (one.name, model, str(one.rank), str(one.linears), size_words(one.size), lost)))
+    console().print(table)
+    for one in kept:
+        if one.problem:
+            say(f"{one.name}: {one.problem}")
+
+
+@adapters_app.command("import")
+def import_adapter(
+    source: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A folder from PEFT, or a .safetensors or .gguf file of an adapter.")
+    ],
+    name: NameOption = None,
+    model: ModelOption = None,
+    replacing: ReplaceOption = False,
+) -> None:
+    """Keep an adapter, for the model that it was trained on (--model; the default comes with Sonata)."""
+    if not source.exists():
+        raise FileNotFoundError(f"There is no file {source}.")
+    if name is not None:
+        check_name(name)
+    base = base_at(chosen_path(model))
+    adapter = adapter_of_files(files_at(source), base, title_of(source))
+    adapter = replace(adapter, name=name or name_of(adapter.name))
+    check_adapter(adapter, base.graph)
+    kept = AdapterFolder().keep(adapter, base, replacing)
+    what = f"{kept.name} (rank {kept.rank}, {kept.linears} linears, {size_words(kept.size)})"
+    say(f"{what} is kept now, for {kept.base}: `sonata chat --adapter {kept.name}` uses it.")
+
+
+@adapters_app.command("export")
+def export_adapter(
+    name: Annotated[str, typer.Argument(help="A name of `sonata adapters list`.")],
+    out: Annotated[Path, typer.Argument(help="A new folder for PEFT, or one file that ends in .safetensors.")],
+    model: ModelOption = None,
+    base_model: Annotated[
+        str, typer.Option(help="For PEFT: what the same model is called on the hub, OWNER/REPOSITORY.")
+    ] = "",
+    replacing: ReplaceOption = False,
+) -> None:
+    """Write an adapter for others: the folder that PEFT loads, or one file, which `adapters import` reads."""
+    folder = AdapterFolder()
+    kept = folder.find(name)
+    if out.suffix == ".safetensors":
+        write_whole(out, kept.path.read_bytes(), replacing)
+        return say(f"{out}: {size_words(kept.size)}")
+    if out.exists() and not replacing:
+        raise ValueError(f"There is a {out} already: choose another name, or --replace it.")
+    base = base_at(_model_of(kept) if model is None else chosen_path(model))
+    files = export_peft(folder.read(kept.name, base), base.config, base.graph, base_model)
+    out.mkdir(parents=True, exist_ok=True)
+    for file, data in files.items():
+        write_whole(out / file, data, replacing)
+    say(f"{out}: {', '.join(files)}")
+
+
+@adapters_app.command()
+def rm(
+    names: Annotated[list[str], typer.Argument(help="Names of `sonata adapters list`.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete adapters, after asking: Sonata cannot bring them again."""
+    folder = AdapterFolder()
+    found = [folder.find(name) for name in names]
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ValueError("Nobody can be asked whether to delete them: say --yes.")
+        if not typer.confirm(f"Delete {', '.join(one.name for one in found)} for ever?"):
+            return
+    for one in found:
+        folder.remove(one.name)
+        say(f"Deleted {one.name}: {size_words(one.size)}.")
+
+
+def base_at(path: Path) -> BaseModel:
+    """The model in a file, by its header and its sha256. Raises GGUFError, OSError."""
+
+    async def describe() -> BaseModel:
+        _, config, graph = await read_description(open_source(path), None, lambda header, config, graph: None)
+        return BaseModel(config, graph, sha256_of_model(path), config.name)
+
+    return asyncio.run(describe())
+
+
+def base_of(path: Path | None, model: Model) -> BaseModel:
+    """The same of a model that is loaded; `path` is what `--model` says."""
+    return BaseModel(model.config, model.graph, sha256_of_model(chosen_path(path)), model.config.name)
+
+
+async def add_adapter(given: str | None, path: Path | None, model: Model) -> int:
+    """Bring what `--adapter` names to the model; its number, 0 without one. Raises AdapterError, OSError."""
+    return 0 if given is None else await model.engine.add_adapter(open_adapter(given, base_of(path, model)))
+
+
+def _model_of(kept: KeptAdapter) -> Path:
+    """The file of its model. Raises AdapterError where that is not kept."""
+    if found := ModelCache().find(kept.base_sha256):
+        return found.path
+    raise AdapterError(
+        f"{kept.name} was made for {kept.base or 'a model'}, which is not kept here: say --model FILE, or write one "
+        "file that ends in .safetensors."
+    )
+
+
+def _facts(kept: KeptAdapter) -> dict[str, Any]:
+    return {
+        "name": kept.name, "model": kept.base, "model_sha256": kept.base_sha256, "rank": kept.rank,
+        "linears": kept.linears, "size": kept.size, "lost": kept.lost, "problem": kept.problem, "file": str(kept.path),
+    }  # fmt: skip
