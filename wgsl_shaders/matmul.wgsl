@@ -18,6 +18,7 @@
 #import dequantize8
 #import bias
 #import activation
+#import lora
 
 const ROWS = 32u * WIDE;  // of W
 #import weight_tile
@@ -35,6 +36,9 @@ fn load_quads(m: u32, block: u32, quad: u32) -> Quads {
   return quads;
 }
 
+fn lora_of4(m: u32, row: u32) -> vec4f {
+  return vec4f(lora_of(m, row), lora_of(m, row + 1u), lora_of(m, row + 2u), lora_of(m, row + 3u));
+}
 fn biases_of(row: u32) -> vec4f { return vec4f(bias_of(row), bias_of(row + 1u), bias_of(row + 2u), bias_of(row + 3u)); }
 
 alias Blocks = array<Block, WIDE>;
@@ -132,9 +136,14 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
         sum += biases_of(n0 + 4u * n4);
         up += biases_of(N + n0 + 4u * n4);
       }
+      if (LORA) {
+        sum += lora_of4(m0 + m, n0 + 4u * n4);
+        up += lora_of4(m0 + m, N + n0 + 4u * n4);
+      }
       sum = activation4(sum) * up;
-    } else if (ADD_BIAS) {
-      sum += biases_of(n0 + 4u * n4);
+    } else {
+      if (ADD_BIAS) { sum += biases_of(n0 + 4u * n4); }
+      if (LORA) { sum += lora_of4(m0 + m, n0 + 4u * n4); }
     }
     if (m0 + m >= state.count) { continue; }
     for (var j = 0u; j < 4u; j++) {

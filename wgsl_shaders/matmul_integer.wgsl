@@ -19,6 +19,7 @@
 #import dequantize
 #import bias
 #import activation
+#import lora
 
 const ROWS = 8u * WIDE;  // of W
 #import weight_tile
@@ -86,10 +87,12 @@ fn write_row(m: u32, n0: u32, tn: u32, all: Sums) {
     if (n >= N) { break; }
     var sum = sums[j / 4u][j % 4u];
     if (ADD_BIAS) { sum += bias_of(n); }
+    if (LORA) { sum += lora_of(m, n); }
     if (EPILOGUE == 2u) {
       let pair = j + TILE_N / 8u;
       var up = sums[pair / 4u][pair % 4u];
       if (ADD_BIAS) { up += bias_of(N + n); }
+      if (LORA) { up += lora_of(m, N + n); }
       sum = activation(sum) * up;
     }
     let at = m * Y_STRIDE + Y_OFFSET + n;

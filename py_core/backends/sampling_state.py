@@ -50,6 +50,11 @@ def state_bytes(
     return header.tobytes() + table.tobytes()
 
 
+def adapter_of(state: bytes) -> int:
+    """The number of the set of LoRA matrices that a state's rows run with."""
+    return int(np.frombuffer(state, np.uint32, 3)[2])
+
+
 def ring_of(tokens: Sequence[int]) -> np.ndarray:
     """The history ring of a sequence: token i at i % RING, uint32 (RING,)."""
     ring = np.zeros(RING, np.uint32)

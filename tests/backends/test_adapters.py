@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 from py_core.adapters.lora import AdapterError, LoraAdapter
 from py_core.backends.base import MAX_ADAPTERS, Backend, BackendError, TokenSequence
 from py_core.backends.numpy import NumpyBackend, load_numpy, load_weights
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
@@ -34,8 +37,10 @@ class Pair:
     merged: Callable[[LoraAdapter], NumpyBackend]
 
 
-@pytest.fixture(params=["numpy"])
+@pytest.fixture(params=["numpy", "webgpu"])
 def load_backend(request: pytest.FixtureRequest) -> BackendLoader:
+    if request.param == "webgpu":
+        return partial(load_webgpu, WgpuHost())
     return load_numpy
 
 

@@ -23,11 +23,13 @@
 // `columns`: x_direct, x_staged or x_limbs, which bring x and multiply a block of it by blocks of W;
 // a format's load_block(row, column) and the codes of a block, where value = scale[half] * code + offset[half]; OFFSETS:
 // whether any offset is not 0, TWO_SCALES: whether the halves of a block differ in scale and offset.
+// `lora`: what an adapter adds, which is as if W had more columns.
 // Constants: K, LANES, SUBGROUPS, ROW_TILES (more than 1 only where CHUNK is all of K / 32), M_TILE, ROWS, NORM, EPS, WORKGROUP,
 // CHUNK.
 #import dequantize
 #import reduce
 #import columns
+#import lora
 
 alias Sums = array<array<f32, M_TILE>, ROWS>;
 const LANE_GROUP = LANES * SUBGROUPS;        // its invocations
@@ -103,6 +105,8 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
   var x_scale: array<f32, M_TILE>;
   // Weights load while columns of x are copied, and while the weights before them are multiplied.
   var ahead = load_blocks(item, 0u, lane);
+  var lora_ahead = lora_rows(item, lane);
+  lora_start(item, m0, index);
   for (var step = 0u; step < STEPS; step++) {
     let first = first_of(step);
     if (CHUNKS > 1u || step == 0u) {
@@ -111,6 +115,8 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
     }
     var blocks = ahead;
     if (step + 1u < STEPS) { ahead = load_blocks(item, step + 1u, lane); }
+    var lora_now = lora_ahead;
+    if (LORA && ROW_TILES > 1u && step + 1u < STEPS) { lora_ahead = lora_rows(item + step + 1u, lane); }
     for (var i = 0u; i < BLOCKS_PER_LANE; i++) {
       let block = first + i * LANE_GROUP + lane;
       if (!EVEN && block >= min(first + CHUNK, K / 32u)) { continue; }
@@ -124,6 +130,9 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
       if (step < CHUNKS) { x_scale[m] = norm_scale(m, index); }
       var rows: array<f32, ROWS>;
       for (var r = 0u; r < ROWS; r++) { rows[r] = sums[r][m]; }
+      if (LORA) {
+        for (var r = 0u; r < ROWS; r++) { rows[r] += lora_term(lora_now, item + row_tile_of(step), r, m, lane); }
+      }
       var kept = reduce_rows(rows, index);
       for (var k = 0u; k < KEPT; k++) {
         let r = index % LANES / (LANES / ROW_SHARES) * KEPT + k;

@@ -12,7 +12,8 @@ from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding, Host, covering
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
-from py_core.backends.webgpu.linear_lowering import LinearInput, LinearLowering
+from py_core.backends.webgpu.linear_lowering import LinearInput, LinearLowering, lora_name
+from py_core.backends.webgpu.lora import LoraPart
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.values import PassContext, Values
@@ -34,6 +35,7 @@ class _Run:
     given: LinearInput
     rows: int
     constants: dict[str, Constant]
+    lora: LoraPart | None
 
     @property
     def part(self) -> MatrixPart:
@@ -60,7 +62,8 @@ class AttentionLowering:
     def fused(self, op: QKVAttention, context: PassContext) -> list[Kernel]:
         """Linears, norms of heads, rotation, appending to the pages, and attention."""
         q = self._values.scratch("q", op.q.out.width)
-        one_kernel = self._host.adapter.max_storage_buffers >= QKV_BINDINGS and not context.tiled and not op.q_norm
+        bindings = QKV_BINDINGS + (context.rank > 0)
+        one_kernel = self._host.adapter.max_storage_buffers >= bindings and not context.tiled and not op.q_norm
         made = self._qkv(op, context, q) if one_kernel else self._qkv_apart(op, context, q)
         return [*made, *self._over_pages.kernels(op.attention, q, self._values.of(op.out), context.rows)]
 
@@ -87,7 +90,7 @@ class AttentionLowering:
     def _qkv(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
         """The linears, the rotation and the pages in one kernel, or in more where their weights have several formats
         and cannot be bound together."""
-        runs, first_head = [], 0
+        runs, downs, first_head = [], [], 0
         for run in self._linears.runs([op.q, op.k, op.v]):
             rows = sum(linear.out.width for linear in run)
             matrix, given = self._linears.matrix(run, whole=True), self._linears.input(run, context)
@@ -95,22 +98,23 @@ class AttentionLowering:
                 "N": rows, "FIRST_ROW": run[0].first_row if rows < matrix.rows else 0, "FIRST_HEAD": first_head,
                 **given.constants(), **_rotation(op.rope), **self._sizes,
             }  # fmt: skip
-            runs.append(_Run(matrix, given, rows, constants))
+            lora, down = self._linears.lora(_name(matrix, rows), run, context, QKV_BINDINGS, 1)
+            downs += down
+            runs.append(_Run(matrix, given, rows, constants, lora))
             first_head += rows // self._config.head_dim
         if len(runs) == 2 and runs[0].given.vectors == runs[1].given.vectors:
             weights = [binding for run in runs for binding in (run.part.quants, run.part.scales)]
             both = covering(weights)
             if both and both.size <= self._host.adapter.max_binding_size:
-                return [self._qkv_pair(op, context, runs, both, q)]
-        return [self._qkv_run(op, context, run, q) for run in runs]
+                return [*downs, self._qkv_pair(op, context, runs, both, q)]
+        return [*downs, *(self._qkv_run(op, context, run, q) for run in runs)]
 
     def _qkv_run(self, op: QKVAttention, context: PassContext, run: _Run, q: Binding) -> Kernel:
-        columns, form = run.matrix.columns, run.matrix.format.name
-        name = f"qkv {columns}x{run.rows} {form}"
-        shape = self._builder.shape(name, columns, context.rows)
+        name = _name(run.matrix, run.rows)
+        shape = self._builder.shape(name, run.matrix.columns, context.rows)
         pipeline, grid = self._builder.matvec(
             "qkv", run.matrix, run.part, shape, run.rows // 2, 2, context.rows, context.single_row, run.given.norm,
-            **run.constants,
+            run.lora, **run.constants,
         )  # fmt: skip
         return self._qkv_kernel(name, op, pipeline, grid, [run], run.part.quants, run.part.scales, q)
 
@@ -124,8 +128,8 @@ class AttentionLowering:
         parts, groups, tile = [], [], 1
         for run in runs:
             part, each, tile = self._builder.matvec_part(
-                run.matrix, run.part, shape, 2, context.rows, context.single_row, run.given.norm, 2, **run.constants,
-                QUANTS_AT=(run.part.quants.offset - both.offset) // 16,
+                run.matrix, run.part, shape, 2, context.rows, context.single_row, run.given.norm, 2, run.lora,
+                **run.constants, QUANTS_AT=(run.part.quants.offset - both.offset) // 16,
                 SCALES_AT=(run.part.scales.offset - both.offset) // 4,
             )  # fmt: skip
             parts.append(part)
@@ -148,7 +152,8 @@ class AttentionLowering:
             row_bytes=sum(one.row_bytes for one in costs) - 4 * runs[0].matrix.columns * (len(runs) - 1),
             row_flops=sum(one.row_flops for one in costs),
         )
-        return Kernel(name, pipeline, self._with_pages(before, layer), grid, cost)
+        lora = runs[0].lora
+        return Kernel(lora_name(name, lora), pipeline, self._with_pages(before, layer, lora), grid, cost)
 
     def _qkv_apart(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
         """The linears by kernels of their own, then another for the norms of heads, the rotation and the pages."""
@@ -177,9 +182,11 @@ class AttentionLowering:
     def _without_heads(self) -> dict[str, Constant]:
         return {name: size for name, size in self._sizes.items() if name != "HEADS"}
 
-    def _with_pages(self, before: tuple[Binding, ...], layer: int) -> Callable[[], tuple[Binding, ...]]:
-        """Bindings, and then a layer's pages, which move when their pool grows."""
-        return lambda: (*before, self._pages.binding(layer))
+    def _with_pages(
+        self, before: tuple[Binding, ...], layer: int, lora: LoraPart | None = None
+    ) -> Callable[[], tuple[Binding, ...]]:
+        """Bindings, and then a layer's pages, which move when their pool grows, and the sets of LoRA matrices."""
+        return lambda: (*before, self._pages.binding(layer), *([lora.place.binding()] if lora else []))
 
     def _angles_of(self, rope: ops.Rope | None) -> Binding:
         """The (cos, sin) of every position's angles, or any buffer where nothing rotates."""
@@ -191,6 +198,10 @@ class AttentionLowering:
             self._host.write(made.buffer, 0, table.tobytes())
             self._angles[rope.rotation] = made
         return self._angles[rope.rotation]
+
+
+def _name(matrix: WeightMatrix, rows: int) -> str:
+    return f"qkv {matrix.columns}x{rows} {matrix.format.name}"
 
 
 def _rotation(rope: ops.Rope | None) -> dict[str, Constant]:

@@ -23,7 +23,7 @@ from py_core.backends.base import (
     check_formats,
 )
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
-from py_core.backends.sampling_state import GREEDY, RING, ROW_BYTES, STATE_HEADER, state_bytes
+from py_core.backends.sampling_state import GREEDY, RING, ROW_BYTES, STATE_HEADER, adapter_of, state_bytes
 from py_core.backends.training import Training
 from py_core.backends.webgpu.attention import SHORT, length_class_of
 from py_core.backends.webgpu.autotune import TuningStore, tune
@@ -31,8 +31,9 @@ from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.layout import LAYOUTS
+from py_core.backends.webgpu.lora import rank_class
 from py_core.backends.webgpu.lowering import Buffers, PlanLowering
-from py_core.backends.webgpu.plan import Kernel, Launch
+from py_core.backends.webgpu.plan import Kernel, Launch, Plan
 from py_core.backends.webgpu.profiling import (
     Limits,
     OnRound,
@@ -112,7 +113,10 @@ class WebGPUBackend(PipelinedBackend):
         lowering = PlanLowering(host, config, self._graph, self.arena, builder, self._buffers, self._pages)
         self._plans = {rows: lowering.plan(rows) for rows in ("one", "few", "many")}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
-        self._recorded: dict[tuple[str, int, int], int] = {}
+        self._recorded: dict[tuple[str, int, int, int], int] = {}
+        self._adapted: dict[int, dict[str, Plan]] = {}
+        self._ranks = {0: 0}
+        self._rank = 0
         self._lowering = lowering
         self._made_later: dict[str, list[Kernel]] = {}
         self._tap_buffers: dict[str, list[Binding]] = {}
@@ -124,6 +128,8 @@ class WebGPUBackend(PipelinedBackend):
             if builder.chosen or builder.chosen_tiles:
                 self._plans |= {rows: lowering.plan(rows) for rows in ("one", "many")}
                 await host.check()  # Kernels that were kept are compiled only now.
+        for number, adapter in self._adapters.items():
+            await self._place_adapter(number, adapter)
 
     async def _rebuild(self) -> None:
         if self._losses > 1:
@@ -148,7 +154,15 @@ class WebGPUBackend(PipelinedBackend):
         raise BackendError("This backend cannot train yet. Choose numpy.")
 
     async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
-        raise BackendError("Adapters cannot be used on this backend yet. Choose numpy.")
+        rank = rank_class(adapter.rank)
+        sets = self._lowering.loras(rank)
+        if rank not in self._adapted:
+            self._adapted[rank] = {rows: self._lowering.plan(rows, rank) for rows in self._plans}
+        others = {one: its_set for one, its_set in self._adapters.items() if self._ranks.get(one) == rank}
+        if sets.write(number, adapter, others):
+            self._forget_lists(rank)
+        self._ranks[number] = rank
+        await self._host.check()
 
     async def _place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
         raise BackendError("Adapters cannot be used on this backend yet. Choose numpy.")
@@ -224,6 +238,8 @@ class WebGPUBackend(PipelinedBackend):
 
     def _write_state(self, data: bytes) -> None:
         self._host.write(self._buffers.state.buffer, 0, data)
+        # Which kernels run follows from the set that the state names.
+        self._rank = self._ranks[adapter_of(data)]
 
     def _write_history(self, slot: int, ring: np.ndarray) -> None:
         self._host.write(self._buffers.history.buffer, slot * RING * 4, ring.tobytes())
@@ -240,9 +256,9 @@ class WebGPUBackend(PipelinedBackend):
         await self._host.read(self._buffers.state.buffer, 0, 4)
 
     async def _run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
-        key = "taps " + " ".join(names)
+        key = f"taps of rank {self._rank} " + " ".join(names)
         if key not in self._made_later:
-            kernels, buffers = self._lowering.tapped(names)
+            kernels, buffers = self._lowering.tapped(names, self._rank)
             await self._host.check()
             self._made_later[key], self._tap_buffers[key] = kernels, buffers
         self._host.submit([self._record(key, m, length)])
@@ -274,21 +290,25 @@ class WebGPUBackend(PipelinedBackend):
         Made on first use and again when the pages have moved.
         """
         if self._generation != self._pages.generation:
-            for recorded in self._recorded.values():
-                self._host.forget(recorded)
-            self._recorded.clear()
+            self._forget_lists()
             self._generation = self._pages.generation
         rows, m = self._size_class(name, m)
-        key = (name, m, self._length_class(rows, length))
+        key = (name, m, self._length_class(rows, length), self._rank)
         if key not in self._recorded:
             launches = self._launches(name, m, length)
             self._recorded[key] = self._host.record([launch.dispatch() for launch in launches])
         return self._recorded[key]
 
+    def _forget_lists(self, rank: int | None = None) -> None:
+        """Drop what was recorded, of one rank class or all: what it binds has moved."""
+        for key in [key for key in self._recorded if rank in (None, key[-1])]:
+            self._host.forget(self._recorded.pop(key))
+
     def _launches(self, name: str, m: int, length: int) -> list[Launch]:
         """The kernels of a list, as they are recorded for m rows."""
         rows, m = self._size_class(name, m)
-        plan, length_class = self._plans[rows], self._length_class(rows, length)
+        plans = self._adapted.get(self._rank, self._plans)
+        plan, length_class = plans[rows], self._length_class(rows, length)
         # The head alone runs after a prefill's pass, whose state may have many rows.
         lists = {"body": plan.body, "head": self._plans["many"].head, "step": plan.step, **self._made_later}
         kernels = lists.get(name) or [self._samplers[name]]

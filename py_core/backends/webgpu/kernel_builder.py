@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from py_core.backends.webgpu.host import Host
 from py_core.backends.webgpu.layout import LAYOUTS
+from py_core.backends.webgpu.lora import LoraPart
 from py_core.backends.webgpu.plan import Grid, folded
 from py_core.backends.webgpu.shaders import Constant, Part, binding_access, compose, compose_pair
 from py_core.backends.webgpu.tuning import KernelShapes, MatmulShape, MatvecShape
@@ -21,6 +22,8 @@ _BLOCKS_AHEAD = 8
 _WIDE_ROWS = 2048
 """Rows of W from which on a matmul has enough wide tiles for a GPU."""
 _SLICES = 4
+_LORA_BYTES = 32 << 20
+"""What all workgroups of a matvec together may read of a set's A."""
 _INTEGER_TILES = [MatmulShape(True, slices, wide) for wide in (8, 4) for slices in (2, 4)]
 
 
@@ -61,6 +64,15 @@ class KernelBuilder:
         self.shaped[kernel] = k
         return replace(shape, lanes=lanes)
 
+    def makes_lora(self, kernel: str, k: int, n: int, rows: str, inner: int) -> bool:
+        """Whether the workgroups of a matvec over n rows of k columns make A x themselves, `inner` rows of A each.
+
+        Each of them reads these rows of A: that takes less time than another dispatch where they are few.
+        """
+        shape = self.shape(kernel, k, rows)
+        each = shape.workgroup // shape.lane_group * shape.row_tiles * shape.rows
+        return rows == "one" and self.shapes.stage_columns and -(-n // each) * inner * 4 * k <= _LORA_BYTES
+
     def tiles(self, kernel: str, form: BlockFormat, rows: int) -> MatmulShape:
         """The tiles of a matmul over so many rows of W."""
         if kernel not in self.tiled:
@@ -95,17 +107,17 @@ class KernelBuilder:
 
     def matvec(
         self, shader: str, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, items: int, rows: int,
-        pass_rows: str, single_row: bool, norm: ops.RMSNorm | None, **constants: Constant,
+        pass_rows: str, single_row: bool, norm: ops.RMSNorm | None, lora: LoraPart | None = None, **constants: Constant,
     ) -> tuple[int, Grid]:  # fmt: skip
         """A kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass that is not tiled."""
         (all_constants, snippets), each, tile = self.matvec_part(
-            matrix, part, shape, rows, pass_rows, single_row, norm, 1, **constants
+            matrix, part, shape, rows, pass_rows, single_row, norm, 1, lora, **constants
         )
         return self.pipeline(shader, dict(snippets), **all_constants), folded(items, each, tile)
 
     def matvec_part(
         self, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, rows: int, pass_rows: str, single_row: bool,
-        norm: ops.RMSNorm | None, shares: int, **constants: Constant,
+        norm: ops.RMSNorm | None, shares: int, lora: LoraPart | None = None, **constants: Constant,
     ) -> tuple[Part, int, int]:  # fmt: skip
         """What a matvec is composed of, the items of a workgroup, and the rows of x. `shares` kernels in one share the
         workgroup memory."""
@@ -119,11 +131,19 @@ class KernelBuilder:
             sums = 4 * tile + (16 if reduce == "reduce_workgroup" else 0)
             totals = 4 * tile * shape.row_tiles * rows * (shape.workgroup // shape.lanes)
             memory = self._host.adapter.max_workgroup_storage // shares - sums * shape.workgroup - totals - 32
+            if lora and lora.how == "lora_made":
+                added = lora.place.rank
+                lanes = max(added, self.shapes.lanes) if reduce == "reduce_subgroup" else added
+                constants |= {"LORA_LANES": lanes}
+                memory -= 4 * shape.workgroup // lanes * added * lora.place.linears
             room = memory // (tile * _STAGED_BLOCK[columns])
             chunk = chunk_blocks(matrix.columns, shape.lane_group, rows, room)
             # Columns that are copied chunk by chunk would have to be copied again for each row tile.
             row_tiles = shape.row_tiles if chunk == matrix.columns // 32 else 1
         snippets = {**self.reader(matrix.format), "reduce": reduce, "columns": columns}
+        if lora:
+            snippets |= lora.snippets
+            constants |= lora.constants
         made = dict(
             MAX_ROWS=self.shapes.max_rows, K=matrix.columns, BLOCKS=part.blocks,
             NORM=norm is not None, EPS=norm.eps if norm else 0.0,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.layout import BLOCK, LIMBS_BYTES
-from py_core.backends.webgpu.plan import Kernel, fixed, folded, per_row
+from py_core.backends.webgpu.lora import LoraPart, LoraSets
+from py_core.backends.webgpu.plan import Grid, Kernel, fixed, folded, per_row
 from py_core.backends.webgpu.values import PassContext, Values
 from py_core.backends.webgpu.vectors import Vectors
 from py_core.backends.webgpu.weights import WeightArena, WeightMatrix
@@ -53,6 +54,8 @@ class LinearLowering:
     ) -> None:
         self._builder, self._arena, self._weights = builder, arena, graph.weights
         self._values, self._vectors, self._state = values, vectors, state
+        self.loras: dict[int, LoraSets] = {}
+        """The sets of LoRA matrices by their rank class."""
 
     def runs(self, linears: Sequence[Linear]) -> list[list[Linear]]:
         """Linears of one value, put together where their rows can lie one below the other in one matrix."""
@@ -114,7 +117,7 @@ class LinearLowering:
         name = f"linear {matrix.columns}x{total} {matrix.format.name}{suffix}"
         x = run[0].x
         logits = context.residual is not None and context.residual in (x, given.norm.x if given.norm else x)
-        found = []
+        lora, found = self.lora(name, run, context, 6, 2 if gated else 1)
         for part in matrix.parts:
             rows = min(part.rows, total)
             n = rows // 2 if gated else rows
@@ -125,25 +128,60 @@ class LinearLowering:
             }  # fmt: skip
             cost = linear_cost(matrix, rows, n if epilogue == Epilogue.ADD else 0, n, given.bias_at is not None)
             bindings = (self._state, part.quants, part.scales, given.x, given.vectors, out)
+            if lora:
+                lora = replace(lora, first_row=part.first_row)
             if context.tiled:
                 tiles = self._builder.tiles(name, matrix.format, rows)
                 if tiles.integers:
                     limbs, made = self._limbs(name, x, given.x, context)
                     found += made
                     bindings = (self._state, part.quants, part.scales, limbs, given.vectors, out)
+                snippets = self._builder.reader(matrix.format)
+                if lora:
+                    snippets |= lora.snippets
+                    common |= lora.constants
                 pipeline = self._builder.pipeline(
-                    "matmul_integer" if tiles.integers else "matmul", self._builder.reader(matrix.format),
-                    K=x.width, BLOCKS=part.blocks, SLICES=tiles.slices, WIDE=tiles.wide, **common,
+                    "matmul_integer" if tiles.integers else "matmul", snippets, K=x.width, BLOCKS=part.blocks,
+                    SLICES=tiles.slices, WIDE=tiles.wide, **common,
                 )  # fmt: skip
                 grid = folded(n, tiles.rows // (2 if gated else 1), tiles.x_rows)
             else:
                 shape = self._builder.shape(name, matrix.columns, context.rows)
                 pipeline, grid = self._builder.matvec(
                     "matvec", matrix, part, shape, -(-n // shape.rows), shape.rows * (2 if gated else 1),
-                    context.rows, context.single_row, given.norm, LOGITS=logits, CAP=cap, **common,
+                    context.rows, context.single_row, given.norm, lora, LOGITS=logits, CAP=cap, **common,
                 )  # fmt: skip
-            found.append(Kernel(name, pipeline, fixed(bindings), grid, cost))
+            found.append(Kernel(lora_name(name, lora), pipeline, with_lora(bindings, lora), grid, cost))
         return found
+
+    def lora(
+        self, name: str, run: Sequence[Linear], context: PassContext, binding: int, linears: int
+    ) -> tuple[LoraPart | None, list[Kernel]]:
+        """What a set of LoRA matrices adds in the kernels of a run, and the kernel that makes A x before them, if any.
+
+        `name` is the kernels', `binding` the number of their next one, `linears` how many of the run's each of their
+        workgroups has a part in, usually.
+        """
+        if not context.rank:
+            return None, []
+        place, x = self.loras[context.rank].place(run), run[0].x
+        if not context.tiled and self._builder.makes_lora(
+            name, x.width, _rows(run), context.rows, place.rank * linears
+        ):
+            return LoraPart("lora_made", place, binding), []
+        given = self.input(run, context)
+        tile = 1 if context.single_row else self._builder.shapes.batch_tile
+        workgroup = place.rank if self._builder.shapes.lanes == 1 else 256 if context.single_row else 128
+        constants = {name: place.constants[name] for name in ("RANK", "LINEARS", "LORA_X", "LORA_A", "LORA_SET")}
+        pipeline = self._builder.pipeline(
+            "lora_down", {}, K=x.width, NORM=given.norm is not None, M_TILE=tile, WORKGROUP=workgroup, **constants
+        )
+        bindings = with_lora((self._state, given.x, given.vectors), LoraPart("", place, 3))
+        inner = place.linears * place.rank
+        cost = Cost(fixed_bytes=4 * x.width * inner, row_bytes=4 * (x.width + inner), row_flops=2 * x.width * inner)
+        grid: Grid = lambda m: (place.linears, 1, -(-m // tile))  # noqa: E731
+        down = Kernel(f"LoRA {x.width}x{inner}", pipeline, bindings, grid, cost)
+        return LoraPart("lora_tile" if context.tiled else "lora_read", place, binding), [down]
 
     def _limbs(self, name: str, x: Value, place: Binding, context: PassContext) -> tuple[Binding, list[Kernel]]:
         """x in integers, and the kernel that makes them unless the last linear of so many columns read the same x."""
@@ -161,6 +199,15 @@ class LinearLowering:
         """Whether linears read all rows of their tensors."""
         names = {linear.weight for linear in run}
         return _rows(run) == sum(self._weights[name][0] for name in names)
+
+
+def with_lora(bindings: tuple[Binding, ...], lora: LoraPart | None) -> Callable[[], tuple[Binding, ...]]:
+    """Bindings, and then the sets, which move when their room grows."""
+    return fixed(bindings) if lora is None else lambda: (*bindings, lora.place.binding())
+
+
+def lora_name(kernel: str, lora: LoraPart | None) -> str:
+    return f"{kernel} + LoRA" if lora else kernel
 
 
 def limbs_name(linear: str) -> str:

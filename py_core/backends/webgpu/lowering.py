@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse
+from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse, linears_of
 from py_core.backends.sampling_state import RING
 from py_core.backends.webgpu.attention_lowering import AttentionLowering
 from py_core.backends.webgpu.cost import Cost
@@ -18,6 +18,7 @@ from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.linear_lowering import Epilogue, LinearLowering
+from py_core.backends.webgpu.lora import LoraSets
 from py_core.backends.webgpu.plan import Kernel, Plan, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.values import PassContext, Values
@@ -55,18 +56,30 @@ class PlanLowering:
             host, config, builder, self._linears, self._values, self._vectors, pages, self._state
         )
 
-    def plan(self, rows: str) -> Plan:
-        """The lists for passes over "one", "few" or "many" rows; the head is for one row that needs logits."""
-        context = PassContext(rows, rows == "many" and self._builder.shapes.tiled_matmul, single_row=rows == "one")
+    def plan(self, rows: str, rank: int = 0) -> Plan:
+        """The lists for passes over "one", "few" or "many" rows; the head is for one row that needs logits.
+
+        They run with a set of LoRA matrices of this rank class, or without one (0).
+        """
+        tiled = rows == "many" and self._builder.shapes.tiled_matmul
+        context = PassContext(rows, tiled, single_row=rows == "one", rank=rank)
         return Plan(self._lower(self._body, context), self._logits("one", single_row=rows == "one"))
 
     def head(self) -> list[Kernel]:
         """The head of a pass of which up to MAX_LOGIT_ROWS rows need logits."""
         return self._logits("few", single_row=False)
 
-    def tapped(self, names: Sequence[str]) -> tuple[list[Kernel], list[Binding]]:
+    def loras(self, rank: int) -> LoraSets:
+        """The sets of LoRA matrices of a rank class, which `plan` reads."""
+        found = self._linears.loras
+        if rank not in found:
+            runs = [self._linears.runs(linears) for op in self._body if (linears := linears_of(op))]
+            found[rank] = LoraSets(self._host, runs, self._builder.shapes.max_rows, rank)
+        return found[rank]
+
+    def tapped(self, names: Sequence[str], rank: int = 0) -> tuple[list[Kernel], list[Binding]]:
         """The body for many rows, which keeps the values of these names besides: (max_rows, width) of each."""
-        context = PassContext("many", self._builder.shapes.tiled_matmul, single_row=False)
+        context = PassContext("many", self._builder.shapes.tiled_matmul, single_row=False, rank=rank)
         buffers = [self._values.scratch(f"tap {i}", self._graph.taps[name].width) for i, name in enumerate(names)]
         taps = {self._graph.taps[name]: buffer for name, buffer in zip(names, buffers, strict=True)}
         kernels = self._lower(self._body, context, taps)

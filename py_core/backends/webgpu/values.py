@@ -26,6 +26,8 @@ class PassContext:
     """Norms whose values are never stored: a kernel that reads such a value normalizes the norm's input itself."""
     limbs: dict[int, Value] = field(default_factory=dict)
     """The value that was made integers of last, by its width."""
+    rank: int = 0
+    """The rank class of the set of LoRA matrices that the rows run with, 0 for none."""
     residual: Value | None = None
     """In the head: the value that still has a row for each row of the state; only rows that need logits are read."""
 
