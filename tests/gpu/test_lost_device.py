@@ -28,6 +28,7 @@ from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.sampling import SamplingParams
 from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
+from tests.backends.test_adapters import drawn
 from tests.tiny_llama import TinyLlama
 
 TINY = TinyLlama(formats=("F32",), embedding_format="F32", tied=False)
@@ -130,6 +131,27 @@ async def test_every_open_conversation_is_brought_back(path: Path) -> None:
     host.lose()
     tokens = [begun + await collect(pair.other, sequence, 6) for begun, sequence in zip(tokens, sequences, strict=True)]
     assert tokens == expected
+    assert host.reopened == 2
+    pair.other.close()
+
+
+async def test_sets_of_lora_matrices_are_brought_back(path: Path) -> None:
+    host = FragileHost()
+    pair = await open_fragile(path, host)
+    adapters = [drawn(pair.numpy._graph, seed, rank) for seed, rank in ((1, 8), (2, 3))]
+    numbers = [await pair.other.add_adapter(adapters[0])]
+    host.lose()
+    numbers.append(await pair.other.add_adapter(adapters[1]))
+    for number, adapter in zip(numbers, adapters, strict=True):
+        ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
+        pair.other.use_adapter(ours, number)
+        pair.numpy.use_adapter(reference, await pair.numpy.add_adapter(adapter))
+        for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
+            await backend.prefill(sequence, prompt(40, seed=2))
+        assert await collect(pair.other, ours, 6) == await collect(pair.numpy, reference, 6)
+        if number == numbers[0]:
+            host.lose()
+        assert await collect(pair.other, ours, 6) == await collect(pair.numpy, reference, 6)
     assert host.reopened == 2
     pair.other.close()
 
