@@ -14,8 +14,8 @@ from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import Pair, collect, open_pair, prompt, unfused
-from tests.tiny_adapters import drawn
 from tests.gpu_shapes import INTEGERS, SHAPES, SUBGROUPS
+from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
 
 LENGTHS = (1, 3, 70)

@@ -28,7 +28,7 @@ from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.sampling import SamplingParams
 from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
-from tests.backends.test_adapters import drawn
+from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
 
 TINY = TinyLlama(formats=("F32",), embedding_format="F32", tied=False)
