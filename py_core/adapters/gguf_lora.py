@@ -37,7 +37,7 @@ def read_gguf_lora(data: bytes | memoryview, layout: Layout) -> tuple[dict[str, 
                 f"The adapter has the tensor {shown(name)}, which is none of LoRA: Sonata applies plain LoRA only. "
                 "Choose another adapter."
             )
-        if found[1] not in layout.places:
+        if found[1] not in layout.places and found[1] not in layout.whole:
             raise AdapterError(
                 f"The adapter changes {shown(found[1])}, which this model does not have as a linear of a block. Choose "
                 "the model that it was made for, or another adapter."
@@ -50,7 +50,7 @@ def read_gguf_lora(data: bytes | memoryview, layout: Layout) -> tuple[dict[str, 
                 f"The adapter has only one of the two matrices for {shown(module)}: it is damaged. Download it again."
             )
         a, b = both["a"], both["b"]
-        check_shapes(module, layout.places[module], a.shape, b.shape)
+        check_shapes(module, layout.place(module), a.shape, b.shape)
         scale = alpha / a.shape[0] if alpha else 1.0
         pairs[module] = LoraPair(_values(data, a), _values(data, b), scale)
     return layout.join(pairs), header
@@ -65,13 +65,13 @@ def _alpha(header: GGUFHeader, architecture: str) -> float:
     """Raises AdapterError where the file is no LoRA for this architecture."""
     values = header.metadata
     kind = values.get("general.type")
-    if kind != "adapter":
+    if not _says(kind, "adapter"):
         raise AdapterError(f"This GGUF file is no adapter (its general.type is {shown(kind)}): choose another file.")
-    if values.get("adapter.type") != "lora":
+    if not _says(values.get("adapter.type"), "lora"):
         raise AdapterError(
             f"The adapter is of the type {shown(values.get('adapter.type'))}; Sonata reads adapters of the type 'lora'."
         )
-    if values.get("general.architecture") != architecture:
+    if not _says(values.get("general.architecture"), architecture):
         raise AdapterError(
             f"The adapter is for a model of {shown(values.get('general.architecture'))}, and this is one of "
             f"{architecture}: choose the model that it was made for, or another adapter."
@@ -88,3 +88,8 @@ def _alpha(header: GGUFHeader, architecture: str) -> float:
             "again."
         )
     return float(alpha)
+
+
+def _says(value: object, text: str) -> bool:
+    """Arrays, which a file may have anywhere, cannot be compared with a text."""
+    return isinstance(value, str) and value == text

@@ -37,7 +37,10 @@ class Layout:
     def __init__(self, config: ModelConfig, graph: Graph) -> None:
         self.architecture = config.architecture
         self.layers = config.num_hidden_layers
+        self._rows = {tensor: graph.weights[tensor][0] for tensor in graph.linear_weights}
         self.places: dict[str, Place] = {}
+        self.whole: dict[str, Place] = {}
+        """Tensors of several modules, by their own names: "blk.0.attn_qkv"."""
         heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
         for tensor in sorted(graph.linear_weights):
             rows, columns = graph.weights[tensor]
@@ -46,19 +49,27 @@ class Layout:
             if part == "attn_qkv" and config.architecture != "phi3":  # in `transformers` phi3 has one matrix, too
                 widths = (config.num_attention_heads, *[config.num_key_value_heads] * 2)
                 parts = {one: width * config.head_dim for one, width in zip(QKV, widths, strict=True)}
+            if len(parts) > 1:
+                self.whole[f"{block}.{part}"] = Place(tensor, 0, rows, columns, 0)
             first = 0
             for one, height in parts.items():
                 turned = heads.get(one, 0) if config.architecture in PERMUTED else 0
                 self.places[f"{block}.{one}"] = Place(tensor, first, height, columns, turned)
                 first += height
 
+    def place(self, module: str) -> Place:
+        return self.places[module] if module in self.places else self.whole[module]
+
     def join(self, modules: Mapping[str, LoraPair]) -> dict[str, LoraPair]:
         """The pairs by tensor. Where several modules are one tensor, A lies one above the other, and B has a block for
-        each and zeros, unless they share A."""
+        each and zeros, unless they share A. Raises AdapterError where a tensor comes whole and in parts."""
         found: dict[str, dict[Place, LoraPair]] = {}
         for module, pair in modules.items():
-            place = self.places[module]
+            place = self.place(module)
             found.setdefault(place.tensor, {})[place] = pair
+        for module, place in self.whole.items():
+            if module in modules and len(found[place.tensor]) > 1:
+                raise AdapterError(f"The adapter changes {shown(module)} twice: it is damaged. Download it again.")
         return {tensor: self._joined(parts) for tensor, parts in found.items()}
 
     def split(self, pairs: Mapping[str, LoraPair]) -> dict[str, LoraPair]:
@@ -78,7 +89,7 @@ class Layout:
 
     def _joined(self, parts: Mapping[Place, LoraPair]) -> LoraPair:
         (place, first), *others = sorted(parts.items(), key=lambda item: item[0].first)
-        total = sum(one.rows for one in self.places.values() if one.tensor == place.tensor)
+        total = self._rows[place.tensor]
         if place.rows == total:
             return first
         pairs = [first, *(pair for _, pair in others)]

@@ -22,7 +22,7 @@ from py_core.adapters.lora import AdapterError, LoraPair
 from py_core.formats.safetensors import StoredArray
 from py_core.limits import MAX_ADAPTER_CONFIG_BYTES, MAX_ADAPTER_PATTERNS, MAX_ADAPTER_SCALE
 from py_core.models.transformers_names import file_module, halves_rotate, neighbours_rotate, transformers_module
-from py_core.showing import shown
+from py_core.showing import one_line, shown
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
@@ -47,7 +47,8 @@ _NEW_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 """Ways of beginning the training (`init_lora_weights`) that change the base's weights, too."""
 
 _PATTERN = re.compile(r"\^?(?:[\w.]|\\\.|\\d\+?|\.\*|\((?:\?:)?[\w|.\\]*\))*\$?", re.ASCII)
-"""Regular expressions that are used as they are. More than two groups or repetitions could take very long."""
+"""Regular expressions that are used as they are. Long ones, and those with many groups or repetitions, could take
+hours."""
 
 
 def read_config(data: bytes | memoryview) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def read_config(data: bytes | memoryview) -> dict[str, Any]:
             continue
         unknown = key.startswith("use_") and key not in ("use_rslora",)
         if key in _UNSUPPORTED or unknown:
-            raise _unsupported(_UNSUPPORTED.get(key, f"{one_key(key)}, a variant of LoRA"))
+            raise _unsupported(_UNSUPPORTED.get(key, f"{one_line(key)}, a variant of LoRA"))
     if config.get("bias", "none") != "none":
         raise _unsupported(f"trained biases (bias = {shown(config['bias'])})")
     begun = config.get("init_lora_weights")
@@ -79,10 +80,6 @@ def read_config(data: bytes | memoryview) -> dict[str, Any]:
             "does not fit the plain model: PEFT can convert it (path_initial_model_for_weight_conversion)."
         )
     return config
-
-
-def one_key(key: str) -> str:
-    return shown(key)[1:-1]
 
 
 def read_pairs(stored: Mapping[str, StoredArray], config: Mapping[str, Any], layout: Layout) -> dict[str, LoraPair]:
@@ -204,7 +201,8 @@ class _Alphas:
 
 def _pattern(key: str) -> re.Pattern[str]:
     """PEFT takes the keys for regular expressions that a module's name ends with."""
-    if not (_PATTERN.fullmatch(key) and key.count("(") <= 2 and key.count("*") + key.count("+") <= 2):
+    short = len(key) <= 200 and key.count("(") <= 2 and key.count("*") + key.count("+") <= 2
+    if not (short and _PATTERN.fullmatch(key)):
         raise AdapterError(
             f"adapter_config.json has {shown(key)} in alpha_pattern; Sonata reads names of modules there and short "
             "regular expressions: write the names."

@@ -30,15 +30,17 @@ def described(name: str) -> tuple[ModelConfig, Graph]:
 
 
 def drawn(graph: Graph, seed: int, rank: int = 4, only: str = "", scale: float = 0.5) -> LoraAdapter:
-    """For each linear whose name contains `only`; numbers of about the size of the weights'."""
-    draw = np.random.default_rng(seed)
+    """For each linear whose name contains `only`. Numbers are uniform, so every machine draws the same."""
+    rng = np.random.default_rng(seed)
+
+    def matrix(*shape: int) -> np.ndarray:
+        return (2 * rng.random(shape) - 1).astype(np.float32)
+
     pairs = {}
     for name in sorted(graph.linear_weights):
         rows, columns = graph.weights[name]
         if only in name:
-            a = draw.standard_normal((rank, columns)).astype(np.float32)
-            b = draw.standard_normal((rows, rank)).astype(np.float32)
-            pairs[name] = LoraPair(a, b * np.float32(0.1), scale)
+            pairs[name] = LoraPair(matrix(rank, columns), matrix(rows, rank) / np.float32(4), scale)
     return LoraAdapter(f"drawn {seed}", pairs, SHA256, {"trained on": "nothing"})
 
 

@@ -29,8 +29,8 @@ def tokens(variant: Variant) -> np.ndarray:
     return np.random.default_rng(1).integers(0, variant.config["vocab_size"], variant.positions, dtype=np.int32)
 
 
-def logits(variant: Variant, mistake: Mistake = NONE) -> np.ndarray:
-    """Of every position: float32 (positions, vocabulary)."""
+def model_of(variant: Variant, mistake: Mistake = NONE) -> transformers.PreTrainedModel:
+    """In float64, with the weights as the variant's file rounds them."""
     special = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
     # A configuration writes its defaults into the objects that it is given.
     settings = copy.deepcopy({**special, **variant.config, **mistake.config})
@@ -47,9 +47,18 @@ def logits(variant: Variant, mistake: Mistake = NONE) -> np.ndarray:
         for name in [name for name, _ in model.named_modules()]:
             if name.endswith(mistake.skipped):
                 model.set_submodule(name, torch.nn.Identity())
+    return model
+
+
+def logits_of(model: torch.nn.Module, variant: Variant) -> np.ndarray:
+    """Of every position: float32 (positions, vocabulary)."""
     with torch.no_grad():
         ids = torch.from_numpy(tokens(variant).astype(np.int64))[None]
         return model(ids, use_cache=False).logits[0].float().numpy()
+
+
+def logits(variant: Variant, mistake: Mistake = NONE) -> np.ndarray:
+    return logits_of(model_of(variant, mistake), variant)
 
 
 def smallest_cosine(a: np.ndarray, b: np.ndarray) -> float:
