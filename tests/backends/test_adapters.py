@@ -13,6 +13,8 @@ import pytest
 from py_core.adapters.lora import AdapterError, LoraAdapter
 from py_core.backends.base import MAX_ADAPTERS, Backend, BackendError, TokenSequence
 from py_core.backends.numpy import NumpyBackend, load_numpy, load_weights
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.formats.gguf import read_header
@@ -37,10 +39,12 @@ class Pair:
     merged: Callable[[LoraAdapter], NumpyBackend]
 
 
-@pytest.fixture(params=["numpy", "webgpu"])
-def load_backend(request: pytest.FixtureRequest) -> BackendLoader:
+@pytest.fixture(params=["numpy", "webgpu", "wasm"])
+def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
     if request.param == "webgpu":
         return partial(load_webgpu, WgpuHost())
+    if request.param == "wasm":
+        return partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
     return load_numpy
 
 

@@ -57,7 +57,8 @@ enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // one int8 limb, two of them (15 bi
 
 // ---- a program: header, then operations of 16 words; addresses are byte offsets ----
 enum {
-  EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LOGIT_ROWS, GLU, NORM, ROPE, ADD, SOFT_CAP
+  EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LOGIT_ROWS, GLU, NORM, ROPE, ADD, SOFT_CAP,
+  LORA_DOWN, LORA_LINEAR
 };
 typedef struct { u32 kind, a[15]; } Op;
 typedef struct { u32 count, state, unused[14]; Op ops[]; } Program;
@@ -69,6 +70,8 @@ typedef struct { const State *state; u32 worker, workers, first, m; } Context;
 void embed(const Op *op, const Context *c);
 void quantize(const Op *op, const Context *c);
 void linear(const Op *op, const Context *c);
+void lora_down(const Op *op, const Context *c);
+void lora_linear(const Op *op, const Context *c);
 void glu(const Op *op, const Context *c);
 void norm(const Op *op, const Context *c);
 void rope(const Op *op, const Context *c);

@@ -1,28 +1,10 @@
 // y[m, offset + n] = sum_k W[n, k] x[m, k] + bias[n], on activations that `quantize` has prepared.
-#include "kernels.h"
+#include "activations.h"
+#include "lora.h"
 
 enum { PANEL_BYTES = 16 << 10 };
 // What becomes of the sums: they are added to y, they are gates and ups of an activation (SILU, GELU), or capped.
 enum { EPILOGUE_NONE = 0, EPILOGUE_RESIDUAL = 1, EPILOGUE_SILU = SILU, EPILOGUE_GELU = GELU, EPILOGUE_SOFT_CAP = 4 };
-
-// Quantized activations lie in tiles: one row alone, or four rows together (LANES rows). For each block of 32 columns a
-// tile has 32 * limbs bytes for each row. After the bytes of all tiles come, in the same order, all scales s, then all
-// t = s * sum(q), then all u, the first 16 columns' part of t.
-typedef struct { uint8_t *q; f32 *s, *t, *u, *x; u32 columns, limbs, lanes; } Activations;
-
-static Activations activations(u32 address, u32 columns, u32 rows, u32 mode) {
-  Activations a = {0};
-  a.columns = columns;
-  if (mode == FLOAT) { a.x = at(address); return a; }
-  a.limbs = mode;
-  a.lanes = rows == 1 ? 1 : 4;
-  rows = (rows + a.lanes - 1) / a.lanes * a.lanes;
-  a.q = at(address);
-  a.s = (f32 *)(a.q + rows * columns * mode);
-  a.t = a.s + rows * (columns / 32);
-  a.u = a.t + rows * (columns / 32);
-  return a;
-}
 
 // Adds a block of 32 columns, or one half (`part`) of a SPLIT or SPLIT2 block, to the sums of GROUPS groups of 4 rows of W and
 // LANES rows of x.
@@ -178,14 +160,17 @@ static void any_tile(const PackedMatrix *w, u32 group, u32 groups, const Activat
 }
 
 // a: matrix, y, stride, offset, epilogue, activations of one row (each worker's own), bytes from worker to worker,
-//    activations of many rows (shared), rows these have room for, mode, biases of the matrix's rows or 0, the soft-cap
-void linear(const Op *op, const Context *c) {
+//    activations of many rows (shared), rows these have room for, mode, biases of the matrix's rows or 0, the soft-cap;
+//    adapted: LoraSets, where in each set the Lora of these linears is
+INLINE void multiply(const Op *op, const Context *c, const u32 adapted) {
   const PackedMatrix *w = at(op->a[0]);
   f32 *y = at(op->a[1]);
   const u32 stride = op->a[2], offset = op->a[3], epilogue = op->a[4], mode = op->a[9];
   const u32 address = c->m == 1 ? op->a[5] + c->worker * op->a[6] : op->a[7];
   const Activations x = activations(address, w->columns, c->m == 1 ? 1 : op->a[8], mode);
   const f32 *bias = at(op->a[10]), cap = real(op->a[11]);
+  const Lora *lora = adapted ? lora_of(op->a[12], op->a[13], c) : 0;
+  const LoraRow *h = adapted ? lora_rows(op->a[12], c) : 0;
   // Gates are the first half of W's rows, whole bands of them, ups the second.
   const u32 gated = epilogue == EPILOGUE_SILU || epilogue == EPILOGUE_GELU;
   const u32 n = gated ? w->rows / 2 : w->rows, bands = (n + 15) / 16;
@@ -208,8 +193,10 @@ void linear(const Op *op, const Context *c) {
             f32 *to = y + (m + i % wide) * stride + offset + row;
             v128_t sum = out[i];
             if (bias) sum = wasm_f32x4_add(sum, load(bias + row));
+            if (adapted) sum = lora_add(lora, h + m + i % wide, offset + row, sum);
             if (gated) {
-              const v128_t up = bias ? wasm_f32x4_add(ups[i], load(bias + n + row)) : ups[i];
+              v128_t up = bias ? wasm_f32x4_add(ups[i], load(bias + n + row)) : ups[i];
+              if (adapted) up = lora_add(lora, h + m + i % wide, n + row, up);
               sum = wasm_f32x4_mul(activate(epilogue, sum), up);
             }
             if (epilogue == EPILOGUE_SOFT_CAP) sum = soft_cap4(sum, cap);
@@ -227,6 +214,9 @@ void linear(const Op *op, const Context *c) {
     }
   }
 }
+
+void linear(const Op *op, const Context *c) { multiply(op, c, 0); }
+void lora_linear(const Op *op, const Context *c) { multiply(op, c, 1); }
 
 // Quantizes row m of x into its place among the activations.
 static void quantize_row(const f32 *x, const Activations *to, u32 m) {

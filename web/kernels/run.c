@@ -50,6 +50,8 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
       case LOGIT_ROWS: c.m = state->logit_rows, c.first = state->count - c.m; continue;  // the rest runs on these only
       case QUANTIZE: quantize(op, &c); break;
       case LINEAR: linear(op, &c); break;
+      case LORA_DOWN: lora_down(op, &c); break;
+      case LORA_LINEAR: lora_linear(op, &c); break;
       case GLU: glu(op, &c); break;
       case NORM: norm(op, &c); break;
       case ROPE: rope(op, &c); break;
@@ -68,4 +70,4 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   return result;
 }
 
-u32 EXPORT(abi)(void) { return 5; }
+u32 EXPORT(abi)(void) { return 6; }

@@ -6,7 +6,7 @@ Two precisions: "precise" quantizes activations to 15 bits and gives the tokens 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,10 +15,11 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_formats
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
-from py_core.backends.sampling_state import RING
+from py_core.backends.sampling_state import RING, adapter_of
 from py_core.backends.training import Training
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
 from py_core.backends.wasm.layout import MATRIX_KINDS, Mode
+from py_core.backends.wasm.lora_sets import LoraSets
 from py_core.backends.wasm.lowering import ProgramLowering
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
@@ -63,6 +64,9 @@ class WasmBackend(PipelinedBackend):
             config, graph, header.tensors, PRECISIONS[precision], host.most_workers, MAX_ROWS, SLOTS
         )
         self._pages = self._lowering.pages
+        self._sets = LoraSets(self._lowering)
+        self._adapted = False
+        """Whether the state's rows run with a set of LoRA matrices."""
 
     async def load(self, source: WeightSource, progress: Progress | None) -> None:
         await self._host.reserve(self._pages.end)
@@ -71,14 +75,15 @@ class WasmBackend(PipelinedBackend):
         await self._host.upload(source, self._lowering.weights.jobs, progress)
 
     async def _rebuild(self) -> None:
-        """The memory is as it was, but for writes that were on their way."""
+        """The memory is as it was, but for writes that were on their way: not those of an adapter that was added,
+        since `LoraSets.place` waits until they are done."""
         self._pages.write_tables(self._host)
 
     async def open_training(self, layout: ParameterLayout) -> Training:
         raise BackendError("This backend cannot train yet. Choose numpy.")
 
     async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
-        raise BackendError("Adapters cannot be used on this backend yet. Choose numpy.")
+        await self._sets.place(self._host, number, adapter)
 
     async def _place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
         raise BackendError("Adapters cannot be used on this backend yet. Choose numpy.")
@@ -99,18 +104,19 @@ class WasmBackend(PipelinedBackend):
         return self._pages.sees(slot, position)
 
     def _write_state(self, data: bytes) -> None:
+        self._adapted = adapter_of(data) != 0
         self._host.write(self._lowering.state, data)
 
     def _write_history(self, slot: int, ring: np.ndarray) -> None:
         self._host.write(self._lowering.history + slot * RING * 4, ring.tobytes())
 
     async def _run_rows(self, m: int, length: int, logit_rows: int) -> None:
-        await self._host.run(self._lowering.programs["body head" if logit_rows else "body"], 1)
+        await self._host.run(self._passes["body head" if logit_rows else "body"], 1)
 
     async def _run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
-        program, places = self._lowering.tapped(names)
-        self._host.write(self._lowering.tapped_program, program)
-        await self._host.run(self._lowering.tapped_program, 1)
+        program, places = self._lowering.tapped(names, self._adapted)
+        self._host.write(self._passes["tapped"], program)
+        await self._host.run(self._passes["tapped"], 1)
         read = [await self._host.read(address, m * width * 4) for address, width in places]
         return [np.frombuffer(data, np.float32).reshape(m, -1) for data in read]
 
@@ -119,12 +125,17 @@ class WasmBackend(PipelinedBackend):
     ) -> asyncio.Future[list[int]]:
         sampler = "penalties " if sampling.penalizes else ""
         sampler += "argmax" if sampling.temperature == 0 else "sample"
-        step = self._lowering.programs[f"step {sampler}"]
+        step = self._passes[f"step {sampler}"]
         if forward_first:
             return asyncio.ensure_future(self._host.run(step, count))
         first = self._host.run(self._lowering.programs[sampler], 1)
         rest = self._host.run(step, count - 1) if count > 1 else None
         return asyncio.ensure_future(_joined(first, rest))
+
+    @property
+    def _passes(self) -> Mapping[str, int]:
+        """The programs of the state's rows, by name."""
+        return self._sets.programs if self._adapted else self._lowering.programs
 
     async def _read_logits(self, rows: int) -> np.ndarray:
         data = await self._host.read(self._lowering.logits, rows * self._vocab_size * 4)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from py_core.backends.base import BackendError
 from py_core.backends.page_table import PageTable, layer_groups
 from py_core.backends.wasm.host import KernelHost
 from py_core.backends.wasm.layout import EXTENT, Arena, head_page_bytes
@@ -39,7 +40,9 @@ class KVPages:
             pages = PageTable(slots, config.context_length, window)
             group = _Group(layers, pages, arena.take(pages.rows.nbytes), [])
             self._groups.append(group)
-            self._add_extents(group, pages.capacity)
+            extents = _extents(pages.capacity)
+            self._add_extents(group, extents, self._parts)
+            self._parts += extents * len(layers)
         self._group_of = {layer: group for group in self._groups for layer in group.layers}
 
     @property
@@ -66,9 +69,8 @@ class KVPages:
         for group in self._groups:
             while group.pages.lacks(slot, first, length):
                 capacity = group.pages.grown()
-                extents = -(-capacity // EXTENT) - len(group.extents)
-                await host.reserve(self.end + extents * len(group.layers) * self.part_bytes)
-                self._add_extents(group, capacity)
+                extents = _extents(capacity) - len(group.extents)
+                self._add_extents(group, extents, await self._claim(host, extents * len(group.layers)))
                 group.pages.add_capacity(capacity)
             if group.pages.take(slot, first, length):
                 row = self._entries(group, group.pages.rows[slot])
@@ -86,12 +88,35 @@ class KVPages:
         for group in self._groups:
             host.write(group.table, self._entries(group, group.pages.rows).tobytes())
 
-    def _add_extents(self, group: _Group, capacity: int) -> None:
-        while len(group.extents) * EXTENT < capacity:
-            group.extents.append(self._parts)
-            self._parts += len(group.layers)
+    async def take(self, host: KernelHost, nbytes: int) -> int:
+        """The address of memory for something else, between pages: so much as parts take. It is not given back.
+
+        Raises BackendError when memory is out.
+        """
+        first = await self._claim(host, -(-nbytes // self.part_bytes))
+        return self._arena.end + first * self.part_bytes
+
+    async def _claim(self, host: KernelHost, parts: int) -> int:
+        """The first of so many new parts."""
+        first = self._parts
+        self._parts += parts
+        try:
+            await host.reserve(self.end)
+        except BackendError:
+            self._parts -= parts
+            raise
+        return first
+
+    def _add_extents(self, group: _Group, extents: int, first: int) -> None:
+        """`first`: the part in which the first of them begins."""
+        group.extents.extend(first + number * len(group.layers) for number in range(extents))
 
     def _entries(self, group: _Group, pages: np.ndarray) -> np.ndarray:
         """Entries of a table for numbers of pages: uint32 of the same shape."""
         begins = np.array(group.extents, np.uint32)
         return begins[pages // EXTENT] * np.uint32(EXTENT) + pages % np.uint32(EXTENT)
+
+
+def _extents(capacity: int) -> int:
+    """How many hold so many pages."""
+    return -(-capacity // EXTENT)

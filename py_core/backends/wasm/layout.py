@@ -11,7 +11,7 @@ from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
 from py_core.models.graph import Activation
 
-ABI = 5
+ABI = 6
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -41,6 +41,8 @@ class OpKind(IntEnum):
     ROPE = 12
     ADD = 13
     SOFT_CAP = 14
+    LORA_DOWN = 15
+    LORA_LINEAR = 16
 
 
 class Epilogue(IntEnum):

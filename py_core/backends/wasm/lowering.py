@@ -7,6 +7,7 @@ operations, and each operation of a graph has one of its own besides.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
 from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse
@@ -31,6 +32,8 @@ from py_core.backends.wasm.layout import (
     program_bytes,
     real_bits,
 )  # fmt: skip
+from py_core.backends.wasm.lora import SITE_BYTES, LoraSite
+from py_core.backends.wasm.lora import rows_bytes as lora_rows_bytes
 from py_core.backends.wasm.values import Values
 from py_core.backends.wasm.weights import PackedWeights, Rows, rows_of
 from py_core.formats.gguf import TensorInfo
@@ -73,33 +76,60 @@ class ProgramLowering:
         parts = -(-config.context_length // PART)
         self._parts = take(parts * config.num_attention_heads * (config.head_dim + 2) * 4)
         self._layers: dict[int, tuple[int, ops.Attention]] = {}
-        self._values.begin()
-        body = self._lower(self._body)
+        self._sites: list[LoraSite] | None = None
+        """What adapters may change of the operations that are lowered now; None where they may change nothing."""
+        body = self._plain_body()
         head = [Op(OpKind.LOGIT_ROWS), *self._lower(self._head)]
         tap_bytes = max_rows * 4 * max((value.width for value in graph.taps.values()), default=0)
         self._taps = [take(tap_bytes) for _ in range(MAX_TAPS)]
-        self.tapped_program = take(len(program_bytes(body, 0)) + MAX_TAPS * OP_BYTES)
-        """Where a program of `tapped` is written before it runs."""
-        samplers = {
+        tapped_program = take(len(program_bytes(body, 0)) + MAX_TAPS * OP_BYTES)
+        self._samplers = {
             "argmax": [self._sampler(OpKind.ARGMAX)],
             "sample": [self._sampler(OpKind.SAMPLE)],
             "penalties argmax": [self._sampler(OpKind.PENALTIES), self._sampler(OpKind.ARGMAX)],
             "penalties sample": [self._sampler(OpKind.PENALTIES), self._sampler(OpKind.SAMPLE)],
         }
-        programs = {"body": body, "body head": [*body, *head], **samplers}
-        programs |= {f"step {name}": [*body, *head, *sampler] for name, sampler in samplers.items()}
+        programs = self._passes(body, head) | self._samplers
         self.programs = {name: self.arena.put(program_bytes(program, self.state)) for name, program in programs.items()}
+        self.programs["tapped"] = tapped_program  # where a program of `tapped` is written before it runs
+        self.lora_table = take(lora_rows_bytes(max_rows))
         # Pages come last in memory, so that their pools can grow: all else has its size by now.
         self.arena.writes += [(address, self._layer(op)) for address, op in self._layers.values()]
 
-    def tapped(self, names: Sequence[str]) -> tuple[bytes, list[tuple[int, int]]]:
+    def tapped(self, names: Sequence[str], adapted: bool = False) -> tuple[bytes, list[tuple[int, int]]]:
         """The body as a program that keeps the values of these names besides, and where: address and width of each."""
         values = [self._graph.taps[name] for name in names]
         taps = dict(zip(values, self._taps, strict=False))
-        self._values.begin()
-        program = self._lower(self._body, taps)
+        program = self._adapted_body(taps)[0] if adapted else self._plain_body(taps)
         program += [self._tap(op, taps[op.out]) for op in self._head if op.out in taps]
         return program_bytes(program, self.state), [(taps[value], value.width) for value in values]
+
+    def adapted(self) -> tuple[dict[str, bytes], list[LoraSite]]:
+        """Programs that add what the state's set of LoRA matrices says, and the linears that a set may change.
+
+        They have the names of those without; "tapped" has room for any program of `tapped`.
+        """
+        body, sites = self._adapted_body()
+        head = [Op(OpKind.LOGIT_ROWS), *self._lower(self._head)]
+        programs = {name: program_bytes(program, self.state) for name, program in self._passes(body, head).items()}
+        programs["tapped"] = bytes(len(programs["body"]) + MAX_TAPS * OP_BYTES)
+        return programs, sites
+
+    def _passes(self, body: list[Op], head: list[Op]) -> dict[str, list[Op]]:
+        steps = {f"step {name}": [*body, *head, *sampler] for name, sampler in self._samplers.items()}
+        return {"body": body, "body head": [*body, *head], **steps}
+
+    def _plain_body(self, taps: Mapping[Value, int] | None = None) -> list[Op]:
+        self._values.begin()
+        return self._lower(self._body, taps)
+
+    def _adapted_body(self, taps: Mapping[Value, int] | None = None) -> tuple[list[Op], list[LoraSite]]:
+        sites: list[LoraSite] = []
+        self._sites = sites
+        try:
+            return self._plain_body(taps), sites
+        finally:
+            self._sites = None
 
     def _lower(self, operations: Sequence[Fused], taps: Mapping[Value, int] | None = None) -> list[Op]:
         """Operations of the kernels, in order. Values among the `taps` are copied there as soon as they are made."""
@@ -247,15 +277,25 @@ class ProgramLowering:
         found: list[Op] = []
         prepared, offset = None, 0
         activations = (self._one, self._one_bytes, self._many, self._max_rows)
+        kind = OpKind.LINEAR
+        lora: tuple[int, ...] = ()
+        if self._sites is not None:
+            kind, lora = OpKind.LORA_LINEAR, (self.lora_table, len(self._sites) * SITE_BYTES)
+            self._sites.append(LoraSite(x.width, tuple(rows)))
         for part in [rows] if self.weights.can_join(rows) else [[one] for one in rows]:
             matrix = self.weights.matrix(part)
             mode = Mode.FLOAT if matrix.is_float else self._mode
             if mode != prepared:
                 found.append(self._prepare(self._values[x], x.width, norm, activations, mode, barrier, every_row))
+                if lora and prepared is None:
+                    # Each worker reads the rows that it has prepared itself: they wait for each other after that.
+                    found[-1] = replace(found[-1], barrier=Barrier.NEVER)
+                    arguments = (x.width, *activations, mode, self._rows, *lora)
+                    found.append(Op(OpKind.LORA_DOWN, arguments, barrier))
                 prepared = mode
             biases = bias + 4 * offset if bias else 0
             arguments = (matrix.address, out, stride, offset, epilogue, *activations, mode, biases, real_bits(cap))
-            found.append(Op(OpKind.LINEAR, arguments))
+            found.append(Op(kind, (*arguments, *lora)))
             offset += matrix.rows
         return found
 

@@ -1,0 +1,22 @@
+// How `quantize` leaves a linear's activations, and everything that reads them finds them.
+#pragma once
+#include "kernels.h"
+
+// Quantized activations lie in tiles: one row alone, or four rows together (LANES rows). For each block of 32 columns a
+// tile has 32 * limbs bytes for each row. After the bytes of all tiles come, in the same order, all scales s, then all
+// t = s * sum(q), then all u, the first 16 columns' part of t.
+typedef struct { uint8_t *q; f32 *s, *t, *u, *x; u32 columns, limbs, lanes; } Activations;
+
+static inline Activations activations(u32 address, u32 columns, u32 rows, u32 mode) {
+  Activations a = {0};
+  a.columns = columns;
+  if (mode == FLOAT) { a.x = at(address); return a; }
+  a.limbs = mode;
+  a.lanes = rows == 1 ? 1 : 4;
+  rows = (rows + a.lanes - 1) / a.lanes * a.lanes;
+  a.q = at(address);
+  a.s = (f32 *)(a.q + rows * columns * mode);
+  a.t = a.s + rows * (columns / 32);
+  a.u = a.t + rows * (columns / 32);
+  return a;
+}
