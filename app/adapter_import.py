@@ -64,7 +64,7 @@ def name_of(title: str, taken: Collection[str] = ()) -> str:
     return next(name for name in (base, *(f"{base}-{n}" for n in range(2, 10_000))) if name not in taken)
 
 
-def checked(adapter: LoraAdapter, base: BaseModel) -> LoraAdapter:
-    """The adapter, if the model's backend can use it. Raises AdapterError."""
+def fitted(adapter: LoraAdapter, base: BaseModel) -> LoraAdapter:
+    """The adapter, if backends can use it with the model. Raises AdapterError."""
     check_adapter(adapter, base.graph)
     return adapter

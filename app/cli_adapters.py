@@ -14,13 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.adapter_folder import AdapterFolder, KeptAdapter, files_at, open_adapter, title_of, write_whole
-from app.adapter_import import BaseModel, adapter_of_files, check_name, name_of
+from app.adapter_import import BaseModel, adapter_of_files, check_name, fitted, name_of
 from app.cli_model_file import ModelOption, chosen_path
 from app.cli_models import JsonOption, NameOption, size_words
 from app.model_cache import ModelCache, sha256_of_model
 from app.terminal import console, say
 from py_core.adapters.files import export_peft
-from py_core.adapters.lora import AdapterError, check_adapter
+from py_core.adapters.lora import AdapterError
 from py_core.formats.source import open_source
 from py_core.loading import Model, read_description
 
@@ -75,9 +75,8 @@ def import_adapter(
     if name is not None:
         check_name(name)
     base = base_at(chosen_path(model))
-    adapter = adapter_of_files(files_at(source), base, title_of(source))
+    adapter = fitted(adapter_of_files(files_at(source), base, title_of(source)), base)
     adapter = replace(adapter, name=name or name_of(adapter.name))
-    check_adapter(adapter, base.graph)
     kept = AdapterFolder().keep(adapter, base, replacing)
     what = f"{kept.name} (rank {kept.rank}, {kept.linears} linears, {size_words(kept.size)})"
     say(f"{what} is kept now, for {kept.base}: `sonata chat --adapter {kept.name}` uses it.")

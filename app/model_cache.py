@@ -23,6 +23,7 @@ from app.paths import cache_dir
 from py_core.formats.gguf import GGUFHeader, read_header
 from py_core.formats.source import open_source, parts_of
 from py_core.models.config import name_of
+from py_core.models.registry import refuse_adapters
 from py_core.showing import one_line, shown
 
 SHIPPED = "python build.py"
@@ -283,7 +284,9 @@ def model_path(given: Path) -> Path:
 
 def check_model_file(path: Path) -> GGUFHeader:
     """The header of a model file. Raises GGUFError, with what to do, for one that is none."""
-    return asyncio.run(read_header(open_source(path)))
+    header = asyncio.run(read_header(open_source(path)))
+    refuse_adapters(header)
+    return header
 
 
 def title_of(header: GGUFHeader, otherwise: str) -> str:

@@ -23,6 +23,7 @@ from app.completion import complete, last_logits
 from app.conversation import Conversation, Stored
 from app.fit_check import fit_check
 from app.memory_api import MemoryApi
+from app.page_adapters import PageAdapters
 from app.routing_service import Routed, RoutingService, route_entry
 from app.services import Services
 from app.turn_details import turn_entries
@@ -68,6 +69,7 @@ class PageWorker:
         self._stopped_turns = 0
         self._turn = asyncio.Lock()
         self._profiling: asyncio.Task[dict[str, Any]] | None = None
+        self._adapters = PageAdapters(lambda: self._talk().assistant)
 
     async def start(
         self,
@@ -110,6 +112,37 @@ class PageWorker:
         except Exception as error:
             return json.dumps({"error": describe(error)})
         return "{}"
+
+    async def import_adapter(self, files: JsObject, base: str, taken: str) -> JsObject:
+        """An adapter of the files [[name, bytes], ...], for the model that runs, `base` (JSON, {sha256, title}).
+        taken: names that others have, JSON.
+
+        Returns [JSON, bytes]: {facts: {name, rank, linears, lost}} and its file, or {error} and None.
+        """
+        try:
+            given = {name: bytes(data) for name, data in files.to_py()}
+            facts, made = self._adapters.made_of(given, json.loads(base), json.loads(taken))
+            return to_js([json.dumps({"facts": facts}), made])
+        except Exception as error:
+            return to_js([json.dumps({"error": describe(error)}), None])
+
+    async def use_adapter(self, name: str, base_sha256: str, read: Callable[[], Any]) -> str:
+        """Answer with an adapter from the next message on, without one where `name` is "". `read` gives its file, if
+        that is needed; base_sha256: of the model that runs. Returns JSON, {} or {error}."""
+
+        async def file() -> bytes:
+            return (await read()).to_bytes()
+
+        try:
+            await self._adapters.use(name, base_sha256, file)
+        except Exception as error:
+            return json.dumps({"error": describe(error)})
+        return "{}"
+
+    async def forget_adapter(self, name: str) -> None:
+        """It was deleted: an answer that it gives ends."""
+        if self._conversation is not None:
+            await self._adapters.forget(name)
 
     async def open_memory(self, memory_store: JsObject) -> None:
         """Open what is remembered: memoryStore of web/memory/indexeddb.js. Never fails: MemoryApi.info tells."""

@@ -62,6 +62,10 @@ let turn = /** @type {Turn|null} */ (null); // the running one
 let opening = Promise.resolve(); // another conversation, on its way to the model
 let runner = /** @type {any} */ (null); // what the status line says of the engine, as StatusView.showInfo takes it
 let recovering = false;
+models.adapters.onChange(() => {
+  runner = runner && { ...runner, answersWith: models.adapters.current?.name };
+  if (['ready', 'answering'].includes(state)) status.showInfo(runner);
+});
 
 byId('new-chat', HTMLElement).addEventListener('click', () => newChat());
 for (const button of document.querySelectorAll('#welcome button')) {
@@ -88,6 +92,7 @@ async function load() {
   opening = Promise.resolve();
   banner.hide();
   gpuDialog.withdraw();
+  models.adapters.end();
   setState('loading');
   status.show('loading', 'Loading the model');
   loading.begin(options.routing);
@@ -116,6 +121,8 @@ async function load() {
     if (current !== engine || state !== 'loading') return;
     window.sonata.info = info;
     runner = { ...info, model: model.title ?? info.model };
+    await models.adapters.begin(current, { sha256: model.sha256, title: runner.model });
+    if (current !== engine) return;
     await readStored(current, again);
     if (current === engine && state === 'loading') onReady(info);
   } catch (error) {

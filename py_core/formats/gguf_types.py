@@ -38,6 +38,10 @@ class GGUFError(ValueError):
     """The file is not a GGUF file that can be used; the message says what is wrong and what to do."""
 
 
+class AdapterFileError(GGUFError):
+    """The file is an adapter, where a model is wanted."""
+
+
 def alignment_of(metadata: Mapping[str, Any]) -> int:
     """The alignment of tensor offsets in bytes. Raises GGUFError unless it is a power of two, at least 8."""
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)

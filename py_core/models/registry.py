@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from py_core.formats.gguf import GGUFError, GGUFHeader
+from py_core.formats.gguf_types import AdapterFileError
 from py_core.models import gemma2, gemma3, llama, phi3, qwen2, qwen3, smollm3
 from py_core.models.config import ROPE_FACTORS, ModelConfig, config_from_gguf
 from py_core.models.graph import Graph
@@ -23,13 +24,23 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
 }
 
 
+def refuse_adapters(header: GGUFHeader) -> None:
+    """Raises AdapterFileError for a file that changes a model and is none."""
+    if header.metadata.get("general.type") == "adapter":
+        raise AdapterFileError(
+            "This file is an adapter: it changes how a model answers, and is no model. `sonata adapters import` keeps "
+            "it, and `--adapter` answers with it; in the page, open it under Models."
+        )
+
+
 def describe_model(
     header: GGUFHeader, context: int | None = None, rope_factors: Mapping[str, np.ndarray] | None = None
 ) -> tuple[ModelConfig, Graph]:
     """A model file's sizes and forward pass; the arguments are those of `config_from_gguf`.
 
-    Raises GGUFError for an unknown architecture and as `check_weights`.
+    Raises GGUFError for an unknown architecture and as `check_weights`, AdapterFileError for an adapter.
     """
+    refuse_adapters(header)
     architecture = header.metadata.get("general.architecture")
     if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         known = ", ".join(sorted(ARCHITECTURES))

@@ -113,6 +113,7 @@ Comlink.expose({
   memory: () => ({ error: { kind: 'EmbedderError', message: 'The stand-in remembers nothing.', details: null, reason: null } }),
 
   checkModel: () => {},
+  useAdapter: () => {},
 
   stop: () => { stopped = true; },
   newChat: () => { stopped = true; },

@@ -535,12 +535,14 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
     model = chat.row(".gguf")
     size = f"{len(tiny_files.model) / 1000:.1f} kB"
     await expect(model).to_contain_text(size)
-    await expect(chat.panel.get_by_text(re.compile(rf"^Chat memory: [\d.]+ [kM]?B\. Models: {size}\."))).to_be_visible()
+    await expect(
+        chat.panel.get_by_text(re.compile(rf"^Chat memory: [\d.]+ [kM]?B\. Models and adapters: {size}\."))
+    ).to_be_visible()
     await model.get_by_role("button", name="Delete").click()
     await model.get_by_role("button", name="Delete").click()
     await expect(model).to_have_count(0)
     assert await chat.page.evaluate("sonata.storedModels()") == []
-    await expect(chat.panel.get_by_text(re.compile(r"Models: 0 B\."))).to_be_visible()
+    await expect(chat.panel.get_by_text(re.compile(r"Models and adapters: 0 B\."))).to_be_visible()
 
 
 async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage) -> None:

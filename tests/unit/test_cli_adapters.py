@@ -115,6 +115,8 @@ def test_an_adapter_of_llama_cpp_is_kept_under_the_name_that_is_given(
     tiny: list[str], pirate: LoraAdapter, peft: Path, tmp_path: Path
 ) -> None:
     file = write_gguf_adapter(pirate, tmp_path / "x.gguf")
+    for command in (["models", "import", file], ["generate", "hello", "--model", file], ["info", "--model", file]):
+        assert_sentence(sonata(*command), "This file is an adapter", "`--adapter` answers with it")
     assert "pirate (rank 4" in printed(sonata("adapters", "import", file, "--name", "pirate", *tiny))
     assert tokens(tiny, "--adapter", "pirate") == tokens(tiny, "--adapter", peft)
 

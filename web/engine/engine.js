@@ -54,6 +54,30 @@ export class Engine {
   }
 
   /**
+   * Keep an adapter (storage/adapter_store.js) of the user's for the model that runs.
+   * @param {File[]} files one, or the two that PEFT writes
+   * @param {{sha256: string, title: string}} base the model
+   * @returns {Promise<import('../storage/adapter_store.js').AdapterFacts>} Rejects with a userError that says why not
+   */
+  addAdapter(files, base) {
+    return this.#alive(this.#remote.addAdapter(files, base));
+  }
+
+  /**
+   * Answer with an adapter from the next message on.
+   * @param {import('../storage/adapter_store.js').AdapterFacts|null} facts null: without one
+   * @param {{sha256: string}|null} base the model, where the browser keeps it. Rejects where the adapter is for another one
+   */
+  useAdapter(facts, base) {
+    return this.#alive(this.#remote.useAdapter(facts, base));
+  }
+
+  /** An adapter was deleted: an answer that it gives ends. @param {string} name */
+  forgetAdapter(name) {
+    return this.#alive(this.#remote.forgetAdapter(name));
+  }
+
+  /**
    * @param {string} text
    * @param {boolean} [again] another answer to the last message, which this text is, in place of the one there is
    * @returns {Promise<AsyncIterator<object>>} of {type: 'reading', done, total} (tokens of the prompt), {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}

@@ -5,6 +5,7 @@
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
+import { keepAdapter, readAdapter } from '../storage/adapter_store.js';
 import { chooseBackend } from '../backends/backend_choice.js';
 import { Embedder } from '../routing/embedder.js';
 import { EventQueue } from './event_queue.js';
@@ -20,6 +21,7 @@ import { userError } from '../common/user_error.js';
 import { WeightStream } from '../backends/weight_stream.js';
 
 const PROGRESS_EVERY_MS = 50;
+const MOST_ADAPTER_BYTES = 2 ** 29;
 
 // The memory's info before Python has started.
 const OPENING = {
@@ -78,10 +80,33 @@ Comlink.expose({
     const stream = await WeightStream.open(new ModelSource({ blobs }));
     try {
       const { error } = JSON.parse(await page.check_model(stream));
-      if (error) throw pythonError({ ...error, kind: 'FilesError' }); // no advice about a server
+      const kind = error?.kind === 'AdapterFileError' ? error.kind : 'FilesError'; // no advice about a server
+      if (error) throw pythonError({ ...error, kind });
     } finally {
       stream.close();
     }
+  },
+
+  addAdapter(files, base) {
+    return keepAdapter(async (names) => {
+      const large = files.find(({ size }) => size > MOST_ADAPTER_BYTES);
+      if (large) throw userError('AdapterError', `${large.name} is larger than any adapter. To open a model, choose a file that ends in .gguf.`);
+      const given = await Promise.all(files.map(async (file) => [file.name, new Uint8Array(await file.arrayBuffer())]));
+      const [answer, bytes] = await page.import_adapter(given, JSON.stringify(base), JSON.stringify(names));
+      const { error, facts } = JSON.parse(answer);
+      if (error) throw pythonError(error);
+      return { facts: { ...facts, base, bytes: bytes.length }, bytes };
+    });
+  },
+
+  async useAdapter(facts, base) {
+    const read = async () => new Uint8Array(await (await readAdapter(facts)).arrayBuffer());
+    const { error } = JSON.parse(await page.use_adapter(facts?.name ?? '', base?.sha256 ?? '', read));
+    if (error) throw pythonError(error);
+  },
+
+  async forgetAdapter(name) {
+    await page?.forget_adapter(name);
   },
 
   respond(text, again) {

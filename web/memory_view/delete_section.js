@@ -2,6 +2,7 @@
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatCount } from '../page/format.js';
 import { ask } from '../page/ask.js';
+import { removeAdapters, storedAdapters } from '../storage/adapter_store.js';
 
 export class DeleteSection {
   element = element('div');
@@ -12,7 +13,7 @@ export class DeleteSection {
   constructor(memory) {
     this.#memory = memory;
     this.#outcome.setAttribute('role', 'status');
-    const lead = 'Deletes everything that Sonata has learned and logged: patterns, conversations, the log, policies and your changes to agents.';
+    const lead = 'Deletes everything that Sonata has learned and logged: patterns, conversations, the log, policies, adapters and your changes to agents.';
     this.element.append(
       element('p', 'memory-lead', lead),
       button('Delete everything…', 'danger', () => this.#delete()),
@@ -27,9 +28,10 @@ export class DeleteSection {
     this.#problem.say(null);
     this.#outcome.textContent = '';
     try {
-      const sure = await ask({ title: 'Delete everything?', paragraphs: whatGoes(await this.#memory.info()), yes: 'Delete everything' });
+      const sure = await ask({ title: 'Delete everything?', paragraphs: whatGoes(await this.#memory.info(), await storedAdapters()), yes: 'Delete everything' });
       if (!sure) return;
       await this.#memory.deleteAll();
+      await removeAdapters();
       this.#outcome.textContent = 'Everything was deleted.';
     } catch (error) {
       this.#problem.say(error);
@@ -37,20 +39,23 @@ export class DeleteSection {
   }
 }
 
-function whatGoes({ state, counts }) {
+/** @param {any} info of the memory @param {object[]} adapters */
+function whatGoes({ state, counts }, adapters) {
+  const ofAdapters = adapters.length ? [formatCount(adapters.length, 'adapter')] : [];
   if (state === 'locked') {
     return [
       'This deletes the locked memory and its passphrase. You cannot undo this, and you cannot export the memory without its passphrase.',
-      'The models stay.',
+      ofAdapters.length ? `It also deletes ${ofAdapters[0]}, which you can save under Models. The models stay.` : 'The models stay.',
     ];
   }
   const what = [
     formatCount(counts.pattern ?? 0, 'pattern'), formatCount(counts.session ?? 0, 'conversation'),
     formatCount(counts.witness ?? 0, 'log entry', 'log entries'), formatCount(counts.policy ?? 0, 'policy', 'policies'),
+    ...ofAdapters,
   ];
   return [
     `This deletes ${what.join(', ')} and your changes to agents.`,
-    'You cannot undo this. If you may need the memory again, export it first.',
+    `You cannot undo this. If you may need the memory again, export it first${ofAdapters.length ? ', and save the adapters under Models' : ''}.`,
     'The models stay, and so does your passphrase.',
   ];
 }

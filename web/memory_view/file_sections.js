@@ -3,6 +3,7 @@ import { element } from '../page/dom.js';
 import { formatBytes, formatCount } from '../page/format.js';
 import { userError } from '../common/user_error.js';
 import { ask } from '../page/ask.js';
+import { saveFile } from '../page/save_file.js';
 import { passphraseInput } from './edit_form.js';
 import { SectionForm } from './section_form.js';
 
@@ -26,13 +27,13 @@ export class ExportSection {
     const without = encrypted
       ? 'Without a passphrase of its own, the file has the passphrase of the memory.'
       : 'Without a passphrase, anyone who has the file can read it.';
-    this.#hint.textContent = `Saves everything that Sonata has learned and logged to one file. ${without}`;
+    this.#hint.textContent = `Saves everything that Sonata has learned and logged to one file. ${without} Each adapter is a file of its own, which you can save under Models.`;
   }
 
   async #export() {
     const bytes = await this.#memory.exportFile(this.#passphrase.value || null);
     const name = `sonata-memory-${new Date().toISOString().slice(0, 10)}.sonata`;
-    download(bytes, name);
+    saveFile(new Blob([bytes], { type: 'application/octet-stream' }), name);
     this.#passphrase.value = '';
     const { unreadable } = await this.#memory.info();
     return `${name} (${formatBytes(bytes.byteLength)}) was downloaded.${leftOut(unreadable)}`;
@@ -100,11 +101,4 @@ export class ImportSection {
 
 function leftOut(count) {
   return count ? ` ${count.toLocaleString('en')} could not be read and ${count === 1 ? 'was' : 'were'} left out.` : '';
-}
-
-function download(bytes, name) {
-  const url = URL.createObjectURL(new Blob([bytes], { type: 'application/octet-stream' }));
-  const link = Object.assign(document.createElement('a'), { href: url, download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000); // the browser may still be asking where to put it
 }

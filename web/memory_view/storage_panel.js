@@ -2,6 +2,7 @@
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatBytes, formatCount } from '../page/format.js';
 import { ExportSection, ImportSection } from './file_sections.js';
+import { storedAdapters } from '../storage/adapter_store.js';
 import { storedModels } from '../storage/model_store.js';
 import { askingButton } from '../page/ask.js';
 import { DeleteSection } from './delete_section.js';
@@ -99,16 +100,16 @@ export class StoragePanel {
 /** Bytes of each part. The browser's own sum may leave out the models' files; it names its parts in Chromium only. */
 async function storageSizes() {
   const estimate = async () => (await navigator.storage?.estimate?.().catch(() => null)) ?? {};
-  const [models, { usage = 0, usageDetails = null }] = await Promise.all([
-    storedModels().catch(() => []), /** @type {Promise<any>} */ (estimate()),
+  const [models, adapters, { usage = 0, usageDetails = null }] = await Promise.all([
+    storedModels().catch(() => []), storedAdapters().catch(() => []), /** @type {Promise<any>} */ (estimate()),
   ]);
-  const modelBytes = models.reduce((sum, { bytes }) => sum + bytes, 0);
+  const modelBytes = [...models, ...adapters].reduce((sum, { bytes }) => sum + bytes, 0);
   const rest = Math.max(usage - modelBytes, 0);
   return { models: modelBytes, memory: usageDetails?.indexedDB ?? null, page: usageDetails?.caches ?? null, rest };
 }
 
 function describeSizes({ models, memory, page, rest }) {
-  const parts = [`Models: ${formatBytes(models)}.`];
+  const parts = [`Models and adapters: ${formatBytes(models)}.`];
   if (memory === null) parts.unshift(`Chat memory and this page: ${formatBytes(rest)}.`);
   else parts.unshift(`Chat memory: ${formatBytes(memory)}.`);
   if (page) parts.push(`This page, stored for offline use: ${formatBytes(page)}.`);

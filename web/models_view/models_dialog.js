@@ -2,8 +2,7 @@
  * The Models dialog: the models that this browser keeps, those that the hub has, and a file of the user's. It is loaded
  * when it is first opened. Only opening the hub's list and downloading from it use the network.
  */
-import { askingButton } from '../page/ask.js';
-import { button, element, part, ProblemLine } from '../page/dom.js';
+import { button, part, ProblemLine } from '../page/dom.js';
 import { formatBytes } from '../page/format.js';
 import { askToPersist } from '../page/offline.js';
 import { withAdded } from '../storage/added_hosts.js';
@@ -13,7 +12,11 @@ import { ModelKeeper } from '../storage/model_keeper.js';
 import { broughtModels, removeModel } from '../storage/model_store.js';
 import { userError } from '../common/user_error.js';
 import { advise, progressWords } from './advice.js';
+import { AdaptersSection } from './adapters_section.js';
 import { HostsSection } from './hosts_section.js';
+import { listRow, named } from './list_row.js';
+
+const OF_ADAPTERS = /\.(safetensors|json)$/i; // an adapter may also be a GGUF file, whose header says so
 
 /**
  * @typedef {import('../storage/hub.js').Entry} Entry
@@ -30,11 +33,14 @@ export class ModelsDialog {
   #listed = /** @type {Map<string, Listed>} */ (new Map()); // by the entry's name
   #asking = false;
   #hosts;
+  #adapters;
+  #kept;
 
   /**
    * @param {HTMLDialogElement} dialog
    * @param {{running: () => {chosen: string|File[]|null, measured: {tokS: number, bytes: number}|null},
-   *   check: (files: File[]) => Promise<void>, use: (chosen: string|File[]|null) => void}} page see models_menu.js
+   *   check: (files: File[]) => Promise<void>, use: (chosen: string|File[]|null) => void,
+   *   adapters: import('./adapters.js').Adapters}} page see models_menu.js
    */
   constructor(dialog, page) {
     this.#dialog = dialog;
@@ -48,7 +54,10 @@ export class ModelsDialog {
     };
     find('problems').append(this.#problem.element);
     this.#hosts = new HostsSection(part(dialog, '.models-hosts', HTMLDetailsElement), (run) => this.#try(run));
-    find('open').addEventListener('click', () => this.#parts.file.click());
+    this.#adapters = page.adapters;
+    this.#kept = new AdaptersSection(find('adapters'), page.adapters, (run) => this.#try(run));
+    page.adapters.onChange(() => dialog.open && this.#kept.show());
+    for (const name of ['open', 'add']) find(name).addEventListener('click', () => this.#parts.file.click());
     find('stop').addEventListener('click', () => this.#keeper.stop());
     find('close').addEventListener('click', () => dialog.close());
     this.#parts.file.addEventListener('change', () => {
@@ -69,13 +78,22 @@ export class ModelsDialog {
     await this.#try(() => this.#show());
   }
 
-  /** A model of the user's, in one file or several: copied into the browser's store where there is room, and used. */
+  /**
+   * A model of the user's, in one file or several, or an adapter: copied into the browser's store, and used. A model is used
+   * also where there is no room to copy it.
+   */
   async openFiles(given) {
     await this.open();
     await this.#try(async () => {
+      if (given.some(({ name }) => OF_ADAPTERS.test(name))) return this.#addAdapter(given);
       await mustBeModels(given);
       const { title, files } = joinFiles(given);
-      await this.#page.check(files);
+      try {
+        await this.#page.check(files);
+      } catch (error) {
+        if (error.name !== 'AdapterFileError') throw error;
+        return this.#addAdapter(given);
+      }
       askToPersist();
       let chosen;
       try {
@@ -89,6 +107,11 @@ export class ModelsDialog {
     });
   }
 
+  async #addAdapter(files) {
+    askToPersist();
+    await this.#adapters.add(files);
+  }
+
   #use(chosen) {
     this.#dialog.close();
     this.#page.use(chosen);
@@ -97,12 +120,13 @@ export class ModelsDialog {
   async #show() {
     const { chosen } = this.#page.running();
     const brought = await broughtModels();
-    const site = this.#row({
+    const site = listRow({
       title: 'The model of this page', about: 'Comes with Sonata', inUse: chosen === null, use: () => this.#use(null),
     });
     this.#parts.kept.replaceChildren(site, ...brought.map((model) => this.#keptRow(model, chosen)));
     this.#showOffered(brought);
     this.#hosts.show();
+    await this.#kept.show();
     const { quota, usage } = await room();
     this.#parts.room.textContent = quota ? `${formatBytes(usage)} used by this page, ${formatBytes(quota - usage)} left` : '';
   }
@@ -110,27 +134,14 @@ export class ModelsDialog {
   #keptRow(model, running) {
     const inUse = model.sha256 === running;
     const size = model.complete ? formatBytes(model.bytes) : `${formatBytes(model.have)} of ${formatBytes(model.bytes)}, not complete`;
-    return this.#row({
+    return listRow({
       title: model.title, about: [size, model.licence].filter(Boolean).join(' · '), inUse,
       use: model.complete ? () => this.#use(model.sha256) : null,
-      remove: () => this.#try(async () => {
+      remove: inUse ? null : () => this.#try(async () => {
         if (!await removeModel(model.sha256)) throw userError('BusyError', `${model.title} is just being downloaded or loaded: stop that, or wait for it, then delete it.`);
         await this.#show();
       }),
     });
-  }
-
-  /** @param {{title: string, about: string, inUse?: boolean, use?: (() => void)|null, remove?: (() => void)|null}} what */
-  #row({ title, about, inUse = false, use = null, remove = null }) {
-    const row = element('li');
-    const words = element('div', 'models-words');
-    words.append(element('strong', '', title), element('small', '', about));
-    const actions = element('div', 'models-row-actions');
-    if (inUse) actions.append(element('span', 'models-in-use', 'In use'));
-    else if (use) actions.append(named(button('Use', 'quiet', use), `Use ${title}`));
-    if (remove && !inUse) actions.append(askingButton('Delete', () => `Delete ${title}?`, 'Delete', remove));
-    row.append(words, actions);
-    return row;
   }
 
   // ---- the hub ----
@@ -185,7 +196,7 @@ export class ModelsDialog {
    */
   #offeredRow(catalog, entry, listed, have) {
     const size = listed === 'gone' ? 'gone from the hub' : listed === 'unknown' ? 'size unknown' : formatBytes(listed.bytes);
-    const row = this.#row({ title: entry.title, about: `${size} · ${entry.licence} · ${entry.good_at}` });
+    const row = listRow({ title: entry.title, about: `${size} · ${entry.licence} · ${entry.good_at}` });
     if (typeof listed !== 'object') return row;
     const label = have ? 'Continue' : 'Download';
     const get = button(label, 'quiet', () => this.#try(() => this.#download(catalog, entry, listed)));
@@ -230,11 +241,6 @@ export class ModelsDialog {
       this.#problem.say(error);
     }
   }
-}
-
-function named(made, label) {
-  made.setAttribute('aria-label', label);
-  return made;
 }
 
 /** Bytes that the page may keep and keeps; none where it may keep nothing. */

@@ -5,6 +5,7 @@
 import { loadStyles } from '../page/load_file.js';
 import { chooseModel } from '../storage/model_list.js';
 import { chosenModel, rememberModel } from '../storage/model_choice.js';
+import { Adapters } from './adapters.js';
 import { AddressModel } from './address_model.js';
 
 const NOT_KEPT = 'The model that you chose is not in this browser any more, so the page runs its own.';
@@ -15,6 +16,8 @@ export class ModelsMenu {
   chosen = /** @type {string|File[]|null} */ (chosenModel());
   /** The model that the address of the page names. */
   address;
+  /** What changes how the model answers. */
+  adapters;
   #dialog;
   #notices;
   #check;
@@ -34,6 +37,7 @@ export class ModelsMenu {
     this.#dialog = dialog;
     this.#notices = notices;
     this.address = new AddressModel(notices);
+    this.adapters = new Adapters(notices);
     this.#onChange = onChange;
     button.addEventListener('click', () => this.#with((view) => view.open()));
     addEventListener('dragover', (event) => {
@@ -81,6 +85,7 @@ export class ModelsMenu {
       this.#view ??= new ModelsDialog(this.#dialog, {
         running: () => ({ chosen: this.chosen, measured: this.#measured }),
         check: this.#check,
+        adapters: this.adapters,
         use: (chosen) => this.use(chosen),
       });
       this.#notices.say('models-view', null);

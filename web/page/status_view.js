@@ -24,10 +24,10 @@ export class StatusView {
     this.#reason.hidden = true;
   }
 
-  /** Show what `Engine.start` returned. */
-  showInfo({ backend, adapter, software, features, reason, model }) {
+  /** Show what `Engine.start` returned, and the name of the adapter that the model answers with. */
+  showInfo({ backend, adapter, software, features, reason, model, answersWith = null }) {
     const name = { webgpu: `WebGPU, ${adapter}`, numpy: `the CPU, ${adapter}`, wasm: `the CPU, ${features}` }[backend];
-    this.show('ready', `${model} on ${name}`);
+    this.show('ready', `${model}${answersWith ? ` with ${answersWith}` : ''} on ${name}`);
     const slowly = backend === 'numpy' || (backend === 'webgpu' && software);
     this.#root.dataset.slow = String(slowly);
     const note = reason || (slowly && 'This GPU is emulated by software, which is slow. The CPU answers faster.');

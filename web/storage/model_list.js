@@ -5,8 +5,8 @@ import { readFacts } from './model_store.js';
 
 /**
  * @param {string|File[]|null} chosen the sha256 of a model that the user brought, or files to read as they are
- * @returns {Promise<{title: string|null, url?: string, blobs?: File[], bytes?: number, missing?: boolean}>} the model to
- *   load, as ModelSource takes it (model_source.js): what was chosen, or the first of models.json, with its size and
+ * @returns {Promise<{title: string|null, url?: string, blobs?: File[], bytes?: number, sha256?: string, missing?: boolean}>}
+ *   the model to load, as ModelSource takes it (model_source.js): what was chosen, or the first of models.json, with its size and
  *   checksums; `missing`: what was chosen is not kept any more. Throws a userError.
  */
 export async function chooseModel(chosen) {

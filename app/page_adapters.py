@@ -1,0 +1,57 @@
+"""What the page asks of adapters: to make one of a person's files, and to answer with one that it keeps.
+
+web/storage/adapter_store.js keeps their files, which are Sonata's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+from app.adapter_import import LOST, BaseModel, adapter_of_files, fitted, name_of
+from app.assistant import Assistant
+from py_core.adapters.files import read_adapter, write_adapter
+from py_core.adapters.lora import check_base
+from py_core.adapters.peft import WEIGHTS_FILE
+
+
+class PageAdapters:
+    def __init__(self, assistant: Callable[[], Assistant]) -> None:
+        """assistant: of the model that runs; raises BackendError where none does yet."""
+        self._assistant = assistant
+
+    def made_of(
+        self, files: Mapping[str, bytes], base: Mapping[str, str], taken: Collection[str]
+    ) -> tuple[dict[str, Any], bytes]:
+        """Facts ({name, rank, linears, lost}) and the file of an adapter that fits the model that runs.
+
+        base: {sha256, title} of that model. taken: names that other adapters have. One whose rank is too large is made
+        smaller. Raises AdapterError.
+        """
+        model = self._assistant().model
+        of = BaseModel(model.config, model.graph, base["sha256"], base["title"])
+        titles = [PurePath(name).stem for name in files if not name.endswith(".json") and name != WEIGHTS_FILE]
+        adapter = fitted(adapter_of_files(files, of, titles[0] if titles else "adapter"), of)
+        adapter = replace(adapter, name=name_of(adapter.name, taken))
+        facts = {"name": adapter.name, "rank": adapter.rank, "linears": len(adapter.pairs)}
+        return facts | {"lost": float(adapter.metadata.get(LOST, 0))}, write_adapter(adapter, of.config, of.graph)
+
+    async def use(self, name: str, base_sha256: str, read: Callable[[], Awaitable[bytes]]) -> None:
+        """From the next message on; "" for none. base_sha256: of the model that runs.
+
+        Raises AdapterError, BackendError, and what `read` raises.
+        """
+        assistant = self._assistant()
+        if not name:
+            return await assistant.use_adapter(None)
+        adapter = assistant.adapters.find(name)
+        if adapter is None:
+            model = assistant.model
+            adapter = replace(read_adapter(await read(), model.config, model.graph), name=name)
+            check_base(adapter, base_sha256)
+        await assistant.use_adapter(adapter)
+
+    async def forget(self, name: str) -> None:
+        await self._assistant().forget_adapter(name)

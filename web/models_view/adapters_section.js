@@ -1,0 +1,56 @@
+/** The adapters in the Models dialog: which one the model answers with, and what can be done with each. */
+import { formatBytes, formatShare } from '../page/format.js';
+import { part } from '../page/dom.js';
+import { readAdapter } from '../storage/adapter_store.js';
+import { saveFile } from '../page/save_file.js';
+import { listRow } from './list_row.js';
+
+export class AdaptersSection {
+  #list;
+  #adapters;
+  #try;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {import('./adapters.js').Adapters} adapters
+   * @param {(run: () => Promise<void>) => Promise<void>} tryTo says what went wrong
+   */
+  constructor(root, adapters, tryTo) {
+    this.#list = part(root, 'ul', HTMLElement);
+    this.#adapters = adapters;
+    this.#try = tryTo;
+  }
+
+  async show() {
+    const list = await this.#adapters.list();
+    const { current } = this.#adapters;
+    const none = listRow({
+      title: 'No adapter', about: 'The model answers as it is', inUse: current === null, use: () => this.#use(null),
+    });
+    this.#list.replaceChildren(none, ...list.map((facts) => this.#row(facts, current)));
+  }
+
+  #row(facts, current) {
+    const isForThis = this.#adapters.isForThis(facts);
+    const about = [
+      formatBytes(facts.bytes), isForThis ? null : `for ${facts.base.title || 'another model'}`,
+      facts.lost ? `made smaller, which changed ${formatShare(facts.lost)} of it` : null,
+    ];
+    return listRow({
+      title: facts.name, about: about.filter(Boolean).join(' · '), inUse: facts.sha256 === current?.sha256,
+      use: isForThis ? () => this.#use(facts) : null,
+      save: () => this.#try(async () => saveFile(await readAdapter(facts), `${facts.name}.safetensors`)),
+      remove: () => this.#try(async () => {
+        await this.#adapters.remove(facts);
+        await this.show();
+      }),
+    });
+  }
+
+  #use(facts) {
+    this.#try(async () => {
+      await this.#adapters.use(facts);
+      await this.show();
+    });
+  }
+}

@@ -1,0 +1,26 @@
+/** A row of the lists in the Models dialog. */
+import { askingButton } from '../page/ask.js';
+import { button, element } from '../page/dom.js';
+
+/**
+ * @param {{title: string, about: string, inUse?: boolean, use?: (() => void)|null, save?: (() => void)|null,
+ *   remove?: (() => void)|null}} what null: it cannot be done
+ */
+export function listRow({ title, about, inUse = false, use = null, save = null, remove = null }) {
+  const row = element('li');
+  const words = element('div', 'models-words');
+  words.append(element('strong', '', title), element('small', '', about));
+  const actions = element('div', 'models-row-actions');
+  if (inUse) actions.append(element('span', 'models-in-use', 'In use'));
+  else if (use) actions.append(named(button('Use', 'quiet', use), `Use ${title}`));
+  if (save) actions.append(named(button('Save', 'quiet', save), `Save ${title}`));
+  if (remove) actions.append(askingButton('Delete', () => `Delete ${title}?`, 'Delete', remove));
+  row.append(words, actions);
+  return row;
+}
+
+/** @template {HTMLElement} T @param {T} made @param {string} label what a screen reader says @returns {T} */
+export function named(made, label) {
+  made.setAttribute('aria-label', label);
+  return made;
+}

@@ -1,0 +1,25 @@
+/** Which adapter the page answers with, for each model that it had one for. The choice is remembered. */
+const KEY = 'sonata.adapters'; // {sha256 of a model: sha256 of an adapter}
+
+/** @param {string} model its sha256 @returns {string|null} the sha256 of an adapter; null: none */
+export function chosenAdapter(model) {
+  return read()[model] ?? null;
+}
+
+/** @param {string} model its sha256 @param {string|null} adapter its sha256; null: none */
+export function rememberAdapter(model, adapter) {
+  const { [model]: _, ...others } = read();
+  try {
+    localStorage.setItem(KEY, JSON.stringify(adapter ? { ...others, [model]: adapter } : others));
+  } catch { /* then not */ }
+}
+
+/** @returns {Record<string, string>} */
+function read() {
+  try {
+    const chosen = JSON.parse(localStorage.getItem(KEY) ?? '{}');
+    return typeof chosen === 'object' && chosen ? chosen : {};
+  } catch {
+    return {}; // a browser may forbid the page to store anything
+  }
+}

@@ -1,0 +1,169 @@
+/**
+ * The adapters that this browser keeps, beside the models in the origin private file system (OPFS):
+ * adapters/SHA256/NAME.safetensors, with an adapter.json of what is known of it. That one is written last: a folder without
+ * it was left by a tab that was closed in the middle. Who writes or deletes holds a lock that all tabs share.
+ */
+import { userError } from '../common/user_error.js';
+
+const FOLDER = 'adapters';
+const FACTS = 'adapter.json';
+const LOCK = 'sonata-adapters';
+const PATIENCE_MS = 10_000;
+
+/**
+ * What is known of an adapter. `base`: the sha256 and the title of the model that it was made for. `lost`: what a smaller
+ * rank has cost, 0 to 1.
+ * @typedef {{sha256: string, name: string, bytes: number, rank: number, linears: number, lost: number,
+ *   base: {sha256: string, title: string}}} AdapterFacts
+ */
+
+const channel = new BroadcastChannel(LOCK);
+const listeners = /** @type {Set<() => void>} */ (new Set());
+channel.onmessage = () => tellHere();
+
+/** @param {() => void} listener called when adapters were added or deleted, here, by another tab, or by a worker */
+export function onAdapters(listener) {
+  listeners.add(listener);
+}
+
+function tell() {
+  channel.postMessage(null);
+  tellHere();
+}
+
+function tellHere() {
+  for (const listener of listeners) listener();
+}
+
+/** @returns {Promise<AdapterFacts[]>} in the order of their names */
+export async function storedAdapters() {
+  /** @type {AdapterFacts[]} */
+  const found = [];
+  for await (const [sha256, entry] of (await openFolder().catch(() => null))?.entries() ?? []) {
+    const facts = entry.kind === 'directory' ? await readFacts(entry, sha256) : null;
+    if (facts) found.push(facts);
+  }
+  return found.sort((one, other) => one.name.localeCompare(other.name));
+}
+
+/**
+ * Keep what `make` makes; in a worker only. An adapter that is there already stays as it is.
+ * @param {(names: string[]) => Promise<{facts: Omit<AdapterFacts, 'sha256'>, bytes: Uint8Array<ArrayBuffer>}>} make gets
+ *   the names that are taken
+ * @returns {Promise<AdapterFacts>} Throws a NoRoomError where there is no room
+ */
+export function keepAdapter(make) {
+  return alone(async () => {
+    await clean();
+    const there = await storedAdapters();
+    const { facts, bytes } = await make(there.map(({ name }) => name));
+    const sha256 = await digest(bytes);
+    const same = there.find((one) => one.sha256 === sha256);
+    if (same) return same;
+    const made = { ...facts, sha256 };
+    try {
+      const folder = await (await openFolder()).getDirectoryHandle(sha256, { create: true });
+      await write(folder, `${facts.name}.safetensors`, bytes);
+      await write(folder, FACTS, new TextEncoder().encode(JSON.stringify(made)));
+    } catch {
+      await removeFolder(sha256);
+      const size = (bytes.length / 1e6).toFixed(1);
+      throw userError('NoRoomError', `There is no room in this browser to keep the adapter ${facts.name} (${size} MB). Delete a model, or free some disk space, then add it again.`);
+    }
+    tell();
+    return made;
+  });
+}
+
+/**
+ * @param {AdapterFacts} facts
+ * @returns {Promise<File>} its file, as it should be. Throws a userError where it is damaged or gone
+ */
+export async function readAdapter({ sha256, name }) {
+  try {
+    const folder = await (await openFolder()).getDirectoryHandle(sha256);
+    const file = await (await folder.getFileHandle(`${name}.safetensors`)).getFile();
+    if (await digest(await file.arrayBuffer()) === sha256) return file;
+  } catch {
+    throw userError('AdapterError', `The adapter ${name} is not in this browser any more. Add its file again.`);
+  }
+  throw userError('AdapterError', `The copy of the adapter ${name} in this browser is damaged. Delete it, then add its file again.`);
+}
+
+/** Delete an adapter; nothing happens where there is none. @param {string} sha256 */
+export async function removeAdapter(sha256) {
+  await alone(() => removeFolder(sha256));
+  tell();
+}
+
+/** Delete every adapter, and what is left of others. */
+export async function removeAdapters() {
+  const root = await navigator.storage.getDirectory();
+  await alone(() => root.removeEntry(FOLDER, { recursive: true }).catch(unlessMissing));
+  tell();
+}
+
+/** Delete what tabs left that were closed in the middle. The lock must be held. */
+async function clean() {
+  for await (const [sha256, entry] of (await openFolder()).entries()) {
+    const isComplete = entry.kind === 'directory' && await entry.getFileHandle(FACTS).catch(() => null);
+    if (!isComplete) await removeFolder(sha256);
+  }
+}
+
+/**
+ * @returns {Promise<AdapterFacts|null>} null for what is not complete. Of an adapter whose facts are damaged, so that
+ *   nobody knows any more for which model it is, what its file tells: it can be saved and deleted
+ */
+async function readFacts(folder, sha256) {
+  const kept = await folder.getFileHandle(FACTS).catch(() => null);
+  if (!kept) return null;
+  try {
+    const facts = JSON.parse(await (await kept.getFile()).text());
+    if (facts.sha256 === sha256 && typeof facts.name === 'string' && typeof facts.base.sha256 === 'string') return facts;
+  } catch { /* damaged */ }
+  for await (const [file, handle] of folder.entries()) {
+    if (file === FACTS || handle.kind !== 'file') continue;
+    const name = file.replace(/\.safetensors$/, '');
+    return { sha256, name, bytes: (await handle.getFile()).size, rank: 0, linears: 0, lost: 0, base: { sha256: '', title: '' } };
+  }
+  return null;
+}
+
+async function write(folder, name, bytes) {
+  const access = await (await folder.getFileHandle(name, { create: true })).createSyncAccessHandle();
+  try {
+    access.truncate(0);
+    if (access.write(bytes, { at: 0 }) !== bytes.length) throw new Error('the disk is full');
+    access.flush();
+  } finally {
+    access.close();
+  }
+}
+
+async function removeFolder(name) {
+  await (await openFolder()).removeEntry(name, { recursive: true }).catch(unlessMissing);
+}
+
+async function openFolder() {
+  return (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
+}
+
+/** Let no other tab write or delete meanwhile. */
+async function alone(act) {
+  try {
+    return await navigator.locks.request(LOCK, { signal: AbortSignal.timeout(PATIENCE_MS) }, act);
+  } catch (error) {
+    if (error.name !== 'TimeoutError') throw error;
+    throw userError('BusyError', 'Another tab is just adding an adapter. Wait until it has finished, then try again.');
+  }
+}
+
+async function digest(bytes) {
+  const sum = await crypto.subtle.digest('SHA-256', bytes);
+  return Array.from(new Uint8Array(sum), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+function unlessMissing(error) {
+  if (error.name !== 'NotFoundError') throw error;
+}
