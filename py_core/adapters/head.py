@@ -82,6 +82,8 @@ class NeighbourAdapter:
             if w.any():
                 tokens, each = np.unique(self.tokens, return_inverse=True)
                 added = self.odds * np.bincount(each, w)
+                # A weight may be so small that it is 0: log would fail where exp is 0, too.
+                tokens, added = tokens[added > 0], added[added > 0]
                 total = logsumexp(logits[row])
                 out[row, tokens] = total + np.log(np.exp(logits[row, tokens] - total) + added)
         return out

@@ -55,6 +55,11 @@ def adapter_of(state: bytes) -> int:
     return int(np.frombuffer(state, np.uint32, 3)[2])
 
 
+def has_head_adapters(state: bytes) -> bool:
+    """Whether a row of a state has an adapter at the head's input."""
+    return bool(np.frombuffer(state, np.uint32)[STATE_HEADER // 4 + 12 :: ROW_BYTES // 4].any())
+
+
 def ring_of(tokens: Sequence[int]) -> np.ndarray:
     """The history ring of a sequence: token i at i % RING, uint32 (RING,)."""
     ring = np.zeros(RING, np.uint32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,17 @@ from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter
 from py_core.adapters.lora import AdapterError
 from py_core.backends.base import HEAD_SLOTS, Backend, BackendError
 from py_core.backends.numpy import load_numpy, load_weights
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
-from py_core.models.graph import Linear, SoftCap
+from py_core.models.graph import Graph, Linear, SoftCap
 from py_core.models.registry import describe_model
 from py_core.sampling import SamplingParams
 from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import collect
+from tests.tiny_adapters import drawn
 
 TOKENS = [3, 17, 80, 5, 42, 9, 61, 8, 77, 30]
 
@@ -32,8 +36,15 @@ class Tiny:
     backend: Backend
     head: Callable[[np.ndarray], np.ndarray]
     """The logits of states after the final norm: (M, hidden) -> (M, vocab_size)."""
-    hidden_size: int
-    vocab_size: int
+    graph: Graph
+
+    @property
+    def hidden_size(self) -> int:
+        return self.graph.head_input.width
+
+    @property
+    def vocab_size(self) -> int:
+        return self.graph.output.width
 
     def drawn(self, seed: int, rank: int) -> HeadAdapter:
         """An adapter that shows."""
@@ -48,9 +59,14 @@ class Tiny:
         self.backend.free(sequence)
         return states["final_norm"]
 
-    async def expected(self, tokens: list[int], adapter: AnyHeadAdapter | None) -> np.ndarray:
-        """log p after each of the tokens (M, vocab_size), by the definitions: kNN mixes probabilities."""
-        h = await self.states(tokens)
+    async def expected(
+        self, tokens: list[int], adapter: AnyHeadAdapter | None, h: np.ndarray | None = None
+    ) -> np.ndarray:
+        """log p after each of the tokens (M, vocab_size), by the definitions: kNN mixes probabilities.
+
+        h: the states after the final norm, where they are not those of the model alone.
+        """
+        h = await self.states(tokens) if h is None else h
         if isinstance(adapter, HeadAdapter):
             h = h + (adapter.b @ (adapter.a @ h.T)).T
         logits = self.head(h).astype(np.float64)
@@ -68,8 +84,10 @@ class Tiny:
         return np.log(p)
 
 
-@pytest.fixture(params=["numpy"])
-def load_backend(request: pytest.FixtureRequest) -> BackendLoader:
+@pytest.fixture(params=["numpy", "wasm"])
+def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
+    if request.param == "wasm":
+        return partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
     return load_numpy
 
 
@@ -96,7 +114,7 @@ async def opened(name: str, folder: Path, load_backend: BackendLoader) -> Tiny:
         return caps[0] * np.tanh(logits / caps[0]) if caps else logits
 
     backend = await load_backend(source, header, config, graph, None)
-    return Tiny(backend, head, config.hidden_size, config.vocab_size)
+    return Tiny(backend, head, graph)
 
 
 def close(ours: np.ndarray, expected: np.ndarray) -> None:
@@ -195,6 +213,22 @@ async def test_sequences_with_and_without_one_do_not_touch_each_other(llama: Tin
             await backend.prefill(sequence, [token])
     for sequence, one in zip(sequences, adapters, strict=True):
         close(log_softmax(await backend.logits(sequence)), (await llama.expected(TOKENS[:4], one))[-1])
+
+
+async def test_one_works_together_with_a_set_of_lora_matrices(llama: Tiny) -> None:
+    backend, sequence = llama.backend, llama.backend.new_sequence()
+    await backend.prefill(sequence, TOKENS)
+    backend.use_adapter(sequence, await backend.add_adapter(drawn(llama.graph, 1)))
+    h = (await backend.hidden(sequence, ["final_norm"]))["final_norm"]
+    assert np.abs(h - await llama.states(TOKENS)).max() > 0.1
+    for one in (llama.drawn(1, 3), await neighbours(llama, tau=-1.0)):
+        backend.use_head_adapter(sequence, await backend.put_head_adapter(one))
+        expected = await llama.expected(TOKENS, one, h)
+        close(log_softmax(await backend.last_logits(sequence, 3)), expected[-3:])
+        close(await backend.token_logprobs(sequence, 2), expected_of(TOKENS, expected, 2))
+        likeliest = int(np.argmax(expected[-1]))
+        assert await collect(backend, sequence, 1) == [likeliest]
+        backend.truncate(sequence, len(TOKENS))
 
 
 async def test_an_adapter_that_is_removed_is_used_no_more(llama: Tiny) -> None:

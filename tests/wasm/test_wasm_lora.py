@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from py_core.adapters.lora import LoraAdapter, LoraPair
 from py_core.backends import numpy as reference
 from py_core.backends.base import BackendError, TokenSequence
 from py_core.backends.sampling_state import state_bytes
-from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import (
     ACTIVATIONS,
@@ -39,6 +37,7 @@ from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import MODELS, Pair, collect, open_pair, prompt
 from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
+from tests.wasm.forgetful_host import ForgetfulHost
 from tests.wasm.kernel_memory import ROOM, few, put, read, run
 from tests.wasm.test_wasm_graphs import Block, itself, open_graph, parallel, unlike
 from tests.wasm.test_wasm_kernels import matrix
@@ -202,37 +201,6 @@ async def test_sets_that_come_and_go_take_no_more_memory(tmp_path: Path, kernel_
         for backend in pair.both:
             backend.remove_adapter(number)
     assert before < ends[0] < ends[3] == ends[-1]
-
-
-class ForgetfulHost(WasmtimeHost):
-    """Its worker dies when told to: the writes since the last answer are lost, and the next run or read fails."""
-
-    dead = False
-    deaths = 0
-
-    def die(self) -> None:
-        self.dead = True
-        self.deaths += 1
-
-    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
-        if not self.dead:
-            super().write(address, data)
-
-    def run(self, program: int, steps: int) -> asyncio.Future[list[int]]:
-        if not self.dead:
-            return super().run(program, steps)
-        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        future.set_exception(self._restarted())
-        return future
-
-    async def read(self, address: int, nbytes: int) -> bytes:
-        if self.dead:
-            raise self._restarted()
-        return await super().read(address, nbytes)
-
-    def _restarted(self) -> WorkersRestartedError:
-        self.dead = False
-        return WorkersRestartedError()
 
 
 async def test_a_set_that_was_lost_on_its_way_is_brought_again(tmp_path: Path, kernel_wasm) -> None:

@@ -58,7 +58,7 @@ enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // one int8 limb, two of them (15 bi
 // ---- a program: header, then operations of 16 words; addresses are byte offsets ----
 enum {
   EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LOGIT_ROWS, GLU, NORM, ROPE, ADD, SOFT_CAP,
-  LORA_DOWN, LORA_LINEAR
+  LORA_DOWN, LORA_LINEAR, HEAD_ADAPT, LOGIT_SUMS, HEAD_MIX, TOKEN_SCORES
 };
 typedef struct { u32 kind, a[15]; } Op;
 typedef struct { u32 count, state, unused[14]; Op ops[]; } Program;
@@ -79,6 +79,10 @@ void add(const Op *op, const Context *c);
 void soft_cap(const Op *op, const Context *c);
 void rope_append(const Op *op, const Context *c);
 void attention(const Op *op, const Context *c);
+void head_adapt(const Op *op, const Context *c);
+void logit_sums(const Op *op, const Context *c);
+void head_mix(const Op *op, const Context *c);
+void token_scores(const Op *op, const Context *c);
 void argmax(const Op *op, State *state);
 void sample(const Op *op, State *state);
 void penalties(const Op *op, State *state);
@@ -185,6 +189,25 @@ INLINE v128_t exp4(v128_t x) {
   return wasm_v128_andnot(wasm_i32x4_add(p, wasm_i32x4_shl(shifted, 23)), zero_where);
 }
 INLINE f32 exp1(f32 x) { return wasm_f32x4_extract_lane(exp4(wasm_f32x4_splat(x)), 0); }
+
+// ln(x) of a normal x > 0, relative error under 2e-7 (Cephes' polynomial).
+INLINE f32 log1(f32 x) {
+  u32 bits = __builtin_bit_cast(u32, x);
+  f32 e = (f32)((i32)(bits >> 23) - 126);
+  f32 z = __builtin_bit_cast(f32, (bits & 0x7fffff) | 0x3f000000);  // 0.5 .. 1
+  if (z < 0.70710678f) e -= 1, z += z;
+  z -= 1;
+  f32 p = 7.0376836292e-2f;
+  p = p * z - 1.1514610310e-1f;
+  p = p * z + 1.1676998740e-1f;
+  p = p * z - 1.2420140846e-1f;
+  p = p * z + 1.4249322787e-1f;
+  p = p * z - 1.6668057665e-1f;
+  p = p * z + 2.0000714765e-1f;
+  p = p * z - 2.4999993993e-1f;
+  p = p * z + 3.3333331174e-1f;
+  return p * z * z * z - 2.12194440e-4f * e - 0.5f * z * z + z + 0.693359375f * e;
+}
 
 // x / (1 + e^-x)
 INLINE v128_t silu(v128_t x) {

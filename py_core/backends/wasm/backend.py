@@ -15,8 +15,9 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_formats
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
-from py_core.backends.sampling_state import RING, adapter_of
+from py_core.backends.sampling_state import RING, adapter_of, has_head_adapters
 from py_core.backends.training import Training
+from py_core.backends.wasm.head_programs import HeadPrograms
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
 from py_core.backends.wasm.layout import MATRIX_KINDS, Mode
 from py_core.backends.wasm.lora_sets import LoraSets
@@ -67,6 +68,9 @@ class WasmBackend(PipelinedBackend):
         self._sets = LoraSets(self._lowering)
         self._adapted = False
         """Whether the state's rows run with a set of LoRA matrices."""
+        self._heads = HeadPrograms(self._lowering)
+        self._head_adapted = False
+        """Whether a row of the state has an adapter at the head's input."""
 
     async def load(self, source: WeightSource, progress: Progress | None) -> None:
         await self._host.reserve(self._pages.end)
@@ -76,7 +80,7 @@ class WasmBackend(PipelinedBackend):
 
     async def _rebuild(self) -> None:
         """The memory is as it was, but for writes that were on their way: not those of an adapter that was added,
-        since `LoraSets.place` waits until they are done."""
+        since who places one waits until they are done."""
         self._pages.write_tables(self._host)
 
     async def open_training(self, layout: ParameterLayout) -> Training:
@@ -86,10 +90,8 @@ class WasmBackend(PipelinedBackend):
         await self._sets.place(self._host, number, adapter)
 
     async def _place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
-        raise BackendError("Adapters cannot be used on this backend yet. Choose numpy.")
-
-    async def _run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
-        raise BackendError("Texts cannot be scored on this backend yet. Choose numpy.")
+        await self._heads.make(self._host)
+        await self._lowering.head.place(self._host, self._pages, number, adapter)
 
     def close(self) -> None:
         self._host.close()
@@ -104,7 +106,7 @@ class WasmBackend(PipelinedBackend):
         return self._pages.sees(slot, position)
 
     def _write_state(self, data: bytes) -> None:
-        self._adapted = adapter_of(data) != 0
+        self._adapted, self._head_adapted = adapter_of(data) != 0, has_head_adapters(data)
         self._host.write(self._lowering.state, data)
 
     def _write_history(self, slot: int, ring: np.ndarray) -> None:
@@ -119,6 +121,12 @@ class WasmBackend(PipelinedBackend):
         await self._host.run(self._passes["tapped"], 1)
         read = [await self._host.read(address, m * width * 4) for address, width in places]
         return [np.frombuffer(data, np.float32).reshape(m, -1) for data in read]
+
+    async def _run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
+        await self._heads.make(self._host)
+        self._host.write(self._lowering.head.targets, np.array(targets, np.uint32).tobytes())
+        await self._host.run(self._heads.of(self._adapted)["scored"], 1)
+        return np.frombuffer(await self._host.read(self._lowering.head.scores, 4 * m), np.float32)
 
     def _start_steps(
         self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
@@ -135,7 +143,8 @@ class WasmBackend(PipelinedBackend):
     @property
     def _passes(self) -> Mapping[str, int]:
         """The programs of the state's rows, by name."""
-        return self._sets.programs if self._adapted else self._lowering.programs
+        programs = self._sets.programs if self._adapted else self._lowering.programs
+        return {**programs, **self._heads.of(self._adapted)} if self._head_adapted else programs
 
     async def _read_logits(self, rows: int) -> np.ndarray:
         data = await self._host.read(self._lowering.logits, rows * self._vocab_size * 4)

@@ -11,7 +11,7 @@ from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
 from py_core.models.graph import Activation
 
-ABI = 6
+ABI = 7
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -43,6 +43,10 @@ class OpKind(IntEnum):
     SOFT_CAP = 14
     LORA_DOWN = 15
     LORA_LINEAR = 16
+    HEAD_ADAPT = 17
+    LOGIT_SUMS = 18
+    HEAD_MIX = 19
+    TOKEN_SCORES = 20
 
 
 class Epilogue(IntEnum):

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
-from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse
+from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, ResidualLinear, fuse, linears_of
 from py_core.backends.page_table import pages_of
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
+from py_core.backends.wasm.head import HeadMemory
 from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import (
     ACTIVATIONS,
@@ -65,19 +66,27 @@ class ProgramLowering:
         self._values = Values([*self._body, *self._head], take)
         self.state = take(STATE_HEADER + ROW_BYTES * max_rows)
         self.history = take(slots * RING * 4)
-        self.logits = take(MAX_LOGIT_ROWS * config.vocab_size * 4 + 16)
+        # Where tokens are scored it has as many columns of each of a pass's rows as fit.
+        self._columns = max(1, MAX_LOGIT_ROWS * config.vocab_size // max_rows // BAND_ROWS) * BAND_ROWS
+        self.logits = take(max(MAX_LOGIT_ROWS * config.vocab_size, self._columns * max_rows) * 4 + 16)
         self._weights_of_tokens = take(config.vocab_size * 4 + 16)
         self._angles: dict[Rotation, int] = {}
         self.pages = KVPages(config, graph, mode, slots, self.arena)
         self._one_bytes = activation_bytes(widest, 1) + 64
         self._one = take(self._one_bytes * workers)
         self._many = take(activation_bytes(widest, max_rows))
+        self._activations = (self._one, self._one_bytes, self._many, max_rows)
         self._rows = take(widest * 4 * workers)
         parts = -(-config.context_length // PART)
         self._parts = take(parts * config.num_attention_heads * (config.head_dim + 2) * 4)
         self._layers: dict[int, tuple[int, ops.Attention]] = {}
         self._sites: list[LoraSite] | None = None
         """What adapters may change of the operations that are lowered now; None where they may change nothing."""
+        self.head = HeadMemory(graph.head_input.width, max_rows, self.arena)
+        self._plain_body()
+        self._changed_head = self._head_with_adapters()
+        self._plain_body()
+        self._scores = self._head_of_scores()
         body = self._plain_body()
         head = [Op(OpKind.LOGIT_ROWS), *self._lower(self._head)]
         tap_bytes = max_rows * 4 * max((value.width for value in graph.taps.values()), default=0)
@@ -115,6 +124,15 @@ class ProgramLowering:
         programs["tapped"] = bytes(len(programs["body"]) + MAX_TAPS * OP_BYTES)
         return programs, sites
 
+    def headed(self, adapted: bool) -> dict[str, bytes]:
+        """Programs with adapters at the head's input, and "scored": log p of each row's target (`HeadMemory`).
+
+        The others have the names of those without. `adapted`: they add what the state's set of LoRA matrices says, too.
+        """
+        body = self._adapted_body()[0] if adapted else self._plain_body()
+        programs = self._passes(body, self._changed_head) | {"scored": [*body, *self._scores]}
+        return {name: program_bytes(program, self.state) for name, program in programs.items() if name != "body"}
+
     def _passes(self, body: list[Op], head: list[Op]) -> dict[str, list[Op]]:
         steps = {f"step {name}": [*body, *head, *sampler] for name, sampler in self._samplers.items()}
         return {"body": body, "body head": [*body, *head], **steps}
@@ -130,6 +148,50 @@ class ProgramLowering:
             return self._plain_body(taps), sites
         finally:
             self._sites = None
+
+    def _head_with_adapters(self) -> list[Op]:
+        """The head, with each row's adapter at its input, over the rows that need logits."""
+        out = [Op(OpKind.LOGIT_ROWS)]
+        for op in self._head:
+            if self._makes_logits(op):
+                out += self._changed_input()
+            out += self._operation(op)
+        return out + self.head.mix(self.logits, self._config.vocab_size)
+
+    def _head_of_scores(self) -> list[Op]:
+        """The same over every row, some columns of the logits after the others, of which only sums are kept."""
+        out: list[Op] = []
+        for op in self._head:
+            if self._makes_logits(op):
+                break
+            out += self._operation(op)
+        linear = next(op for op in self._graph.head if isinstance(op, Linear) and op.x == self._graph.head_input)
+        cap = next((op.cap for op in self._graph.head if isinstance(op, ops.SoftCap)), 0.0)
+        epilogue = Epilogue.SOFT_CAP if cap else Epilogue.NONE
+        rows, bias = Rows(linear.weight, linear.first_row, linear.out.width), self.weights.biases([linear])
+        mode = Mode.FLOAT if self.weights.matrix([rows]).is_float else self._mode
+        out += self._changed_input()
+        out.append(self._prepare(self.head.h, linear.x.width, None, self._activations, mode, Barrier.MANY_ROWS))
+        for first in range(0, rows.count, self._columns):
+            count = min(self._columns, rows.count - first)
+            matrix = self.weights.band(rows, first, count)
+            place = (matrix.address, self.logits, self._columns, 0, epilogue)
+            biases = bias + 4 * first if bias else 0
+            out.append(Op(OpKind.LINEAR, (*place, *self._activations, mode, biases, real_bits(cap))))
+            out.append(self.head.sum_columns(self.logits, count, self._columns, first))
+        return [*out, self.head.score()]
+
+    def _makes_logits(self, op: Fused) -> bool:
+        return any(linear.x == self._graph.head_input for linear in linears_of(op))
+
+    def _changed_input(self) -> list[Op]:
+        """The head's input, changed by each row's adapter, where the linear after this reads it."""
+        value, h = self._graph.head_input, self.head.h
+        x, norm = self._values.source(value)
+        place, every_row = (h, 0, h, self._max_rows), x in self._body_values
+        made = self._prepare(self._values[x], x.width, norm, place, Mode.FLOAT, Barrier.ALWAYS, every_row)
+        self._values.store(value, h)
+        return [made, self.head.adapt()]
 
     def _lower(self, operations: Sequence[Fused], taps: Mapping[Value, int] | None = None) -> list[Op]:
         """Operations of the kernels, in order. Values among the `taps` are copied there as soon as they are made."""
@@ -272,11 +334,11 @@ class ProgramLowering:
     ) -> list[Op]:  # fmt: skip
         """Linears of one value side by side in the output's rows, as one matrix where their layouts agree."""
         x, norm = self._values.source(linears[0].x)
-        every_row = x in self._body_values
+        every_row = x in self._body_values and not self._values.is_stored(x)
         rows, bias = rows_of(linears), self.weights.biases(linears)
         found: list[Op] = []
         prepared, offset = None, 0
-        activations = (self._one, self._one_bytes, self._many, self._max_rows)
+        activations = self._activations
         kind = OpKind.LINEAR
         lora: tuple[int, ...] = ()
         if self._sites is not None:
@@ -320,7 +382,9 @@ class ProgramLowering:
         if value == self._graph.output:
             self._values.put(value, self.logits)
             return self.logits
-        return self._values.make(value, self._bytes(value.width, value in self._body_values))
+        # The head's input is made for every row where tokens are scored.
+        every_row = value in self._body_values or value == self._graph.head_input
+        return self._values.make(value, self._bytes(value.width, every_row))
 
     def _scratch(self, width: int) -> int:
         return self._values.scratch(self._bytes(width, every_row=True))

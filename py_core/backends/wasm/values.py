@@ -47,6 +47,7 @@ class Values:
         self._sizes: dict[int, int] = {}
         self._place: dict[Value, int] = {}
         self._kept: set[Value] = set()
+        self._stored: set[Value] = set()
         self._deferred = _deferred_norms(operations)
         self._last_reader: dict[Value, Value] = {}
         for op in operations:
@@ -57,6 +58,7 @@ class Values:
     def begin(self) -> None:
         """Nothing is stored: all buffers are free."""
         self._place.clear()
+        self._stored.clear()
         self._free.clear()
         for address, nbytes in reversed(self._buffers):
             self._free.setdefault(nbytes, []).append(address)
@@ -71,7 +73,7 @@ class Values:
 
     def source(self, value: Value) -> tuple[Value, RMSNorm | None]:
         """What a linear reads: the value, or the input of the norm that it has to make first."""
-        norm = self._deferred.get(value)
+        norm = None if value in self._stored else self._deferred.get(value)
         return (norm.x, norm) if norm else (value, None)
 
     def make(self, value: Value, nbytes: int) -> int:
@@ -83,6 +85,15 @@ class Values:
         """The value lies in memory that is not given again."""
         self._place[value] = address
         self._kept.add(value)
+
+    def store(self, value: Value, address: int) -> None:
+        """What reads the value finds it there until the next `begin`, and need not make it."""
+        self._place[value] = address
+        self._stored.add(value)
+
+    def is_stored(self, value: Value) -> bool:
+        """Whether `store` said where the value is."""
+        return value in self._stored
 
     def overwrite(self, value: Value, by: Value) -> int:
         """The buffer of a value that nothing reads any more is that of another one now."""
@@ -107,8 +118,12 @@ class Values:
         if op.out in self._deferred:
             return
         for value in dict.fromkeys([op.out, *(self.source(read)[0] for read in values_read(op))]):
-            if self._last_reader.get(value, op.out) == op.out and value in self._place and value not in self._kept:
+            if self._last_reader.get(value, op.out) == op.out and value in self._place and not self._stays(value):
                 self.give_back(self._place.pop(value))
+
+    def _stays(self, value: Value) -> bool:
+        """Whether a value's place is no buffer of these."""
+        return value in self._kept or value in self._stored
 
 
 def _deferred_norms(operations: Sequence[Fused]) -> dict[Value, RMSNorm]:

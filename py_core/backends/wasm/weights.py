@@ -30,6 +30,7 @@ class PackedMatrix:
     address: int
     kind: MatrixKind
     rows: int
+    data: int
 
     @property
     def is_float(self) -> bool:
@@ -76,7 +77,19 @@ class PackedWeights:
                 first += part.count
             kind = MATRIX_KINDS[info.format.name]
             address = self._arena.put(struct.pack("<4I", kind, rows, columns, data))
-            self._matrices[key] = PackedMatrix(address, kind, rows)
+            self._matrices[key] = PackedMatrix(address, kind, rows, data)
+        return self._matrices[key]
+
+    def band(self, part: Rows, first: int, count: int) -> PackedMatrix:
+        """`count` rows of a matrix from `first` on, both whole bands but for the matrix's last: a matrix of its own."""
+        whole = self.matrix([part])
+        key = (part, Rows(part.name, part.first + first, count))
+        if key not in self._matrices:
+            info = self._tensors[part.name]
+            columns = info.shape[1]
+            data = whole.data + matrix_bytes(info.format, first, columns)
+            address = self._arena.put(struct.pack("<4I", whole.kind, count, columns, data))
+            self._matrices[key] = PackedMatrix(address, whole.kind, count, data)
         return self._matrices[key]
 
     def norm(self, name: str) -> int:

@@ -1,0 +1,82 @@
+"""What works on the head's input and on logits besides linears: adapters in slots, and scores of given tokens."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from py_core.adapters.head import MAX_HEAD_RANK, MAX_NEIGHBOURS, AnyHeadAdapter, HeadAdapter
+from py_core.backends.base import HEAD_SLOTS
+from py_core.backends.wasm.host import MAX_WORKERS, KernelHost
+from py_core.backends.wasm.kv_pages import KVPages
+from py_core.backends.wasm.layout import Arena, Op, OpKind
+
+_LOW_RANK, _NEIGHBOURS = 1, 2
+_HEADER = 64 + 4 * MAX_NEIGHBOURS
+_NEAR = 16 + 4 * MAX_NEIGHBOURS
+_SLOTS_AT_A_TIME = 8
+
+
+class HeadMemory:
+    """Memory of head.c's operations, for up to `max_rows` rows of a pass. `width` is the hidden size."""
+
+    def __init__(self, width: int, max_rows: int, arena: Arena) -> None:
+        self._width = width
+        self._slots = np.zeros(HEAD_SLOTS + 1, np.uint32)
+        self._table = arena.put(self._slots.tobytes())
+        self._places: list[int] = []
+        self.h = arena.take(4 * max_rows * width)
+        """The rows that adapters change: (rows, width)."""
+        self._near = arena.take(_NEAR * max_rows)
+        self._sums = arena.take(8 * MAX_WORKERS * max_rows)
+        self.targets, self.scores = arena.take(4 * max_rows), arena.take(4 * max_rows)
+        self._target_logits = arena.take(4 * max_rows)
+
+    async def place(self, host: KernelHost, pages: KVPages, number: int, adapter: AnyHeadAdapter) -> None:
+        """Bring an adapter to a slot. Memory for slots is taken as they are used."""
+        slot_bytes = _HEADER + 4 * max(2 * MAX_HEAD_RANK, MAX_NEIGHBOURS) * self._width
+        while len(self._places) < number:
+            first = await pages.take(host, _SLOTS_AT_A_TIME * slot_bytes)
+            self._places += [first + at * slot_bytes for at in range(_SLOTS_AT_A_TIME)]
+        host.write(self._places[number - 1], slot_data(adapter))
+        self._slots[number] = self._places[number - 1]
+        host.write(self._table, self._slots.tobytes())
+        await host.read(self._table, 4)  # an answer: the writes before it are done
+
+    def adapt(self) -> Op:
+        """Changes `h` by each row's adapter."""
+        return Op(OpKind.HEAD_ADAPT, (self.h, self._width, self._table, self._near))
+
+    def mix(self, logits: int, vocab_size: int) -> list[Op]:
+        """Changes the logits of rows whose neighbours are near."""
+        return [
+            self._sum(logits, vocab_size, vocab_size, 0, self._near, 0),
+            Op(OpKind.HEAD_MIX, (logits, vocab_size, self._near, self._sums)),
+        ]
+
+    def sum_columns(self, logits: int, columns: int, stride: int, first: int) -> Op:
+        """Takes logits of the tokens from `first` on into each row's sums, and notes the target's."""
+        return self._sum(logits, columns, stride, first, 0, self.targets)
+
+    def score(self) -> Op:
+        """log p of each row's target, to `scores`, once all columns are summed."""
+        return Op(OpKind.TOKEN_SCORES, (self.targets, self._target_logits, self._sums, self._near, self.scores))
+
+    def _sum(self, logits: int, columns: int, stride: int, first: int, near: int, targets: int) -> Op:
+        places = (self._sums, int(first == 0), near, targets, self._target_logits)
+        return Op(OpKind.LOGIT_SUMS, (logits, columns, stride, first, *places))
+
+
+def slot_data(adapter: AnyHeadAdapter) -> bytes:
+    """An adapter as kernels read it (`HeadAdapter` in head.c)."""
+    tokens = np.zeros(MAX_NEIGHBOURS, np.uint32)
+    if isinstance(adapter, HeadAdapter):
+        header = struct.pack("<2I3f", _LOW_RANK, adapter.rank, 0, 0, 0)
+        rows = np.concatenate([adapter.a, adapter.b.T])
+    else:
+        numbers = (adapter.odds, adapter.tau, adapter.temperature)
+        header = struct.pack("<2I3f", _NEIGHBOURS, len(adapter.tokens), *numbers)
+        tokens[: len(adapter.tokens)] = adapter.tokens
+        rows = adapter.unit_states
+    return header.ljust(64, b"\0") + tokens.tobytes() + np.ascontiguousarray(rows, np.float32).tobytes()

@@ -1,0 +1,147 @@
+// What adapters at the head's input change (py_core/adapters/head.py), and the log-probabilities of given tokens.
+#include "kernels.h"
+
+enum { LOW_RANK = 1, NEIGHBOURS = 2, MOST_NEIGHBOURS = 64 };
+// An adapter in a slot. rows (., width): of LOW_RANK, `count` of A, then as many of B transposed; of NEIGHBOURS, `count`
+// states of length 1, and `tokens` are what followed them.
+typedef struct {
+  u32 kind, count;
+  f32 odds, tau, temperature;
+  u32 unused[11], tokens[MOST_NEIGHBOURS];
+  f32 rows[];
+} HeadAdapter;
+// Of a row of the pass: its neighbours' weights, if its gate is open.
+typedef struct { const HeadAdapter *open; u32 unused[3]; f32 weights[MOST_NEIGHBOURS]; } Near;
+// Of a row's logits, as far as a worker has seen them: sum(exp(l - most)).
+typedef struct { f32 most, sum; } Sum;
+
+static f32 dot(const f32 *a, const f32 *b, u32 size) {
+  v128_t sums[4];
+  for (u32 j = 0; j < 4; j++) sums[j] = wasm_f32x4_const_splat(0);
+  u32 i = 0;
+  for (; i + 16 <= size; i += 16)
+    for (u32 j = 0; j < 4; j++) sums[j] = madd(load(a + i + 4 * j), load(b + i + 4 * j), sums[j]);
+  for (; i < size; i += 4) sums[0] = madd(load(a + i), load(b + i), sums[0]);
+  return sum4(wasm_f32x4_add(wasm_f32x4_add(sums[0], sums[1]), wasm_f32x4_add(sums[2], sums[3])));
+}
+
+static void add_low_rank(const HeadAdapter *adapter, f32 *h, u32 width) {
+  f32 inner[MOST_NEIGHBOURS / 2];
+  const f32 *row = adapter->rows;
+  for (u32 r = 0; r < adapter->count; r++, row += width) inner[r] = dot(row, h, width);
+  for (u32 r = 0; r < adapter->count; r++, row += width) {
+    const v128_t factor = wasm_f32x4_splat(inner[r]);
+    for (u32 i = 0; i < width; i += 4) wasm_v128_store(h + i, madd(factor, load(row + i), load(h + i)));
+  }
+}
+
+// The softmax of cosines over the neighbours; whether the nearest is near enough.
+static int weigh_neighbours(const HeadAdapter *adapter, const f32 *h, u32 width, f32 *weights) {
+  const f32 squares = dot(h, h, width), scale = squares > 0 ? 1 / __builtin_sqrtf(squares) : 0;
+  f32 largest = -2, sum = 0;
+  for (u32 i = 0; i < adapter->count; i++) {
+    weights[i] = scale * dot(adapter->rows + i * width, h, width);
+    largest = weights[i] > largest ? weights[i] : largest;
+  }
+  // Not written as largest < tau: no gate opens where a state has numbers that are none.
+  if (!(largest >= adapter->tau)) return 0;
+  for (u32 i = 0; i < adapter->count; i++) sum += weights[i] = exp1((weights[i] - largest) / adapter->temperature);
+  for (u32 i = 0; i < adapter->count; i++) weights[i] /= sum;
+  return 1;
+}
+
+// Applies each row's adapter: h += B A h, or what its neighbours weigh.
+// a: h, width, slots (addresses of adapters by number, 0 where there is none), Near of each row
+void head_adapt(const Op *op, const Context *c) {
+  const u32 width = op->a[1], *slots = at(op->a[2]);
+  for (u32 m = c->worker; m < c->m; m += c->workers) {
+    const u32 slot = slots[c->state->rows[c->first + m].head_adapter];
+    const HeadAdapter *adapter = at(slot);
+    f32 *h = (f32 *)at(op->a[0]) + m * width;
+    Near *near = (Near *)at(op->a[3]) + m;
+    near->open = 0;
+    if (!slot) continue;
+    if (adapter->kind == LOW_RANK) add_low_rank(adapter, h, width);
+    else if (weigh_neighbours(adapter, h, width, near->weights)) near->open = adapter;
+  }
+}
+
+// Takes some columns of the logits into each row's sums. Each worker has a share of the columns, and sums of its own.
+// a: logits, columns, floats from row to row, the vocabulary's first of these columns, Sum (row, MOST_WORKERS),
+//    1 where these are the first columns, Near of each row: only rows whose gate is open count; or 0: all do,
+//    targets (a token of each row) or 0, their logits
+void logit_sums(const Op *op, const Context *c) {
+  const u32 columns = op->a[1], first = op->a[3], *targets = at(op->a[7]);
+  const u32 groups = (columns + 3) / 4;
+  const u32 begin = min_u(columns, (u32)((uint64_t)groups * c->worker / c->workers) * 4);
+  const u32 end = min_u(columns, (u32)((uint64_t)groups * (c->worker + 1) / c->workers) * 4);
+  for (u32 m = 0; m < c->m; m++) {
+    const f32 *logits = (f32 *)at(op->a[0]) + m * op->a[2];
+    Sum *sum = (Sum *)at(op->a[4]) + m * MOST_WORKERS + c->worker;
+    if (op->a[5]) *sum = (Sum){-__builtin_inff(), 0};
+    if ((op->a[6] && !((Near *)at(op->a[6]))[m].open) || begin == end) continue;
+    if (op->a[7] && targets[m] >= first + begin && targets[m] < first + end)
+      ((f32 *)at(op->a[8]))[m] = logits[targets[m] - first];
+    f32 most = sum->most;
+    v128_t largest = wasm_f32x4_splat(logits[begin]);
+    u32 i = begin;
+    for (; i + 4 <= end; i += 4) largest = wasm_f32x4_pmax(largest, load(logits + i));
+    f32 tail = max4(largest);
+    for (; i < end; i++) tail = logits[i] > tail ? logits[i] : tail;
+    most = tail > most ? tail : most;
+    v128_t sums = wasm_f32x4_const_splat(0);
+    for (i = begin; i + 4 <= end; i += 4) sums = wasm_f32x4_add(sums, exp4(wasm_f32x4_sub(load(logits + i), wasm_f32x4_splat(most))));
+    f32 total = sum4(sums);
+    for (; i < end; i++) total += exp1(logits[i] - most);
+    *sum = (Sum){most, sum->sum * exp1(sum->most - most) + total};
+  }
+}
+
+// log(sum(exp(logits))) of a row, of all workers' sums.
+static f32 logsumexp(const Sum *sums, u32 workers) {
+  f32 most = sums[0].most, total = 0;
+  for (u32 w = 1; w < workers; w++) most = sums[w].most > most ? sums[w].most : most;
+  for (u32 w = 0; w < workers; w++) total += sums[w].sum * exp1(sums[w].most - most);
+  return most + log1(total);
+}
+
+// What a row's neighbours give a token.
+static f32 weight_of(const Near *near, u32 token) {
+  f32 weight = 0;
+  for (u32 i = 0; i < near->open->count; i++) weight += near->open->tokens[i] == token ? near->weights[i] : 0;
+  return weight;
+}
+
+// l' = log(exp(l) + odds * weight * exp(logsumexp)) for the tokens that followed a row's neighbours, where its gate is open.
+// a: logits, vocabulary, Near of each row, Sum (row, MOST_WORKERS)
+void head_mix(const Op *op, const Context *c) {
+  for (u32 m = c->worker; m < c->m; m += c->workers) {
+    const Near *near = (Near *)at(op->a[2]) + m;
+    const HeadAdapter *adapter = near->open;
+    if (!adapter) continue;
+    f32 *logits = (f32 *)at(op->a[0]) + m * op->a[1];
+    const f32 total = logsumexp((Sum *)at(op->a[3]) + m * MOST_WORKERS, c->workers);
+    for (u32 i = 0; i < adapter->count; i++) {
+      const u32 token = adapter->tokens[i];
+      const f32 added = adapter->odds * weight_of(near, token);
+      u32 seen = 0;
+      for (u32 j = 0; j < i; j++) seen |= adapter->tokens[j] == token;
+      if (!seen && added > 0) logits[token] = total + log1(exp1(logits[token] - total) + added);
+    }
+  }
+}
+
+// log p of a token of each row, after all columns were summed. a: targets, their logits, Sum (row, MOST_WORKERS), Near of
+// each row, out (a float for each row)
+void token_scores(const Op *op, const Context *c) {
+  const u32 *targets = at(op->a[0]);
+  for (u32 m = c->worker; m < c->m; m += c->workers) {
+    const Near *near = (Near *)at(op->a[3]) + m;
+    f32 score = ((f32 *)at(op->a[1]))[m] - logsumexp((Sum *)at(op->a[2]) + m * MOST_WORKERS, c->workers);
+    if (near->open) {
+      const f32 odds = near->open->odds, added = odds * weight_of(near, targets[m]);
+      score = (added > 0 ? log1(exp1(score) + added) : score) - log1(1 + odds);
+    }
+    ((f32 *)at(op->a[4]))[m] = score;
+  }
+}
