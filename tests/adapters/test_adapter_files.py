@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import mmap
+import tempfile
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from py_core.adapters.files import export_peft, read_adapter, read_details, write_adapter
 from py_core.adapters.layout import Layout
 from py_core.adapters.lora import AdapterError, LoraAdapter, LoraPair, check_adapter, check_base
-from py_core.formats.safetensors import read_safetensors
+from py_core.formats.safetensors import read_safetensors, write_safetensors
+from py_core.limits import MAX_ADAPTER_BYTES
 from tests.adapters.adapter_models import SHA256, described, drawn, same
 
 EVERY_KIND = ["llama", "llama-fused-qkv", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3", "smollm3"]
@@ -49,12 +54,12 @@ def test_ranks_and_scales_may_differ_from_matrix_to_matrix() -> None:
     del pairs["blk.2.attn_v.weight"]
     adapter = LoraAdapter("mixed", pairs)
     same(read_adapter(write_adapter(adapter, config, graph), config, graph), adapter)
-    settings = json.loads(export_peft(adapter, config, graph)["adapter_config.json"])
-    assert (settings["r"], settings["lora_alpha"]) == (4, 2)
-    assert settings["rank_pattern"] == {"model.layers.1.mlp.up_proj": 2}
-    assert settings["alpha_pattern"] == {"model.layers.1.mlp.up_proj": 3}
-    assert "model.layers.1.self_attn.v_proj" in settings["target_modules"]
-    assert "model.layers.2.self_attn.v_proj" not in settings["target_modules"]
+    written = json.loads(export_peft(adapter, config, graph)["adapter_config.json"])
+    assert (written["r"], written["lora_alpha"]) == (4, 2)
+    assert written["rank_pattern"] == {"model.layers.1.mlp.up_proj": 2}
+    assert written["alpha_pattern"] == {"model.layers.1.mlp.up_proj": 3}
+    assert "model.layers.1.self_attn.v_proj" in written["target_modules"]
+    assert "model.layers.2.self_attn.v_proj" not in written["target_modules"]
 
 
 def test_matrices_of_q_k_and_v_become_one_where_the_file_has_one() -> None:
@@ -102,3 +107,111 @@ def test_a_model_of_another_architecture_is_refused() -> None:
     data = write_adapter(drawn(described("llama")[1], 1), *described("llama"))
     with pytest.raises(AdapterError, match="'drawn 1' is for a model of 'llama', and this is one of qwen2"):
         read_adapter(data, *described("qwen2"))
+
+
+def mixed(name: str, chosen: list[tuple[int, int, float]]) -> LoraAdapter:
+    """Of linears by their numbers, each with a rank and a scale."""
+    _, graph = described(name)
+    tensors = sorted(graph.linear_weights)
+    pairs = {
+        (tensor := tensors[at % len(tensors)]): drawn(graph, at, rank, tensor, scale).pairs[tensor]
+        for at, rank, scale in chosen
+    }
+    return LoraAdapter("mixed", pairs)
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(EVERY_KIND),
+    st.lists(st.tuples(st.integers(0, 99), st.integers(1, 9), st.floats(-100, 100)), min_size=1, max_size=12),
+)
+def test_any_choice_of_linears_ranks_and_scales_is_read_again(name: str, chosen: list[tuple[int, int, float]]) -> None:
+    config, graph = described(name)
+    adapter = mixed(name, chosen)
+    same(read_adapter(write_adapter(adapter, config, graph), config, graph), adapter)
+    files = export_peft(adapter, config, graph)
+    peft_config = files["adapter_config.json"]
+    read = read_adapter(files["adapter_model.safetensors"], config, graph, peft_config=peft_config, name="mixed")
+    same(read, adapter)
+
+
+@settings(max_examples=40)
+@given(
+    st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=80),
+    st.dictionaries(st.text(max_size=20), st.text(max_size=50), max_size=3),
+)
+def test_any_name_and_metadata_are_read_again(name: str, metadata: dict[str, str]) -> None:
+    config, graph = described("llama")
+    adapter = dataclasses.replace(drawn(graph, 1, only="blk.0.attn_q"), name=name, metadata=metadata)
+    same(read_adapter(write_adapter(adapter, config, graph), config, graph), adapter)
+
+
+def test_an_adapter_that_is_not_trained_yet_keeps_its_first_matrices() -> None:
+    """B is zeros then; where q, k and v are one tensor, they share A."""
+    config, graph = described("llama-fused-qkv")
+    pairs = {name: dataclasses.replace(pair, b=pair.b * 0) for name, pair in drawn(graph, 1).pairs.items()}
+    adapter = LoraAdapter("new", pairs)
+    same(read_adapter(write_adapter(adapter, config, graph), config, graph), adapter)
+
+
+def test_a_file_of_sonatas_own_is_one_that_peft_would_read() -> None:
+    config, graph = described("llama")
+    adapter = drawn(graph, 1)
+    own, header = read_safetensors(write_adapter(adapter, config, graph))
+    files = export_peft(adapter, config, graph)
+    exported, _ = read_safetensors(files["adapter_model.safetensors"])
+    assert json.loads(header["adapter_config"]) == json.loads(files["adapter_config.json"])
+    assert own.keys() == exported.keys()
+    for name, values in own.items():
+        np.testing.assert_array_equal(values, exported[name])
+
+
+REFUSED = {
+    "a layout to come": ({"sonata_adapter": "2"}, "has the layout '2'; this Sonata reads 1. Update it"),
+    "another architecture": ({"architecture": "qwen2"}, "'drawn 1' is for a model of 'qwen2'"),
+    "no settings": ({"adapter_config": ""}, "it is no JSON"),
+    "metadata of another kind": ({"metadata": "[1]"}, "metadata are no texts"),
+    "metadata that are no JSON": ({"metadata": "[" * 100_000}, "metadata are no texts"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_damaged_header_is_refused_with_a_sentence(case: str) -> None:
+    changes, words = REFUSED[case]
+    config, graph = described("llama")
+    stored, header = read_safetensors(write_adapter(drawn(graph, 1), config, graph))
+    with pytest.raises(AdapterError, match=words):
+        read_adapter(write_safetensors(stored, {**header, **changes}), config, graph)
+
+
+def test_a_truncated_file_is_refused_wherever_it_ends() -> None:
+    config, graph = described("llama")
+    data = write_adapter(drawn(graph, 1, only="blk.0"), config, graph)
+    for end in [*range(0, 8), *range(8, len(data), 499)]:
+        with pytest.raises(AdapterError, match="damaged"):
+            read_adapter(data[:end], config, graph)
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read() -> None:
+    with tempfile.TemporaryFile() as file:
+        file.truncate(MAX_ADAPTER_BYTES + 1)
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            view = memoryview(data)
+            with pytest.raises(AdapterError, match="no adapter has over 2147483648"):
+                read_adapter(view, *described("llama"))
+            view.release()
+
+
+def test_details_are_only_of_sonatas_own_files() -> None:
+    config, graph = described("llama")
+    files = export_peft(drawn(graph, 1), config, graph)
+    with pytest.raises(AdapterError, match="no adapter of Sonata's own: import it first"):
+        read_details(files["adapter_model.safetensors"])
+    with pytest.raises(AdapterError, match="damaged"):
+        read_details(b"GGUF")
+
+
+def test_what_is_not_of_the_model_cannot_be_written() -> None:
+    pairs = drawn(described("gemma3")[1], 1, only="blk.7").pairs
+    with pytest.raises(AdapterError, match=r"changes 'blk\.7\.\w+\.weight', which this model does not have"):
+        write_adapter(LoraAdapter("other", pairs), *described("llama"))

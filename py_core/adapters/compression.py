@@ -1,0 +1,105 @@
+"""The nearest matrix of a rank (Eckart and Young, 1936), of a product or of a sum of products of small matrices.
+
+All in float64; the result is float32. Singular values of less than a millionth of the largest are not kept: they may be
+rounding errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from py_core.adapters.lora import AdapterError, LoraAdapter, LoraPair
+from py_core.limits import MAX_ADAPTER_RANK
+
+_SMALLEST = 1e-6
+"""Of singular values that are kept, as a share of the largest."""
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """A pair of a smaller rank. `lost` is the squared Frobenius norm of what it leaves out of one of the norm `whole`,
+    squared."""
+
+    pair: LoraPair
+    lost: float
+    whole: float
+
+    @property
+    def error(self) -> float:
+        """The relative Frobenius error."""
+        return (self.lost / self.whole) ** 0.5 if self.whole else 0.0
+
+
+@dataclass(frozen=True)
+class Merged:
+    """An adapter, and what its ranks cost: relative Frobenius errors, by tensor and in all, against what the method
+    asks for without a limit of the rank."""
+
+    adapter: LoraAdapter
+    errors: Mapping[str, float] = field(default_factory=dict)
+    error: float = 0.0
+
+
+def compress(adapter: LoraAdapter, rank: int) -> Merged:
+    """Each pair to the nearest of at most that rank. Raises AdapterError where no adapter has such a rank."""
+    found = {
+        name: compress_product(pair.scale * pair.b.astype(np.float64), pair.a.astype(np.float64), rank)
+        for name, pair in adapter.pairs.items()
+    }
+    return merged_of(adapter, found)
+
+
+def merged_of(like: LoraAdapter, found: Mapping[str, Compressed]) -> Merged:
+    """`like` with other pairs, and their errors."""
+    whole = sum(one.whole for one in found.values())
+    return Merged(
+        replace(like, pairs={name: one.pair for name, one in found.items()}),
+        {name: one.error for name, one in found.items()},
+        (sum(one.lost for one in found.values()) / whole) ** 0.5 if whole else 0.0,
+    )
+
+
+def compress_product(b: np.ndarray, a: np.ndarray, rank: int) -> Compressed:
+    """Of b @ a, with b (out, k) and a (k, in), which is never formed: the SVD is one of the factors of both."""
+    _check_rank(rank)
+    outer, r_outer = np.linalg.qr(b)
+    inner, r_inner = np.linalg.qr(a.T)
+    left, values, right = np.linalg.svd(r_outer @ r_inner.T)
+    kept = _kept(values, rank)
+    return _compressed(outer @ left[:, :kept], right[:kept] @ inner.T, values, kept)
+
+
+def compress_matrix(matrix: np.ndarray, rank: int) -> Compressed:
+    """Of an (out, in) matrix, by the eigenvectors of the smaller of its two products with itself."""
+    _check_rank(rank)
+    if matrix.shape[0] > matrix.shape[1]:
+        other = compress_matrix(matrix.T, rank)
+        return replace(
+            other, pair=LoraPair(np.ascontiguousarray(other.pair.b.T), np.ascontiguousarray(other.pair.a.T), 1.0)
+        )
+    squares, vectors = np.linalg.eigh(matrix @ matrix.T)
+    values, vectors = np.sqrt(squares[::-1].clip(0)), vectors[:, ::-1]
+    kept = _kept(values, rank)
+    left = vectors[:, :kept]
+    rows = left.T @ matrix
+    return _compressed(left, rows / np.maximum(values[:kept, None], np.finfo(np.float64).tiny), values, kept)
+
+
+def _compressed(left: np.ndarray, right: np.ndarray, values: np.ndarray, kept: int) -> Compressed:
+    """Of left (out, kept) and right (kept, in), orthonormal: each gets half of the singular values."""
+    roots = np.sqrt(values[:kept])
+    pair = LoraPair((roots[:, None] * right).astype(np.float32), (left * roots).astype(np.float32), 1.0)
+    return Compressed(pair, float((values[kept:] ** 2).sum()), float((values**2).sum()))
+
+
+def _kept(values: np.ndarray, rank: int) -> int:
+    """How many of the singular values, largest first; one at least, since a pair has a rank."""
+    return max(min(rank, int((values > values[0] * _SMALLEST).sum())), 1)
+
+
+def _check_rank(rank: int) -> None:
+    if not 1 <= rank <= MAX_ADAPTER_RANK:
+        raise AdapterError(f"An adapter cannot have the rank {rank}: choose one of 1 to {MAX_ADAPTER_RANK}.")
