@@ -50,6 +50,13 @@ class ParameterLayout:
             b[:, : pair.rank] = pair.b * np.float32(pair.scale / self.scale)
         return flat
 
+    def fresh(self, seed: int) -> np.ndarray:
+        """The vector of a set that changes nothing yet: each a is drawn, as PEFT does it, and each b is 0."""
+        flat, draw = np.zeros(self.size, np.float32), np.random.default_rng(seed)
+        for a, _ in self.views(flat).values():
+            a[:] = draw.uniform(-1, 1, a.shape) / a.shape[1] ** 0.5
+        return flat
+
     def adapter(self, flat: np.ndarray, name: str, base_sha256: str = "") -> LoraAdapter:
         """The set that a vector holds (copies)."""
         pairs = {tensor: LoraPair(a.copy(), b.copy(), self.scale) for tensor, (a, b) in self.views(flat).items()}

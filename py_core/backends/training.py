@@ -65,6 +65,9 @@ class Loss:
     def total(self) -> float:
         return self.cross_entropy + self.divergence
 
+    def __add__(self, other: Loss) -> Loss:
+        return Loss(self.cross_entropy + other.cross_entropy, self.divergence + other.divergence)
+
 
 @dataclass(frozen=True)
 class AdamW:
@@ -114,7 +117,8 @@ class TrainingState:
 class Training(Protocol):
     """A set of LoRA pairs that is being trained. Its memory is given back by `close`.
 
-    Every method may raise TrainingLostError; then only `restore` and `close` may be called. Calls take turns with the
+    Every method may raise TrainingLostError; then all but `restore` and `close` raise it, until `restore` has brought a
+    state back. A caller may have been cancelled meanwhile, and not have heard of it. Calls take turns with the
     backend's own, as those of `Backend` do; between the pieces of `accumulate` and `states` others may run.
     """
 

@@ -11,10 +11,13 @@ import numpy as np
 
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
+from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import Backend, BackendError, Capabilities, ContextFullError, TokenSequence, too_long
+from py_core.backends.training import Training
 from py_core.backends.webgpu.profiling import KernelProfiler, Limits, OnRound, Profile
 from py_core.engine.repetition import LoopDetector
 from py_core.engine.scheduler import Priority, Scheduler
+from py_core.engine.training_turns import TrainingInTurns
 from py_core.sampling import SamplingParams
 
 ReadProgress = Callable[[int, int], None]
@@ -126,6 +129,14 @@ class Engine:
         if sequence.adapter != number:
             self._scheduler.end(sequence)
         self.backend.use_adapter(sequence, number)
+
+    async def open_training(self, layout: ParameterLayout, priority: Priority = Priority.BACKGROUND) -> Training:
+        """A session that trains pairs of this layout, as `Backend.open_training`. Its calls take turns with all others.
+
+        An answer that is asked for meanwhile begins after the piece of work that is under way.
+        """
+        training = await self._scheduler.alone(lambda: self.backend.open_training(layout), priority)
+        return TrainingInTurns(training, self._scheduler, priority)
 
     def close(self) -> None:
         """Release the weights and the device."""

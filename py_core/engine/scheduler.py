@@ -21,6 +21,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from py_core.backends.base import AfterPass, Backend, BackendError, TokenSequence
+from py_core.backends.training import AfterPiece
 from py_core.sampling import SamplingParams
 
 T = TypeVar("T")
@@ -80,6 +81,20 @@ class Scheduler:
         """Run something that belongs to no sequence, such as a measurement, while nothing else uses the device."""
         async with _Turn(self._turns, priority):
             return await work()
+
+    async def in_pieces(self, work: Callable[[AfterPiece], Awaitable[T]], priority: Priority) -> T:
+        """Run something that belongs to no sequence, such as a pass of training; others go first between its pieces.
+
+        `work` gets what it waits for after each piece.
+        """
+        async with _Turn(self._turns, priority) as turn:
+
+            async def after_piece() -> None:
+                # Whoever came meanwhile asks for his turn.
+                await asyncio.sleep(0)
+                await turn.give_way()
+
+            return await work(after_piece)
 
     async def decode(
         self, sequence: TokenSequence, n: int, sampling: SamplingParams, priority: Priority

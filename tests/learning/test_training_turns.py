@@ -1,0 +1,87 @@
+"""A chat in the middle of a training: both get what they get alone, and the chat does not wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from py_core.backends import numpy
+from py_core.backends.numpy import load_numpy
+from py_core.backends.numpy_training import NumpyTraining
+from py_core.backends.training import AfterPiece, Loss, Pack
+from py_core.engine.engine import Engine, Timings
+from py_core.learning.trainer import Trainer
+from py_core.loading import BackendLoader
+from py_core.sampling import SamplingParams
+from tests.learning.small_training import SETTINGS, opened, same
+
+PROMPT = list(range(30, 50))
+LENGTH = 24
+
+
+@pytest.fixture(params=["numpy"])
+def load_backend(request: pytest.FixtureRequest) -> BackendLoader:
+    return load_numpy
+
+
+async def answer(engine: Engine, prompt: Sequence[int] = PROMPT) -> list[int]:
+    sequence = engine.new_sequence()
+    await engine.prefill(sequence, prompt, Timings())
+    generated = engine.generate(sequence, LENGTH, SamplingParams(), Timings())
+    said = [token async for ids in generated for token in ids]
+    engine.free(sequence)
+    return said
+
+
+async def test_an_answer_in_the_middle_changes_neither_its_words_nor_what_is_learned(
+    tmp_path: Path, load_backend: BackendLoader
+) -> None:
+    small = await opened(tmp_path, load_backend)
+    try:
+        said = await answer(small.engine)
+        alone = await small.trainer(await small.open()).run()
+        answers: list[asyncio.Task[list[int]]] = []
+        # Each is asked for at the end of a step, and given in the midst of the next.
+        on_step = lambda report: answers.append(asyncio.ensure_future(answer(small.engine)))  # noqa: E731
+        trainer = Trainer(await small.open(), small.batches, SETTINGS, small.fresh, on_step)
+        same(await trainer.run(), alone)
+        assert [await one for one in answers] == [said] * SETTINGS.schedule.steps
+    finally:
+        small.engine.close()
+
+
+class CountedTraining(NumpyTraining):
+    """Counts the pieces of all sessions, and tells when one of `awaited` was done: the first of a pack's 17."""
+
+    pieces = 0
+    awaited: ClassVar[dict[int, asyncio.Event]] = {pieces: asyncio.Event() for pieces in (1, 52, 86)}
+
+    async def accumulate(self, pack: Pack, after_piece: AfterPiece | None = None) -> Loss:
+        async def after() -> None:
+            CountedTraining.pieces += 1
+            if self.pieces in self.awaited:
+                self.awaited[self.pieces].set()
+            assert after_piece
+            await after_piece()
+
+        return await super().accumulate(pack, after)
+
+
+async def test_an_answer_begins_after_the_piece_that_is_under_way_and_is_not_held_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numpy, "NumpyTraining", CountedTraining)
+    small = await opened(tmp_path, load_numpy, layers=8)
+    training = asyncio.ensure_future(small.trainer(await small.open()).run())
+    for pieces, done in CountedTraining.awaited.items():
+        await done.wait()
+        await answer(small.engine)
+        # Here a piece is a turn of the event loop: it takes some to ask for reading the prompt, then for answering.
+        assert CountedTraining.pieces <= pieces + 4
+    assert not training.done()
+    await training
+    assert CountedTraining.pieces % 17 == 0
