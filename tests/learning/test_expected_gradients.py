@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
 from py_core.backends.numpy import load_numpy
 from py_core.backends.training import Pack, Training, TrainingState
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
@@ -22,8 +25,10 @@ from tests.learning import cases
 EXPECTED = Path(__file__).parent / "expected"
 
 
-@pytest.fixture(params=["numpy"])
+@pytest.fixture(params=["numpy", "webgpu"])
 def load_backend(request: pytest.FixtureRequest) -> BackendLoader:
+    if request.param == "webgpu":
+        return partial(load_webgpu, WgpuHost())
     return load_numpy
 
 

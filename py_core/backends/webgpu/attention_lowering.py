@@ -83,7 +83,7 @@ class AttentionLowering:
         pipeline = self._builder.pipeline(
             "rope", {}, HEADS=op.num_heads, HEAD_DIM=width // op.num_heads, WORKGROUP=64, **_rotation(op)
         )
-        bindings = (self._state, self._values.of(op.x), self._angles_of(op), self._values.of(op.out))
+        bindings = (self._state, self._values.of(op.x), self.angles_of(op), self._values.of(op.out))
         cost = Cost(row_bytes=8 * width, row_flops=3 * width)
         return [Kernel("rope", pipeline, fixed(bindings), per_row(width // 4, 64), cost)]
 
@@ -144,7 +144,7 @@ class AttentionLowering:
     ) -> Kernel:  # fmt: skip
         given, layer = runs[0].given, op.attention.layer
         before = (
-            self._state, quants, scales, given.x, given.vectors, self._angles_of(op.rope), self._pages.table(layer), q,
+            self._state, quants, scales, given.x, given.vectors, self.angles_of(op.rope), self._pages.table(layer), q,
         )  # fmt: skip
         costs = [linear_cost(run.matrix, run.rows, 0, run.rows, run.given.bias_at is not None) for run in runs]
         cost = Cost(
@@ -168,7 +168,7 @@ class AttentionLowering:
             EPS=op.q_norm.eps if op.q_norm else 0.0, **_rotation(op.rope),
         )  # fmt: skip
         layer = op.attention.layer
-        before = (self._state, qkv, self._angles_of(op.rope), self._pages.table(layer), *norms, q)
+        before = (self._state, qkv, self.angles_of(op.rope), self._pages.table(layer), *norms, q)
         cost = Cost(
             row_bytes=4 * (width + op.q.out.width) + self._pages.page_bytes // PAGE,
             row_flops=(3 if op.rope else 0) * (op.q.out.width + op.k.out.width)
@@ -188,7 +188,7 @@ class AttentionLowering:
         """Bindings, and then a layer's pages, which move when their pool grows, and the sets of LoRA matrices."""
         return lambda: (*before, self._pages.binding(layer), *([lora.place.binding()] if lora else []))
 
-    def _angles_of(self, rope: ops.Rope | None) -> Binding:
+    def angles_of(self, rope: ops.Rope | None) -> Binding:
         """The (cos, sin) of every position's angles, or any buffer where nothing rotates."""
         if rope is None:
             return self._state

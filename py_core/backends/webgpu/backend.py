@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -42,10 +42,14 @@ from py_core.backends.webgpu.profiling import (
     measure_flops,
     measure_kernels,
 )
+from py_core.backends.webgpu.training import MAX_ROWS as PACK_ROWS
+from py_core.backends.webgpu.training import WebGPUTraining
+from py_core.backends.webgpu.training_lowering import ModelOnDevice
 from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, choose_halves, choose_shapes
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
+from py_core.models.backward import training_plan
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
@@ -95,6 +99,7 @@ class WebGPUBackend(PipelinedBackend):
         self._host, self._source, self._config, self._graph = host, source, config, graph
         self._tensors = {name: header.tensors[name] for name in graph.weights}
         self._wanted_shapes, self._tuning = shapes, tuning
+        self._trainings: list[WebGPUTraining] = []
         self._shapes: KernelShapes
         super().__init__(self._on_adapter(), context_length, config.vocab_size, self._shapes.max_rows, graph)
 
@@ -118,6 +123,8 @@ class WebGPUBackend(PipelinedBackend):
         self._ranks = {0: 0}
         self._rank = 0
         self._lowering = lowering
+        of_packs = KernelBuilder(host, replace(self._shapes, max_rows=PACK_ROWS))
+        self.model = ModelOnDevice(host, config, self._graph, self.arena, lowering.vectors, lowering.angles, of_packs)
         self._made_later: dict[str, list[Kernel]] = {}
         self._tap_buffers: dict[str, list[Binding]] = {}
         self._generation = self._pages.generation
@@ -151,7 +158,22 @@ class WebGPUBackend(PipelinedBackend):
         return Capabilities("webgpu", adapter.name, adapter.software)
 
     async def open_training(self, layout: ParameterLayout) -> Training:
-        raise BackendError("This backend cannot train yet. Choose numpy.")
+        training = WebGPUTraining(self, training_plan(self._graph, layout))
+        self._trainings.append(training)
+        try:
+            await self.bring(training.build)
+        except BaseException:
+            training.close()
+            raise
+        return training
+
+    async def bring(self, place: Callable[[], Awaitable[None]]) -> None:
+        """Bring something to the device, which is replaced where it was lost. Raises DeviceLostError."""
+        await self._placed(place, lambda: None)
+
+    def note_loss(self) -> None:
+        """The device is gone: whoever needs it next replaces it."""
+        self._lost, self._logits_of = True, None
 
     async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
         rank = rank_class(adapter.rank)
@@ -171,6 +193,8 @@ class WebGPUBackend(PipelinedBackend):
         raise BackendError("Texts cannot be scored on this backend yet. Choose numpy.")
 
     def close(self) -> None:
+        for training in self._trainings:
+            training.close()
         self._host.close()
 
     async def limits(self, on_round: OnRound = lambda: None) -> Limits:

@@ -50,6 +50,11 @@ class KernelBuilder:
             self._pipelines[key] = self._host.pipeline(wgsl, binding_access(wgsl), name)
         return self._pipelines[key]
 
+    @property
+    def workgroup_storage(self) -> int:
+        """Bytes of workgroup memory that a kernel may have."""
+        return self._host.adapter.max_workgroup_storage
+
     def reader(self, form: BlockFormat) -> dict[str, str]:
         """The snippets that read a format."""
         return {"dequantize": f"dequantize_{form.name.lower()}", "halves": self.shapes.halves}

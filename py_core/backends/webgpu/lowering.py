@@ -56,6 +56,15 @@ class PlanLowering:
             host, config, builder, self._linears, self._values, self._vectors, pages, self._state
         )
 
+    @property
+    def vectors(self) -> Vectors:
+        """The norms' weights and the linears' biases."""
+        return self._vectors
+
+    def angles(self, rope: ops.Rope) -> Binding:
+        """The (cos, sin) of every position's angles."""
+        return self._attention.angles_of(rope)
+
     def plan(self, rows: str, rank: int = 0) -> Plan:
         """The lists for passes over "one", "few" or "many" rows; the head is for one row that needs logits.
 

@@ -79,6 +79,12 @@ class WeightArena:
             raise self._too_large(names[0])
         return self._placed[key]
 
+    def find(self, name: str) -> tuple[WeightMatrix, int]:
+        """The placed matrix that has a tensor's rows, and the number of the first of them there."""
+        key = next(key for key in self._placed if name in key)
+        before = key[: key.index(name)]
+        return self._placed[key], sum(self._tensors[other].shape[0] for other in before)
+
     def place_vectors(self, pieces: Sequence[tuple[str | None, int, int]]) -> Binding:
         """Values of norms and biases one after the other, as float32: of each (tensor, first, count), or `count` zeros.
 

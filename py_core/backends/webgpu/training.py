@@ -1,0 +1,195 @@
+"""Training on a GPU: the session of `backends/training.py`, whose passes are lists of dispatches recorded once.
+
+A pass goes to the GPU in pieces of some milliseconds, a few of them at a time, so that a chat in between is answered.
+Everything that a session has lives in buffers of its own, and goes with the device when that is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+import numpy as np
+
+from py_core.backends.base import BackendError, DeviceLostError
+from py_core.backends.training import (
+    AdamW,
+    AfterPiece,
+    Loss,
+    Pack,
+    StepResult,
+    TrainingLostError,
+    TrainingState,
+    check_pack,
+)
+from py_core.backends.webgpu.training_device import Section, SessionOnDevice
+from py_core.backends.webgpu.training_loss import SUMS_BYTES, loss_of
+from py_core.backends.webgpu.training_lowering import ModelOnDevice
+from py_core.backends.webgpu.training_optimizer import STEP_BYTES
+from py_core.models.backward import TrainingPlan
+
+MAX_ROWS = 512
+"""Of a pack."""
+
+_PIECE_SECONDS = 0.006
+_PIECES_AHEAD = 3
+"""Pieces on their way: in a browser it takes 2 ms to hear that one is done."""
+_NEWEST_SHARE = 0.25
+"""Of the newest piece in the average of the GPU's speed."""
+
+_LOST = "The connection to the graphics card was lost in the middle of training. It goes on from what was saved last."
+
+
+class TrainingBackend(Protocol):
+    """What a session asks of the backend that opened it."""
+
+    model: ModelOnDevice
+
+    async def bring(self, place: Callable[[], Awaitable[None]]) -> None:
+        """Bring something to the device, which is replaced where it was lost. Raises DeviceLostError."""
+        ...
+
+    def note_loss(self) -> None:
+        """The device is gone: whoever needs it next replaces it."""
+        ...
+
+
+class WebGPUTraining:
+    """See `Training` for the contract of each method. `restore` or `build` must come first."""
+
+    max_rows = MAX_ROWS
+
+    def __init__(self, backend: TrainingBackend, plan: TrainingPlan) -> None:
+        self._backend, self._plan = backend, plan
+        self._on: SessionOnDevice | None = None
+        self._steps = 0
+        self._speed = 0.0
+        """FLOPs a second of the pieces so far, 0 before the first."""
+
+    async def build(self) -> None:
+        """Make what the session needs on the backend's device, where it is not there yet."""
+        if self._on is None or self._on.model is not self._backend.model:
+            self._on = SessionOnDevice(self._backend.model, self._plan)
+            await self._on.host.check()
+
+    async def restore(self, state: TrainingState) -> None:
+        async def write() -> None:
+            await self.build()
+            on = self._ready()
+            # It multiplies, and these may be no numbers.
+            on.optimizer.submit_fisher(1, 0)
+            kept = (state.parameters, state.first_moment, state.second_moment, state.fisher)
+            for place, vector in zip(on.vectors.kept, kept, strict=True):
+                on.host.write(place.buffer, 0, np.ascontiguousarray(vector, np.float32).tobytes())
+
+        try:
+            await self._backend.bring(write)
+        except DeviceLostError as error:
+            raise TrainingLostError(_LOST) from error
+        self._steps = state.steps
+
+    async def save(self) -> TrainingState:
+        with self._telling_loss() as on:
+            read = await asyncio.gather(*(on.host.read(place.buffer, 0, place.size) for place in on.vectors.kept))
+        parameters, first, second, fisher = (np.frombuffer(data, np.float32).copy() for data in read)
+        return TrainingState(parameters, first, second, fisher, self._steps)
+
+    async def accumulate(self, pack: Pack, after_piece: AfterPiece | None = None) -> Loss:
+        self._check(pack)
+        loss = "loss" if pack.base_states is None else "loss and divergence"
+        with self._telling_loss() as on:
+            await self._run(on, pack, ("forward", loss, "back"), after_piece)
+            sums = await on.host.read(on.loss.sums.buffer, 0, SUMS_BYTES * max(len(pack.loss_rows), 1))
+        return loss_of(pack, sums)
+
+    async def states(self, pack: Pack, after_piece: AfterPiece | None = None) -> np.ndarray:
+        self._check(pack)
+        count, width = len(pack.loss_rows), self._plan.loss.h.width
+        with self._telling_loss() as on:
+            await self._run(on, pack, ("base",), after_piece)
+            data = await on.host.read(on.loss.states.buffer, 0, 4 * width * max(count, 1))
+        return np.frombuffer(data, np.float32).reshape(-1, width)[:count].copy()
+
+    async def step(self, rule: AdamW) -> StepResult:
+        with self._telling_loss() as on:
+            on.optimizer.submit_step(rule, self._steps + 1)
+            data = await on.host.read(on.optimizer.step.buffer, 0, STEP_BYTES)
+        applied = bool(np.frombuffer(data, np.uint32)[2])
+        self._steps += applied
+        return StepResult(float(np.frombuffer(data, np.float32)[0]), applied)
+
+    async def clear(self) -> None:
+        with self._telling_loss() as on:
+            on.optimizer.submit_fisher(1, 0)
+
+    async def add_fisher(self, keep: float, weight: float) -> None:
+        with self._telling_loss() as on:
+            on.optimizer.submit_fisher(keep, weight)
+
+    async def gradient(self) -> np.ndarray:
+        with self._telling_loss() as on:
+            data = await on.host.read(on.vectors.gradient.buffer, 0, on.vectors.gradient.size)
+        return np.frombuffer(data, np.float32).copy()
+
+    def close(self) -> None:
+        on, self._on = self._on, None
+        if on is not None and on.model is self._backend.model:
+            with suppress(BackendError):  # It may have gone with the device.
+                on.destroy()
+
+    def _check(self, pack: Pack) -> None:
+        config = self._backend.model.config
+        check_pack(pack, config.vocab_size, config.context_length, self.max_rows)
+
+    def _ready(self) -> SessionOnDevice:
+        """What is on the device. Raises TrainingLostError where that is another one now."""
+        if self._on is None or self._on.model is not self._backend.model:
+            raise TrainingLostError(_LOST)
+        return self._on
+
+    @contextmanager
+    def _telling_loss(self) -> Iterator[SessionOnDevice]:
+        try:
+            yield self._ready()
+        except DeviceLostError as error:
+            self._backend.note_loss()
+            self._on = None
+            raise TrainingLostError(_LOST) from error
+
+    async def _run(self, on: SessionOnDevice, pack: Pack, parts: Sequence[str], after_piece: AfterPiece | None) -> None:
+        """Run parts of a pass, piece by piece; the last ones may still be on their way at the end."""
+        on.write(pack)
+        rest = deque(section for part in parts for section in on.sections(part))
+        ahead: deque[tuple[float, asyncio.Future[bytes]]] = deque()
+        heard = time.perf_counter()
+        while rest:
+            recorded, work = self._piece(rest, pack.rows)
+            on.host.submit(recorded)
+            done = asyncio.ensure_future(on.host.read(on.optimizer.step.buffer, 0, STEP_BYTES))
+            done.add_done_callback(lambda late: late.cancelled() or late.exception())
+            ahead.append((work, done))
+            if len(ahead) >= _PIECES_AHEAD:
+                first_work, first_done = ahead.popleft()
+                await first_done
+                now = time.perf_counter()
+                self._note(first_work / (now - heard))
+                heard = now
+            if after_piece:
+                await after_piece()
+                self._ready()
+
+    def _piece(self, rest: deque[Section], rows: int) -> tuple[list[int], float]:
+        """The next lists to submit together, and their FLOPs."""
+        recorded, work = list[int](), 0.0
+        while rest and (not recorded or work + rest[0].work(rows) <= _PIECE_SECONDS * self._speed):
+            section = rest.popleft()
+            recorded.append(section.recorded)
+            work += section.work(rows)
+        return recorded, work
+
+    def _note(self, speed: float) -> None:
+        self._speed = self._speed + _NEWEST_SHARE * (speed - self._speed) if self._speed else speed

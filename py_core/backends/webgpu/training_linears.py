@@ -1,0 +1,129 @@
+"""Which kernels multiply by the base's weights in training: forward, for gradients, and by parts of the vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from py_core.backends.base import BackendError
+from py_core.backends.webgpu.cost import linear_cost
+from py_core.backends.webgpu.host import Binding
+from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.plan import Grid, Kernel, fixed, folded
+from py_core.backends.webgpu.shaders import Constant
+from py_core.backends.webgpu.training_values import TrainingValues
+from py_core.backends.webgpu.tuning import MatmulShape
+from py_core.backends.webgpu.vectors import Vectors
+from py_core.backends.webgpu.weights import MatrixPart, WeightArena, WeightMatrix
+from py_core.models.gradient_ops import LinearGradient
+from py_core.models.graph import Graph, Linear
+
+_CHUNKS = {"state": "chunk_state", "weight_tile": "chunk_weight_tile", "gradient_row": "chunk_gradient_row"}
+"""Snippets of kernels whose first row of W is in the state."""
+
+
+@dataclass(frozen=True)
+class _Product:
+    """`rows` rows of a part of a matrix: with `chunk` those that the state says, at most so many."""
+
+    matrix: WeightMatrix
+    part: MatrixPart
+    rows: int
+    first_row: int
+    chunk: bool = False
+
+    def constants(self) -> dict[str, Constant]:
+        found: dict[str, Constant] = {"K": self.matrix.columns, "N": self.rows, "BLOCKS": self.part.blocks}
+        return found if self.chunk else found | {"FIRST_ROW": self.first_row}
+
+    @property
+    def snippets(self) -> Mapping[str, str]:
+        return _CHUNKS if self.chunk else {}
+
+    def name(self, kind: str) -> str:
+        return f"{kind} {self.matrix.columns}x{self.rows} {self.matrix.format.name}"
+
+
+class TrainingLinears:
+    def __init__(
+        self, arena: WeightArena, vectors: Vectors, graph: Graph, builder: KernelBuilder, values: TrainingValues
+    ) -> None:
+        self._arena, self._vectors, self._builder, self._values = arena, vectors, builder, values
+        self._linears = {(op.weight, op.first_row): op for op in graph.ops if isinstance(op, Linear)}
+
+    def forward(self, op: Linear, state: Binding, x: Binding, out: Binding) -> list[Kernel]:
+        """out = x W^T + bias"""
+        bias = self.bias(op.weight, op.first_row)
+        found = []
+        for product in self._products(op.weight, op.first_row, op.out.width):
+            offset = product.part.first_row
+            constants: dict[str, Constant] = {
+                "ADD_BIAS": bias is not None, "BIAS_AT": bias[1] + offset if bias else 0, "Y_STRIDE": op.out.width,
+                "Y_OFFSET": offset,
+            }  # fmt: skip
+            found += self._matmul(product, state, x, out, bias[0] if bias else x, constants)
+        return found
+
+    def gradient(self, op: LinearGradient, state: Binding, dy: Binding, out: Binding, add: bool) -> list[Kernel]:
+        """out = dy W, or with `add` added to what it holds."""
+        products = self._products(op.weight, op.first_row, op.dy.width)
+        if len(products) > 1:
+            raise BackendError(f"{op.weight} is larger than this GPU can bind, so nothing can be trained before it.")
+        return [self._transposed(products[0], state, dy, out, add)]
+
+    def logits(
+        self, matrix: WeightMatrix, part: MatrixPart, chunk: int, state: Binding, x: Binding, out: Binding
+    ) -> list[Kernel]:
+        """out (rows, chunk) = x W^T for the rows of W that the chunk's state says."""
+        constants: dict[str, Constant] = {"ADD_BIAS": False, "BIAS_AT": 0, "Y_STRIDE": chunk, "Y_OFFSET": 0}
+        return self._matmul(_Product(matrix, part, chunk, 0, True), state, x, out, x, constants)
+
+    def logits_gradient(
+        self, matrix: WeightMatrix, part: MatrixPart, chunk: int, state: Binding, dy: Binding, out: Binding, add: bool
+    ) -> list[Kernel]:
+        """out = dy (rows, chunk) W for the rows of W that the chunk's state says, or added to what it holds."""
+        return [self._transposed(_Product(matrix, part, chunk, 0, True), state, dy, out, add)]
+
+    def bias(self, weight: str, first_row: int) -> tuple[Binding, int] | None:
+        """Where the biases of a linear lie, and the number of the first one there."""
+        return self._vectors.bias(self._linears[weight, first_row])
+
+    def _products(self, weight: str, first_row: int, rows: int) -> list[_Product]:
+        matrix, first = self._arena.find(weight)
+        return [
+            _Product(matrix, part, min(part.rows, rows), first + first_row if len(matrix.parts) == 1 else 0)
+            for part in matrix.parts
+        ]
+
+    def _matmul(
+        self, product: _Product, state: Binding, x: Binding, out: Binding, vectors: Binding,
+        constants: Mapping[str, Constant],
+    ) -> list[Kernel]:  # fmt: skip
+        part, name = product.part, product.name("linear")
+        tiles = self._builder.tiles(name, product.matrix.format, product.rows)
+        pipeline = self._builder.pipeline(
+            "matmul", {**self._builder.reader(product.matrix.format), **product.snippets}, **product.constants(),
+            **constants, EPILOGUE=0, GELU=False, SLICES=tiles.slices, WIDE=tiles.wide,
+        )  # fmt: skip
+        bindings = (state, part.quants, part.scales, x, vectors, out)
+        cost = linear_cost(product.matrix, product.rows, 0, product.rows)
+        return [Kernel(name, pipeline, fixed(bindings), folded(product.rows, tiles.rows, tiles.x_rows), cost)]
+
+    def _transposed(self, product: _Product, state: Binding, dy: Binding, out: Binding, add: bool) -> Kernel:
+        part, columns = product.part, product.matrix.columns
+        tiles = self._gradient_tiles(columns)
+        pipeline = self._builder.pipeline(
+            "matmul_gradient", {**self._builder.reader(product.matrix.format), **product.snippets},
+            **product.constants(), ADD=add, SLICES=tiles.slices, WIDE=tiles.wide,
+        )  # fmt: skip
+        grid: Grid = lambda m: (-(-columns // tiles.rows), -(-m // tiles.x_rows), 1)  # noqa: E731
+        cost = linear_cost(product.matrix, product.rows, columns if add else 0, product.rows)
+        return Kernel(product.name("gradient"), pipeline, fixed((state, part.quants, part.scales, dy, out)), grid, cost)
+
+    def _gradient_tiles(self, columns: int) -> MatmulShape:
+        """The tiles of a product with the columns of W, whose `rows` are columns here."""
+        room = self._builder.workgroup_storage
+        for shape in (MatmulShape(False, 4, 2), MatmulShape(False, 4, 1), MatmulShape(False, 2, 1)):
+            if shape.memory <= room and shape.rows <= columns:
+                return shape
+        return MatmulShape(False, 1, 1)

@@ -1,0 +1,91 @@
+"""The optimizer's kernels: the gradient's norm, a step of AdamW, the Fisher information; all over whole vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from py_core.backends.training import AdamW
+from py_core.backends.webgpu.host import Binding, Dispatch, Host
+from py_core.backends.webgpu.kernel_builder import KernelBuilder
+
+STEP_BYTES = 16
+_RULE_BYTES = 32
+_WORKGROUP = 256
+_GROUPS = 256
+"""Workgroups, and so partial sums, of the gradient's norm."""
+_MOST_GROUPS = 32768
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Of a session, float32 each: what `TrainingState` has, and the gradient."""
+
+    parameters: Binding
+    first_moment: Binding
+    second_moment: Binding
+    fisher: Binding
+    gradient: Binding
+
+    @property
+    def kept(self) -> tuple[Binding, ...]:
+        """Those of a TrainingState, in its order."""
+        return self.parameters, self.first_moment, self.second_moment, self.fisher
+
+
+class Optimizer:
+    """`make(nbytes, label)` makes a buffer."""
+
+    def __init__(
+        self, host: Host, builder: KernelBuilder, vectors: Vectors, make: Callable[[int, str], Binding]
+    ) -> None:
+        self._host = host
+        self._rule, self._shares = make(_RULE_BYTES, "rule of a step"), make(16, "shares of the Fisher information")
+        self.step = make(STEP_BYTES, "step")
+        partial = make(4 * _GROUPS, "squares of the gradient")
+        quads = vectors.gradient.size // 16
+        groups = -(-quads // _WORKGROUP)
+        fold = -(-groups // _MOST_GROUPS)
+        grid = (-(-groups // fold), fold, 1)
+        sums = {"LANES": _WORKGROUP, "WORKGROUP": _WORKGROUP, "GROUPS": _GROUPS}
+
+        def dispatch(
+            name: str, bindings: tuple[Binding, ...], grid: tuple[int, int, int], **constants: int
+        ) -> Dispatch:
+            return Dispatch(builder.pipeline(name, {}, **constants), bindings, grid)
+
+        v = vectors
+        moved = (self._rule, self.step, v.parameters, v.first_moment, v.second_moment, v.gradient)
+        self._dispatches = {
+            "step": [
+                dispatch("gradient_squares", (v.gradient, partial), (_GROUPS, 1, 1), QUADS=quads, **sums),
+                dispatch("gradient_norm", (self._rule, partial, self.step), (1, 1, 1), **sums),
+                dispatch("adamw", moved, grid, QUADS=quads, WORKGROUP=_WORKGROUP),
+            ],
+            "fisher": [
+                dispatch("fisher", (self._shares, v.fisher, v.gradient), grid, QUADS=quads, WORKGROUP=_WORKGROUP)
+            ],
+        }
+        self._recorded: dict[str, int] = {}
+
+    def submit_step(self, rule: AdamW, steps: int) -> None:
+        """Queue the step that makes so many; what became of it is in `step` then: the norm, and whether it counts."""
+        corrections = (1 - rule.beta1**steps, 1 - rule.beta2**steps)
+        self._host.write(self._rule.buffer, 0, np.array([*astuple(rule), *corrections], np.float32).tobytes())
+        self._submit("step")
+
+    def submit_fisher(self, keep: float, weight: float) -> None:
+        self._host.write(self._shares.buffer, 0, np.array([keep, weight, 0, 0], np.float32).tobytes())
+        self._submit("fisher")
+
+    def forget(self) -> None:
+        """Drop what was recorded."""
+        for recorded in self._recorded.values():
+            self._host.forget(recorded)
+
+    def _submit(self, name: str) -> None:
+        if name not in self._recorded:
+            self._recorded[name] = self._host.record(self._dispatches[name])
+        self._host.submit([self._recorded[name]])

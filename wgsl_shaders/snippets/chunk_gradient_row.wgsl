@@ -1,0 +1,2 @@
+// Row n of a chunk of the vocabulary: what lies behind its last row has no gradient.
+fn gradient_row(n: u32) -> u32 { return state.first_row + min(n, state.size - 1u); }
