@@ -19,6 +19,7 @@ from py_core.backends.webgpu.shaders import binding_access, compose, compose_pai
 from py_core.formats.quantization import FORMATS
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
+from tests.training_variants import training_variants
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -221,6 +222,8 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
     add("add", {}, N=100, WORKGROUP=64)
     add("soft_cap", {}, N=100, CAP=30.0, WORKGROUP=64)
     add("copy_rows", {}, K=576, WORKGROUP=64)
+    for name, read, whole, constants in training_variants():
+        add(name, dict(read), whole, **constants)
     add("unpack_halves", {})
     add("read_bandwidth", {}, LOADS=8, WORKGROUP=256)
     add("multiply_add", {}, CHAINS=8, STEPS=256, WORKGROUP=64)

@@ -18,7 +18,7 @@ from py_core.backends.webgpu.weights import MatrixPart, WeightArena, WeightMatri
 from py_core.models.gradient_ops import LinearGradient
 from py_core.models.graph import Graph, Linear
 
-_CHUNKS = {"state": "chunk_state", "weight_tile": "chunk_weight_tile", "gradient_row": "chunk_gradient_row"}
+CHUNK_SNIPPETS = {"state": "chunk_state", "weight_tile": "chunk_weight_tile", "gradient_row": "chunk_gradient_row"}
 """Snippets of kernels whose first row of W is in the state."""
 
 
@@ -38,7 +38,7 @@ class _Product:
 
     @property
     def snippets(self) -> Mapping[str, str]:
-        return _CHUNKS if self.chunk else {}
+        return CHUNK_SNIPPETS if self.chunk else {}
 
     def name(self, kind: str) -> str:
         return f"{kind} {self.matrix.columns}x{self.rows} {self.matrix.format.name}"
