@@ -5,7 +5,8 @@ web/storage/adapter_store.js keeps their files, which are Sonata's own.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -23,20 +24,28 @@ class PageAdapters:
         self._assistant = assistant
 
     def made_of(
-        self, files: Mapping[str, bytes], base: Mapping[str, str], taken: Collection[str]
+        self, files: Mapping[str, bytes], base: Mapping[str, str], kept: Mapping[str, str]
     ) -> tuple[dict[str, Any], bytes]:
-        """Facts ({name, rank, linears, lost}) and the file of an adapter that fits the model that runs.
+        """Facts ({name, rank, linears, lost, sha256}) and the file of an adapter that fits the model that runs.
 
-        base: {sha256, title} of that model. taken: names that other adapters have. One whose rank is too large is made
-        smaller. Raises AdapterError.
+        base: {sha256, title} of that model. kept: the sha256 of each file that is kept, by the adapter's name: another
+        adapter of this name gets a number, the same one is made once more. Raises AdapterError.
         """
         model = self._assistant().model
         of = BaseModel(model.config, model.graph, base["sha256"], base["title"])
         titles = [PurePath(name).stem for name in files if not name.endswith(".json") and name != WEIGHTS_FILE]
         adapter = fitted(adapter_of_files(files, of, titles[0] if titles else "adapter"), of)
-        adapter = replace(adapter, name=name_of(adapter.name, taken))
-        facts = {"name": adapter.name, "rank": adapter.rank, "linears": len(adapter.pairs)}
-        return facts | {"lost": float(adapter.metadata.get(LOST, 0))}, write_adapter(adapter, of.config, of.graph)
+        title = adapter.name
+        taken = set[str]()
+        while True:
+            adapter = replace(adapter, name=name_of(title, taken))
+            data = write_adapter(adapter, of.config, of.graph)
+            sha256 = hashlib.sha256(data).hexdigest()
+            if kept.get(adapter.name, sha256) == sha256:
+                break
+            taken.add(adapter.name)
+        facts = {"name": adapter.name, "rank": adapter.rank, "linears": len(adapter.pairs), "sha256": sha256}
+        return facts | {"lost": float(adapter.metadata.get(LOST, 0))}, data
 
     async def use(self, name: str, base_sha256: str, read: Callable[[], Awaitable[bytes]]) -> None:
         """From the next message on; "" for none. base_sha256: of the model that runs.

@@ -113,15 +113,15 @@ class PageWorker:
             return json.dumps({"error": describe(error)})
         return "{}"
 
-    async def import_adapter(self, files: JsObject, base: str, taken: str) -> JsObject:
+    async def import_adapter(self, files: JsObject, base: str, kept: str) -> JsObject:
         """An adapter of the files [[name, bytes], ...], for the model that runs, `base` (JSON, {sha256, title}).
-        taken: names that others have, JSON.
+        kept: {name: sha256} of those that are kept, JSON.
 
-        Returns [JSON, bytes]: {facts: {name, rank, linears, lost}} and its file, or {error} and None.
+        Returns [JSON, bytes]: {facts: {name, rank, linears, lost, sha256}} and its file, or {error} and None.
         """
         try:
             given = {name: bytes(data) for name, data in files.to_py()}
-            facts, made = self._adapters.made_of(given, json.loads(base), json.loads(taken))
+            facts, made = self._adapters.made_of(given, json.loads(base), json.loads(kept))
             return to_js([json.dumps({"facts": facts}), made])
         except Exception as error:
             return to_js([json.dumps({"error": describe(error)}), None])

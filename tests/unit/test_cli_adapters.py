@@ -18,10 +18,8 @@ from app.adapter_folder import AdapterFolder, files_at
 from app.adapter_import import BaseModel, adapter_of_files
 from py_core.adapters.files import export_peft, write_adapter
 from py_core.adapters.lora import LoraAdapter
-from py_core.formats.gguf_writer import write_gguf
-from py_core.formats.quantization.blocks import F32
 from py_core.loading import Model
-from tests.tiny_adapters import drawn
+from tests.tiny_adapters import drawn, write_gguf_adapter
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +56,6 @@ def folder_of(files: dict[str, bytes], folder: Path) -> Path:
     for name, data in files.items():
         (folder / name).write_bytes(data)
     return folder
-
-
-def write_gguf_adapter(adapter: LoraAdapter, path: Path) -> Path:
-    """As llama.cpp's convert_lora_to_gguf.py does."""
-    values = {"general.architecture": "llama", "general.type": "adapter", "adapter.type": "lora"}
-    tensors = {}
-    for name, pair in adapter.pairs.items():
-        tensors |= {f"{name}.lora_a": (pair.a, F32), f"{name}.lora_b": (pair.b * np.float32(pair.scale), F32)}
-    write_gguf(path, values | {"adapter.lora.alpha": float(adapter.rank)}, tensors)
-    return path
 
 
 def listed() -> list[dict]:

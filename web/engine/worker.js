@@ -88,11 +88,11 @@ Comlink.expose({
   },
 
   addAdapter(files, base) {
-    return keepAdapter(async (names) => {
+    return keepAdapter(async (kept) => {
       const large = files.find(({ size }) => size > MOST_ADAPTER_BYTES);
       if (large) throw userError('AdapterError', `${large.name} is larger than any adapter. To open a model, choose a file that ends in .gguf.`);
       const given = await Promise.all(files.map(async (file) => [file.name, new Uint8Array(await file.arrayBuffer())]));
-      const [answer, bytes] = await page.import_adapter(given, JSON.stringify(base), JSON.stringify(names));
+      const [answer, bytes] = await page.import_adapter(given, JSON.stringify(base), JSON.stringify(kept));
       const { error, facts } = JSON.parse(answer);
       if (error) throw pythonError(error);
       return { facts: { ...facts, base, bytes: bytes.length }, bytes };

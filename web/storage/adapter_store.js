@@ -47,31 +47,29 @@ export async function storedAdapters() {
 }
 
 /**
- * Keep what `make` makes; in a worker only. An adapter that is there already stays as it is.
- * @param {(names: string[]) => Promise<{facts: Omit<AdapterFacts, 'sha256'>, bytes: Uint8Array<ArrayBuffer>}>} make gets
- *   the names that are taken
+ * Keep what `make` makes; in a worker only. An adapter that is there already stays as it is, unless it is damaged.
+ * @param {(kept: Record<string, string>) => Promise<{facts: AdapterFacts, bytes: Uint8Array<ArrayBuffer>}>} make gets the
+ *   sha256 of each that is kept, by its name
  * @returns {Promise<AdapterFacts>} Throws a NoRoomError where there is no room
  */
 export function keepAdapter(make) {
   return alone(async () => {
     await clean();
     const there = await storedAdapters();
-    const { facts, bytes } = await make(there.map(({ name }) => name));
-    const sha256 = await digest(bytes);
-    const same = there.find((one) => one.sha256 === sha256);
-    if (same) return same;
-    const made = { ...facts, sha256 };
+    const { facts, bytes } = await make(Object.fromEntries(there.map(({ name, sha256 }) => [name, sha256])));
+    const same = there.find(({ sha256 }) => sha256 === facts.sha256);
+    if (same && await readAdapter(same).catch(() => null)) return same; // one that is damaged is written again
     try {
-      const folder = await (await openFolder()).getDirectoryHandle(sha256, { create: true });
+      const folder = await (await openFolder()).getDirectoryHandle(facts.sha256, { create: true });
       await write(folder, `${facts.name}.safetensors`, bytes);
-      await write(folder, FACTS, new TextEncoder().encode(JSON.stringify(made)));
+      await write(folder, FACTS, new TextEncoder().encode(JSON.stringify(facts)));
     } catch {
-      await removeFolder(sha256);
+      await removeFolder(facts.sha256);
       const size = (bytes.length / 1e6).toFixed(1);
       throw userError('NoRoomError', `There is no room in this browser to keep the adapter ${facts.name} (${size} MB). Delete a model, or free some disk space, then add it again.`);
     }
     tell();
-    return made;
+    return facts;
   });
 }
 
