@@ -123,14 +123,16 @@ def write_pairs(
     """The tensors by their names in PEFT, float32, and adapter_config.json.
 
     `base_model` is the name or folder of the model in `transformers`. Raises AdapterError where the model does not have
-    a tensor of `pairs`.
+    a tensor of `pairs`, and for numbers that `read_pairs` would refuse.
     """
     arrays, settings = {}, {}
     for module, pair in layout.split(pairs).items():
         place, theirs = layout.places[module], transformers_module(module, layout.architecture)
         rows = halves_rotate(pair.b, place.heads) if place.heads else pair.b
-        arrays[f"{_PREFIX}{theirs}.lora_A.weight"] = np.ascontiguousarray(pair.a, np.float32)
-        arrays[f"{_PREFIX}{theirs}.lora_B.weight"] = np.ascontiguousarray(rows, np.float32)
+        for half, values in (("A", pair.a), ("B", rows)):
+            name = f"{_PREFIX}{theirs}.lora_{half}.weight"
+            arrays[name] = finite(name, values)
+        _check_scale(pair.scale)
         settings[theirs] = pair.rank, _whole(pair.scale * pair.rank)
     return arrays, _config(settings, layout, base_model)
 
@@ -194,9 +196,16 @@ class _Alphas:
         """alpha / rank, or alpha / sqrt(rank) with rsLoRA (arXiv 2312.03732)."""
         alpha = next((own for pattern, own in self._patterns if pattern.fullmatch(module)), self._alpha)
         scale = alpha / (math.sqrt(rank) if self._root else rank)
-        if abs(scale) > MAX_ADAPTER_SCALE:
-            raise _damaged(f"it multiplies by {shown(scale)}, and no adapter does by over {MAX_ADAPTER_SCALE:g}")
-        return scale
+        return _check_scale(scale)
+
+
+def _check_scale(scale: float) -> float:
+    if not abs(scale) <= MAX_ADAPTER_SCALE:
+        raise AdapterError(
+            f"The adapter multiplies by {shown(scale)}, and none does by over {MAX_ADAPTER_SCALE:g}: it is damaged. "
+            "Choose another."
+        )
+    return scale
 
 
 def _pattern(key: str) -> re.Pattern[str]:

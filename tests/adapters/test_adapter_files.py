@@ -6,6 +6,7 @@ import dataclasses
 import json
 import mmap
 import tempfile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -215,3 +216,13 @@ def test_what_is_not_of_the_model_cannot_be_written() -> None:
     pairs = drawn(described("gemma3")[1], 1, only="blk.7").pairs
     with pytest.raises(AdapterError, match=r"changes 'blk\.7\.\w+\.weight', which this model does not have"):
         write_adapter(LoraAdapter("other", pairs), *described("llama"))
+
+
+@pytest.mark.parametrize("changes", [{"a": np.full((4, 64), np.nan)}, {"b": np.full((64, 4), 1e39)}, {"scale": np.inf}])
+def test_what_could_not_be_read_again_is_not_written(changes: dict[str, Any]) -> None:
+    config, graph = described("llama")
+    adapter = drawn(graph, 1, only="blk.0.attn_q")
+    pairs = {name: dataclasses.replace(pair, **changes) for name, pair in adapter.pairs.items()}
+    for write in (write_adapter, export_peft):
+        with pytest.raises(AdapterError, match=r"not finite|multiplies by inf"):
+            write(dataclasses.replace(adapter, pairs=pairs), config, graph)

@@ -150,7 +150,7 @@ REFUSED = {
     "no alpha": ({"lora_alpha": None}, "lora_alpha is None"),
     "an alpha that is no number": ({"lora_alpha": float("nan")}, "lora_alpha is nan"),
     "an endless alpha": ({"lora_alpha": 10**400}, "lora_alpha is a number of"),
-    "a huge alpha": ({"lora_alpha": 1e8}, "it multiplies by 50000000.0"),
+    "a huge alpha": ({"lora_alpha": 1e8}, "The adapter multiplies by 50000000.0"),
     "a list of alphas": ({"alpha_pattern": [1]}, "alpha_pattern is of another kind"),
     "a costly pattern": ({"alpha_pattern": {"(a+)+(b+)+(c+)+": 1}}, "write the names"),
     "many groups": ({"alpha_pattern": {"(l|l)(a|a)(y|y)": 1}}, "write the names"),
