@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app.adapter_import import LOST, BaseModel, adapter_of_files, check_name
+from app.adapter_import import BaseModel, adapter_of_files, check_name, lost_of
 from app.paths import memory_path
 from py_core.adapters.files import read_adapter, read_details, write_adapter
 from py_core.adapters.lora import BASE_TITLE, AdapterError, LoraAdapter, check_base
@@ -169,12 +169,16 @@ def _described(path: Path) -> KeptAdapter:
     kept = KeptAdapter(path.stem, path, path.stat().st_size)
     try:
         details = read_details(path.read_bytes())
-        lost = float(details.metadata.get(LOST, 0.0))
-    except ValueError as error:
+    except AdapterError as error:
         return replace(kept, problem=str(error))
     title = details.metadata.get(BASE_TITLE, "")
     return replace(
-        kept, rank=details.rank, linears=details.linears, base=title, base_sha256=details.base_sha256, lost=lost
+        kept,
+        rank=details.rank,
+        linears=details.linears,
+        base=title,
+        base_sha256=details.base_sha256,
+        lost=lost_of(details.metadata),
     )
 
 

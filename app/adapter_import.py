@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from py_core.adapters.compression import compress
 from py_core.adapters.files import read_adapter
 from py_core.adapters.lora import BASE_TITLE, AdapterError, LoraAdapter, check_adapter, check_base
 from py_core.adapters.peft import CONFIG_FILE, WEIGHTS_FILE
@@ -14,7 +16,7 @@ from py_core.models.graph import Graph
 from py_core.showing import shown
 
 LOST = "lost"
-"""In an adapter's metadata: what a smaller rank has cost, as a part of all that it changes (0.021)."""
+"""In an adapter's metadata: what smaller ranks have cost, the relative Frobenius error of all its changes ("0.021")."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,58}[a-z0-9])?")
 
@@ -48,6 +50,15 @@ def adapter_of_files(files: Mapping[str, bytes], base: BaseModel, name: str = ""
     return replace(adapter, base_sha256=base.sha256, metadata={**adapter.metadata, **title})
 
 
+def lost_of(metadata: Mapping[str, str]) -> float:
+    """What smaller ranks have cost, from 0 to 1; 0 where that is not told, or is no such number."""
+    try:
+        lost = float(metadata.get(LOST, 0))
+    except ValueError:
+        return 0.0
+    return lost if 0 <= lost <= 1 else 0.0
+
+
 def check_name(name: str) -> str:
     """Raises AdapterError for what is no name of an adapter that is kept."""
     if not _NAME.fullmatch(name):
@@ -64,7 +75,16 @@ def name_of(title: str, taken: Collection[str] = ()) -> str:
     return next(name for name in (base, *(f"{base}-{n}" for n in range(2, 10_000))) if name not in taken)
 
 
-def fitted(adapter: LoraAdapter, base: BaseModel) -> LoraAdapter:
-    """The adapter, if backends can use it with the model. Raises AdapterError."""
+def fitted(adapter: LoraAdapter, base: BaseModel, rank: int | None = None) -> LoraAdapter:
+    """The adapter as backends can use it with the model. Raises AdapterError where they cannot.
+
+    rank: the largest that it may have; its metadata then say what a smaller one has cost.
+    """
+    if rank is not None and adapter.rank > rank:
+        made = compress(adapter, rank)
+        before = lost_of(adapter.metadata)
+        # What is left out now lies across what was left out before.
+        lost = math.sqrt(before**2 + (1 - before**2) * made.error**2)
+        adapter = replace(made.adapter, metadata={**adapter.metadata, LOST: f"{lost:.6f}"})
     check_adapter(adapter, base.graph)
     return adapter

@@ -21,7 +21,16 @@ from app.assistant import CHAT_SAMPLING, MAX_TOKENS
 from app.autotune_cache import AutotuneCache
 from app.bench import Speed, measure_speed, profile_report
 from app.build_outputs import kernel_path
-from app.cli_adapters import AdapterOption, adapters_app, add_adapter, base_of
+from app.cli_adapters import (
+    AdapterOption,
+    AdaptersOption,
+    MergeOption,
+    WeightsOption,
+    adapters_app,
+    add_adapter,
+    add_merged,
+    base_of,
+)
 from app.cli_bench import profile_tables, speed_table
 from app.cli_files import convert, quantize
 from app.cli_model_file import ModelOption, NoBosOption, chosen_path, info, tokenize
@@ -188,7 +197,9 @@ def logits(
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
     context: ContextOption = None,
-    adapter: AdapterOption = None,
+    adapter: AdaptersOption = None,
+    merge: MergeOption = None,
+    weights: WeightsOption = None,
     no_bos: NoBosOption = False,
 ) -> None:
     """Write the logits after a prompt's last token, or after the positions of given token ids."""
@@ -199,7 +210,7 @@ def logits(
         loaded = await _load(model, backend, precision, context=context)
         loaded.bos = not no_bos
         try:
-            number = await add_adapter(adapter, model, loaded)
+            number = await add_merged(adapter or [], merge, weights, model, loaded)
             if ids is not None:
                 return await logits_of(loaded.engine, read_job(ids, loaded.config.vocab_size), number)
             return await last_logits(loaded, _read_prompt(prompt or ""), raw=raw, adapter=number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,18 +21,29 @@ from app.cli_models import JsonOption, NameOption, size_words
 from app.model_cache import ModelCache, sha256_of_model
 from app.terminal import console, say
 from py_core.adapters.files import export_peft
-from py_core.adapters.lora import AdapterError
+from py_core.adapters.lora import MAX_RANK, AdapterError
+from py_core.adapters.merging import METHODS, merge
 from py_core.formats.source import open_source
 from py_core.loading import Model, read_description
+from py_core.showing import shown
 
 adapters_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True,
     help="Keep, list and delete adapters: they change how a model answers, and not the model.",
 )  # fmt: skip
+notes = console(stderr=True)
+
 AdapterOption = Annotated[
     str | None,
     typer.Option(help="What changes how the model answers: a name of `sonata adapters list`, or a file or folder."),
 ]
+AdaptersOption = Annotated[
+    list[str] | None, typer.Option("--adapter", help="The same; several of them become one with --merge.")
+]
+MergeOption = Annotated[
+    str | None, typer.Option("--merge", help=f"How several adapters become one: {', '.join(METHODS)}.")
+]
+WeightsOption = Annotated[str | None, typer.Option("--weights", help="Of the adapters to merge, such as 0.7,0.3.")]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Take the place of what has this name.")]
 
 
@@ -67,6 +79,9 @@ def import_adapter(
     ],
     name: NameOption = None,
     model: ModelOption = None,
+    rank: Annotated[
+        int | None, typer.Option(min=1, help=f"Make it smaller, and say what that costs. Up to {MAX_RANK} can be used.")
+    ] = None,
     replacing: ReplaceOption = False,
 ) -> None:
     """Keep an adapter, for the model that it was trained on (--model; the default comes with Sonata)."""
@@ -75,10 +90,12 @@ def import_adapter(
     if name is not None:
         check_name(name)
     base = base_at(chosen_path(model))
-    adapter = fitted(adapter_of_files(files_at(source), base, title_of(source)), base)
+    adapter = fitted(adapter_of_files(files_at(source), base, title_of(source)), base, rank)
     adapter = replace(adapter, name=name or name_of(adapter.name))
     kept = AdapterFolder().keep(adapter, base, replacing)
     what = f"{kept.name} (rank {kept.rank}, {kept.linears} linears, {size_words(kept.size)})"
+    if kept.lost:
+        say(f"Its smaller rank changes {kept.lost:.1%} of what it does (the relative error of its matrices).")
     say(f"{what} is kept now, for {kept.base}: `sonata chat --adapter {kept.name}` uses it.")
 
 
@@ -144,6 +161,29 @@ def base_of(path: Path | None, model: Model) -> BaseModel:
 async def add_adapter(given: str | None, path: Path | None, model: Model) -> int:
     """Bring what `--adapter` names to the model; its number, 0 without one. Raises AdapterError, OSError."""
     return 0 if given is None else await model.engine.add_adapter(open_adapter(given, base_of(path, model)))
+
+
+async def add_merged(
+    given: Sequence[str], method: str | None, weights: str | None, path: Path | None, model: Model
+) -> int:
+    """The same of several, which become one by `--merge`. Raises AdapterError, ValueError, OSError."""
+    if len(given) > 1 and method is None:
+        raise ValueError(f"Several adapters become one with --merge METHOD; the methods are {', '.join(METHODS)}.")
+    if len(given) < 2 and (method or weights):
+        raise ValueError("--merge and --weights make one of several adapters: give --adapter more than once.")
+    if method is None:
+        return await add_adapter(next(iter(given), None), path, model)
+    base = base_of(path, model)
+    merged = merge(method, [open_adapter(one, base) for one in given], _numbers(weights) if weights else None)
+    notes.print(f"Merged by {method}: rank {merged.adapter.rank} changes {merged.error:.1%} of it.", soft_wrap=True)
+    return await model.engine.add_adapter(merged.adapter)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(one) for one in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{shown(text)} are no weights: write one number for each adapter, such as 0.7,0.3.") from None
 
 
 def _model_of(kept: KeptAdapter) -> Path:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from app.adapter_import import LOST, BaseModel, adapter_of_files, fitted, name_of
+from app.adapter_import import BaseModel, adapter_of_files, fitted, lost_of, name_of
 from app.assistant import Assistant
 from py_core.adapters.files import read_adapter, write_adapter
-from py_core.adapters.lora import check_base
+from py_core.adapters.lora import MAX_RANK, check_base
 from py_core.adapters.peft import WEIGHTS_FILE
 
 
@@ -34,7 +34,7 @@ class PageAdapters:
         model = self._assistant().model
         of = BaseModel(model.config, model.graph, base["sha256"], base["title"])
         titles = [PurePath(name).stem for name in files if not name.endswith(".json") and name != WEIGHTS_FILE]
-        adapter = fitted(adapter_of_files(files, of, titles[0] if titles else "adapter"), of)
+        adapter = fitted(adapter_of_files(files, of, titles[0] if titles else "adapter"), of, MAX_RANK)
         title = adapter.name
         taken = set[str]()
         while True:
@@ -45,7 +45,7 @@ class PageAdapters:
                 break
             taken.add(adapter.name)
         facts = {"name": adapter.name, "rank": adapter.rank, "linears": len(adapter.pairs), "sha256": sha256}
-        return facts | {"lost": float(adapter.metadata.get(LOST, 0))}, data
+        return facts | {"lost": lost_of(adapter.metadata)}, data
 
     async def use(self, name: str, base_sha256: str, read: Callable[[], Awaitable[bytes]]) -> None:
         """From the next message on; "" for none. base_sha256: of the model that runs.

@@ -201,6 +201,10 @@ async def test_an_adapter_of_llama_cpp_is_told_from_a_model_when_it_is_dropped_o
     other = write_gguf_adapter(drawn(base.graph, 4), tmp_path / "Sailor.gguf").read_bytes()
     await chat.page.evaluate(DROP, [base64.b64encode(other).decode(), "Sailor.gguf"])
     await expect(model_line(chat)).to_contain_text("with sailor-2")
+    # One that is too large to be used is made smaller, which the list tells.
+    large = write_gguf_adapter(drawn(base.graph, 5, rank=24), tmp_path / "Large.gguf").read_bytes()
+    await chat.page.evaluate(DROP, [base64.b64encode(large).decode(), "Large.gguf"])
+    await expect(row(chat, "large")).to_contain_text("made smaller, which changed ")
 
 
 async def test_what_cannot_be_used_is_refused_in_a_sentence(

@@ -18,6 +18,7 @@ from app.adapter_folder import AdapterFolder, files_at
 from app.adapter_import import BaseModel, adapter_of_files
 from py_core.adapters.files import export_peft, write_adapter
 from py_core.adapters.lora import LoraAdapter
+from py_core.adapters.merging import merge
 from py_core.loading import Model
 from tests.tiny_adapters import drawn, write_gguf_adapter
 
@@ -191,23 +192,55 @@ def test_a_write_that_does_not_come_to_its_end_leaves_what_was_there(
         folder.keep(pirate, base)
 
 
-def test_logits_of_ids_come_with_an_adapter(
+def test_logits_of_ids_come_with_an_adapter_or_with_several_that_are_merged(
     tiny: list[str], peft: Path, base: BaseModel, tmp_path: Path, tiny_path: Path, open_model: Callable
 ) -> None:
     job, out = tmp_path / "job.json", tmp_path / "logits.npy"
     job.write_text('{"ids": [5, 9, 60, 3], "positions": [1, 3]}')
-    printed(sonata("logits", "--ids", job, "--out", out, *tiny, "--backend", "numpy", "--adapter", peft))
+    words = ["logits", "--ids", job, "--out", out, *tiny, "--backend", "numpy", "--adapter", peft]
+    one = adapter_of_files(files_at(peft), base)
+    two = write_gguf_adapter(drawn(base.graph, 2, rank=4), tmp_path / "two.gguf")
+    both = merge("ties", [one, adapter_of_files(files_at(two), base)], [0.7, 0.3]).adapter
 
-    adapter = adapter_of_files(files_at(peft), base)
-
-    async def expected() -> np.ndarray:
+    async def expected(adapter: LoraAdapter) -> np.ndarray:
         model: Model = await open_model(tiny_path)
         sequence = model.engine.new_sequence()
         model.engine.use_adapter(sequence, await model.engine.add_adapter(adapter))
         model.engine.backend.append(sequence, [5, 9, 60, 3])
         return (await model.engine.last_logits(sequence, 3))[[0, 2]]
 
-    np.testing.assert_allclose(np.load(out), asyncio.run(expected()), rtol=1e-5, atol=1e-5)
+    printed(sonata(*words))
+    np.testing.assert_allclose(np.load(out), asyncio.run(expected(one)), rtol=1e-5, atol=1e-5)
+    said = sonata(*words, "--adapter", two, "--merge", "ties", "--weights", "0.7,0.3")
+    assert "Merged by ties: rank 16 changes " in printed(said) + said.stderr
+    np.testing.assert_allclose(np.load(out), asyncio.run(expected(both)), rtol=1e-5, atol=1e-5)
+
+    assert_sentence(sonata(*words, "--adapter", two), "--merge METHOD", "slerp")
+    assert_sentence(sonata(*words, "--merge", "ties"), "give --adapter more than once")
+    assert_sentence(sonata(*words, "--adapter", two, "--merge", "sum"), "There is no method 'sum'")
+    assert_sentence(sonata(*words, "--adapter", two, "--merge", "ties", "--weights", "a"), "'a' are no weights")
+
+
+def test_a_rank_that_is_too_large_is_made_smaller_where_that_is_asked_for(
+    tiny: list[str], base: BaseModel, tmp_path: Path
+) -> None:
+    drawn_large = drawn(base.graph, 6, rank=24)
+    # The last eight are small: a rank of 16 loses little, one of 4 much.
+    sizes = np.where(np.arange(24) < 16, 1, 0.01)[:, None].astype(np.float32)
+    pairs = {name: replace(pair, a=pair.a * sizes) for name, pair in drawn_large.pairs.items()}
+    file = write_gguf_adapter(replace(drawn_large, pairs=pairs), tmp_path / "large.gguf")
+    assert_sentence(sonata("adapters", "import", file, *tiny), "rank 24", "sonata adapters import --rank 16")
+    said = printed(sonata("adapters", "import", file, *tiny, "--rank", "16"))
+    assert "Its smaller rank changes " in said
+    assert "large (rank 16" in said
+    printed(sonata("adapters", "import", file, *tiny, "--rank", "4", "--name", "small"))
+    lost = {facts["name"]: facts["lost"] for facts in listed()}
+    assert 0 < lost["large"] < 0.02 < 0.5 < lost["small"] < 1
+    # What a smaller rank has cost adds up: two steps cost what one does.
+    own = tmp_path / "own.safetensors"
+    printed(sonata("adapters", "export", "large", own))
+    printed(sonata("adapters", "import", own, *tiny, "--rank", "4", "--name", "again"))
+    assert {facts["name"]: facts["lost"] for facts in listed()}["again"] == pytest.approx(lost["small"], abs=1e-5)
 
 
 def test_sonatas_own_file_says_whose_it_is(base: BaseModel, pirate: LoraAdapter) -> None:
