@@ -9,14 +9,12 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter
 
 
-def drawn_adapters(
-    draw: np.random.Generator, width: int, vocab_size: int, m: int
-) -> tuple[list[AnyHeadAdapter | None], np.ndarray]:
-    """None, and five of both kinds; and m rows of states, some of them near to the neighbours.
+def drawn_adapters(draw: np.random.Generator, h: np.ndarray, vocab_size: int) -> list[AnyHeadAdapter | None]:
+    """None, and five of both kinds; the neighbours are near to some of the states h (M, width).
 
     No nearest neighbour is so far away as tau that rounding decides whether the gate opens.
     """
-    h = draw.standard_normal((m, width)).astype(np.float32)
+    m, width = h.shape
     adapters: list[AnyHeadAdapter | None] = [None]
     for _ in range(2):
         rank = int(draw.integers(1, 6))
@@ -32,7 +30,7 @@ def drawn_adapters(
         lambda_, temperature = draw.uniform(0.1, 0.99), 10 ** draw.uniform(-2, 0)
         tokens = draw.integers(0, min(vocab_size, 5) if draw.random() < 0.5 else vocab_size, n)
         adapters.append(NeighbourAdapter(states, tokens, lambda_, tau, temperature))
-    return adapters, h
+    return adapters
 
 
 def changed_rows(

@@ -1,10 +1,20 @@
-"""Which adapters at the head's input a backend holds: it gives them numbers, which the state's rows name."""
+"""Adapters at the head's input that a backend holds, by the numbers that rows name, and how kernels read them.
+
+web/kernels/head.c and wgsl_shaders/snippets/head_slots.wgsl declare a slot.
+"""
 
 from __future__ import annotations
 
-from py_core.adapters.head import AnyHeadAdapter, check_head_adapter
+import struct
+
+import numpy as np
+
+from py_core.adapters.head import MAX_HEAD_RANK, MAX_NEIGHBOURS, AnyHeadAdapter, HeadAdapter, check_head_adapter
 from py_core.backends.base import HEAD_SLOTS, BackendError
 from py_core.models.graph import Graph
+
+_LOW_RANK, _NEIGHBOURS = 1, 2
+_HEADER = 32
 
 
 class HeadSlots:
@@ -36,3 +46,25 @@ class HeadSlots:
         """Raises ValueError where there is none of this number; 0 is none."""
         if number and number not in self.adapters:
             raise ValueError(f"There is no adapter {number} at the head's input. Put it there first.")
+
+
+def slot_bytes(width: int) -> int:
+    """Of the largest adapter of either kind for a hidden size."""
+    return _HEADER + 4 * MAX_NEIGHBOURS + 4 * max(2 * MAX_HEAD_RANK, MAX_NEIGHBOURS) * width
+
+
+def slot_data(adapter: AnyHeadAdapter) -> bytes:
+    """An adapter as kernels read it: kind, count, odds, tau, temperature; tokens; then rows of the hidden size.
+
+    The rows are those of A and of B transposed, or states of length 1.
+    """
+    tokens = np.zeros(MAX_NEIGHBOURS, np.uint32)
+    if isinstance(adapter, HeadAdapter):
+        header = struct.pack("<2I3f", _LOW_RANK, adapter.rank, 0, 0, 0)
+        rows = np.concatenate([adapter.a, adapter.b.T])
+    else:
+        numbers = (adapter.odds, adapter.tau, adapter.temperature)
+        header = struct.pack("<2I3f", _NEIGHBOURS, len(adapter.tokens), *numbers)
+        tokens[: len(adapter.tokens)] = adapter.tokens
+        rows = adapter.unit_states
+    return header.ljust(_HEADER, b"\0") + tokens.tobytes() + np.ascontiguousarray(rows, np.float32).tobytes()

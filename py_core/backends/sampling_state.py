@@ -55,9 +55,9 @@ def adapter_of(state: bytes) -> int:
     return int(np.frombuffer(state, np.uint32, 3)[2])
 
 
-def has_head_adapters(state: bytes) -> bool:
-    """Whether a row of a state has an adapter at the head's input."""
-    return bool(np.frombuffer(state, np.uint32)[STATE_HEADER // 4 + 12 :: ROW_BYTES // 4].any())
+def head_adapters_of(state: bytes) -> np.ndarray:
+    """The numbers of the adapters at the head's input of a state's rows, 0 for none: uint32 (rows,)."""
+    return np.frombuffer(state, np.uint32)[STATE_HEADER // 4 + 12 :: ROW_BYTES // 4]
 
 
 def ring_of(tokens: Sequence[int]) -> np.ndarray:

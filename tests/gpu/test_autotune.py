@@ -19,6 +19,7 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.tuning import GPU_ROWS, KernelShapes, MatmulShape
 from py_core.fit import memory_need
 from py_core.formats.gguf import read_header
+from py_core.formats.quantization import FORMATS
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
 from tests.backend_pairs import Pair, collect, open_pair, prompt
@@ -139,6 +140,8 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
         assert isinstance(pair.other, WebGPUBackend)
         made = [launch.kernel.name for launch in pair.other._launches("body", 100, 100)]
         assert any(name.startswith("limbs") for name in made) == bool(tiles[0])
+        builder = pair.other._lowering._builder
+        assert builder.tiles("of the head, made later", FORMATS["Q8_0"], 259).as_list() == tiles
         ours, reference = await pair.prefilled(prompt(100))
         found, expected = await pair.other.logits(ours), await pair.numpy.logits(reference)
         np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())

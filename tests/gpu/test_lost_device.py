@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.template_renderer import native_renderer
+from py_core.adapters.head import HeadAdapter, NeighbourAdapter
 from py_core.backends.base import BackendError, DeviceLostError
 from py_core.backends.webgpu import backend as webgpu_backend
 from py_core.backends.webgpu import host_wgpu
@@ -153,6 +154,31 @@ async def test_sets_of_lora_matrices_are_brought_back(path: Path) -> None:
             host.lose()
         assert await collect(pair.other, ours, 6) == await collect(pair.numpy, reference, 6)
     assert host.reopened == 2
+    pair.other.close()
+
+
+async def test_adapters_at_the_heads_input_are_brought_back_and_scores_made_again(path: Path) -> None:
+    host, tokens = FragileHost(), prompt(70, seed=2)
+    pair = await open_fragile(path, host)
+    ours, reference = await pair.prefilled(tokens)
+    states = (await pair.numpy.hidden(reference, ["final_norm"]))["final_norm"]
+    near = NeighbourAdapter(states[:20], np.array(tokens[1:21]), tau=-1)
+    low_rank = HeadAdapter(states[30:32] / 8, np.ones((64, 2), np.float32) / 8)
+    for adapter in (near, low_rank):
+        host.lose()
+        ours_number = await pair.other.put_head_adapter(adapter)
+        for change in (lambda: None, host.lose):
+            pair.other.use_head_adapter(ours, ours_number)
+            pair.numpy.use_head_adapter(reference, await pair.numpy.put_head_adapter(adapter))
+            expected = await pair.numpy.token_logprobs(reference, 1)
+            change()
+            found = await pair.other.token_logprobs(ours, 1)
+            np.testing.assert_allclose(found, expected, atol=2e-3 * np.abs(expected).max())
+            change()
+            assert await collect(pair.other, ours, 6) == await collect(pair.numpy, reference, 6)
+            for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
+                backend.truncate(sequence, 70)
+    assert host.reopened == 6
     pair.other.close()
 
 

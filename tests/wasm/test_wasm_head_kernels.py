@@ -107,7 +107,8 @@ def test_slots_hold_the_largest_adapters(host: WasmtimeHost) -> None:
 def placed(host: WasmtimeHost, width: int, m: int, draw: np.random.Generator):
     """Memory with some adapters; of each of m rows the number and the adapter, and its state."""
     memory = Memory(host, width)
-    adapters, h = drawn_adapters(draw, width, VOCAB, m)
+    h = draw.standard_normal((m, width)).astype(np.float32)
+    adapters = drawn_adapters(draw, h, VOCAB)
     for number, adapter in enumerate(adapters[1:], 1):
         asyncio.run(memory.place(host, memory, number, adapter))
     numbers = draw.integers(0, len(adapters), m)

@@ -7,7 +7,7 @@ enum { LOW_RANK = 1, NEIGHBOURS = 2, MOST_NEIGHBOURS = 64 };
 typedef struct {
   u32 kind, count;
   f32 odds, tau, temperature;
-  u32 unused[11], tokens[MOST_NEIGHBOURS];
+  u32 unused[3], tokens[MOST_NEIGHBOURS];
   f32 rows[];
 } HeadAdapter;
 // Of a row of the pass: its neighbours' weights, if its gate is open.

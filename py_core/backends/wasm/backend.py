@@ -15,7 +15,7 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_formats
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
-from py_core.backends.sampling_state import RING, adapter_of, has_head_adapters
+from py_core.backends.sampling_state import RING, adapter_of, head_adapters_of
 from py_core.backends.training import Training
 from py_core.backends.wasm.head_programs import HeadPrograms
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
@@ -106,7 +106,7 @@ class WasmBackend(PipelinedBackend):
         return self._pages.sees(slot, position)
 
     def _write_state(self, data: bytes) -> None:
-        self._adapted, self._head_adapted = adapter_of(data) != 0, has_head_adapters(data)
+        self._adapted, self._head_adapted = adapter_of(data) != 0, bool(head_adapters_of(data).any())
         self._host.write(self._lowering.state, data)
 
     def _write_history(self, slot: int, ring: np.ndarray) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 
-from py_core.adapters.head import MAX_HEAD_RANK, MAX_NEIGHBOURS, AnyHeadAdapter, HeadAdapter
+from py_core.adapters.head import MAX_NEIGHBOURS, AnyHeadAdapter
 from py_core.backends.base import HEAD_SLOTS
+from py_core.backends.head_slots import slot_bytes, slot_data
 from py_core.backends.wasm.host import MAX_WORKERS, KernelHost
 from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import Arena, Op, OpKind
 
-_LOW_RANK, _NEIGHBOURS = 1, 2
-_HEADER = 64 + 4 * MAX_NEIGHBOURS
 _NEAR = 16 + 4 * MAX_NEIGHBOURS
 _SLOTS_AT_A_TIME = 8
 
@@ -35,10 +32,10 @@ class HeadMemory:
 
     async def place(self, host: KernelHost, pages: KVPages, number: int, adapter: AnyHeadAdapter) -> None:
         """Bring an adapter to a slot. Memory for slots is taken as they are used."""
-        slot_bytes = _HEADER + 4 * max(2 * MAX_HEAD_RANK, MAX_NEIGHBOURS) * self._width
+        size = slot_bytes(self._width)
         while len(self._places) < number:
-            first = await pages.take(host, _SLOTS_AT_A_TIME * slot_bytes)
-            self._places += [first + at * slot_bytes for at in range(_SLOTS_AT_A_TIME)]
+            first = await pages.take(host, _SLOTS_AT_A_TIME * size)
+            self._places += [first + at * size for at in range(_SLOTS_AT_A_TIME)]
         host.write(self._places[number - 1], slot_data(adapter))
         self._slots[number] = self._places[number - 1]
         host.write(self._table, self._slots.tobytes())
@@ -66,17 +63,3 @@ class HeadMemory:
     def _sum(self, logits: int, columns: int, stride: int, first: int, near: int, targets: int) -> Op:
         places = (self._sums, int(first == 0), near, targets, self._target_logits)
         return Op(OpKind.LOGIT_SUMS, (logits, columns, stride, first, *places))
-
-
-def slot_data(adapter: AnyHeadAdapter) -> bytes:
-    """An adapter as kernels read it (`HeadAdapter` in head.c)."""
-    tokens = np.zeros(MAX_NEIGHBOURS, np.uint32)
-    if isinstance(adapter, HeadAdapter):
-        header = struct.pack("<2I3f", _LOW_RANK, adapter.rank, 0, 0, 0)
-        rows = np.concatenate([adapter.a, adapter.b.T])
-    else:
-        numbers = (adapter.odds, adapter.tau, adapter.temperature)
-        header = struct.pack("<2I3f", _NEIGHBOURS, len(adapter.tokens), *numbers)
-        tokens[: len(adapter.tokens)] = adapter.tokens
-        rows = adapter.unit_states
-    return header.ljust(64, b"\0") + tokens.tobytes() + np.ascontiguousarray(rows, np.float32).tobytes()

@@ -8,6 +8,7 @@ that its matmuls may have, floats or integers. What was found is kept by the ada
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
@@ -93,6 +94,7 @@ async def tune(
         await store.write(json.dumps(kept))
     builder.chosen = {name: MatvecShape(*known[name]) for name in matvecs}
     builder.chosen_tiles = {name.removesuffix(_MANY): _tiles(known[name]) for name in matmuls}
+    builder.usual_tiles = [shape for shape, _ in Counter(builder.chosen_tiles.values()).most_common()]
 
 
 def _missing(known: Kept, tried: Mapping[str, list[Shape]]) -> dict[str, list[Shape]]:

@@ -10,12 +10,11 @@ from statistics import median
 
 import numpy as np
 
-from py_core.adapters.head import AnyHeadAdapter
+from py_core.adapters.head import AnyHeadAdapter, NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import (
     MAX_LOGIT_ROWS,
-    BackendError,
     Capabilities,
     DeviceLostError,
     Progress,
@@ -23,7 +22,15 @@ from py_core.backends.base import (
     check_formats,
 )
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
-from py_core.backends.sampling_state import GREEDY, RING, ROW_BYTES, STATE_HEADER, adapter_of, state_bytes
+from py_core.backends.sampling_state import (
+    GREEDY,
+    RING,
+    ROW_BYTES,
+    STATE_HEADER,
+    adapter_of,
+    head_adapters_of,
+    state_bytes,
+)
 from py_core.backends.training import Training
 from py_core.backends.webgpu.attention import SHORT, length_class_of
 from py_core.backends.webgpu.autotune import TuningStore, tune
@@ -59,6 +66,11 @@ _LEAST_STEPS = 4
 
 _PAUSE_SECONDS = 1.0
 """The pause before the device is requested again after a second loss: a driver may need a while."""
+
+_SCORED = "scored"
+
+_ADAPTED, _MIXED = " adapted", " mixed"
+"""Ends of the names of lists whose heads have adapters at their inputs: with _MIXED neighbours change logits, too."""
 
 _ONLY_SOFTWARE = (
     "The connection to the graphics card was lost, and there is only a software adapter, which is slow, in its place. "
@@ -126,6 +138,8 @@ class WebGPUBackend(PipelinedBackend):
         of_packs = KernelBuilder(host, replace(self._shapes, max_rows=PACK_ROWS))
         self.model = ModelOnDevice(host, config, self._graph, self.arena, lowering.vectors, lowering.angles, of_packs)
         self._made_later: dict[str, list[Kernel]] = {}
+        self._changed_heads: dict[str, list[Kernel]] = {}
+        self._head_numbers, self._head_kind = np.zeros(0, np.uint32), ""
         self._tap_buffers: dict[str, list[Binding]] = {}
         self._generation = self._pages.generation
         await self.arena.upload(self._source, progress)
@@ -137,6 +151,8 @@ class WebGPUBackend(PipelinedBackend):
                 await host.check()  # Kernels that were kept are compiled only now.
         for number, adapter in self._adapters.items():
             await self._place_adapter(number, adapter)
+        for number, head_adapter in self._head_slots.adapters.items():
+            await self._place_head_adapter(number, head_adapter)
 
     async def _rebuild(self) -> None:
         if self._losses > 1:
@@ -187,10 +203,17 @@ class WebGPUBackend(PipelinedBackend):
         await self._host.check()
 
     async def _place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
-        raise BackendError("Adapters cannot be used on this backend yet. Choose numpy.")
-
-    async def _run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
-        raise BackendError("Texts cannot be scored on this backend yet. Choose numpy.")
+        heads = self._lowering.heads
+        if heads.write(number, adapter):
+            self._forget_lists()
+        kind = _kind_of([adapter])
+        if f"step{kind}" not in self._changed_heads:
+            made = {
+                f"{name}{kind}": heads.changed("few" if name == "heads" else "one", name == "step", kind == _MIXED)
+                for name in ("head", "heads", "step")
+            }
+            await self._host.check()
+            self._changed_heads |= made
 
     def close(self) -> None:
         for training in self._trainings:
@@ -262,20 +285,24 @@ class WebGPUBackend(PipelinedBackend):
 
     def _write_state(self, data: bytes) -> None:
         self._host.write(self._buffers.state.buffer, 0, data)
-        # Which kernels run follows from the set that the state names.
+        # Which kernels run follows from the adapters that the state names.
         self._rank = self._ranks[adapter_of(data)]
+        self._head_numbers = head_adapters_of(data)
+        adapters = self._head_slots.adapters
+        self._head_kind = _kind_of([adapters[one] for one in set(self._head_numbers.tolist()) if one in adapters])
 
     def _write_history(self, slot: int, ring: np.ndarray) -> None:
         self._host.write(self._buffers.history.buffer, slot * RING * 4, ring.tobytes())
 
     async def _run_rows(self, m: int, length: int, logit_rows: int) -> None:
         lists = [self._record("body", m, length)]
-        if logit_rows > 1 and "heads" not in self._made_later:
+        if logit_rows > 1 and not self._head_kind and "heads" not in self._made_later:
             kernels = self._lowering.head()
             await self._host.check()
             self._made_later["heads"] = kernels
         if logit_rows:
-            lists.append(self._record("heads" if logit_rows > 1 else "head", logit_rows, length))
+            head = ("heads" if logit_rows > 1 else "head") + self._head_kind
+            lists.append(self._record(head, logit_rows, length))
         self._host.submit(lists)
         await self._host.read(self._buffers.state.buffer, 0, 4)
 
@@ -290,12 +317,27 @@ class WebGPUBackend(PipelinedBackend):
         read = [self._host.read(at.buffer, 0, at.size // self._shapes.max_rows * m) for at in buffers]
         return [np.frombuffer(data, np.float32).reshape(m, -1) for data in await asyncio.gather(*read)]
 
+    async def _run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
+        heads = self._lowering.heads
+        if _SCORED not in self._made_later:
+            kernels = heads.scored()
+            await self._host.check()
+            self._made_later[_SCORED] = kernels
+        self._host.submit([self._record("body", m, length)])
+        for first in range(0, m, heads.chunk):
+            rows = [(targets[row], 0, row) for row in range(first, min(first + heads.chunk, m))]
+            numbers = self._head_numbers[first : first + len(rows)].tolist()
+            self._host.write(heads.targets.buffer, 0, state_bytes(rows, head_adapters=numbers))
+            self._host.submit([self._record(_SCORED, len(rows), length)])
+        return np.frombuffer(await self._host.read(heads.scores.buffer, 0, 4 * m), np.float32)
+
     def _start_steps(
         self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
     ) -> asyncio.Future[list[int]]:
         sampler = ["penalties"] if sampling.penalizes else []
         sampler.append("argmax" if sampling.temperature == 0 else "sample")
-        names = (["step"] if forward_first else []) + sampler + ["step", *sampler] * (count - 1)
+        step = f"step{self._head_kind}"
+        names = ([step] if forward_first else []) + sampler + [step, *sampler] * (count - 1)
         self._host.submit([self._record(name, 1, position + count) for name in names])
         return asyncio.ensure_future(self._read_ids(sequence, position, count))
 
@@ -335,6 +377,8 @@ class WebGPUBackend(PipelinedBackend):
         plan, length_class = plans[rows], self._length_class(rows, length)
         # The head alone runs after a prefill's pass, whose state may have many rows.
         lists = {"body": plan.body, "head": self._plans["many"].head, "step": plan.step, **self._made_later}
+        if name in self._changed_heads:
+            lists[name] = [*(plan.body if name.startswith("step") else []), *self._changed_heads[name]]
         kernels = lists.get(name) or [self._samplers[name]]
         return [Launch(kernel, m, length_class) for kernel in kernels if kernel.splits(length_class)]
 
@@ -344,12 +388,20 @@ class WebGPUBackend(PipelinedBackend):
 
     def _size_class(self, name: str, m: int) -> tuple[str, int]:
         """Which plan serves m rows of a list, and m rounded up so that few lists are recorded."""
-        tapped = name in self._tap_buffers
-        if m == 1 and not tapped:
+        for_many = name in self._tap_buffers or name == _SCORED
+        if m == 1 and not for_many:
             return "one", 1
-        if m <= FEW_ROWS and not tapped:
+        if m <= FEW_ROWS and not for_many:
             return "few", -(-m // self._shapes.batch_tile) * self._shapes.batch_tile
-        return "many", min(-(-m // 32) * 32, self._shapes.max_rows)
+        most = self._lowering.heads.chunk if name == _SCORED else self._shapes.max_rows
+        return "many", min(-(-m // 32) * 32, most)
 
     def _buffer(self, size: int, label: str) -> Binding:
         return Binding(self._host.create_buffer(size, label), 0, size)
+
+
+def _kind_of(adapters: Sequence[AnyHeadAdapter]) -> str:
+    """Which heads run with these adapters at their input."""
+    if any(isinstance(adapter, NeighbourAdapter) for adapter in adapters):
+        return _MIXED
+    return _ADAPTED if adapters else ""

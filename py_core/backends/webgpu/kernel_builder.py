@@ -41,6 +41,8 @@ class KernelBuilder:
         """The shapes that matmuls of many rows may have, by the kernel's name, the usual one first."""
         self.chosen_tiles: dict[str, MatmulShape] = {}
         """Measured shapes by the kernel's name, for many rows of x."""
+        self.usual_tiles: list[MatmulShape] = []
+        """Measured shapes, the most frequent first: for kernels that were not measured, as they are made later."""
 
     def pipeline(self, name: str, snippets: dict[str, str], **constants: Constant) -> int:
         # Each layer asks again: composing the text to find out that it is there would take longer than lowering.
@@ -82,7 +84,9 @@ class KernelBuilder:
         """The tiles of a matmul over so many rows of W."""
         if kernel not in self.tiled:
             self.tiled[kernel] = self._possible_tiles(form, rows)
-        return self.chosen_tiles.get(kernel, self.tiled[kernel][0])
+        possible = self.tiled[kernel]
+        usual = next((shape for shape in self.usual_tiles if shape in possible), possible[0])
+        return self.chosen_tiles.get(kernel, usual)
 
     def _possible_tiles(self, form: BlockFormat, rows: int) -> list[MatmulShape]:
         """Few rows of W are few tiles: narrow ones, for more of them."""

@@ -14,6 +14,7 @@ from py_core.backends.fusion import Fused, GatedLinear, Head, QKVAttention, Resi
 from py_core.backends.sampling_state import RING
 from py_core.backends.webgpu.attention_lowering import AttentionLowering
 from py_core.backends.webgpu.cost import Cost
+from py_core.backends.webgpu.head_lowering import HeadLowering
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
@@ -55,6 +56,10 @@ class PlanLowering:
         self._attention = AttentionLowering(
             host, config, builder, self._linears, self._values, self._vectors, pages, self._state
         )
+        self.heads = HeadLowering(
+            host, graph, self._head, builder, self._values, self._vectors, self._state, buffers.logits, self._lower,
+            lambda values, state: LinearLowering(builder, arena, graph, values, self._vectors, state),
+        )  # fmt: skip
 
     @property
     def vectors(self) -> Vectors:

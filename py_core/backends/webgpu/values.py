@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from py_core.backends.base import MAX_LOGIT_ROWS
@@ -48,11 +49,20 @@ class Values:
         self._in_head = {op.out for op in head}
         self._output = (operations[-1].out, logits)
         self._made: dict[tuple[object, ...], Binding] = {}
+        self._elsewhere: dict[Value, Binding] = {}
         self.made_by_readers = _made_by_readers(operations)
         """Norms that whatever reads them can make itself from the norm's input, which is still there by then."""
 
+    def elsewhere(self, places: Mapping[Value, Binding]) -> Values:
+        """The same values, but for some that lie in other buffers."""
+        found = copy(self)
+        found._elsewhere = dict(places)
+        return found
+
     def of(self, value: Value) -> Binding:
         """(rows, value.width) float32"""
+        if value in self._elsewhere:
+            return self._elsewhere[value]
         output, logits = self._output
         if value == output:
             return logits

@@ -1,0 +1,78 @@
+// h = norm(x) of rows, changed by each row's adapter at the head's input: y = h + B (A h), or y = h and the weights of its
+// neighbours, softmax(cosine(h, state) / temperature) where the nearest is at least tau near.
+// Bindings: 0 state; 1 weight: the norm's (K / 4,) vec4f; 2 x: (MAX_ROWS, K / 4) vec4f; 3 slots and 5 near as in
+//           head_slots.wgsl; 4 y: (rows, K / 4) vec4f.
+// Constants: K, EPS, LANES, WORKGROUP (a multiple of LANES); SCORED: all of the state's rows are changed, and a row's slot
+// says which row of x it is; otherwise the last rows are, those that need logits.
+// One workgroup a row; dispatch (rows).
+#import state
+@group(0) @binding(0) var<storage, read> state: State;
+@group(0) @binding(1) var<storage, read> weight: array<vec4f>;
+@group(0) @binding(2) var<storage, read> x: array<vec4f>;
+@group(0) @binding(3) var<storage, read> slots: array<vec4u>;
+@group(0) @binding(4) var<storage, read_write> y: array<vec4f>;
+@group(0) @binding(5) var<storage, read_write> near: array<f32>;
+#import reduce
+#import head_slots
+
+const QUADS = K / 4u;
+const LANE_GROUPS = WORKGROUP / LANES;
+var<workgroup> inner: array<f32, MOST_NEIGHBOURS>;  // A h, or cosines
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
+  let rows = select(state.logit_rows, state.count, SCORED);
+  if (group.x >= rows) { return; }
+  let of_state = select(state.count - rows, 0u, SCORED) + group.x;
+  let from_quad = select(of_state, state.rows[of_state].slot, SCORED) * QUADS;
+  let to_quad = group.x * QUADS;
+  let number = state.rows[of_state].head_adapter;
+  let lane = index % LANES;
+
+  var squares = 0.0;
+  for (var i = lane; i < QUADS; i += LANES) { squares += dot(x[from_quad + i], x[from_quad + i]); }
+  let scale = inverseSqrt(reduce_lanes(squares, index) / f32(K) + EPS);
+  for (var i = index; i < QUADS; i += WORKGROUP) { y[to_quad + i] = x[from_quad + i] * scale * weight[i]; }
+  if (index == 0u) { near[group.x * NEAR] = 0.0; }
+  if (number == 0u) { return; }
+  storageBarrier();
+
+  let slot = slot_of(number);
+  let count = slot_count(slot);
+  for (var first = 0u; first < count; first += LANE_GROUPS) {
+    let row = first + index / LANES;
+    var sum = 0.0;
+    for (var i = lane; i < QUADS; i += LANES) { sum += dot(y[to_quad + i], slot_quad(slot, min(row, count - 1u), i)); }
+    sum = reduce_lanes(sum, index);
+    if (lane == 0u && row < count) { inner[row] = sum; }
+  }
+  workgroupBarrier();
+
+  if (slots[slot].x == LOW_RANK) {
+    for (var i = index; i < QUADS; i += WORKGROUP) {
+      var sum = y[to_quad + i];
+      for (var r = 0u; r < count; r++) { sum += inner[r] * slot_quad(slot, count + r, i); }
+      y[to_quad + i] = sum;
+    }
+    return;
+  }
+  var length = 0.0;
+  for (var i = lane; i < QUADS; i += LANES) { length += dot(y[to_quad + i], y[to_quad + i]); }
+  length = sqrt(reduce_lanes(length, index));
+  if (index > 0u) { return; }
+  let inverse = select(0.0, 1.0 / length, length > 0.0);
+  var largest = -2.0;
+  for (var r = 0u; r < count; r++) {
+    inner[r] *= inverse;
+    largest = max(largest, inner[r]);
+  }
+  if (!(largest >= bitcast<f32>(slots[slot].w))) { return; }
+  var sum = 0.0;
+  let temperature = bitcast<f32>(slots[slot + 1u].x);
+  for (var r = 0u; r < count; r++) {
+    inner[r] = exp((inner[r] - largest) / temperature);
+    sum += inner[r];
+  }
+  near[group.x * NEAR] = f32(number);
+  for (var r = 0u; r < count; r++) { near[group.x * NEAR + 1u + r] = inner[r] / sum; }
+}

@@ -1,0 +1,20 @@
+// Adapters at the head's input, in slots that rows name from 1 on (py_core/adapters/head.py). A slot is two vectors (kind, count,
+// odds, tau), (temperature), 64 tokens, then 64 rows of K values: of LOW_RANK `count` rows of A and as many of B transposed, of
+// NEIGHBOURS `count` states of length 1. NEAR floats of each row of a pass: its slot if its gate is open, else 0, then
+// its neighbours' weights.
+// Needs slots: array<vec4u>. Constants: K.
+const LOW_RANK = 1u;
+const NEIGHBOURS = 2u;
+const MOST_NEIGHBOURS = 64u;
+const SLOT_TOKENS = 2u;
+const SLOT_ROWS = 18u;
+const SLOT = SLOT_ROWS + MOST_NEIGHBOURS * K / 4u;
+const NEAR = 1u + MOST_NEIGHBOURS;
+
+fn slot_of(number: u32) -> u32 { return (number - 1u) * SLOT; }
+fn slot_count(slot: u32) -> u32 { return min(slots[slot].y, MOST_NEIGHBOURS); }
+fn slot_odds(slot: u32) -> f32 { return bitcast<f32>(slots[slot].z); }
+fn slot_token(slot: u32, i: u32) -> u32 { return slots[slot + SLOT_TOKENS + i / 4u][i % 4u]; }
+fn slot_quad(slot: u32, row: u32, quad: u32) -> vec4f {
+  return bitcast<vec4f>(slots[slot + SLOT_ROWS + row * (K / 4u) + quad]);
+}
