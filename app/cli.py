@@ -6,21 +6,16 @@ import asyncio
 import json
 import sys
 from dataclasses import asdict, replace
-from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, Progress
 
 from app.adapter_folder import open_adapter
 from app.assistant import CHAT_SAMPLING, MAX_TOKENS
-from app.autotune_cache import AutotuneCache
 from app.bench import Speed, measure_speed, profile_report
-from app.build_outputs import kernel_path
 from app.cli_adapters import (
     AdapterOption,
     AdaptersOption,
@@ -33,11 +28,19 @@ from app.cli_adapters import (
 )
 from app.cli_bench import profile_tables, speed_table
 from app.cli_files import convert, quantize
-from app.cli_model_file import ModelOption, NoBosOption, chosen_path, info, tokenize
+from app.cli_loading import (
+    AutotuneOption,
+    BackendChoice,
+    BackendOption,
+    ContextOption,
+    Precision,
+    PrecisionOption,
+    load,
+)
+from app.cli_model_file import ModelOption, NoBosOption, info, tokenize
 from app.cli_models import models_app
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
-from app.fit_check import available_memory, fit_check
 from app.logits_job import logits_of, read_job
 from app.model_cache import CacheError
 from app.model_catalog import HubError
@@ -47,17 +50,11 @@ from app.paths import memory_path
 from app.server import ALLOW_NAME, DIST, ServerError
 from app.server import serve as serve_site
 from app.services import Services
-from app.template_renderer import native_renderer
 from app.terminal import console, say
 from app.terminal_chat import run_chat
 from py_core.backends.base import BackendError
-from py_core.backends.numpy import load_numpy
-from py_core.backends.wasm.backend import load_wasm
-from py_core.backends.webgpu.backend import load_webgpu
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
-from py_core.formats.source import open_source
-from py_core.loading import BackendLoader, Model, load_model
 from py_core.memory.encryption import NativeCrypto
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.base import TokenizerError
@@ -77,33 +74,6 @@ MAX_PROMPT_CHARS = 1 << 28
 """A context of a million tokens, each of 256 characters. What the model reads at most is known once it is loaded."""
 
 
-class Precision(StrEnum):
-    precise = "precise"
-    fast = "fast"
-
-
-class BackendChoice(StrEnum):
-    auto = "auto"
-    webgpu = "webgpu"
-    wasm = "wasm"
-    numpy = "numpy"
-
-
-BackendOption = Annotated[BackendChoice, typer.Option(help="auto uses webgpu on a real GPU, and wasm on the CPU.")]
-AutotuneOption = Annotated[
-    bool,
-    typer.Option(
-        help="Measure once which kernel shapes are fastest on this GPU, and keep the result.",
-        show_default=True,
-    ),
-]
-PrecisionOption = Annotated[
-    Precision, typer.Option(help="Of activations on wasm: precise gives the same tokens as float32, fast is faster.")
-]
-ContextOption = Annotated[
-    int | None,
-    typer.Option(min=1, help="The most tokens of a conversation. More than the model was trained for stretches it."),
-]
 RawOption = Annotated[
     bool,
     typer.Option(
@@ -139,7 +109,7 @@ def chat(
     chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
     sampling = None if chosen == CHAT_SAMPLING else chosen
     with asyncio.Runner() as runner:
-        loaded = runner.run(_load(model, backend, precision, autotune, context))
+        loaded = runner.run(load(model, backend, precision, autotune, context))
         loaded.bos = not no_bos
         services = Services(NativeCrypto()) if plain else runner.run(open_services(memory or memory_path()))
         run_chat(
@@ -207,7 +177,7 @@ def logits(
         raise ValueError("Give either a prompt or --ids.")
 
     async def run() -> np.ndarray:
-        loaded = await _load(model, backend, precision, context=context)
+        loaded = await load(model, backend, precision, context=context)
         loaded.bos = not no_bos
         try:
             number = await add_merged(adapter or [], merge, weights, model, loaded)
@@ -252,7 +222,7 @@ def bench(
         return
 
     async def run() -> tuple[Speed, dict[str, Any] | None]:
-        loaded = await _load(model, backend, precision, autotune)
+        loaded = await load(model, backend, precision, autotune)
         at = position or prompt_tokens
         with notes.status("Measuring"):
             if profile:
@@ -289,7 +259,7 @@ async def _generate(
     text: str, raw: bool, max_tokens: int, sampling: SamplingParams, path: Path | None, backend: BackendChoice,
     precision: Precision, autotune: bool, context: int | None, adapter: str | None, as_json: bool, no_bos: bool,
 ) -> None:  # fmt: skip
-    loaded = await _load(path, backend, precision, autotune, context)
+    loaded = await load(path, backend, precision, autotune, context)
     loaded.bos = not no_bos
     number = await add_adapter(adapter, path, loaded)
     done = await complete(
@@ -303,58 +273,6 @@ async def _generate(
         say("")
         speed = f"{done.prefill_tok_s:.1f} tok/s prompt, {done.decode_tok_s:.1f} answer"
         notes.print(f"[dim]{escape(done.adapter)}: {speed}[/dim]")
-
-
-async def _load(
-    path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True, context: int | None = None
-) -> Model:
-    """Open the model with a progress bar on stderr while that is a terminal."""
-    source, renderer = open_source(chosen_path(path)), native_renderer()
-    load_backend = _gpu(backend, autotune) or _kernels(backend, precision) or load_numpy
-    columns = ("Loading the model", BarColumn(), DownloadColumn())
-    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-
-        def on_bytes(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        def tell(sentence: str) -> None:
-            if context is not None:
-                notes.print(escape(sentence), soft_wrap=True)
-
-        check = fit_check(load_backend, available_memory(), tell)
-        return await load_model(source, load_backend, renderer, on_bytes, context, check)
-
-
-def _gpu(backend: BackendChoice, autotune: bool) -> BackendLoader | None:
-    if backend not in (BackendChoice.webgpu, BackendChoice.auto):
-        return None
-    # Imported late: the CPU's backends must work where wgpu's library does not load.
-    from py_core.backends.webgpu.host_wgpu import WgpuHost
-
-    try:
-        host = WgpuHost()
-    except BackendError:
-        if backend is BackendChoice.webgpu:
-            raise
-        return None
-    if backend is BackendChoice.auto and host.adapter.software:
-        host.close()
-        return None
-    return partial(load_webgpu, host, tuning=AutotuneCache() if autotune else None)
-
-
-def _kernels(backend: BackendChoice, precision: Precision) -> BackendLoader | None:
-    if backend not in (BackendChoice.wasm, BackendChoice.auto):
-        return None
-    from py_core.backends.wasm.host_wasmtime import WasmtimeHost
-
-    try:
-        return partial(load_wasm, WasmtimeHost(kernel_path()), precision=precision)
-    except FileNotFoundError:
-        if backend is BackendChoice.wasm:
-            raise
-        return None  # never compiled here: numpy needs nothing
 
 
 def _read_prompt(prompt: str) -> str:

@@ -142,7 +142,7 @@ async def test_the_kernels_memory_ends_at_4_gb(real: Need) -> None:
 def test_a_model_beyond_4_gb_is_refused_by_its_header_and_told_what_would_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, layers: int, advice: str
 ) -> None:
-    monkeypatch.setattr("app.cli.available_memory", lambda: 64 * GB)
+    monkeypatch.setattr("app.cli_loading.available_memory", lambda: 64 * GB)
     path = write_large(tmp_path / "large.gguf", form, layers)
     refused = sonata("generate", "Hello", "--model", path, "--backend", "wasm")
     assert_sentence(refused, "large needs", "The kernels on the CPU reach 4.29 GB of memory, whatever the machine has.")
@@ -197,7 +197,7 @@ def test_a_context_that_is_asked_for_is_told_in_memory(tiny_path: Path) -> None:
 def test_a_context_that_does_not_fit_is_a_sentence_before_loading(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.cli.available_memory", lambda: 3_000_000)
+    monkeypatch.setattr("app.cli_loading.available_memory", lambda: 3_000_000)
     command = ("generate", "x", "--model", tiny_path, "--backend", "numpy", "--max-tokens", "2")
     printed(sonata(*command, "--context", "100"))
     assert_sentence(sonata(*command, "--context", "30000"), "for 30000 tokens", "A context of")
