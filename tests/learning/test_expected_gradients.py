@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +14,8 @@ import pytest
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
 from py_core.backends.numpy import load_numpy
 from py_core.backends.training import Pack, Training, TrainingState
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.formats.gguf import read_header
@@ -25,10 +27,12 @@ from tests.learning import cases
 EXPECTED = Path(__file__).parent / "expected"
 
 
-@pytest.fixture(params=["numpy", "webgpu"])
-def load_backend(request: pytest.FixtureRequest) -> BackendLoader:
+@pytest.fixture(params=["numpy", "webgpu", "wasm"])
+def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
     if request.param == "webgpu":
         return partial(load_webgpu, WgpuHost())
+    if request.param == "wasm":
+        return partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
     return load_numpy
 
 

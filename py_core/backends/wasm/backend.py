@@ -22,8 +22,10 @@ from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
 from py_core.backends.wasm.layout import MATRIX_KINDS, Mode
 from py_core.backends.wasm.lora_sets import LoraSets
 from py_core.backends.wasm.lowering import ProgramLowering
+from py_core.backends.wasm.training import open_wasm_training
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
+from py_core.models.backward import training_plan
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
@@ -60,7 +62,7 @@ class WasmBackend(PipelinedBackend):
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
         capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
         super().__init__(capabilities, config.context_length, config.vocab_size, MAX_ROWS, graph)
-        self._host = host
+        self._host, self._config, self._graph = host, config, graph
         self._lowering = ProgramLowering(
             config, graph, header.tensors, PRECISIONS[precision], host.most_workers, MAX_ROWS, SLOTS
         )
@@ -84,7 +86,12 @@ class WasmBackend(PipelinedBackend):
         self._pages.write_tables(self._host)
 
     async def open_training(self, layout: ParameterLayout) -> Training:
-        raise BackendError("This backend cannot train yet. Choose numpy.")
+        plan = training_plan(self._graph, layout)
+        return await open_wasm_training(self._host, self._config, plan, self._lowering, self._pages, self._note_loss)
+
+    def _note_loss(self) -> None:
+        """The workers were started again in a call that was not this backend's: writes may be lost."""
+        self._lost = True
 
     async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
         await self._sets.place(self._host, number, adapter)

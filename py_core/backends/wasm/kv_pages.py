@@ -35,6 +35,8 @@ class KVPages:
     def __init__(self, config: ModelConfig, graph: Graph, limbs: int, slots: int, arena: Arena) -> None:
         self.part_bytes = EXTENT * config.num_key_value_heads * head_page_bytes(config.head_dim, limbs)
         self._arena, self._parts = arena, 0
+        self._free: dict[int, int] = {}
+        """Parts that were given back: how many follow one another, by the first."""
         self._groups: list[_Group] = []
         for window, layers in layer_groups(graph, config.context_length).items():
             pages = PageTable(slots, config.context_length, window)
@@ -89,15 +91,28 @@ class KVPages:
             host.write(group.table, self._entries(group, group.pages.rows).tobytes())
 
     async def take(self, host: KernelHost, nbytes: int) -> int:
-        """The address of memory for something else, between pages: so much as parts take. It is not given back.
+        """The address of memory for something else, between pages: so much as parts take.
 
         Raises BackendError when memory is out.
         """
-        first = await self._claim(host, -(-nbytes // self.part_bytes))
-        return self._arena.end + first * self.part_bytes
+        return self._arena.end + await self._claim(host, -(-nbytes // self.part_bytes)) * self.part_bytes
+
+    def give_back(self, address: int, nbytes: int) -> None:
+        """Memory that `take` gave may be taken again."""
+        first, parts = (address - self._arena.end) // self.part_bytes, -(-nbytes // self.part_bytes)
+        self._free[first] = parts
+        for before in sorted(self._free, reverse=True):
+            if (after := before + self._free[before]) in self._free:
+                self._free[before] += self._free.pop(after)
 
     async def _claim(self, host: KernelHost, parts: int) -> int:
-        """The first of so many new parts."""
+        """The first of so many parts that follow one another: some that were given back, or new ones."""
+        for first, count in sorted(self._free.items()):
+            if count >= parts:
+                del self._free[first]
+                if count > parts:
+                    self._free[first + parts] = count - parts
+                return first
         first = self._parts
         self._parts += parts
         try:

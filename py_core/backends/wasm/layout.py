@@ -11,7 +11,7 @@ from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
 from py_core.models.graph import Activation
 
-ABI = 7
+ABI = 8
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -114,7 +114,7 @@ _HEADER_BYTES = OP_BYTES = 64
 class Op:
     """One operation of a program, and whether the workers wait for each other after it."""
 
-    kind: OpKind
+    kind: IntEnum
     arguments: tuple[int, ...] = ()
     barrier: Barrier = Barrier.ALWAYS
 

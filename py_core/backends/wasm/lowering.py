@@ -40,6 +40,7 @@ from py_core.backends.wasm.weights import PackedWeights, Rows, rows_of
 from py_core.formats.gguf import TensorInfo
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
+from py_core.models.gradient_ops import RopeGradient
 from py_core.models.graph import Graph, Linear, RMSNorm, Rope, Value
 from py_core.models.rotation import Rotation
 
@@ -229,7 +230,7 @@ class ProgramLowering:
                 return [self._norm(op, values[op.x], out)]
             case Rope():
                 place = (values[op.x], out, op.num_heads, op.x.width // op.num_heads)
-                return [Op(OpKind.ROPE, (*place, *self._rotation(op)))]
+                return [Op(OpKind.ROPE, (*place, *self.rotation(op)))]
             case ops.GLU():
                 pair = (values[op.gate], values[op.up], op.out.width)
                 return [Op(OpKind.GLU, (*pair, out, op.out.width, ACTIVATIONS[op.activation]))]
@@ -276,7 +277,7 @@ class ProgramLowering:
         if q_norm and k_norm:
             assert q_norm.eps == k_norm.eps, "the kernel has one eps for both norms"
             norms, eps = (self.weights.norm(q_norm.weight), self.weights.norm(k_norm.weight)), q_norm.eps
-        turn = (*(self._rotation(rope) if rope else (0, 0, 0)), *norms, real_bits(eps))
+        turn = (*(self.rotation(rope) if rope else (0, 0, 0)), *norms, real_bits(eps))
         return [
             Op(OpKind.ROPE_APPEND, (*places, q, *turn, address)),
             Op(OpKind.ATTENTION, (q, out, self._parts, address)),
@@ -291,7 +292,7 @@ class ProgramLowering:
             op.scale, op.softcap, op.window,
         ).packed()  # fmt: skip
 
-    def _rotation(self, op: Rope) -> tuple[int, int, int]:
+    def rotation(self, op: Rope | RopeGradient) -> tuple[int, int, int]:
         """A table of angles, the pairs that rotate, and whether these are neighbours."""
         if op.rotation not in self._angles:
             self._angles[op.rotation] = self.arena.put(op.rotation.table(self._config.context_length).tobytes())

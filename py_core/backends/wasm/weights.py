@@ -92,6 +92,22 @@ class PackedWeights:
             self._matrices[key] = PackedMatrix(address, whole.kind, count, data)
         return self._matrices[key]
 
+    def find(self, rows: Rows) -> tuple[PackedMatrix, int]:
+        """The matrix that has these rows among its own, and the row of it at which they begin."""
+        for parts, matrix in self._matrices.items():
+            first = _row_in(parts, rows)
+            if first is not None:
+                return matrix, first
+        raise KeyError(f"{rows} is in no matrix")
+
+    def find_bias(self, rows: Rows) -> int:
+        """The address of these numbers of a bias among those that were placed."""
+        for parts, address in self._vectors.items():
+            first = _row_in(parts, rows)
+            if first is not None:
+                return address + 4 * first
+        raise KeyError(f"{rows} is in no bias")
+
     def norm(self, name: str) -> int:
         """The address of a norm's weights."""
         return self._vector([Rows(name, 0, self._tensors[name].shape[0])])
@@ -139,3 +155,16 @@ class PackedWeights:
             self.jobs.append(
                 RepackJob(offset, count * row_bytes, info.format.ggml_type, target, first + row, count, columns)
             )
+
+
+def _row_in(parts: Sequence[Rows | int], rows: Rows) -> int | None:
+    """Where rows begin among parts that follow one another; None where they are in none of them."""
+    first = 0
+    for part in parts:
+        count = part if isinstance(part, int) else part.count
+        if not isinstance(part, int) and part.name == rows.name:
+            before = rows.first - part.first
+            if 0 <= before <= count - rows.count:
+                return first + before
+        first += count
+    return None
