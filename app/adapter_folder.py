@@ -83,8 +83,6 @@ class AdapterFolder:
         Raises AdapterError where there is one of this name, for what is no name, and where there is no room.
         """
         path = self.folder / f"{check_name(adapter.name)}{_END}"
-        if path.exists() and not instead:
-            raise _exists(path.name)
         data = write_adapter(adapter, base.config, base.graph)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._clean()

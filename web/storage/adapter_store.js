@@ -52,7 +52,10 @@ export async function storedAdapters() {
  *   sha256 of each that is kept, by its name
  * @returns {Promise<AdapterFacts>} Throws a NoRoomError where there is no room
  */
-export function keepAdapter(make) {
+export async function keepAdapter(make) {
+  await openFolder().catch(() => {
+    throw userError('NoRoomError', 'This browser stores no files for the page (as in a private window), so it cannot keep adapters.');
+  });
   return alone(async () => {
     await clean();
     const there = await storedAdapters();
@@ -96,7 +99,8 @@ export async function removeAdapter(sha256) {
 
 /** Delete every adapter, and what is left of others. */
 export async function removeAdapters() {
-  const root = await navigator.storage.getDirectory();
+  const root = await navigator.storage?.getDirectory?.().catch(() => null);
+  if (!root) return; // this browser keeps nothing
   await alone(() => root.removeEntry(FOLDER, { recursive: true }).catch(unlessMissing));
   tell();
 }
