@@ -10,7 +10,7 @@ from statistics import median
 
 import numpy as np
 
-from py_core.adapters.head import AnyHeadAdapter, NeighbourAdapter
+from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import (
@@ -34,6 +34,7 @@ from py_core.backends.sampling_state import (
 from py_core.backends.training import Training
 from py_core.backends.webgpu.attention import SHORT, length_class_of
 from py_core.backends.webgpu.autotune import TuningStore, tune
+from py_core.backends.webgpu.head_lowering import kind_of
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
@@ -68,9 +69,6 @@ _PAUSE_SECONDS = 1.0
 """The pause before the device is requested again after a second loss: a driver may need a while."""
 
 _SCORED = "scored"
-
-_ADAPTED, _MIXED = " adapted", " mixed"
-"""Ends of the names of lists whose heads have adapters at their inputs: with _MIXED neighbours change logits, too."""
 
 _ONLY_SOFTWARE = (
     "The connection to the graphics card was lost, and there is only a software adapter, which is slow, in its place. "
@@ -206,12 +204,9 @@ class WebGPUBackend(PipelinedBackend):
         heads = self._lowering.heads
         if heads.write(number, adapter):
             self._forget_lists()
-        kind = _kind_of([adapter])
+        kind = kind_of([adapter])
         if f"step{kind}" not in self._changed_heads:
-            made = {
-                f"{name}{kind}": heads.changed("few" if name == "heads" else "one", name == "step", kind == _MIXED)
-                for name in ("head", "heads", "step")
-            }
+            made = heads.changed(kind)
             await self._host.check()
             self._changed_heads |= made
 
@@ -289,7 +284,7 @@ class WebGPUBackend(PipelinedBackend):
         self._rank = self._ranks[adapter_of(data)]
         self._head_numbers = head_adapters_of(data)
         adapters = self._head_slots.adapters
-        self._head_kind = _kind_of([adapters[one] for one in set(self._head_numbers.tolist()) if one in adapters])
+        self._head_kind = kind_of([adapters[one] for one in set(self._head_numbers.tolist()) if one in adapters])
 
     def _write_history(self, slot: int, ring: np.ndarray) -> None:
         self._host.write(self._buffers.history.buffer, slot * RING * 4, ring.tobytes())
@@ -398,10 +393,3 @@ class WebGPUBackend(PipelinedBackend):
 
     def _buffer(self, size: int, label: str) -> Binding:
         return Binding(self._host.create_buffer(size, label), 0, size)
-
-
-def _kind_of(adapters: Sequence[AnyHeadAdapter]) -> str:
-    """Which heads run with these adapters at their input."""
-    if any(isinstance(adapter, NeighbourAdapter) for adapter in adapters):
-        return _MIXED
-    return _ADAPTED if adapters else ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from py_core.adapters.head import MAX_HEAD_RANK, MAX_NEIGHBOURS, AnyHeadAdapter
+from py_core.adapters.head import MAX_HEAD_RANK, MAX_NEIGHBOURS, AnyHeadAdapter, NeighbourAdapter
 from py_core.backends.base import HEAD_SLOTS, MAX_LOGIT_ROWS, BackendError
 from py_core.backends.fusion import Fused
 from py_core.backends.head_slots import slot_bytes, slot_data
@@ -25,6 +25,18 @@ Lower = Callable[[Sequence[Fused], PassContext], list[Kernel]]
 _NEAR = 1 + MAX_NEIGHBOURS
 _LOGIT_BYTES = 32 << 20
 """Logits that are there at a time while tokens are scored."""
+
+_ADAPTED, _MIXED = " adapted", " mixed"
+
+
+def kind_of(adapters: Sequence[AnyHeadAdapter]) -> str:
+    """Which heads run with these adapters of rows at their inputs: "" without any, else the end of their names.
+
+    Only neighbours change logits, which takes a kernel more.
+    """
+    if any(isinstance(adapter, NeighbourAdapter) for adapter in adapters):
+        return _MIXED
+    return _ADAPTED if adapters else ""
 
 
 class HeadLowering:
@@ -58,15 +70,20 @@ class HeadLowering:
         self._host.write(slots.buffer, (number - 1) * self._slot_bytes, slot_data(adapter))
         return is_new
 
-    def changed(self, rows: str, single_row: bool, mixes: bool) -> list[Kernel]:
-        """The head over "one" or "few" rows that need logits, with each row's adapter at its input.
+    def changed(self, kind: str) -> dict[str, list[Kernel]]:
+        """The heads with each row's adapter at their inputs, where the adapters are of a kind (`kind_of`).
 
-        `mixes`: a row's adapter may be one of neighbours, which changes logits.
+        "head" is for one row that needs logits, "heads" for up to MAX_LOGIT_ROWS, "step" for a state of one row; the
+        kind ends their names.
         """
+        rows = {"head": "one", "heads": "few", "step": "one"}
+        return {f"{name}{kind}": self._changed(rows[name], name == "step", kind) for name in rows}
+
+    def _changed(self, rows: str, single_row: bool, kind: str) -> list[Kernel]:
         h = self._values.of(self._graph.head_input)
         after = [op for op in self._head if op.out != self._graph.head_input]
         kernels = [self._adapt(self._state, h), *self._lower(after, PassContext(rows, False, single_row))]
-        return [*kernels, self._mix()] if mixes else kernels
+        return [*kernels, self._mix()] if kind == _MIXED else kernels
 
     def scored(self) -> list[Kernel]:
         """Scores the tokens of `targets`, whose slots are the rows of the body's last pass."""
