@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,6 +14,8 @@ from py_core.backends import numpy
 from py_core.backends.numpy import load_numpy
 from py_core.backends.numpy_training import NumpyTraining
 from py_core.backends.training import AfterPiece, Loss, Pack
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from py_core.learning.trainer import Trainer
 from py_core.loading import BackendLoader
@@ -23,9 +26,9 @@ PROMPT = list(range(30, 50))
 LENGTH = 24
 
 
-@pytest.fixture(params=["numpy"])
+@pytest.fixture(params=["numpy", "webgpu"])
 def load_backend(request: pytest.FixtureRequest) -> BackendLoader:
-    return load_numpy
+    return partial(load_webgpu, WgpuHost()) if request.param == "webgpu" else load_numpy
 
 
 async def answer(engine: Engine, prompt: Sequence[int] = PROMPT) -> list[int]:
