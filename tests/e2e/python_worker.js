@@ -1,5 +1,5 @@
 // Takes the place of the page's worker: Sonata's Python without a model, the index's kernel as `hnsw_exports`, and `devices`:
-// {executor(), pool()} open what a model runs on, {stream(bytes)} is a WeightStream of a model file, {templates()} a
+// {executor(), pool(patience)} open what a model runs on, {stream(bytes)} is a WeightStream of a model file, {templates()} a
 // TemplateCage.
 // A message is Python source; the answer is {value}, what its last line gives, or {error}.
 import { KernelPool } from './backends/wasm/kernel_pool.js';
@@ -21,7 +21,7 @@ const python = bootPython().then(async (pyodide) => {
   pyodide.globals.set('hnsw_exports', await loadHnswKernel(pyodide));
   pyodide.globals.set('devices', {
     executor: () => createExecutor(),
-    pool: () => KernelPool.create({ folder: new URL('./kernels/', location.href).href }),
+    pool: (patience) => KernelPool.create({ folder: new URL('./kernels/', location.href).href, patience }),
     templates: () => new TemplateCage(),
     stream: (bytes) => WeightStream.open({
       open: async () => ({

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 from py_core.adapters.parameters import parameter_layout
 from py_core.backends.numpy import load_numpy
 from py_core.backends.training import TrainingState
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.learning.packing import WeightSums, answer_example, base_example, compared_pack, packed
@@ -17,9 +21,9 @@ from py_core.loading import BackendLoader
 from py_core.models.registry import describe_model
 
 
-@pytest.fixture(params=["numpy"])
-def load_backend(request: pytest.FixtureRequest) -> BackendLoader:
-    return load_numpy
+@pytest.fixture(params=["numpy", "wasm"])
+def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
+    return partial(load_wasm, WasmtimeHost(kernel_wasm(True))) if request.param == "wasm" else load_numpy
 
 
 async def test_the_gradient_is_the_slope_of_the_loss(load_backend: BackendLoader, model_path: Path) -> None:
@@ -51,7 +55,7 @@ async def test_the_gradient_is_the_slope_of_the_loss(load_backend: BackendLoader
     await loss(parameters)
     gradient = await training.gradient()
     # Steps long enough for the rounding of the loss, and short enough for its curvature.
-    for direction, step in ((gradient, 0.02), (gradient * draw.standard_normal(layout.size), 0.1)):
+    for direction, step in ((gradient, 0.02), (gradient * draw.normal(1, 1, layout.size), 0.02)):
         way = direction / np.linalg.norm(direction)
         slope = (await loss(parameters + step * way) - await loss(parameters - step * way)) / (2 * step)
         assert float(gradient @ way) == pytest.approx(slope, rel=2e-3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -14,6 +14,8 @@ from py_core.backends import numpy
 from py_core.backends.numpy import load_numpy
 from py_core.backends.numpy_training import NumpyTraining
 from py_core.backends.training import AfterPiece, Loss, Pack
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
@@ -26,9 +28,13 @@ PROMPT = list(range(30, 50))
 LENGTH = 24
 
 
-@pytest.fixture(params=["numpy", "webgpu"])
-def load_backend(request: pytest.FixtureRequest) -> BackendLoader:
-    return partial(load_webgpu, WgpuHost()) if request.param == "webgpu" else load_numpy
+@pytest.fixture(params=["numpy", "webgpu", "wasm"])
+def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
+    if request.param == "webgpu":
+        return partial(load_webgpu, WgpuHost())
+    if request.param == "wasm":
+        return partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
+    return load_numpy
 
 
 async def answer(engine: Engine, prompt: Sequence[int] = PROMPT) -> list[int]:

@@ -1,14 +1,16 @@
-"""A training goes on with the same numbers where its device was lost: a tiny model, a device really destroyed."""
+"""A training goes on with the same numbers where its device was lost or its worker died: tiny models, real devices."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu import backend as webgpu_backend
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.learning.checkpoint import Checkpoint
@@ -16,6 +18,7 @@ from py_core.learning.schedule import Schedule
 from tests.gpu.test_lost_device import FragileHost
 from tests.learning.small_training import SETTINGS, SmallTraining, cut_short, opened, same
 from tests.learning.test_training_turns import LENGTH, answer
+from tests.wasm.forgetful_host import ForgetfulHost
 
 FOUR_STEPS = dataclasses.replace(SETTINGS, schedule=Schedule(0.02, 4))
 
@@ -75,3 +78,18 @@ async def test_a_device_that_a_chat_lost_is_lost_to_the_training_as_well(
         assert host.reopened == 2, "by the chat, and then in the midst of the training"
     finally:
         small.engine.close()
+
+
+async def test_a_worker_that_died_changes_no_number(tmp_path: Path, kernel_wasm: Callable[[bool], Path]) -> None:
+    found = []
+    for deaths in (0, 3):
+        host = ForgetfulHost(kernel_wasm(True))
+        small = await opened(tmp_path, partial(load_wasm, host))
+        trainer = small.trainer(await small.open(), settings=FOUR_STEPS)
+        while host.deaths < deaths:
+            assert await cut_short(trainer.run(), 12)
+            host.die()
+        found.append(await trainer.run())
+        assert len(small.troubles) == deaths
+        small.engine.close()
+    same(*found)
