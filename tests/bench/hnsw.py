@@ -14,19 +14,17 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from hnsw_measure import _milliseconds, dataset, measure
-from in_browser import chromium, evaluate, local_server, wait_for_quiet
-from playwright.sync_api import Page, Route
+from in_browser import chromium, local_server, python_page, run_python, wait_for_quiet
+from playwright.sync_api import Page
 from rich.console import Console
 from rich.table import Table
 
-from app.building.common import ROOT
 from app.building.kernels import hnsw_kernel_path
 from py_core.hnsw.numpy_kernel import NumpyHnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
@@ -39,9 +37,7 @@ except ImportError:
 K = 10
 SIZES = (1_000, 10_000, 50_000)
 KINDS = ("clustered", "uniform")
-WORKER = ROOT / "tests" / "e2e" / "python_worker.js"
-RUN_PYTHON = WORKER.with_name("run_python.js")
-ISOLATED = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
+MEASURE = Path(__file__).with_name("hnsw_measure.py")
 IN_PAGE = """
 import json
 from py_core.hnsw.wasm_kernel import PyodideHnswKernel
@@ -82,7 +78,10 @@ def main() -> None:
         console.print("hnswlib is not installed, so there is nothing to compare with: pip install hnswlib==0.8.0")
     rows = []
     with ExitStack() as stack:
-        page = stack.enter_context(python_page()) if "browser" in where else None
+        page = None
+        if "browser" in where:
+            address, browser = stack.enter_context(local_server()), stack.enter_context(chromium())
+            page = stack.enter_context(python_page(browser, address, MEASURE))
         for kind in options.kind or KINDS:
             for size in options.size or SIZES:
                 vectors, queries = dataset(kind, size, options.dimension, options.queries)
@@ -148,25 +147,9 @@ def of_peer(settings: dict[str, Any], vectors: np.ndarray, queries: np.ndarray) 
     }
 
 
-@contextmanager
-def python_page() -> Iterator[Page]:
-    """A page whose `runPython(source)` runs Sonata's Python in a worker, with `measure` and `dataset` defined."""
-    with local_server() as address, chromium() as browser:
-        page = browser.new_page(bypass_csp=True)
-
-        def fulfill(route: Route) -> None:
-            route.fulfill(body=WORKER.read_text("utf-8"), content_type="text/javascript", headers=ISOLATED)
-
-        page.route("**/python_worker.js", fulfill)
-        page.goto(f"{address}/THIRD_PARTY.txt")
-        page.evaluate(RUN_PYTHON.read_text("utf-8"))
-        evaluate(page, "(source) => runPython(source)", Path(__file__).with_name("hnsw_measure.py").read_text("utf-8"))
-        yield page
-
-
 def in_page(page: Page, settings: dict[str, Any], kind: str, size: int, dimension: int, queries: int) -> dict[str, Any]:
     source = IN_PAGE.format(settings=settings, kind=kind, size=size, dimension=dimension, queries=queries, k=K)
-    return json.loads(evaluate(page, "(source) => runPython(source)", source))
+    return json.loads(run_python(page, source))
 
 
 def machine() -> dict[str, Any]:

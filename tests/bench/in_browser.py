@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Route, sync_playwright
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
@@ -97,6 +97,31 @@ def evaluate(page: Page, expression: str, argument: Any = None) -> Any:
         new Promise((_, reject) => setTimeout(() => reject(new Error('no answer in time')), {LIMIT_MS})),
     ])"""
     return page.evaluate(limited, argument)
+
+
+@contextlib.contextmanager
+def python_page(browser: Browser, address: str, module: Path) -> Iterator[Page]:
+    """A page whose `runPython(source)` runs Sonata's Python in a worker (python_worker.js), after a file of Python."""
+    worker = ROOT / "tests" / "e2e" / "python_worker.js"
+    headers = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
+    page = browser.new_page(bypass_csp=True)
+
+    def fulfill(route: Route) -> None:
+        route.fulfill(body=worker.read_text("utf-8"), content_type="text/javascript", headers=headers)
+
+    try:
+        page.route("**/python_worker.js", fulfill)
+        page.goto(f"{address}/THIRD_PARTY.txt")
+        page.evaluate(worker.with_name("run_python.js").read_text("utf-8"))
+        run_python(page, module.read_text("utf-8"))
+        yield page
+    finally:
+        page.close()
+
+
+def run_python(page: Page, source: str) -> Any:
+    """What the last line gives, in a page of `python_page`."""
+    return evaluate(page, "(source) => runPython(source)", source)
 
 
 class SonataTab:
