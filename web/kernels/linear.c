@@ -187,16 +187,16 @@ INLINE void multiply(const Op *op, const Context *c, const u32 adapted) {
           v128_t out[8], ups[8];
           any_tile(w, g, groups, &x, m, some, out);
           if (gated) any_tile(w, g + bands * 4, groups, &x, m, some, ups);
+          if (adapted) lora_add(lora, h + m, offset + 4 * g, groups, wide, out);
+          if (adapted && gated) lora_add(lora, h + m, n + 4 * g, groups, wide, ups);
           for (u32 i = 0; i < groups * wide; i++) {
             if (i % wide >= some) continue;  // rows that only fill the tile
             const u32 row = (g + i / wide) * 4;
             f32 *to = y + (m + i % wide) * stride + offset + row;
             v128_t sum = out[i];
             if (bias) sum = wasm_f32x4_add(sum, load(bias + row));
-            if (adapted) sum = lora_add(lora, h + m + i % wide, offset + row, sum);
             if (gated) {
-              v128_t up = bias ? wasm_f32x4_add(ups[i], load(bias + n + row)) : ups[i];
-              if (adapted) up = lora_add(lora, h + m + i % wide, n + row, up);
+              const v128_t up = bias ? wasm_f32x4_add(ups[i], load(bias + n + row)) : ups[i];
               sum = wasm_f32x4_mul(activate(epilogue, sum), up);
             }
             if (epilogue == EPILOGUE_SOFT_CAP) sum = soft_cap4(sum, cap);

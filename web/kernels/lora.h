@@ -29,18 +29,56 @@ INLINE LoraRow *lora_rows(u32 sets, const Context *c) {
   return c->m == 1 ? all->one + c->worker : all->many;
 }
 
-// Adds B h to the sums of the 4 rows from `row` on.
-INLINE v128_t lora_add(const Lora *lora, const LoraRow *h, u32 row, v128_t sums) {
-  for (u32 p = 0; p < LORA_PARTS; p++) {
-    const LoraPart *part = &lora->parts[p];
-    const u32 pairs = part->pairs, group = (row - part->first) / 4;
-    if (row < part->first || row >= part->first + part->rows || !pairs) continue;
-    const uint8_t *data = (uint8_t *)lora + part->b;
-    const int16_t *b = (int16_t *)data + group * pairs * 8, *q = h->q[p];
-    v128_t sum = wasm_i32x4_dot_i16x8(load(b), splat4(q));
-    for (u32 i = 1; i < pairs; i++) sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(load(b + 8 * i), splat4(q + 2 * i)));
-    const f32 *scales = (f32 *)(data + (part->rows + 3) / 4 * pairs * 16);
-    return madd(wasm_f32x4_convert_i32x4(sum), wasm_f32x4_splat(scales[group] * h->scale[p]), sums);
+// The part that has a row, or 0.
+INLINE const LoraPart *lora_part(const Lora *lora, u32 row) {
+  for (const LoraPart *part = lora->parts; part < lora->parts + LORA_PARTS; part++)
+    if (row - part->first < part->rows) return part->pairs ? part : 0;
+  return 0;
+}
+
+// Adds B h to the sums of GROUPS groups of 4 rows of one part, from the group's number `group` on, for LANES rows of x.
+INLINE void lora_add_groups(const u32 GROUPS, const u32 LANES, const Lora *lora, const LoraPart *part, u32 group,
+                            const LoraRow *h, v128_t *sums) {
+  const u32 pairs = part->pairs, p = (u32)(part - lora->parts);
+  const uint8_t *b = (uint8_t *)lora + part->b, *scales = b + (part->rows + 3) / 4 * pairs * 16 + group * 4;
+  v128_t dots[4][4];
+  b += group * pairs * 16;
+#pragma unroll
+  for (u32 g = 0; g < GROUPS; g++)
+#pragma unroll
+    for (u32 i = 0; i < LANES; i++) dots[g][i] = wasm_i32x4_const_splat(0);
+  for (u32 pair = 0; pair < pairs; pair++) {
+    v128_t q[4];
+#pragma unroll
+    for (u32 i = 0; i < LANES; i++) q[i] = splat4(h[i].q[p] + 2 * pair);
+#pragma unroll
+    for (u32 g = 0; g < GROUPS; g++)
+#pragma unroll
+      for (u32 i = 0; i < LANES; i++)
+        dots[g][i] = wasm_i32x4_add(dots[g][i], wasm_i32x4_dot_i16x8(load(b + (g * pairs + pair) * 16), q[i]));
   }
-  return sums;
+#pragma unroll
+  for (u32 i = 0; i < LANES; i++) {
+    const v128_t worth = wasm_f32x4_splat(h[i].scale[p]);
+#pragma unroll
+    for (u32 g = 0; g < GROUPS; g++)
+      sums[g * LANES + i] = madd(wasm_f32x4_convert_i32x4(dots[g][i]), wasm_f32x4_mul(splat4(scales + 4 * g), worth),
+                                 sums[g * LANES + i]);
+  }
+}
+
+// The same for groups that may be of several parts, and for the first `lanes` rows of x: sums[group * lanes + row].
+INLINE void lora_add(const Lora *lora, const LoraRow *h, u32 row, u32 groups, u32 lanes, v128_t *sums) {
+  const LoraPart *part = lora_part(lora, row), *last = lora_part(lora, row + 4 * groups - 1);
+  if (part == last) {
+    if (!part) return;
+    const u32 group = (row - part->first) / 4;
+    if (groups == 4 && lanes == 1) { lora_add_groups(4, 1, lora, part, group, h, sums); return; }
+    if (groups == 2 && lanes == 4) { lora_add_groups(2, 4, lora, part, group, h, sums); return; }
+  }
+  for (u32 g = 0; g < groups; g++) {
+    part = lora_part(lora, row + 4 * g);
+    for (u32 i = 0; part && i < lanes; i++)
+      lora_add_groups(1, 1, lora, part, (row + 4 * g - part->first) / 4, h + i, sums + g * lanes + i);
+  }
 }
