@@ -52,11 +52,6 @@ class KernelBuilder:
             self._pipelines[key] = self._host.pipeline(wgsl, binding_access(wgsl), name)
         return self._pipelines[key]
 
-    @property
-    def workgroup_storage(self) -> int:
-        """Bytes of workgroup memory that a kernel may have."""
-        return self._host.adapter.max_workgroup_storage
-
     def reader(self, form: BlockFormat) -> dict[str, str]:
         """The snippets that read a format."""
         return {"dequantize": f"dequantize_{form.name.lower()}", "halves": self.shapes.halves}
@@ -105,6 +100,14 @@ class KernelBuilder:
             for tiles in _INTEGER_TILES
             if tiles.memory <= adapter.max_workgroup_storage and tiles.workgroup <= adapter.max_workgroup_size
         ]
+
+    def gradient_tiles(self, columns: int) -> MatmulShape:
+        """The tiles of a product with so many columns of W: its `rows` are columns there."""
+        memory = self._host.adapter.max_workgroup_storage
+        for shape in (MatmulShape(False, _SLICES, 2), MatmulShape(False, _SLICES, 1), MatmulShape(False, 2, 1)):
+            if shape.memory <= memory and shape.rows <= columns:
+                return shape
+        return MatmulShape(False, 1, 1)
 
     def pair(self, name: str, parts: Sequence[Part], groups: int) -> int:
         """Two variants of a kernel in one (`compose_pair`)."""

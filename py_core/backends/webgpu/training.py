@@ -26,6 +26,7 @@ from py_core.backends.training import (
     TrainingState,
     check_pack,
 )
+from py_core.backends.webgpu.plan import Launch
 from py_core.backends.webgpu.training_device import Section, SessionOnDevice
 from py_core.backends.webgpu.training_loss import SUMS_BYTES, loss_of
 from py_core.backends.webgpu.training_lowering import ModelOnDevice
@@ -134,6 +135,10 @@ class WebGPUTraining:
         with self._telling_loss() as on:
             data = await on.host.read(on.vectors.gradient.buffer, 0, on.vectors.gradient.size)
         return np.frombuffer(data, np.float32).copy()
+
+    def launches(self) -> dict[str, list[Launch]]:
+        """The kernels of a pass over the most rows, by its parts: to be measured."""
+        return self._ready().launches()
 
     def close(self) -> None:
         on, self._on = self._on, None

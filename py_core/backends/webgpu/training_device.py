@@ -77,21 +77,16 @@ class SessionOnDevice:
         linears = TrainingLinears(model.arena, model.vectors, model.graph, builder, values)
         self.loss = LossLowering(plan.loss, matrix, linears, builder, self._make, self.buffers.pack)
         self.optimizer = Optimizer(self.host, builder, self.vectors, self._make)
-        forward = [(step.op, lowering.kernels(step)) for step in forward_steps(plan)]
-        base = [kernel for op, kernels in forward if not isinstance(op, LoraDown | LoraUp) for kernel in kernels]
+        forward = list(lowering.part(forward_steps(plan)))
+        base = [k for step, kernels in forward if not isinstance(step.op, LoraDown | LoraUp) for k in kernels]
         gather, dh = self.loss.gather(values.of(plan.loss.h)), values.of(plan.loss.dh)
-        back = [
-            kernel
-            for step in backward_steps(plan)
-            if not isinstance(step.op, HeadLoss)
-            for kernel in lowering.kernels(step)
-        ]
+        back = [step for step in backward_steps(plan) if not isinstance(step.op, HeadLoss)]
         self._kernels = {
             "forward": [kernel for _, kernels in forward for kernel in kernels] + gather,
             "base": base + gather,
             "loss": self.loss.kernels(dh, divergence=False),
             "loss and divergence": self.loss.kernels(dh, divergence=True),
-            "back": back,
+            "back": [kernel for _, kernels in lowering.part(back) for kernel in kernels],
         }
         self._sections: dict[str, list[Section]] = {}
 
@@ -101,9 +96,10 @@ class SessionOnDevice:
             self._sections[name] = [self._section(kernels) for kernels in self._cut(self._kernels[name])]
         return self._sections[name]
 
-    def kernels(self, name: str) -> list[Kernel]:
-        """Of a part of a pass, in order."""
-        return self._kernels[name]
+    def launches(self) -> dict[str, list[Launch]]:
+        """The kernels of each part of a pass, in order, as they are recorded."""
+        rows = self.model.builder.shapes.max_rows
+        return {name: [Launch(kernel, rows, SHORT) for kernel in kernels] for name, kernels in self._kernels.items()}
 
     def write(self, pack: Pack) -> None:
         """Bring a pack to the GPU."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from py_core.backends.base import BackendError
-from py_core.backends.webgpu.cost import linear_cost
+from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
-from py_core.backends.webgpu.plan import Grid, Kernel, fixed, folded
+from py_core.backends.webgpu.layout import BLOCK, LIMBS_BYTES
+from py_core.backends.webgpu.plan import Grid, Kernel, fixed, folded, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.training_values import TrainingValues
-from py_core.backends.webgpu.tuning import MatmulShape
 from py_core.backends.webgpu.vectors import Vectors
 from py_core.backends.webgpu.weights import MatrixPart, WeightArena, WeightMatrix
 from py_core.models.gradient_ops import LinearGradient
@@ -44,14 +44,29 @@ class _Product:
         return f"{kind} {self.matrix.columns}x{self.rows} {self.matrix.format.name}"
 
 
+@dataclass(frozen=True)
+class Factor:
+    """What is multiplied by a weight: where it lies, and a name that only these numbers have. `role` tells apart those
+    that are used in turns."""
+
+    place: Binding
+    name: Hashable
+    role: str = ""
+
+
 class TrainingLinears:
     def __init__(
         self, arena: WeightArena, vectors: Vectors, graph: Graph, builder: KernelBuilder, values: TrainingValues
     ) -> None:
         self._arena, self._vectors, self._builder, self._values = arena, vectors, builder, values
         self._linears = {(op.weight, op.first_row): op for op in graph.ops if isinstance(op, Linear)}
+        self._limbs: dict[str, Hashable] = {}
 
-    def forward(self, op: Linear, state: Binding, x: Binding, out: Binding) -> list[Kernel]:
+    def begin(self) -> None:
+        """What is made from here on runs after something else than what was made last."""
+        self._limbs.clear()
+
+    def forward(self, op: Linear, state: Binding, x: Factor, out: Binding) -> list[Kernel]:
         """out = x W^T + bias"""
         bias = self.bias(op.weight, op.first_row)
         found = []
@@ -61,7 +76,7 @@ class TrainingLinears:
                 "ADD_BIAS": bias is not None, "BIAS_AT": bias[1] + offset if bias else 0, "Y_STRIDE": op.out.width,
                 "Y_OFFSET": offset,
             }  # fmt: skip
-            found += self._matmul(product, state, x, out, bias[0] if bias else x, constants)
+            found += self._matmul(product, state, x, out, bias[0] if bias else state, constants)
         return found
 
     def gradient(self, op: LinearGradient, state: Binding, dy: Binding, out: Binding, add: bool) -> list[Kernel]:
@@ -72,11 +87,11 @@ class TrainingLinears:
         return [self._transposed(products[0], state, dy, out, add)]
 
     def logits(
-        self, matrix: WeightMatrix, part: MatrixPart, chunk: int, state: Binding, x: Binding, out: Binding
+        self, matrix: WeightMatrix, part: MatrixPart, chunk: int, state: Binding, x: Factor, out: Binding
     ) -> list[Kernel]:
         """out (rows, chunk) = x W^T for the rows of W that the chunk's state says."""
         constants: dict[str, Constant] = {"ADD_BIAS": False, "BIAS_AT": 0, "Y_STRIDE": chunk, "Y_OFFSET": 0}
-        return self._matmul(_Product(matrix, part, chunk, 0, True), state, x, out, x, constants)
+        return self._matmul(_Product(matrix, part, chunk, 0, True), state, x, out, state, constants)
 
     def logits_gradient(
         self, matrix: WeightMatrix, part: MatrixPart, chunk: int, state: Binding, dy: Binding, out: Binding, add: bool
@@ -96,22 +111,39 @@ class TrainingLinears:
         ]
 
     def _matmul(
-        self, product: _Product, state: Binding, x: Binding, out: Binding, vectors: Binding,
+        self, product: _Product, state: Binding, x: Factor, out: Binding, vectors: Binding,
         constants: Mapping[str, Constant],
     ) -> list[Kernel]:  # fmt: skip
         part, name = product.part, product.name("linear")
         tiles = self._builder.tiles(name, product.matrix.format, product.rows)
+        place, before = self._in_limbs(product, state, x) if tiles.integers else (x.place, [])
         pipeline = self._builder.pipeline(
-            "matmul", {**self._builder.reader(product.matrix.format), **product.snippets}, **product.constants(),
-            **constants, EPILOGUE=0, GELU=False, SLICES=tiles.slices, WIDE=tiles.wide,
+            "matmul_integer" if tiles.integers else "matmul",
+            {**self._builder.reader(product.matrix.format), **product.snippets}, **product.constants(), **constants,
+            EPILOGUE=0, GELU=False, SLICES=tiles.slices, WIDE=tiles.wide,
         )  # fmt: skip
-        bindings = (state, part.quants, part.scales, x, vectors, out)
+        bindings = (state, part.quants, part.scales, place, vectors, out)
         cost = linear_cost(product.matrix, product.rows, 0, product.rows)
-        return [Kernel(name, pipeline, fixed(bindings), folded(product.rows, tiles.rows, tiles.x_rows), cost)]
+        grid = folded(product.rows, tiles.rows, tiles.x_rows)
+        return [*before, Kernel(name, pipeline, fixed(bindings), grid, cost)]
+
+    def _in_limbs(self, product: _Product, state: Binding, x: Factor) -> tuple[Binding, list[Kernel]]:
+        """x in integers, and the kernel that makes them unless the last product with so many columns read the same."""
+        columns = product.matrix.columns
+        role = f"limbs {x.role}"
+        limbs = self._values.scratch(role, columns // BLOCK * LIMBS_BYTES // 4)
+        key = f"{role} {columns}"
+        if self._limbs.get(key) == x.name:
+            return limbs, []
+        self._limbs[key] = x.name
+        pipeline = self._builder.pipeline("limbs", dict(product.snippets), K=columns, WORKGROUP=64)
+        cost = Cost(row_bytes=4 * columns + columns // BLOCK * LIMBS_BYTES)
+        grid = per_row(columns // BLOCK, 64)
+        return limbs, [Kernel(f"limbs {columns}", pipeline, fixed((state, x.place, limbs)), grid, cost)]
 
     def _transposed(self, product: _Product, state: Binding, dy: Binding, out: Binding, add: bool) -> Kernel:
         part, columns = product.part, product.matrix.columns
-        tiles = self._gradient_tiles(columns)
+        tiles = self._builder.gradient_tiles(columns)
         pipeline = self._builder.pipeline(
             "matmul_gradient", {**self._builder.reader(product.matrix.format), **product.snippets},
             **product.constants(), ADD=add, SLICES=tiles.slices, WIDE=tiles.wide,
@@ -119,11 +151,3 @@ class TrainingLinears:
         grid: Grid = lambda m: (-(-columns // tiles.rows), -(-m // tiles.x_rows), 1)  # noqa: E731
         cost = linear_cost(product.matrix, product.rows, columns if add else 0, product.rows)
         return Kernel(product.name("gradient"), pipeline, fixed((state, part.quants, part.scales, dy, out)), grid, cost)
-
-    def _gradient_tiles(self, columns: int) -> MatmulShape:
-        """The tiles of a product with the columns of W, whose `rows` are columns here."""
-        room = self._builder.workgroup_storage
-        for shape in (MatmulShape(False, 4, 2), MatmulShape(False, 4, 1), MatmulShape(False, 2, 1)):
-            if shape.memory <= room and shape.rows <= columns:
-                return shape
-        return MatmulShape(False, 1, 1)

@@ -17,7 +17,7 @@ from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.plan import Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
-from py_core.backends.webgpu.training_linears import TrainingLinears
+from py_core.backends.webgpu.training_linears import Factor, TrainingLinears
 from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
 from py_core.models.gradient_ops import HeadLoss
 
@@ -95,6 +95,7 @@ class LossLowering:
     def kernels(self, dh: Binding, divergence: bool) -> list[Kernel]:
         """Sums and gradients of the gathered states; with `divergence` that from the base's states, too."""
         found = []
+        self._linears.begin()
         for chunk in self._chunks:
             found += [*self._made_logits(chunk, divergence), self._sums(chunk, divergence)]
         for chunk in reversed(self._chunks):
@@ -111,7 +112,9 @@ class LossLowering:
         return found
 
     def _made_logits(self, chunk: _Chunk, divergence: bool) -> list[Kernel]:
-        pairs = [(self.states, self._logits), *([(self._base_states, self._base_logits)] if divergence else [])]
+        pairs = [(Factor(self.states, "states"), self._logits)]
+        if divergence:
+            pairs.append((Factor(self._base_states, "base", "base"), self._base_logits))
         return [
             kernel
             for states, logits in pairs

@@ -5,7 +5,7 @@ Kernels are recorded once, for packs of the most rows: workgroups of rows that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from py_core.adapters.parameters import ParameterLayout
@@ -15,7 +15,7 @@ from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.training_attention import PackedAttentionLowering
-from py_core.backends.webgpu.training_linears import TrainingLinears
+from py_core.backends.webgpu.training_linears import Factor, TrainingLinears
 from py_core.backends.webgpu.training_values import Step, TrainingValues
 from py_core.backends.webgpu.vectors import Vectors
 from py_core.backends.webgpu.weights import WeightArena
@@ -64,7 +64,13 @@ class TrainingLowering:
         self._linears = TrainingLinears(model.arena, model.vectors, model.graph, model.builder, values)
         self._attention = PackedAttentionLowering(model.builder, values, buffers.state, buffers.pack)
 
-    def kernels(self, step: Step) -> list[Kernel]:
+    def part(self, steps: Iterable[Step]) -> Iterator[tuple[Step, list[Kernel]]]:
+        """The kernels of each operation of a part of a pass."""
+        self._linears.begin()
+        for step in steps:
+            yield step, self._kernels(step)
+
+    def _kernels(self, step: Step) -> list[Kernel]:
         op = step.op
 
         def at(value: Value) -> Binding:
@@ -74,7 +80,7 @@ class TrainingLowering:
             case ops.Embedding():
                 return self._embedding(op, at(op.out))
             case ops.Linear():
-                return self._linears.forward(op, self._state, at(op.x), at(op.out))
+                return self._linears.forward(op, self._state, Factor(at(op.x), (op.x, step.again)), at(op.out))
             case gradients.LoraDown():
                 return [self._down(op.weight, op.x.width, at(op.x), at(op.out))]
             case gradients.LoraUp():
