@@ -147,6 +147,7 @@ class WebGPUBackend(PipelinedBackend):
             if builder.chosen or builder.chosen_tiles:
                 self._plans |= {rows: lowering.plan(rows) for rows in ("one", "many")}
                 await host.check()  # Kernels that were kept are compiled only now.
+            of_packs.usual_tiles = builder.usual_tiles
         for number, adapter in self._adapters.items():
             await self._place_adapter(number, adapter)
         for number, head_adapter in self._head_slots.adapters.items():
