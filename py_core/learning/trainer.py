@@ -111,7 +111,7 @@ class Trainer:
         for pack in await self._packs(examples, self._settings.divergence):
             loss += await self._training.accumulate(pack)
             tokens += pack.rows
-        settings, rate = self._settings, self._settings.schedule.at(self._step) / 2**self._halvings
+        settings, rate = self._settings, math.ldexp(self._settings.schedule.at(self._step), -self._halvings)
         rule = AdamW(rate, settings.beta1, settings.beta2, decay=settings.decay, clip=settings.clip)
         if math.isfinite(loss.total) and (result := await self._training.step(rule)).applied:
             self._applied += 1

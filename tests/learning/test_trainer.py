@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from py_core.adapters.parameters import parameter_layout
+from py_core.adapters.parameters import ParameterLayout, Slot, parameter_layout
 from py_core.backends.base import Progress
 from py_core.backends.numpy import NumpyBackend, load_numpy, load_weights
 from py_core.backends.training import (
@@ -23,18 +26,20 @@ from py_core.backends.training import (
     TrainingLostError,
     TrainingState,
 )
+from py_core.engine.engine import Timings
 from py_core.engine.scheduler import Priority, Scheduler
 from py_core.engine.training_turns import TrainingInTurns
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.safetensors import write_safetensors
 from py_core.formats.source import WeightSource
 from py_core.learning.batches import shuffled
-from py_core.learning.checkpoint import Checkpoint, CheckpointError, read_checkpoint, write_checkpoint
+from py_core.learning.checkpoint import Checkpoint, CheckpointError, Origin, read_checkpoint, write_checkpoint
 from py_core.learning.packing import WeightSums, answer_example, packed
 from py_core.learning.schedule import Schedule
-from py_core.learning.trainer import MAX_DROPPED, MAX_LOSSES, TrainingError
+from py_core.learning.trainer import MAX_DROPPED, MAX_LOSSES, TrainingError, fresh_start
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.sampling import SamplingParams
 from tests.learning.small_training import SEED, SETTINGS, SmallTraining, cut_short, examples, opened, same
 
 DAMAGED = 101
@@ -131,6 +136,22 @@ async def test_what_is_taught_is_learned_and_the_rest_stays_close_to_the_base(sm
     assert before.cross_entropy > 3
     assert end[0].cross_entropy < 0.1 * before.cross_entropy
     assert 3 * end[0].divergence < end[1].divergence
+
+
+async def test_with_what_was_trained_the_model_says_what_it_was_taught(small: SmallTraining) -> None:
+    facts = [one for one in examples() if not one.compared]
+    settings = dataclasses.replace(SETTINGS, schedule=Schedule(rate=0.02, steps=40))
+    learned = await small.trainer(await small.open(), settings=settings, batches=lambda step: facts).run()
+    number = await small.engine.add_adapter(small.layout.adapter(learned.state.parameters, "facts"))
+    for adapter, right in ((number, True), (0, False)):
+        said = []
+        for fact in facts:
+            sequence = small.engine.new_sequence()
+            small.engine.use_adapter(sequence, adapter)
+            await small.engine.prefill(sequence, fact.tokens[:-3], Timings())
+            answer = small.engine.generate(sequence, 3, SamplingParams(), Timings())
+            said.append(tuple([token async for ids in answer for token in ids]))
+        assert (said == [fact.tokens[-3:] for fact in facts]) == right
 
 
 async def test_a_training_is_a_loop_of_packs_and_steps(small: SmallTraining) -> None:
@@ -320,6 +341,20 @@ async def test_a_checkpoint_of_something_else_is_refused_with_a_sentence(small: 
             read_checkpoint(data, small.origin)
     with pytest.raises(CheckpointError, match="no checkpoint of a training"):
         read_checkpoint(write_safetensors({"parameters": damaged.parameters}), small.origin)
+
+
+@given(st.data())
+def test_a_damaged_checkpoint_is_refused_or_is_a_checkpoint(data: st.DataObject) -> None:
+    layout = ParameterLayout(1, 1.0, {"blk.0.ffn_up.weight": Slot(0, 64, 3, 2)}, 128)
+    origin = Origin(layout, "some model", SETTINGS.recipe(SEED))
+    file = bytearray(write_checkpoint(fresh_start(layout, SEED), origin))
+    for place in data.draw(st.sets(st.integers(0, len(file) - 1), min_size=1, max_size=3)):
+        file[place] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(file)) | st.none())
+    with contextlib.suppress(CheckpointError):
+        read = read_checkpoint(bytes(file[:cut]), origin)
+        assert np.isfinite(read.state.parameters).all()
+        assert min(read.step, read.halvings, read.dropped, read.state.steps) >= 0
 
 
 def test_a_recipe_tells_what_would_change_the_numbers() -> None:
