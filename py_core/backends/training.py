@@ -105,8 +105,9 @@ class TrainingState:
 
     @classmethod
     def of(cls, parameters: np.ndarray) -> TrainingState:
-        """Parameters that were not trained yet."""
-        return cls(parameters, np.zeros_like(parameters), np.zeros_like(parameters), np.zeros_like(parameters))
+        """Parameters that were not trained yet. The zeros take no memory, and cannot be written."""
+        zeros = np.broadcast_to(np.zeros((), parameters.dtype), parameters.shape)
+        return cls(parameters, zeros, zeros, zeros)
 
     def copy(self, dtype: np.dtype | None = None) -> TrainingState:
         vectors = (self.parameters, self.first_moment, self.second_moment, self.fisher)

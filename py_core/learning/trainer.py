@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -166,6 +166,8 @@ class Trainer:
         if state.steps > self._applied:
             # The last step was cancelled, but it had been done already.
             self._applied, self._step, self._dropped = state.steps, self._step + 1, 0
+        if not state.fisher.any():  # most trainings have none: it need not be kept
+            state = replace(state, fisher=TrainingState.of(state.parameters).fisher)
         self._saved = Checkpoint(state, self._step, self._halvings, self._dropped)
         return self._saved
 

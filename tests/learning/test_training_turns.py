@@ -16,8 +16,6 @@ from py_core.backends.numpy_training import NumpyTraining
 from py_core.backends.training import AfterPiece, Loss, Pack
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
-from py_core.backends.webgpu.backend import load_webgpu
-from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from py_core.learning.trainer import Trainer
 from py_core.loading import BackendLoader
@@ -28,13 +26,9 @@ PROMPT = list(range(30, 50))
 LENGTH = 24
 
 
-@pytest.fixture(params=["numpy", "webgpu", "wasm"])
+@pytest.fixture(params=["numpy", "wasm"])
 def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
-    if request.param == "webgpu":
-        return partial(load_webgpu, WgpuHost())
-    if request.param == "wasm":
-        return partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
-    return load_numpy
+    return partial(load_wasm, WasmtimeHost(kernel_wasm(True))) if request.param == "wasm" else load_numpy
 
 
 async def answer(engine: Engine, prompt: Sequence[int] = PROMPT) -> list[int]:
