@@ -30,6 +30,12 @@ DROP = """([text, name]) => {
   const event = new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true });
   document.querySelector('#log').dispatchEvent(event);
 }"""
+HOLD_LOCK = """() => new Promise((held) => {
+  navigator.locks.request('sonata-adapters', () => new Promise((resolve) => {
+    window.releaseLock = resolve;
+    held();
+  }));
+})"""
 FOLDER = """const root = await navigator.storage.getDirectory();
 const folder = await root.getDirectoryHandle('adapters', { create: true });
 const write = async (folder, name, text) => {
@@ -202,8 +208,13 @@ async def test_an_adapter_of_llama_cpp_is_told_from_a_model_when_it_is_dropped_o
     await expect(model_line(chat)).to_contain_text("with sailor-2")
     # One that is too large to be used is made smaller, which the list tells.
     large = write_gguf_adapter(drawn(base.graph, 5, rank=24), tmp_path / "Large.gguf").read_bytes()
+    await chat.page.evaluate(HOLD_LOCK)  # as another tab does that adds one, too
     await chat.page.evaluate(DROP, [base64.b64encode(large).decode(), "Large.gguf"])
+    adding = chat.page.get_by_text("Adding the adapter")
+    await expect(adding).to_be_visible()
+    await chat.page.evaluate("releaseLock()")
     await expect(row(chat, "large")).to_contain_text("made smaller, which changed ")
+    await expect(adding).to_be_hidden()
 
 
 async def test_what_cannot_be_used_is_refused_in_a_sentence(

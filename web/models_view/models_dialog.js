@@ -47,7 +47,7 @@ export class ModelsDialog {
     this.#page = page;
     const find = (name) => part(dialog, `.models-${name}`, HTMLElement);
     this.#parts = {
-      advice: find('advice'), kept: find('kept'), hub: part(dialog, 'details', HTMLDetailsElement), offered: find('offered'),
+      advice: find('advice'), kept: find('kept'), adding: find('adding'), hub: part(dialog, 'details', HTMLDetailsElement), offered: find('offered'),
       asking: find('asking'), progress: find('progress'), words: find('progress-words'),
       bar: part(dialog, '.models-progress progress', HTMLProgressElement), room: find('room'),
       file: part(dialog, 'input[type=file]', HTMLInputElement),
@@ -109,7 +109,12 @@ export class ModelsDialog {
 
   async #addAdapter(files) {
     askToPersist();
-    await this.#adapters.add(files);
+    this.#parts.adding.hidden = false;
+    try {
+      await this.#adapters.add(files);
+    } finally {
+      this.#parts.adding.hidden = true;
+    }
   }
 
   #use(chosen) {
