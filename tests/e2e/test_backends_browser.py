@@ -13,14 +13,18 @@ from playwright.async_api import Page
 
 from app.template_renderer import native_renderer
 from py_core.backends.numpy import load_numpy
+from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
+from py_core.models.registry import describe_model
+from tests import tiny_adapters
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import prompt
 from tests.tiny_llama import TinyLlama
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+DRAWN = Path(tiny_adapters.__file__).read_text("utf-8")
 NAMES = ["residual.1", "residual.2", "final_norm"]
 
 IN_PAGE = """
@@ -115,6 +119,79 @@ async def test_every_kind_of_operation_gives_the_same_tokens_with_any_number_of_
     (_, of_one), *others = made
     assert len(set(of_one)) > 30
     assert others == [[3, of_one], [2, of_one]]
+
+
+ADAPTED = """
+import base64, json
+from pyodide.ffi import to_js
+from py_core.backends.browser_source import BrowserSource
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_browser import BrowserKernelHost
+from py_core.formats.gguf import read_header
+from py_core.models.registry import describe_model
+from py_core.sampling import SamplingParams
+
+async def with_a_set(file, prompt, worker_counts, patience):
+    pool = await devices.pool(patience)
+    source = BrowserSource(await devices.stream(to_js(base64.b64decode(file))))
+    header = await read_header(source)
+    config, graph = describe_model(header)
+    host = BrowserKernelHost(pool)
+    backend = await load_wasm(host, source, header, config, graph)
+    adapter = drawn(graph, 1)
+
+    async def answer(number, kill=None):
+        sequence, tokens = backend.new_sequence(), []
+        backend.use_adapter(sequence, number)
+        await backend.prefill(sequence, prompt)
+        logits = await backend.last_logits(sequence, 5)
+        async for ids in backend.decode(sequence, 120, SamplingParams(temperature=1.0, seed=5)):
+            if kill is not None and not tokens:
+                pool.kill(kill)
+            tokens += ids
+        backend.free(sequence)
+        return logits, tokens
+
+    number, made = await backend.add_adapter(adapter), []
+    for count in worker_counts:
+        await pool.setWorkers(count)
+        logits, tokens = await answer(number)
+        made.append(tokens)
+    write = host.write
+    def last_write(address, data):
+        host.write = write
+        write(address, data)
+        pool.kill(0)
+    host.write = last_write
+    again = await backend.add_adapter(adapter)
+    made.append((await answer(again))[1])
+    made.append((await answer(again, kill=1))[1])
+    backend.close()
+    return json.dumps([logits.tolist(), made])
+
+await with_a_set(*json.loads('ARGUMENTS'))
+"""
+
+
+async def test_a_set_gives_the_same_tokens_with_any_number_of_workers_and_when_one_dies(
+    python_page: Page, tmp_path: Path
+) -> None:
+    """Also one that dies before it has written the set."""
+    path, tokens = QUANTIZED["gemma2"].write(tmp_path / "tiny.gguf"), prompt(70)
+    await python_page.evaluate("(source) => runPython(source)", DRAWN)
+    arguments = [base64.b64encode(path.read_bytes()).decode(), tokens, [1, 3, 2], 800]
+    source = ADAPTED.replace("ARGUMENTS", json.dumps(arguments))
+    logits, made = json.loads(await python_page.evaluate("(source) => runPython(source)", source))
+    assert len(set(made[0])) > 20
+    assert made == made[:1] * 5
+
+    model = await load_model(FileSource(path), load_numpy, native_renderer())
+    sequence = model.backend.new_sequence()
+    _, graph = describe_model(await read_header(FileSource(path)))
+    model.backend.use_adapter(sequence, await model.backend.add_adapter(tiny_adapters.drawn(graph, 1)))
+    await model.backend.prefill(sequence, tokens)
+    expected = await model.backend.last_logits(sequence, 5)
+    np.testing.assert_allclose(logits, expected, atol=2e-3 * np.abs(expected).max())
 
 
 MODULES = """
