@@ -1,4 +1,4 @@
-"""The command line: `sonata chat | generate | logits | tokenize | info | models | quantize | convert | route ...`."""
+"""The command line: `sonata chat | generate | logits | perplexity | tokenize | info | models | quantize ...`."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ from app.cli_loading import (
 )
 from app.cli_model_file import ModelOption, NoBosOption, info, tokenize
 from app.cli_models import models_app
+from app.cli_perplexity import perplexity
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
 from app.logits_job import logits_of, read_job
@@ -193,6 +194,7 @@ def logits(
         np.save(file, values)
 
 
+app.command()(perplexity)
 app.command()(tokenize)
 app.command()(info)
 app.command()(quantize)

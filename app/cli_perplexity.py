@@ -1,0 +1,88 @@
+"""`sonata perplexity`: how well a model predicts the texts of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+from rich.table import Table
+
+from app.cli_adapters import AdapterOption, add_adapter
+from app.cli_loading import (
+    AutotuneOption,
+    BackendChoice,
+    BackendOption,
+    ContextOption,
+    Precision,
+    PrecisionOption,
+    load,
+)
+from app.cli_model_file import ModelOption, NoBosOption
+from app.perplexity import Score, Text, joined, read_texts, score_texts
+from app.terminal import console
+from py_core.loading import Model
+
+notes = console(stderr=True)
+
+
+def perplexity(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.jsonl", help='Texts, one JSON object a line: {"text": "Once upon a time"}.')
+    ],
+    model: ModelOption = None,
+    backend: BackendOption = BackendChoice.auto,
+    precision: PrecisionOption = Precision.precise,
+    autotune: AutotuneOption = True,
+    context: ContextOption = None,
+    adapter: AdapterOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with each text's figures.")] = False,
+    no_bos: NoBosOption = False,
+) -> None:
+    """Measure how well the model predicts texts: perplexity is exp(nats per token), and lower is better.
+
+    Texts are read as they are, each by itself; a text's first token is scored only where the model begins texts with a
+    token of its own. A text longer than the context is read in windows of the context, each half a context after the
+    one before. A window scores what the one before did not reach, so half a context comes before each of these tokens.
+    """
+    texts = read_texts(file)
+    facts, scores = asyncio.run(_run(texts, model, backend, precision, autotune, context, adapter, no_bos))
+    whole = joined(scores)
+    if as_json:
+        each = [{"line": text.line, **score.facts()} for text, score in zip(texts, scores, strict=True)]
+        print(json.dumps({**facts, **whole.facts(), "texts": each}))
+        return
+    table = Table(show_header=False, title=escape(f"{facts['model']} on {facts['backend']}, {file}"))
+    table.add_row("perplexity", f"{whole.perplexity:.4f}")
+    table.add_row("tokens", f"{whole.tokens:,} of {len(texts):,} {'text' if len(texts) == 1 else 'texts'}")
+    table.add_row("nats", f"{whole.nats:,.2f}, {whole.nats / whole.tokens:.4f} a token")
+    console().print(table)
+
+
+async def _run(
+    texts: list[Text], path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool,
+    context: int | None, adapter: str | None, no_bos: bool,
+) -> tuple[dict[str, Any], list[Score]]:  # fmt: skip
+    """What ran, and each text's score."""
+    loaded = await load(path, backend, precision, autotune, context)
+    loaded.bos = not no_bos
+    try:
+        number = await add_adapter(adapter, path, loaded)
+        facts = {"model": loaded.config.name, "backend": loaded.engine.capabilities.backend}
+        return facts, await _scored(loaded, texts, number)
+    finally:
+        loaded.close()
+
+
+async def _scored(loaded: Model, texts: list[Text], adapter: int) -> list[Score]:
+    """With a progress bar on stderr while that is a terminal."""
+    columns = ("Reading", BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        return await score_texts(
+            loaded, texts, adapter, lambda done, total: bar.update(task, completed=done, total=total)
+        )
