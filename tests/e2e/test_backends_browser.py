@@ -12,6 +12,7 @@ import pytest
 from playwright.async_api import Page
 
 from app.template_renderer import native_renderer
+from py_core.adapters.head import NeighbourAdapter
 from py_core.backends.numpy import load_numpy
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
@@ -30,7 +31,9 @@ NAMES = ["residual.1", "residual.2", "final_norm"]
 IN_PAGE = """
 import base64, json
 from functools import partial
+import numpy as np
 from pyodide.ffi import to_js
+from py_core.adapters.head import NeighbourAdapter
 from py_core.backends.browser_source import BrowserSource
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_browser import BrowserKernelHost
@@ -50,22 +53,24 @@ async def hidden_and_logits(backend, file, tokens, names, start):
     await model.backend.prefill(sequence, tokens)
     states = await model.engine.hidden(sequence, names, start)
     logits = await model.engine.last_logits(sequence, 5)
+    near = NeighbourAdapter(states["final_norm"][:20], np.array(tokens[:20]), tau=0.5)
+    model.engine.use_head_adapter(sequence, await model.engine.put_head_adapter(near))
+    changed = [(await model.engine.logits(sequence)).tolist()]
+    changed.append((await model.engine.token_logprobs(sequence, tokens)).tolist())
     model.close()
-    return json.dumps([{name: values.tolist() for name, values in states.items()}, logits.tolist()])
+    return json.dumps([{name: values.tolist() for name, values in states.items()}, logits.tolist(), changed])
 
 await hidden_and_logits(*json.loads('ARGUMENTS'))
 """
 
 
 @pytest.mark.parametrize("backend", ["webgpu", "wasm"])
-async def test_hidden_states_and_several_rows_of_logits_equal_numpy(
-    python_page: Page, tmp_path: Path, backend: str
-) -> None:
+async def test_hidden_states_logits_and_scores_equal_numpy(python_page: Page, tmp_path: Path, backend: str) -> None:
     path = TinyLlama(formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
     tokens, start = prompt(70), 3
     arguments = [backend, base64.b64encode(path.read_bytes()).decode(), tokens, NAMES, start]
     source = IN_PAGE.replace("ARGUMENTS", json.dumps(arguments))
-    states, logits = json.loads(await python_page.evaluate("(source) => runPython(source)", source))
+    states, logits, changed = json.loads(await python_page.evaluate("(source) => runPython(source)", source))
 
     model = await load_model(FileSource(path), load_numpy, native_renderer())
     sequence = model.engine.new_sequence()
@@ -75,6 +80,12 @@ async def test_hidden_states_and_several_rows_of_logits_equal_numpy(
         np.testing.assert_allclose(states[name], expected, atol=2e-3 * np.abs(expected).max())
     expected = await model.backend.last_logits(sequence, 5)
     np.testing.assert_allclose(logits, expected, atol=2e-3 * np.abs(expected).max())
+    near = NeighbourAdapter(np.array(states["final_norm"], np.float32)[:20], np.array(tokens[:20]), tau=0.5)
+    model.engine.use_head_adapter(sequence, await model.engine.put_head_adapter(near))
+    for ours, expected in zip(
+        changed, (await model.backend.logits(sequence), await model.backend.token_logprobs(sequence, 1)), strict=True
+    ):
+        np.testing.assert_allclose(ours, expected, atol=2e-3 * np.abs(expected).max())
 
 
 GENERATE = """

@@ -41,23 +41,27 @@ async def test_the_weights_take_little_more_than_the_file(smollm: WebGPUBackend,
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_hidden_states_equal_numpy_and_make_the_logits(smollm: WebGPUBackend, model_path: Path, oracle) -> None:
+async def test_hidden_states_and_scores_equal_numpy_and_states_make_the_logits(
+    smollm: WebGPUBackend, model_path: Path, oracle
+) -> None:
     expected, source = oracle("p0"), FileSource(model_path)
     header = await read_header(source)
     config, graph = describe_model(header)
     weights = await load_weights(source, header, graph)
     names = [config.residual_at(depth) for depth in (0.25, 0.5, 0.75)] + ["final_norm"]
-    states = []
+    states, scores = [], []
     for backend in (smollm, NumpyBackend(config, graph, weights)):
         sequence = backend.new_sequence()
         await backend.prefill(sequence, expected.prompt_ids)
         states.append(await backend.hidden(sequence, names, len(expected.prompt_ids) - 5))
+        scores.append(await backend.token_logprobs(sequence, len(expected.prompt_ids) - 5))
         backend.free(sequence)
     for name, reference in states[1].items():
         assert reference.shape == (5, 576)
         np.testing.assert_allclose(states[0][name], reference, atol=1e-3 * np.abs(reference).max())
     logits = states[0]["final_norm"][-1] @ weights["token_embd.weight"].T
     assert np.abs(logits - expected.logits.ravel()).max() < 0.02
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["p0", "p1", "p3"])
