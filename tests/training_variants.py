@@ -47,7 +47,7 @@ def training_variants() -> Iterator[Variant]:
         pair = {"N": 576, "RANK": rank, "B": rank == 3, "FIRST_ROW": 0, "SCALE": 2.0}
         yield "low_rank_down", {}, rank == 16, {**pair, "ADD": rank == 3}
         yield "low_rank_up", {}, False, {**pair, "ADD": rank == 3, "WORKGROUP": 64}
-        yield "low_rank_gradient", {}, rank == 16, pair
+        yield "low_rank_gradient", {}, rank == 16, {**pair, "COLUMNS": 8}
     wide = {"LANES": 256, "WORKGROUP": 256, "GROUPS": 256}
     yield "gradient_squares", {}, True, {"QUADS": 1000, **wide}
     yield "gradient_norm", {}, True, wide

@@ -76,7 +76,7 @@ def test_products_with_the_few_columns_of_a_pair(run_kernel, variant, m, seed) -
     groups = (-(-n // 32), -(-m // 8), 1)
     (up,) = run_kernel("low_rank_up", [start, matrix, u, x], groups, ADD=add, WORKGROUP=32, **constants)
     equal(floats(up, *x.shape), scale * (u[:m] @ w.T) + (x[:m] if add else 0), x, m)
-    (gradient,) = run_kernel("low_rank_gradient", [start, x, u, grown], (-(-n // 32), 1, 1), **constants)
+    (gradient,) = run_kernel("low_rank_gradient", [start, x, u, grown], (-(-n // 8), 1, 1), COLUMNS=8, **constants)
     expected = grown.astype(np.float64)
     added = scale * (x[:m].astype(np.float64).T @ u[:m])
     if b:

@@ -25,6 +25,8 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, RMSNorm, Rope, Value
 
 _NORM_LANES = 64
+_COLUMNS = 8
+"""Of a workgroup of low_rank_gradient.wgsl: few, so that there are many of them."""
 _ADDS = 8
 """Rows of an invocation of low_rank_up.wgsl."""
 
@@ -213,10 +215,12 @@ class TrainingLowering:
         """Adds x.T u to the gradient of a, or times the scale to that of b."""
         rank, scale = self._layout.rank, self._layout.scale if b else 1.0
         pipeline = self._builder.pipeline(
-            "low_rank_gradient", {}, N=n, RANK=rank, B=b, FIRST_ROW=first_row, SCALE=float(scale)
+            "low_rank_gradient", {}, N=n, RANK=rank, B=b, FIRST_ROW=first_row, SCALE=float(scale), COLUMNS=_COLUMNS
         )
         bindings = (self._state, x, u, self._matrix(self._buffers.gradient, weight, b))
-        return Kernel(f"low_rank_gradient {n}", pipeline, fixed(bindings), lambda m: (-(-n // 32), 1, 1), self._thin(n))
+        return Kernel(
+            f"low_rank_gradient {n}", pipeline, fixed(bindings), lambda m: (-(-n // _COLUMNS), 1, 1), self._thin(n)
+        )
 
     def _thin(self, n: int) -> Cost:
         return Cost(row_bytes=4 * (n + self._layout.rank), row_flops=2 * n * self._layout.rank)
