@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from statistics import median
+from weakref import WeakSet
 
 import numpy as np
 
@@ -109,7 +110,7 @@ class WebGPUBackend(PipelinedBackend):
         self._host, self._source, self._config, self._graph = host, source, config, graph
         self._tensors = {name: header.tensors[name] for name in graph.weights}
         self._wanted_shapes, self._tuning = shapes, tuning
-        self._trainings: list[WebGPUTraining] = []
+        self._trainings: WeakSet[WebGPUTraining] = WeakSet()
         self._shapes: KernelShapes
         super().__init__(self._on_adapter(), context_length, config.vocab_size, self._shapes.max_rows, graph)
 
@@ -174,7 +175,7 @@ class WebGPUBackend(PipelinedBackend):
 
     async def open_training(self, layout: ParameterLayout) -> Training:
         training = WebGPUTraining(self, training_plan(self._graph, layout))
-        self._trainings.append(training)
+        self._trainings.add(training)
         try:
             await self.bring(training.build)
         except BaseException:
