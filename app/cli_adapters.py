@@ -25,7 +25,7 @@ from py_core.adapters.lora import MAX_RANK, AdapterError
 from py_core.adapters.merging import METHODS, merge
 from py_core.formats.source import open_source
 from py_core.loading import Model, read_description
-from py_core.showing import shown
+from py_core.showing import one_line, shown
 
 adapters_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True,
@@ -136,7 +136,7 @@ def rm(
     if not yes:
         if not sys.stdin.isatty():
             raise ValueError("Nobody can be asked whether to delete them: say --yes.")
-        if not typer.confirm(f"Delete {', '.join(one.name for one in found)} for ever?"):
+        if not typer.confirm(f"Delete {', '.join(one_line(one.name) for one in found)} for ever?"):
             return
     for one in found:
         folder.remove(one.name)

@@ -10,7 +10,10 @@ from py_core.engine.engine import Engine
 
 
 class ResidentAdapters:
-    """Brings adapters there when they are first used, in place of those that were not used for longest."""
+    """Brings adapters there when they are first used, in place of those that were not used for longest.
+
+    One that a sequence runs with gives way last.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -33,7 +36,9 @@ class ResidentAdapters:
                 return self._there[adapter.name][1]
             await self._remove(adapter.name)
             if len(self._there) == MAX_ADAPTERS:
-                await self._remove(next(iter(self._there)))
+                in_use = self._engine.adapters_in_use
+                unused = (name for name, (_, number) in self._there.items() if number not in in_use)
+                await self._remove(next(unused, next(iter(self._there))))
             number = await self._engine.add_adapter(adapter)
             self._there[adapter.name] = adapter, number
             return number

@@ -105,6 +105,11 @@ class Engine:
         """
         return await self._scheduler.alone(lambda: self.backend.add_adapter(adapter), priority)
 
+    @property
+    def adapters_in_use(self) -> set[int]:
+        """The numbers of the sets that sequences run with."""
+        return {sequence.adapter for sequence in self._sequences.values()} - {0}
+
     async def remove_adapter(self, number: int) -> None:
         """Forget a set. What is under way for the sequences that use it ends; they go on without it.
 

@@ -103,6 +103,10 @@ async def test_more_adapters_than_there_is_room_for_take_turns(model: Model, ada
     assert len(set(said)) == len(adapters)
     there = [adapter.name for adapter in adapters if assistant.adapters.find(adapter.name)]
     assert there == [adapter.name for adapter in (adapters[0], *adapters[2:])]
+    # The one that the conversation runs with stays, however many others were chosen since.
+    for adapter in adapters[1:]:
+        await assistant.use_adapter(adapter)
+    assert assistant.adapters.find(adapters[0].name)
     # Another one of the same name takes its place.
     other = dataclasses.replace(adapters[1], name=adapters[0].name)
     await assistant.use_adapter(other)

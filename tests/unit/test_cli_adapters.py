@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import stat
 from collections.abc import Callable
@@ -154,6 +155,20 @@ def test_what_is_no_adapter_is_a_sentence(tiny: list[str], peft: Path, tmp_path:
     assert_sentence(sonata("adapters", "import", tmp_path / "none", *tiny), "There is no file")
     assert_sentence(sonata("adapters", "import", peft, *tiny, "--name", "../up"), "is no name for an adapter")
     assert_sentence(sonata("adapters", "rm", "none", "--yes"), "No adapter of this name is kept either (none are)")
+    assert listed() == []
+
+
+def test_at_a_terminal_deleting_asks_first(tiny: list[str], peft: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Keyboard(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    printed(sonata("adapters", "import", peft, *tiny, "--name", "a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(io, "StringIO", Keyboard)
+        assert "Delete a for ever?" in printed(sonata("adapters", "rm", "a", stdin="n\n"))
+        assert len(listed()) == 1
+        assert "Deleted a: " in printed(sonata("adapters", "rm", "a", stdin="y\n"))
     assert listed() == []
 
 
