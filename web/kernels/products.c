@@ -33,38 +33,46 @@ INLINE void tile_of(const u32 ROWS, const u32 across, u32 columns, u32 depth, Le
     }
 }
 
-// One function for each height, so that none takes the others' registers.
+// `rows` of C, ROWS at a time. One function for each height, so that none takes the others' registers.
 #define HEIGHT(number, across) \
-  static __attribute__((noinline)) void tile_##number##_##across(u32 columns, u32 depth, Left a, const f32 *b, u32 b_step, \
-                                                                 const f32 *plus, f32 factor, f32 *c, u32 stride) { \
-    tile_of(number, across, columns, depth, a, b, b_step, plus, factor, c, stride); \
+  static __attribute__((noinline)) void tiles_##number##_##across(u32 rows, u32 columns, u32 depth, Left a, Right b, \
+                                                                  const f32 *plus, f32 factor, f32 *c, u32 stride) { \
+    for (u32 i = 0; i < rows; i += number, a.x += number * a.row) \
+      for (u32 j = 0, strip = 0; j < columns; j += STRIP, strip += b.strip) \
+        tile_of(number, across, columns - j, depth, a, b.x + strip, b.step, plus ? plus + i * stride + j : 0, factor, \
+                c + i * stride + j, stride); \
   }
-#define HEIGHTS(across) HEIGHT(1, across) HEIGHT(2, across) HEIGHT(3, across) HEIGHT(4, across)
+#define HEIGHTS(across) HEIGHT(1, across) HEIGHT(4, across)
 HEIGHTS(0)
 HEIGHTS(1)
 #undef HEIGHT
 
 void product(u32 rows, u32 columns, u32 depth, Left a, Right b, const f32 *plus, f32 factor, f32 *c, u32 stride) {
-  const u32 across = a.step != 1;
-  for (u32 i = 0; i < rows; i += TILE_ROWS) {
-    const u32 height = min_u(TILE_ROWS, rows - i);
-    const Left some = {a.x + i * a.row, a.row, a.step};
-    for (u32 j = 0, strip = 0; j < columns; j += STRIP, strip += b.strip) {
-      const u32 first = i * stride + j;
-#define HEIGHT(number, across) \
-  case number + 8 * across: \
-    tile_##number##_##across(columns - j, depth, some, b.x + strip, b.step, plus ? plus + first : 0, factor, c + first, stride); \
-    break;
-      switch (height + 8 * across) { HEIGHTS(0) HEIGHTS(1) }
-#undef HEIGHT
-    }
+  const u32 whole = rows / TILE_ROWS * TILE_ROWS;
+  const Left rest = {a.x + whole * a.row, a.row, a.step};
+  const f32 *rest_plus = plus ? plus + whole * stride : 0;
+  if (a.step == 1) {
+    tiles_4_0(whole, columns, depth, a, b, plus, factor, c, stride);
+    tiles_1_0(rows - whole, columns, depth, rest, b, rest_plus, factor, c + whole * stride, stride);
+  } else {
+    tiles_4_1(whole, columns, depth, a, b, plus, factor, c, stride);
+    tiles_1_1(rows - whole, columns, depth, rest, b, rest_plus, factor, c + whole * stride, stride);
   }
 }
 
 void transposed_strips(const f32 *x, u32 stride, u32 columns, u32 depth, f32 *to) {
   for (u32 j = 0; j < columns; j += STRIP, to += depth * STRIP)
-    for (u32 i = 0; i < STRIP; i++) {
-      const f32 *row = x + (j + i) * stride;
-      for (u32 p = 0; p < depth; p++) to[p * STRIP + i] = j + i < columns ? row[p] : 0;
+    for (u32 i = 0; i < STRIP; i += 4) {
+      const f32 *rows = x + (j + i) * stride;
+      u32 p = 0;
+      if (j + i + 4 <= columns)
+        for (; p + 4 <= depth; p += 4) {
+          v128_t four[4];
+          for (u32 r = 0; r < 4; r++) four[r] = load(rows + r * stride + p);
+          transpose4(four);
+          for (u32 r = 0; r < 4; r++) wasm_v128_store(to + (p + r) * STRIP + i, four[r]);
+        }
+      for (; p < depth; p++)
+        for (u32 r = 0; r < 4; r++) to[p * STRIP + i + r] = j + i + r < columns ? rows[r * stride + p] : 0;
     }
 }

@@ -40,6 +40,14 @@ void weights_across(const PackedMatrix *w, u32 row, u32 rows, u32 column, u32 co
 // In strips of STRIP columns of W: B[p, j] = W[row + p, column + j], for 32 columns.
 void weights_down(const PackedMatrix *w, u32 row, u32 rows, u32 column, f32 *to);
 
+// Four rows become four columns.
+INLINE void transpose4(v128_t *x) {
+  const v128_t a = wasm_i32x4_shuffle(x[0], x[1], 0, 4, 1, 5), b = wasm_i32x4_shuffle(x[2], x[3], 0, 4, 1, 5);
+  const v128_t c = wasm_i32x4_shuffle(x[0], x[1], 2, 6, 3, 7), d = wasm_i32x4_shuffle(x[2], x[3], 2, 6, 3, 7);
+  x[0] = wasm_i64x2_shuffle(a, b, 0, 2), x[1] = wasm_i64x2_shuffle(a, b, 1, 3);
+  x[2] = wasm_i64x2_shuffle(c, d, 0, 2), x[3] = wasm_i64x2_shuffle(c, d, 1, 3);
+}
+
 // Stores the first `left` numbers of a vector, if it has more.
 INLINE void store_some(f32 *to, v128_t numbers, u32 left) {
   if (left >= 4) { wasm_v128_store(to, numbers); return; }

@@ -72,12 +72,8 @@ void weights_down(const PackedMatrix *w, u32 row, u32 rows, u32 column, f32 *to)
       f32 *out = to + four / 2 * strip + p * STRIP + four % 2 * 4;
       v128_t values[4];
       if (w->kind >= FLOAT32) {
-        v128_t x[4];
-        for (u32 i = 0; i < 4; i++) x[i] = float_weights(w, row + p, column + 4 * four + i);
-        const v128_t a = wasm_i32x4_shuffle(x[0], x[1], 0, 4, 1, 5), b = wasm_i32x4_shuffle(x[2], x[3], 0, 4, 1, 5);
-        const v128_t c = wasm_i32x4_shuffle(x[0], x[1], 2, 6, 3, 7), d = wasm_i32x4_shuffle(x[2], x[3], 2, 6, 3, 7);
-        values[0] = wasm_i64x2_shuffle(a, b, 0, 2), values[1] = wasm_i64x2_shuffle(a, b, 1, 3);
-        values[2] = wasm_i64x2_shuffle(c, d, 0, 2), values[3] = wasm_i64x2_shuffle(c, d, 1, 3);
+        for (u32 i = 0; i < 4; i++) values[i] = float_weights(w, row + p, column + 4 * four + i);
+        transpose4(values);
       } else {
         const u32 high = four / 4;
         const Scales s = scales_of(scale, split, high);
@@ -92,14 +88,14 @@ void weights_down(const PackedMatrix *w, u32 row, u32 rows, u32 column, f32 *to)
 }
 
 // A tile of W: DEPTH of what is summed over, WIDTH of what is made. As floats it takes 32 KiB.
-enum { DEPTH = 256, WIDTH = 32, BLOCK_ROWS = 256 };
+enum { DEPTH = 256, WIDTH = 32, BLOCK_ROWS = 128 };
 
-// Pieces of work are blocks of rows by WIDTH columns of the result. Fewer rows than BLOCK_ROWS where workers would have
-// too few pieces.
+// Pieces of work are blocks of rows, of some BLOCK_ROWS each, by WIDTH columns of the result. More rows would make fewer
+// floats of W, but the second-level cache must hold them.
 typedef struct { u32 rows, blocks; } Blocks;
 INLINE Blocks blocks_of(u32 m) {
-  const u32 blocks = (m + BLOCK_ROWS - 1) / BLOCK_ROWS;
-  return (Blocks){(m + blocks - 1) / blocks, blocks};
+  const u32 blocks = (m + BLOCK_ROWS - 1) / BLOCK_ROWS, rows = ((m + blocks - 1) / blocks + 3) / 4 * 4;
+  return (Blocks){rows, (m + rows - 1) / rows};
 }
 
 // y = x W[first : first + n]^T + bias.  a: matrix, first, n, x, y, bias of row `first` or 0; 13: scratch

@@ -65,8 +65,11 @@ void lora_down_gradient(const Op *op, const Context *c) {
       const u32 m = work.begin * ROWS;
       product(min_u(ROWS, c->m - m), k, rank, by_rows(du + m * wide, wide), plain(a, k), plus ? plus + m * k : 0, 1, out + m * k, k);
     } else {
+      // Some rows at a time, so that the first-level cache holds them.
       const u32 first = (work.begin - tall) * WIDTH;
-      product(rank, min_u(WIDTH, k - first), c->m, by_columns(du, wide), plain(x + first, k), da + first, 1, da + first, k);
+      for (u32 m = 0; m < c->m; m += DEPTH / 4)
+        product(rank, min_u(WIDTH, k - first), min_u(DEPTH / 4, c->m - m), by_columns(du + m * wide, wide),
+                plain(x + m * k + first, k), da + first, 1, da + first, k);
     }
   }
 }
