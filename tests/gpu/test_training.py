@@ -15,6 +15,7 @@ import pytest
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
 from py_core.backends.base import BackendError
 from py_core.backends.training import AdamW, Pack, TrainingState
+from py_core.backends.webgpu import training_loss
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.tuning import MatmulShape
 from tests.architectures.variants import VARIANTS
@@ -36,7 +37,10 @@ def plain(pack: Pack) -> Pack:
     return dataclasses.replace(pack, weights=30 * pack.weights, kl_weights=0 * pack.kl_weights)
 
 
-async def test_gradients_of_fused_matrices_by_products_in_integers_are_those_of_numpy(tmp_path: Path) -> None:
+async def test_gradients_of_fused_matrices_by_products_in_integers_are_those_of_numpy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_loss, "CHUNK", 48)  # of 128 tokens: three chunks, of which the last is shorter
     path = VARIANTS["phi3-partial"].changed(num_hidden_layers=1).write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WgpuHost(), shapes=INTEGERS)
     pair.other.model.builder.usual_tiles = [MatmulShape(True, 2, 4)]

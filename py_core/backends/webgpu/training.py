@@ -39,8 +39,9 @@ MAX_ROWS = 512
 _PIECE_SECONDS = 0.006
 _PIECES_AHEAD = 3
 """Pieces on their way: in a browser it takes 2 ms to hear that one is done."""
-_NEWEST_SHARE = 0.25
-"""Of the newest piece in the average of the GPU's speed."""
+_KEPT = 0.8
+"""Of what is known of the GPU's speed with each piece. The ends of several are often heard at once, so that one alone
+says nothing."""
 
 _LOST = "The connection to the graphics card was lost in the middle of training. It goes on from what was saved last."
 
@@ -68,8 +69,8 @@ class WebGPUTraining:
         self._backend, self._plan = backend, plan
         self._on: SessionOnDevice | None = None
         self._steps = 0
-        self._speed = 0.0
-        """FLOPs a second of the pieces so far, 0 before the first."""
+        self._flops = self._seconds = 0.0
+        """Of the last pieces, the newest counting most."""
 
     async def build(self) -> None:
         """Make what the session needs on the backend's device, where it is not there yet."""
@@ -181,7 +182,8 @@ class WebGPUTraining:
                 first_work, first_done = ahead.popleft()
                 await first_done
                 now = time.perf_counter()
-                self._note(first_work / (now - heard))
+                self._flops = _KEPT * self._flops + first_work
+                self._seconds = _KEPT * self._seconds + now - heard
                 heard = now
             if after_piece:
                 await after_piece()
@@ -189,12 +191,10 @@ class WebGPUTraining:
 
     def _piece(self, rest: deque[Section], rows: int) -> tuple[list[int], float]:
         """The next lists to submit together, and their FLOPs."""
+        most = _PIECE_SECONDS * self._flops / self._seconds if self._seconds else 0.0
         recorded, work = list[int](), 0.0
-        while rest and (not recorded or work + rest[0].work(rows) <= _PIECE_SECONDS * self._speed):
+        while rest and (not recorded or work + rest[0].work(rows) <= most):
             section = rest.popleft()
             recorded.append(section.recorded)
             work += section.work(rows)
         return recorded, work
-
-    def _note(self, speed: float) -> None:
-        self._speed = self._speed + _NEWEST_SHARE * (speed - self._speed) if self._speed else speed
