@@ -169,7 +169,7 @@ class WebGPUTraining:
     async def _run(self, on: SessionOnDevice, pack: Pack, parts: Sequence[str], after_piece: AfterPiece | None) -> None:
         """Run parts of a pass, piece by piece; the last ones may still be on their way at the end."""
         on.write(pack)
-        rest = deque(section for part in parts for section in on.sections(part))
+        rest = deque(section for part in parts for section in on.sections(part, pack.rows))
         ahead: deque[tuple[float, asyncio.Future[bytes]]] = deque()
         heard = time.perf_counter()
         while rest:

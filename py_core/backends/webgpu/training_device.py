@@ -26,6 +26,9 @@ _LIST_FLOPS = 1e9
 _KERNEL_FLOPS = 2e7
 """What a kernel counts besides its own."""
 
+_FEWEST_ROWS = 64
+"""That lists are recorded for. Workgroups of rows that a pack does not have end at once."""
+
 _PACK_HEADER = 16
 _PACK_ROW = 16
 
@@ -88,16 +91,20 @@ class SessionOnDevice:
             "loss and divergence": self.loss.kernels(dh, divergence=True),
             "back": [kernel for _, kernels in lowering.part(back) for kernel in kernels],
         }
-        self._sections: dict[str, list[Section]] = {}
+        self._sections: dict[tuple[str, int], list[Section]] = {}
 
-    def sections(self, name: str) -> list[Section]:
-        """The recorded lists of a part of a pass."""
-        if name not in self._sections:
-            self._sections[name] = [self._section(kernels) for kernels in self._cut(self._kernels[name])]
-        return self._sections[name]
+    def sections(self, name: str, rows: int) -> list[Section]:
+        """The lists of a part of a pass over so many rows: recorded for twice as many at most."""
+        most = _FEWEST_ROWS
+        while most < rows:
+            most *= 2
+        key = name, min(most, self.model.builder.shapes.max_rows)
+        if key not in self._sections:
+            self._sections[key] = [self._section(kernels, key[1]) for kernels in self._cut(self._kernels[name])]
+        return self._sections[key]
 
     def launches(self) -> dict[str, list[Launch]]:
-        """The kernels of each part of a pass, in order, as they are recorded."""
+        """The kernels of each part of a pass over the most rows, in order."""
         rows = self.model.builder.shapes.max_rows
         return {name: [Launch(kernel, rows, SHORT) for kernel in kernels] for name, kernels in self._kernels.items()}
 
@@ -134,8 +141,7 @@ class SessionOnDevice:
         if found:
             yield found
 
-    def _section(self, kernels: Sequence[Kernel]) -> Section:
-        rows = self.model.builder.shapes.max_rows
+    def _section(self, kernels: Sequence[Kernel], rows: int) -> Section:
         recorded = self.host.record([Launch(kernel, rows, SHORT).dispatch() for kernel in kernels])
         return Section(recorded, sum(kernel.cost.row_flops for kernel in kernels), _KERNEL_FLOPS * len(kernels))
 

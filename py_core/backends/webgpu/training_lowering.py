@@ -1,6 +1,6 @@
 """Turns a plan of gradients into kernels: what to run, over which buffers, with how many workgroups.
 
-Kernels are recorded once, for packs of the most rows: workgroups of rows that a pack does not have end at once.
+A kernel's grid may be for more rows than a pack has: their workgroups end at once.
 """
 
 from __future__ import annotations
@@ -239,4 +239,4 @@ _Adding = (
 
 
 def _norm_lanes(op: RMSNorm) -> int:
-    return _NORM_LANES if op.num_heads > 1 else 4 * _NORM_LANES
+    return _NORM_LANES if op.x.width // op.num_heads <= 4 * _NORM_LANES else 4 * _NORM_LANES
