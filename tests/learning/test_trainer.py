@@ -258,7 +258,7 @@ async def test_what_was_cut_short_after_a_loss_goes_on_with_the_same_numbers(tmp
     small = await opened(tmp_path, load_numpy)
     small.batches = shuffled(examples(2), 3, 1)
     alone = await small.trainer(await small.open(), settings=SHORT).run()
-    for turns in range(30, 75):
+    for turns in range(40, 75, 2):
         session = VanishingTraining(await small.engine.backend.open_training(small.layout), [8])
         in_turns = TrainingInTurns(session, Scheduler(small.engine.backend), Priority.BACKGROUND)
         trainer = small.trainer(in_turns, settings=SHORT)
