@@ -131,3 +131,16 @@ def test_logits_of_neighbours_and_scores_are_those_of_numpy(run_kernel, m: int, 
         found[:m][::-1], (changed[np.arange(m), tokens] - logsumexp(changed)), rtol=1e-4, atol=2e-4
     )
     assert (found[m:] == 7).all()
+
+
+def test_a_token_of_many_neighbours_is_changed_once(run_kernel) -> None:
+    """Each of a workgroup's invocations has neighbours, of which several name the same token."""
+    draw = np.random.default_rng(7)
+    states = draw.standard_normal((MAX_NEIGHBOURS, WIDTH)).astype(np.float32)
+    near = NeighbourAdapter(states, np.arange(MAX_NEIGHBOURS) % 3, tau=-1, temperature=1)
+    h, logits = states[:1], draw.standard_normal((1, VOCAB)).astype(np.float32)
+    state = state_bytes([(0, 0, 0)], head_adapters=1) + bytes(ROW_BYTES * (MAX_ROWS - 1))
+    notes = noted([None, near], [1], h)
+    constants = {"MAX_ROWS": MAX_ROWS, "K": WIDTH, "VOCAB": VOCAB, "WORKGROUP": 64}
+    (mixed,) = run_kernel("head_mix", [state, slots([None, near]), notes, logits], (1, 1, 1), **constants)
+    np.testing.assert_allclose(np.frombuffer(mixed, np.float32)[:VOCAB], near.changed(h, logits)[0], atol=1e-4)

@@ -25,8 +25,10 @@ class ForgetfulHost(WasmtimeHost):
     def run(self, program: int, steps: int) -> asyncio.Future[list[int]]:
         if not self.dead:
             return super().run(program, steps)
-        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        future.set_exception(self._restarted())
+        # Later: all that is queued until then is lost, as in the page, where Python hears of nothing while it runs.
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[int]] = loop.create_future()
+        loop.call_soon(lambda: future.done() or future.set_exception(self._restarted()))
         return future
 
     async def read(self, address: int, nbytes: int) -> bytes:

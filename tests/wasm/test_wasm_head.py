@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -90,3 +91,11 @@ async def test_heads_of_single_operations_run_with_adapters(
     for adapter in adapters_of(pair.numpy._graph.head_input.width):
         await use(pair, adapter, *sequences)
         await alike(pair, *sequences)
+
+
+async def test_biases_of_the_output_matrix_are_scored(tmp_path: Path, kernel_wasm) -> None:
+    """In parts of the vocabulary, of which each has its own."""
+    variant = replace(QUANTIZED["llama with biases of q and v"], biased=("output",))
+    pair = await open_pair(variant.write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm(True)))
+    assert "output.bias" in pair.numpy._graph.weights
+    await alike(pair, *await pair.prefilled(prompt(40)))

@@ -383,9 +383,7 @@ class ProgramLowering:
         if value == self._graph.output:
             self._values.put(value, self.logits)
             return self.logits
-        # The head's input is made for every row where tokens are scored.
-        every_row = value in self._body_values or value == self._graph.head_input
-        return self._values.make(value, self._bytes(value.width, every_row))
+        return self._values.make(value, self._bytes(value.width, value in self._body_values))
 
     def _scratch(self, width: int) -> int:
         return self._values.scratch(self._bytes(width, every_row=True))
