@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -22,7 +23,7 @@ from statistics import median
 from typing import Any
 
 from adapters_measure import Milliseconds, measure
-from in_browser import chromium, local_server, machine, python_page, run_python, wait_for_quiet
+from in_browser import chromium, local_server, machine, preferred, python_page, run_python, wait_for_quiet
 from playwright.sync_api import Browser
 from rich.console import Console
 from rich.table import Table
@@ -83,6 +84,7 @@ def main() -> None:
     parser.add_argument(
         "--wait", type=float, default=0, metavar="S", help="wait so long for other programs to be quiet"
     )
+    parser.add_argument("--preferred", action="store_true", help="get the cores before other programs (Linux, as root)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     counts = (options.rank, options.rounds, options.prompt, options.tokens)
@@ -95,17 +97,17 @@ def main() -> None:
         result["engines"][name] = {"device": device, "load_average": load, **summary, "milliseconds": found}
         print(f"{name}: { ({key: round(value, 3) for key, value in summary.items()}) }", file=sys.stderr)
 
-    for name in engines:
-        if name in NATIVE:
-            wait_for_quiet(options.wait)
+    before_others = preferred if options.preferred else contextlib.nullcontext
+    for name in (name for name in engines if name in NATIVE):
+        wait_for_quiet(options.wait)
+        with before_others():
             note(name, *asyncio.run(natively(name, options.precision, counts)))
-    if any(name in IN_PAGE for name in engines):
-        with local_server() as address, chromium() as browser:
+    if pages := [name for name in engines if name in IN_PAGE]:
+        with local_server() as address, before_others(), chromium() as browser:
             result["machine"] = machine(browser)
-            for name in engines:
-                if name in IN_PAGE:
-                    wait_for_quiet(options.wait)
-                    note(name, *in_page(browser, address, name, options.precision, counts))
+            for name in pages:
+                wait_for_quiet(options.wait)
+                note(name, *in_page(browser, address, name, options.precision, counts))
     print(json.dumps(result))
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
