@@ -41,8 +41,8 @@ def train(host: WasmtimeHost, arena: Arena, kind: TrainKind, m: int, *arguments:
 
 
 def assert_close(found: np.ndarray, expected: np.ndarray, error: float = 2e-5) -> None:
-    """Each is near the expected one, relative to the largest."""
-    most = np.abs(expected).max(initial=0.01)
+    """Each is near the expected one, relative to the largest, or to 1: what cancels out keeps its terms' errors."""
+    most = np.abs(expected).max(initial=1)
     np.testing.assert_allclose(found / most, expected / most, rtol=0, atol=error)
 
 
@@ -143,7 +143,7 @@ def test_packed_attention_and_its_gradients_equal_numpy(
     assert_close(read(host, sums, m, heads), log_sums)
     slopes = attention_gradient(dout.astype(np.float64), expected, log_sums, *exact, seen, op)
     for address, slope in zip((dq, dk, dv), slopes, strict=True):
-        np.testing.assert_allclose(read(host, address, *slope.shape), slope, rtol=1e-4, atol=2e-5)
+        assert_close(read(host, address, *slope.shape), slope)
 
 
 @given(
@@ -159,7 +159,7 @@ def test_gradients_of_rows_equal_numpy(host, m, heads, size, n, plus, activation
     norm = (put(host, arena, weight), real_bits(1e-5), out, at_plus, heads, size)
     train(host, arena, TrainKind.NORM_GRADIENT, m, at_dy, put(host, arena, x), *norm)
     expected = rms_norm_gradient(dy.astype(float), x.astype(float), weight, 1e-5) + (before if plus else 0)
-    assert_close(read(host, out, m, heads * size), expected, 1e-4)
+    assert_close(read(host, out, m, heads * size), expected)
 
     angles = draw.uniform(0, 7, (m, size // 4))
     table = np.stack([np.cos(angles), np.sin(angles)], axis=-1).astype(np.float32)
@@ -241,7 +241,7 @@ def test_losses_and_their_gradients_equal_numpy(host, form, m, vocabulary, cap, 
     dl[here] -= weights
     expected = np.zeros((m, width))
     expected[rows] = (dl * (1 - (logits / cap) ** 2) if cap else dl) @ values
-    assert_close(read(host, dh, m, width), expected, 1e-4)
+    assert_close(read(host, dh, m, width), expected)
 
 
 @given(size=st.integers(1, 400), clip=st.sampled_from([0.0, 1.0, 1e9]), decay=st.sampled_from([0.0, 0.1]), seed=SEEDS)
