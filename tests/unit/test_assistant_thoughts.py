@@ -15,6 +15,7 @@ from app.conversation import Conversation, Stored
 from app.services import Services
 from app.terminal_chat import run_chat
 from app.turn_details import turn_entries
+from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import KeepGoing, TokenSequence
 from py_core.backends.numpy import NumpyBackend
 from py_core.loading import Model
@@ -149,6 +150,10 @@ async def test_a_stored_turn_has_its_thought_beside_the_answer(model: Model, tmp
     await services.close()
 
 
+def no_adapter(name: str) -> LoraAdapter:
+    raise AssertionError(f"nobody asked for the adapter {name}")
+
+
 def test_the_terminal_prints_a_thought_dimmed_before_the_answer(
     tiny_path: Path, open_model: OpenModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,7 +163,7 @@ def test_the_terminal_prints_a_thought_dimmed_before_the_answer(
     monkeypatch.setattr("builtins.input", lambda _: next(lines))
     with asyncio.Runner() as runner:
         model = runner.run(open_model(tiny_path, Speaks, end_tokens=[2]))
-        run_chat(runner, model, None, 100, Services(NativeCrypto()))
+        run_chat(runner, model, None, 100, Services(NativeCrypto()), no_adapter)
     out = capsys.readouterr().out
     dimmed = "".join(re.findall(r"\x1b\[2m(.*?)\x1b\[0m", out, re.DOTALL))
     assert THOUGHT.replace("\n", "") in dimmed.replace("\n", "")
