@@ -2,12 +2,14 @@
 // out[m, h, :] = sum_s exp(largest[s] - max) values[s] / sum_s exp(largest[s] - max) total[s], where max = max_s largest[s].
 // Bindings: 0 state; 1 partials: (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f, (largest, total) last;
 //           2 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
+// `lora_next`: what an adapter leaves for the linear that reads `out`.
 // Constants: HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, those of scores.wgsl, WORKGROUP (at least HEAD_DIM / 4). Dispatch (HEADS, count).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> partials: array<vec4f>;
 @group(0) @binding(2) var<storage, read_write> out: array<vec4f>;
 #import scores
+#import lora_next
 
 const QUADS = HEAD_DIM / 4u;
 const MAX_SPLITS = (MAX_PAGES * PAGE + SPLIT - 1u) / SPLIT;
@@ -22,6 +24,7 @@ var<workgroup> sums: array<vec4f, PARTS * QUADS>;
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
   let m = group.y;
   if (m >= state.count) { return; }
+  let next_ahead = next_columns(group.x * HEAD_DIM, index);
   let position = state.rows[m].position;
   let splits = position / SPLIT + 1u;
   let before = first_seen(position) / SPLIT;  // splits that nothing is seen of
@@ -52,5 +55,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     var value: vec4f;
     for (var p = 0u; p < PARTS; p++) { value += sums[p * QUADS + index]; }
     out[head * QUADS + index] = value / total;
+    if (NEXT) { for (var i = 0u; i < 4u; i++) { next_value(4u * index + i, value[i] / total); } }
   }
+  if (NEXT) { next_part(group.x, next_ahead, index); }
 }

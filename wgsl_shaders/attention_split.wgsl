@@ -8,6 +8,7 @@
 // Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SCALE, those of scores.wgsl, SPLIT, HEADS_EACH, DIRECT, WORKGROUP (at least
 // HEAD_DIM / 4); LANES (a power of two): invocations of a lane group, which reads a position together; SINGLE_ROW: the
 // state has one row.
+// `lora_next`: what an adapter leaves for the linear that reads `out`, with DIRECT and a head a workgroup.
 // Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond a row's
 // position or before its window do nothing.
 #import state
@@ -19,6 +20,7 @@
 #import kv_pages
 #import scores
 #import reduce
+#import lora_next
 
 const QUADS = HEAD_DIM / 4u;
 const QUADS_PER_LANE = (QUADS + LANES - 1u) / LANES;  // quads of an invocation: lane, lane + LANES ...
@@ -53,6 +55,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   let first_head = kv_head * GROUP + group.y % CHUNKS * HEADS_EACH;
   let lane_group = index / LANES;
   let lane = index % LANES;
+  let next_ahead = next_columns(first_head * HEAD_DIM, index);
   // Pages are looked up ahead: otherwise every read of keys would wait for another read.
   var pages = pages_from(row.slot, first + lane_group, end);
   var queries: array<array<vec4f, QUADS_PER_LANE>, HEADS_EACH>;
@@ -140,6 +143,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
       let head = m * HEADS + first_head + h;
       if (DIRECT) {
         out[head * QUADS + index] = sum / weight_sum;
+        if (NEXT) { for (var i = 0u; i < 4u; i++) { next_value(4u * index + i, sum[i] / weight_sum); } }
       } else {
         let at = (head * MAX_SPLITS + group.x) * (QUADS + 1u);
         out[at + index] = sum;
@@ -147,4 +151,5 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
       }
     }
   }
+  if (NEXT) { next_part(first_head, next_ahead, index); }
 }

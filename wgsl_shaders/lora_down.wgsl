@@ -1,43 +1,47 @@
-// A x of each linear of a run (snippets/lora_matrices.wgsl), which the kernels of the linears read. With NORM the norm's weights are
-// part of A: those kernels multiply by the norm's scale.
-// Bindings: 0 state; 1 x: (MAX_ROWS, K / 4) vec4f; 2 vectors: the norm's weight (K / 4) vec4f, with NORM, any buffer
-//           without; 3 lora: A x of MAX_ROWS rows, and the sets.
-// Constants: K, NORM, M_TILE, WORKGROUP: a multiple of RANK, RANK for no barrier; RANK, LINEARS, LORA_X, LORA_A, LORA_SET.
-// Dispatch (LINEARS, 1, ceil(count / M_TILE)).
+// A x of an operation's linears (snippets/lora_matrices.wgsl), which their kernels read. With LIMBS further workgroups make integers
+// of x meanwhile, as limbs.wgsl does, for the matmul that reads both.
+// Bindings: 0 state; 1 x: (MAX_ROWS, K / 4) vec4f; 2 lora; with LIMBS 3 records, as in
+//           limbs.wgsl.
+// Constants: K; M_TILE: rows of x of a workgroup; WORKGROUP: a multiple of RANK; LORA_LANES: how many invocations add up by
+// shuffles, a multiple of RANK, RANK for none; RANK, LINEARS; LORA_A: that of A or A w.
+// Dispatch (LINEARS, 1, ceil(count / M_TILE)), with LIMBS (LINEARS + 1, 1, ...).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> x: array<vec4f>;
-@group(0) @binding(2) var<storage, read> vectors: array<vec4f>;
-@group(0) @binding(3) var<storage, read_write> lora: array<vec4f>;
+@group(0) @binding(2) var<storage, read_write> lora: array<f32>;
+#import reduce
+#import limbs_of_rows
 
-const QUADS = WORKGROUP / RANK;
-var<workgroup> partial: array<f32, select(1u, M_TILE * WORKGROUP, QUADS > 1u)>;
-
-fn put(m: u32, linear: u32, i: u32, sum: f32) {
-  let at = (m * LINEARS + linear) * RANK + i;
-  if (m < state.count) { lora[LORA_X + at / 4u][at % 4u] = sum; }
-}
+const QUADS = WORKGROUP / RANK;        // invocations that have the same row of A
+const SHARES = WORKGROUP / LORA_LANES; // whose sums are added up by shuffles
+var<workgroup> partial: array<f32, M_TILE * SHARES * RANK>;
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
   let m0 = group.z * M_TILE;
   if (m0 >= state.count) { return; }
-  let a = (state.adapter - 1u) * LORA_SET + LORA_A + group.x * (K / 4u) * RANK + index % RANK;
-  var sums: array<f32, M_TILE>;
-  for (var quad = index / RANK; quad < K / 4u; quad += QUADS) {
-    var column = lora[a + quad * RANK];
-    if (NORM) { column *= vectors[quad]; }
-    for (var m = 0u; m < M_TILE; m++) { sums[m] += dot(column, x[min(m0 + m, MAX_ROWS - 1u) * (K / 4u) + quad]); }
-  }
-  if (QUADS == 1u) {
-    for (var m = 0u; m < M_TILE; m++) { put(m0 + m, group.x, index, sums[m]); }
+  if (LIMBS && group.x == LINEARS) {
+    make_limbs(m0, index);
     return;
   }
-  for (var m = 0u; m < M_TILE; m++) { partial[m * WORKGROUP + index] = sums[m]; }
-  workgroupBarrier();
+  let a = LORA_A + group.x * K * RANK + index % RANK;
+  var sums: array<f32, M_TILE>;
+  for (var q = 0u; q < K / 4u; q += QUADS) {
+    let quad = min(q + index / RANK, K / 4u - 1u);
+    let at = a + quad * 4u * RANK;
+    var column = vec4f(lora[at], lora[at + RANK], lora[at + 2u * RANK], lora[at + 3u * RANK]);
+    column = select(vec4f(), column, q + index / RANK < K / 4u);
+    for (var m = 0u; m < M_TILE; m++) { sums[m] += dot(column, x[min(m0 + m, MAX_ROWS - 1u) * (K / 4u) + quad]); }
+  }
+  for (var m = 0u; m < M_TILE; m++) {
+    for (var mask = RANK; mask < LORA_LANES; mask *= 2u) { sums[m] += shuffle_xor(sums[m], mask, index); }
+    if (index % LORA_LANES < RANK) { partial[(m * SHARES + index / LORA_LANES) * RANK + index % RANK] = sums[m]; }
+  }
+  if (WORKGROUP > RANK) { workgroupBarrier(); }
   for (var i = index; i < M_TILE * RANK; i += WORKGROUP) {
     var sum = 0.0;
-    for (var share = 0u; share < QUADS; share++) { sum += partial[i / RANK * WORKGROUP + share * RANK + i % RANK]; }
-    put(m0 + i / RANK, group.x, i % RANK, sum);
+    for (var share = 0u; share < SHARES; share++) { sum += partial[(i / RANK * SHARES + share) * RANK + i % RANK]; }
+    let m = m0 + i / RANK;
+    if (m < state.count) { lora[(m * LINEARS + group.x) * RANK + i % RANK] = sum; }
   }
 }

@@ -18,7 +18,7 @@
 #import dequantize8
 #import bias
 #import activation
-#import lora
+#import lora_tile_none
 
 const ROWS = 32u * WIDE;  // of W
 #import weight_tile

@@ -19,7 +19,7 @@
 #import dequantize
 #import bias
 #import activation
-#import lora
+#import lora_tile_none
 
 const ROWS = 8u * WIDE;  // of W
 #import weight_tile
@@ -87,12 +87,10 @@ fn write_row(m: u32, n0: u32, tn: u32, all: Sums) {
     if (n >= N) { break; }
     var sum = sums[j / 4u][j % 4u];
     if (ADD_BIAS) { sum += bias_of(n); }
-    if (LORA) { sum += lora_of(m, n); }
     if (EPILOGUE == 2u) {
       let pair = j + TILE_N / 8u;
       var up = sums[pair / 4u][pair % 4u];
       if (ADD_BIAS) { up += bias_of(N + n); }
-      if (LORA) { up += lora_of(m, N + n); }
       sum = activation(sum) * up;
     }
     let at = m * Y_STRIDE + Y_OFFSET + n;
@@ -125,6 +123,23 @@ fn finish(slice: u32, lane: u32, m: u32, n0: u32, first: Sums, second: Sums) {
   workgroupBarrier();
 }
 
+// What an adapter adds, for the four columns from the tile's row `first` on, of which quad `quad` of A x is this slice's.
+struct LoraFour { b: array<vec4f, 4>, linear: vec4u }
+fn lora_four(n0: u32, first: u32, quad: u32) -> LoraFour {
+  var four: LoraFour;
+  for (var c = 0u; c < 4u; c++) {
+    let row = weight_row(n0, first + 8u * c) - FIRST_ROW;
+    four.b[c] = lora_b(row, quad);
+    four.linear[c] = lora_linear_of(row);
+  }
+  return four;
+}
+fn lora_products(four: LoraFour, m: u32, quad: u32) -> vec4f {
+  let row = min(m, MAX_ROWS - 1u);
+  return vec4f(dot(four.b[0], lora_x(row, four.linear[0], quad)), dot(four.b[1], lora_x(row, four.linear[1], quad)),
+               dot(four.b[2], lora_x(row, four.linear[2], quad)), dot(four.b[3], lora_x(row, four.linear[3], quad)));
+}
+
 // The i-th part of the limbs of a tile's rows: neighbouring invocations read neighbours in memory.
 fn limbs_part(column: u32, m0: u32, i: u32) -> vec4u {
   return limbs[min((column * MAX_ROWS + m0) * 5u + i, COLUMNS * MAX_ROWS * 5u - 1u)];
@@ -145,6 +160,31 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   var high_sums: array<vec4f, 8>;  // and of columns tn + 32 ...; only constants index them, so that they stay in registers
   var column = min(slice, COLUMNS - 1u);
   var block = load_block(w_row, column);
+  // What an adapter adds is where the sums begin: its loads are on their way together with the first of x and W.
+  if (LORA) {
+    for (var quad = slice; quad < LORA_QUADS; quad += SLICES) {
+      let low = lora_four(n0, tn, quad);
+      low_sums[0] += lora_products(low, m0 + tm, quad);
+      low_sums[1] += lora_products(low, m0 + tm + 8u, quad);
+      low_sums[2] += lora_products(low, m0 + tm + 16u, quad);
+      low_sums[3] += lora_products(low, m0 + tm + 24u, quad);
+      low_sums[4] += lora_products(low, m0 + tm + 32u, quad);
+      low_sums[5] += lora_products(low, m0 + tm + 40u, quad);
+      low_sums[6] += lora_products(low, m0 + tm + 48u, quad);
+      low_sums[7] += lora_products(low, m0 + tm + 56u, quad);
+      if (WIDE > 4u) {
+        let high = lora_four(n0, tn + 32u, quad);
+        high_sums[0] += lora_products(high, m0 + tm, quad);
+        high_sums[1] += lora_products(high, m0 + tm + 8u, quad);
+        high_sums[2] += lora_products(high, m0 + tm + 16u, quad);
+        high_sums[3] += lora_products(high, m0 + tm + 24u, quad);
+        high_sums[4] += lora_products(high, m0 + tm + 32u, quad);
+        high_sums[5] += lora_products(high, m0 + tm + 40u, quad);
+        high_sums[6] += lora_products(high, m0 + tm + 48u, quad);
+        high_sums[7] += lora_products(high, m0 + tm + 56u, quad);
+      }
+    }
+  }
   for (var start = 0u; start < COLUMNS; start += SLICES) {
     let x_parts = Limbs(
       limbs_part(column, m0, lane), limbs_part(column, m0, lane + 64u), limbs_part(column, m0, lane + 128u),

@@ -9,6 +9,7 @@
 // (with EPILOGUE 2 ROWS is even);
 // LOGITS: only the last rows of x are read, those that need logits; they make rows 0, 1 ... of y. SINGLE_ROW: the state
 // has one row, so no invocation waits for its count.
+// `lora_next`: what an adapter leaves for the linears that read y.
 // Dispatch (g, h, ceil(rows of x / M_TILE)) with g * h * lane groups of a workgroup * ROW_TILES >= items of ROWS rows of W.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
@@ -20,6 +21,7 @@
 #import dot_rows
 #import bias
 #import activation
+#import lora_next
 
 const OUTPUTS_PER_ITEM = select(ROWS, ROWS / 2u, EPILOGUE == 2u);  // rows of y of an item
 
@@ -46,6 +48,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     if (LOGITS) { first_row += state.count - count; }
   }
   let item = first_item(group.y * groups.x + group.x, index);
+  const GROUP_OUTPUTS = LANE_GROUPS * ROW_TILES * OUTPUTS_PER_ITEM;
+  let next_ahead = next_columns(group.x * GROUP_OUTPUTS, index);
   // y and biases are read before the sums are computed, so that nothing waits for them afterwards.
   var before: array<f32, OUTPUTS_PER_LANE>;
   if (EPILOGUE == 1u) {
@@ -70,5 +74,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     if (EPILOGUE == 2u) { value = activation(value) * sums[o][SUMS_PER_OUTPUT - 1u]; }
     if (CAP > 0.0) { value = CAP * tanh_of(value / CAP); }
     y[place(item, m0, output)] = value;
+    if (NEXT) { next_value(index / LANE_GROUP * ROW_TILES * OUTPUTS_PER_ITEM + output.row, value); }
   }
+  if (NEXT) { next_part(group.x, next_ahead, index); }
 }

@@ -112,6 +112,7 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
     if (CHUNKS > 1u || step == 0u) {
       stage_columns(m0, first, index);
       cache_columns(lane);
+      if (step == 0u) { lora_share(index); }
     }
     var blocks = ahead;
     if (step + 1u < STEPS) { ahead = load_blocks(item, step + 1u, lane); }
@@ -126,12 +127,13 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
       }
     }
     if (first + CHUNK < K / 32u) { continue; }
+    if (LORA_SHARED && step < CHUNKS) { workgroupBarrier(); }
     for (var m = 0u; m < M_TILE; m++) {
       if (step < CHUNKS) { x_scale[m] = norm_scale(m, index); }
       var rows: array<f32, ROWS>;
       for (var r = 0u; r < ROWS; r++) { rows[r] = sums[r][m]; }
       if (LORA) {
-        for (var r = 0u; r < ROWS; r++) { rows[r] += lora_term(lora_now, item + row_tile_of(step), r, m, lane); }
+        for (var r = 0u; r < ROWS; r++) { rows[r] += lora_term(lora_now, item + row_tile_of(step), r, m, index); }
       }
       var kept = reduce_rows(rows, index);
       for (var k = 0u; k < KEPT; k++) {

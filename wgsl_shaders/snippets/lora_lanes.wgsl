@@ -1,5 +1,5 @@
 // The products with B of a lane group, as if W had RANK columns more: each lane has every LANE_GROUP-th of them.
-// lora_read or lora_made give x there: lora_column(linear, m, i).
+// lora_read or lora_parts give A x: lora_column(linear, m, i).
 #import lora_matrices
 const LORA = true;
 const LORA_EACH = (RANK + LANE_GROUP - 1u) / LANE_GROUP;
@@ -7,20 +7,18 @@ alias LoraRows = array<array<f32, LORA_EACH>, ROWS>;
 fn lora_row(item: u32, r: u32) -> u32 { return weight_row(item, r) - FIRST_ROW + LORA_FIRST; }
 fn lora_rows(item: u32, lane: u32) -> LoraRows {
   var rows: LoraRows;
-  let b = lora_set() + LORA_B;
   for (var r = 0u; r < ROWS; r++) {
     for (var e = 0u; e < LORA_EACH; e++) {
-      let i = min(e * LANE_GROUP + lane, RANK - 1u);
-      rows[r][e] = lora[b + lora_row(item, r) * (RANK / 4u) + i / 4u][i % 4u];
+      rows[r][e] = lora_at(LORA_B + lora_row(item, r) * RANK + min(e * LANE_GROUP + lane, RANK - 1u));
     }
   }
   return rows;
 }
-fn lora_term(rows: LoraRows, item: u32, r: u32, m: u32, lane: u32) -> f32 {
+fn lora_term(rows: LoraRows, item: u32, r: u32, m: u32, index: u32) -> f32 {
   let linear = lora_linear(lora_row(item, r));
   var sum = 0.0;
   for (var e = 0u; e < LORA_EACH; e++) {
-    let i = e * LANE_GROUP + lane;
+    let i = e * LANE_GROUP + index % LANE_GROUP;
     if (i < RANK) { sum += rows[r][e] * lora_column(linear, m, i); }
   }
   return sum;

@@ -1,10 +1,11 @@
-// What a set of LoRA matrices adds to a run of linears, one below the other in W: (A x) B^T, A of RANK rows for each
-// linear. `lora` holds rows of A x, and then the sets, of which the state names one:
-//   A of linear l, (K / 4, RANK) vec4f: columns 4q .. 4q + 3 of row i, from LORA_A + l * K / 4 * RANK on
-//   B of all the run's rows, (rows, RANK) floats, from LORA_B on
-// Constants: RANK, a multiple of 4; LINEARS; LORA_SECOND and LORA_THIRD: the first rows of the second and the third linear;
-// LORA_FIRST: the run's row that is row FIRST_ROW of W here; LORA_X: where A x begins, (MAX_ROWS, LINEARS, RANK); LORA_A, LORA_B,
-// and LORA_SET, the size of a set, in vec4f.
+// What a set of LoRA matrices adds to the linears of an operation (q, k and v; gate and up): (A x) B^T, where each linear has
+// A of RANK rows. `lora` are the operation's floats:
+//   A x        (MAX_ROWS, LINEARS, RANK)
+//   A          of each linear, (LINEARS, K, RANK), from LORA_A on
+//   B          of the rows of all linears, (rows, RANK), from LORA_B on
+//   A w        as A, for x that a norm makes of what it reads, w its weights; only where a norm is
+// Constants: RANK and LINEARS; LORA_A, LORA_B; LORA_SECOND and LORA_THIRD: the first rows of the second and the third linear;
+// LORA_FIRST: the row, counted over all linears, that is row FIRST_ROW of W.
 #import lora_binding
-fn lora_set() -> u32 { return (state.adapter - 1u) * LORA_SET; }
+fn lora_at(i: u32) -> f32 { return lora[i / 4u][i % 4u]; }
 fn lora_linear(row: u32) -> u32 { return u32(row >= LORA_SECOND) + u32(row >= LORA_THIRD); }

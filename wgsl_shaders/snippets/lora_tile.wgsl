@@ -1,11 +1,13 @@
-// For matmuls: what a set adds to an element of their product, from A x, which lora_down.wgsl made.
+// For matmuls: what a set adds to elements of their product, from A x, which lora_down.wgsl made.
 #import lora_matrices
 const LORA = true;
+const LORA_QUADS = RANK / 4u;
+fn lora_linear_of(row: u32) -> u32 { return lora_linear(row + LORA_FIRST); }
+fn lora_x(m: u32, linear: u32, quad: u32) -> vec4f { return lora[(m * LINEARS + linear) * LORA_QUADS + quad]; }
+fn lora_b(row: u32, quad: u32) -> vec4f { return lora[LORA_B / 4u + (row + LORA_FIRST) * LORA_QUADS + quad]; }
 fn lora_of(m: u32, row: u32) -> f32 {
-  let own = row + LORA_FIRST;
-  let products = LORA_X + (m * LINEARS + lora_linear(own)) * (RANK / 4u);
-  let b = lora_set() + LORA_B + own * (RANK / 4u);
+  let linear = lora_linear_of(row);
   var sum = 0.0;
-  for (var i = 0u; i < RANK / 4u; i++) { sum += dot(lora[products + i], lora[b + i]); }
+  for (var q = 0u; q < LORA_QUADS; q++) { sum += dot(lora_x(m, linear, q), lora_b(row, q)); }
   return sum;
 }

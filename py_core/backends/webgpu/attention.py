@@ -14,6 +14,7 @@ from py_core.backends.page_table import PAGE
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
 from py_core.backends.webgpu.kv_pages import KVPages
+from py_core.backends.webgpu.lora import LoraNext, NextOf
 from py_core.backends.webgpu.plan import Kernel
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes
@@ -56,12 +57,16 @@ def lane_group_shape(head_dim: int, most_lanes: int, most: int, adapter: Adapter
     quads = head_dim // 4
     lanes = min(most_lanes, 1 << (-(-quads // 2) - 1).bit_length())
     for workgroup in _WORKGROUPS:
-        # sums of lane groups and over them, reduce_workgroup's own, and two figures of each lane group for each head
-        memory = 16 * quads * (workgroup // lanes) + 36 * workgroup + 8 * _MOST_HEADS * (workgroup // lanes)
-        fits = memory <= adapter.max_workgroup_storage and workgroup <= min(most, adapter.max_workgroup_size)
-        if fits and lanes <= workgroup and quads <= workgroup:
+        fits = _memory(quads, lanes, workgroup) <= adapter.max_workgroup_storage
+        if fits and workgroup <= min(most, adapter.max_workgroup_size) and lanes <= workgroup and quads <= workgroup:
             return lanes, workgroup
     raise BackendError(f"The GPU has too little workgroup memory for attention heads of {head_dim} values.")
+
+
+def _memory(quads: int, lanes: int, workgroup: int) -> int:
+    """Bytes of workgroup memory of attention_split."""
+    # Sums of lane groups and over them, reduce_workgroup's own, and two figures of each lane group for each head.
+    return 16 * quads * (workgroup // lanes) + 36 * workgroup + 8 * _MOST_HEADS * (workgroup // lanes)
 
 
 class AttentionKernels:
@@ -83,32 +88,37 @@ class AttentionKernels:
             size = FEW_ROWS * config.num_attention_heads * splits * (config.head_dim + 4) * 4
             self._partials = Binding(host.create_buffer(size, "attention parts"), 0, size)
 
-    def kernels(self, op: Attention, q: Binding, out: Binding, rows: str) -> list[Kernel]:
+    def kernels(
+        self, op: Attention, q: Binding, out: Binding, rows: str, next_of: NextOf | None = None
+    ) -> list[Kernel]:
         """The kernels from `q`, rotated, to attention's output, both (rows, HEADS * HEAD_DIM), over a layer's pages.
 
         `rows` as in `PlanLowering.plan`; "many" are rows of one sequence at consecutive positions.
+        `next_of`: how an adapter leaves parts for the linears that read the output of one row.
         """
         if not self._shapes.flash_attention:
             return [self._walk(op, q, out)]
         if rows == "many":
             return [self._tiles(op, q, out)]
         single_row = rows == "one"
+        following = self._following(next_of) if next_of else None
         if 0 < op.window <= SHORT:
             # However long the sequence gets, one workgroup goes over what is seen of it.
-            return [self._alone(op, q, out, self._pages.pages_per_slot * PAGE, single_row, lambda most: 1)]
-        short = self._alone(op, q, out, SHORT, single_row, lambda most: int(most == SHORT))
+            return [self._alone(op, q, out, self._pages.pages_per_slot * PAGE, single_row, lambda most: 1, following)]
+        short = self._alone(op, q, out, SHORT, single_row, lambda most: int(most == SHORT), following)
         long = self._split(
             "attention parts", op, q, self._partials, single_row, lambda most: 0 if most == SHORT else most // SPLIT,
-            SPLIT=SPLIT, DIRECT=False, most_heads=_MOST_HEADS, widest=256,
+            _MOST_HEADS, 256, SPLIT=SPLIT, DIRECT=False,
         )  # fmt: skip
-        return [short, long, self._merge(op, out)]
+        return [short, long, self._merge(op, out, following)]
 
     def _alone(
-        self, op: Attention, q: Binding, out: Binding, most: int, single_row: bool, splits: Callable[[int], int]
-    ) -> Kernel:
+        self, op: Attention, q: Binding, out: Binding, most: int, single_row: bool, splits: Callable[[int], int],
+        following: LoraNext | None,
+    ) -> Kernel:  # fmt: skip
         """One workgroup a query head, for sequences of up to `most` tokens."""
         return self._split(
-            "attention", op, q, out, single_row, splits, SPLIT=most, DIRECT=True, most_heads=1, widest=512
+            "attention", op, q, out, single_row, splits, 1, _WORKGROUPS[0], following, SPLIT=most, DIRECT=True
         )
 
     def _walk(self, op: Attention, q: Binding, out: Binding) -> Kernel:
@@ -128,28 +138,48 @@ class AttentionKernels:
 
     def _split(
         self, name: str, op: Attention, q: Binding, out: Binding, single_row: bool, splits: Callable[[int], int],
-        most_heads: int, widest: int, **constants: Constant,
+        most_heads: int, widest: int, following: LoraNext | None = None, **constants: Constant,
     ) -> Kernel:  # fmt: skip
         c = self._config
         group = c.num_attention_heads // c.num_key_value_heads
         each = heads_each(group, most_heads)
-        # A software adapter, whose kernels have one lane otherwise, comes here with heads that are too large for one.
-        alone = self._shapes.lanes == 1
-        reduce, most_lanes = ("reduce_workgroup", 32) if alone else (self._shapes.reduce, self._shapes.lanes)
+        reduce, most_lanes = self._reduction()
         lanes, workgroup = lane_group_shape(c.head_dim, most_lanes, widest, self._adapter)
+        if following:
+            constants |= following.constants
         pipeline = self._over_pages(
-            "attention_split", op, {"reduce": reduce},
+            "attention_split", op, {"reduce": reduce, **(following.snippets(5) if following else {})},
             HEADS_EACH=each, LANES=lanes, WORKGROUP=workgroup, SINGLE_ROW=single_row, **constants,
         )  # fmt: skip
         chunks = c.num_key_value_heads * -(-group // each)
-        bindings = self._bindings(op, q, out)
+        bindings = self._bindings(op, q, out, following)
         return Kernel(name, pipeline, bindings, lambda m: (1, chunks, m), self._cost(op), splits)
 
-    def _merge(self, op: Attention, out: Binding) -> Kernel:
-        pipeline = self._over_pages("attention_merge", op, SPLIT=SPLIT, WORKGROUP=_MERGE_WORKGROUP)
-        heads, bindings = self._config.num_attention_heads, (self._state, self._partials, out)
+    def _reduction(self) -> tuple[str, int]:
+        """How attention_split adds up, and over how many lanes at most."""
+        # A software adapter, whose kernels have one lane otherwise, comes here with heads that are too large for one.
+        alone = self._shapes.lanes == 1
+        return ("reduce_workgroup", 32) if alone else (self._shapes.reduce, self._shapes.lanes)
+
+    def _following(self, next_of: NextOf) -> LoraNext | None:
+        """The parts that both kernels leave which make attention's output: one of each head."""
+        head_dim = self._config.head_dim
+        lanes, workgroup = lane_group_shape(head_dim, self._reduction()[1], _WORKGROUPS[0], self._adapter)
+        least = min(workgroup, _MERGE_WORKGROUP)
+        memory = _memory(head_dim // 4, lanes, workgroup) + 4 * (head_dim + least)
+        fits = memory <= self._adapter.max_workgroup_storage
+        return next_of(head_dim, self._config.num_attention_heads, least) if fits else None
+
+    def _merge(self, op: Attention, out: Binding, following: LoraNext | None) -> Kernel:
+        constants = following.constants if following else {}
+        snippets = following.snippets(3) if following else {}
+        pipeline = self._over_pages(
+            "attention_merge", op, snippets, SPLIT=SPLIT, WORKGROUP=_MERGE_WORKGROUP, **constants
+        )
+        heads, before = self._config.num_attention_heads, (self._state, self._partials, out)
+        bindings = lambda: (*before, *([following.sets.binding()] if following else []))  # noqa: E731
         return Kernel(
-            "attention merge", pipeline, lambda: bindings, lambda m: (heads, m, 1), Cost(row_bytes=8 * self._width),
+            "attention merge", pipeline, bindings, lambda m: (heads, m, 1), Cost(row_bytes=8 * self._width),
             lambda most: int(most > SHORT),
         )  # fmt: skip
 
@@ -163,5 +193,11 @@ class AttentionKernels:
         width = self._width
         return Cost(row_bytes=8 * width, token_bytes=self._token_bytes, token_flops=4 * width, window=op.window)
 
-    def _bindings(self, op: Attention, q: Binding, out: Binding) -> Callable[[], tuple[Binding, ...]]:
-        return lambda: (self._state, q, self._pages.table(op.layer), self._pages.binding(op.layer), out)
+    def _bindings(
+        self, op: Attention, q: Binding, out: Binding, following: LoraNext | None = None
+    ) -> Callable[[], tuple[Binding, ...]]:
+        pages = self._pages
+        after = [following.sets] if following else []
+        return lambda: (
+            self._state, q, pages.table(op.layer), pages.binding(op.layer), out, *(sets.binding() for sets in after)
+        )  # fmt: skip

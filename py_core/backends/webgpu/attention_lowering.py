@@ -65,7 +65,8 @@ class AttentionLowering:
         bindings = QKV_BINDINGS + (context.rank > 0)
         one_kernel = self._host.adapter.max_storage_buffers >= bindings and not context.tiled and not op.q_norm
         made = self._qkv(op, context, q) if one_kernel else self._qkv_apart(op, context, q)
-        return [*made, *self._over_pages.kernels(op.attention, q, self._values.of(op.out), context.rows)]
+        next_of = self._linears.next_of(op.out, context)
+        return [*made, *self._over_pages.kernels(op.attention, q, self._values.of(op.out), context.rows, next_of)]
 
     def attention(self, op: ops.Attention, context: PassContext) -> list[Kernel]:
         """Appending to the pages and attention, of queries and keys that are ready."""
@@ -98,7 +99,7 @@ class AttentionLowering:
                 "N": rows, "FIRST_ROW": run[0].first_row if rows < matrix.rows else 0, "FIRST_HEAD": first_head,
                 **given.constants(), **_rotation(op.rope), **self._sizes,
             }  # fmt: skip
-            lora, down = self._linears.lora(_name(matrix, rows), run, context, QKV_BINDINGS, 1)
+            lora, down = self._linears.lora(_name(matrix, rows), run, context, QKV_BINDINGS)
             downs += down
             runs.append(_Run(matrix, given, rows, constants, lora))
             first_head += rows // self._config.head_dim
@@ -112,9 +113,9 @@ class AttentionLowering:
     def _qkv_run(self, op: QKVAttention, context: PassContext, run: _Run, q: Binding) -> Kernel:
         name = _name(run.matrix, run.rows)
         shape = self._builder.shape(name, run.matrix.columns, context.rows)
-        pipeline, grid = self._builder.matvec(
+        pipeline, grid, _ = self._builder.matvec(
             "qkv", run.matrix, run.part, shape, run.rows // 2, 2, context.rows, context.single_row, run.given.norm,
-            run.lora, **run.constants,
+            run.lora, None, **run.constants,
         )  # fmt: skip
         return self._qkv_kernel(name, op, pipeline, grid, [run], run.part.quants, run.part.scales, q)
 
@@ -186,7 +187,7 @@ class AttentionLowering:
         self, before: tuple[Binding, ...], layer: int, lora: LoraPart | None = None
     ) -> Callable[[], tuple[Binding, ...]]:
         """Bindings, and then a layer's pages, which move when their pool grows, and the sets of LoRA matrices."""
-        return lambda: (*before, self._pages.binding(layer), *([lora.place.binding()] if lora else []))
+        return lambda: (*before, self._pages.binding(layer), *([lora.sets.binding()] if lora else []))
 
     def angles_of(self, rope: ops.Rope | None) -> Binding:
         """The (cos, sin) of every position's angles, or any buffer where nothing rotates."""

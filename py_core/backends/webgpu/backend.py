@@ -132,7 +132,7 @@ class WebGPUBackend(PipelinedBackend):
         self._recorded: dict[tuple[str, int, int, int], int] = {}
         self._adapted: dict[int, dict[str, Plan]] = {}
         self._ranks = {0: 0}
-        self._rank = 0
+        self._adapter = 0
         self._lowering = lowering
         of_packs = KernelBuilder(host, replace(self._shapes, max_rows=PACK_ROWS))
         self.model = ModelOnDevice(host, config, self._graph, self.arena, lowering.vectors, lowering.angles, of_packs)
@@ -192,15 +192,22 @@ class WebGPUBackend(PipelinedBackend):
         self._lost, self._logits_of = True, None
 
     async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
+        if number in self._ranks:
+            return  # `load` has brought it already
         rank = rank_class(adapter.rank)
         sets = self._lowering.loras(rank)
         if rank not in self._adapted:
             self._adapted[rank] = {rows: self._lowering.plan(rows, rank) for rows in self._plans}
-        others = {one: its_set for one, its_set in self._adapters.items() if self._ranks.get(one) == rank}
-        if sets.write(number, adapter, others):
-            self._forget_lists(rank)
         self._ranks[number] = rank
+        await sets.add(number, adapter)
         await self._host.check()
+
+    def remove_adapter(self, number: int) -> None:
+        super().remove_adapter(number)
+        self._adapter = 0
+        if rank := self._ranks.pop(number, 0):
+            self._forget_lists(number)
+            self._lowering.loras(rank).remove(number)
 
     async def _place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
         heads = self._lowering.heads
@@ -238,6 +245,7 @@ class WebGPUBackend(PipelinedBackend):
             state = state_bytes([(0, position + row, sequence.slot) for row in range(rows)])
             await self._restore()
             self._logits_of = None
+            self._write_state(state)
             await self._reserve(sequence.slot, position, position + rows)
             first, then = ("step", "argmax") if rows == 1 else ("body", "head")
             length = position + rows
@@ -283,7 +291,7 @@ class WebGPUBackend(PipelinedBackend):
     def _write_state(self, data: bytes) -> None:
         self._host.write(self._buffers.state.buffer, 0, data)
         # Which kernels run follows from the adapters that the state names.
-        self._rank = self._ranks[adapter_of(data)]
+        self._adapter = adapter_of(data)
         self._head_numbers = head_adapters_of(data)
         adapters = self._head_slots.adapters
         self._head_kind = kind_of([adapters[one] for one in set(self._head_numbers.tolist()) if one in adapters])
@@ -304,9 +312,10 @@ class WebGPUBackend(PipelinedBackend):
         await self._host.read(self._buffers.state.buffer, 0, 4)
 
     async def _run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
-        key = f"taps of rank {self._rank} " + " ".join(names)
+        rank = self._ranks[self._adapter]
+        key = f"taps of rank {rank} " + " ".join(names)
         if key not in self._made_later:
-            kernels, buffers = self._lowering.tapped(names, self._rank)
+            kernels, buffers = self._lowering.tapped(names, rank)
             await self._host.check()
             self._made_later[key], self._tap_buffers[key] = kernels, buffers
         self._host.submit([self._record(key, m, length)])
@@ -356,21 +365,23 @@ class WebGPUBackend(PipelinedBackend):
             self._forget_lists()
             self._generation = self._pages.generation
         rows, m = self._size_class(name, m)
-        key = (name, m, self._length_class(rows, length), self._rank)
+        key = (name, m, self._length_class(rows, length), self._adapter)
         if key not in self._recorded:
             launches = self._launches(name, m, length)
+            if self._adapter:
+                self._lowering.loras(self._ranks[self._adapter]).choose(self._adapter)
             self._recorded[key] = self._host.record([launch.dispatch() for launch in launches])
         return self._recorded[key]
 
-    def _forget_lists(self, rank: int | None = None) -> None:
-        """Drop what was recorded, of one rank class or all: what it binds has moved."""
-        for key in [key for key in self._recorded if rank in (None, key[-1])]:
+    def _forget_lists(self, adapter: int | None = None) -> None:
+        """Drop what was recorded, with one adapter or all: what it binds has moved."""
+        for key in [key for key in self._recorded if adapter in (None, key[-1])]:
             self._host.forget(self._recorded.pop(key))
 
     def _launches(self, name: str, m: int, length: int) -> list[Launch]:
         """The kernels of a list, as they are recorded for m rows."""
         rows, m = self._size_class(name, m)
-        plans = self._adapted.get(self._rank, self._plans)
+        plans = self._adapted.get(self._ranks[self._adapter], self._plans)
         plan, length_class = plans[rows], self._length_class(rows, length)
         # The head alone runs after a prefill's pass, whose state may have many rows.
         lists = {"body": plan.body, "head": self._plans["many"].head, "step": plan.step, **self._made_later}

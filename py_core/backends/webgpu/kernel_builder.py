@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from py_core.backends.webgpu.host import Host
 from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.lora import LoraPart
+from py_core.backends.webgpu.lora import LoraNext, LoraPart, NextOf
 from py_core.backends.webgpu.plan import Grid, folded
 from py_core.backends.webgpu.shaders import Constant, Part, binding_access, compose, compose_pair
 from py_core.backends.webgpu.tuning import KernelShapes, MatmulShape, MatvecShape
@@ -22,8 +22,7 @@ _BLOCKS_AHEAD = 8
 _WIDE_ROWS = 2048
 """Rows of W from which on a matmul has enough wide tiles for a GPU."""
 _SLICES = 4
-_LORA_BYTES = 32 << 20
-"""What all workgroups of a matvec together may read of a set's A."""
+_NEXT_BYTES = 1024
 _INTEGER_TILES = [MatmulShape(True, slices, wide) for wide in (8, 4) for slices in (2, 4)]
 
 
@@ -43,6 +42,11 @@ class KernelBuilder:
         """Measured shapes by the kernel's name, for many rows of x."""
         self.usual_tiles: list[MatmulShape] = []
         """Measured shapes, the most frequent first: for kernels that were not measured, as they are made later."""
+
+    @property
+    def max_workgroup(self) -> int:
+        """The most invocations of a workgroup."""
+        return self._host.adapter.max_workgroup_size
 
     def pipeline(self, name: str, snippets: dict[str, str], **constants: Constant) -> int:
         # Each layer asks again: composing the text to find out that it is there would take longer than lowering.
@@ -65,15 +69,6 @@ class KernelBuilder:
             lanes //= 2
         self.shaped[kernel] = k
         return replace(shape, lanes=lanes)
-
-    def makes_lora(self, kernel: str, k: int, n: int, rows: str, inner: int) -> bool:
-        """Whether the workgroups of a matvec over n rows of k columns make A x themselves, `inner` rows of A each.
-
-        Each of them reads these rows of A: that takes less time than another dispatch where they are few.
-        """
-        shape = self.shape(kernel, k, rows)
-        each = shape.workgroup // shape.lane_group * shape.row_tiles * shape.rows
-        return rows == "one" and self.shapes.stage_columns and -(-n // each) * inner * 4 * k <= _LORA_BYTES
 
     def tiles(self, kernel: str, form: BlockFormat, rows: int) -> MatmulShape:
         """The tiles of a matmul over so many rows of W."""
@@ -119,13 +114,19 @@ class KernelBuilder:
 
     def matvec(
         self, shader: str, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, items: int, rows: int,
-        pass_rows: str, single_row: bool, norm: ops.RMSNorm | None, lora: LoraPart | None = None, **constants: Constant,
-    ) -> tuple[int, Grid]:  # fmt: skip
-        """A kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass that is not tiled."""
+        pass_rows: str, single_row: bool, norm: ops.RMSNorm | None, lora: LoraPart | None = None,
+        next_of: NextOf | None = None, **constants: Constant,
+    ) -> tuple[int, Grid, LoraNext | None]:  # fmt: skip
+        """A kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass that is not tiled; and
+        where it leaves parts of another's A x, if `next_of` is for what it makes."""
         (all_constants, snippets), each, tile = self.matvec_part(
             matrix, part, shape, rows, pass_rows, single_row, norm, 1, lora, **constants
         )
-        return self.pipeline(shader, dict(snippets), **all_constants), folded(items, each, tile)
+        following = next_of(each * shape.rows, -(-items // each), shape.workgroup) if next_of else None
+        if following:
+            all_constants = {**following.constants, **all_constants}
+            snippets = {**snippets, **following.snippets(7)}
+        return self.pipeline(shader, dict(snippets), **all_constants), folded(items, each, tile), following
 
     def matvec_part(
         self, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, rows: int, pass_rows: str, single_row: bool,
@@ -143,11 +144,12 @@ class KernelBuilder:
             sums = 4 * tile + (16 if reduce == "reduce_workgroup" else 0)
             totals = 4 * tile * shape.row_tiles * rows * (shape.workgroup // shape.lanes)
             memory = self._host.adapter.max_workgroup_storage // shares - sums * shape.workgroup - totals - 32
-            if lora and lora.how == "lora_made":
-                added = lora.place.rank
-                lanes = max(added, self.shapes.lanes) if reduce == "reduce_subgroup" else added
+            if lora and pass_rows == "one":
+                rank = lora.sets.rank
+                lanes = max(rank, self.shapes.lanes) if reduce == "reduce_subgroup" else rank
                 constants |= {"LORA_LANES": lanes}
-                memory -= 4 * shape.workgroup // lanes * added * lora.place.linears
+                memory -= 4 * shape.workgroup // lanes * lora.sets.inner
+                memory -= 4 * shape.workgroup + _NEXT_BYTES  # what lora_next_part may need
             room = memory // (tile * _STAGED_BLOCK[columns])
             chunk = chunk_blocks(matrix.columns, shape.lane_group, rows, room)
             # Columns that are copied chunk by chunk would have to be copied again for each row tile.

@@ -10,7 +10,7 @@ from py_core.backends.webgpu.cost import Cost, linear_cost
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.layout import BLOCK, LIMBS_BYTES
-from py_core.backends.webgpu.lora import LoraPart, LoraSets
+from py_core.backends.webgpu.lora import LoraNext, LoraPart, LoraSets, NextOf, OperationSets
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, folded, per_row
 from py_core.backends.webgpu.values import PassContext, Values
 from py_core.backends.webgpu.vectors import Vectors
@@ -103,12 +103,12 @@ class LinearLowering:
 
     def kernels(
         self, run: Sequence[Linear], out: Binding, context: PassContext, epilogue: Epilogue = Epilogue.STORE,
-        activation: Activation = "silu", cap: float = 0.0, stride: int = 0, offset: int = 0,
+        activation: Activation = "silu", cap: float = 0.0, stride: int = 0, offset: int = 0, makes: Value | None = None,
     ) -> list[Kernel]:  # fmt: skip
         """One for each part of a run's matrix; `out` is (rows, stride), the run's own rows where stride is 0.
 
         With GATE the run is a gate and what it multiplies, after the gate's `activation`. `cap` is a soft-cap, not for
-        tiled passes.
+        tiled passes. `makes` is the value that is complete with this.
         """
         matrix, given = self.matrix(run), self.input(run, context)
         total, gated = _rows(run), epilogue == Epilogue.GATE
@@ -117,7 +117,9 @@ class LinearLowering:
         name = f"linear {matrix.columns}x{total} {matrix.format.name}{suffix}"
         x = run[0].x
         logits = context.residual is not None and context.residual in (x, given.norm.x if given.norm else x)
-        lora, found = self.lora(name, run, context, 6, 2 if gated else 1)
+        integers = context.tiled and self._builder.tiles(name, matrix.format, min(matrix.parts[0].rows, total)).integers
+        lora, found = self.lora(name, run, context, 6, integers)
+        next_of = self.next_of(makes, context) if makes and len(matrix.parts) == 1 else None
         for part in matrix.parts:
             rows = min(part.rows, total)
             n = rows // 2 if gated else rows
@@ -128,7 +130,8 @@ class LinearLowering:
             }  # fmt: skip
             cost = linear_cost(matrix, rows, n if epilogue == Epilogue.ADD else 0, n, given.bias_at is not None)
             bindings = (self._state, part.quants, part.scales, given.x, given.vectors, out)
-            if lora:
+            following = None
+            if lora and part.first_row:
                 lora = replace(lora, first_row=part.first_row)
             if context.tiled:
                 tiles = self._builder.tiles(name, matrix.format, rows)
@@ -138,7 +141,7 @@ class LinearLowering:
                     bindings = (self._state, part.quants, part.scales, limbs, given.vectors, out)
                 snippets = self._builder.reader(matrix.format)
                 if lora:
-                    snippets |= lora.snippets
+                    snippets |= {"lora_tile_none": "lora_tile", "lora_binding": "lora_binding_6"}
                     common |= lora.constants
                 pipeline = self._builder.pipeline(
                     "matmul_integer" if tiles.integers else "matmul", snippets, K=x.width, BLOCKS=part.blocks,
@@ -147,46 +150,75 @@ class LinearLowering:
                 grid = folded(n, tiles.rows // (2 if gated else 1), tiles.x_rows)
             else:
                 shape = self._builder.shape(name, matrix.columns, context.rows)
-                pipeline, grid = self._builder.matvec(
+                pipeline, grid, following = self._builder.matvec(
                     "matvec", matrix, part, shape, -(-n // shape.rows), shape.rows * (2 if gated else 1),
-                    context.rows, context.single_row, given.norm, lora, LOGITS=logits, CAP=cap, **common,
+                    context.rows, context.single_row, given.norm, lora, next_of, LOGITS=logits, CAP=cap,
+                    **common,
                 )  # fmt: skip
-            found.append(Kernel(lora_name(name, lora), pipeline, with_lora(bindings, lora), grid, cost))
+            found.append(Kernel(lora_name(name, lora), pipeline, with_lora(bindings, lora, following), grid, cost))
         return found
 
     def lora(
-        self, name: str, run: Sequence[Linear], context: PassContext, binding: int, linears: int
+        self, name: str, run: Sequence[Linear], context: PassContext, binding: int, integers: bool = False
     ) -> tuple[LoraPart | None, list[Kernel]]:
         """What a set of LoRA matrices adds in the kernels of a run, and the kernel that makes A x before them, if any.
 
-        `name` is the kernels', `binding` the number of their next one, `linears` how many of the run's each of their
-        workgroups has a part in, usually.
+        `name` is the kernels', `binding` the number of their next one. `integers`: they read x in integers.
         """
         if not context.rank:
             return None, []
-        place, x = self.loras[context.rank].place(run), run[0].x
-        if not context.tiled and self._builder.makes_lora(
-            name, x.width, _rows(run), context.rows, place.rank * linears
-        ):
-            return LoraPart("lora_made", place, binding), []
-        given = self.input(run, context)
-        tile = 1 if context.single_row else self._builder.shapes.batch_tile
-        workgroup = place.rank if self._builder.shapes.lanes == 1 else 256 if context.single_row else 128
-        constants = {name: place.constants[name] for name in ("RANK", "LINEARS", "LORA_X", "LORA_A", "LORA_SET")}
+        sets = self.loras[context.rank].of(run[0])
+        made = []
+        if sets.linears[0] not in context.parts:
+            context.parts[sets.linears[0]] = 1
+            made = [self._lora_down(name, run, context, sets, integers)]
+        how = "lora_read"
+        if context.rows == "one" and self._builder.shapes.lanes > 1:
+            how = "lora_parts"
+        part = LoraPart(how, sets, binding, sets.first_row(run[0]), context.parts[sets.linears[0]])
+        return part, made
+
+    def next_of(self, makes: Value, context: PassContext) -> NextOf | None:
+        """How the kernel that makes a value leaves parts of A x for the linears that read it."""
+        reader = context.readers.get(makes)
+        if reader is None:
+            return None
+        sets = self.loras[context.rank].of(reader)
+
+        def following(tile: int, groups: int, workgroup: int) -> LoraNext | None:
+            if found := sets.next(tile, groups, workgroup):
+                context.parts[sets.linears[0]] = groups
+            return found
+
+        return following
+
+    def _lora_down(
+        self, name: str, run: Sequence[Linear], context: PassContext, sets: OperationSets, integers: bool
+    ) -> Kernel:
+        shapes, given, x = self._builder.shapes, self.input(run, context), run[0].x
+        tile = 1 if context.single_row else shapes.batch_tile
+        workgroup = sets.rank if shapes.lanes == 1 else min(512, self._builder.max_workgroup)
+        subgroups = shapes.reduce == "reduce_subgroup"
+        lanes = max(sets.rank, shapes.lanes) if subgroups else sets.rank
+        bindings = [self._state, given.x]
+        snippets = {"reduce": shapes.reduce if subgroups else "reduce_single"}
+        beside = integers and context.limbs.get(x.width) != x
+        if beside:
+            context.limbs[x.width] = x
+            snippets["limbs_of_rows"] = "limbs_beside"
         pipeline = self._builder.pipeline(
-            "lora_down", {}, K=x.width, NORM=given.norm is not None, M_TILE=tile, WORKGROUP=workgroup, **constants
-        )
-        bindings = with_lora((self._state, given.x, given.vectors), LoraPart("", place, 3))
-        inner = place.linears * place.rank
+            "lora_down", snippets, K=x.width, M_TILE=tile, WORKGROUP=workgroup, LANES=lanes, LORA_LANES=lanes,
+            **{**sets.constants, "LORA_A": sets.a_at(given.norm is not None)},
+        )  # fmt: skip
+        after = (self._limbs_place(x),) if beside else ()
+        inner, linears = sets.inner, len(sets.linears)
         cost = Cost(fixed_bytes=4 * x.width * inner, row_bytes=4 * (x.width + inner), row_flops=2 * x.width * inner)
-        grid: Grid = lambda m: (place.linears, 1, -(-m // tile))  # noqa: E731
-        down = Kernel(f"LoRA {x.width}x{inner}", pipeline, bindings, grid, cost)
-        return LoraPart("lora_tile" if context.tiled else "lora_read", place, binding), [down]
+        grid: Grid = lambda m: (linears + beside, 1, -(-m // tile))  # noqa: E731
+        return Kernel(f"LoRA {x.width}x{inner}", pipeline, lambda: (*bindings, sets.binding(), *after), grid, cost)
 
     def _limbs(self, name: str, x: Value, place: Binding, context: PassContext) -> tuple[Binding, list[Kernel]]:
         """x in integers, and the kernel that makes them unless the last linear of so many columns read the same x."""
-        blocks = x.width // BLOCK
-        limbs = self._values.scratch("limbs", blocks * LIMBS_BYTES // 4)
+        blocks, limbs = x.width // BLOCK, self._limbs_place(x)
         if context.limbs.get(x.width) == x:
             return limbs, []
         context.limbs[x.width] = x
@@ -195,15 +227,21 @@ class LinearLowering:
         bindings = fixed((self._state, place, limbs))
         return limbs, [Kernel(limbs_name(name), pipeline, bindings, per_row(blocks, 64), cost)]
 
+    def _limbs_place(self, x: Value) -> Binding:
+        return self._values.scratch("limbs", x.width // BLOCK * LIMBS_BYTES // 4)
+
     def _is_whole(self, run: Sequence[Linear]) -> bool:
         """Whether linears read all rows of their tensors."""
         names = {linear.weight for linear in run}
         return _rows(run) == sum(self._weights[name][0] for name in names)
 
 
-def with_lora(bindings: tuple[Binding, ...], lora: LoraPart | None) -> Callable[[], tuple[Binding, ...]]:
-    """Bindings, and then the sets, which move when their room grows."""
-    return fixed(bindings) if lora is None else lambda: (*bindings, lora.place.binding())
+def with_lora(
+    bindings: tuple[Binding, ...], lora: LoraPart | None, following: LoraNext | None = None
+) -> Callable[[], tuple[Binding, ...]]:
+    """Bindings, and then the sets that a kernel reads, and those that it leaves parts of A x for."""
+    sets = [one.sets for one in (lora, following) if one]
+    return fixed(bindings) if not sets else lambda: (*bindings, *(one.binding() for one in sets))
 
 
 def lora_name(kernel: str, lora: LoraPart | None) -> str:

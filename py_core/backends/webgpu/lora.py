@@ -1,12 +1,14 @@
 """Where sets of LoRA matrices lie on the GPU, and how the kernels of linears find them.
 
-An operation's linears (q, k and v; gate and up) have one buffer: the products A x of a pass, and then the sets, each
-with A and B of every run of linears that one kernel makes. The state names the set, so that another one costs nothing.
-wgsl_shaders/snippets/lora_matrices.wgsl has the layout.
+A set has a buffer for the linears of each operation (q, k and v; gate and up), with room for the products A x of a
+pass: wgsl_shaders/snippets/lora_matrices.wgsl. One kernel reads an operation's buffer and writes to another's. Sets of
+one rank class share kernels. Each has recorded lists of its own, over its own buffers, so that another set costs
+nothing, and kernels need not look up where theirs is.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,8 +21,9 @@ from py_core.models.graph import Linear
 RANK_CLASSES = (8, MAX_RANK)
 """Sets of ranks up to each share kernels, filled up with zeros."""
 
-_MOST_LINEARS = 3
 _NO_ROW = 2**32 - 1
+_EACH = 2
+"""Columns of A of an invocation that makes a part of A x: loads that are on their way at once, beside those of W."""
 
 
 def rank_class(rank: int) -> int:
@@ -28,30 +31,17 @@ def rank_class(rank: int) -> int:
 
 
 @dataclass(frozen=True)
-class LoraPlace:
-    """A run's part of its operation's buffer: constants of lora_matrices.wgsl, and what to bind when recording."""
-
-    constants: Mapping[str, int]
-    binding: Callable[[], Binding]
-
-    @property
-    def rank(self) -> int:
-        return self.constants["RANK"]
-
-    @property
-    def linears(self) -> int:
-        return self.constants["LINEARS"]
-
-
-@dataclass(frozen=True)
 class LoraPart:
-    """What a kernel is composed of besides where it adds a set's products: `how` is its snippet."""
+    """What a linear's kernel is composed of besides where it adds a set's products.
+
+    `how` is its snippet, `binding` the number of the sets' binding, `parts` of how many parts A x is the sum.
+    """
 
     how: str
-    place: LoraPlace
+    sets: OperationSets
     binding: int
-    first_row: int = 0
-    """The run's row that the kernel's first row of W is."""
+    first_row: int
+    parts: int = 1
 
     @property
     def snippets(self) -> dict[str, str]:
@@ -59,85 +49,129 @@ class LoraPart:
 
     @property
     def constants(self) -> dict[str, int]:
-        return {**self.place.constants, "LORA_FIRST": self.first_row}
+        return {**self.sets.constants, "LORA_FIRST": self.first_row, "LORA_PARTS": self.parts}
+
+
+@dataclass(frozen=True)
+class LoraNext:
+    """What a kernel that makes x is composed of besides where its workgroups leave parts of A x, for `sets`."""
+
+    sets: OperationSets
+    constants: Mapping[str, int]
+
+    def snippets(self, binding: int) -> dict[str, str]:
+        return {"lora_next": "lora_next_part", "lora_next_binding": f"lora_next_binding_{binding}"}
+
+
+NextOf = Callable[[int, int, int], LoraNext | None]
+"""From the values that a workgroup makes of a row, the number of workgroups, and the invocations of each."""
 
 
 class LoraSets:
-    """The sets of one rank class. `operations` has the runs of each operation's linears."""
+    """The sets of one rank class.
 
-    def __init__(self, host: Host, operations: Iterable[Sequence[Sequence[Linear]]], max_rows: int, rank: int) -> None:
-        self._host, self._room, self._rank = host, 0, rank
-        self._operations = [_Operation(runs, max_rows, rank) for runs in operations]
-        self._places = {linear: place for op in self._operations for run, place in op.places for linear in run[:1]}
+    `operations` has the linears of each, and where the weights of the norm lie that their kernels make x with, if any.
+    """
 
-    def place(self, run: Sequence[Linear]) -> LoraPlace:
-        return self._places[run[0]]
+    def __init__(
+        self, host: Host, operations: Iterable[tuple[Sequence[Linear], Binding | None]], max_rows: int, rank: int
+    ) -> None:
+        self._host = host
+        self._operations = [OperationSets(linears, norm, max_rows, rank) for linears, norm in operations]
+        self._of = {linear: operation for operation in self._operations for linear in operation.linears}
 
-    def write(self, number: int, adapter: LoraAdapter, others: Mapping[int, LoraAdapter]) -> bool:
-        """Bring a set to the GPU. Whether the buffers are new, to hold this many: then the others came along again."""
-        if grows := number > self._room:
-            self._room = 1 << (number - 1).bit_length()
-            for operation in self._operations:
-                operation.make_room(self._host, self._room)
-        for one, its_set in ({**others, number: adapter} if grows else {number: adapter}).items():
-            for operation in self._operations:
-                operation.write(self._host, one, its_set)
-        return grows
+    def of(self, linear: Linear) -> OperationSets:
+        return self._of[linear]
+
+    async def add(self, number: int, adapter: LoraAdapter) -> None:
+        """Bring a set to the GPU. Raises BackendError where there is no room."""
+        await asyncio.gather(*(operation.read_norm(self._host) for operation in self._operations))
+        for operation in self._operations:
+            operation.write(self._host, number, adapter)
+
+    def remove(self, number: int) -> None:
+        for operation in self._operations:
+            operation.remove(self._host, number)
+
+    def choose(self, number: int) -> None:
+        """Bind this set in what is recorded from now on."""
+        for operation in self._operations:
+            operation.chosen = number
 
 
-class _Operation:
-    def __init__(self, runs: Sequence[Sequence[Linear]], max_rows: int, rank: int) -> None:
-        self._runs, self._rank = runs, rank
-        self._buffer: Binding | None = None
-        self._products = sum(max_rows * len(run) * rank // 4 for run in runs)
-        """vec4f of A x before the sets."""
-        self._set = sum(_quads(run, rank) for run in runs)
-        self.places: list[tuple[Sequence[Linear], LoraPlace]] = []
-        product, at = 0, self._products
-        for run in runs:
-            second, third = (*_first_rows(run), _NO_ROW, _NO_ROW)[1:_MOST_LINEARS]
-            constants = {
-                "RANK": rank, "LINEARS": len(run), "LORA_SECOND": second, "LORA_THIRD": third, "LORA_X": product,
-                "LORA_A": at, "LORA_B": at + len(run) * rank * run[0].x.width // 4, "LORA_SET": self._set,
-            }  # fmt: skip
-            self.places.append((run, LoraPlace(constants, self._binding)))
-            product += max_rows * len(run) * rank // 4
-            at += _quads(run, rank)
+class OperationSets:
+    """Those of one operation's linears."""
 
-    def make_room(self, host: Host, sets: int) -> None:
-        """A new buffer, for so many sets."""
-        if self._buffer:
-            host.destroy_buffer(self._buffer.buffer)
-            self._buffer = None
-        size = 16 * (self._products + sets * self._set)
-        self._buffer = Binding(host.create_buffer(size, "adapters"), 0, size)
+    def __init__(self, linears: Sequence[Linear], norm: Binding | None, max_rows: int, rank: int) -> None:
+        self.linears, self.rank, self.max_rows = linears, rank, max_rows
+        self.chosen = 0
+        self._norm, self._norm_weights = norm, np.zeros(0, np.float32)
+        self._places: dict[int, Binding] = {}
+        self._products = max_rows * self.inner
+        a, b = self.inner * self.columns, sum(linear.out.width for linear in linears) * rank
+        self.floats = self._products + a + b + (a if norm else 0)
+        second, third = [*(self.first_row(linear) for linear in linears), _NO_ROW, _NO_ROW][1:3]
+        self.constants = {
+            "RANK": rank, "LINEARS": len(linears), "LORA_SECOND": second, "LORA_THIRD": third,
+            "LORA_A": self._products, "LORA_B": self._products + a,
+        }  # fmt: skip
+
+    @property
+    def columns(self) -> int:
+        return self.linears[0].x.width
+
+    @property
+    def inner(self) -> int:
+        """Rows of A of all linears."""
+        return len(self.linears) * self.rank
+
+    def a_at(self, folded: bool) -> int:
+        """Where A begins, or A times the norm's weights."""
+        return self.floats - self.inner * self.columns if folded else self._products
+
+    def first_row(self, linear: Linear) -> int:
+        """A linear's first one among the rows of all."""
+        before = self.linears[: self.linears.index(linear)]
+        return sum(one.out.width for one in before)
+
+    def next(self, tile: int, groups: int, workgroup: int) -> LoraNext | None:
+        """How so many workgroups leave parts of A x, of so many values of x each; None where they cannot."""
+        if groups > self.max_rows or groups * tile != self.columns or self.inner > workgroup:
+            return None
+        shares = 1
+        while tile % (2 * shares) == 0 and tile // shares > _EACH and 2 * shares * self.inner <= workgroup:
+            shares *= 2
+        constants = {
+            "RANK": self.rank, "NEXT_LINEARS": len(self.linears), "NEXT_K": self.columns, "NEXT_TILE": tile,
+            "NEXT_SHARES": shares, "NEXT_A": self.a_at(self._norm is not None),
+        }  # fmt: skip
+        return LoraNext(self, constants)
+
+    async def read_norm(self, host: Host) -> None:
+        """The norm's weights, which are part of A."""
+        if self._norm and not self._norm_weights.size:
+            data = await host.read(self._norm.buffer, self._norm.offset, 4 * self.columns)
+            self._norm_weights = np.frombuffer(data, np.float32)
 
     def write(self, host: Host, number: int, adapter: LoraAdapter) -> None:
-        data = np.concatenate([part for run in self._runs for part in _packed(run, adapter, self._rank)])
-        host.write(self._binding().buffer, 16 * (self._products + (number - 1) * self._set), data.tobytes())
+        """To a new buffer; zeros where the adapter has no pair."""
+        self._places[number] = Binding(host.create_buffer(4 * self.floats, "adapter"), 0, 4 * self.floats)
+        a = np.zeros((len(self.linears), self.columns, self.rank), np.float32)
+        b = np.zeros((sum(linear.out.width for linear in self.linears), self.rank), np.float32)
+        for i, linear in enumerate(self.linears):
+            if pair := adapter.pairs.get(linear.weight):
+                first, width = self.first_row(linear), linear.out.width
+                rows = pair.b[linear.first_row : linear.first_row + width]
+                a[i, :, : pair.rank] = pair.a.T
+                b[first : first + width, : pair.rank] = np.float32(pair.scale) * rows
+        folded = [a * self._norm_weights[:, None]] if self._norm else []
+        data = b"".join(part.tobytes() for part in (a, b, *folded))
+        host.write(self._places[number].buffer, 4 * self._products, data)
 
-    def _binding(self) -> Binding:
-        assert self._buffer
-        return self._buffer
+    def remove(self, host: Host, number: int) -> None:
+        if place := self._places.pop(number, None):
+            host.destroy_buffer(place.buffer)
 
-
-def _packed(run: Sequence[Linear], adapter: LoraAdapter, rank: int) -> list[np.ndarray]:
-    """A of each linear and B of all rows as kernels read them, zeros where the adapter has none: float32 (count,)."""
-    columns = run[0].x.width
-    a = np.zeros((len(run), columns // 4, rank, 4), np.float32)
-    b = np.zeros((sum(linear.out.width for linear in run), rank), np.float32)
-    for i, (linear, first) in enumerate(zip(run, _first_rows(run), strict=True)):
-        if pair := adapter.pairs.get(linear.weight):
-            rows = slice(linear.first_row, linear.first_row + linear.out.width)
-            a[i, :, : pair.rank] = pair.a.reshape(pair.rank, -1, 4).transpose(1, 0, 2)
-            b[first : first + linear.out.width, : pair.rank] = np.float32(pair.scale) * pair.b[rows]
-    return [a.ravel(), b.ravel()]
-
-
-def _first_rows(run: Sequence[Linear]) -> list[int]:
-    return [sum(linear.out.width for linear in run[:i]) for i in range(len(run))]
-
-
-def _quads(run: Sequence[Linear], rank: int) -> int:
-    """vec4f of a run's matrices."""
-    return rank * (len(run) * run[0].x.width + sum(linear.out.width for linear in run)) // 4
+    def binding(self) -> Binding:
+        """The buffer of the set that was chosen last."""
+        return self._places[self.chosen]

@@ -50,6 +50,7 @@ class PlanLowering:
         self._builder, self._buffers, self._state = builder, buffers, buffers.state
         self._graph = graph
         self._body, self._head = fuse(graph)
+        self._norms = {op.out: op for op in self._body if isinstance(op, ops.RMSNorm)}
         self._vectors = Vectors(arena, graph, [*self._body, *self._head])
         self._values = Values(host, self._body, self._head, builder.shapes.max_rows, buffers.logits)
         self._linears = LinearLowering(builder, arena, graph, self._values, self._vectors, self._state)
@@ -76,7 +77,8 @@ class PlanLowering:
         They run with a set of LoRA matrices of this rank class, or without one (0).
         """
         tiled = rows == "many" and self._builder.shapes.tiled_matmul
-        context = PassContext(rows, tiled, single_row=rows == "one", rank=rank)
+        readers = self._readers() if rank and rows == "one" and self._builder.shapes.stage_columns else {}
+        context = PassContext(rows, tiled, single_row=rows == "one", rank=rank, readers=readers)
         return Plan(self._lower(self._body, context), self._logits("one", single_row=rows == "one"))
 
     def head(self) -> list[Kernel]:
@@ -87,9 +89,27 @@ class PlanLowering:
         """The sets of LoRA matrices of a rank class, which `plan` reads."""
         found = self._linears.loras
         if rank not in found:
-            runs = [self._linears.runs(linears) for op in self._body if (linears := linears_of(op))]
-            found[rank] = LoraSets(self._host, runs, self._builder.shapes.max_rows, rank)
+            operations = [(linears, self._folded(linears[0])) for op in self._body if (linears := linears_of(op))]
+            found[rank] = LoraSets(self._host, operations, self._builder.shapes.max_rows, rank)
         return found[rank]
+
+    def _norm_of(self, linear: ops.Linear) -> ops.RMSNorm | None:
+        """The norm that a linear's kernel makes itself, in a pass that is not tiled."""
+        made = self._builder.shapes.stage_columns and linear.x in self._values.made_by_readers
+        return self._norms[linear.x] if made else None
+
+    def _folded(self, linear: ops.Linear) -> Binding | None:
+        norm = self._norm_of(linear)
+        return self._vectors.norm(norm) if norm else None
+
+    def _readers(self) -> dict[ops.Value, ops.Linear]:
+        """The first linear of the first operation that reads a value by linears, itself or its norm."""
+        found: dict[ops.Value, ops.Linear] = {}
+        for op in self._body:
+            if linears := linears_of(op):
+                norm = self._norm_of(linears[0])
+                found.setdefault(norm.x if norm else linears[0].x, linears[0])
+        return found
 
     def tapped(self, names: Sequence[str], rank: int = 0) -> tuple[list[Kernel], list[Binding]]:
         """The body for many rows, which keeps the values of these names besides: (max_rows, width) of each."""
@@ -142,7 +162,7 @@ class PlanLowering:
             case GatedLinear():
                 return self._gated(op, context)
             case ResidualLinear(norm=None):
-                return linears.kernels([op.linear], values.of(op.out), context, Epilogue.ADD)
+                return linears.kernels([op.linear], values.of(op.out), context, Epilogue.ADD, makes=op.out)
             case ResidualLinear(norm=ops.RMSNorm() as norm):
                 branch = values.scratch("branch", op.out.width)
                 then = self._norm_kernel(norm, branch, values.of(op.out), add=True)
@@ -219,7 +239,7 @@ class PlanLowering:
         out, n = self._values.of(op.out), op.out.width
         runs = self._linears.runs([op.gate, op.up])
         if len(runs) == 1:
-            return self._linears.kernels(runs[0], out, context, Epilogue.GATE, op.activation)
+            return self._linears.kernels(runs[0], out, context, Epilogue.GATE, op.activation, makes=op.out)
         gate, up = self._values.scratch("gate", n), self._values.scratch("up", n)
         return [
             *self._linears.kernels([op.gate], gate, context),

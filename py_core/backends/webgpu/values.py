@@ -29,6 +29,10 @@ class PassContext:
     """The value that was made integers of last, by its width."""
     rank: int = 0
     """The rank class of the set of LoRA matrices that the rows run with, 0 for none."""
+    parts: dict[Linear, int] = field(default_factory=dict)
+    """By the first linear of an operation: of how many parts A x is the sum, once a kernel makes them."""
+    readers: Mapping[Value, Linear] = field(default_factory=dict)
+    """By a value of one row, or one that a norm reads which is made by readers: the first linear that reads it."""
     residual: Value | None = None
     """In the head: the value that still has a row for each row of the state; only rows that need logits are read."""
 

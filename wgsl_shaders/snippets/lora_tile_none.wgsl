@@ -1,0 +1,7 @@
+// Without an adapter: nothing is added to the products of a matmul. lora_tile adds something.
+const LORA = false;
+const LORA_QUADS = 0u;
+fn lora_x(m: u32, linear: u32, quad: u32) -> vec4f { return vec4f(); }
+fn lora_b(row: u32, quad: u32) -> vec4f { return vec4f(); }
+fn lora_linear_of(row: u32) -> u32 { return 0u; }
+fn lora_of(m: u32, row: u32) -> f32 { return 0.0; }
