@@ -123,14 +123,15 @@ fn finish(slice: u32, lane: u32, m: u32, n0: u32, first: Sums, second: Sums) {
   workgroupBarrier();
 }
 
-// What an adapter adds, for the four columns from the tile's row `first` on, of which quad `quad` of A x is this slice's.
+// What an adapter adds, for four columns of the tile, tn + 8 * eight ..: rows of B, and the linears that they belong to.
 struct LoraFour { b: array<vec4f, 4>, linear: vec4u }
-fn lora_four(n0: u32, first: u32, quad: u32) -> LoraFour {
+fn lora_four(n0: u32, tn: u32, eight: u32, quad: u32) -> LoraFour {
   var four: LoraFour;
   for (var c = 0u; c < 4u; c++) {
-    let row = weight_row(n0, first + 8u * c) - FIRST_ROW;
+    let row = weight_row(n0, tn + 8u * (eight + c)) - FIRST_ROW;
     four.b[c] = lora_b(row, quad);
-    four.linear[c] = lora_linear_of(row);
+    // With EPILOGUE 2 it is known while compiling: the same A x is loaded once then.
+    four.linear[c] = select(lora_linear_of(row), u32(eight + c >= TILE_N / 8u), EPILOGUE == 2u);
   }
   return four;
 }
@@ -163,7 +164,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   // What an adapter adds is where the sums begin: its loads are on their way together with the first of x and W.
   if (LORA) {
     for (var quad = slice; quad < LORA_QUADS; quad += SLICES) {
-      let low = lora_four(n0, tn, quad);
+      let low = lora_four(n0, tn, 0u, quad);
       low_sums[0] += lora_products(low, m0 + tm, quad);
       low_sums[1] += lora_products(low, m0 + tm + 8u, quad);
       low_sums[2] += lora_products(low, m0 + tm + 16u, quad);
@@ -173,7 +174,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
       low_sums[6] += lora_products(low, m0 + tm + 48u, quad);
       low_sums[7] += lora_products(low, m0 + tm + 56u, quad);
       if (WIDE > 4u) {
-        let high = lora_four(n0, tn + 32u, quad);
+        let high = lora_four(n0, tn, 4u, quad);
         high_sums[0] += lora_products(high, m0 + tm, quad);
         high_sums[1] += lora_products(high, m0 + tm + 8u, quad);
         high_sums[2] += lora_products(high, m0 + tm + 16u, quad);

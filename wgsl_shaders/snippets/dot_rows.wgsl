@@ -112,7 +112,6 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
     if (CHUNKS > 1u || step == 0u) {
       stage_columns(m0, first, index);
       cache_columns(lane);
-      if (step == 0u) { lora_share(index); }
     }
     var blocks = ahead;
     if (step + 1u < STEPS) { ahead = load_blocks(item, step + 1u, lane); }
@@ -127,12 +126,12 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
       }
     }
     if (first + CHUNK < K / 32u) { continue; }
-    if (LORA_SHARED && step < CHUNKS) { workgroupBarrier(); }
     for (var m = 0u; m < M_TILE; m++) {
       if (step < CHUNKS) { x_scale[m] = norm_scale(m, index); }
       var rows: array<f32, ROWS>;
       for (var r = 0u; r < ROWS; r++) { rows[r] = sums[r][m]; }
       if (LORA) {
+        if (m == 0u && step < CHUNKS) { lora_ready(); }
         for (var r = 0u; r < ROWS; r++) { rows[r] += lora_term(lora_now, item + row_tile_of(step), r, m, index); }
       }
       var kept = reduce_rows(rows, index);

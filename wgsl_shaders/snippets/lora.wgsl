@@ -1,8 +1,7 @@
 // Without an adapter: nothing is added to the products with W. lora_read, lora_parts and lora_tile add something.
 const LORA = false;
-const LORA_SHARED = false;
 struct LoraRows { unused: u32 }
 fn lora_start(item: u32, m0: u32, index: u32) {}
-fn lora_share(index: u32) {}
+fn lora_ready() {}
 fn lora_rows(item: u32, lane: u32) -> LoraRows { return LoraRows(); }
 fn lora_term(rows: LoraRows, item: u32, r: u32, m: u32, index: u32) -> f32 { return 0.0; }

@@ -145,10 +145,6 @@ class KernelBuilder:
             totals = 4 * tile * shape.row_tiles * rows * (shape.workgroup // shape.lanes)
             memory = self._host.adapter.max_workgroup_storage // shares - sums * shape.workgroup - totals - 32
             if lora and pass_rows == "one":
-                rank = lora.sets.rank
-                lanes = max(rank, self.shapes.lanes) if reduce == "reduce_subgroup" else rank
-                constants |= {"LORA_LANES": lanes}
-                memory -= 4 * shape.workgroup // lanes * lora.sets.inner
                 memory -= 4 * shape.workgroup + _NEXT_BYTES  # what lora_next_part may need
             room = memory // (tile * _STAGED_BLOCK[columns])
             chunk = chunk_blocks(matrix.columns, shape.lane_group, rows, room)

@@ -18,6 +18,10 @@ from py_core.backends.webgpu.weights import WeightArena, WeightMatrix
 from py_core.models.graph import Activation, Graph, Linear, RMSNorm, Value
 
 
+_DOWN_TILE, _DOWN_WORKGROUP = 4, 512
+"""Rows of x, and invocations, of a workgroup that makes A x."""
+
+
 class Epilogue(IntEnum):
     """What becomes of a linear's sums: EPILOGUE of matvec.wgsl and matmul.wgsl."""
 
@@ -118,7 +122,7 @@ class LinearLowering:
         x = run[0].x
         logits = context.residual is not None and context.residual in (x, given.norm.x if given.norm else x)
         integers = context.tiled and self._builder.tiles(name, matrix.format, min(matrix.parts[0].rows, total)).integers
-        lora, found = self.lora(name, run, context, 6, integers)
+        adapted, found = self.lora(name, run, context, 6, integers)
         next_of = self.next_of(makes, context) if makes and len(matrix.parts) == 1 else None
         for part in matrix.parts:
             rows = min(part.rows, total)
@@ -131,8 +135,7 @@ class LinearLowering:
             cost = linear_cost(matrix, rows, n if epilogue == Epilogue.ADD else 0, n, given.bias_at is not None)
             bindings = (self._state, part.quants, part.scales, given.x, given.vectors, out)
             following = None
-            if lora and part.first_row:
-                lora = replace(lora, first_row=part.first_row)
+            lora = replace(adapted, first_row=adapted.first_row + part.first_row, gated=gated) if adapted else None
             if context.tiled:
                 tiles = self._builder.tiles(name, matrix.format, rows)
                 if tiles.integers:
@@ -196,8 +199,8 @@ class LinearLowering:
         self, name: str, run: Sequence[Linear], context: PassContext, sets: OperationSets, integers: bool
     ) -> Kernel:
         shapes, given, x = self._builder.shapes, self.input(run, context), run[0].x
-        tile = 1 if context.single_row else shapes.batch_tile
-        workgroup = sets.rank if shapes.lanes == 1 else min(512, self._builder.max_workgroup)
+        tile = 1 if context.single_row else shapes.batch_tile if shapes.lanes == 1 else _DOWN_TILE
+        workgroup = sets.rank if shapes.lanes == 1 else min(_DOWN_WORKGROUP, self._builder.max_workgroup)
         subgroups = shapes.reduce == "reduce_subgroup"
         lanes = max(sets.rank, shapes.lanes) if subgroups else sets.rank
         bindings = [self._state, given.x]

@@ -22,7 +22,7 @@ RANK_CLASSES = (8, MAX_RANK)
 """Sets of ranks up to each share kernels, filled up with zeros."""
 
 _NO_ROW = 2**32 - 1
-_EACH = 2
+_EACH = 4
 """Columns of A of an invocation that makes a part of A x: loads that are on their way at once, beside those of W."""
 
 
@@ -42,6 +42,8 @@ class LoraPart:
     binding: int
     first_row: int
     parts: int = 1
+    gated: bool = False
+    """Whether its rows are of a gate, and as many of what that multiplies."""
 
     @property
     def snippets(self) -> dict[str, str]:
@@ -49,7 +51,8 @@ class LoraPart:
 
     @property
     def constants(self) -> dict[str, int]:
-        return {**self.sets.constants, "LORA_FIRST": self.first_row, "LORA_PARTS": self.parts}
+        ways = {"LORA_PARTS": self.parts, "LORA_GATED": self.gated}
+        return {**self.sets.constants, "LORA_FIRST": self.first_row, **ways}
 
 
 @dataclass(frozen=True)
