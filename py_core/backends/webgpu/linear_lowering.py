@@ -17,7 +17,6 @@ from py_core.backends.webgpu.vectors import Vectors
 from py_core.backends.webgpu.weights import WeightArena, WeightMatrix
 from py_core.models.graph import Activation, Graph, Linear, RMSNorm, Value
 
-
 _DOWN_TILE, _DOWN_WORKGROUP = 4, 512
 """Rows of x, and invocations, of a workgroup that makes A x."""
 
