@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from adapters_measure import Milliseconds, measure
+from adapters_measure import Milliseconds, Tuning, measure
 from in_browser import chromium, local_server, machine, preferred, python_page, run_python, wait_for_quiet
 from playwright.sync_api import Browser
 from rich.console import Console
@@ -63,7 +63,8 @@ async def measure_in_page(address, workers, precision, *options):
         await pool.setWorkers(workers)
         backend = await load_wasm(BrowserKernelHost(pool), source, header, config, graph, None, precision)
     else:
-        backend = await load_webgpu(BrowserHost(await devices.executor()), source, header, config, graph)
+        host = BrowserHost(await devices.executor())
+        backend = await load_webgpu(host, source, header, config, graph, None, Tuning())
     found = await measure(backend, graph, config.vocab_size, *options)
     backend.close()
     return json.dumps([backend.capabilities.adapter, found])
@@ -119,7 +120,7 @@ async def natively(name: str, precision: str, counts: tuple[int, ...]) -> tuple[
     if name == "wasm":
         load = partial(load_wasm, WasmtimeHost(kernel_path()), precision=precision)
     if name == "webgpu":
-        load = partial(load_webgpu, WgpuHost())
+        load = partial(load_webgpu, WgpuHost(), tuning=Tuning())
     source = FileSource(default_model_path())
     header = await read_header(source)
     config, graph = describe_model(header)

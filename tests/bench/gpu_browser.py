@@ -3,6 +3,7 @@
 python tests/bench/gpu_browser.py site OUT           the site with the page and its peer, for a machine with a GPU
 python tests/bench/gpu_browser.py here [--query Q]   in this machine's Chromium (SwiftShader without a GPU: slow)
 python tests/bench/gpu_browser.py table RESULT.json  the table of what the page sent to /result
+python tests/bench/gpu_browser.py adapters RESULT.json  what a set of LoRA matrices costs: of adapters.html
 python tests/bench/gpu_browser.py shapes RESULT.json ...   the same of several models, and each kernel of a token
 
 Q is the page's (tests/bench/gpu_page/bench.html), "rounds=1&peer=0&prompts=20&tokens=8" for instance. On an NVIDIA GPU
@@ -23,6 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from adapters import MEASURE_IN_PAGE, show, summary_of
 from in_browser import chromium, evaluate, install_peers, local_server
 from rich.console import Console
 from rich.table import Table
@@ -35,14 +37,19 @@ WAIT = """async () => {
     while (!globalThis.result) await new Promise((resolve) => setTimeout(resolve, 200));
     return globalThis.result;
 }"""
-PAGE = Path(__file__).parent / "gpu_page" / "bench.html"
+HERE = Path(__file__).parent
+PAGE = HERE / "gpu_page" / "bench.html"
 
 
 def lay_out(folder: Path) -> None:
-    """The built site, the page, and the peer's modules, without models."""
+    """The built site, the pages, and the peer's modules, without models."""
     subprocess.run([sys.executable, "build.py", "site"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     shutil.copytree(DIST, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.gguf"))
-    shutil.copyfile(PAGE, folder / PAGE.name)
+    e2e = ROOT / "tests" / "e2e"
+    beside = (e2e / "python_worker.js", e2e / "run_python.js", HERE / "adapters_measure.py")
+    for path in (PAGE, PAGE.with_name("adapters.html"), *beside):
+        shutil.copyfile(path, folder / path.name)
+    (folder / "adapters_in_page.py").write_text(MEASURE_IN_PAGE, encoding="utf-8")
     shutil.copytree(install_peers() / "@wllama" / "wllama" / "esm", folder / "wllama", dirs_exist_ok=True)
 
 
@@ -102,12 +109,29 @@ def shapes_report(paths: list[Path]) -> tuple[dict[str, Any], Table, Table]:
     return report, speeds, kernels
 
 
+def show_adapters(result: dict[str, Any]) -> None:
+    """A table for each prompt."""
+    for run in result["runs"]:
+        figures = summary_of(run["milliseconds"], run["prompt"], result["tokens"])
+        print(json.dumps({"prompt": run["prompt"], "device": run["device"], **figures}))
+        show(
+            {
+                "rank": result["rank"],
+                "prompt": run["prompt"],
+                "engines": {run["device"]: {**figures, "load_average": 0}},
+            }
+        )
+    if "error" in result:
+        raise SystemExit(result["error"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("site").add_argument("out", type=Path)
     commands.add_parser("here").add_argument("--query", default="rounds=1&peer=0&prompts=16&tokens=6&profile=0")
     commands.add_parser("table").add_argument("result", type=Path)
+    commands.add_parser("adapters").add_argument("result", type=Path)
     commands.add_parser("shapes").add_argument("results", type=Path, nargs="+")
     options = parser.parse_args()
     if options.command == "shapes":
@@ -115,6 +139,9 @@ def main() -> None:
         print(json.dumps(report))
         for table in tables:
             Console(width=120).print(table)
+        return
+    if options.command == "adapters":
+        show_adapters(json.loads(options.result.read_text()))
         return
     if options.command == "site":
         lay_out(options.out)

@@ -166,6 +166,43 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
                 if LAYOUTS[form.name].quantized:
                     whole = every and epilogue == 0 and slices == 2
                     add("matmul_integer", dequantize, whole, **linear, SLICES=slices, WIDE=4 * wide)
+    # With a set of LoRA matrices, in the ways that kernels add it: for one row of x, and for many.
+    lora = {
+        "RANK": 16,
+        "LINEARS": 3,
+        "LORA_A": 768,
+        "LORA_B": 9600,
+        "LORA_SECOND": 40,
+        "LORA_THIRD": 80,
+        "LORA_FIRST": 0,
+    }
+    leaves = {"NEXT_LINEARS": 2, "NEXT_K": 320, "NEXT_TILE": 8, "NEXT_SHARES": 2, "NEXT_A": 768}
+    q4_1 = {"dequantize": "dequantize_q4_1"}
+    linear = {**matrix, **rows, "Y_STRIDE": 100, "Y_OFFSET": 0, "GELU": False}
+    for reduce, lanes, columns in (("reduce_single", 1, "x_direct"), ("reduce_subgroup", 4, "x_limbs")):
+        alone = lanes == 1
+        adds = {"lora": "lora_read" if alone else "lora_parts", "reduce": reduce, "columns": columns, **q4_1}
+        shape |= {"LANES": lanes, "NORM": not alone, "SINGLE_ROW": not alone, "M_TILE": 4 if alone else 1}
+        with_lora = {**shape, **lora, "LORA_PARTS": 9}
+        heads = {"FIRST_HEAD": 0, "PAIRS": 24, "INTERLEAVED": False, **sizes}
+        nine = {**adds, "lora_binding": "lora_binding_9"}
+        add("qkv", nine, **matrix, **with_lora, **heads, **rows, LORA_GATED=False)
+        kept = {**adds, "lora_binding": "lora_binding_6"}
+        if not alone:
+            kept |= {"lora_next": "lora_next_part", "lora_next_binding": "lora_next_binding_7"}
+        gated = {"EPILOGUE": 2, "LORA_GATED": True, "LOGITS": False, "CAP": 0.0}
+        add("matvec", kept, **linear, **with_lora, **({} if alone else leaves), **gated)
+        down = {"reduce": reduce, **({} if alone else {"limbs_of_rows": "limbs_beside"})}
+        add("lora_down", down, K=768, M_TILE=4, WORKGROUP=128, LANES=16, LORA_LANES=16, **lora)
+    tile = {"lora_tile_none": "lora_tile", "lora_binding": "lora_binding_6", **q4_1}
+    for name, wide in (("matmul", 1), ("matmul_integer", 4)):
+        add(name, tile, **linear, **lora, EPILOGUE=2, SLICES=2, WIDE=wide)
+    beside = {"lora_next": "lora_next_part", "lora_next_binding": "lora_next_binding_5", "reduce": "reduce_subgroup"}
+    attention = {**sizes, "SCALE": 0.125, "SOFTCAP": 0.0, "WINDOW": 0, **leaves, "RANK": 16}
+    split = {"LANES": 8, "WORKGROUP": 128, "SPLIT": 256, "HEADS_EACH": 1, "DIRECT": True, "SINGLE_ROW": True}
+    add("attention_split", beside, **attention, **split)
+    beside |= {"lora_next_binding": "lora_next_binding_3"}
+    add("attention_merge", beside, **attention, SPLIT=128, WORKGROUP=256)
     halves = {"reduce": "reduce_subgroup", "columns": "x_limbs", "halves": "halves"}
     once = {**matrix, **shape, "M_TILE": 1, **rotation, **rows, **sizes, "QUANTS_AT": 0, "SCALES_AT": 9}
     pair = [
