@@ -186,23 +186,23 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
         with_lora = {**shape, **lora, "LORA_PARTS": 9}
         heads = {"FIRST_HEAD": 0, "PAIRS": 24, "INTERLEAVED": False, **sizes}
         nine = {**adds, "lora_binding": "lora_binding_9"}
-        add("qkv", nine, **matrix, **with_lora, **heads, **rows, LORA_GATED=False)
+        add("qkv", nine, False, **matrix, **with_lora, **heads, **rows, LORA_GATED=False)
         kept = {**adds, "lora_binding": "lora_binding_6"}
         if not alone:
             kept |= {"lora_next": "lora_next_part", "lora_next_binding": "lora_next_binding_7"}
         gated = {"EPILOGUE": 2, "LORA_GATED": True, "LOGITS": False, "CAP": 0.0}
-        add("matvec", kept, **linear, **with_lora, **({} if alone else leaves), **gated)
+        add("matvec", kept, not alone, **linear, **with_lora, **({} if alone else leaves), **gated)
         down = {"reduce": reduce, **({} if alone else {"limbs_of_rows": "limbs_beside"})}
-        add("lora_down", down, K=768, M_TILE=4, WORKGROUP=128, LANES=16, LORA_LANES=16, **lora)
+        add("lora_down", down, not alone, K=768, M_TILE=4, WORKGROUP=128, LANES=16, LORA_LANES=16, **lora)
     tile = {"lora_tile_none": "lora_tile", "lora_binding": "lora_binding_6", **q4_1}
     for name, wide in (("matmul", 1), ("matmul_integer", 4)):
-        add(name, tile, **linear, **lora, EPILOGUE=2, SLICES=2, WIDE=wide)
+        add(name, tile, False, **linear, **lora, EPILOGUE=2, SLICES=2, WIDE=wide)
     beside = {"lora_next": "lora_next_part", "lora_next_binding": "lora_next_binding_5", "reduce": "reduce_subgroup"}
     attention = {**sizes, "SCALE": 0.125, "SOFTCAP": 0.0, "WINDOW": 0, **leaves, "RANK": 16}
     split = {"LANES": 8, "WORKGROUP": 128, "SPLIT": 256, "HEADS_EACH": 1, "DIRECT": True, "SINGLE_ROW": True}
-    add("attention_split", beside, **attention, **split)
+    add("attention_split", beside, False, **attention, **split)
     beside |= {"lora_next_binding": "lora_next_binding_3"}
-    add("attention_merge", beside, **attention, SPLIT=128, WORKGROUP=256)
+    add("attention_merge", beside, False, **attention, SPLIT=128, WORKGROUP=256)
     halves = {"reduce": "reduce_subgroup", "columns": "x_limbs", "halves": "halves"}
     once = {**matrix, **shape, "M_TILE": 1, **rotation, **rows, **sizes, "QUANTS_AT": 0, "SCALES_AT": 9}
     pair = [

@@ -33,6 +33,7 @@ from py_core.backends.sampling_state import (
     state_bytes,
 )
 from py_core.backends.training import Training
+from py_core.backends.webgpu.adapter_plans import AdapterPlans
 from py_core.backends.webgpu.attention import SHORT, length_class_of
 from py_core.backends.webgpu.autotune import TuningStore, tune
 from py_core.backends.webgpu.head_lowering import kind_of
@@ -40,9 +41,8 @@ from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.layout import LAYOUTS
-from py_core.backends.webgpu.lora import rank_class
 from py_core.backends.webgpu.lowering import Buffers, PlanLowering
-from py_core.backends.webgpu.plan import Kernel, Launch, Plan
+from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import (
     Limits,
     OnRound,
@@ -130,10 +130,7 @@ class WebGPUBackend(PipelinedBackend):
         self._plans = {rows: lowering.plan(rows) for rows in ("one", "few", "many")}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
         self._recorded: dict[tuple[str, int, int, int], int] = {}
-        self._adapted: dict[int, dict[str, Plan]] = {}
-        self._ranks = {0: 0}
-        self._adapter = 0
-        self._lowering = lowering
+        self._lowering, self._sets = lowering, AdapterPlans(lowering)
         of_packs = KernelBuilder(host, replace(self._shapes, max_rows=PACK_ROWS))
         self.model = ModelOnDevice(host, config, self._graph, self.arena, lowering.vectors, lowering.angles, of_packs)
         self._made_later: dict[str, list[Kernel]] = {}
@@ -192,22 +189,14 @@ class WebGPUBackend(PipelinedBackend):
         self._lost, self._logits_of = True, None
 
     async def _place_adapter(self, number: int, adapter: LoraAdapter) -> None:
-        if number in self._ranks:
-            return  # `load` has brought it already
-        rank = rank_class(adapter.rank)
-        sets = self._lowering.loras(rank)
-        if rank not in self._adapted:
-            self._adapted[rank] = {rows: self._lowering.plan(rows, rank) for rows in self._plans}
-        self._ranks[number] = rank
-        await sets.add(number, adapter)
-        await self._host.check()
+        if number not in self._sets:  # `load` brings back those that were lost
+            await self._sets.add(number, adapter, self._plans)
+            await self._host.check()
 
     def remove_adapter(self, number: int) -> None:
         super().remove_adapter(number)
-        self._adapter = 0
-        if rank := self._ranks.pop(number, 0):
-            self._forget_lists(number)
-            self._lowering.loras(rank).remove(number)
+        self._forget_lists(number)
+        self._sets.remove(number)
 
     async def _place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
         heads = self._lowering.heads
@@ -291,7 +280,7 @@ class WebGPUBackend(PipelinedBackend):
     def _write_state(self, data: bytes) -> None:
         self._host.write(self._buffers.state.buffer, 0, data)
         # Which kernels run follows from the adapters that the state names.
-        self._adapter = adapter_of(data)
+        self._sets.number = adapter_of(data)
         self._head_numbers = head_adapters_of(data)
         adapters = self._head_slots.adapters
         self._head_kind = kind_of([adapters[one] for one in set(self._head_numbers.tolist()) if one in adapters])
@@ -312,7 +301,7 @@ class WebGPUBackend(PipelinedBackend):
         await self._host.read(self._buffers.state.buffer, 0, 4)
 
     async def _run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
-        rank = self._ranks[self._adapter]
+        rank = self._sets.rank
         key = f"taps of rank {rank} " + " ".join(names)
         if key not in self._made_later:
             kernels, buffers = self._lowering.tapped(names, rank)
@@ -365,11 +354,10 @@ class WebGPUBackend(PipelinedBackend):
             self._forget_lists()
             self._generation = self._pages.generation
         rows, m = self._size_class(name, m)
-        key = (name, m, self._length_class(rows, length), self._adapter)
+        key = (name, m, self._length_class(rows, length), self._sets.number)
         if key not in self._recorded:
             launches = self._launches(name, m, length)
-            if self._adapter:
-                self._lowering.loras(self._ranks[self._adapter]).choose(self._adapter)
+            self._sets.bind()
             self._recorded[key] = self._host.record([launch.dispatch() for launch in launches])
         return self._recorded[key]
 
@@ -381,8 +369,7 @@ class WebGPUBackend(PipelinedBackend):
     def _launches(self, name: str, m: int, length: int) -> list[Launch]:
         """The kernels of a list, as they are recorded for m rows."""
         rows, m = self._size_class(name, m)
-        plans = self._adapted.get(self._ranks[self._adapter], self._plans)
-        plan, length_class = plans[rows], self._length_class(rows, length)
+        plan, length_class = self._sets.plans(self._plans)[rows], self._length_class(rows, length)
         # The head alone runs after a prefill's pass, whose state may have many rows.
         lists = {"body": plan.body, "head": self._plans["many"].head, "step": plan.step, **self._made_later}
         if name in self._changed_heads:
