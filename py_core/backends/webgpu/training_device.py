@@ -23,7 +23,7 @@ from py_core.models.gradient_ops import HeadLoss, LoraDown, LoraUp
 
 _LIST_FLOPS = 1e9
 """Of a list that is recorded, over the most rows: the least that is submitted at a time."""
-_KERNEL_FLOPS = 2e7
+_KERNEL_FLOPS = 5e7
 """What a kernel counts besides its own."""
 
 _FEWEST_ROWS = 64
