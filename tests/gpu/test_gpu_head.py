@@ -11,9 +11,8 @@ from py_core.backends.base import TokenSequence
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import Pair, collect, open_pair, prompt
-from tests.gpu_shapes import HARDWARE, SUBGROUPS
+from tests.gpu_shapes import HARDWARE
 from tests.head_adapters import drawn_adapters
-from tests.tiny_llama import TinyLlama
 
 
 async def use(pair: Pair, adapter, ours: TokenSequence, reference: TokenSequence) -> None:
@@ -29,13 +28,11 @@ async def alike(pair: Pair, ours: TokenSequence, reference: TokenSequence) -> No
         np.testing.assert_allclose(found, expected, atol=3e-3 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize(("shapes", "model"), [(HARDWARE, "gemma2"), (SUBGROUPS, "llama")], ids=["tiled", "integers"])
 async def test_kernels_of_a_gpu_make_logits_scores_and_tokens_with_adapters(
-    shapes, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("py_core.backends.webgpu.head_lowering._LOGIT_BYTES", 0)  # 32 rows are scored at a time
-    path = (QUANTIZED.get(model) or TinyLlama()).write(tmp_path / "tiny.gguf")
-    pair = await open_pair(path, WgpuHost(), shapes=shapes)
+    pair = await open_pair(QUANTIZED["gemma2"].write(tmp_path / "tiny.gguf"), WgpuHost(), shapes=HARDWARE)
     tokens = prompt(70)
     sequences = await pair.prefilled(tokens)
     await alike(pair, *sequences)
