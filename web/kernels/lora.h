@@ -18,11 +18,8 @@ typedef struct { u32 first, rows, pairs, b; } LoraPart;
 typedef struct { u32 groups, a; LoraPart parts[LORA_PARTS]; u32 unused[2]; } Lora;
 // h of a row of x, with what a 1 is worth for each part. 128 bytes, so that workers share no cache line.
 typedef struct { int16_t q[LORA_PARTS][LORA_RANK]; f32 scale[LORA_PARTS]; u32 unused[5]; } LoraRow;
-// What some columns of one row of x add to h, once `phase` is that of the workers (lora_down). 256 bytes.
-enum { LORA_SHARES = 8 };
-typedef struct { f32 h[LORA_PARTS * LORA_RANK]; u32 phase, unused[15]; } LoraShare;
 // Where each set lies, by its number; then the rows of h: if there is one row, each worker's own, else those of all rows.
-typedef struct { u32 sets[16]; LoraShare shares[LORA_SHARES]; LoraRow one[MOST_WORKERS], many[]; } LoraSets;
+typedef struct { u32 sets[16]; LoraRow one[MOST_WORKERS], many[]; } LoraSets;
 
 INLINE const Lora *lora_of(u32 sets, u32 offset, const Context *c) {
   return at(((LoraSets *)at(sets))->sets[c->state->adapter] + offset);

@@ -21,7 +21,7 @@ MOST_PARTS = 3
 """Tensors whose linears read one value together: queries, keys and values."""
 
 SITE_BYTES = 64
-_ROW_BYTES, _TABLE_BYTES = 128, 64 + 8 * 256
+_ROW_BYTES, _TABLE_BYTES = 128, 64
 _A_LIMIT, _B_LIMIT = 4095, 16383
 
 
@@ -55,7 +55,7 @@ def packed_set(sites: Sequence[LoraSite], adapter: LoraAdapter) -> bytes:
 
 
 def rows_bytes(max_rows: int) -> int:
-    """Room for LoraSets: addresses, shares of a row, then A x of each worker's own row and of the rows of a pass."""
+    """Room for LoraSets: the sets' addresses, then A x of each worker's own row and of the rows of a pass."""
     return _TABLE_BYTES + _ROW_BYTES * (MAX_WORKERS + max_rows)
 
 

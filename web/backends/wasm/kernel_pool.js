@@ -290,8 +290,7 @@ export class KernelPool {
     for (const worker of this.#workers.splice(0)) worker.terminate();
     await until(left, GONE_MS);
     if (this.#end) return;
-    // The kernels tell by the generation whether what another worker left is of now (lora.c): it never begins again.
-    control.forEach((_, word) => word === EPOCH || word === GENERATION || Atomics.store(control, word, 0));
+    control.forEach((_, word) => word === EPOCH || Atomics.store(control, word, 0));
     this.#state = 'running';
     const failed = [...this.#asked.values()];
     this.#asked.clear();
