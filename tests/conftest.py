@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,12 @@ from app.building.download import Downloader
 from app.building.system import find_chromium
 from app.downloads import default_model_path
 from app.paths import cache_dir
+from py_core.backends.numpy import load_numpy
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.loading import BackendLoader
 
 ORACLES = Path(__file__).parent / "oracle"
 
@@ -149,6 +156,16 @@ def kernel_wasm() -> Callable[[bool], Path]:
 
 
 StartServer = Callable[[Path], tuple[subprocess.Popen[str], str]]
+
+
+@pytest.fixture(params=["numpy", "webgpu", "wasm"])
+def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
+    """Opens a model on each backend in turn."""
+    if request.param == "webgpu":
+        return partial(load_webgpu, WgpuHost())
+    if request.param == "wasm":
+        return partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
+    return load_numpy
 
 
 def _start_server(dist: Path) -> tuple[subprocess.Popen[str], str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +11,6 @@ import pytest
 
 from app.template_renderer import native_renderer
 from py_core.backends.base import MAX_LOGIT_ROWS, Backend
-from py_core.backends.numpy import load_numpy
-from py_core.backends.wasm.backend import load_wasm
-from py_core.backends.wasm.host_wasmtime import WasmtimeHost
-from py_core.backends.webgpu.backend import load_webgpu
-from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, load_model
 from tests.architectures.variants import VARIANTS
@@ -41,15 +34,6 @@ class Expected:
 def expected(variant: Variant) -> Expected:
     with np.load(Path(__file__).parent / "expected" / f"{variant.name}.npz") as recorded:
         return Expected(recorded["ids"].tolist(), recorded["logits"])
-
-
-@pytest.fixture(params=["numpy", "webgpu", "wasm"])
-def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
-    if request.param == "webgpu":
-        return partial(load_webgpu, WgpuHost())
-    if request.param == "wasm":
-        return partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
-    return load_numpy
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,7 @@ import pytest
 from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter
 from py_core.adapters.lora import AdapterError
 from py_core.backends.base import HEAD_SLOTS, Backend, BackendError
-from py_core.backends.numpy import load_numpy, load_weights
-from py_core.backends.wasm.backend import load_wasm
-from py_core.backends.wasm.host_wasmtime import WasmtimeHost
-from py_core.backends.webgpu.backend import load_webgpu
-from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.numpy import load_weights
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
@@ -84,15 +79,6 @@ class Tiny:
                 p[row] *= 1 - adapter.lambda_
                 np.add.at(p[row], adapter.tokens, adapter.lambda_ * weights / weights.sum())
         return np.log(p)
-
-
-@pytest.fixture(params=["numpy", "webgpu", "wasm"])
-def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
-    if request.param == "webgpu":
-        return partial(load_webgpu, WgpuHost())
-    if request.param == "wasm":
-        return partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
-    return load_numpy
 
 
 @pytest.fixture(params=["llama", "gemma2"])

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
-from py_core.backends.numpy import load_numpy
 from py_core.backends.training import Pack, Training, TrainingState
-from py_core.backends.wasm.backend import load_wasm
-from py_core.backends.wasm.host_wasmtime import WasmtimeHost
-from py_core.backends.webgpu.backend import load_webgpu
-from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
@@ -25,15 +19,6 @@ from py_core.models.registry import describe_model
 from tests.learning import cases
 
 EXPECTED = Path(__file__).parent / "expected"
-
-
-@pytest.fixture(params=["numpy", "webgpu", "wasm"])
-def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
-    if request.param == "webgpu":
-        return partial(load_webgpu, WgpuHost())
-    if request.param == "wasm":
-        return partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
-    return load_numpy
 
 
 @dataclass(frozen=True)
