@@ -2,7 +2,7 @@
 // neighbours, softmax(cosine(h, state) / temperature) where the nearest is at least tau near.
 // Bindings: 0 state; 1 weight: the norm's (K / 4,) vec4f; 2 x: (MAX_ROWS, K / 4) vec4f; 3 slots and 5 near as in
 //           head_slots.wgsl; 4 y: (rows, K / 4) vec4f.
-// Constants: K, EPS, LANES, WORKGROUP (a multiple of LANES); SCORED: all of the state's rows are changed, and a row's slot
+// Constants: K, EPS, LANES, WORKGROUP (a multiple of LANES, at least MOST_NEIGHBOURS); SCORED: all of the state's rows are changed, and a row's slot
 // says which row of x it is; otherwise the last rows are, those that need logits.
 // One workgroup a row; dispatch (rows).
 #import state
@@ -17,7 +17,14 @@
 
 const QUADS = K / 4u;
 const LANE_GROUPS = WORKGROUP / LANES;
-var<workgroup> inner: array<f32, MOST_NEIGHBOURS>;  // A h, or cosines
+var<workgroup> inner: array<f32, MOST_NEIGHBOURS>;  // A h, or cosines, or weights
+var<workgroup> halves: array<f32, MOST_NEIGHBOURS>;
+
+// What the r-th row of B transposed adds to four values of y; nothing past the last.
+fn of_b(slot: u32, count: u32, r: u32, quad: u32) -> vec4f {
+  let row = min(r, count - 1u);
+  return select(0.0, inner[row], r < count) * slot_quad(slot, count + row, quad);
+}
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
@@ -51,7 +58,14 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   if (slots[slot].x == LOW_RANK) {
     for (var i = index; i < QUADS; i += WORKGROUP) {
       var sum = y[to_quad + i];
-      for (var r = 0u; r < count; r++) { sum += inner[r] * slot_quad(slot, count + r, i); }
+      // Four rows at a time, so that their loads do not wait for each other.
+      for (var r = 0u; r < count; r += 4u) {
+        let a = of_b(slot, count, r, i);
+        let b = of_b(slot, count, r + 1u, i);
+        let c = of_b(slot, count, r + 2u, i);
+        let d = of_b(slot, count, r + 3u, i);
+        sum += (a + b) + (c + d);
+      }
       y[to_quad + i] = sum;
     }
     return;
@@ -59,20 +73,25 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   var length = 0.0;
   for (var i = lane; i < QUADS; i += LANES) { length += dot(y[to_quad + i], y[to_quad + i]); }
   length = sqrt(reduce_lanes(length, index));
-  if (index > 0u) { return; }
-  let inverse = select(0.0, 1.0 / length, length > 0.0);
-  var largest = -2.0;
-  for (var r = 0u; r < count; r++) {
-    inner[r] *= inverse;
-    largest = max(largest, inner[r]);
+  // An invocation for each neighbour. The largest cosine, then the sum of the weights, by halves of those that are left.
+  var cosine = -2.0;
+  if (index < count) { cosine = inner[index] * select(0.0, 1.0 / length, length > 0.0); }
+  if (index < MOST_NEIGHBOURS) { halves[index] = cosine; }
+  workgroupBarrier();
+  for (var left = MOST_NEIGHBOURS / 2u; left > 0u; left /= 2u) {
+    if (index < left) { halves[index] = max(halves[index], halves[index + left]); }
+    workgroupBarrier();
+  }
+  let largest = halves[0];
+  var share = 0.0;
+  if (index < count) { share = exp((cosine - largest) / bitcast<f32>(slots[slot + 1u].x)); }
+  if (index < MOST_NEIGHBOURS) { inner[index] = share; }
+  workgroupBarrier();
+  for (var left = MOST_NEIGHBOURS / 2u; left > 0u; left /= 2u) {
+    if (index < left) { inner[index] += inner[index + left]; }
+    workgroupBarrier();
   }
   if (!(largest >= bitcast<f32>(slots[slot].w))) { return; }
-  var sum = 0.0;
-  let temperature = bitcast<f32>(slots[slot + 1u].x);
-  for (var r = 0u; r < count; r++) {
-    inner[r] = exp((inner[r] - largest) / temperature);
-    sum += inner[r];
-  }
-  near[group.x * NEAR] = f32(number);
-  for (var r = 0u; r < count; r++) { near[group.x * NEAR + 1u + r] = inner[r] / sum; }
+  if (index == 0u) { near[group.x * NEAR] = f32(number); }
+  if (index < count) { near[group.x * NEAR + 1u + index] = share / inner[0]; }
 }

@@ -24,7 +24,7 @@ from tests.head_adapters import changed_rows, drawn_adapters
 
 MAX_ROWS, WIDTH, VOCAB, NEAR = 8, 96, 203, 1 + MAX_NEIGHBOURS
 few = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-REDUCTIONS = [("reduce_single", 1, 32), ("reduce_workgroup", 32, 64), ("reduce_subgroup", 4, 16)]
+REDUCTIONS = [("reduce_single", 1, 64), ("reduce_workgroup", 32, 64), ("reduce_subgroup", 4, 128)]
 
 
 def adapt(run_kernel, variant, x: np.ndarray, numbers: Sequence[int], adapters, scored: bool = False):

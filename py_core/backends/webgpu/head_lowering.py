@@ -117,9 +117,12 @@ class HeadLowering:
     def _adapt(self, state: Binding, out: Binding, scored: bool = False) -> Kernel:
         norm = next(op for op in self._graph.head if isinstance(op, RMSNorm) and op.out == self._graph.head_input)
         shapes, width = self._builder.shapes, self._width
+        # One workgroup a row: the more invocations, the more of the slot is on its way at once. Without subgroups each
+        # takes 16 bytes of workgroup memory.
+        widest = min(1024, self._host.adapter.max_workgroup_size) if shapes.reduce == "reduce_subgroup" else 256
         pipeline = self._builder.pipeline(
             "head_adapt", {"reduce": shapes.reduce}, K=width, EPS=norm.eps, LANES=shapes.lanes, SCORED=scored,
-            WORKGROUP=32 if shapes.lanes == 1 else 256,
+            WORKGROUP=MAX_NEIGHBOURS if shapes.lanes == 1 else widest,
         )  # fmt: skip
         x, weight = self._values.of(norm.x), self._vectors.norm(norm)
         cost = Cost(row_bytes=8 * width + self._slot_bytes, row_flops=2 * 2 * MAX_HEAD_RANK * width)
