@@ -128,7 +128,7 @@ struct LoraFour { b: array<vec4f, 4>, linear: vec4u }
 fn lora_four(n0: u32, tn: u32, eight: u32, quad: u32) -> LoraFour {
   var four: LoraFour;
   for (var c = 0u; c < 4u; c++) {
-    let row = weight_row(n0, tn + 8u * (eight + c)) - FIRST_ROW;
+    let row = tile_row(n0, tn + 8u * (eight + c));
     four.b[c] = lora_b(row, quad);
     // With EPILOGUE 2 it is known while compiling: the same A x is loaded once then.
     four.linear[c] = select(lora_linear_of(row), u32(eight + c >= TILE_N / 8u), EPILOGUE == 2u);

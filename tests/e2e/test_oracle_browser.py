@@ -251,9 +251,13 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
     for reduce, lanes in reductions:
         norm = {"K": 576, "HEADS": 1, "EPS": 1e-5, "LANES": lanes, "WORKGROUP": lanes}
         add("rms_norm", {"reduce": reduce}, **norm, LOGITS=True, ADD=False)
+        changed = {"K": 576, "EPS": 1e-5, "LANES": lanes, "WORKGROUP": 256}
+        add("head_adapt", {"reduce": reduce}, False, **changed, SCORED=lanes > 1)
     add("rms_norm", {"reduce": "reduce_workgroup"}, **{**norm, "LANES": 256, "WORKGROUP": 256}, LOGITS=False, ADD=True)
     for name in ("argmax", "penalties", "sample"):
         add(name, {}, **vocabulary)
+    add("head_mix", {}, False, K=576, VOCAB=49152, WORKGROUP=256)
+    add("token_scores", {}, False, K=576, VOCAB=49152, CAP=30.0, WORKGROUP=256)
     for gelu in (False, True):
         add("glu", {}, N=100, GELU=gelu, WORKGROUP=64)
     add("add", {}, N=100, WORKGROUP=64)
