@@ -28,12 +28,17 @@ from app.building.download import Downloader
 from app.building.system import find_chromium
 from app.downloads import default_model_path
 from app.paths import cache_dir
+from py_core.backends.base import Backend, Progress
 from py_core.backends.numpy import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.formats.gguf import GGUFHeader
+from py_core.formats.source import WeightSource
 from py_core.loading import BackendLoader
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
 
 ORACLES = Path(__file__).parent / "oracle"
 
@@ -159,13 +164,24 @@ StartServer = Callable[[Path], tuple[subprocess.Popen[str], str]]
 
 
 @pytest.fixture(params=["numpy", "webgpu", "wasm"])
-def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
-    """Opens a model on each backend in turn."""
+def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> Iterator[BackendLoader]:
+    """Opens a model on each backend in turn. What was opened is closed after the test."""
+    load: BackendLoader = load_numpy
     if request.param == "webgpu":
-        return partial(load_webgpu, WgpuHost())
-    if request.param == "wasm":
-        return partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
-    return load_numpy
+        load = partial(load_webgpu, WgpuHost())
+    elif request.param == "wasm":
+        load = partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
+    opened: list[Backend] = []
+
+    async def opening(
+        source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph, progress: Progress | None
+    ) -> Backend:
+        opened.append(await load(source, header, config, graph, progress))
+        return opened[-1]
+
+    yield opening
+    for backend in opened:
+        backend.close()
 
 
 def _start_server(dist: Path) -> tuple[subprocess.Popen[str], str]:
