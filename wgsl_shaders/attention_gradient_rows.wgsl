@@ -13,24 +13,14 @@
 @group(0) @binding(6) var<storage, read_write> dq: array<vec4f>;
 #import attention_pairs
 #import pack_sight
+#import pack_keys
 #import attention_gradient
-
-var<private> head: u32;
 
 fn own_quad(which: u32, row: u32, quad: u32) -> vec4f {
   if (row >= pack.count) { return vec4f(); }
   let at = (row * HEADS + head) * QUADS + quad;
   if (which == 0u) { return q[at]; }
   return dout[at];
-}
-fn other_quad(which: u32, row: u32, quad: u32) -> vec4f {
-  if (row >= pack.count) { return vec4f(); }
-  let at = (row * KV_HEADS + head * KV_HEADS / HEADS) * QUADS + quad;
-  if (which == 0u) { return k[at]; }
-  return v[at];
-}
-fn seen_by(row: u32, key: u32) -> vec4<bool> {
-  return vec4<bool>(sees(row, key), sees(row + 8u, key), sees(row + 16u, key), sees(row + 24u, key));
 }
 
 @compute @workgroup_size(128)

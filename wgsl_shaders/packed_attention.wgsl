@@ -14,24 +14,17 @@
 @group(0) @binding(5) var<storage, read_write> log_sums: array<f32>;
 #import attention_pairs
 #import pack_sight
+#import pack_keys
 #import scores
 
 var<workgroup> largest_of: array<vec4f, 128>;  // [key pair 16][rows 8]: the larger score of each pair, at the end sums
-var<private> head: u32;
 
 fn own_quad(which: u32, row: u32, quad: u32) -> vec4f {
   if (row >= pack.count) { return vec4f(); }
   return q[(row * HEADS + head) * QUADS + quad];
 }
-fn other_quad(which: u32, row: u32, quad: u32) -> vec4f {
-  if (row >= pack.count) { return vec4f(); }
-  let at = (row * KV_HEADS + head * KV_HEADS / HEADS) * QUADS + quad;
-  if (which == 0u) { return k[at]; }
-  return v[at];
-}
-fn seen_scores(scores: vec4f, m0: u32, r: u32, key: u32) -> vec4f {
-  let seen = vec4<bool>(sees(m0 + r, key), sees(m0 + r + 8u, key), sees(m0 + r + 16u, key), sees(m0 + r + 24u, key));
-  return select(vec4f(-1e30), capped4(SCALE * scores), seen);
+fn seen_scores(scores: vec4f, row: u32, key: u32) -> vec4f {
+  return select(vec4f(-1e30), capped4(SCALE * scores), seen_by(row, key));
 }
 
 @compute @workgroup_size(128)
@@ -50,8 +43,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   for (var t0 = 0u; t0 < end; t0 += 32u) {
     if (!may_see(m0, t0)) { continue; }
     let products = dots(0u, m0, t0, index);
-    let low = seen_scores(products.low, m0, r, t0 + c);
-    let high = seen_scores(products.high, m0, r, t0 + c + 16u);
+    let low = seen_scores(products.low, m0 + r, t0 + c);
+    let high = seen_scores(products.high, m0 + r, t0 + c + 16u);
     largest_of[index] = max(low, high);
     workgroupBarrier();
     let before = largest;

@@ -132,6 +132,9 @@ class _PackRun:
 
     def __init__(self, training: NumpyTraining, pack: Pack, base: bool = False) -> None:
         self._training, self._pack, self._base = training, pack, base
+        self._vocabulary = training._config.vocab_size
+        self._seen: dict[int, np.ndarray] = {}
+        """Of each window, which row sees which: the same in all blocks."""
         self._weights, layout = training._weights, training._layout
         self._scale = layout.scale
         self._pairs = layout.views(training._state.parameters)
@@ -151,20 +154,22 @@ class _PackRun:
                     if op.bias:
                         values[op.out] += self._weights[op.bias][rows]
                 case gradients.LoraDown():
-                    a, _ = self._pairs[op.weight]
-                    values[op.out] = values[op.x] @ a.T
+                    if not self._base:
+                        a, _ = self._pairs[op.weight]
+                        values[op.out] = values[op.x] @ a.T
+                case gradients.LoraUp() if self._base:
+                    values[op.out] = values[op.y]
                 case gradients.LoraUp():
                     _, b = self._pairs[op.weight]
                     rows = slice(op.first_row, op.first_row + op.out.width)
-                    added = 0 if self._base else self._scale * (values[op.u] @ b[rows].T)
-                    values[op.out] = values[op.y] + added
+                    values[op.out] = values[op.y] + self._scale * (values[op.u] @ b[rows].T)
                 case ops.RMSNorm():
                     values[op.out] = rms_norm(values[op.x], self._weights[op.weight], op.eps)
                 case ops.Rope():
                     values[op.out] = rope(values[op.x], self._angles(op.rotation), op.num_heads, op.interleaved)
                 case gradients.PackedAttention(attention=attention):
                     q, k, v = values[attention.q], values[attention.k], values[attention.v]
-                    seen = seen_rows(self._pack, attention.window)
+                    seen = self._seen_rows(attention.window)
                     values[op.out], values[op.log_sums] = packed_attention(q, k, v, seen, attention)
                 case ops.GLU():
                     values[op.out] = glu(values[op.gate], values[op.up], op.activation)
@@ -202,7 +207,7 @@ class _PackRun:
                     attention = forward.attention
                     values[op.dq], values[op.dk], values[op.dv] = attention_gradient(
                         values[op.dout], values[forward.out], values[forward.log_sums], values[attention.q],
-                        values[attention.k], values[attention.v], seen_rows(self._pack, attention.window), attention,
+                        values[attention.k], values[attention.v], self._seen_rows(attention.window), attention,
                     )  # fmt: skip
                 case gradients.GLUGradient():
                     found = glu_gradient(values[op.dy], values[op.gate], values[op.up], op.activation)
@@ -222,7 +227,7 @@ class _PackRun:
         sums, base = self._log_sums(states), pack.base_states
         base_sums = None if base is None else self._log_sums(base)
         found, cross_entropy, divergence = np.zeros_like(states), 0.0, 0.0
-        for first in range(0, self._config_vocabulary, _CHUNK):
+        for first in range(0, self._vocabulary, _CHUNK):
             logits, weight = self._logits(states, first)
             here = (targets >= first) & (targets < first + len(weight))
             wanted = targets[here] - first
@@ -242,14 +247,10 @@ class _PackRun:
         dh[pack.loss_rows] = found
         return Loss(cross_entropy, divergence), dh
 
-    @property
-    def _config_vocabulary(self) -> int:
-        return self._training._config.vocab_size
-
     def _log_sums(self, states: np.ndarray) -> np.ndarray:
         """logsumexp over the vocabulary: (L,)."""
         found = np.full(len(states), -np.inf, states.dtype)
-        for first in range(0, self._config_vocabulary, _CHUNK):
+        for first in range(0, self._vocabulary, _CHUNK):
             logits, _ = self._logits(states, first)
             most = logits.max(axis=1)
             found = np.logaddexp(found, most + np.log(np.sum(np.exp(logits - most[:, None]), axis=1)))
@@ -264,6 +265,11 @@ class _PackRun:
         if op.bias:
             logits += self._weights[op.bias][rows]
         return soft_cap(logits, op.cap) if op.cap else logits, weight
+
+    def _seen_rows(self, window: int) -> np.ndarray:
+        if window not in self._seen:
+            self._seen[window] = seen_rows(self._pack, window)
+        return self._seen[window]
 
     def _angles(self, rotation: Rotation) -> np.ndarray:
         return self._training._rotations[rotation][self._pack.positions]

@@ -93,6 +93,10 @@ class StepResult:
     applied: bool
 
 
+VECTORS = ("parameters", "first_moment", "second_moment", "fisher")
+"""What a session keeps from step to step: the order in which backends place it and files hold it."""
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingState:
     """All that a session holds between two steps, float32 (layout.size,) each; `steps` were applied so far."""
@@ -109,9 +113,13 @@ class TrainingState:
         zeros = np.broadcast_to(np.zeros((), parameters.dtype), parameters.shape)
         return cls(parameters, zeros, zeros, zeros)
 
+    @property
+    def vectors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Those of VECTORS, in its order."""
+        return self.parameters, self.first_moment, self.second_moment, self.fisher
+
     def copy(self, dtype: np.dtype | None = None) -> TrainingState:
-        vectors = (self.parameters, self.first_moment, self.second_moment, self.fisher)
-        parameters, first, second, fisher = (np.array(vector, dtype or vector.dtype) for vector in vectors)
+        parameters, first, second, fisher = (np.array(vector, dtype or vector.dtype) for vector in self.vectors)
         return TrainingState(parameters, first, second, fisher, self.steps)
 
 

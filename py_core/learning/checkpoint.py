@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.training import TrainingState
+from py_core.backends.training import VECTORS, TrainingState
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 
 _KIND = "sonata training 1"
-_VECTORS = ("parameters", "first_moment", "second_moment", "fisher")
 
 
 class CheckpointError(ValueError):
@@ -54,7 +53,7 @@ class Origin:
 def write_checkpoint(checkpoint: Checkpoint, origin: Origin) -> bytes:
     """The file, the same for the same content."""
     state = checkpoint.state
-    vectors = {name: getattr(state, name) for name in _VECTORS}
+    vectors = dict(zip(VECTORS, state.vectors, strict=True))
     numbers = np.array([checkpoint.step, state.steps, checkpoint.halvings, checkpoint.dropped], np.int64)
     return write_safetensors({**vectors, "numbers": numbers}, {"kind": _KIND, **origin.texts()})
 
@@ -76,11 +75,11 @@ def read_checkpoint(data: bytes, origin: Origin) -> Checkpoint:
     numbers = arrays.get("numbers")
     if (
         numbers is None or numbers.dtype != np.int64 or numbers.shape != (4,) or numbers.min() < 0
-        or not all(_is_vector(arrays.get(name), origin.layout.size) for name in _VECTORS)
+        or not all(_is_vector(arrays.get(name), origin.layout.size) for name in VECTORS)
     ):  # fmt: skip
         raise CheckpointError("The checkpoint is damaged, so the training has to begin anew.")
     step, steps, halvings, dropped = numbers.tolist()
-    parameters, first, second, fisher = (np.array(arrays[name]) for name in _VECTORS)
+    parameters, first, second, fisher = (np.array(arrays[name]) for name in VECTORS)
     return Checkpoint(TrainingState(parameters, first, second, fisher, steps), step, halvings, dropped)
 
 

@@ -51,8 +51,7 @@ class WasmTraining:
         low = self._lowering
         for address, data in low.arena.writes:
             self._host.write(address, data)
-        vectors = (state.parameters, state.first_moment, state.second_moment, state.fisher)
-        for address, vector in zip(self._vectors, vectors, strict=True):
+        for address, vector in zip(self._vectors, state.vectors, strict=True):
             self._host.write(address, np.ascontiguousarray(vector, np.float32).tobytes())
         self._steps = state.steps
         await self.clear()

@@ -84,8 +84,7 @@ class WebGPUTraining:
             on = self._ready()
             # It multiplies, and these may be no numbers.
             on.optimizer.submit_fisher(1, 0)
-            kept = (state.parameters, state.first_moment, state.second_moment, state.fisher)
-            for place, vector in zip(on.vectors.kept, kept, strict=True):
+            for place, vector in zip(on.vectors.kept, state.vectors, strict=True):
                 on.host.write(place.buffer, 0, np.ascontiguousarray(vector, np.float32).tobytes())
 
         try:
