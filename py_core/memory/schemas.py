@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from py_core.memory.lessons import Source as LessonSource
 from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Source
 from py_core.memory.records import DEEPEST, LONGEST_NAME, Record
 
@@ -193,6 +194,19 @@ SCHEMAS: Mapping[str, Schema] = {
             "last_used": _time,
         },
         vector="required",
+    ),
+    "lesson": Schema(
+        "a lesson",
+        {
+            "question": _text(),
+            "answer": _text(),
+            "source": _one_of(*get_args(LessonSource)),
+            "on": _boolean,
+            "replaced_by": _text(LONGEST_NAME),
+            "quality": _share,
+            "uses": _integer(LARGEST_INTEGER),
+            "last_used": _time,
+        },
     ),
     "policy": Schema("a policy", {"value": _policy_value, "confidence": _share, "source": _name, "last_used": _time}),
     "session": Schema(

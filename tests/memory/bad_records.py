@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.packing import pack
 from py_core.memory.patterns import Pattern
@@ -24,7 +25,7 @@ from py_core.routing.embedder import DIMENSIONS
 
 VECTOR = np.eye(1, DIMENSIONS, dtype=np.float32)[0]
 NAN, INFINITE = (np.full(DIMENSIONS, value, np.float32).tobytes() for value in (np.nan, np.inf))
-PATTERN, SESSION, TURN, POLICY, WITNESS = range(5)
+PATTERN, SESSION, TURN, POLICY, WITNESS, LESSON = range(6)
 
 
 async def good_rows() -> list[Row]:
@@ -35,10 +36,11 @@ async def good_rows() -> list[Row]:
     session = await memory.sessions.start("Sheep")
     await memory.sessions.add_turns(session.id, Turn("user", "How many sheep?", details={"agent": "planner"}))
     await memory.policies.set("answers.length", 3, confidence=0.5, source="learned")
+    await memory.lessons.keep(Lesson("How many sheep?", "You have seven sheep.", vector=VECTOR))
     memory.witness.record(WitnessEntry("planner", "wasm", {"decode": 5.0}, {"text": "sheep"}, 0.5, None, VECTOR))
     await memory.writer.flush()
     found = {row.kind: replace(row, fields=()) for row in await rows.scan(None, None, 100)}
-    return [found[kind] for kind in ("pattern", "session", "turn", "policy", "witness")]
+    return [found[kind] for kind in ("pattern", "session", "turn", "policy", "witness", "lesson")]
 
 
 def file_of(rows: Sequence[Row]) -> bytes:

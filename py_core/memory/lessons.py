@@ -1,0 +1,108 @@
+"""What a person taught: a question and its answer, as text, so that every model can learn it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from py_core.memory.errors import StoreError
+from py_core.memory.records import Record, Vector
+from py_core.memory.rows import ATTEMPTS
+from py_core.memory.store import Store
+from py_core.memory.transaction import Transaction
+
+KIND = "lesson"
+
+Source = Literal["taught", "corrected", "praised"]
+"""The person wrote question and answer, or a better answer, or found the answer good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """Times are seconds since 1970.
+
+    vector: of the question's meaning, float32 (dimensions,), of length 1; None until it is known. on: whether it may
+    answer. replaced_by: the id of a newer lesson for the same question, "" for none: such a lesson is history.
+    quality: 0 to 1, by what the person said of its answers. uses: how many answers it gave.
+    """
+
+    question: str
+    answer: str
+    source: Source = "taught"
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    vector: Vector | None = field(default=None, compare=False, repr=False)
+    on: bool = True
+    replaced_by: str = ""
+    quality: float = 1.0
+    uses: int = field(default=0, compare=False)
+    created: float = field(default=0.0, compare=False)
+    last_used: float = field(default=0.0, compare=False)
+
+    @property
+    def answers(self) -> bool:
+        """Whether messages may be answered with it."""
+        return self.on and not self.replaced_by
+
+
+class Lessons:
+    """The lessons of a store. Every method may raise StoreError."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def keep(self, lesson: Lesson, replaces: tuple[str, ...] = ()) -> Lesson:
+        """Store a new one, or one that was deleted, as it is; those that it replaces become history, all at once."""
+        now = self._store.clock()
+        kept = replace(lesson, created=lesson.created or now, last_used=lesson.last_used or now)
+        for _ in range(ATTEMPTS):
+            transaction = Transaction()
+            for record in await self._store.get_many([(KIND, id) for id in replaces]):
+                transaction.expect(KIND, record.id, record.version)
+                transaction.put(_record(replace(lesson_of(record), replaced_by=kept.id)))
+            transaction.put(_record(kept))
+            try:
+                await self._store.commit(transaction)
+                return kept
+            except StoreError as error:
+                if error.reason != "conflict":
+                    raise
+        raise StoreError("conflict")
+
+    async def get(self, id: str) -> Lesson | None:
+        record = await self._store.get(KIND, id)
+        return lesson_of(record) if record else None
+
+    async def all(self) -> list[Lesson]:
+        """Oldest first, history included."""
+        return [lesson_of(record) for record in await self._store.query(KIND)]
+
+    async def edit(self, id: str, **changes: Any) -> Lesson | None:
+        """Change any fields but id and created. None when there is no such lesson."""
+        return await self._change(id, lambda lesson: replace(lesson, **changes))
+
+    async def use(self, id: str) -> Lesson | None:
+        """Note that it gave an answer just now. None when there is no such lesson."""
+        now = self._store.clock()
+        return await self._change(id, lambda lesson: replace(lesson, uses=lesson.uses + 1, last_used=now))
+
+    async def delete(self, *ids: str) -> None:
+        await self._store.delete(KIND, *ids)
+
+    async def _change(self, id: str, change: Callable[[Lesson], Lesson]) -> Lesson | None:
+        record = await self._store.update(KIND, id, lambda record: _record(change(lesson_of(record))))
+        return lesson_of(record) if record else None
+
+
+def _record(lesson: Lesson) -> Record:
+    values = asdict(lesson)
+    for name in ("id", "vector", "created"):
+        del values[name]
+    return Record(KIND, lesson.id, values, lesson.vector, lesson.created)
+
+
+def lesson_of(record: Record) -> Lesson:
+    """The lesson in a record of KIND, as a search by meaning gives it."""
+    assert record.created is not None
+    return Lesson(id=record.id, vector=record.vector, created=record.created, **record.body)

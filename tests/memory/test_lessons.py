@@ -1,0 +1,48 @@
+"""What a person taught, on every backend."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from py_core.memory.lessons import KIND, Lesson, Lessons, lesson_of
+from py_core.memory.store import Store
+from py_core.memory.vectors import VectorSearch
+
+
+def vector(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+async def test_a_lesson_is_kept_found_by_its_question_used_and_deleted(store: Store) -> None:
+    lessons = Lessons(store)
+    boat = await lessons.keep(Lesson("What is the boat called?", "She is the Pelican.", vector=vector(1, 0)))
+    await lessons.keep(Lesson("Who is my dentist?", "Dr. Quill.", "corrected", vector=vector(0, 1)))
+    found = [lesson_of(record) for record, _ in await VectorSearch(store).search(KIND, vector(1, 0.1), 1)]
+    assert found == [boat]
+    assert found[0].created > 0
+    assert found[0].answers
+
+    used = await lessons.use(boat.id)
+    assert used is not None
+    assert (used.uses, used.quality) == (1, 1.0)
+    off = await lessons.edit(boat.id, on=False)
+    assert off is not None
+    assert not off.answers
+    await lessons.delete(boat.id)
+    assert await lessons.get(boat.id) is None
+    assert await lessons.use(boat.id) is None
+    assert [lesson.question for lesson in await lessons.all()] == ["Who is my dentist?"]
+
+
+async def test_a_newer_lesson_makes_history_of_the_one_that_it_replaces(store: Store) -> None:
+    lessons = Lessons(store)
+    old = await lessons.keep(Lesson("Where do I park?", "In row five.", uses=3))
+    new = await lessons.keep(Lesson("Where do I park?", "In row nine."), replaces=(old.id, "gone"))
+    history = await lessons.get(old.id)
+    assert history == replace(old, replaced_by=new.id)
+    assert history is not None
+    assert (history.uses, history.created) == (3, old.created)
+    assert not history.answers
+    assert new.answers
