@@ -11,6 +11,7 @@ this conversation is taken over before the next answer.
 from __future__ import annotations
 
 import secrets
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, replace
@@ -46,11 +47,13 @@ class ChangedElsewhere:
 
 @dataclass(frozen=True)
 class Stored:
-    """Question and answer are in the memory, as the last of so many turns. `answer` is what is stored of it."""
+    """Question and answer are in the memory, as the last of so many turns. `answer` is what is stored of it, and
+    `request` the answer's id, by which it can be judged."""
 
     session: str
     turns: int
     answer: str
+    request: str = ""
 
 
 Event = ChangedElsewhere | Routed | Reading | Thought | Delta | Done | Stored
@@ -104,6 +107,7 @@ class Conversation:
                 yield Done("stopped")
                 return
             said, done, failure = "", None, None
+            request = routed.id if routed else uuid.uuid4().hex
             try:
                 answering = self.assistant.respond(text, agent, again=sampling)
                 with self._services.memory.background.paused() if self._services.memory else nullcontext():
@@ -117,7 +121,7 @@ class Conversation:
             except Exception as error:
                 failure = error
             finally:
-                stored = await self._remember(text, said, routed, done, failure, again)
+                stored = await self._remember(request, text, said, routed, done, failure, again)
             if stored is not None:
                 yield stored
             if failure is not None:
@@ -227,11 +231,18 @@ class Conversation:
             return None
 
     async def _remember(
-        self, text: str, said: str, routed: Routed | None, done: Done | None, failure: Exception | None, again: bool
+        self,
+        request: str,
+        text: str,
+        said: str,
+        routed: Routed | None,
+        done: Done | None,
+        failure: Exception | None,
+        again: bool,
     ) -> Stored | None:
         if not text.strip() or self._deleted:
             return None
-        details = answer_details(routed, done)
+        details = answer_details(request, routed, done)
         if again:
             before = {name: value for name, value in self.turns[-1].details.items() if name != "adapter"}
             details = {**before, **details}
@@ -243,7 +254,7 @@ class Conversation:
         if memory is None or self._deleted:
             return None
         try:
-            memory.witness.record(self._entry(text, routed, done, failure))
+            memory.witness.record(self._entry(request, text, routed, done, failure))
             if not is_answer:
                 return None
             await self._keep(memory, turns, routed, again)
@@ -254,7 +265,7 @@ class Conversation:
                 self._deleted = True
                 return None
             self._services.trouble(error)
-        return None if self._session is None else Stored(self._session.id, self._session.turns, said)
+        return None if self._session is None else Stored(self._session.id, self._session.turns, said, request)
 
     async def _keep(self, memory: Memory, turns: tuple[Turn, Turn], routed: Routed | None, again: bool) -> None:
         changes: dict[str, Any] = {}
@@ -266,7 +277,9 @@ class Conversation:
         # Turns of another tab came in between: as long as `known` is what this one knows, _follow finds them.
         self._session = kept if kept.turns == expected else known
 
-    def _entry(self, text: str, routed: Routed | None, done: Done | None, failure: Exception | None) -> WitnessEntry:
+    def _entry(
+        self, request: str, text: str, routed: Routed | None, done: Done | None, failure: Exception | None
+    ) -> WitnessEntry:
         stages: dict[str, float] = dict(routed.decision.milliseconds) if routed else {}
         if done is not None:
             stages |= {"prefill": 1000 * done.prefill_seconds, "decode": 1000 * done.decode_seconds}
@@ -287,7 +300,7 @@ class Conversation:
             routing=routing,
             error=None if failure is None else f"{type(failure).__name__}: {failure}",
             vector=routed.vector if routed else None,
-            id=routed.id if routed else "",
+            id=request,
         )
 
 

@@ -26,15 +26,16 @@ def title_of(text: str) -> str:
     return f"{cut.rstrip(' ,;:.-')}…"
 
 
-def answer_details(routed: Routed | None, done: Done | None) -> dict[str, Any]:
-    """JSON: `agent` and `request` (the route's id) where it was routed, and `route` (what the answer's chip says), too;
-    `reason` and `tokens` as in Done, `thinking` ({text, seconds}) where the model thought before it answered, and the
-    name of its `adapter` where it had one."""
-    details: dict[str, Any] = {}
+def answer_details(request: str, routed: Routed | None, done: Done | None) -> dict[str, Any]:
+    """JSON: `request` (the answer's id: the route's, where the answer is the first of that); `agent` and `route` (what
+    the answer's chip says, with the route's id) where it was routed; `reason` and `tokens` as in Done, `thinking`
+    ({text, seconds}) where the model thought before it answered, and the name of its `adapter` where it had one."""
+    details: dict[str, Any] = {"request": request}
     if routed is not None:
         decision = routed.decision
-        details |= {"agent": routed.agent.id, "request": routed.id}
+        details["agent"] = routed.agent.id
         details["route"] = {
+            "id": routed.id,
             "title": routed.agent.title,
             "reason": decision.reason,
             "confidence": decision.confidence,
@@ -51,8 +52,8 @@ def answer_details(routed: Routed | None, done: Done | None) -> dict[str, Any]:
 
 
 def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
-    """Turns as plain data, for the page: role, content, created, agent, route, reason, tokens, thinking; None where not
-    known.
+    """Turns as plain data, for the page: role, content, created, request, agent, route, reason, tokens, thinking; None
+    where not known.
 
     route: as routing_service.route_entry gives, without neighbours and times.
     """
@@ -64,7 +65,8 @@ def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
         details = turn.details
         route = details.get("route")
         if isinstance(route, dict) and all(name in route for name in _ROUTE):
-            told = {"id": details.get("request", ""), "text": asked, "agent": details.get("agent", "")}
+            id = route.get("id") or details.get("request", "")  # earlier versions had one id for both
+            told = {"id": id, "text": asked, "agent": details.get("agent", "")}
             route = {**told, **{name: route[name] for name in _ROUTE}, "neighbours": [], "ms": {}}
         else:
             route = None
@@ -73,6 +75,7 @@ def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
                 "role": turn.role,
                 "content": turn.content,
                 "created": turn.created,
+                "request": details.get("request"),
                 "agent": details.get("agent"),
                 "route": route,
                 "reason": details.get("reason"),

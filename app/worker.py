@@ -234,7 +234,8 @@ class PageWorker:
                     elif isinstance(event, Done):
                         on_event("done", done_json(event))
                     elif isinstance(event, Stored):
-                        told = {"chat": event.session, "turns": event.turns, "answer": event.answer}
+                        told = {"chat": event.session, "turns": event.turns}
+                        told |= {"answer": event.answer, "request": event.request}
                         on_event("stored", json.dumps(told))
                     # ChangedElsewhere: the page looks into the memory by itself.
             except Exception as error:

@@ -228,6 +228,7 @@ SCHEMAS: Mapping[str, Schema] = {
                 agent=_or_null(_name),
                 request=_text(),
                 route=_object(
+                    id=_text(),
                     title=_text(),
                     reason=_text(),
                     confidence=_number(-1e9, 1e9),

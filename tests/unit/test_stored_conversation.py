@@ -163,7 +163,7 @@ async def test_turns_that_another_program_added_are_read_before_the_next_answer(
     assert isinstance(change, ChangedElsewhere)
     assert change.turns is not None
     assert [turn.content for turn in change.turns if turn.role == "user"] == ["One", "Two"]
-    assert last == Stored(stored.session, 6, here.turns[-1].content)
+    assert last == Stored(stored.session, 6, here.turns[-1].content, here.turns[-1].details["request"])
     assert said(here) == ["One", "Two", "Three"]
     assert context(here).index("Two") < context(here).index("Three")
     assert not any(isinstance(event, ChangedElsewhere) for event in await ask(here, "Four"))
@@ -209,6 +209,22 @@ async def test_another_try_replaces_the_stored_answer(model: Model, open_service
     assert [turn.content for turn in turns] == [turn.content for turn in conversation.turns]
     assert [turn.content for turn in turns[2:]] == ["Two", after]
     assert before not in context(conversation)
+
+
+async def test_every_answer_has_an_id_of_its_own_which_the_log_has_too(
+    model: Model, open_services: OpenServices
+) -> None:
+    services = await open_services()
+    conversation = begin(model, services)
+    ids = []
+    for answering in (conversation.respond("One"), conversation.retry()):
+        events = [event async for event in answering]
+        assert isinstance(events[-1], Stored)
+        assert events[-1].request == conversation.turns[-1].details["request"] != ""
+        ids.append(events[-1].request)
+    assert services.memory is not None
+    assert [entry.id for entry in await services.memory.witness.entries()] == ids[::-1]
+    assert len(set(ids)) == 2
 
 
 async def test_another_try_does_not_replace_what_others_said(model: Model, open_services: OpenServices) -> None:
@@ -270,7 +286,11 @@ def test_an_answers_chip_is_stored_with_it() -> None:
     assert answer["route"] == {"id": "r1", "text": "Add two", "agent": "coder", **route, "neighbours": [], "ms": {}}
     old = Turn("assistant", "Yes", details={"agent": "coder", "request": "r1"})
     assert turn_entries([old])[0]["route"] is None
-    assert answer_details(None, replace(Done("end"), new_tokens=3)) == {"reason": "end", "tokens": 3}
+    told = answer_details("r2", None, replace(Done("end"), new_tokens=3))
+    assert told == {"request": "r2", "reason": "end", "tokens": 3}
+    own = {**details, "request": "r3", "route": {**route, "id": "r1"}}
+    (again,) = turn_entries([Turn("assistant", "No", details=own)])
+    assert (again["request"], again["route"]["id"]) == ("r3", "r1")
 
 
 def test_titles_end_at_a_word() -> None:

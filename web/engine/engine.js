@@ -84,8 +84,8 @@ export class Engine {
    *   where it was routed (app/routing_service.py: route_entry), {type: 'thought', text} ... of a model that thinks before
    *   it answers, {type: 'delta', text} ..., then one {type: 'done', reason, promptTokens, newTokens, prefillTokS, decodeTokS,
    *   forgottenTurns, thoughtSeconds, text, thought} (text, thought: of an answer that repeated itself, what is left) or {type: 'error', kind, message, details} (details: null where the message is written for the user),
-   *   and {type: 'stored', chat, turns, answer}: the id of the stored conversation, how many turns it has now, and the
-   *   text of the last
+   *   and {type: 'stored', chat, turns, answer, request}: the id of the stored conversation, how many turns it has now,
+   *   the text of the last, and its id
    */
   respond(text, again = false) {
     return this.#alive(this.#remote.respond(text, again));
