@@ -1,0 +1,56 @@
+"""Invented facts, and prompts that none of them answers: what the gate of lessons is trained on and measured with.
+
+A split has three files beside this one. `facts_*.jsonl`: {"question", "answer", "paraphrases", "near"}; a near miss is
+close to the question in its words, and the fact does not answer it. `generic_*.jsonl`: {"kind", "prompt"}; kind "mean"
+shares words with facts, kind "vague" may well be answered by one. `paragraphs_*.jsonl`: {"text"}. "train" is for
+training, "dev" for choosing; "held" is only for the figures at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+Split = Literal["train", "dev", "held"]
+VAGUE = "vague"
+"""The kind of generic prompts that no figure counts as wrongly answered."""
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Fact:
+    question: str
+    answer: str
+    paraphrases: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GenericPrompt:
+    kind: str
+    prompt: str
+
+
+@cache
+def facts(split: Split) -> tuple[Fact, ...]:
+    return tuple(
+        Fact(row["question"], row["answer"], tuple(row["paraphrases"]), tuple(row["near"]))
+        for row in _rows(f"facts_{split}")
+    )
+
+
+@cache
+def generic_prompts(split: Split) -> tuple[GenericPrompt, ...]:
+    return tuple(GenericPrompt(row["kind"], row["prompt"]) for row in _rows(f"generic_{split}"))
+
+
+@cache
+def paragraphs(split: Split) -> tuple[str, ...]:
+    return tuple(row["text"] for row in _rows(f"paragraphs_{split}"))
+
+
+def _rows(name: str) -> list[Any]:
+    return [json.loads(line) for line in (_FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
