@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +24,19 @@ TEXTS_AT_ONCE = 32
 
 class EmbedderError(Exception):
     """A text could not be embedded; the message says what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Meaning:
+    """What the plain model makes of a text, without the adapter for routing.
+
+    ids: int32 (tokens,), with [CLS] and [SEP]. states: float32 (tokens, 384), of the last layer. vector: float32
+    (384,), the mean of the states, of length 1.
+    """
+
+    ids: np.ndarray
+    states: np.ndarray
+    vector: np.ndarray
 
 
 class Embedder(Protocol):

@@ -1,0 +1,86 @@
+"""The gate of lessons: whether a message asks for what a lesson taught.
+
+A sentence's vector alone cannot tell: "What is my name?" is close to many questions about somebody's name. So the gate
+compares word by word, by MiniLM's states of the tokens: what each asked word finds in the lesson's question and answer,
+what each word of the lesson's question finds in the message, and what neither finds. Rare words count more. Words of
+the question itself (who, when, my ...) are compared as well. A small network makes a score of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from py_core.formats.safetensors import SafetensorsError, read_safetensors
+from py_core.learning.gate_features import FEATURES, Taught, comparable, pair_features
+
+CANDIDATES = 8
+"""So many lessons are compared with a message: those with the nearest vectors."""
+SHUT = -20.0
+"""The score of what cannot be compared: a text without words, or in an alphabet that MiniLM does not know."""
+_NAMES = ("mean", "scale", "w1", "b1", "w2", "b2", "threshold")
+
+
+class GateError(ValueError):
+    """The gate's file cannot be used; the message says what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gate:
+    """Networks of one hidden layer; the score is the mean of theirs.
+
+    mean, scale: float32 (features,). w1 (networks, features, hidden), b1 (networks, hidden), w2 (networks, hidden),
+    b2 (networks,). threshold: a lesson whose score is above it answers the message.
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    w1: np.ndarray
+    b1: np.ndarray
+    w2: np.ndarray
+    b2: np.ndarray
+    threshold: float
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview) -> Gate:
+        """Of a safetensors file that app/training/fit_gate.py wrote. Raises GateError."""
+        try:
+            arrays, _ = read_safetensors(data)
+        except SafetensorsError as error:
+            raise GateError(f"The gate's file is damaged ({error}): take it from the repository again.") from error
+        shapes = {name: arrays[name].shape for name in _NAMES if name in arrays}
+        networks, features, hidden = shapes["w1"] if len(shapes.get("w1", ())) == 3 else (0, 0, 0)
+        wanted = {
+            "mean": (FEATURES,), "scale": (FEATURES,), "w1": (networks, FEATURES, hidden), "b1": (networks, hidden),
+            "w2": (networks, hidden), "b2": (networks,), "threshold": (1,),
+        }  # fmt: skip
+        if features != FEATURES or shapes != wanted:
+            raise GateError("The gate's file is of another version of Sonata: run `python -m app.training.fit_gate`.")
+        *weights, threshold = (arrays[name].astype(np.float32) for name in _NAMES)
+        return cls(*weights, threshold=float(threshold[0]))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What from_bytes reads."""
+        return {name: np.atleast_1d(np.asarray(getattr(self, name), np.float32)) for name in _NAMES}
+
+    def scores(self, asked: Taught, candidates: Sequence[tuple[Taught, Taught]]) -> np.ndarray:
+        """float32 (candidates,), each a logit: the sigmoid is the probability that the lesson answers the message.
+
+        asked: the message. A candidate: a lesson's question, and its question and answer joined by a space. A score
+        depends on the other candidates, too: of two that fit alike neither is sure.
+        """
+        scores = np.full(len(candidates), SHUT, np.float32)
+        if not comparable(asked):
+            return scores
+        known = [at for at, (question, _) in enumerate(candidates) if comparable(question)]
+        if known:
+            features = pair_features(asked, [candidates[at] for at in known])
+            scores[known] = self.of_features(features)
+        return scores
+
+    def of_features(self, features: np.ndarray) -> np.ndarray:
+        """float32 (pairs,) of features (pairs, FEATURES)."""
+        inner = np.tanh(((features - self.mean) / self.scale) @ self.w1 + self.b1[:, None])
+        return ((inner * self.w2[:, None]).sum(-1) + self.b2[:, None]).mean(0)

@@ -1,0 +1,172 @@
+"""What the gate looks at: numbers about a message and a lesson, of all candidates at once.
+
+Words are WordPiece tokens with a state of 384 numbers each; "best match" is the largest cosine to a token of the other
+text. What is asked for (a person, a time ...) and whose it is (my, a) is read from English words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from py_core.routing.embedder import Meaning
+
+Taught = tuple[str, Meaning]
+"""A text and what MiniLM makes of it."""
+
+_FIRST_WORD = 1996
+"""Ids of the vocabulary below it are signs, single letters and what is not used; from here on words, frequent first."""
+_VOCABULARY = 30522
+_LONGEST = 2000
+"""The characters of a text that are read: about as many as the embedder reads."""
+_WORD = re.compile(r"[^\W_]+")
+_ASKED_OF = {"who": 1, "whom": 1, "whose": 1, "when": 2, "where": 3, "why": 4}
+_NOUN_ASKS = {
+    **dict.fromkeys(("time", "day", "date", "year", "month", "hour", "weekday"), 2),
+    **dict.fromkeys(("person", "man", "woman", "colleague", "professor", "doctor"), 1),
+    **dict.fromkeys(("place", "town", "address", "spot"), 3),
+}
+_WAY, _AMOUNT, _WHAT = 5, 6, 7
+_COUNTED = frozenset(
+    ("many", "much", "long", "old", "far", "high", "fast", "often", "large", "big", "tall", "heavy", "expensive", "hot")
+)
+_MINE = frozenset(("my", "our", "i", "we", "me", "us", "mine"))
+_PEOPLE, _TIME, _PLACE = 1, 2, 3
+
+
+def comparable(taught: Taught) -> bool:
+    """Whether there is a word to compare."""
+    return bool((taught[1].ids >= _FIRST_WORD).any())
+
+
+def pair_features(asked: Taught, candidates: Sequence[tuple[Taught, Taught]]) -> np.ndarray:
+    """float32 (candidates, FEATURES). Each text has a word at least, see comparable."""
+    a = _Words([asked])
+    q = _Words([question for question, _ in candidates])
+    qa = _Words([both for _, both in candidates])
+    ids, weights, states = a.ids[0], a.weights[0], a.states[0]
+    vector = asked[1].vector
+    here = (ids[:, None, None] == qa.ids).any(2).astype(np.float32)  # (asked tokens, candidates)
+    back_here = (q.ids[:, :, None] == ids).any(2).astype(np.float32)  # (candidates, tokens)
+    in_both = _best(states, qa)
+    in_question = _best(states, q)
+    back = np.where(q.there, (q.states @ states.T).max(2), 1)
+    w = np.broadcast_to(weights, in_both.T.shape)
+    columns = [
+        np.array([[vector @ question[1].vector, vector @ both[1].vector] for question, both in candidates]),
+        _matches(in_both.T, w, here.T),
+        _matches(back, q.weights, back_here),
+        np.full((len(candidates), 1), min(len(ids), 60) / 10),
+        np.minimum(q.there.sum(1, keepdims=True), 60) / 10,
+        _wording(asked[0], [question[0] for question, _ in candidates]),
+        _misses(in_question.T, in_both.T, w, back, q.weights),
+    ]
+    return np.concatenate(columns, 1, dtype=np.float32)
+
+
+FEATURES = 45
+
+
+class _Words:
+    """The words of some texts, as rows of equal length: a place that no word has is not `there`, and weighs nothing.
+
+    ids int (texts, words), states float32 (texts, words, 384) of length 1, weights float32 (texts, words): how rare.
+    """
+
+    def __init__(self, texts: Sequence[Taught]) -> None:
+        kept = [meaning.ids >= _FIRST_WORD for _, meaning in texts]
+        counts = [int(keep.sum()) for keep in kept]
+        shape = len(texts), max(counts)
+        self.ids = np.full(shape, -1, np.int32)
+        self.states = np.zeros((*shape, len(texts[0][1].vector)), np.float32)
+        for row, ((_, meaning), keep, count) in enumerate(zip(texts, kept, counts, strict=True)):
+            self.ids[row, :count] = meaning.ids[keep]
+            self.states[row, :count] = meaning.states[keep]
+        self.there = self.ids >= 0
+        self.states /= np.sqrt(np.einsum("twd,twd->tw", self.states, self.states) + 1e-12)[..., None]
+        rare = np.log(np.maximum(self.ids, _FIRST_WORD) / _FIRST_WORD) / np.log(_VOCABULARY / _FIRST_WORD)
+        self.weights = np.where(self.there, rare + 0.05, 0).astype(np.float32)
+
+
+def _best(states: np.ndarray, texts: _Words) -> np.ndarray:
+    """(words, texts): the best match of each of the words in each text. states: (words, 384)."""
+    count, words, size = texts.states.shape
+    similar = (states @ texts.states.reshape(-1, size).T).reshape(-1, count, words)
+    return np.where(texts.there, similar, -1).max(2)
+
+
+def _matches(best: np.ndarray, weights: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """(candidates, 9) of (candidates, words) each: of the best matches the mean, the smallest, the smallest of the rare
+    words, how much matches badly, the worst miss, the sum of squared misses; of the same tokens their share, the rarest
+    that is missing, and the sum of what is missing. A word that is not there has weight 0 and matches fully."""
+    share = weights / weights.sum(1, keepdims=True)
+    heavy = weights >= 0.5 * weights.max(1, keepdims=True)
+    miss = 1 - best
+    there = weights > 0
+    absent = weights * (1 - exact)
+    return np.stack(
+        [
+            (best * share).sum(1), np.where(there, best, 1).min(1), np.where(heavy, best, 1).min(1),
+            (share * (best < 0.5)).sum(1), (weights * miss).max(1), (weights * miss * miss).sum(1),
+            (share * exact).sum(1), absent.max(1), (absent * miss).sum(1),
+        ], 1,
+    )  # fmt: skip
+
+
+def _misses(
+    in_question: np.ndarray, in_both: np.ndarray, weights: np.ndarray, back: np.ndarray, back_weights: np.ndarray
+) -> np.ndarray:
+    """(candidates, 7): what the question alone matches, what the answer adds, and the worst misses after the worst."""
+    share = weights / weights.sum(1, keepdims=True)
+    question = _three_largest(weights * (1 - in_question))
+    other = _three_largest(back_weights * (1 - back))
+    means = np.stack([(share * in_question).sum(1), (share * (in_both - in_question)).sum(1)], 1)
+    return np.concatenate([means, question, other[:, 1:]], 1)
+
+
+def _three_largest(values: np.ndarray) -> np.ndarray:
+    """(rows, 3), largest first; 0 where a row has fewer."""
+    padded = np.pad(values, ((0, 0), (0, max(0, 3 - values.shape[1]))))
+    return -np.sort(-padded, 1)[:, :3]
+
+
+def _wording(asked: str, questions: Sequence[str]) -> np.ndarray:
+    """(questions, 16): what both ask for and whose it is."""
+    mine = _Wording(asked)
+    return np.array([_compared(mine, _Wording(question)) for question in questions], np.float32)
+
+
+class _Wording:
+    """The words of a text, and what it asks for: 0 where nobody can tell."""
+
+    def __init__(self, text: str) -> None:
+        words = _WORD.findall(text[:_LONGEST].lower())
+        self.words = frozenset(words)
+        self.asks = _asked_for(words)
+        self.mine = bool(self.words & _MINE)
+        self.my = bool(self.words & {"my", "our"})
+
+
+def _asked_for(words: Sequence[str]) -> int:
+    for at, word in enumerate(words):
+        following = words[at + 1] if at + 1 < len(words) else ""
+        if word in _ASKED_OF:
+            return _ASKED_OF[word]
+        if word == "how":
+            return _AMOUNT if following in _COUNTED else _WAY
+        if word in ("what", "which"):
+            return _NOUN_ASKS.get(following, _WHAT)
+    return 0
+
+
+def _compared(asked: _Wording, question: _Wording) -> list[bool]:
+    a, q = asked.asks, question.asks
+    clear = range(_PEOPLE, _WHAT)
+    return [
+        a == q and a > 0, a in clear and q in clear and a != q, a in clear and q == _WHAT, a == _WHAT and q in clear,
+        a == 0, *(a == kind != q for kind in (_PEOPLE, _TIME, _PLACE, _WAY, _AMOUNT)),
+        asked.mine, question.mine, asked.mine != question.mine,
+        bool(asked.words & {"a", "an"}) and not question.words & {"a", "an"}, asked.my, question.my,
+    ]  # fmt: skip
