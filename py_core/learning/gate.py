@@ -58,8 +58,8 @@ class Gate:
         }  # fmt: skip
         if features != FEATURES or shapes != wanted:
             raise GateError("The gate's file is of another version of Sonata: run `python -m app.training.fit_gate`.")
-        *weights, threshold = (arrays[name].astype(np.float32) for name in _NAMES)
-        return cls(*weights, threshold=float(threshold[0]))
+        mean, scale, w1, b1, w2, b2, threshold = (arrays[name].astype(np.float32) for name in _NAMES)
+        return cls(mean, scale, w1, b1, w2, b2, float(threshold[0]))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What from_bytes reads."""

@@ -30,7 +30,7 @@ _NOUN_ASKS = {
 }
 _WAY, _AMOUNT, _WHAT = 5, 6, 7
 _COUNTED = frozenset(
-    ("many", "much", "long", "old", "far", "high", "fast", "often", "large", "big", "tall", "heavy", "expensive", "hot")
+    re.findall(r"\w+", "many much long old far high fast often large big tall heavy expensive hot deep"),
 )
 _MINE = frozenset(("my", "our", "i", "we", "me", "us", "mine"))
 _PEOPLE, _TIME, _PLACE = 1, 2, 3
