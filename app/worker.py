@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import traceback
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -24,6 +23,7 @@ from app.conversation import Conversation, Stored
 from app.fit_check import fit_check
 from app.memory_api import MemoryApi
 from app.page_adapters import PageAdapters
+from app.page_calls import PageCalls, describe
 from app.routing_service import Routed, RoutingService, route_entry
 from app.services import Services
 from app.turn_details import turn_entries
@@ -61,7 +61,7 @@ class PageWorker:
         """derive_cipher: of web/memory/encryption.js. on_memory: called when the memory or the router changed."""
         self._kernel: PyodideHnswKernel | None = None
         self._services = Services(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
-        self._api = MemoryApi(self._services)
+        self._calls = PageCalls({"memory": MemoryApi(self._services)})
         self._conversation: Conversation | None = None
         self._read = partial(read_description, context=None, before_loading=lambda header, config, graph: None)
         self._memory_opened, self._routing_opened = asyncio.Event(), asyncio.Event()
@@ -161,20 +161,10 @@ class PageWorker:
             await self._services.route_with(lambda memory: self._open_routing(opening, memory))
         self._routing_opened.set()
 
-    async def memory(self, call: str, arguments: str, data: JsObject | None = None) -> JsObject | str:
-        """A public method of the api with arguments (JSON; `data`, bytes, comes first if given).
-
-        Returns JSON, {value} or {error: {kind, message, details, reason, field}}; bytes as they are.
-        """
-        try:
-            if call.startswith("_"):
-                raise ValueError(f"There is no call {call!r}.")
-            given = [] if data is None else [data.to_bytes()]
-            value = await getattr(self._api, call)(*given, *json.loads(arguments))
-            return to_js(value) if isinstance(value, bytes) else json.dumps({"value": value})
-        except Exception as error:
-            more = {name: getattr(error, name, None) for name in ("reason", "field")}
-            return json.dumps({"error": {**describe(error), **more}})
+    async def ask(self, api: str, call: str, arguments: str, data: JsObject | None = None) -> JsObject | str:
+        """What an api of the services answers: see PageCalls. `data`: bytes."""
+        answer = await self._calls.answer(api, call, arguments, None if data is None else data.to_bytes())
+        return to_js(answer) if isinstance(answer, bytes) else answer
 
     async def resume(self, session_id: str) -> str:
         """Continue a stored conversation, after the running answer, once the memory is open.
@@ -341,21 +331,3 @@ def done_json(done: Done) -> str:
         # Without the repeats, which the page has shown.
         | ({"text": done.text, "thought": done.thought} if done.reason == "loop" else {})
     )
-
-
-def describe(error: Exception) -> dict[str, str | None]:
-    """{kind, message, details}: without details where the message is a sentence for the user."""
-    kind = type(error).__name__
-    if isinstance(error, EOFError):
-        return {"kind": "GGUFError", "message": f"the model file is truncated: {error}", "details": None}
-    if is_written_for_users(error):
-        return {"kind": kind, "message": str(error), "details": None}
-    message = traceback.format_exception_only(error)[-1].strip()
-    return {"kind": kind, "message": message, "details": "".join(traceback.format_exception(error))}
-
-
-def is_written_for_users(error: Exception) -> bool:
-    """The core's own exceptions are, and so are plain Errors of our JavaScript (weight_stream.js, executor.js)."""
-    if type(error).__module__.startswith(("py_core.", "app.")):
-        return True
-    return type(error).__name__ == "JsException" and getattr(error, "name", "") == "Error"

@@ -8,9 +8,9 @@ import { Announcer } from './page/announcer.js';
 import { BackendMenu } from './page/backend_menu.js';
 import { Banner } from './page/banner.js';
 import { ChatView } from './chat/chat_view.js';
-import { chatInAddress, showInAddress } from './chat/address.js';
 import { Composer } from './chat/composer.js';
 import { MessageQueue } from './chat/message_queue.js';
+import { Navigation } from './chat/navigation.js';
 import { StoredChat } from './chat/stored_chat.js';
 import { Engine } from './engine/engine.js';
 import { keepFocus, listenForEscape } from './page/keyboard.js';
@@ -44,9 +44,12 @@ const chat = new ChatView({
 const composer = new Composer(byId('composer', HTMLFormElement), { accepts, onSend: send, onStop: stop });
 const banner = new Banner(byId('banner', HTMLElement));
 const notices = new Notices(byId('notices', HTMLElement));
-const memoryButton = new MemoryButton(byId('memory-button', HTMLElement), notices, (id) => resume(id));
+const memoryButton = new MemoryButton(byId('memory-button', HTMLElement), notices, (id) => navigation.resume(id));
 const stored = new StoredChat(chat, notices, onGone);
 const queue = new MessageQueue(chat, giveBack);
+const navigation = new Navigation({ stored, queue, composer }, {
+  stop, forget, engine: () => engine, isReady: () => state === 'ready',
+});
 const status = new StatusView(byId('status', HTMLElement));
 const loading = new LoadingView(byId('loading', HTMLElement));
 const menu = new BackendMenu(byId('backend', HTMLSelectElement), options, () => load());
@@ -59,7 +62,6 @@ const watchdog = new Watchdog(options.patience, onSilence);
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
 let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // there from the first `load` on
 let turn = /** @type {Turn|null} */ (null); // the running one
-let opening = Promise.resolve(); // another conversation, on its way to the model
 let runner = /** @type {any} */ (null); // what the status line says of the engine, as StatusView.showInfo takes it
 let recovering = false;
 models.adapters.onChange(() => {
@@ -67,11 +69,10 @@ models.adapters.onChange(() => {
   if (['ready', 'answering'].includes(state)) status.showInfo(runner);
 });
 
-byId('new-chat', HTMLElement).addEventListener('click', () => newChat());
+byId('new-chat', HTMLElement).addEventListener('click', () => navigation.newChat());
 for (const button of document.querySelectorAll('#welcome button')) {
   button.addEventListener('click', () => useExample(button.textContent?.trim() ?? ''));
 }
-addEventListener('popstate', onAddress);
 listenForEscape(byId('log', HTMLElement), stop);
 keepFocus(() => composer.focus());
 addEventListener('pagehide', keepQuestions);
@@ -89,7 +90,7 @@ async function load() {
   engine?.dispose();
   if (turn) interrupt(turn);
   if (again) composer.focus();
-  opening = Promise.resolve();
+  navigation.opening = Promise.resolve();
   banner.hide();
   gpuDialog.withdraw();
   models.adapters.end();
@@ -252,7 +253,7 @@ async function ask(question, view = chat.addTurn(question), again = false) {
   watchdog.feed();
   const asked = engine;
   try {
-    await opening;
+    await navigation.opening;
     if (current.ended) return;
     current.stream = await asked.respond(question, again);
     for await (const event of current.stream) {
@@ -339,38 +340,6 @@ function stop() {
   return true;
 }
 
-/** @param {'push'|'replace'} how see showInAddress */
-function newChat(how = 'push') {
-  leave(null);
-  showInAddress(null, how);
-  composer.focus();
-  if (state === 'ready') forget();
-}
-
-/**
- * Continue a stored conversation, in place of the one on the page.
- * @param {string} id
- * @param {'push'|'replace'} how see showInAddress
- */
-async function resume(id, how = 'push') {
-  const current = engine;
-  leave(id);
-  showInAddress(id, how);
-  composer.focus();
-  opening = (async () => {
-    await stored.look(current.memory, queue);
-    if (stored.id === id && current === engine && state === 'ready') await stored.read(current);
-  })();
-  await opening;
-}
-
-/** Take the conversation off the page. What waits to be answered belongs to it. */
-function leave(id) {
-  queue.clear();
-  if (turn) stop();
-  stored.open(id);
-}
-
 /** The model starts a new conversation. */
 function forget() {
   banner.hide();
@@ -381,14 +350,6 @@ function forget() {
 /** The conversation on the page was deleted. */
 function onGone() {
   if (state === 'ready') forget();
-}
-
-/** The browser's Back or Forward button, or an address that was typed. */
-function onAddress() {
-  const id = chatInAddress();
-  if (id === stored.id) return;
-  if (id) resume(id, 'replace');
-  else newChat('replace');
 }
 
 /** The page is about to go: what was asked and has no answer yet goes back into the message box. */

@@ -110,7 +110,7 @@ Comlink.expose({
     return events;
   },
 
-  memory: () => ({ error: { kind: 'EmbedderError', message: 'The stand-in remembers nothing.', details: null, reason: null } }),
+  ask: () => ({ error: { kind: 'EmbedderError', message: 'The stand-in remembers nothing.', details: null, reason: null } }),
 
   checkModel: () => {},
   useAdapter: () => {},

@@ -152,7 +152,7 @@ async def test_the_view_is_loaded_when_it_is_opened_and_worked_by_keyboard(chat:
     await chat.page.focus("#memory-button")
     await chat.page.keyboard.press("Enter")
     await expect(chat.panel).to_contain_text("There are no patterns yet")
-    assert await chat.page.evaluate("document.activeElement.id") == "memory-tab-patterns"
+    assert await chat.page.evaluate("document.activeElement.id") == "memory-tab-routing"
     await chat.page.keyboard.press("ArrowRight")
     await expect(chat.panel).to_contain_text("There are no conversations yet")
     assert await chat.page.evaluate("document.activeElement.textContent") == "Conversations"
@@ -245,7 +245,7 @@ async def test_a_follow_up_says_so(chat: MemoryPage) -> None:
 async def test_a_pattern_is_searched_by_meaning_edited_and_deleted(chat: MemoryPage) -> None:
     await chat.memory("correct", "", "translate this letter into danish", "documenter")
     await chat.memory("correct", "", "water the plants on the balcony", "devops")
-    await chat.show("Patterns")
+    await chat.show("Routing")
     await chat.panel.get_by_role("searchbox").fill("a text in another language")
     await expect(chat.rows.first).to_contain_text("translate this letter into danish")
     await expect(chat.rows.first).to_contain_text("similar")
@@ -277,7 +277,7 @@ async def test_a_pattern_is_searched_by_meaning_edited_and_deleted(chat: MemoryP
 async def test_several_patterns_are_deleted_at_once(chat: MemoryPage) -> None:
     for day in ("monday", "tuesday", "sunday"):
         await chat.memory("correct", "", f"remind me of the bins on {day}", "planner")
-    await chat.show("Patterns")
+    await chat.show("Routing")
     await chat.panel.get_by_role("searchbox").fill("remind me of the bins")
     for day in ("monday", "tuesday"):
         await chat.row(f"bins on {day}").get_by_role("checkbox").check()
@@ -291,7 +291,7 @@ async def test_several_patterns_are_deleted_at_once(chat: MemoryPage) -> None:
 async def test_what_is_typed_stays_when_the_memory_changes(chat: MemoryPage) -> None:
     text = "paint the fence green"
     await chat.memory("correct", "", text, "planner")
-    await chat.show("Patterns")
+    await chat.show("Routing")
     await chat.panel.get_by_role("searchbox").fill("")
     await chat.row(text).get_by_role("button", name="Edit").click()
     await chat.panel.get_by_label("Request").fill("half a thou")
@@ -361,7 +361,7 @@ async def test_everything_fits_the_screen(chat: MemoryPage, screenshots: Path) -
         await chat.page.emulate_media(color_scheme=scheme)
         await chat.page.set_viewport_size({"width": width, "height": height})
         await shoot(chat, screenshots / f"memory-chip-{width}-{scheme}.png")
-        for tab in ("Patterns", "Conversations", "Log", "Storage"):
+        for tab in ("Routing", "Conversations", "Log", "Storage"):
             await chat.show(tab)
             await chat.panel.locator(".record, .counts").first.wait_for()
             await shoot(chat, screenshots / f"memory-{tab.lower()}-{width}-{scheme}.png")
@@ -569,7 +569,7 @@ async def test_a_passphrase_locks_every_panel_until_it_is_typed(chat: MemoryPage
     passphrase = chat.view.get_by_label("Passphrase", exact=True)
     await expect(passphrase).to_be_focused()
     await expect(chat.view.get_by_role("heading", name="Unlock the memory")).to_be_visible()
-    await chat.show("Patterns")
+    await chat.show("Routing")
     await passphrase.fill("wrong")
     await chat.page.keyboard.press("Enter")
     await expect(chat.view.get_by_role("alert").filter(has_text="Wrong passphrase")).to_be_visible()

@@ -25,7 +25,7 @@ export class Engine {
     });
     this.#died.catch(() => {});
     this.#remote = Comlink.wrap(this.#worker);
-    this.memory = new Memory((call, given, data) => this.#alive(this.#remote.memory(call, given, data)));
+    this.memory = new Memory((call, given, data) => this.#ask('memory', call, given, data));
   }
 
   /**
@@ -164,7 +164,20 @@ export class Engine {
     this.#worker.terminate();
   }
 
+  /** @returns {Promise<any>} what a call of an api gives (app/page_calls.py). Rejects with its error */
+  async #ask(api, call, given, data) {
+    return valueOf(await this.#alive(this.#remote.ask(api, call, given, data)));
+  }
+
   #alive(promise) {
     return Promise.race([promise, this.#died]);
   }
+}
+
+/** @param {Uint8Array|{value?: any, error?: any}} answer */
+function valueOf(answer) {
+  if (answer instanceof Uint8Array) return answer;
+  if (!answer.error) return answer.value;
+  const { kind, message, details, reason, field } = answer.error;
+  throw Object.assign(userError(kind, message), { reason, field, stack: details ?? '' });
 }

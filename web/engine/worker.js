@@ -125,10 +125,10 @@ Comlink.expose({
     return page.new_chat();
   },
 
-  /** A call of app/memory_api.py; `data`, bytes, is its first argument. */
-  async memory(call, given, data) {
-    if (!page) return call === 'info' ? { value: OPENING } : { error: NOT_OPEN };
-    const answer = await page.memory(call, JSON.stringify(given), data ?? undefined);
+  /** A call of an api of app/page_calls.py; `data`, bytes, is its first argument. */
+  async ask(api, call, given, data) {
+    if (!page) return api === 'memory' && call === 'info' ? { value: OPENING } : { error: NOT_OPEN };
+    const answer = await page.ask(api, call, JSON.stringify(given), data ?? undefined);
     return typeof answer === 'string' ? JSON.parse(answer) : answer;
   },
 

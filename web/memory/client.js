@@ -5,7 +5,6 @@
  * those of the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), those of an agent the `field`
  * that is wrong, if it is one. Times are seconds since 1970.
  */
-import { userError } from '../common/user_error.js';
 
 /** The agent that answers what suits no other (py_core/routing/agents.py: FALLBACK_ID). */
 export const PLAIN = 'assistant';
@@ -16,7 +15,7 @@ export class Memory {
   #listeners = new Set();
   #telling = 0;
 
-  /** @param {(call: string, given: any[], data: Uint8Array|null) => Promise<object|Uint8Array>} call what the worker answers */
+  /** @param {(call: string, given: any[], data: Uint8Array|null) => Promise<any>} call what the worker answers */
   constructor(call) {
     this.#call = call;
   }
@@ -120,7 +119,7 @@ export class Memory {
   exportFile(passphrase = null) { return this.#ask('export_file', passphrase); }
 
   /** @param {Uint8Array} data @param {'merge'|'replace'} mode @returns {Promise<{written: number, leftOut: number}>} items; left out is what could not be read */
-  importFile(data, mode, passphrase = null) { return this.#call('import_file', [mode, passphrase], data).then(valueOf); }
+  importFile(data, mode, passphrase = null) { return this.#call('import_file', [mode, passphrase], data); }
 
   /** Delete the items that cannot be read. @returns {Promise<number>} how many */
   removeUnreadable() { return this.#ask('remove_unreadable'); }
@@ -138,13 +137,6 @@ export class Memory {
   unlock(passphrase) { return this.#ask('unlock', passphrase); }
 
   #ask(call, ...given) {
-    return this.#call(call, given, null).then(valueOf);
+    return this.#call(call, given, null);
   }
-}
-
-function valueOf(answer) {
-  if (answer instanceof Uint8Array) return answer;
-  if (!answer.error) return answer.value;
-  const { kind, message, details, reason, field } = answer.error;
-  throw Object.assign(userError(kind, message), { reason, field, stack: details ?? '' });
 }

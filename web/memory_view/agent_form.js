@@ -3,7 +3,7 @@ import { element } from '../page/dom.js';
 import { PLAIN } from '../memory/client.js';
 import { ask } from '../page/ask.js';
 import { MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, idFromTitle, readExamples, readNumber } from './agent_fields.js';
-import { editForm, labelled } from './edit_form.js';
+import { editForm, labelled } from '../page/edit_form.js';
 
 const DISCARD = {
   title: 'Discard your changes?', paragraphs: ['Your changes to this agent are not saved.'], yes: 'Discard',

@@ -3,7 +3,7 @@ import { AnswerView } from '../chat/answer_view.js';
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatCount, formatDate, formatShare } from '../page/format.js';
 import { askingButton } from '../page/ask.js';
-import { labelled } from './edit_form.js';
+import { labelled } from '../page/edit_form.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 

@@ -4,7 +4,7 @@ import { formatBytes, formatCount } from '../page/format.js';
 import { userError } from '../common/user_error.js';
 import { ask } from '../page/ask.js';
 import { saveFile } from '../page/save_file.js';
-import { passphraseInput } from './edit_form.js';
+import { passphraseInput } from '../page/edit_form.js';
 import { SectionForm } from './section_form.js';
 
 export class ExportSection {

@@ -10,12 +10,12 @@
 import { button, element, ProblemLine } from '../page/dom.js';
 import { loadStyles } from '../page/load_file.js';
 import { userError } from '../common/user_error.js';
-import { passphraseInput } from './edit_form.js';
+import { passphraseInput } from '../page/edit_form.js';
 import { SectionForm } from './section_form.js';
 
 /** @type {{name: string, title: string, whileLocked?: boolean, load: () => Promise<any>}[]} */
 const TABS = [
-  { name: 'patterns', title: 'Patterns', load: async () => (await import('./patterns_panel.js')).PatternsPanel },
+  { name: 'routing', title: 'Routing', load: async () => (await import('./routing_panel.js')).RoutingPanel },
   { name: 'conversations', title: 'Conversations', load: async () => (await import('./conversations_panel.js')).ConversationsPanel },
   { name: 'log', title: 'Log', load: async () => (await import('./log_panel.js')).LogPanel },
   { name: 'agents', title: 'Agents', load: async () => (await import('./agents_panel.js')).AgentsPanel },

@@ -1,7 +1,7 @@
 /** Set, change or remove the passphrase that the memory is encrypted with. */
 import { button, element } from '../page/dom.js';
 import { userError } from '../common/user_error.js';
-import { editForm, labelled, passphraseInput } from './edit_form.js';
+import { editForm, labelled, passphraseInput } from '../page/edit_form.js';
 
 const IN_THE_CLEAR = 'Whoever can read the files of this browser still sees how many items there are of each kind, their ids, '
   + 'times and sizes. Backups, snapshots and freed blocks of your disk may hold what was stored before you set the passphrase.';

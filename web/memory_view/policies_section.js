@@ -2,7 +2,7 @@
 import { element } from '../page/dom.js';
 import { formatDate, formatShare } from '../page/format.js';
 import { userError } from '../common/user_error.js';
-import { labelled } from './edit_form.js';
+import { labelled } from '../page/edit_form.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 

@@ -1,7 +1,7 @@
 /** An entry in a list: a box to select it, what it shows, and its buttons; or the form in which it is edited. */
 import { button, element } from '../page/dom.js';
 import { askingButton } from '../page/ask.js';
-import { editForm } from './edit_form.js';
+import { editForm } from '../page/edit_form.js';
 
 export class Row {
   element = element('li', 'record');

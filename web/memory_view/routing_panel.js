@@ -1,14 +1,14 @@
 /** What was learned of requests: corrections and examples, each with the agent that such requests are for. */
 import { element } from '../page/dom.js';
 import { formatCount, formatDate, formatShare } from '../page/format.js';
-import { agentSelect, labelled } from './edit_form.js';
+import { agentSelect, labelled } from '../page/edit_form.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
 const SHIPPED = 'example';
 const SOURCES = { user: 'Your correction', agent: 'Example you gave', [SHIPPED]: 'Comes with Sonata' };
 
-export class PatternsPanel {
+export class RoutingPanel {
   #memory;
   #list;
   #agents = [];

@@ -1,5 +1,5 @@
 /** The form in which an entry is edited in its place: what was typed stays until it is saved or given up. */
-import { button, element, ProblemLine } from '../page/dom.js';
+import { button, element, ProblemLine } from './dom.js';
 
 /**
  * @param {{fields: HTMLElement[], save: () => Promise<void>, close: () => void, label?: string, controls?: object}} form `close` is

@@ -1,0 +1,47 @@
+"""Answers what the page asks of the services: a call of one of the apis, with arguments as JSON.
+
+Errors become plain data as well: {kind, message, details, reason, field}.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Mapping
+
+
+class PageCalls:
+    """apis: by their names; each public method of one is a call, and asynchronous."""
+
+    def __init__(self, apis: Mapping[str, object]) -> None:
+        self._apis = apis
+
+    async def answer(self, api: str, call: str, arguments: str, data: bytes | None = None) -> bytes | str:
+        """Arguments: JSON, a list; `data` comes first if given. Returns JSON, {value} or {error}; bytes as they are."""
+        try:
+            if call.startswith("_"):
+                raise ValueError(f"There is no call {call!r}.")
+            given = [] if data is None else [data]
+            value = await getattr(self._apis[api], call)(*given, *json.loads(arguments))
+            return value if isinstance(value, bytes) else json.dumps({"value": value})
+        except Exception as error:
+            more = {name: getattr(error, name, None) for name in ("reason", "field")}
+            return json.dumps({"error": {**describe(error), **more}})
+
+
+def describe(error: Exception) -> dict[str, str | None]:
+    """{kind, message, details}: without details where the message is a sentence for the user."""
+    kind = type(error).__name__
+    if isinstance(error, EOFError):
+        return {"kind": "GGUFError", "message": f"the model file is truncated: {error}", "details": None}
+    if _is_written_for_users(error):
+        return {"kind": kind, "message": str(error), "details": None}
+    message = traceback.format_exception_only(error)[-1].strip()
+    return {"kind": kind, "message": message, "details": "".join(traceback.format_exception(error))}
+
+
+def _is_written_for_users(error: Exception) -> bool:
+    """The core's own exceptions are, and so are plain Errors of our JavaScript (weight_stream.js, executor.js)."""
+    if type(error).__module__.startswith(("py_core.", "app.")):
+        return True
+    return type(error).__name__ == "JsException" and getattr(error, "name", "") == "Error"

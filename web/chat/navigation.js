@@ -1,0 +1,65 @@
+/** Which conversation the page shows: a new one, a stored one, and what the browser's Back and Forward buttons say. */
+import { chatInAddress, showInAddress } from './address.js';
+
+export class Navigation {
+  opening = Promise.resolve(); // another conversation, on its way to the model
+  #stored;
+  #queue;
+  #composer;
+  #page;
+
+  /**
+   * @param {{stored: import('./stored_chat.js').StoredChat, queue: import('./message_queue.js').MessageQueue,
+   *   composer: import('./composer.js').Composer}} parts of the page
+   * @param {{stop: () => unknown, forget: () => void, engine: () => import('../engine/engine.js').Engine,
+   *   isReady: () => boolean}} page stop: the running answer, if any; forget: the model starts a new conversation
+   */
+  constructor({ stored, queue, composer }, page) {
+    this.#stored = stored;
+    this.#queue = queue;
+    this.#composer = composer;
+    this.#page = page;
+    addEventListener('popstate', () => this.#onAddress());
+  }
+
+  /** @param {'push'|'replace'} how see showInAddress */
+  newChat(how = 'push') {
+    this.#leave(null);
+    showInAddress(null, how);
+    this.#composer.focus();
+    if (this.#page.isReady()) this.#page.forget();
+  }
+
+  /**
+   * Continue a stored conversation, in place of the one on the page.
+   * @param {string} id
+   * @param {'push'|'replace'} how see showInAddress
+   */
+  async resume(id, how = 'push') {
+    const engine = this.#page.engine();
+    this.#leave(id);
+    showInAddress(id, how);
+    this.#composer.focus();
+    this.opening = (async () => {
+      await this.#stored.look(engine.memory, this.#queue);
+      const isHere = this.#stored.id === id && engine === this.#page.engine();
+      if (isHere && this.#page.isReady()) await this.#stored.read(engine);
+    })();
+    await this.opening;
+  }
+
+  /** Take the conversation off the page. What waits to be answered belongs to it. */
+  #leave(id) {
+    this.#queue.clear();
+    this.#page.stop();
+    this.#stored.open(id);
+  }
+
+  /** The browser's Back or Forward button, or an address that was typed. */
+  #onAddress() {
+    const id = chatInAddress();
+    if (id === this.#stored.id) return;
+    if (id) this.resume(id, 'replace');
+    else this.newChat('replace');
+  }
+}
