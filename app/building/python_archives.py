@@ -28,7 +28,7 @@ NATIVE_ONLY = (
     *("app/terminal", "app/training/", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
 )
 """Parts of the sources that the page never runs."""
-SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja"}
+SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja", ".safetensors"}
 NOT_RUN = (".c", ".h", ".pxd", ".pyi", ".pyx", "/RECORD")
 """Files of a wheel that the page has no use for."""
 _KEPT = NODE_MODULES / ".sonata.python.zip"
