@@ -53,6 +53,11 @@ class AdapterFolder:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or memory_path().parent / "adapters"
 
+    @classmethod
+    def of_home(cls, home: Path | None) -> AdapterFolder:
+        """Beside the memory in `home`; None: beside that of everybody."""
+        return cls(memory_path(home).parent / "adapters")
+
     def adapters(self) -> list[KeptAdapter]:
         """In the order of their names, those that are damaged among them."""
         return [_described(path) for path in sorted(self.folder.glob(f"*{_END}")) if path.is_file()]

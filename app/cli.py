@@ -13,7 +13,7 @@ import numpy as np
 import typer
 from rich.markup import escape
 
-from app.adapter_folder import open_adapter
+from app.adapter_folder import AdapterFolder, open_adapter
 from app.assistant import CHAT_SAMPLING, MAX_TOKENS
 from app.bench import Speed, measure_speed, profile_report
 from app.cli_adapters import (
@@ -28,6 +28,7 @@ from app.cli_adapters import (
 )
 from app.cli_bench import profile_tables, speed_table
 from app.cli_files import convert, quantize
+from app.cli_home import HomeOption, home_memory
 from app.cli_loading import (
     AutotuneOption,
     BackendChoice,
@@ -37,6 +38,7 @@ from app.cli_loading import (
     PrecisionOption,
     load,
 )
+from app.cli_memory import memory_app
 from app.cli_model_file import ModelOption, NoBosOption, info, tokenize
 from app.cli_models import models_app
 from app.cli_perplexity import perplexity
@@ -47,7 +49,6 @@ from app.model_cache import CacheError
 from app.model_catalog import HubError
 from app.model_pull import PullError
 from app.native_services import open_services
-from app.paths import memory_path
 from app.server import ALLOW_NAME, DIST, ServerError
 from app.server import serve as serve_site
 from app.services import Services
@@ -57,6 +58,8 @@ from py_core.backends.base import BackendError
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.memory.encryption import NativeCrypto
+from py_core.memory.errors import StoreError
+from py_core.routing.embedder import EmbedderError
 from py_core.sampling import SamplingParams
 from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplateError
@@ -69,6 +72,7 @@ bench_app = typer.Typer(rich_markup_mode="markdown")
 app.add_typer(bench_app, name="bench")
 app.add_typer(models_app, name="models")
 app.add_typer(adapters_app, name="adapters")
+app.add_typer(memory_app, name="memory")
 notes = console(stderr=True)
 
 MAX_PROMPT_CHARS = 1 << 28
@@ -99,7 +103,7 @@ def chat(
     max_tokens: MaxTokensOption = MAX_TOKENS,
     context: ContextOption = None,
     adapter: AdapterOption = None,
-    memory: Annotated[Path | None, typer.Option(help="The memory's file. The default is $SONATA_MEMORY.")] = None,
+    home: HomeOption = None,
     plain: Annotated[bool, typer.Option("--plain", help="Use no agents, and store nothing.")] = False,
     no_bos: NoBosOption = False,
 ) -> None:
@@ -112,10 +116,10 @@ def chat(
     with asyncio.Runner() as runner:
         loaded = runner.run(load(model, backend, precision, autotune, context))
         loaded.bos = not no_bos
-        services = Services(NativeCrypto()) if plain else runner.run(open_services(memory or memory_path()))
+        services = Services(NativeCrypto()) if plain else runner.run(open_services(home_memory(home)))
         run_chat(
             runner, loaded, sampling, max_tokens, services,
-            lambda given: open_adapter(given, base_of(model, loaded)), adapter,
+            lambda given: open_adapter(given, base_of(model, loaded), AdapterFolder.of_home(home)), adapter,
         )  # fmt: skip
         runner.run(services.close())
         loaded.close()
@@ -295,7 +299,7 @@ def main() -> None:
         app()
     except (GGUFError, UnsupportedFormatError, TokenizerError, ChatTemplateError, BackendError, ServerError) as error:
         _fail(error)
-    except (ValueError, OSError, EOFError, CacheError, HubError, PullError) as error:
+    except (ValueError, OSError, EOFError, CacheError, HubError, PullError, StoreError, EmbedderError) as error:
         _fail(error)
     except KeyboardInterrupt:
         sys.exit(130)

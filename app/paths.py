@@ -15,8 +15,13 @@ def cache_dir() -> Path:
     return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache" / "sonata"
 
 
-def memory_path() -> Path:
-    """Where `sonata chat` stores its memory: $SONATA_MEMORY, else ~/.local/share/sonata/memory.sqlite."""
+def memory_path(home: Path | None = None) -> Path:
+    """Where the memory lies: memory.sqlite in `home`, else $SONATA_MEMORY, else in ~/.local/share/sonata.
+
+    Everything else that is learned or kept for it lies beside it.
+    """
+    if home is not None:
+        return home.expanduser().absolute() / "memory.sqlite"
     chosen = os.environ.get("SONATA_MEMORY")
     if chosen:
         return Path(chosen).expanduser().absolute()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import signal
 from collections.abc import AsyncIterator, Callable
 
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from app import terminal
 from app.assistant import Assistant, Delta, Done, Reading, Thought
+from app.cli_home import with_passphrase
 from app.conversation import ChangedElsewhere, Conversation, Event
 from app.routing_service import Routed
 from app.services import Services
@@ -98,18 +98,12 @@ def _warn(console: Console, message: str) -> None:
 
 
 def _unlock(runner: asyncio.Runner, services: Services, console: Console) -> None:
-    """Ask for the passphrase until it is right, or none is given: then the memory stays locked."""
-    while services.memory_state == "locked":
+    """Without the passphrase the chat goes on without the memory."""
+    if services.memory_state == "locked":
         try:
-            passphrase = getpass.getpass("Passphrase of the memory (empty: continue without the memory): ")
-        except (EOFError, KeyboardInterrupt):
-            passphrase = ""
-        if not passphrase:
-            return
-        try:
-            runner.run(services.unlock(passphrase))
-        except StoreError as error:
-            _warn(console, str(error))
+            runner.run(with_passphrase(services.unlock, "the memory (empty: continue without the memory)"))
+        except (StoreError, KeyboardInterrupt) as error:
+            _warn(console, str(error) or "The memory stays locked.")
 
 
 async def _correct(services: Services, last: list[Routed], agent: str) -> str:

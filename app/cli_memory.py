@@ -1,0 +1,213 @@
+"""`sonata memory list | show | forget | undo | export | import`: what was taught, and all else that is learned."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from app.adapter_folder import write_whole
+from app.cli_home import HomeOption, opened_memory, with_passphrase
+from app.cli_models import JsonOption, size_words
+from app.terminal import console, say
+from py_core.memory.errors import StoreError
+from py_core.memory.lessons import Lesson
+from py_core.memory.memory import Memory
+from py_core.memory.schemas import SCHEMAS
+from py_core.memory.transfer import Imported, export, import_file
+from py_core.showing import one_line, shown
+
+memory_app = typer.Typer(
+    rich_markup_mode="markdown", no_args_is_help=True,
+    help="Look at what was taught, forget it, or take everything learned to another machine.",
+)  # fmt: skip
+
+SHORT_ID = 8
+"""Characters of an id in a table: enough to tell thousands of lessons apart."""
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="An id of `sonata memory list`, or how it begins.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@memory_app.command("list")
+def list_memory(
+    home: HomeOption = None,
+    history: Annotated[bool, typer.Option("--all", help="Also those that newer ones replaced.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was taught, and count what else is learned."""
+
+    async def read() -> tuple[list[Lesson], dict[str, int], str]:
+        async with opened_memory(home) as memory:
+            counts = {kind: await memory.store.count(kind) for kind in sorted(SCHEMAS)}
+            return await memory.lessons.all(), counts, memory.store.place
+
+    lessons, counts, place = asyncio.run(read())
+    told = [lesson for lesson in lessons if history or not lesson.replaced_by]
+    if as_json:
+        print(json.dumps({"lessons": [lesson_entry(one) for one in told], "counts": counts, "file": place}))
+        return
+    if not told:
+        say(f"Nothing was taught yet in {place}: `sonata teach QUESTION ANSWER` does.")
+    else:
+        console().print(_table(told))
+    others = ", ".join(f"{count:,} of {kind}" for kind, count in counts.items() if count and kind != "lesson")
+    if others:
+        say(f"Other records in {place}: {others}.")
+
+
+@memory_app.command()
+def show(id: IdArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Show one lesson: question, answer, where it comes from, how often it answered, and what it replaced."""
+
+    async def read() -> tuple[Lesson, list[Lesson]]:
+        async with opened_memory(home) as memory:
+            (found,) = await _found(memory, [id])
+            return found, [lesson for lesson in await memory.lessons.all() if lesson.replaced_by == found.id]
+
+    lesson, older = asyncio.run(read())
+    if as_json:
+        print(json.dumps({**lesson_entry(lesson), "replaces": [lesson_entry(one) for one in older]}))
+        return
+    table = Table(show_header=False)
+    for name, value in lesson_entry(lesson).items():
+        text = _date(value) if name in ("created", "last_used") else str(value)
+        table.add_row(name.replace("_", " "), escape(text))
+    for one in older:
+        table.add_row("replaces", escape(f"{one.id[:SHORT_ID]}: {one.answer}"))
+    console().print(table)
+
+
+@memory_app.command()
+def forget(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID...", help="Ids of `sonata memory list`, or how they begin.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Everything that was taught.")] = False,
+    home: HomeOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Forget what was taught: no answer uses it any more, and it is deleted from the files."""
+    if bool(ids) == every:
+        raise ValueError("Say what to forget: ids of `sonata memory list`, or --all.")
+
+    async def run() -> list[Lesson]:
+        async with opened_memory(home) as memory:
+            found = await memory.lessons.all() if every else await _found(memory, ids or [])
+            if found and _agreed(yes, f"Forget {_named(found)} for ever?"):
+                await memory.lessons.delete(*(lesson.id for lesson in found))
+                return found
+            return []
+
+    for lesson in asyncio.run(run()):
+        say(f"Forgot {lesson.id[:SHORT_ID]}: {lesson.question}")
+
+
+@memory_app.command("export")
+def export_memory(
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    home: HomeOption = None,
+    in_the_clear: Annotated[
+        bool, typer.Option("--in-the-clear", help="Without the passphrase that protects the memory.")
+    ] = False,
+    replacing: Annotated[bool, typer.Option("--replace", help="Take the place of a file of this name.")] = False,
+) -> None:
+    """Write everything learned into one file. The passphrase of the memory protects it, too, if there is one."""
+
+    async def made() -> bytes:
+        async with opened_memory(home) as memory:
+            return await export(memory.store, in_the_clear=in_the_clear)
+
+    if out.exists() and not replacing:
+        raise ValueError(f"There is a {out} already: choose another name, or --replace it.")
+    data = asyncio.run(made())
+    write_whole(out, data, replacing)
+    say(f"{out}: {size_words(len(data))}")
+
+
+@memory_app.command("import")
+def import_memory(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="What `sonata memory export` or the page wrote.")],
+    home: HomeOption = None,
+    replacing: Annotated[
+        bool, typer.Option("--replace", help="Delete what is here first. Without it the newer of two stays.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Read everything learned from a file. Other models learn what was taught when they are used."""
+    data = source.read_bytes()
+
+    async def run() -> Imported | None:
+        async with opened_memory(home) as memory:
+            if replacing and not _agreed(yes, f"Delete everything in {memory.store.place} first?"):
+                return None
+
+            async def opens(passphrase: str | None) -> Imported:
+                return await import_file(memory.store, data, "replace" if replacing else "merge", passphrase)
+
+            try:
+                return await opens(None)
+            except StoreError as error:
+                if error.reason != "locked":
+                    raise
+            return await with_passphrase(opens, f"the file {source}")
+
+    done = asyncio.run(run())
+    if done is not None:
+        unread = f" {done.left_out:,} could not be read and were left out." if done.left_out else ""
+        say(f"{done.written:,} records were taken over from {source}.{unread}")
+
+
+def lesson_entry(lesson: Lesson) -> dict[str, Any]:
+    """As in the JSON of these commands. Times are seconds since 1970."""
+    names = ("id", "question", "answer", "source", "on", "replaced_by", "quality", "uses", "created", "last_used")
+    return {name: getattr(lesson, name) for name in names}
+
+
+async def _found(memory: Memory, given: Sequence[str]) -> list[Lesson]:
+    """The lessons of ids, or of how they begin. Raises ValueError where there is none, or several."""
+    lessons = await memory.lessons.all()
+    found = []
+    for id in given:
+        fits = [lesson for lesson in lessons if id and lesson.id.startswith(id.lower())]
+        if len(fits) != 1:
+            how = "Several lessons begin" if fits else "No lesson begins"
+            raise ValueError(f"{how} with {shown(id)}: take an id of `sonata memory list --all`.")
+        found += fits
+    return list({lesson.id: lesson for lesson in found}.values())
+
+
+def _agreed(yes: bool, question: str) -> bool:
+    """Raises ValueError where nobody can be asked."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ValueError("Nobody can be asked whether to delete: say --yes.")
+    return typer.confirm(question)
+
+
+def _named(lessons: Sequence[Lesson]) -> str:
+    return shown(one_line(lessons[0].question)) if len(lessons) == 1 else f"{len(lessons):,} lessons"
+
+
+def _table(lessons: Sequence[Lesson]) -> Table:
+    table = Table("id", "question", "answer", "taught", "state")
+    for heading in ("uses", "quality"):
+        table.add_column(heading, justify="right")
+    for one in lessons:
+        state = "replaced" if one.replaced_by else "on" if one.on else "off"
+        words = one.id[:SHORT_ID], one.question, one.answer, _date(one.created), state
+        table.add_row(*map(escape, words), str(one.uses), f"{one.quality:.0%}")
+    return table
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

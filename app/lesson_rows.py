@@ -1,0 +1,87 @@
+"""Lessons in JSON lines, {"question": "...", "answer": "..."}: each is read by itself, and a bad one stops no other."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from py_core.showing import shown
+
+LONGEST_LINE = 1_000_000
+"""Bytes of a line: far more than any model learns from."""
+WANTED = 'Write each as {"question": "What is the name of my dog?", "answer": "Your dog is called Biscuit."}'
+
+
+@dataclass(frozen=True)
+class LessonRow:
+    """A row, and the number of its line. error: why there is no lesson in it and what to do, "" where there is one."""
+
+    line: int
+    question: str = ""
+    answer: str = ""
+    error: str = ""
+
+
+def open_rows(path: Path) -> BinaryIO:
+    """A file, or standard input for "-". Raises OSError."""
+    return sys.stdin.buffer if str(path) == "-" else path.open("rb")
+
+
+def lesson_rows(file: BinaryIO) -> Iterator[LessonRow]:
+    """Each row as soon as its line is there; empty lines are left out."""
+    number = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            while line and not line.endswith(b"\n"):
+                line = file.readline(LONGEST_LINE)
+            yield LessonRow(number, error=f"The line has over {LONGEST_LINE:,} bytes. {WANTED}.")
+        elif line.strip():
+            yield _row(number, line)
+
+
+def _row(number: int, line: bytes) -> LessonRow:
+    try:
+        given = _object(line)
+    except ValueError as error:
+        return LessonRow(number, error=str(error))
+    problems = {name: _problem(given, name) for name in ("question", "answer")}
+    texts = {name: "" if problem else given[name] for name, problem in problems.items()}
+    return LessonRow(number, **texts, error=" ".join(filter(None, problems.values())))
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    """Raises ValueError, with what to do."""
+    try:
+        given = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise ValueError("The line is not text in UTF-8. Save the file as UTF-8.") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"The line is not JSON: {error}. {WANTED}.") from None
+    if not isinstance(given, dict):
+        raise ValueError(f"The line is {shown(given)}, not an object. {WANTED}.")
+    return given
+
+
+def _problem(given: dict[str, Any], name: str) -> str:
+    if name not in given:
+        return f"The {name} is missing. {WANTED}."
+    if not isinstance(text := given[name], str):
+        return f"The {name} is {shown(text)}, not text. {WANTED}."
+    problem = problem_of_text(text)
+    return f"The {name} {problem}" if problem else ""
+
+
+def problem_of_text(text: str) -> str:
+    """What is wrong with a text, behind its name: "" for nothing."""
+    if not text.strip():
+        return "is empty. Write something there."
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "has half a character (a surrogate without its other half). Write the whole character."
+    return ""
