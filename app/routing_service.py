@@ -30,6 +30,7 @@ from py_core.memory.records import decode_body
 from py_core.memory.rows import Change
 from py_core.memory.sessions import TURN
 from py_core.memory.stored_index import StoredIndex
+from py_core.memory.trajectories import KIND as TRAJECTORY
 from py_core.memory.witness import KIND as WITNESS
 from py_core.routing.agents import FALLBACK_ID, Agent, AgentError
 from py_core.routing.embedder import Embedder
@@ -261,7 +262,7 @@ class RoutingService:
         made_by = self.memory.policies.look(EMBEDDER_POLICY)
         if made_by is None or made_by.value == self.embedder.fingerprint:
             return
-        for kind in (TURN, WITNESS):
+        for kind in (TURN, WITNESS, TRAJECTORY):
             await self.memory.drop_vectors(kind)
 
     def _note(self, change: Change) -> None:

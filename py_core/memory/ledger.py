@@ -38,6 +38,7 @@ NOUNS = {
     "session": ("conversation", "conversations"),
     "turn": ("message", "messages"),
     "policy": ("policy", "policies"),
+    "trajectory": ("answer's trajectory", "answers' trajectories"),
     "witness": ("log entry", "log entries"),
 }
 Step = Callable[[], AbstractAsyncContextManager[None]]

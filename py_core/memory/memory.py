@@ -18,6 +18,7 @@ from py_core.memory.policies import Policies
 from py_core.memory.sessions import Sessions
 from py_core.memory.store import Store
 from py_core.memory.text_search import ConversationText
+from py_core.memory.trajectories import Trajectories
 from py_core.memory.transfer import newer
 from py_core.memory.vectors import VectorSearch
 from py_core.memory.witness import Witness
@@ -38,9 +39,10 @@ class Memory:
         self.policies = policies
         self.patterns = Patterns(store)
         self.lessons = Lessons(store)
-        self.sessions = Sessions(store)
+        self.sessions = Sessions(store, writer)
         self.text = ConversationText(store)
         self.witness = Witness(store, writer)
+        self.trajectories = Trajectories(store, writer)
         self.questions = WitnessQuestions(self.witness)
 
     @classmethod
@@ -50,7 +52,7 @@ class Memory:
         kernel: Callable[[], HnswKernel | None] = lambda: None,
         on_error: Callable[[StoreError], None] | None = None,
     ) -> Memory:
-        """Also deletes old entries of the witness log. kernel: returns the indexes' kernel once it is loaded; None is
+        """Also deletes old log entries and trajectories. kernel: returns the indexes' kernel once it is loaded; None is
         numpy's. on_error is called for what the writer could not store.
 
         Raises StoreError.
@@ -58,6 +60,7 @@ class Memory:
         writer = BatchedWriter(store, on_error=on_error)
         memory = cls(store, writer, await Policies.open(store, writer), kernel)
         await memory.witness.retain()
+        await memory.trajectories.retain()
         return memory
 
     async def take_over(self, other: Memory) -> int:

@@ -23,6 +23,7 @@ DEEPEST = 50  # lists and objects in each other
 INDEXED: Mapping[str, tuple[str, ...]] = {
     "pattern": ("agent",),
     "policy": ("source",),
+    "trajectory": ("session", "lesson"),
     "turn": ("session",),
     "witness": ("agent", "backend", "failed", "quality"),
 }

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 from py_core.memory.lessons import Source as LessonSource
 from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Source
 from py_core.memory.records import DEEPEST, LONGEST_NAME, Record
+from py_core.memory.trajectories import Feedback
 
 LONGEST_TEXT = 1_000_000
 LONGEST_TITLE = 1_000
@@ -140,6 +141,11 @@ def _object(**known: Check) -> Check:
     return check
 
 
+def _names(value: Any) -> str | None:
+    fits = isinstance(value, list) and all(_name(each) is None for each in value)
+    return None if fits else "a list of names"
+
+
 def _ranked(value: Any) -> str | None:
     fits = isinstance(value, list) and all(
         isinstance(pair, list) and len(pair) == 2 and _name(pair[0]) is None and _number(-1e9, 1e9)(pair[1]) is None
@@ -159,6 +165,19 @@ def _milliseconds(value: Any) -> str | None:
     check = _number(0, 1e12)
     fits = isinstance(value, dict) and all(_name(name) is None and check(ms) is None for name, ms in value.items())
     return None if fits else "a JSON object of milliseconds"
+
+
+def _parts(value: Any) -> str | None:
+    """Checks the parts of a quality: an object of shares, or null where one is not known."""
+    fits = isinstance(value, dict) and all(
+        _name(name) is None and _or_null(_share)(v) is None for name, v in value.items()
+    )
+    return None if fits else "a JSON object of numbers from 0 to 1"
+
+
+def _effects(value: Any) -> str | None:
+    fits = isinstance(value, list) and all(_object()(each) is None for each in value)
+    return None if fits else "a list of JSON objects"
 
 
 def _policy_value(value: Any) -> str | None:
@@ -216,6 +235,29 @@ SCHEMAS: Mapping[str, Schema] = {
             "turns": _integer(MOST_TURNS),
             "adapter": _or_null(_name),
             "state": _object(),
+        },
+    ),
+    "trajectory": Schema(
+        "an answer's trajectory",
+        {
+            "asked": _text(),
+            "answered": _text(),
+            "session": _text(LONGEST_NAME),
+            "agent": _text(LONGEST_NAME),
+            "model": _text(LONGEST_NAME),
+            "reason": _text(LONGEST_NAME),
+            "route": _object(why=_text(), confidence=_number(-1e9, 1e9), patterns=_names),
+            "lesson": _text(LONGEST_NAME),
+            "stages": _milliseconds,
+            "prompt_tokens": _integer(LARGEST_INTEGER),
+            "new_tokens": _integer(LARGEST_INTEGER),
+            "logprob": _or_null(_number(-1e9, 0)),
+            "again": _boolean,
+            "feedback": _one_of(*get_args(Feedback)),
+            "kept": _or_null(_share),
+            "parts": _parts,
+            "quality": _or_null(_share),
+            "effects": _effects,
         },
     ),
     "turn": Schema(

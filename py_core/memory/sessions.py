@@ -9,7 +9,10 @@ from typing import Any
 from py_core.memory.errors import StoreError
 from py_core.memory.records import Record
 from py_core.memory.store import ATTEMPTS, Store
+from py_core.memory.trajectories import KIND as TRAJECTORY
+from py_core.memory.trajectories import trace_name
 from py_core.memory.transaction import Transaction
+from py_core.memory.write_batch import BatchedWriter
 
 KIND, TURN = "session", "turn"
 
@@ -40,8 +43,8 @@ class Session:
 class Sessions:
     """The conversations of a store. A turn is a record of its own, so that adding one costs the same in a long one."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, writer: BatchedWriter | None = None) -> None:
+        self._store, self._writer = store, writer
 
     async def start(self, title: str = "", *, adapter: str | None = None) -> Session:
         now = self._store.clock()
@@ -95,12 +98,18 @@ class Sessions:
         return [_turn(record) for record in await self._store.starting_with(TURN, f"{id}/")]
 
     async def delete(self, id: str) -> None:
-        """The conversation and all its turns."""
+        """The conversation, all its turns, and the trajectories of its answers."""
+        if self._writer is not None:
+            await self._writer.flush()  # a trajectory that waits must not be written after this
+        answers = await self._store.query(TRAJECTORY, {"session": id})
         turns = await self._store.keys_starting_with(TURN, f"{id}/")
         async with self._store.transaction() as transaction:
             transaction.delete(KIND, id)
             for key in turns:
                 transaction.delete(*key)
+            for answer in answers:
+                transaction.delete(*answer.key)
+                transaction.delete_blob(trace_name(answer.id))
 
 
 def _turn_id(session: str, number: int) -> str:
