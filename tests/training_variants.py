@@ -51,5 +51,7 @@ def training_variants() -> Iterator[Variant]:
     wide = {"LANES": 256, "WORKGROUP": 256, "GROUPS": 256}
     yield "gradient_squares", {}, True, {"QUADS": 1000, **wide}
     yield "gradient_norm", {}, True, wide
+    yield "pull", {}, False, {"QUADS": 1000, **wide}
+    yield "pull", {}, False, {"QUADS": 1000, **wide}
     yield "adamw", {}, False, {"QUADS": 1000, "WORKGROUP": 256}
     yield "fisher", {}, False, {"QUADS": 1000, "WORKGROUP": 256}

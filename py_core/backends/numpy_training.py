@@ -96,11 +96,16 @@ class NumpyTraining:
         return values[plan.loss.h][pack.loss_rows]
 
     async def step(self, rule: AdamW) -> StepResult:
-        state, gradient = self._state, self._gradient
+        state, gradient, penalty = self._state, self._gradient, 0.0
+        if rule.elastic and state.anchor is not None:
+            apart = state.parameters - state.anchor
+            pull = rule.elastic * state.fisher * apart
+            penalty = 0.5 * float(np.sum(pull * apart, dtype=np.float64))
+            gradient += pull
         norm = float(np.linalg.norm(gradient.astype(np.float64)))
         if not np.isfinite(norm):
             gradient[:] = 0
-            return StepResult(norm, applied=False)
+            return StepResult(norm, applied=False, penalty=penalty)
         if rule.clip and norm > rule.clip:
             gradient *= rule.clip / norm
         steps = state.steps + 1
@@ -108,9 +113,9 @@ class NumpyTraining:
         second = rule.beta2 * state.second_moment + (1 - rule.beta2) * gradient * gradient
         change = first / (1 - rule.beta1**steps) / (np.sqrt(second / (1 - rule.beta2**steps)) + rule.eps)
         parameters = state.parameters - rule.rate * (change + rule.decay * state.parameters)
-        self._state = TrainingState(parameters, first, second, state.fisher, steps)
+        self._state = TrainingState(parameters, first, second, state.fisher, steps, state.anchor)
         gradient[:] = 0
-        return StepResult(norm, applied=True)
+        return StepResult(norm, applied=True, penalty=penalty)
 
     async def clear(self) -> None:
         self._gradient[:] = 0

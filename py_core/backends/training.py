@@ -7,7 +7,7 @@ where the model runs, each as one vector in the order of the plan's ParameterLay
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -56,25 +56,29 @@ class Pack:
 
 @dataclass(frozen=True)
 class Loss:
-    """Sums over a pack's rows, each times its weight, in nats."""
+    """Sums over a pack's rows, each times its weight, in nats. penalty: of a whole step (`StepResult.penalty`)."""
 
     cross_entropy: float
     divergence: float
+    penalty: float = 0.0
 
     @property
     def total(self) -> float:
-        return self.cross_entropy + self.divergence
+        return self.cross_entropy + self.divergence + self.penalty
 
     def __add__(self, other: Loss) -> Loss:
-        return Loss(self.cross_entropy + other.cross_entropy, self.divergence + other.divergence)
+        return Loss(
+            self.cross_entropy + other.cross_entropy, self.divergence + other.divergence, self.penalty + other.penalty
+        )
 
 
 @dataclass(frozen=True)
 class AdamW:
     """One step of the optimizer (arXiv 1711.05101): decay is decoupled, p -= rate * (m / (sqrt(v) + eps) + decay * p).
 
-    The gradient is scaled down to a norm of `clip` where it is longer; 0 leaves it. Moments are corrected for their
-    start from 0.
+    Where the state has an anchor, the gradient gets elastic * fisher * (p - anchor) first: the slope of a penalty of
+    elastic / 2 * sum(fisher * (p - anchor)^2) (elastic weight consolidation, arXiv 1612.00796). Then it is scaled down
+    to a norm of `clip` where it is longer; 0 leaves it. Moments are corrected for their start from 0.
     """
 
     rate: float
@@ -83,14 +87,19 @@ class AdamW:
     eps: float = 1e-8
     decay: float = 0.0
     clip: float = 1.0
+    elastic: float = 0.0
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """The gradient's norm before clipping. Where it is not finite nothing was changed but the gradient, which is 0."""
+    """The gradient's norm before clipping. Where it is not finite nothing was changed but the gradient, which is 0.
+
+    penalty: what the anchor added to the loss before the step (AdamW.elastic).
+    """
 
     norm: float
     applied: bool
+    penalty: float = 0.0
 
 
 VECTORS = ("parameters", "first_moment", "second_moment", "fisher")
@@ -99,13 +108,18 @@ VECTORS = ("parameters", "first_moment", "second_moment", "fisher")
 
 @dataclass(frozen=True, eq=False)
 class TrainingState:
-    """All that a session holds between two steps, float32 (layout.size,) each; `steps` were applied so far."""
+    """All that a session holds between two steps, float32 (layout.size,) each; `steps` were applied so far.
+
+    anchor: the parameters to which AdamW.elastic holds them, each by its number in `fisher`. No step changes it. A
+    session takes memory for it only where there is one.
+    """
 
     parameters: np.ndarray
     first_moment: np.ndarray
     second_moment: np.ndarray
     fisher: np.ndarray
     steps: int = 0
+    anchor: np.ndarray | None = None
 
     @classmethod
     def of(cls, parameters: np.ndarray) -> TrainingState:
@@ -113,14 +127,23 @@ class TrainingState:
         zeros = np.broadcast_to(np.zeros((), parameters.dtype), parameters.shape)
         return cls(parameters, zeros, zeros, zeros)
 
+    def next_task(self) -> TrainingState:
+        """Where a training of something else begins: the optimizer anew, held to these parameters by `fisher`.
+
+        Where nothing was added to the Fisher information yet, there is nothing to hold them by, and no anchor.
+        """
+        fresh = TrainingState.of(self.parameters)
+        return replace(fresh, fisher=self.fisher, anchor=self.parameters) if self.fisher.any() else fresh
+
     @property
     def vectors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Those of VECTORS, in its order."""
+        """Those of VECTORS, in its order: without the anchor."""
         return self.parameters, self.first_moment, self.second_moment, self.fisher
 
     def copy(self, dtype: np.dtype | None = None) -> TrainingState:
         parameters, first, second, fisher = (np.array(vector, dtype or vector.dtype) for vector in self.vectors)
-        return TrainingState(parameters, first, second, fisher, self.steps)
+        anchor = None if self.anchor is None else np.array(self.anchor, dtype or self.anchor.dtype)
+        return TrainingState(parameters, first, second, fisher, self.steps, anchor)
 
 
 class Training(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,10 @@ class Checkpoint:
     dropped: int = 0
     """How many steps before this one were left out, in a row."""
 
+    def next_task(self) -> Checkpoint:
+        """Where a training of something else begins: see `TrainingState.next_task`."""
+        return Checkpoint(self.state.next_task())
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -54,6 +59,8 @@ def write_checkpoint(checkpoint: Checkpoint, origin: Origin) -> bytes:
     """The file, the same for the same content."""
     state = checkpoint.state
     vectors = dict(zip(VECTORS, state.vectors, strict=True))
+    if state.anchor is not None:
+        vectors["anchor"] = state.anchor
     numbers = np.array([checkpoint.step, state.steps, checkpoint.halvings, checkpoint.dropped], np.int64)
     return write_safetensors({**vectors, "numbers": numbers}, {"kind": _KIND, **origin.texts()})
 
@@ -75,12 +82,18 @@ def read_checkpoint(data: bytes, origin: Origin) -> Checkpoint:
     numbers = arrays.get("numbers")
     if (
         numbers is None or numbers.dtype != np.int64 or numbers.shape != (4,) or numbers.min() < 0
-        or not all(_is_vector(arrays.get(name), origin.layout.size) for name in VECTORS)
+        or not all(_is_vector(arrays.get(name), origin.layout.size) for name in (*VECTORS, *_anchor_of(arrays)))
     ):  # fmt: skip
         raise CheckpointError("The checkpoint is damaged, so the training has to begin anew.")
     step, steps, halvings, dropped = numbers.tolist()
-    parameters, first, second, fisher = (np.array(arrays[name]) for name in VECTORS)
-    return Checkpoint(TrainingState(parameters, first, second, fisher, steps), step, halvings, dropped)
+    parameters, first, second, fisher, *anchor = (np.array(arrays[name]) for name in (*VECTORS, *_anchor_of(arrays)))
+    state = TrainingState(parameters, first, second, fisher, steps, *anchor)
+    return Checkpoint(state, step, halvings, dropped)
+
+
+def _anchor_of(arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """The anchor's name where the file has one: most trainings have none."""
+    return [name for name in ("anchor",) if name in arrays]
 
 
 def _is_vector(array: np.ndarray | None, size: int) -> bool:

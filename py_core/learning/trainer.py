@@ -38,7 +38,8 @@ class Settings:
     """divergence: the weight of the KL divergence from the base; the cross-entropy has 1.
 
     save_every: after so many steps the state is brought to the host. A device that goes away costs those since.
-    beta1, beta2, decay, clip: see `AdamW`.
+    beta1, beta2, decay, clip, elastic: see `AdamW`. `elastic` holds only a training whose start has an anchor
+    (`Checkpoint.next_task`).
     """
 
     schedule: Schedule
@@ -47,6 +48,7 @@ class Settings:
     beta2: float = 0.95
     decay: float = 0.0
     clip: float = 1.0
+    elastic: float = 0.0
     save_every: int = 8
 
     def recipe(self, seed: int) -> str:
@@ -56,7 +58,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class StepReport:
-    """What a step did: the means over its tokens of cross-entropy and divergence before it, in nats.
+    """What a step did: the means over its tokens of cross-entropy and divergence before it, in nats; and the penalty.
 
     norm: of the gradient, before it was clipped. tokens: rows that ran, those of a shared prefix once.
     """
@@ -112,10 +114,13 @@ class Trainer:
             loss += await self._training.accumulate(pack)
             tokens += pack.rows
         settings, rate = self._settings, math.ldexp(self._settings.schedule.at(self._step), -self._halvings)
-        rule = AdamW(rate, settings.beta1, settings.beta2, decay=settings.decay, clip=settings.clip)
+        rule = AdamW(
+            rate, settings.beta1, settings.beta2, decay=settings.decay, clip=settings.clip, elastic=settings.elastic
+        )
         if math.isfinite(loss.total) and (result := await self._training.step(rule)).applied:
             self._applied += 1
             self._dropped = 0
+            loss = replace(loss, penalty=result.penalty)
             self._report(StepReport(self._step, loss, result.norm, rate, tokens))
         else:
             self._drop()

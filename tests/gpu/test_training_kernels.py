@@ -256,7 +256,8 @@ def test_a_step_of_the_optimizer(run_kernel, seed, clip, steps, broken) -> None:
         gradient[seed % count] = broken
     sums = {"LANES": 32, "WORKGROUP": 32, "GROUPS": 3}
     corrections = 1 - rule.beta1**steps, 1 - rule.beta2**steps
-    numbers = np.array([*vars(rule).values(), *corrections], np.float32)
+    settings = (rule.rate, rule.beta1, rule.beta2, rule.eps, rule.decay, rule.clip)
+    numbers = np.array([*settings, *corrections], np.float32)
     (partial,) = run_kernel("gradient_squares", [gradient, bytes(12)], (3, 1, 1), QUADS=count // 4, **sums)
     (step,) = run_kernel("gradient_norm", [numbers, partial, bytes(16)], (1, 1, 1), **sums)
     applied, norm = np.frombuffer(step, np.uint32)[2], np.linalg.norm(gradient.astype(np.float64))
@@ -284,3 +285,11 @@ def test_a_step_of_the_optimizer(run_kernel, seed, clip, steps, broken) -> None:
         expected = keep * fisher + (weight * gradient**2 if weight else 0)
         np.testing.assert_allclose(floats(grown, count), expected, rtol=1e-5)
         assert not floats(left, count).any()
+
+    if applied:
+        (anchor,) = drawn(seed + 1, (count,))
+        data = [np.array([0.3, 0, 0, 0], np.float32), fisher, parameters, anchor, gradient, bytes(12)]
+        pulled, partial = run_kernel("pull", data, (3, 1, 1), QUADS=count // 4, **sums)
+        apart = (parameters - anchor).astype(np.float64)
+        np.testing.assert_allclose(floats(pulled, count), gradient + 0.3 * fisher * apart, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(floats(partial, 3).sum(), np.sum(fisher * apart**2), rtol=1e-4)

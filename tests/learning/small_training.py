@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
 from py_core.backends.base import Backend
-from py_core.backends.training import Training
+from py_core.backends.training import Training, TrainingState
 from py_core.engine.engine import Engine
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
@@ -57,6 +58,14 @@ class SmallTraining:
     def fresh(self) -> Checkpoint:
         return fresh_start(self.layout, SEED)
 
+    @property
+    def held(self) -> Checkpoint:
+        """Where a second task begins: drawn parameters, to which drawn Fisher information holds it."""
+        draw = np.random.default_rng(SEED)
+        moved = self.fresh.state.parameters + 0.1 * draw.standard_normal(self.layout.size).astype(np.float32)
+        fisher = draw.random(self.layout.size, np.float32)
+        return Checkpoint(dataclasses.replace(TrainingState.of(moved), fisher=fisher).next_task())
+
     def trainer(
         self, training: Training, start: Checkpoint | None = None, settings: Settings = SETTINGS,
         batches: Batches | None = None,
@@ -89,7 +98,7 @@ async def cut_short(work: Coroutine[Any, Any, object], turns: int) -> bool:
 
 def same(ours: Checkpoint, expected: Checkpoint) -> None:
     """Bit by bit."""
-    for name in ("parameters", "first_moment", "second_moment", "fisher"):
+    for name in ("parameters", "first_moment", "second_moment", "fisher", "anchor"):
         np.testing.assert_array_equal(getattr(ours.state, name), getattr(expected.state, name), name)
     assert ours.state.steps == expected.state.steps
     assert (ours.step, ours.halvings, ours.dropped) == (expected.step, expected.halvings, expected.dropped)

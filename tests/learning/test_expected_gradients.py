@@ -1,4 +1,6 @@
-"""Losses, gradients and ten steps of the optimizer on each backend against `torch`: tiny models of three families."""
+"""Losses, gradients and ten steps of the optimizer on each backend against `torch`: tiny models of three families; and
+steps that are held to an anchor, against what the formula says.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
-from py_core.backends.training import Pack, Training, TrainingState
+from py_core.backends.training import AdamW, Pack, Training, TrainingState
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader
@@ -95,3 +97,66 @@ async def test_losses_gradients_and_ten_steps_are_those_of_torch(
         assert max(case.errors(state.parameters, ".after").values()) < 1e-3
         # A step divides by the gradient's size: where that is hardly more than rounding, directions differ.
         assert max(case.errors(state.parameters, ".after", start).values()) < 1e-2
+
+
+def expected_step(state: TrainingState, gradient: np.ndarray, rule: AdamW) -> tuple[TrainingState, float, float]:
+    """In float64: the state after a step towards the anchor, the gradient's norm, and the penalty before it."""
+    exact = state.copy(np.dtype(np.float64))
+    assert exact.anchor is not None
+    apart = exact.parameters - exact.anchor
+    slope = gradient + rule.elastic * exact.fisher * apart
+    norm = float(np.linalg.norm(slope))
+    slope *= min(1, rule.clip / norm)
+    first = rule.beta1 * exact.first_moment + (1 - rule.beta1) * slope
+    second = rule.beta2 * exact.second_moment + (1 - rule.beta2) * slope**2
+    steps = state.steps + 1
+    change = first / (1 - rule.beta1**steps) / (np.sqrt(second / (1 - rule.beta2**steps)) + rule.eps)
+    parameters = exact.parameters - rule.rate * (change + rule.decay * exact.parameters)
+    penalty = rule.elastic / 2 * float(np.sum(exact.fisher * apart**2))
+    return TrainingState(parameters, first, second, exact.fisher, steps, exact.anchor), norm, penalty
+
+
+def near(ours: np.ndarray, expected: np.ndarray, before: np.ndarray) -> bool:
+    return bool(np.linalg.norm(ours - expected) < 1e-3 * np.linalg.norm(expected - before))
+
+
+async def test_an_anchor_pulls_by_the_fisher_information_before_the_gradient_is_clipped(
+    load_backend: BackendLoader, tmp_path: Path
+) -> None:
+    async with opened("llama", tmp_path, load_backend) as case:
+        training, draw = case.training, np.random.default_rng(6)
+        plain = await training.save()
+        fisher, apart = draw.random(case.layout.size) ** 4, 0.1 * draw.standard_normal(case.layout.size)
+        held = replace(plain, fisher=fisher.astype(np.float32), anchor=(plain.parameters - apart).astype(np.float32))
+
+        async def steps_from(state: TrainingState, elastic: float, check: bool = False) -> TrainingState:
+            await training.restore(state)
+            norms = []
+            for number in range(3):
+                before = await training.save()
+                await training.accumulate(case.packs[number % 2])
+                gradient, rule = await training.gradient(), replace(cases.rule(number), elastic=elastic, clip=1.1)
+                result = await training.step(rule)
+                norms.append(result.norm)
+                if check:
+                    after = await training.save()
+                    expected, norm, penalty = expected_step(before, gradient, rule)
+                    assert penalty > 0.1
+                    assert (result.norm, result.penalty) == pytest.approx((norm, penalty), rel=1e-4)
+                    for ours, wanted, old in zip(after.vectors[:3], expected.vectors, before.vectors, strict=False):
+                        assert near(ours, wanted, old)
+                    assert norm != pytest.approx(np.linalg.norm(gradient), rel=0.01), "the pull counts"
+                else:
+                    assert result.penalty == 0
+            assert not check or min(norms) < 1.1 < max(norms), "some are clipped"
+            return await training.save()
+
+        ended = await steps_from(held, 0.3, check=True)
+        for name in ("fisher", "anchor"):
+            np.testing.assert_array_equal(getattr(ended, name), getattr(held, name))
+        again = await steps_from(held, 0.3, check=True)
+        np.testing.assert_array_equal(again.parameters, ended.parameters)
+        # Without an anchor nothing pulls, nor with an elastic of 0.
+        unanchored, free = await steps_from(plain, 0.3), await steps_from(held, 0)
+        np.testing.assert_array_equal(unanchored.parameters, free.parameters)
+        assert unanchored.anchor is None

@@ -18,7 +18,8 @@ from tests.learning.small_training import SETTINGS, cut_short, opened, same
 from tests.learning.test_training_turns import answer
 from tests.wasm.forgetful_host import ForgetfulHost
 
-FOUR_STEPS = dataclasses.replace(SETTINGS, schedule=Schedule(0.02, 4))
+FOUR_STEPS = dataclasses.replace(SETTINGS, schedule=Schedule(0.02, 4), elastic=0.1)
+"""Held to an anchor: it has to be brought back with the rest."""
 
 
 async def test_a_lost_device_changes_neither_a_chats_words_nor_what_is_learned(
@@ -30,12 +31,12 @@ async def test_a_lost_device_changes_neither_a_chats_words_nor_what_is_learned(
     try:
         said = await answer(small.engine)
         host.submits = 0
-        alone = await small.trainer(await small.open(), settings=FOUR_STEPS).run()
+        alone = await small.trainer(await small.open(), small.held, FOUR_STEPS).run()
         reports = [report.step for report in small.reports]
         small.reports.clear()
 
         # Once in the hands of the chat, and once in the midst of a step.
-        trainer = small.trainer(await small.open(), settings=FOUR_STEPS)
+        trainer = small.trainer(await small.open(), small.held, FOUR_STEPS)
         assert await cut_short(trainer.run(), 300)
         host.lose()
         assert await answer(small.engine) == said
@@ -53,11 +54,12 @@ async def test_a_worker_that_died_changes_no_number(tmp_path: Path, kernel_wasm:
     for deaths in (0, 3):
         host = ForgetfulHost(kernel_wasm(True))
         small = await opened(tmp_path, partial(load_wasm, host))
-        trainer = small.trainer(await small.open(), settings=FOUR_STEPS)
+        trainer = small.trainer(await small.open(), small.held, FOUR_STEPS)
         while host.deaths < deaths:
             assert await cut_short(trainer.run(), 12)
             host.die()
         found.append(await trainer.run())
+        assert found[-1].state.anchor is not None
         assert len(small.troubles) == deaths
         small.engine.close()
     same(*found)

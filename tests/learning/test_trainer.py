@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -174,11 +175,12 @@ async def test_a_training_is_a_loop_of_packs_and_steps(small: SmallTraining) -> 
 
 
 async def test_a_training_that_is_cut_short_goes_on_with_the_same_numbers(small: SmallTraining) -> None:
-    alone = await small.trainer(await small.open()).run()
+    settings = dataclasses.replace(SETTINGS, elastic=0.1)
+    alone = await small.trainer(await small.open(), small.held, settings).run()
     reports = list(small.reports)
     small.reports.clear()
     training = await small.open()
-    trainer, cuts = small.trainer(training), 0
+    trainer, cuts = small.trainer(training, small.held, settings), 0
     while await cut_short(trainer.run(), 50 + 7 * cuts):
         cuts += 1
         checkpoint = await trainer.checkpoint()
@@ -188,7 +190,7 @@ async def test_a_training_that_is_cut_short_goes_on_with_the_same_numbers(small:
             file = write_checkpoint(checkpoint, small.origin)
             checkpoint = read_checkpoint(file, small.origin)
             assert write_checkpoint(checkpoint, small.origin) == file
-            trainer = small.trainer(training, checkpoint)
+            trainer = small.trainer(training, checkpoint, settings)
     assert cuts > 3
     same(await trainer.checkpoint(), alone)
     assert [report for report in small.reports if report in reports] == small.reports
@@ -330,9 +332,17 @@ async def test_a_checkpoint_of_something_else_is_refused_with_a_sentence(small: 
     ):
         with pytest.raises(CheckpointError, match=said):
             read_checkpoint(file, origin)
+    elastic_unknown = {key: value for key, value in json.loads(SETTINGS.recipe(SEED)).items() if key != "elastic"}
+    older = write_checkpoint(small.fresh, dataclasses.replace(small.origin, recipe=json.dumps(elastic_unknown)))
+    with pytest.raises(CheckpointError, match=r"made with other settings\. .* or begin anew"):
+        read_checkpoint(older, small.origin)
+    held = write_checkpoint(small.held, small.origin)
+    same(read_checkpoint(held, small.origin), small.held)
     damaged = dataclasses.replace(small.fresh.state, parameters=np.full(small.layout.size, np.nan, np.float32))
     for data in (
         write_checkpoint(Checkpoint(damaged), small.origin),
+        write_checkpoint(Checkpoint(dataclasses.replace(small.fresh.state, anchor=damaged.parameters)), small.origin),
+        write_checkpoint(Checkpoint(dataclasses.replace(small.fresh.state, anchor=np.zeros(3, "f"))), small.origin),
         write_checkpoint(Checkpoint(small.fresh.state, step=-1), small.origin),
         file[: len(file) // 2],
         b"",
@@ -359,5 +369,6 @@ def test_a_damaged_checkpoint_is_refused_or_is_a_checkpoint(data: st.DataObject)
 
 def test_a_recipe_tells_what_would_change_the_numbers() -> None:
     assert SETTINGS.recipe(1) == dataclasses.replace(SETTINGS, save_every=99).recipe(1)
-    others = [SETTINGS.recipe(2), SHORT.recipe(1), dataclasses.replace(SETTINGS, decay=0.5).recipe(1)]
+    held, slow = dataclasses.replace(SETTINGS, elastic=0.5), dataclasses.replace(SETTINGS, decay=0.5)
+    others = [SETTINGS.recipe(2), SHORT.recipe(1), slow.recipe(1), held.recipe(1)]
     assert SETTINGS.recipe(1) not in others

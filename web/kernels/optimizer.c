@@ -75,6 +75,28 @@ void add_fisher(const Op *op, const Context *c) {
   }
 }
 
+// gradient += elastic * fisher * (p - anchor), and of each part the sum of fisher * (p - anchor)^2.
+// a: gradient, size, parameters, fisher, anchor, sums, elastic
+void add_pull(const Op *op, const Context *c) {
+  f32 *g = at(op->a[0]);
+  const f32 *p = at(op->a[2]), *fisher = at(op->a[3]), *anchor = at(op->a[4]);
+  f64 *sums = at(op->a[5]);
+  const v128_t elastic = wasm_f32x4_splat(real(op->a[6]));
+  const u32 size = op->a[1];
+  for (Work work = work_of(c, (size + PART - 1) / PART, 1); next_piece(&work);) {
+    const u32 last = min_u(size, (work.begin + 1) * PART);
+    v128_t sum = wasm_f64x2_const_splat(0);
+    for (u32 i = work.begin * PART; i < last; i += 4) {
+      const v128_t apart = wasm_f32x4_sub(load(p + i), load(anchor + i)), held = wasm_f32x4_mul(load(fisher + i), apart);
+      const v128_t four = wasm_f32x4_mul(held, apart);
+      wasm_v128_store(g + i, madd(elastic, held, load(g + i)));
+      sum = wasm_f64x2_add(sum, wasm_f64x2_promote_low_f32x4(four));
+      sum = wasm_f64x2_add(sum, wasm_f64x2_promote_low_f32x4(wasm_i32x4_shuffle(four, four, 2, 3, 2, 3)));
+    }
+    sums[work.begin] = wasm_f64x2_extract_lane(sum, 0) + wasm_f64x2_extract_lane(sum, 1);
+  }
+}
+
 // a: numbers, size
 void clear(const Op *op, const Context *c) {
   const u32 size = op->a[1];

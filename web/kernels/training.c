@@ -21,7 +21,8 @@
   OPERATION(SUM_SQUARES, sum_squares) \
   OPERATION(ADAMW, adamw) \
   OPERATION(ADD_FISHER, add_fisher) \
-  OPERATION(CLEAR, clear)
+  OPERATION(CLEAR, clear) \
+  OPERATION(ADD_PULL, add_pull)
 
 #define OPERATION(kind, function) void function(const Op *op, const Context *c);
 OPERATIONS

@@ -22,13 +22,31 @@ from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
 from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.lowering import ProgramLowering
 from py_core.backends.wasm.training_layout import PACK_BYTES
-from py_core.backends.wasm.training_lowering import TrainingLowering
+from py_core.backends.wasm.training_lowering import AnchorPlace, TrainingLowering
 from py_core.models.backward import TrainingPlan
 from py_core.models.config import ModelConfig
 
 MAX_ROWS = 512
 
 _LOSS_ROW = np.dtype([("row", "<u4"), ("target", "<u4"), ("weight", "<f4"), ("kl_weight", "<f4")])
+
+
+class SessionMemory:
+    """What a session takes of the memory between the pages."""
+
+    def __init__(self, host: KernelHost, pages: KVPages) -> None:
+        self._host, self._pages = host, pages
+        self._taken: list[tuple[int, int]] = []
+
+    async def take(self, nbytes: int) -> int:
+        """The address of so many bytes. Raises BackendError when memory is out."""
+        self._taken.append((await self._pages.take(self._host, nbytes), nbytes))
+        return self._taken[-1][0]
+
+    def close(self) -> None:
+        for address, nbytes in self._taken:
+            self._pages.give_back(address, nbytes)
+        self._taken.clear()
 
 
 class WasmTraining:
@@ -38,17 +56,26 @@ class WasmTraining:
 
     def __init__(
         self, host: KernelHost, config: ModelConfig, plan: TrainingPlan, lowering: TrainingLowering,
-        close: Callable[[], None], lose: Callable[[], None],
+        memory: SessionMemory, lose: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`close` gives the memory back; `lose` is called where the workers were started again."""
-        self._host, self._config, self._lowering, self._close, self._lose = host, config, lowering, close, lose
+        """`lose` is called where the workers were started again."""
+        self._host, self._config, self._lowering, self._memory, self._lose = host, config, lowering, memory, lose
         self._size, self._width = plan.layout.size, plan.loss.h.width
         self._steps = 0
         self._lost = False
+        self._anchor: np.ndarray | None = None
+        self._place: AnchorPlace | None = None
 
     async def restore(self, state: TrainingState) -> None:
         self._lost = False
         low = self._lowering
+        self._anchor = None
+        if state.anchor is not None:
+            if self._place is None:
+                nbytes = low.anchor_place(0).end
+                self._place = low.anchor_place(await self._memory.take(nbytes))
+            self._anchor = np.array(state.anchor, np.float32)
+            self._host.write(self._place.anchor, self._anchor.tobytes())
         for address, data in low.arena.writes:
             self._host.write(address, data)
         for address, vector in zip(self._vectors, state.vectors, strict=True):
@@ -58,7 +85,8 @@ class WasmTraining:
 
     async def save(self) -> TrainingState:
         parameters, first, second, fisher = [await self._floats(address, self._size) for address in self._vectors]
-        return TrainingState(parameters, first, second, fisher, self._steps)
+        anchor = None if self._anchor is None else self._anchor.copy()
+        return TrainingState(parameters, first, second, fisher, self._steps, anchor)
 
     async def accumulate(self, pack: Pack, after_piece: AfterPiece | None = None) -> Loss:
         self._write_pack(pack)
@@ -82,10 +110,17 @@ class WasmTraining:
         self._host.write(
             low.rule, struct.pack("<10f", rule.rate, *betas, rule.eps, rule.decay, rule.clip, *corrections)
         )
-        await self._run([low.step])
+        penalty = 0.0
+        if rule.elastic and self._anchor is not None and (place := self._place):
+            self._host.write(place.step, low.pulled_step(place, rule.elastic))
+            await self._run([place.step])
+            sums = np.frombuffer(await self._read(place.sums, 8 * place.parts), np.float64)
+            penalty = 0.5 * rule.elastic * float(sums.sum())
+        else:
+            await self._run([low.step])
         norm, applied = struct.unpack("<dI", await self._read(low.result, 12))
         self._steps += applied
-        return StepResult(norm, bool(applied))
+        return StepResult(norm, bool(applied), penalty)
 
     async def clear(self) -> None:
         await self._run([self._lowering.clear])
@@ -99,7 +134,7 @@ class WasmTraining:
         return await self._floats(self._lowering.gradient, self._size)
 
     def close(self) -> None:
-        self._close()
+        self._memory.close()
 
     @property
     def _vectors(self) -> tuple[int, int, int, int]:
@@ -164,9 +199,9 @@ async def open_wasm_training(
     def lowered(base: int) -> TrainingLowering:
         return TrainingLowering(plan, model, base, host.most_workers, MAX_ROWS, config.vocab_size)
 
-    nbytes = lowered(0).arena.end
-    base = await pages.take(host, nbytes)
-    training = WasmTraining(host, config, plan, lowered(base), lambda: pages.give_back(base, nbytes), lose)
+    memory = SessionMemory(host, pages)
+    base = await memory.take(lowered(0).arena.end)
+    training = WasmTraining(host, config, plan, lowered(base), memory, lose)
     try:
         await training.restore(TrainingState.of(np.zeros(plan.layout.size, np.float32)))
     except BaseException:

@@ -47,6 +47,7 @@ class TrainKind(IntEnum):
     ADAMW = 81
     ADD_FISHER = 82
     CLEAR = 83
+    ADD_PULL = 84
 
 
 @dataclass(frozen=True)

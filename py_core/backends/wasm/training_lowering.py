@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from py_core.backends.base import BackendError
 from py_core.backends.sampling_state import ROW_BYTES, STATE_HEADER
@@ -44,6 +45,19 @@ Lowered = list[tuple[list[Op], float]]
 """Operations that stay together, and how many floating-point operations they take."""
 
 
+@dataclass(frozen=True)
+class AnchorPlace:
+    """Memory that a session takes only where its state has an anchor: for that, for the sums of the penalty's parts,
+    and for a `pulled_step` that is written there before it runs.
+    """
+
+    anchor: int
+    sums: int
+    parts: int
+    step: int
+    end: int
+
+
 class TrainingLowering:
     """One plan in the kernels' memory from `base` to `end`; programs and constants are in `arena.writes`.
 
@@ -71,7 +85,8 @@ class TrainingLowering:
         self.states, self._sums, self.base_states, self._base_sums = [take(4 * width * max_rows) for _ in range(4)]
         self._scratch = take(SCRATCH_BYTES * workers)
         self.rule, self.result = take(RULE_BYTES), take(RESULT_BYTES)
-        self._squares = take(8 * -(-size // PART))
+        self._parts = -(-size // PART)
+        self._squares = take(8 * self._parts)
         self._layers: dict[bytes, int] = {}
         attentions = [op for block in plan.blocks for op in block.forward if isinstance(op, gradients.PackedAttention)]
         self._dots = take(4 * max_rows * max((op.log_sums.width for op in attentions), default=0))
@@ -82,9 +97,10 @@ class TrainingLowering:
         self.forward_base = self._forward(base=True)
         vector = (self.gradient, size)
         moments = (self.parameters, self.first_moment, self.second_moment, self.rule, self.result)
-        self.step = self._program([
+        self._step = [
             Op(TrainKind.SUM_SQUARES, (*vector, self._squares)), Op(TrainKind.ADAMW, (*vector, self._squares, *moments))
-        ])  # fmt: skip
+        ]  # fmt: skip
+        self.step = self._program(self._step)
         self.clear = self._program([Op(TrainKind.CLEAR, vector)])
         self.add_fisher = take(len(self.fisher_program(0, 0)))
         """Where a `fisher_program` is written before it runs."""
@@ -92,6 +108,21 @@ class TrainingLowering:
     def fisher_program(self, keep: float, weight: float) -> bytes:
         arguments = (self.gradient, self._plan.layout.size, self.fisher, real_bits(keep), real_bits(weight))
         return program_bytes([Op(TrainKind.ADD_FISHER, arguments)], self.state)
+
+    def anchor_place(self, base: int) -> AnchorPlace:
+        """What a session needs for an anchor, from `base` on."""
+        arena = Arena(base)
+        anchor, sums = arena.take(4 * self._plan.layout.size + 64), arena.take(8 * self._parts)
+        step = arena.take(len(self._pulled_step(anchor, sums, 0)))
+        return AnchorPlace(anchor, sums, self._parts, step, arena.end)
+
+    def pulled_step(self, place: AnchorPlace, elastic: float) -> bytes:
+        """The program of a step that pulls towards the anchor first."""
+        return self._pulled_step(place.anchor, place.sums, elastic)
+
+    def _pulled_step(self, anchor: int, sums: int, elastic: float) -> bytes:
+        vectors = (self.gradient, self._plan.layout.size, self.parameters, self.fisher, anchor, sums)
+        return program_bytes([Op(TrainKind.ADD_PULL, (*vectors, real_bits(elastic))), *self._step], self.state)
 
     # ---- a pack's way ----
 

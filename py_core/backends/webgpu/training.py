@@ -69,6 +69,7 @@ class WebGPUTraining:
         self._backend, self._plan = backend, plan
         self._on: SessionOnDevice | None = None
         self._steps = 0
+        self._anchor: np.ndarray | None = None
         self._flops = self._seconds = 0.0
         """Of the last pieces, the newest counting most."""
 
@@ -86,18 +87,23 @@ class WebGPUTraining:
             on.optimizer.submit_fisher(1, 0)
             for place, vector in zip(on.vectors.kept, state.vectors, strict=True):
                 on.host.write(place.buffer, 0, np.ascontiguousarray(vector, np.float32).tobytes())
+            if anchor is not None:
+                on.host.write(on.optimizer.take_anchor().buffer, 0, anchor.tobytes())
+                await on.host.check()
 
+        anchor = None if state.anchor is None else np.array(state.anchor, np.float32)
         try:
             await self._backend.bring(write)
         except DeviceLostError as error:
             raise TrainingLostError(_LOST) from error
-        self._steps = state.steps
+        self._steps, self._anchor = state.steps, anchor
 
     async def save(self) -> TrainingState:
         with self._telling_loss() as on:
             read = await asyncio.gather(*(on.host.read(place.buffer, 0, place.size) for place in on.vectors.kept))
         parameters, first, second, fisher = (np.frombuffer(data, np.float32).copy() for data in read)
-        return TrainingState(parameters, first, second, fisher, self._steps)
+        anchor = None if self._anchor is None else self._anchor.copy()
+        return TrainingState(parameters, first, second, fisher, self._steps, anchor)
 
     async def accumulate(self, pack: Pack, after_piece: AfterPiece | None = None) -> Loss:
         self._check(pack)
@@ -117,11 +123,16 @@ class WebGPUTraining:
 
     async def step(self, rule: AdamW) -> StepResult:
         with self._telling_loss() as on:
-            on.optimizer.submit_step(rule, self._steps + 1)
-            data = await on.host.read(on.optimizer.step.buffer, 0, STEP_BYTES)
+            pulled = on.optimizer.pulled if rule.elastic and self._anchor is not None else None
+            on.optimizer.submit_step(rule, self._steps + 1, pulled is not None)
+            reads = [on.host.read(on.optimizer.step.buffer, 0, STEP_BYTES)]
+            if pulled:
+                reads.append(on.host.read(pulled.buffer, 0, pulled.size))
+            data, *sums = await asyncio.gather(*reads)
         applied = bool(np.frombuffer(data, np.uint32)[2])
         self._steps += applied
-        return StepResult(float(np.frombuffer(data, np.float32)[0]), applied)
+        penalty = 0.5 * rule.elastic * sum(float(np.frombuffer(parts, np.float32).sum(dtype=float)) for parts in sums)
+        return StepResult(float(np.frombuffer(data, np.float32)[0]), applied, penalty)
 
     async def clear(self) -> None:
         with self._telling_loss() as on:

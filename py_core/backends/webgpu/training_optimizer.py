@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Optimizer:
         self, host: Host, builder: KernelBuilder, vectors: Vectors, make: Callable[[int, str], Binding]
     ) -> None:
         self._host = host
-        self._rule, self._shares = make(_RULE_BYTES, "rule of a step"), make(16, "shares of the Fisher information")
+        self._rule, self._shares = make(_RULE_BYTES, "rule of a step"), make(16, "shares of fisher and pull")
         self.step = make(STEP_BYTES, "step")
         partial = make(4 * _GROUPS, "squares of the gradient")
         quads = vectors.gradient.size // 16
@@ -58,7 +58,7 @@ class Optimizer:
 
         v = vectors
         moved = (self._rule, self.step, v.parameters, v.first_moment, v.second_moment, v.gradient)
-        self._dispatches = {
+        self._dispatches: dict[str, list[Dispatch]] = {
             "step": [
                 dispatch("gradient_squares", (v.gradient, partial), (_GROUPS, 1, 1), QUADS=quads, **sums),
                 dispatch("gradient_norm", (self._rule, partial, self.step), (1, 1, 1), **sums),
@@ -69,12 +69,34 @@ class Optimizer:
             ],
         }
         self._recorded: dict[str, int] = {}
+        self._make, self._dispatch, self._vectors = make, dispatch, vectors
+        self._pulling = {"QUADS": quads, **sums}
+        self.anchor: Binding | None = None
+        self.pulled: Binding | None = None
+        """Parts of the sum of fisher * (p - anchor)^2, float32 (_GROUPS,)."""
 
-    def submit_step(self, rule: AdamW, steps: int) -> None:
-        """Queue the step that makes so many; what became of it is in `step` then: the norm, and whether it counts."""
+    def take_anchor(self) -> Binding:
+        """Where an anchor is written. Its memory and its kernel are made the first time."""
+        if self.anchor is None:
+            v = self._vectors
+            self.anchor = self._make(v.gradient.size, "training's anchor")
+            self.pulled = self._make(4 * _GROUPS, "sums of the penalty")
+            bindings = (self._shares, v.fisher, v.parameters, self.anchor, v.gradient, self.pulled)
+            pull = self._dispatch("pull", bindings, (_GROUPS, 1, 1), **self._pulling)
+            self._dispatches["pulled step"] = [pull, *self._dispatches["step"]]
+        return self.anchor
+
+    def submit_step(self, rule: AdamW, steps: int, pulled: bool) -> None:
+        """Queue the step that makes so many; what became of it is in `step` then: the norm, and whether it counts.
+
+        `pulled`: towards the anchor.
+        """
+        numbers = (rule.rate, rule.beta1, rule.beta2, rule.eps, rule.decay, rule.clip)
         corrections = (1 - rule.beta1**steps, 1 - rule.beta2**steps)
-        self._host.write(self._rule.buffer, 0, np.array([*astuple(rule), *corrections], np.float32).tobytes())
-        self._submit("step")
+        self._host.write(self._rule.buffer, 0, np.array([*numbers, *corrections], np.float32).tobytes())
+        if pulled:
+            self._host.write(self._shares.buffer, 0, np.array([rule.elastic, 0, 0, 0], np.float32).tobytes())
+        self._submit("pulled step" if pulled else "step")
 
     def submit_fisher(self, keep: float, weight: float) -> None:
         self._host.write(self._shares.buffer, 0, np.array([keep, weight, 0, 0], np.float32).tobytes())
