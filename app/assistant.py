@@ -17,6 +17,7 @@ from app.prompt_window import PromptWindow
 from app.resident_adapters import ResidentAdapters
 from app.text_stream import TextStream
 from py_core.adapters.lora import LoraAdapter
+from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 from py_core.routing.agents import Agent
@@ -193,6 +194,11 @@ class Assistant:
             thought_until - begin if thought else 0.0,
             self._answers_with,
         )
+
+    @property
+    def sequence(self) -> TokenSequence:
+        """What the model has read of the conversation, and said."""
+        return self._sequence
 
     def stop(self) -> None:
         """End the running answer after the tokens that it has now."""

@@ -17,23 +17,21 @@ from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+from app.answer_records import Answer
 from app.assistant import CHAT_SAMPLING, Assistant, Delta, Done, Reading, Thought, assistant_message, user_message
 from app.routing_service import Routed
 from app.services import Services
+from app.trajectory_recorder import TrajectoryRecorder
 from app.turn_details import answer_details, title_of
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Change
 from py_core.memory.sessions import KIND as SESSION
 from py_core.memory.sessions import Session, Turn
-from py_core.memory.witness import WitnessEntry
 from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
 from py_core.sampling import SamplingParams
 
-KEPT_TEXT = 500
-"""Characters of a message in the witness log."""
-NEIGHBOURS_LOGGED = 3
 RETRY_TEMPERATURE = 0.7
 """The temperature of another answer to the same message: the likeliest tokens looped, so others must get a chance."""
 
@@ -66,6 +64,7 @@ class Conversation:
         self.assistant = assistant
         self.turns: list[Turn] = []
         """The turns that this tab knows."""
+        self.recorder = TrajectoryRecorder(assistant, services)
         self._services = services
         self._stopped = False
         self._answering = False
@@ -107,7 +106,7 @@ class Conversation:
                 yield Done("stopped")
                 return
             said, done, failure = "", None, None
-            request = routed.id if routed else uuid.uuid4().hex
+            id = routed.id if routed else uuid.uuid4().hex
             try:
                 answering = self.assistant.respond(text, agent, again=sampling)
                 with self._services.memory.background.paused() if self._services.memory else nullcontext():
@@ -121,7 +120,7 @@ class Conversation:
             except Exception as error:
                 failure = error
             finally:
-                stored = await self._remember(request, text, said, routed, done, failure, again)
+                stored = await self._remember(Answer(id, text, routed, said, done, failure, again))
             if stored is not None:
                 yield stored
             if failure is not None:
@@ -230,44 +229,39 @@ class Conversation:
             self._services.trouble(error)
             return None
 
-    async def _remember(
-        self,
-        request: str,
-        text: str,
-        said: str,
-        routed: Routed | None,
-        done: Done | None,
-        failure: Exception | None,
-        again: bool,
-    ) -> Stored | None:
-        if not text.strip() or self._deleted:
+    async def _remember(self, answer: Answer) -> Stored | None:
+        if not answer.text.strip() or self._deleted:
             return None
-        details = answer_details(request, routed, done)
-        if again:
+        details, earlier = answer_details(answer.id, answer.routed, answer.done), ""
+        if answer.again:
+            earlier = self.turns[-1].details.get("request", "")
             before = {name: value for name, value in self.turns[-1].details.items() if name != "adapter"}
             details = {**before, **details}
-        turns = Turn("user", text), Turn("assistant", said, details=details)
-        is_answer = bool(said or (done and done.thought))
-        if is_answer:
-            self.turns = [*(self.turns[:-2] if again else self.turns), *turns]
+        turns = Turn("user", answer.text), Turn("assistant", answer.said, details=details)
+        if answer.is_shown:
+            self.turns = [*(self.turns[:-2] if answer.again else self.turns), *turns]
         memory = await self._services.opened_memory()
         if memory is None or self._deleted:
             return None
         try:
-            memory.witness.record(self._entry(request, text, routed, done, failure))
-            if not is_answer:
+            memory.witness.record(answer.witness_entry(self.assistant.model.engine.capabilities.backend))
+            if not answer.is_shown:
                 return None
-            await self._keep(memory, turns, routed, again)
-            if routed is not None and self._services.routing is not None:
-                await self._services.routing.used(routed)
+            session = await self._keep(memory, turns, answer.routed, answer.again)
+            routed = self._last if self._last is not None and self._last.text == answer.text else None
+            made = answer.trajectory(session.id, self.assistant.model.config.name, details, routed)
+            self.recorder.answered(memory, made, self._agent_of(turns[1]))
+            self.recorder.asked_again(memory, earlier)
+            if answer.routed is not None and self._services.routing is not None:
+                await self._services.routing.used(answer.routed)
         except StoreError as error:
             if error.reason == "record":  # another program deleted it meanwhile
                 self._deleted = True
                 return None
             self._services.trouble(error)
-        return None if self._session is None else Stored(self._session.id, self._session.turns, said, request)
+        return None if self._session is None else Stored(self._session.id, self._session.turns, answer.said, answer.id)
 
-    async def _keep(self, memory: Memory, turns: tuple[Turn, Turn], routed: Routed | None, again: bool) -> None:
+    async def _keep(self, memory: Memory, turns: tuple[Turn, Turn], routed: Routed | None, again: bool) -> Session:
         changes: dict[str, Any] = {}
         if routed is not None:
             changes["state"] = {"agent": routed.agent.id}
@@ -276,32 +270,7 @@ class Conversation:
         expected = known.turns + (0 if again else 2)
         # Turns of another tab came in between: as long as `known` is what this one knows, _follow finds them.
         self._session = kept if kept.turns == expected else known
-
-    def _entry(
-        self, request: str, text: str, routed: Routed | None, done: Done | None, failure: Exception | None
-    ) -> WitnessEntry:
-        stages: dict[str, float] = dict(routed.decision.milliseconds) if routed else {}
-        if done is not None:
-            stages |= {"prefill": 1000 * done.prefill_seconds, "decode": 1000 * done.decode_seconds}
-        routing: dict[str, Any] = {"text": text[:KEPT_TEXT]}
-        if routed is not None:
-            routing["why"] = routed.decision.reason
-            routing["confidence"] = routed.decision.confidence
-            routing["ranked"] = [list(pair) for pair in routed.decision.ranked[:NEIGHBOURS_LOGGED]]
-            routing["neighbours"] = [n.pattern_id for n in routed.decision.neighbours[:NEIGHBOURS_LOGGED]]
-        if done is not None:
-            routing |= {"reason": done.reason, "tokens": done.new_tokens}
-            if done.adapter:
-                routing["adapter"] = done.adapter
-        return WitnessEntry(
-            agent=routed.agent.id if routed else "",
-            backend=self.assistant.model.engine.capabilities.backend,
-            stages=stages,
-            routing=routing,
-            error=None if failure is None else f"{type(failure).__name__}: {failure}",
-            vector=routed.vector if routed else None,
-            id=request,
-        )
+        return self._session
 
 
 def _retry_sampling(agent: Agent | None) -> SamplingParams:

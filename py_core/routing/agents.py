@@ -21,9 +21,10 @@ _LONGEST = {"title": 60, "definition": 1_000, "system_prompt": 8_000}
 _LONGEST_EXAMPLE = 8_000
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST_ID = 40
+_MOST_DEPTHS = 4
 
 _REQUIRED = ("id", "title", "definition", "system_prompt")
-_KEYS = (*_REQUIRED, "max_tokens", "sampling", "examples")
+_KEYS = (*_REQUIRED, "max_tokens", "sampling", "depths", "examples")
 _EXAMPLE_KEYS = ("text", "group", "hard")
 _SAMPLING_DEFAULTS = {option.name: option.default for option in fields(SamplingParams)}
 
@@ -40,7 +41,8 @@ class AgentError(ValueError):
 class Agent:
     """An agent, which answers messages.
 
-    `definition` says what the agent is for, to people and to the router. `max_tokens` bounds an answer. `examples` are
+    `definition` says what the agent is for, to people and to the router. `max_tokens` bounds an answer. `depths` are
+    shares of the model's depth whose states are recorded for its answers, beside those recorded for all. `examples` are
     requests that a user gave it; those of the shipped agents come apart, as `Example`.
     """
 
@@ -50,6 +52,7 @@ class Agent:
     system_prompt: str
     max_tokens: int = 1024
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    depths: tuple[float, ...] = ()
     examples: tuple[str, ...] = ()
 
 
@@ -95,6 +98,7 @@ def agent_from_dict(data: Mapping[str, Any]) -> Agent:
         **texts,
         max_tokens=max_tokens,
         sampling=_sampling(who, data),
+        depths=_depths(who, data.get("depths", [])),
         examples=_own_examples(who, data.get("examples", [])),
     )
 
@@ -107,6 +111,8 @@ def agent_to_dict(agent: Agent) -> dict[str, Any]:
     sampling = {name: getattr(agent.sampling, name) for name in _SAMPLING_DEFAULTS}
     if changed := {name: value for name, value in sampling.items() if value != _SAMPLING_DEFAULTS[name]}:
         data["sampling"] = changed
+    if agent.depths:
+        data["depths"] = list(agent.depths)
     if agent.examples:
         data["examples"] = list(agent.examples)
     return data
@@ -170,6 +176,15 @@ def _sampling(who: str, data: Mapping[str, Any]) -> SamplingParams:
         except ValueError as error:
             raise AgentError(f"The sampling of {who}: {error}", name) from None
     return SamplingParams(**values)
+
+
+def _depths(who: str, depths: Any) -> tuple[float, ...]:
+    fits = isinstance(depths, list | tuple) and len(depths) <= _MOST_DEPTHS
+    if not fits or not all((_is_int(depth) or isinstance(depth, float)) and 0 < depth <= 1 for depth in depths):
+        raise AgentError(
+            f"The depths of {who} must be a list of at most {_MOST_DEPTHS} numbers over 0 and at most 1.", "depths"
+        )
+    return tuple(float(depth) for depth in depths)
 
 
 def _own_examples(who: str, texts: Any) -> tuple[str, ...]:

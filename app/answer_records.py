@@ -1,0 +1,92 @@
+"""What is kept of an answer beside its text: its log entry and its trajectory, under the answer's id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.assistant import Done
+from app.routing_service import Routed
+from py_core.memory.records import LONGEST_NAME
+from py_core.memory.trajectories import Trajectory
+from py_core.memory.witness import WitnessEntry
+
+KEPT_TEXT = 500
+"""Characters of a message in the witness log."""
+NEIGHBOURS_LOGGED = 3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer, as far as it came. id: the route's, where it is the first answer of that.
+
+    text: the message. said: what was said in answer. routed: None where it was not routed, or is another try.
+    failure: what ended it, if it failed. again: it takes the place of the answer before.
+    """
+
+    id: str
+    text: str
+    routed: Routed | None
+    said: str = ""
+    done: Done | None = None
+    failure: Exception | None = None
+    again: bool = False
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the person has seen something of it."""
+        return bool(self.said or (self.done and self.done.thought))
+
+    def witness_entry(self, backend: str) -> WitnessEntry:
+        routed, done = self.routed, self.done
+        routing: dict[str, Any] = {"text": self.text[:KEPT_TEXT]}
+        if routed is not None:
+            routing["why"] = routed.decision.reason
+            routing["confidence"] = routed.decision.confidence
+            routing["ranked"] = [list(pair) for pair in routed.decision.ranked[:NEIGHBOURS_LOGGED]]
+            routing["neighbours"] = [n.pattern_id for n in routed.decision.neighbours[:NEIGHBOURS_LOGGED]]
+        if done is not None:
+            routing |= {"reason": done.reason, "tokens": done.new_tokens}
+            if done.adapter:
+                routing["adapter"] = done.adapter
+        return WitnessEntry(
+            agent=routed.agent.id if routed else "",
+            backend=backend,
+            stages=self._stages(),
+            routing=routing,
+            error=None if self.failure is None else f"{type(self.failure).__name__}: {self.failure}",
+            vector=routed.vector if routed else None,
+            id=self.id,
+        )
+
+    def trajectory(
+        self, session: str, model: str, details: Mapping[str, Any], routed: Routed | None = None
+    ) -> Trajectory:
+        """session: the conversation's id. model: its name. details: of the answer's turn. routed: the message's route,
+        also where this is another try."""
+        done = self.done
+        route: dict[str, Any] = {}
+        if routed is not None:
+            deciding = [n.pattern_id for n in routed.decision.neighbours if n.agent == routed.agent.id]
+            route = {"why": routed.decision.reason, "confidence": routed.decision.confidence, "patterns": deciding}
+        return Trajectory(
+            self.id,
+            self.text,
+            self.said,
+            session=session,
+            agent=details.get("agent", ""),
+            model=model[:LONGEST_NAME],
+            reason=done.reason if done else "error",
+            route=route,
+            stages=self._stages(),
+            prompt_tokens=done.prompt_tokens if done else 0,
+            new_tokens=done.new_tokens if done else 0,
+            vector=routed.vector if routed else None,
+        )
+
+    def _stages(self) -> dict[str, float]:
+        stages: dict[str, float] = dict(self.routed.decision.milliseconds) if self.routed else {}
+        if self.done is not None:
+            stages |= {"prefill": 1000 * self.done.prefill_seconds, "decode": 1000 * self.done.decode_seconds}
+        return stages

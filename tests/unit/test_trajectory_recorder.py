@@ -1,0 +1,193 @@
+"""What is recorded of an answer: at once, and by reading it again in the background, with a tiny model and SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.agent_catalog import shipped_agents
+from app.assistant import Assistant, Delta
+from app.conversation import Conversation, Stored
+from app.services import Services
+from app.trajectory_recorder import DEPTHS_POLICY, INSTANT_POLICY
+from py_core.backends.base import AfterPass, TokenSequence
+from py_core.backends.numpy import NumpyBackend
+from py_core.loading import Model
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.memory import Memory
+from py_core.memory.sqlite import SQLiteRows
+from py_core.memory.trajectories import Trajectory
+from py_core.routing.agents import AgentError, agent_from_dict, agent_to_dict
+from py_core.sampling import SamplingParams
+
+OpenModel = Callable[..., Awaitable[Model]]
+
+
+class ReadsOnlyWhenAsked(NumpyBackend):
+    """Its reading of an answer waits for `may_read`, and tells that it begins by `reads`."""
+
+    may_read, reads = asyncio.Event(), asyncio.Event()
+
+    async def token_logprobs(
+        self, sequence: TokenSequence, start: int, after_pass: AfterPass | None = None
+    ) -> np.ndarray:
+        type(self).reads.set()
+        await type(self).may_read.wait()
+        return await super().token_logprobs(sequence, start, after_pass)
+
+
+@pytest.fixture
+async def services(tmp_path: Path) -> AsyncIterator[Services]:
+    services = Services(NativeCrypto())
+    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    yield services
+    await services.close()
+
+
+@pytest.fixture
+def deep_path(write_model: Callable[..., Path]) -> Path:
+    return write_model(tied=False, layers=8)
+
+
+def begin(model: Model, services: Services) -> Conversation:
+    conversation = Conversation(Assistant(model, SamplingParams(), max_tokens=6), services)
+    conversation.recorder.idle_seconds = 0.0
+    return conversation
+
+
+def memory_of(services: Services) -> Memory:
+    assert services.memory is not None
+    return services.memory
+
+
+async def ask(conversation: Conversation, text: str = "One") -> str:
+    """The answer's id."""
+    *_, last = [event async for event in conversation.respond(text)]
+    assert isinstance(last, Stored)
+    return last.request
+
+
+async def recorded(services: Services, id: str) -> Trajectory:
+    found = await memory_of(services).trajectories.get(id)
+    assert found is not None
+    return found
+
+
+async def test_an_answers_trace_is_what_the_model_says_of_the_same_tokens(
+    deep_path: Path, open_model: OpenModel, services: Services
+) -> None:
+    model = await open_model(deep_path, end_tokens=())
+    conversation = begin(model, services)
+    await ask(conversation, "Zero")
+    id = await ask(conversation)
+    at_once = memory_of(services).trajectories.recent[-1]
+    assert (at_once.id, at_once.asked, at_once.reason, at_once.new_tokens) == (id, "One", "length", 6)
+    assert (at_once.quality, at_once.parts) == (None, {})
+    await memory_of(services).background.settled()
+
+    found, trace = await recorded(services, id), await memory_of(services).trajectories.trace(id)
+    assert trace is not None
+    tokens = list(conversation.assistant.sequence.tokens)
+    start = found.prompt_tokens
+    assert (list(trace.tokens), len(tokens) - start) == (tokens[start:], 6)
+    assert trace.layers == ("residual.2", "residual.4", "residual.6")
+    fresh = model.engine.new_sequence()
+    logprobs = await model.engine.token_logprobs(fresh, tokens, start)
+    states = await model.engine.hidden(fresh, list(trace.layers))
+    assert trace.logprobs is not None
+    assert trace.last is not None
+    assert trace.mean is not None
+    np.testing.assert_allclose(trace.logprobs, logprobs, rtol=2e-3)
+    for row, name in enumerate(trace.layers):
+        np.testing.assert_allclose(trace.last[row], states[name][start - 1], rtol=2e-3, atol=2e-3)
+        np.testing.assert_allclose(trace.mean[row], states[name][start:].mean(axis=0), rtol=2e-3, atol=2e-3)
+    assert found.logprob == pytest.approx(float(logprobs.mean()), abs=2e-3)
+    assert found.parts["coherent"] == pytest.approx(np.exp(logprobs.mean()), abs=2e-3)
+    assert (found.parts["finished"], found.parts["fits"]) == (0.5, None)
+    assert found.quality is not None
+    assert found.session == (await memory_of(services).sessions.all())[0].id
+
+
+async def test_a_person_who_goes_on_ends_the_reading_and_loses_nothing(
+    tiny_path: Path, open_model: OpenModel, services: Services
+) -> None:
+    backend = type("Waits", (ReadsOnlyWhenAsked,), {"may_read": asyncio.Event(), "reads": asyncio.Event()})
+    expected = begin(await open_model(tiny_path, end_tokens=()), Services(NativeCrypto()))
+    for text in ("One", "Two"):
+        async for _ in expected.respond(text):
+            pass
+    conversation = begin(await open_model(tiny_path, backend, end_tokens=()), services)
+    first = await ask(conversation)
+    await backend.reads.wait()  # the reading of the first answer is under way, and would wait for ever
+    second = await ask(conversation, "Two")
+    assert [turn.content for turn in conversation.turns] == [turn.content for turn in expected.turns]
+    backend.may_read.set()
+    await memory_of(services).background.settled()
+    assert services.problem is None
+    cut_off, whole = await recorded(services, first), await recorded(services, second)
+    assert (cut_off.logprob, cut_off.parts["coherent"], cut_off.parts["finished"]) == (None, None, 0.5)
+    assert whole.logprob is not None
+    trace = await memory_of(services).trajectories.trace(first)
+    assert trace is not None
+    assert (len(trace.tokens), trace.logprobs, trace.last) == (6, None, None)
+
+
+async def test_another_try_and_a_stop_are_signs_that_lower_the_quality(
+    tiny_path: Path, open_model: OpenModel, services: Services
+) -> None:
+    conversation = begin(await open_model(tiny_path, end_tokens=()), services)
+    first = await ask(conversation)
+    await memory_of(services).background.settled()
+    before = await recorded(services, first)
+    *_, stored = [event async for event in conversation.retry()]
+    assert isinstance(stored, Stored)
+    await memory_of(services).background.settled()
+    after = await recorded(services, first)
+    assert (after.again, (await recorded(services, stored.request)).again) == (True, False)
+    assert after.quality is not None
+    assert before.quality is not None
+    assert after.quality == pytest.approx(0.6 * before.quality)
+    async for event in conversation.respond("Two"):
+        if isinstance(event, Delta):
+            conversation.stop()
+    await memory_of(services).background.settled()
+    stopped = (await memory_of(services).trajectories.all(limit=1))[0]
+    assert (stopped.reason, stopped.parts["finished"]) == ("stopped", 0.25)
+
+
+async def test_what_is_recorded_can_be_chosen_and_switched_off(
+    deep_path: Path, open_model: OpenModel, services: Services
+) -> None:
+    memory = memory_of(services)
+    conversation = begin(await open_model(deep_path, end_tokens=()), services)
+    coder = agent_from_dict(next(entry for entry in shipped_agents() if entry["id"] == "coder"))
+    assert conversation.recorder.layers(memory, coder) == ["residual.2", "residual.4", "residual.6", "residual.7"]
+    await memory.policies.set(DEPTHS_POLICY, [1.0, 0.5, 7.0], confidence=1.0, source="user")
+    assert conversation.recorder.layers(memory, None) == ["residual.4", "residual.8"]
+    await memory.policies.set(DEPTHS_POLICY, [], confidence=1.0, source="user")
+    await ask(conversation)
+    await memory.background.settled()
+    (only,) = await memory.trajectories.all()
+    trace = await memory.trajectories.trace(only.id)
+    assert trace is not None
+    assert trace.last is None
+    assert trace.logprobs is not None
+    await memory.policies.set(INSTANT_POLICY, False, confidence=1.0, source="user")
+    await ask(conversation)
+    assert len(await memory.trajectories.all()) == 1
+
+
+def test_an_agents_depths_are_shares_of_the_depth() -> None:
+    data = {"id": "cook", "title": "Cook", "definition": "Cooks.", "system_prompt": "You cook.", "depths": [0.875, 1]}
+    agent = agent_from_dict(data)
+    assert agent.depths == (0.875, 1.0)
+    assert agent_from_dict(agent_to_dict(agent)) == agent
+    assert "depths" not in agent_to_dict(replace(agent, depths=()))
+    for bad in (0, [0], [1.5], [True], ["deep"], [0.1] * 5):
+        with pytest.raises(AgentError, match="depths of agent 'cook' must be"):
+            agent_from_dict({**data, "depths": bad})
