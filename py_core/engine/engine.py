@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -135,13 +135,17 @@ class Engine:
             self._scheduler.end(sequence)
         self.backend.use_adapter(sequence, number)
 
-    async def open_training(self, layout: ParameterLayout, priority: Priority = Priority.BACKGROUND) -> Training:
+    async def open_training(self, layout: ParameterLayout, priority: Priority = Priority.IDLE) -> Training:
         """A session that trains pairs of this layout, as `Backend.open_training`. Its calls take turns with all others.
 
         An answer that is asked for meanwhile begins after the piece of work that is under way.
         """
         training = await self._scheduler.alone(lambda: self.backend.open_training(layout), priority)
         return TrainingInTurns(training, self._scheduler, priority)
+
+    def idle_held(self) -> AbstractContextManager[None]:
+        """While it is open, calls of Priority.IDLE stand still where they are, once their piece of work is done."""
+        return self._scheduler.idle_held()
 
     def close(self) -> None:
         """Release the weights and the device."""

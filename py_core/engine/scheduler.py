@@ -41,6 +41,8 @@ class Priority(IntEnum):
     """A person waits for the answer."""
     BACKGROUND = 1
     """The request may wait until the device has nothing else to do."""
+    IDLE = 2
+    """The request may wait until nobody needs the model for a while (`Scheduler.idle_held`)."""
 
 
 class Scheduler:
@@ -120,6 +122,16 @@ class Scheduler:
                 if self._goes_on(sequence, task):
                     self._backend.truncate(sequence, start + delivered)
 
+    @contextmanager
+    def idle_held(self) -> Iterator[None]:
+        """Requests of Priority.IDLE get no turn meanwhile; one that has it gives it up after its piece of work."""
+        self._turns.held += 1
+        try:
+            yield
+        finally:
+            self._turns.held -= 1
+            self._turns.go_on()
+
     def end(self, sequence: TokenSequence) -> None:
         """End what is under way for a sequence, and drop what is in flight for it. The others go on."""
         if task := self._tasks.pop(sequence.slot, None):
@@ -180,9 +192,11 @@ class _Turns:
         self._taken = False
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
+        self.held = 0
+        """How many want idle work to stand still."""
 
     async def take(self, priority: Priority) -> None:
-        if not self._taken:
+        if not self._taken and not self.is_held(priority):
             self._taken = True
             return
         handed_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -194,9 +208,18 @@ class _Turns:
                 self.hand_over()
             raise
 
+    def is_held(self, priority: int) -> bool:
+        return bool(self.held) and priority == Priority.IDLE
+
+    def go_on(self) -> None:
+        """Where nobody has the device, who waits for it may have it now."""
+        if not self._taken:
+            self._taken = True
+            self.hand_over()
+
     def hand_over(self) -> None:
         self._drop_cancelled()
-        if self._waiting:
+        if self._waiting and not self.is_held(self._waiting[0][0]):
             heapq.heappop(self._waiting)[2].set_result(None)
         else:
             self._taken = False
@@ -234,6 +257,8 @@ class _Turn:
     @property
     def is_over(self) -> bool:
         """Whether another request should have the device now."""
+        if self.is_used and self._turns.is_held(self._priority):
+            return True
         waiting = self._turns.most_urgent
         if not self.is_used or waiting is None or waiting > self._priority:
             return False

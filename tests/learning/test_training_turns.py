@@ -20,7 +20,7 @@ from py_core.engine.engine import Engine, Timings
 from py_core.learning.trainer import Trainer
 from py_core.loading import BackendLoader
 from py_core.sampling import SamplingParams
-from tests.learning.small_training import SETTINGS, opened, same
+from tests.learning.small_training import SETTINGS, cut_short, opened, same
 
 PROMPT = list(range(30, 50))
 LENGTH = 24
@@ -88,3 +88,30 @@ async def test_an_answer_begins_after_the_piece_that_is_under_way_and_is_not_hel
     assert not training.done()
     await training
     assert CountedTraining.pieces % 17 == 0
+
+
+async def test_a_training_that_is_held_stands_still_until_nobody_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numpy, "NumpyTraining", CountedTraining)
+    monkeypatch.setattr(CountedTraining, "awaited", {20: asyncio.Event()})
+    monkeypatch.setattr(CountedTraining, "pieces", 0)
+    small = await opened(tmp_path, load_numpy)
+    alone = await small.trainer(await small.open()).run()
+    CountedTraining.pieces = 0
+    trainer = small.trainer(await small.open())
+    training = asyncio.ensure_future(trainer.run())
+    await CountedTraining.awaited[20].wait()
+    with small.engine.idle_held():
+        with small.engine.idle_held():
+            said = await answer(small.engine)
+        assert await answer(small.engine) == said, "others get the model"
+        assert CountedTraining.pieces <= 21, "the piece that was under way"
+    same(await training, alone)
+    # Held before it begins, or cancelled while it is held, nothing is left in the way of others.
+    with small.engine.idle_held():
+        waiting = asyncio.ensure_future(small.open())
+        assert await cut_short(small.open(), 3)
+        assert await answer(small.engine) == said
+        assert not waiting.done()
+    same(await small.trainer(await waiting).run(), alone)
