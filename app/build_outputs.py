@@ -128,30 +128,37 @@ def _compiled(module: KernelModule, name: str) -> Path:
 EMBEDDER_ADAPTER = ROOT / "app" / "embedder_adapter.safetensors"
 EMBEDDER_MODEL = "all-MiniLM-L6-v2.int8.onnx"
 EMBEDDER_TOKENIZER = "all-MiniLM-L6-v2.tokenizer.json"
-EMBEDDER_REVISION = 1
+EMBEDDER_REVISION = 2
 """Raise it when a change of the sources below changes vectors: stored ones are then made anew."""
+MEANING_REVISION = 1
+"""The same for the states of the model without the adapter."""
 _EMBEDDER_SOURCES = ("calibration.txt", "embedder_export.py", "minilm.py", "onnx_writer.py")
 
 
 @dataclass(frozen=True)
 class EmbedderFiles:
-    """Where the embedder lies, or will lie once it is made. Vectors of different fingerprints cannot be compared."""
+    """Where the embedder lies, or will lie once it is made. Vectors of different fingerprints cannot be compared.
+
+    meaning_fingerprint: the same for meanings, which do not depend on the adapter.
+    """
 
     model: Path
     tokenizer: Path
     fingerprint: str
+    meaning_fingerprint: str
 
 
 def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFiles:
     """The embedder's files in the cache. If there is no adapter's file, the model is unchanged."""
-    parts = [f"revision {EMBEDDER_REVISION}"]
-    parts += [f"{entry['file']} {entry['sha256']}" for entry in downloads()["embedder"]]
+    published = [f"{entry['file']} {entry['sha256']}" for entry in downloads()["embedder"]]
+    meaning = short_digest([f"meaning {MEANING_REVISION}", *published])
+    parts = [f"revision {EMBEDDER_REVISION}", *published]
     if adapter.is_file():
         parts.append(f"adapter {sha256_of(adapter)}")
     sources = [f"{name} {sha256_of(BUILDING / name)}" for name in _EMBEDDER_SOURCES]
     folder = cache / "embedder"
-    made = folder / short_digest(parts + sources) / EMBEDDER_MODEL
-    return EmbedderFiles(made, folder / EMBEDDER_TOKENIZER, short_digest(parts))
+    made = folder / short_digest([*parts, meaning, *sources]) / EMBEDDER_MODEL
+    return EmbedderFiles(made, folder / EMBEDDER_TOKENIZER, short_digest(parts), meaning)
 
 
 # ---- the router's data ----

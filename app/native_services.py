@@ -30,7 +30,7 @@ def open_embedder(threads: int = 1) -> SentenceEmbedder:
         if not path.is_file():
             raise EmbedderError(f"{path} does not exist: run `python build.py site` once to make it.")
     tokenizer = WordPiece.from_json(files.tokenizer.read_bytes())
-    return SentenceEmbedder(tokenizer, OnnxEncoder(files.model, files.fingerprint, threads))
+    return SentenceEmbedder(tokenizer, OnnxEncoder(files.model, files.fingerprint, files.meaning_fingerprint, threads))
 
 
 def native_router_parts() -> RouterParts:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_MODEL, EMBEDDER_TOKENIZER, embedder_files
+from app.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_MODEL, EMBEDDER_TOKENIZER, EmbedderFiles, embedder_files
 from app.building.common import make_in_venv
 from app.checksums import sha256_of
 
@@ -29,11 +29,12 @@ def ensure_embedder(cache: Path, files: Mapping[str, Path], adapter: Path = EMBE
     return {EMBEDDER_MODEL: made}
 
 
-def site_files(files: Mapping[str, Path], fingerprint: str) -> dict[str, Path | bytes]:
+def site_files(files: Mapping[str, Path], made: EmbedderFiles) -> dict[str, Path | bytes]:
     """What the page needs (path in dist/ -> content); embedder.json names the rest."""
     model = files[EMBEDDER_MODEL]
     about = {
-        "fingerprint": fingerprint,
+        "fingerprint": made.fingerprint,
+        "meaning_fingerprint": made.meaning_fingerprint,
         "model": EMBEDDER_MODEL,
         "bytes": model.stat().st_size,
         "sha256": sha256_of(model),

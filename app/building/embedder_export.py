@@ -14,7 +14,8 @@ Notable here:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +27,10 @@ from app.building.minilm import (
     LAYERS,
     WHITENING,
     Weights,
-    merge_adapter,
+    check_adapter,
     positions,
-    sentence_vector,
+    token_states,
+    widened,
 )
 from app.building.onnx_writer import OnnxGraph
 from py_core.formats.safetensors import read_safetensors
@@ -43,31 +45,76 @@ _SMALL = 1e-3
 _PARTS = ("query", "key", "value")
 
 
-def export(weights: Weights, calibration: Sequence[Sequence[int]]) -> bytes:
-    """The ONNX file of a model (merged with its adapter). calibration: ids of texts, [CLS] and [SEP] included."""
-    return _Exporter(weights, _largest_inputs(weights, calibration)).file()
+def export(weights: Weights, adapter: Weights, calibration: Sequence[Sequence[int]]) -> bytes:
+    """The ONNX file. weights: the published model's. calibration: ids of texts, [CLS] and [SEP] included.
+
+    Raises ValueError when the adapter does not fit the model.
+    """
+    check_adapter(weights, adapter)
+    weights = widened(weights)
+    return _Exporter(weights, adapter, _largest_inputs(weights, calibration)).file()
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """A linear's constants, by their names in the file; `bias`, `down` and `up` are "" where it has none."""
+
+    shrink: str
+    """What the input is multiplied by first; "" for nothing."""
+    matrix: tuple[str, str, str]
+    """Codes, scales and zero points."""
+    bias: str
+    down: str
+    up: str
+    """The adapter's: x + down + up is added to the result, in matrix products."""
+
+
+@dataclass(frozen=True)
+class _Norm:
+    scale: str
+    shift: str
+    bias: str
+    """Of the linear before it."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    query_key_value: _Linear
+    output: _Linear
+    output_norm: _Norm
+    inner: _Linear
+    inner_bias: str
+    outer: _Linear
+    outer_norm: _Norm
 
 
 class _Exporter:
-    def __init__(self, weights: Weights, largest: dict[str, np.ndarray]) -> None:
+    def __init__(self, weights: Weights, adapter: Weights, largest: Mapping[str, np.ndarray]) -> None:
         self._weights = weights
+        self._adapter = adapter
         self._largest = largest
         self._graph = OnnxGraph("all-MiniLM-L6-v2")
 
     def file(self) -> bytes:
-        graph, constant = self._graph, self._graph.constant
-        ids = graph.input("ids", np.int32, [1, "tokens"])
+        graph = self._graph
+        ids, adapted = graph.input("ids", np.int32, [1, "tokens"]), graph.input("adapted", np.bool_, [])
         x = self._embeddings(ids)
-        for layer in range(LAYERS):
-            x = self._block(f"encoder.layer.{layer}", x)
-        mean = graph.node("ReduceMean", x, constant(np.array([1])), keepdims=0)
+        blocks = [self._block(f"encoder.layer.{layer}") for layer in range(LAYERS)]
+        vector, states = graph.branch("vector"), graph.branch("states")
+        vector.output(self._vector(vector, _states(vector, blocks, x, adapted=True)), "vector", np.float32, [1, HIDDEN])
+        plain = states.node("Squeeze", _states(states, blocks, x, adapted=False), graph.constant(np.array([0])))
+        states.output(plain, "states", np.float32, ["tokens", HIDDEN])
+        graph.output(graph.choose(adapted, vector, states), "rows", np.float32, ["rows", HIDDEN])
+        return graph.to_bytes(OPERATOR_SETS)
+
+    def _vector(self, graph: OnnxGraph, states: str) -> str:
+        mean = graph.node("ReduceMean", states, graph.constant(np.array([1])), keepdims=0)
         vector = graph.node("LpNormalization", mean, axis=-1, p=2)
-        if WHITENING[0] in self._weights:
-            centre, matrix = (constant(self._weights[name]) for name in WHITENING)
+        if WHITENING[0] in self._adapter:
+            centre, matrix = (graph.constant(self._adapter[name].astype(np.float32)) for name in WHITENING)
             moved = graph.node("MatMul", graph.node("Sub", vector, centre), matrix)
             vector = graph.node("LpNormalization", moved, axis=-1, p=2)
-        graph.output(vector, "embedding", np.float32, [1, HIDDEN])
-        return graph.to_bytes(OPERATOR_SETS)
+        return vector
 
     def _embeddings(self, ids: str) -> str:
         """Words of 8 bits with a scale each, plus the positions."""
@@ -83,53 +130,104 @@ class _Exporter:
         scale, shift = (constant(weights[f"embeddings.LayerNorm.{part}"]) for part in ("weight", "bias"))
         return graph.node("LayerNormalization", x, scale, shift, axis=-1, epsilon=LAYER_NORM_EPSILON)
 
-    def _block(self, block: str, x: str) -> str:
-        graph, weights = self._graph, self._weights
-        names = [f"{block}.attention.self.{part}" for part in _PARTS]
-        matrices = [weights[f"{name}.weight"] for name in names]
-        biases = [weights[f"{name}.bias"] for name in names]
-        output = f"{block}.attention.output.dense"
+    def _block(self, block: str) -> _Block:
+        weights, names = self._weights, [f"{block}.attention.self.{part}" for part in _PARTS]
+        output, inner, outer = (f"{block}.{part}.dense" for part in ("attention.output", "intermediate", "output"))
         # what smooths the output's input needs no operation: it goes into the rows of `value`
         smooth = self._smoothing(output, weights[f"{output}.weight"])
-        matrices[2], biases[2] = matrices[2] / smooth[:, None], biases[2] / smooth
-        joined = self._linear(self._smoothed(x, names[0], np.concatenate(matrices)), np.concatenate(biases))
-        parts = graph.nodes("Split", 3, joined, axis=-1, num_outputs=3)
-        mixed = graph.node("MultiHeadAttention", *parts, domain="com.microsoft", num_heads=HEADS)
-        x = self._residual((mixed, weights[f"{output}.weight"] * smooth), output, x)
-
-        name = f"{block}.intermediate.dense"
-        inner = self._linear(self._smoothed(x, name, weights[f"{name}.weight"]))
-        bias = graph.constant(weights[f"{name}.bias"])
-        inner = graph.node("BiasGelu", inner, bias, domain="com.microsoft")
-        name = f"{block}.output.dense"
-        return self._residual(self._smoothed(inner, name, weights[f"{name}.weight"]), name, x)
+        whole = np.ones_like(smooth)
+        divide = [whole, whole, smooth]
+        matrix = np.concatenate(
+            [weights[f"{name}.weight"] / by[:, None] for name, by in zip(names, divide, strict=True)]
+        )
+        bias = np.concatenate([weights[f"{name}.bias"] / by for name, by in zip(names, divide, strict=True)])
+        return _Block(
+            self._linear(names, matrix, self._smoothing(names[0], matrix), bias, np.concatenate(divide)),
+            self._linear([output], weights[f"{output}.weight"], smooth, shrunk=True),
+            self._norm(output),
+            self._smoothed(inner),
+            self._graph.constant(weights[f"{inner}.bias"]),
+            self._smoothed(outer),
+            self._norm(outer),
+        )
 
     def _smoothing(self, name: str, matrix: np.ndarray) -> np.ndarray:
         """(inputs,): what each input of a linear is divided by."""
         inputs, columns = np.maximum(self._largest[name], _SMALL), np.maximum(np.abs(matrix).max(0), _SMALL)
         return (inputs**SMOOTHING / columns ** (1 - SMOOTHING)).astype(np.float32)
 
-    def _smoothed(self, x: str, name: str, matrix: np.ndarray) -> tuple[str, np.ndarray]:
-        smooth = self._smoothing(name, matrix)
-        return self._graph.node("Mul", x, self._graph.constant(1 / smooth)), matrix * smooth
+    def _smoothed(self, name: str) -> _Linear:
+        matrix = self._weights[f"{name}.weight"]
+        return self._linear([name], matrix, self._smoothing(name, matrix))
 
-    def _linear(self, smoothed: tuple[str, np.ndarray], bias: np.ndarray | None = None) -> str:
-        x, matrix = smoothed
-        codes, scales, zeros = quantize_columns(matrix.T)
-        inputs = [x, *(self._graph.constant(value) for value in (codes, scales, zeros))]
-        if bias is not None:
-            inputs.append(self._graph.constant(bias))
-        return self._graph.node("DynamicQuantizeMatMul", *inputs, domain="com.microsoft")
+    def _linear(
+        self, names: Sequence[str], matrix: np.ndarray, smooth: np.ndarray,
+        bias: np.ndarray | None = None, divide: np.ndarray | None = None, shrunk: bool = False,
+    ) -> _Linear:  # fmt: skip
+        """names: of linears with one input, whose rows `matrix` has. divide: what its rows were divided by.
 
-    def _residual(self, smoothed: tuple[str, np.ndarray], name: str, x: str) -> str:
-        """LayerNorm(linear + x)"""
+        shrunk: whether the input comes divided by `smooth`.
+        """
+        constant = self._graph.constant
+        codes, scales, zeros = quantize_columns((matrix * smooth).T)
+        down, up = self._low_rank(names, matrix.shape[0])
+        return _Linear(
+            "" if shrunk else constant(1 / smooth),
+            (constant(codes), constant(scales), constant(zeros)),
+            "" if bias is None else constant(bias),
+            constant(down * smooth[:, None] if shrunk else down) if down.size else "",
+            constant(up if divide is None else up / divide) if down.size else "",
+        )
+
+    def _low_rank(self, names: Sequence[str], outputs: int) -> tuple[np.ndarray, np.ndarray]:
+        """(inputs, ranks) and (ranks, outputs) of linears with one input, whose outputs stand side by side."""
+        pairs = [(self._adapter.get(f"{name}.lora_A"), self._adapter.get(f"{name}.lora_B")) for name in names]
+        present = [a.astype(np.float32).T for a, _ in pairs if a is not None]
+        if not present:
+            return np.empty((len(self._largest[names[0]]), 0), np.float32), np.empty((0, outputs), np.float32)
+        up = np.zeros((sum(a.shape[1] for a in present), outputs), np.float32)
+        row = column = 0
+        for name, (a, b) in zip(names, pairs, strict=True):
+            size = len(self._weights[f"{name}.bias"])
+            if a is not None and b is not None:
+                up[row : row + len(a), column : column + size] = b.T
+                row += len(a)
+            column += size
+        return np.concatenate(present, axis=1), up
+
+    def _norm(self, name: str) -> _Norm:
+        """Of the sum of a linear and what it is added to."""
         norm = f"{name.removesuffix('.dense')}.LayerNorm"
-        parts = (f"{norm}.weight", f"{norm}.bias", f"{name}.bias")
-        constants = [self._graph.constant(self._weights[part]) for part in parts]
-        return self._graph.node(
-            "SkipLayerNormalization", self._linear(smoothed), x, *constants,
+        scale, shift, bias = (
+            self._graph.constant(self._weights[part]) for part in (f"{norm}.weight", f"{norm}.bias", f"{name}.bias")
+        )
+        return _Norm(scale, shift, bias)
+
+
+def _states(graph: OnnxGraph, blocks: Sequence[_Block], x: str, *, adapted: bool) -> str:
+    """The last layer's states, (1, tokens, 384), from the embeddings. adapted: with the adapter's part."""
+
+    def linear(x: str, constants: _Linear) -> str:
+        small = graph.node("Mul", x, constants.shrink) if constants.shrink else x
+        inputs = [small, *constants.matrix, *([constants.bias] if constants.bias else [])]
+        y = graph.node("DynamicQuantizeMatMul", *inputs, domain="com.microsoft")
+        if not (adapted and constants.down):
+            return y
+        return graph.node("Add", y, graph.node("MatMul", graph.node("MatMul", x, constants.down), constants.up))
+
+    def add_and_norm(y: str, x: str, norm: _Norm) -> str:
+        return graph.node(
+            "SkipLayerNormalization", y, x, norm.scale, norm.shift, norm.bias,
             domain="com.microsoft", epsilon=LAYER_NORM_EPSILON,
         )  # fmt: skip
+
+    for block in blocks:
+        parts = graph.nodes("Split", 3, linear(x, block.query_key_value), axis=-1, num_outputs=3)
+        mixed = graph.node("MultiHeadAttention", *parts, domain="com.microsoft", num_heads=HEADS)
+        x = add_and_norm(linear(mixed, block.output), x, block.output_norm)
+        inner = graph.node("BiasGelu", linear(x, block.inner), block.inner_bias, domain="com.microsoft")
+        x = add_and_norm(linear(inner, block.outer), x, block.outer_norm)
+    return x
 
 
 def quantize_columns(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -148,7 +246,7 @@ def _largest_inputs(weights: Weights, calibration: Sequence[Sequence[int]]) -> d
         largest[name] = np.maximum(largest[name], found) if name in largest else found
 
     for ids in calibration:
-        sentence_vector(weights, ids, observe)
+        token_states(weights, ids, observe)
     return largest
 
 
@@ -166,7 +264,7 @@ def main() -> None:
     weights, _ = read_safetensors(options.model.read_bytes())
     adapter = read_safetensors(options.adapter.read_bytes())[0] if options.adapter else {}
     tokenizer = WordPiece.from_json(options.tokenizer.read_bytes())
-    options.output.write_bytes(export(merge_adapter(weights, adapter), calibration_ids(tokenizer)))
+    options.output.write_bytes(export(weights, adapter, calibration_ids(tokenizer)))
 
 
 if __name__ == "__main__":

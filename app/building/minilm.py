@@ -26,25 +26,39 @@ Observe = Callable[[str, np.ndarray], None]
 _erf = np.vectorize(math.erf, otypes=[np.float32])
 
 
+def widened(weights: Weights) -> dict[str, np.ndarray]:
+    """Those of floating point, in float32."""
+    return {name: array.astype(np.float32) for name, array in weights.items() if array.dtype.kind == "f"}
+
+
+def check_adapter(weights: Weights, adapter: Weights) -> None:
+    """Raises ValueError when the adapter (see merge_adapter) does not fit the model."""
+    for name in adapted_linears(adapter):
+        a, b, weight = (adapter[f"{name}.lora_A"], adapter.get(f"{name}.lora_B"), weights.get(f"{name}.weight"))
+        if b is None or weight is None or (b.shape[0], a.shape[1]) != weight.shape or b.shape[1] != a.shape[0]:
+            raise ValueError(f"The adapter's {name} does not fit the model: train it again, or remove the adapter.")
+    shapes = [adapter[name].shape for name in WHITENING if name in adapter]
+    if shapes and shapes != [(HIDDEN,), (HIDDEN, HIDDEN)]:
+        raise ValueError("The adapter's whitening does not fit the model: train it again, or remove the adapter.")
+
+
+def adapted_linears(adapter: Weights) -> list[str]:
+    return sorted(name.removesuffix(".lora_A") for name in adapter if name.endswith(".lora_A"))
+
+
 def merge_adapter(weights: Weights, adapter: Weights) -> dict[str, np.ndarray]:
     """The weights with W + B A in place of W, for each "NAME.lora_A" (rank, inputs) and "NAME.lora_B" (outputs, rank);
     and the adapter's WHITENING, if it has one.
 
     Raises ValueError when the adapter does not fit the model.
     """
-    merged = {name: array.astype(np.float32) for name, array in weights.items() if array.dtype.kind == "f"}
-    for name in sorted(name.removesuffix(".lora_A") for name in adapter if name.endswith(".lora_A")):
-        a, b = adapter[f"{name}.lora_A"], adapter.get(f"{name}.lora_B")
-        weight = merged.get(f"{name}.weight")
-        if b is None or weight is None or (b.shape[0], a.shape[1]) != weight.shape or b.shape[1] != a.shape[0]:
-            raise ValueError(f"The adapter's {name} does not fit the model: train it again, or remove the adapter.")
+    check_adapter(weights, adapter)
+    merged = widened(weights)
+    for name in adapted_linears(adapter):
         # in float64, so that every machine rounds to the same weights
-        merged[f"{name}.weight"] = (weight + b.astype(np.float64) @ a.astype(np.float64)).astype(np.float32)
-    if any(name in adapter for name in WHITENING):
-        if [adapter[name].shape for name in WHITENING if name in adapter] != [(HIDDEN,), (HIDDEN, HIDDEN)]:
-            raise ValueError("The adapter's whitening does not fit the model: train it again, or remove the adapter.")
-        merged |= {name: adapter[name].astype(np.float32) for name in WHITENING}
-    return merged
+        a, b = (adapter[f"{name}.lora_{part}"].astype(np.float64) for part in "AB")
+        merged[f"{name}.weight"] = (merged[f"{name}.weight"] + b @ a).astype(np.float32)
+    return merged | {name: adapter[name].astype(np.float32) for name in WHITENING if name in adapter}
 
 
 def whitening(vectors: np.ndarray, ridge: float) -> dict[str, np.ndarray]:
@@ -68,8 +82,14 @@ def whitened(vectors: np.ndarray, weights: Weights) -> np.ndarray:
     return moved / np.linalg.norm(moved, axis=-1, keepdims=True)
 
 
-def sentence_vector(weights: Weights, ids: Sequence[int], observe: Observe | None = None) -> np.ndarray:
-    """float32 (384,), of length 1. observe gets the input (tokens, inputs) of each linear, by the linear's name."""
+def sentence_vector(weights: Weights, ids: Sequence[int]) -> np.ndarray:
+    """float32 (384,), of length 1: the mean of the states, as the weights' WHITENING makes it."""
+    mean = token_states(weights, ids).mean(0)
+    return whitened(mean / np.linalg.norm(mean), weights).astype(np.float32)
+
+
+def token_states(weights: Weights, ids: Sequence[int], observe: Observe | None = None) -> np.ndarray:
+    """The last layer, (tokens, 384). observe gets the input (tokens, inputs) of each linear, by the linear's name."""
 
     def linear(name: str, x: np.ndarray) -> np.ndarray:
         if observe:
@@ -89,8 +109,7 @@ def sentence_vector(weights: Weights, ids: Sequence[int], observe: Observe | Non
         x = layer_norm(f"{block}.attention.output.LayerNorm", x + linear(f"{block}.attention.output.dense", mixed))
         inner = gelu(linear(f"{block}.intermediate.dense", x))
         x = layer_norm(f"{block}.output.LayerNorm", x + linear(f"{block}.output.dense", inner))
-    mean = x.mean(0)
-    return whitened(mean / np.linalg.norm(mean), weights).astype(np.float32)
+    return x
 
 
 def positions(weights: Weights) -> np.ndarray:

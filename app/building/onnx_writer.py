@@ -10,6 +10,7 @@ Source: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto (the numbers of f
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ ELEMENT_TYPES: dict[np.dtype[Any], int] = {
     )
 }  # fmt: skip
 _VARINT, _BYTES, _FIXED32 = 0, 2, 5
-_FLOAT, _INT, _STRING, _INTS = 1, 2, 3, 7
+_FLOAT, _INT, _STRING, _GRAPH, _INTS = 1, 2, 3, 5, 7
 """Types of attributes."""
 
 Attribute = int | float | str | Sequence[int]
@@ -41,7 +42,24 @@ class OnnxGraph:
         self._initializers: list[bytes] = []
         self._inputs: list[bytes] = []
         self._outputs: list[bytes] = []
-        self._names = 0
+        self._numbers = itertools.count(1)
+
+    def branch(self, name: str) -> OnnxGraph:
+        """A graph for `choose`. It may use this graph's values; its constants are this graph's."""
+        made = OnnxGraph(name)
+        made._initializers, made._numbers = self._initializers, self._numbers
+        return made
+
+    def choose(self, condition: str, if_true: OnnxGraph, if_false: OnnxGraph) -> str:
+        """Compute one of two branches, which have one output each. condition: bool, one number."""
+        name = self._new_name("v")
+        branches = ("then_branch", if_true), ("else_branch", if_false)
+        parts = [_text(1, condition), _text(2, name), _text(4, "If")]
+        for attribute, graph in branches:
+            content = _field(6, graph._content([])) + _number(20, _GRAPH)
+            parts.append(_field(5, _text(1, attribute) + content))
+        self._nodes.append(b"".join(parts))
+        return name
 
     def input(self, name: str, kind: type[np.generic], shape: Shape) -> str:
         self._inputs.append(_value_info(name, kind, shape))
@@ -75,16 +93,18 @@ class OnnxGraph:
 
     def to_bytes(self, operator_sets: Mapping[str, int]) -> bytes:
         """The file. operator_sets: domain ("" is ONNX's own) -> version."""
-        graph = [_field(1, node) for node in self._nodes] + [_text(2, self._name)]
-        graph += [_field(5, tensor) for tensor in self._initializers]
-        graph += [_field(11, value) for value in self._inputs] + [_field(12, value) for value in self._outputs]
-        model = [_number(1, IR_VERSION), _text(2, "sonata"), _field(7, b"".join(graph))]
+        model = [_number(1, IR_VERSION), _text(2, "sonata"), _field(7, self._content(self._initializers))]
         model += [_field(8, _text(1, domain) + _number(2, version)) for domain, version in operator_sets.items()]
         return b"".join(model)
 
+    def _content(self, initializers: Sequence[bytes]) -> bytes:
+        parts = [_field(1, node) for node in self._nodes] + [_text(2, self._name)]
+        parts += [_field(5, tensor) for tensor in initializers]
+        parts += [_field(11, value) for value in self._inputs] + [_field(12, value) for value in self._outputs]
+        return b"".join(parts)
+
     def _new_name(self, kind: str) -> str:
-        self._names += 1
-        return f"{kind}{self._names}"
+        return f"{kind}{next(self._numbers)}"
 
 
 def _node(

@@ -84,7 +84,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
         site[f"models/{model.file}"] = files[model.file]
     site["models.json"] = _models_json()
     site["model_catalog.json"] = (json.dumps(tomllib.loads(MODELS.read_text(encoding="utf-8")), indent=1)).encode()
-    site.update(embedder.site_files(files, embedder_files(cache_dir()).fingerprint))
+    site.update(embedder.site_files(files, embedder_files(cache_dir())))
     site[ROUTING_DATA] = files[ROUTING_DATA]
     site["sizes.json"] = sizes_json(site)
     site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)

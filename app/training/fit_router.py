@@ -31,6 +31,7 @@ from app.native_services import open_embedder
 from app.router_factory import PARAMETERS, more_requests, out_of_scope
 from app.training.requests import Request, folds
 from py_core.routing.agents import FALLBACK_ID, Example
+from py_core.routing.embedder import Meaning
 from py_core.routing.head import Head, fit_head, word_matrix
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.router import Decision, Router, features
@@ -224,12 +225,15 @@ def decisions(material: Material, parameters: RouterParameters) -> list[tuple[De
 class NoEmbedder:
     """The vectors are here already."""
 
-    fingerprint = "none"
+    fingerprint = meaning_fingerprint = "none"
 
     def __init__(self, dimensions: int) -> None:
         self.dimensions = dimensions
 
     async def embed(self, texts: Any) -> np.ndarray:
+        raise NotImplementedError
+
+    async def meanings(self, texts: Any) -> list[Meaning]:
         raise NotImplementedError
 
     def forget(self) -> None:

@@ -1,5 +1,8 @@
 """Sentences as vectors: texts that ask for the same are close, whatever they are about.
 
+Besides, a text's meaning: the states of its tokens in the same model without the adapter that makes it see what is
+asked for. Those say what a text is about, word by word.
+
 An Encoder runs the model (embedder_onnx.py natively, embedder_browser.py in the page); SentenceEmbedder puts the
 tokenizer before it and a cache around it.
 """
@@ -7,9 +10,9 @@ tokenizer before it and a cache around it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,8 +21,12 @@ from py_core.tokenizers.wordpiece import WordPiece
 DIMENSIONS = 384
 CACHED_TEXTS = 2048
 """The most recent texts whose vectors are kept: 3 MB."""
+CACHED_MEANING_BYTES = 8 << 20
+"""Of the most recent meanings: some 400 questions of 12 tokens, or 20 of the longest texts."""
 TEXTS_AT_ONCE = 32
 """So many texts go to the encoder together; other requests get their turn between two such parts."""
+
+_T = TypeVar("_T")
 
 
 class EmbedderError(Exception):
@@ -28,21 +35,38 @@ class EmbedderError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Meaning:
-    """What the plain model makes of a text, without the adapter for routing.
+    """What a text means, token by token; it depends on the text only. An embedder's arrays cannot be written to.
 
-    ids: int32 (tokens,), with [CLS] and [SEP]. states: float32 (tokens, 384), of the last layer. vector: float32
-    (384,), the mean of the states, of length 1.
+    ids: int32 (tokens,), from [CLS] to [SEP]. states: float32 (tokens, 384), the last layer of the plain model.
+    vector: float32 (384,), their mean, of length 1.
     """
 
     ids: np.ndarray
     states: np.ndarray
     vector: np.ndarray
 
+    @classmethod
+    def from_states(cls, ids: Sequence[int], states: np.ndarray) -> Meaning:
+        """The arrays are copied."""
+        mean = states.mean(0)
+        arrays = np.array(ids, np.int32), np.array(states, np.float32), (mean / np.linalg.norm(mean)).astype(np.float32)
+        for array in arrays:
+            array.setflags(write=False)
+        return cls(*arrays)
+
+    @property
+    def nbytes(self) -> int:
+        return self.ids.nbytes + self.states.nbytes + self.vector.nbytes
+
 
 class Embedder(Protocol):
-    """`fingerprint` names the model: vectors of embedders with different fingerprints cannot be compared."""
+    """`fingerprint` names the model: vectors of embedders with different fingerprints cannot be compared.
+
+    `meaning_fingerprint` does so for meanings.
+    """
 
     fingerprint: str
+    meaning_fingerprint: str
     dimensions: int
 
     async def embed(self, texts: Sequence[str]) -> np.ndarray:
@@ -52,55 +76,107 @@ class Embedder(Protocol):
         """
         ...
 
+    async def meanings(self, texts: Sequence[str]) -> list[Meaning]:
+        """One a text, which depends on that text only. Raises EmbedderError."""
+        ...
+
     def forget(self) -> None:
-        """Keep nothing of the texts that were embedded."""
+        """Keep nothing of the texts that were embedded, nor their meanings."""
         ...
 
 
 class Encoder(Protocol):
-    """Runs the model on token ids."""
+    """Runs the model on token ids. The fingerprints are an Embedder's."""
 
     fingerprint: str
+    meaning_fingerprint: str
 
     async def encode(self, texts: Sequence[Sequence[int]]) -> np.ndarray:
         """float32 (texts, 384), each row of length 1, from the ids of each text. Raises EmbedderError."""
         ...
 
+    async def states(self, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        """float32 (tokens, 384) a text: the last layer without the adapter. Raises EmbedderError."""
+        ...
+
 
 class SentenceEmbedder:
-    """An Embedder. The vectors of the texts that were asked for last are kept, `cached_texts` at most."""
+    """An Embedder. What was asked for last is kept: vectors of `cached_texts` texts, and so many bytes of meanings.
+
+    A text of more than the tokenizer's `max_tokens` is cut off there.
+    """
 
     dimensions = DIMENSIONS
 
-    def __init__(self, tokenizer: WordPiece, encoder: Encoder, cached_texts: int = CACHED_TEXTS) -> None:
+    def __init__(
+        self,
+        tokenizer: WordPiece,
+        encoder: Encoder,
+        cached_texts: int = CACHED_TEXTS,
+        cached_meaning_bytes: int = CACHED_MEANING_BYTES,
+    ) -> None:
         self.fingerprint = encoder.fingerprint
+        self.meaning_fingerprint = encoder.meaning_fingerprint
         self.tokenizer = tokenizer
         self._encoder = encoder
-        self._cached_texts = cached_texts
-        self._cache: OrderedDict[str, np.ndarray] = OrderedDict()
+        self._limits = cached_texts, cached_meaning_bytes
+        self.forget()
+
+    def forget(self) -> None:
+        """See Embedder."""
+        # new ones: what is being computed now goes into the old ones, and is gone with them
+        self._vectors: _Recent[np.ndarray] = _Recent(self._limits[0], lambda vector: 1)
+        self._meanings: _Recent[Meaning] = _Recent(self._limits[1], lambda meaning: meaning.nbytes)
 
     async def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """See Embedder. A text of more than the tokenizer's `max_tokens` is cut off there."""
-        known = {text: self._cache[text] for text in texts if text in self._cache}
-        missing = [text for text in dict.fromkeys(texts) if text not in known]
-        for start in range(0, len(missing), TEXTS_AT_ONCE):
-            part = missing[start : start + TEXTS_AT_ONCE]
-            vectors = await self._encoder.encode([self.tokenizer.encode(text) for text in part])
-            known |= zip(part, vectors, strict=True)
-        for text in known:
-            self._remember(text, known[text])
+        """See Embedder."""
+
+        async def make(ids: Sequence[Sequence[int]]) -> list[np.ndarray]:
+            # rows of their own, which do not keep the others alive
+            return [vector.copy() for vector in await self._encoder.encode(ids)]
+
+        known = await self._of(texts, self._vectors, make)
         out = np.empty((len(texts), DIMENSIONS), np.float32)
         for row, text in enumerate(texts):
             out[row] = known[text]
         return out
 
-    def forget(self) -> None:
+    async def meanings(self, texts: Sequence[str]) -> list[Meaning]:
         """See Embedder."""
-        self._cache.clear()
 
-    def _remember(self, text: str, vector: np.ndarray) -> None:
-        if text not in self._cache:
-            self._cache[text] = vector.copy()  # a row of its own, which does not keep the others alive
-        self._cache.move_to_end(text)
-        while len(self._cache) > self._cached_texts:
-            self._cache.popitem(last=False)
+        async def make(ids: Sequence[Sequence[int]]) -> list[Meaning]:
+            return list(map(Meaning.from_states, ids, await self._encoder.states(ids)))
+
+        known = await self._of(texts, self._meanings, make)
+        return [known[text] for text in texts]
+
+    async def _of(
+        self, texts: Sequence[str], recent: _Recent[_T], make: Callable[[Sequence[Sequence[int]]], Awaitable[list[_T]]]
+    ) -> dict[str, _T]:
+        """What each text has: kept, or made now, TEXTS_AT_ONCE at a time."""
+        known = {text: recent.kept[text] for text in texts if text in recent.kept}
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        for start in range(0, len(missing), TEXTS_AT_ONCE):
+            part = missing[start : start + TEXTS_AT_ONCE]
+            known |= zip(part, await make([self.tokenizer.encode(text) for text in part]), strict=True)
+        for text in known:
+            recent.keep(text, known[text])
+        return known
+
+
+class _Recent(Generic[_T]):
+    """The values that were asked for last, by their texts: as many as are no larger than `limit` together."""
+
+    def __init__(self, limit: int, size: Callable[[_T], int]) -> None:
+        self.kept: OrderedDict[str, _T] = OrderedDict()
+        self._limit = limit
+        self._size = size
+        self._taken = 0
+
+    def keep(self, text: str, value: _T) -> None:
+        if text not in self.kept:
+            self.kept[text] = value
+            self._taken += self._size(value)
+        self.kept.move_to_end(text)
+        while self._taken > self._limit:
+            self._taken -= self._size(self.kept.popitem(last=False)[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -19,17 +20,28 @@ class BrowserEncoder:
     def __init__(self, embedder: Any) -> None:
         """embedder: an Embedder of web/routing/embedder.js."""
         self.fingerprint = str(embedder.fingerprint)
+        self.meaning_fingerprint = str(embedder.meaningFingerprint)
         self._embedder = embedder
 
     async def encode(self, texts: Sequence[Sequence[int]]) -> np.ndarray:
-        ids, lengths = array("i"), array("i", map(len, texts))
-        for text in texts:
-            ids.extend(text)
-        try:
-            vectors = await self._embedder.encode(to_js(memoryview(ids)), to_js(memoryview(lengths)))
-        except JsException as error:
-            raise EmbedderError(error.message) from error
-        return np.frombuffer(vectors.to_bytes(), np.float32).reshape(-1, DIMENSIONS)
+        return await _rows(self._embedder.encode, texts)
+
+    async def states(self, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        rows = await _rows(self._embedder.states, texts)
+        ends = list(accumulate(map(len, texts)))
+        return [rows[end - len(text) : end] for end, text in zip(ends, texts, strict=True)]
+
+
+async def _rows(run: Any, texts: Sequence[Sequence[int]]) -> np.ndarray:
+    """What a method of web/routing/embedder.js makes of the ids of all texts: float32 (rows, 384)."""
+    ids, lengths = array("i"), array("i", map(len, texts))
+    for text in texts:
+        ids.extend(text)
+    try:
+        rows = await run(to_js(memoryview(ids)), to_js(memoryview(lengths)))
+    except JsException as error:
+        raise EmbedderError(error.message) from error
+    return np.frombuffer(rows.to_bytes(), np.float32).reshape(-1, DIMENSIONS)
 
 
 def browser_embedder(embedder: Any) -> SentenceEmbedder:

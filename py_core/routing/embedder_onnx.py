@@ -15,9 +15,12 @@ from py_core.routing.embedder import DIMENSIONS, EmbedderError
 class OnnxEncoder:
     """See Encoder. Texts run one after the other, in a thread, so that the event loop goes on."""
 
-    def __init__(self, path: str | os.PathLike[str], fingerprint: str, threads: int = 1) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], fingerprint: str, meaning_fingerprint: str, threads: int = 1
+    ) -> None:
         """Raises EmbedderError when the file is missing or damaged."""
         self.fingerprint = fingerprint
+        self.meaning_fingerprint = meaning_fingerprint
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
@@ -35,6 +38,12 @@ class OnnxEncoder:
     def _encode(self, texts: Sequence[Sequence[int]]) -> np.ndarray:
         out = np.empty((len(texts), DIMENSIONS), np.float32)
         for row, ids in enumerate(texts):
-            (vectors,) = self._session.run(["embedding"], {"ids": np.array([ids], np.int32)})
-            out[row] = vectors[0]
+            out[row] = self._run(ids, adapted=True)[0]
         return out
+
+    async def states(self, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        return await asyncio.to_thread(lambda: [self._run(ids, adapted=False) for ids in texts])
+
+    def _run(self, ids: Sequence[int], *, adapted: bool) -> np.ndarray:
+        (rows,) = self._session.run(["rows"], {"ids": np.array([ids], np.int32), "adapted": np.array(adapted)})
+        return rows

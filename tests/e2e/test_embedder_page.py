@@ -40,6 +40,12 @@ EMBED = """async (texts) => {
   return [vectors.shape.toJs(), [...vectors.tobytes().toJs()]];
 }"""
 
+MEANINGS = """async (texts) => {
+  const meanings = await ofPython.meanings(python.toPy(texts));
+  const bytes = (array) => [...array.tobytes().toJs()];
+  return Array.from(meanings, ({ ids, states, vector }) => [bytes(ids), bytes(states), bytes(vector)]);
+}"""
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def page(browser: Browser, site: str) -> AsyncIterator[Page]:
@@ -75,6 +81,20 @@ async def test_vectors_are_the_native_ones(page: Page) -> None:
     expected = await native.embed(TEXTS)
     assert (vectors * expected).sum(1).min() > 0.999
     assert await page.evaluate("ofPython.fingerprint") == native.fingerprint
+
+
+async def test_meanings_are_the_native_ones(page: Page) -> None:
+    await page.evaluate(PYTHON)
+    found = await page.evaluate(MEANINGS, TEXTS)
+    native = open_embedder()
+    for text, expected, (ids, states, vector) in zip(TEXTS, await native.meanings(TEXTS), found, strict=True):
+        assert np.frombuffer(bytes(ids), np.int32).tolist() == expected.ids.tolist()
+        rows = np.frombuffer(bytes(states), np.float32).reshape(-1, 384)
+        lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(expected.states, axis=1)
+        # a product that rounds to the next of 8 bits moves all that follows: most are equal, one in seven is not
+        assert ((rows * expected.states).sum(1) / lengths).min() > 0.99, text
+        assert np.frombuffer(bytes(vector), np.float32) @ expected.vector > 0.998, text
+    assert await page.evaluate("ofPython.meaning_fingerprint") == native.meaning_fingerprint
 
 
 async def test_it_runs_in_a_worker_of_its_own_and_the_page_goes_on(page: Page) -> None:

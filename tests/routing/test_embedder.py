@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from app.build_outputs import EMBEDDER_ADAPTER, embedder_files
 from app.building.embedder_export import calibration_ids, export
-from app.building.minilm import merge_adapter, sentence_vector
+from app.building.minilm import merge_adapter, sentence_vector, token_states
 from app.native_services import open_embedder
 from app.paths import cache_dir
 from py_core.formats.safetensors import read_safetensors
@@ -69,13 +70,17 @@ class CountingEncoder:
 
     def __init__(self) -> None:
         files = embedder_files(cache_dir())
-        self._encoder = OnnxEncoder(files.model, files.fingerprint)
-        self.fingerprint = files.fingerprint
+        self._encoder = OnnxEncoder(files.model, files.fingerprint, files.meaning_fingerprint)
+        self.fingerprint, self.meaning_fingerprint = files.fingerprint, files.meaning_fingerprint
         self.counts: list[int] = []
 
     async def encode(self, texts):
         self.counts.append(len(texts))
         return await self._encoder.encode(texts)
+
+    async def states(self, texts):
+        self.counts.append(len(texts))
+        return await self._encoder.states(texts)
 
 
 async def test_vectors_are_those_of_the_adapted_model_in_float32(embedder, expected) -> None:
@@ -87,15 +92,87 @@ async def test_vectors_are_those_of_the_adapted_model_in_float32(embedder, expec
         assert wanted @ vector > 0.985, text
 
 
-def test_an_adapter_is_in_the_vectors(adapted, expected, published, tokenizer, tmp_path) -> None:
-    path = tmp_path / "adapted.onnx"
-    path.write_bytes(export(adapted, calibration_ids(tokenizer)))
-    vectors = OnnxEncoder(path, "adapted")._encode([tokenizer.encode(text) for text in TEXTS])
-    to_adapted, to_published = (
-        np.mean([one @ vector for one, vector in zip(wanted, vectors, strict=True)]) for wanted in (expected, published)
-    )
-    assert to_adapted > 0.99
-    assert to_published < to_adapted - 0.02
+async def test_the_adapter_is_in_the_vectors_and_not_in_the_meanings(embedder, expected, published) -> None:
+    vectors, meanings = await embedder.embed(TEXTS), await embedder.meanings(TEXTS)
+
+    def likeness(wanted, found) -> float:
+        return float(np.mean([one @ other for one, other in zip(wanted, found, strict=True)]))
+
+    assert likeness(expected, vectors) > 0.99
+    assert likeness(published, vectors) < 0.97
+    assert likeness(published, [meaning.vector for meaning in meanings]) > 0.99
+    assert likeness(expected, [meaning.vector for meaning in meanings]) < 0.97
+
+
+async def test_a_meaning_is_the_plain_models_last_layer(embedder, weights, tokenizer) -> None:
+    for text, meaning in zip(TEXTS, await embedder.meanings(TEXTS), strict=True):
+        assert meaning.ids.tolist() == tokenizer.encode(text)
+        assert meaning.states.dtype == meaning.vector.dtype == np.float32
+        wanted = token_states(weights, tokenizer.encode(text))
+        assert meaning.states.shape == wanted.shape
+        lengths = np.linalg.norm(meaning.states, axis=1) * np.linalg.norm(wanted, axis=1)
+        assert ((meaning.states * wanted).sum(1) / lengths).min() > 0.98, text
+        np.testing.assert_allclose(np.linalg.norm(meaning.vector), 1, atol=1e-5)
+        np.testing.assert_allclose(
+            meaning.vector * np.linalg.norm(meaning.states.mean(0)), meaning.states.mean(0), atol=1e-6
+        )
+
+
+async def test_a_meaning_depends_on_its_text_only(embedder) -> None:
+    together = await embedder.meanings([*TEXTS, *reversed(TEXTS)])
+    assert together[0] is together[-1]
+    for text, meaning in zip(TEXTS, together, strict=False):
+        other = open_embedder()
+        await other.embed([text])
+        (alone,) = await other.meanings([text])
+        np.testing.assert_array_equal(alone.states, meaning.states)
+        np.testing.assert_array_equal(alone.vector, meaning.vector)
+
+
+async def test_no_text_an_empty_one_and_a_huge_one_have_meanings(embedder) -> None:
+    assert await embedder.meanings([]) == []
+    empty, huge = await embedder.meanings(["", "please review my code " * 50_000])
+    assert len(empty.ids) == len(empty.states) == 2
+    assert len(huge.ids) == len(huge.states) == MAX_TOKENS
+    assert all(np.isfinite(meaning.states).all() for meaning in (empty, huge))
+
+
+async def test_nobody_can_change_a_meaning_that_others_have(embedder) -> None:
+    (meaning,) = await embedder.meanings(["hello"])
+    for array in (meaning.ids, meaning.states, meaning.vector):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+async def test_meanings_are_kept_up_to_so_many_bytes(dist, tokenizer) -> None:
+    encoder = CountingEncoder()
+    (one,) = await SentenceEmbedder(tokenizer, CountingEncoder()).meanings(["a"])
+    embedder = SentenceEmbedder(tokenizer, encoder, cached_meaning_bytes=2 * one.nbytes)
+    await embedder.meanings(["a"])
+    await embedder.meanings(["b"])
+    await embedder.meanings(["a"])
+    await embedder.meanings(["c"])  # b goes
+    await embedder.meanings(["a", "c", "a"])
+    assert encoder.counts == [1, 1, 1]
+    await embedder.meanings(["a word or two more than there is room for"])  # all of them go
+    await embedder.meanings(["a", "c"])
+    assert encoder.counts == [1, 1, 1, 1, 2]
+
+
+async def test_what_was_forgotten_is_computed_again(dist, tokenizer) -> None:
+    encoder = CountingEncoder()
+    embedder = SentenceEmbedder(tokenizer, encoder)
+    await asyncio.gather(embedder.embed(["a"]), embedder.meanings(["a"]))
+    embedder.forget()
+    await asyncio.gather(embedder.embed(["a"]), embedder.meanings(["a"]))
+    assert encoder.counts == [1] * 4
+    running = asyncio.gather(embedder.embed(["b"]), embedder.meanings(["b"]))
+    await asyncio.sleep(0)  # both begin
+    assert encoder.counts == [1] * 6
+    embedder.forget()  # while they are computed: they are not kept then
+    await running
+    await asyncio.gather(embedder.embed(["b"]), embedder.meanings(["b"]))
+    assert encoder.counts == [1] * 8
 
 
 def test_numpy_computes_what_sentence_transformers_does(weights, tokenizer) -> None:
@@ -108,9 +185,9 @@ def test_numpy_computes_what_sentence_transformers_does(weights, tokenizer) -> N
 
 def test_the_file_without_an_adapter_is_the_published_model(weights, published, tokenizer, tmp_path) -> None:
     path = tmp_path / "plain.onnx"
-    path.write_bytes(export(weights, calibration_ids(tokenizer)))
+    path.write_bytes(export(weights, {}, calibration_ids(tokenizer)))
     assert path.stat().st_size < 24_000_000
-    encoder = OnnxEncoder(path, "plain")
+    encoder = OnnxEncoder(path, "plain", "plain")
     ids = [tokenizer.encode(text) for text in TEXTS]
     for wanted, vector in zip(published, encoder._encode(ids), strict=True):
         assert wanted @ vector > 0.985
@@ -187,7 +264,7 @@ def test_a_damaged_or_missing_file_is_a_sentence(tmp_path: Path) -> None:
     damaged.write_bytes(b"\x08\x09nonsense")
     for path in (damaged, tmp_path / "nowhere.onnx"):
         with pytest.raises(EmbedderError, match=r"run `python build\.py site`"):
-            OnnxEncoder(path, "x")
+            OnnxEncoder(path, "x", "x")
 
 
 def test_without_a_built_embedder_the_sentence_says_what_to_run(monkeypatch, tmp_path) -> None:
@@ -214,3 +291,4 @@ def test_the_fingerprint_follows_the_adapter(tmp_path: Path) -> None:
     two = embedder_files(cache_dir(), adapter)
     assert len({without.fingerprint, one.fingerprint, two.fingerprint}) == 3
     assert len({without.model, one.model, two.model}) == 3
+    assert len({without.meaning_fingerprint, one.meaning_fingerprint, two.meaning_fingerprint}) == 1

@@ -1,5 +1,6 @@
 /**
- * The sentence embedder's side of the worker that calls it: sends tokens to embedder_worker.js, gets vectors back.
+ * The sentence embedder's side of the worker that calls it: sends tokens to embedder_worker.js, gets vectors or the
+ * states of tokens back.
  *
  * Python (py_core/routing/embedder_browser.py) makes the tokens.
  */
@@ -22,7 +23,7 @@ export class Embedder {
    */
   static async open(folder, onBytes = () => {}) {
     const about = JSON.parse(await fetchText(`${folder}embedder.json`, onBytes));
-    const embedder = new Embedder(about.fingerprint, onBytes);
+    const embedder = new Embedder(about.fingerprint, about.meaning_fingerprint, onBytes);
     try {
       const [tokenizer] = await Promise.all([
         fetchText(folder + about.tokenizer, onBytes),
@@ -36,8 +37,9 @@ export class Embedder {
     return embedder;
   }
 
-  constructor(fingerprint, onBytes) {
+  constructor(fingerprint, meaningFingerprint, onBytes) {
     this.fingerprint = fingerprint;
+    this.meaningFingerprint = meaningFingerprint;
     this.tokenizer = ''; // the text of tokenizer.json
     this.#worker = new Worker(ownScript(new URL('./embedder_worker.js', import.meta.url)), { type: 'module' });
     this.#worker.onmessage = ({ data: { id, value, error, bytes } }) => {
@@ -60,6 +62,15 @@ export class Embedder {
    */
   encode(ids, lengths) {
     return this.#call('encode', { ids, lengths });
+  }
+
+  /**
+   * @param {Int32Array} ids of all texts, one after the other
+   * @param {Int32Array} lengths how many ids each text has
+   * @returns {Promise<Float32Array>} 384 numbers a token: the plain model's last layer
+   */
+  states(ids, lengths) {
+    return this.#call('states', { ids, lengths });
   }
 
   close() {

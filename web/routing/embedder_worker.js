@@ -22,7 +22,7 @@ const actions = {
     const endWatch = watchFiles(/\/ort-wasm[^/]*\.wasm/, tell);
     const content = await fetchModel(model, bytes, sha256);
     session = await ort.InferenceSession.create(content, { executionProviders: ['wasm'], graphOptimizationLevel: 'all' });
-    await embed(Int32Array.of(101, 102)); // what is made at a first run is made now
+    await run(Int32Array.of(101, 102), true); // what is made at a first run is made now
     endWatch();
   },
 
@@ -30,8 +30,18 @@ const actions = {
     const out = new Float32Array(lengths.length * DIMENSIONS);
     let at = 0;
     for (let text = 0; text < lengths.length; text++) {
-      out.set(await embed(ids.subarray(at, at + lengths[text])), text * DIMENSIONS);
+      out.set(await run(ids.subarray(at, at + lengths[text]), true), text * DIMENSIONS);
       at += lengths[text];
+    }
+    return out;
+  },
+
+  async states({ ids, lengths }) {
+    const out = new Float32Array(ids.length * DIMENSIONS);
+    let at = 0;
+    for (const length of lengths) {
+      out.set(await run(ids.subarray(at, at + length), false), at * DIMENSIONS);
+      at += length;
     }
     return out;
   },
@@ -42,9 +52,11 @@ function tell(bytes) {
   self.postMessage({ bytes });
 }
 
-async function embed(ids) {
-  const { embedding } = await session.run({ ids: new ort.Tensor('int32', ids, [1, ids.length]) });
-  return embedding.data;
+/** adapted: the text's vector, with the adapter; otherwise the state of each token, without it. */
+async function run(ids, adapted) {
+  const feeds = { ids: new ort.Tensor('int32', ids, [1, ids.length]), adapted: new ort.Tensor('bool', [adapted], []) };
+  const { rows } = await session.run(feeds);
+  return rows.data;
 }
 
 async function fetchModel(url, bytes, sha256) {
