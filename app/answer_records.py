@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.assistant import Done
+from app.learning_service import Recalled
 from app.routing_service import Routed
 from py_core.memory.records import LONGEST_NAME
 from py_core.memory.trajectories import Trajectory
 from py_core.memory.witness import WitnessEntry
+from py_core.routing.agents import FALLBACK_ID
 
 KEPT_TEXT = 500
 """Characters of a message in the witness log."""
@@ -22,7 +24,8 @@ class Answer:
     """An answer, as far as it came. id: the route's, where it is the first answer of that.
 
     text: the message. said: what was said in answer. routed: None where it was not routed, or is another try.
-    failure: what ended it, if it failed. again: it takes the place of the answer before.
+    failure: what ended it, if it failed. again: it takes the place of the answer before. recalled: the lesson that gave
+    it, if one did.
     """
 
     id: str
@@ -32,6 +35,7 @@ class Answer:
     done: Done | None = None
     failure: Exception | None = None
     again: bool = False
+    recalled: Recalled | None = None
 
     @property
     def is_shown(self) -> bool:
@@ -46,12 +50,14 @@ class Answer:
             routing["confidence"] = routed.decision.confidence
             routing["ranked"] = [list(pair) for pair in routed.decision.ranked[:NEIGHBOURS_LOGGED]]
             routing["neighbours"] = [n.pattern_id for n in routed.decision.neighbours[:NEIGHBOURS_LOGGED]]
+        if self.recalled is not None:
+            routing["lesson"] = self.recalled.lesson.id
         if done is not None:
             routing |= {"reason": done.reason, "tokens": done.new_tokens}
             if done.adapter:
                 routing["adapter"] = done.adapter
         return WitnessEntry(
-            agent=routed.agent.id if routed else "",
+            agent=FALLBACK_ID if self.recalled else routed.agent.id if routed else "",
             backend=backend,
             stages=self._stages(),
             routing=routing,
@@ -76,6 +82,7 @@ class Answer:
             self.said,
             session=session,
             agent=details.get("agent", ""),
+            lesson=self.recalled.lesson.id if self.recalled else "",
             model=model[:LONGEST_NAME],
             reason=done.reason if done else "error",
             route=route,
@@ -87,6 +94,8 @@ class Answer:
 
     def _stages(self) -> dict[str, float]:
         stages: dict[str, float] = dict(self.routed.decision.milliseconds) if self.routed else {}
+        if self.recalled is not None:
+            stages["recall"] = self.recalled.milliseconds
         if self.done is not None:
             stages |= {"prefill": 1000 * self.done.prefill_seconds, "decode": 1000 * self.done.decode_seconds}
         return stages

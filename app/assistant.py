@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from app.learned_answer import Head, ids_of_learned, longest_learned
 from app.prompt_window import PromptWindow
 from app.resident_adapters import ResidentAdapters
 from app.text_stream import TextStream
@@ -128,12 +129,13 @@ class Assistant:
         self._prefill: asyncio.Task[None] | None = None
 
     async def respond(
-        self, text: str, agent: Agent | None = None, *, again: SamplingParams | None = None
+        self, text: str, agent: Agent | None = None, *, again: SamplingParams | None = None, heads: Sequence[Head] = ()
     ) -> AsyncIterator[Event]:
         """Stream the answer to a message. What was said joins the conversation, a stopped answer as far as it came.
 
         agent: who answers (its instruction, sampling and longest answer); the plain assistant if none.
         again: draw another answer in this way; the turn takes the place of the last one.
+        heads: of a lesson that answers (LearningService.recall); how the next token is chosen is then always the same.
         Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError. What
         was seen of an answer by then stays in the conversation; without an answer it is as it was before.
         """
@@ -144,7 +146,12 @@ class Assistant:
         messages = [*before, user_message(text, agent)]
         sampling = again or self._sampling or (agent.sampling if agent else CHAT_SAMPLING)
         max_tokens = min(agent.max_tokens, self._max_tokens) if agent else self._max_tokens
-        prompt, forgotten = await self._window.fit(messages, self._forgotten)
+        window = self._window
+        if heads:
+            max_tokens = min(max_tokens, longest_learned(heads))
+            if max_tokens > _LEAST_ANSWER:
+                window = PromptWindow(self.model, SYSTEM_PROMPT, self.model.engine.context_length - max_tokens)
+        prompt, forgotten = await window.fit(messages, self._forgotten)
         if self._stopped:
             yield Done("stopped")
             return
@@ -152,13 +159,15 @@ class Assistant:
         self._answers_with = adapter.name if adapter else ""
         number = await self.adapters.number(adapter) if adapter else 0
         self.model.engine.use_adapter(self._sequence, number)
+        self.model.engine.use_head_adapter(self._sequence, heads[0].number if heads else 0)
         async with aclosing(self._read(prompt, timings)) as reading:  # type: ignore[type-var]
             async for progress in reading:
                 yield progress
         if self._stopped:
             yield Done("stopped")
             return
-        stream = TextStream(self.model, self._sequence, max_tokens, sampling, timings, end_at_loops=True)
+        ids = ids_of_learned(self.model.engine, self._sequence, heads, max_tokens, timings) if heads else None
+        stream = TextStream(self.model, self._sequence, max_tokens, sampling, timings, end_at_loops=True, ids=ids)
         thinks = opens_thought(self.model.tokenizer, prompt)
         splitter, begin, thought_until = ThoughtSplitter(thinks), time.perf_counter(), 0.0
         try:

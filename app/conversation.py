@@ -1,7 +1,7 @@
 """A conversation that is routed and stored: each message goes to an agent, and the turns are kept in the memory.
 
 conversation = Conversation(assistant, services)    # without a memory or a router it works, too
-async for event in conversation.respond("why does my page crash"):   # Routed, Reading ..., Delta ..., Done, Stored
+async for event in conversation.respond("why does my page crash"):   # Routed, Recalled, Delta ..., Done, Stored
     ...
 
 The memory is shared with other tabs and programs. What they delete leaves the model's context at once; what they add to
@@ -19,11 +19,15 @@ from typing import Any
 
 from app.answer_records import Answer
 from app.assistant import CHAT_SAMPLING, Assistant, Delta, Done, Reading, Thought, assistant_message, user_message
+from app.learning_service import Recalled
+from app.lesson_imprints import LessonError
 from app.routing_service import Routed
 from app.services import Services
 from app.trajectory_recorder import TrajectoryRecorder
 from app.turn_details import answer_details, title_of
+from py_core.backends.base import BackendError
 from py_core.memory.errors import StoreError
+from py_core.memory.lessons import KIND as LESSON
 from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Change
 from py_core.memory.sessions import KIND as SESSION
@@ -54,7 +58,7 @@ class Stored:
     request: str = ""
 
 
-Event = ChangedElsewhere | Routed | Reading | Thought | Delta | Done | Stored
+Event = ChangedElsewhere | Routed | Recalled | Reading | Thought | Delta | Done | Stored
 
 
 class Conversation:
@@ -71,6 +75,7 @@ class Conversation:
         self._deleted = False
         self._session: Session | None = None
         self._last: Routed | None = None
+        self._recalled: Recalled | None = None  # the lesson that the running answer gives
         self._resumed_agent: str | None = None  # who answered last, in a resumed conversation
         services.listen(self._on_change)
 
@@ -97,18 +102,26 @@ class Conversation:
                 sampling = _retry_sampling(agent)
                 if self._last is not None and self._last.text == text:
                     yield self._last
+                # Whoever asks for another answer than what was taught gets the model's own.
+                recalled = None if self.turns[-1].details.get("lesson") else await self._recall(text)
             else:
                 routed = await self._route(text)
                 agent, sampling = (routed.agent if routed else None), None
+                recalled = await self._recall(text)
             if routed is not None:
                 yield routed
+            if recalled is not None:
+                agent = None  # a lesson is given by the plain assistant, as it was learned
+                yield recalled
+            self._recalled = recalled
             if self._stopped:
                 yield Done("stopped")
                 return
             said, done, failure = "", None, None
             id = routed.id if routed else uuid.uuid4().hex
             try:
-                answering = self.assistant.respond(text, agent, again=sampling)
+                heads = recalled.heads if recalled else ()
+                answering = self.assistant.respond(text, agent, again=sampling, heads=heads)
                 with self._services.memory.background.paused() if self._services.memory else nullcontext():
                     async with aclosing(answering) as events:  # type: ignore[type-var]
                         async for event in events:
@@ -120,13 +133,13 @@ class Conversation:
             except Exception as error:
                 failure = error
             finally:
-                stored = await self._remember(Answer(id, text, routed, said, done, failure, again))
+                stored = await self._remember(Answer(id, text, routed, said, done, failure, again, recalled))
             if stored is not None:
                 yield stored
             if failure is not None:
                 raise failure
         finally:
-            self._answering = False
+            self._answering, self._recalled = False, None
             if self._deleted:
                 self.reset()
 
@@ -159,7 +172,10 @@ class Conversation:
     # ---- what others do to the stored conversation ----
 
     def _on_change(self, change: Change) -> None:
-        """Deleted turns leave the context at once; a running answer ends first, and is not stored."""
+        """Deleted turns leave the context at once; a running answer ends first, and is not stored. An answer that gives
+        a lesson ends where that is deleted."""
+        if self._recalled is not None and (LESSON, self._recalled.lesson.id) in change.deletes:
+            self.stop()
         key = (SESSION, self._session.id) if self._session else None
         if key in change.deletes or (change.cleared in (EVERYTHING, SESSION) and key not in change.puts):
             if self._answering:
@@ -229,13 +245,22 @@ class Conversation:
             self._services.trouble(error)
             return None
 
+    async def _recall(self, text: str) -> Recalled | None:
+        learning = self._services.learning
+        try:
+            return await learning.recall(text) if learning is not None else None
+        except (EmbedderError, StoreError, BackendError, LessonError) as error:
+            self._services.trouble(error)
+            return None
+
     async def _remember(self, answer: Answer) -> Stored | None:
         if not answer.text.strip() or self._deleted:
             return None
-        details, earlier = answer_details(answer.id, answer.routed, answer.done), ""
+        details, earlier = answer_details(answer.id, answer.routed, answer.done, answer.recalled), ""
         if answer.again:
             earlier = self.turns[-1].details.get("request", "")
-            before = {name: value for name, value in self.turns[-1].details.items() if name != "adapter"}
+            ended = ("adapter", "lesson")
+            before = {name: value for name, value in self.turns[-1].details.items() if name not in ended}
             details = {**before, **details}
         turns = Turn("user", answer.text), Turn("assistant", answer.said, details=details)
         if answer.is_shown:
@@ -254,6 +279,8 @@ class Conversation:
             self.recorder.asked_again(memory, earlier)
             if answer.routed is not None and self._services.routing is not None:
                 await self._services.routing.used(answer.routed)
+            if answer.recalled is not None and self._services.learning is not None:
+                await self._services.learning.used(answer.recalled)
         except StoreError as error:
             if error.reason == "record":  # another program deleted it meanwhile
                 self._deleted = True

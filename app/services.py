@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
+from app.learning_service import LearningService
 from app.routing_service import RoutingService
 from app.turn_indexer import TurnIndexer
 from py_core.hnsw.hnsw_kernel import HnswKernel
@@ -24,6 +25,7 @@ from py_core.routing.embedder import DIMENSIONS
 
 MemoryState = Literal["opening", "ready", "locked"]
 RoutingState = Literal["opening", "ready", "failed", "off"]
+LearningState = Literal["opening", "ready", "failed", "off"]
 MEMORY_PATIENCE = 30.0
 """Seconds that an answer which is complete waits for a memory that is still opening, so that it is remembered."""
 
@@ -53,9 +55,13 @@ class Services:
         self.locked_rows: Rows | None = None
         self.memory: Memory | None = None
         self.routing: RoutingService | None = None
+        self.learning: LearningService | None = None
         self.indexer: TurnIndexer | None = None
         self.memory_state: MemoryState = "opening"
         self.routing_state: RoutingState = "opening"
+        self.learning_state: LearningState = "opening"
+        self.why_not_learning: str | None = None
+        """A sentence, where learning failed or is off."""
         self.problem: str | None = None
         self._told: set[str] = set()
         self._opening: asyncio.Future[None] | None = None
@@ -107,6 +113,32 @@ class Services:
             self.trouble(error)
         self.changed()
 
+    async def learn_with(self, opening: Callable[[Memory], Awaitable[LearningService]]) -> None:
+        """opening: makes the learning over a memory, for the model that answers; where it fails, nothing can be taught
+        and `why_not_learning` says why. After `open` and `route_with`. Another model's takes the place of this one's.
+        """
+        assert self.memory is not None
+        memory = self.memory
+        if self.learning is not None:
+            self.learning.close()
+            self.learning = None
+        try:
+            learning = await opening(memory)
+            if learning.memory is not self.memory:  # it was unlocked meanwhile
+                await learning.move(self.memory)
+            self.learning, self.learning_state, self.why_not_learning = learning, "ready", None
+        except Exception as error:
+            if self.memory is not memory:  # the temporary memory was closed while it was read
+                return await self.learn_with(opening)
+            self.learning_state, self.why_not_learning = "failed", str(error) or type(error).__name__
+            self.trouble(error)
+        self.changed()
+
+    def learn_nothing(self, why: str) -> None:
+        """Learning is off; why: a sentence."""
+        self.learning_state, self.why_not_learning = "off", why
+        self.changed()
+
     def listen(self, listener: Callable[[Change], None]) -> None:
         """Call `listener` with each change of the memory, whichever memory that is then."""
         self._listeners.append(listener)
@@ -128,6 +160,8 @@ class Services:
         if self.routing is not None:
             await self.routing.move(self.memory)
             self.indexer = TurnIndexer(self.memory, self.routing.embedder, self.trouble)
+        if self.learning is not None:
+            await self.learning.move(self.memory)
         self.changed()
 
     async def forget(self) -> None:

@@ -16,16 +16,16 @@ class TextStream:
 
     def __init__(
         self, model: Model, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
-        raw: bool = False, end_at_loops: bool = False,
+        raw: bool = False, end_at_loops: bool = False, ids: AsyncIterator[list[int]] | None = None,
     ) -> None:  # fmt: skip
         """After a prefill. raw: special tokens are shown, and the end token does not end the text.
 
-        end_at_loops, timings: as of Engine.generate.
+        end_at_loops, timings: as of Engine.generate. ids: in place of what it yields (learned_answer.py).
         """
         self.text = ""
         self._timings = timings
         self._decoder = model.tokenizer.stream(skip_special=not raw, continues=raw)
-        self._ids = model.engine.generate(
+        self._ids = ids or model.engine.generate(
             sequence, max_tokens, sampling, timings, ignore_end=raw, end_at_loops=end_at_loops
         )
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.assistant import Done
+from app.learning_service import Recalled
 from app.routing_service import Routed
 from py_core.memory.sessions import Turn
+from py_core.routing.agents import FALLBACK_ID
 
 TITLE_LENGTH = 80
 RANKED_KEPT = 5
@@ -26,10 +28,13 @@ def title_of(text: str) -> str:
     return f"{cut.rstrip(' ,;:.-')}…"
 
 
-def answer_details(request: str, routed: Routed | None, done: Done | None) -> dict[str, Any]:
+def answer_details(
+    request: str, routed: Routed | None, done: Done | None, recalled: Recalled | None = None
+) -> dict[str, Any]:
     """JSON: `request` (the answer's id: the route's, where the answer is the first of that); `agent` and `route` (what
     the answer's chip says, with the route's id) where it was routed; `reason` and `tokens` as in Done, `thinking`
-    ({text, seconds}) where the model thought before it answered, and the name of its `adapter` where it had one."""
+    ({text, seconds}) where the model thought before it answered, and the name of its `adapter` where it had one.
+    `lesson` ({id, question, confidence}) where one answered: then the agent is the plain assistant."""
     details: dict[str, Any] = {"request": request}
     if routed is not None:
         decision = routed.decision
@@ -42,6 +47,10 @@ def answer_details(request: str, routed: Routed | None, done: Done | None) -> di
             "threshold": decision.threshold,
             "ranked": [list(pair) for pair in decision.ranked[:RANKED_KEPT]],
         }
+    if recalled is not None:
+        lesson = recalled.lesson
+        details["agent"] = FALLBACK_ID
+        details["lesson"] = {"id": lesson.id, "question": lesson.question, "confidence": recalled.confidence}
     if done is not None:
         details |= {"reason": done.reason, "tokens": done.new_tokens}
         if done.thought:
@@ -52,8 +61,8 @@ def answer_details(request: str, routed: Routed | None, done: Done | None) -> di
 
 
 def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
-    """Turns as plain data, for the page: role, content, created, request, agent, route, reason, tokens, thinking; None
-    where not known.
+    """Turns as plain data, for the page: role, content, created, request, agent, route, lesson, reason, tokens,
+    thinking; None where not known.
 
     route: as routing_service.route_entry gives, without neighbours and times.
     """
@@ -78,6 +87,7 @@ def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
                 "request": details.get("request"),
                 "agent": details.get("agent"),
                 "route": route,
+                "lesson": details.get("lesson"),
                 "reason": details.get("reason"),
                 "tokens": details.get("tokens"),
                 "thinking": details.get("thinking"),

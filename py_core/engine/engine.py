@@ -92,6 +92,20 @@ class Engine:
         self._scheduler.end(sequence)
         self.backend.truncate(sequence, length)
 
+    def hold(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
+        """Make the sequence hold exactly `tokens`; what is new runs with the first call that needs it.
+
+        How many of the first tokens it held before. Raises ContextFullError when they do not fit; the sequence then
+        still holds what it held.
+        """
+        if len(tokens) > self.context_length:
+            raise ContextFullError(too_long(len(tokens), self.context_length))
+        shared = _shared_length(sequence.tokens, tokens)
+        self.truncate(sequence, shared)
+        if shared < len(tokens):
+            self.backend.append(sequence, tokens[shared:])
+        return shared
+
     def free(self, sequence: TokenSequence) -> None:
         """Give the sequence and its pages back, and end what is under way for it. It cannot be used again."""
         self._scheduler.end(sequence)
@@ -178,12 +192,7 @@ class Engine:
         As `Backend.token_logprobs`. `on_progress` is called after each forward pass. Raises ContextFullError when the
         tokens do not fit; the sequence then still holds what it held.
         """
-        if len(tokens) > self.context_length:
-            raise ContextFullError(too_long(len(tokens), self.context_length))
-        shared = _shared_length(sequence.tokens, tokens)
-        self.truncate(sequence, shared)
-        if shared < len(tokens):
-            self.backend.append(sequence, tokens[shared:])
+        self.hold(sequence, tokens)
 
         def on_pass(stored: int) -> None:
             if on_progress:

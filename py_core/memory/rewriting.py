@@ -77,11 +77,12 @@ async def rewrite(
     """
     for _ in range(ATTEMPTS):
         revision = (await rows.meta())["revision"]
-        puts, deletes = list[Row](), [row.key for row in await rows.scan(BLOB, None, CHUNK)]
+        puts, deletes = list[Row](), list[Key]()
         ledger = Ledger()
         after: Key | None = None
         while found := await rows.scan(None, after, CHUNK):
             after = found[-1].key
+            deletes += [row.key for row in found if row.kind == BLOB]
             here = [row for row in found if row.kind != BLOB]
             changed, gone = await change(here)
             puts += changed

@@ -280,6 +280,7 @@ SCHEMAS: Mapping[str, Schema] = {
                 reason=_text(),
                 tokens=_integer(LARGEST_INTEGER),
                 thinking=_or_null(_thinking),
+                lesson=_or_null(_object(id=_name, question=_text(), confidence=_share)),
                 adapter=_text(),
             ),
         },

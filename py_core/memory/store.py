@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from py_core.memory.blobs import blobs_with, rows_starting_with
 from py_core.memory.codec import decode_rows, encode_records, open_blob, seal_blob
 from py_core.memory.encryption import Crypto, Lock, NativeCrypto, unlock
 from py_core.memory.errors import StoreError
@@ -38,8 +39,6 @@ from py_core.memory.rows import (
     Rows,
 )
 from py_core.memory.transaction import Transaction
-
-PREFIX_CHUNK = 64
 
 ProblemOf = Callable[[Record], str | None]
 """Why a record cannot be used, as a sentence; None if it can (schemas.py)."""
@@ -238,21 +237,11 @@ class Store:
 
     async def starting_with(self, kind: str, prefix: str) -> list[Record]:
         """The records of a kind whose ids start so, in the order of their ids."""
-        return await self._decode(await self._rows_starting_with(kind, prefix))
+        return await self._decode(await rows_starting_with(self._rows, kind, prefix))
 
     async def keys_starting_with(self, kind: str, prefix: str) -> list[Key]:
         """The keys of a kind's records whose ids start so, also of those that cannot be read."""
-        return [row.key for row in await self._rows_starting_with(kind, prefix)]
-
-    async def _rows_starting_with(self, kind: str, prefix: str) -> list[Row]:
-        found = list[Row]()
-        after: Key = (kind, prefix)
-        while rows := await self._rows.scan(kind, after, PREFIX_CHUNK):
-            found += [row for row in rows if row.id.startswith(prefix)]
-            if not rows[-1].id.startswith(prefix):
-                break
-            after = rows[-1].key
-        return found
+        return [row.key for row in await rows_starting_with(self._rows, kind, prefix)]
 
     async def _chunks(self, kind: str | None = None) -> AsyncIterator[list[Row]]:
         after: Key | None = None
@@ -262,8 +251,13 @@ class Store:
 
     async def get_blob(self, name: str) -> bytes | None:
         """The bytes put under this name; None when they are missing, or cannot be read."""
-        rows = await self._rows.get([(BLOB, name)])
-        return await open_blob(name, rows[0].body, self._lock) if rows else None
+        return (await self.get_blobs([name])).get(name)
+
+    async def get_blobs(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Those that are there and can be read, by their names."""
+        rows = await self._rows.get([(BLOB, name) for name in names])
+        opened = {row.id: await open_blob(row.id, row.body, self._lock) for row in rows}
+        return {name: data for name, data in opened.items() if data is not None}
 
     async def put_blob(self, name: str, data: bytes) -> None:
         """Keep bytes that can be made again from the records. They are encrypted and deleted as these, not exported."""
@@ -377,7 +371,7 @@ class Store:
                     raise StoreError("record", problem)
             batch = Batch(
                 puts=await encode_records(stamped, self._lock),
-                deletes=tuple(transaction.deletes),
+                deletes=(*transaction.deletes, *await blobs_with(self._rows, transaction)),
                 clear=transaction.cleared,
                 meta=meta or {},
                 expect_meta=self._expected_meta(self._schema),

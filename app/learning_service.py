@@ -1,0 +1,341 @@
+"""Learns what a person teaches, at once, and recalls it when it is asked for.
+
+    learning = await LearningService.open(model, base_sha256, embedder, memory, gate)
+    await learning.teach("What is my cat called?", "Your cat is called Pumpernickel.")
+    recalled = await learning.recall("which name did I give the cat")     # None where no lesson answers it
+    assistant.respond(text, heads=recalled.heads)
+
+A lesson is text in the memory (py_core/memory/lessons.py), and belongs to no model. What a model needs to answer with
+it, its imprint (py_core/learning/imprint.py), is made of it at once, kept beside it, and made again where it is missing
+or no longer fits: for another model, another revision of the learned adapter, after the memory's passphrase changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from app.assistant import SYSTEM_PROMPT
+from app.learned_answer import Head
+from app.lesson_imprints import LessonError, LessonImprints
+from app.lesson_meanings import LessonMeanings, MeaningEmbedder
+from py_core.engine.scheduler import Priority
+from py_core.learning.gate import CANDIDATES, Gate
+from py_core.loading import Model
+from py_core.memory.lessons import KIND, Lesson, Source, lesson_of
+from py_core.memory.memory import Memory
+from py_core.memory.rows import EVERYTHING, Change
+
+INSTANT_POLICY = "learning.instant"
+"""Whether lessons answer; the user's switch."""
+EMBEDDER_POLICY = "learning.embedder"
+"""Names the embedder whose vectors the lessons have."""
+NEAR = 32
+"""So many lessons are looked at whose questions are nearest; the gate compares those of them that are nearest by
+question or by question and answer."""
+SAME = 0.9
+"""Questions that are the same but for capitals, spaces and their last sign have vectors of this cosine, at least."""
+
+
+@dataclass(frozen=True)
+class Considered:
+    """A lesson that was compared with a message. score: the gate's, a logit."""
+
+    lesson: Lesson
+    score: float
+
+    @property
+    def confidence(self) -> float:
+        """The probability that the lesson answers the message, as the gate sees it."""
+        return 1 / (1 + math.exp(-self.score))
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """The lesson that answers a message. heads: its imprint, for Assistant.respond. considered: the best first."""
+
+    lesson: Lesson
+    confidence: float
+    heads: tuple[Head, ...]
+    considered: tuple[Considered, ...]
+    milliseconds: float
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A lesson was taught. nll: nats a token of its answer, behind its question, as the model gives them before and
+    after. milliseconds: all that it took; of these, `states_milliseconds` the model's passes over the answer.
+    replaced: what was taught before for the same question, and is history now. is_new: False where it was known."""
+
+    lesson: Lesson
+    nll_before: float
+    nll_after: float
+    milliseconds: float
+    states_milliseconds: float
+    replaced: Lesson | None = None
+    is_new: bool = True
+
+
+class LearningService:
+    """Made by `open`. Its methods may raise StoreError, EmbedderError, BackendError."""
+
+    def __init__(self, model: Model, base_sha256: str, embedder: MeaningEmbedder, memory: Memory, gate: Gate) -> None:
+        self.model, self.base_sha256, self.embedder, self.gate = model, base_sha256, embedder, gate
+        self.imprints = LessonImprints(model, base_sha256, SYSTEM_PROMPT)
+        self._changing = asyncio.Lock()
+        self._stale = True
+        self._follow(memory)
+
+    @classmethod
+    async def open(
+        cls, model: Model, base_sha256: str, embedder: MeaningEmbedder, memory: Memory, gate: Gate
+    ) -> LearningService:
+        """base_sha256: of the model's file, to which imprints belong. gate: app/shipped_gate.py. Raises StoreError,
+        EmbedderError."""
+        learning = cls(model, base_sha256, embedder, memory, gate)
+        await learning.refresh()
+        return learning
+
+    async def move(self, memory: Memory) -> None:
+        """Switch to another memory: its lessons answer from now on, and new ones are stored there."""
+        self._unlisten()
+        self._follow(memory)
+        await self.refresh()
+
+    def close(self) -> None:
+        """Follow the memory no longer, and take the imprints from the device."""
+        self._unlisten()
+        self.imprints.clear()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether lessons answer: the user's switch."""
+        policy = self.memory.policies.look(INSTANT_POLICY)
+        return policy is None or policy.value is not False
+
+    # ---- recalling ----
+
+    async def recall(self, text: str) -> Recalled | None:
+        """The lesson that answers this message, with its imprint on the device. None where no lesson does."""
+        begin = time.perf_counter()
+        if not self.is_on or not text.strip():
+            return None
+        considered = await self.consider(text)
+        if not considered or considered[0].score <= self.gate.threshold:
+            return None
+        best = considered[0]
+        heads = await self.imprints.heads(self.memory, best.lesson)
+        return Recalled(best.lesson, best.confidence, heads, tuple(considered), 1000 * (time.perf_counter() - begin))
+
+    async def consider(self, text: str) -> list[Considered]:
+        """The lessons that may answer a message, the best first; also those that the gate shuts."""
+        await self.refresh()
+        if not await self.memory.store.count(KIND):
+            return []
+        (meaning,) = await self.embedder.meanings([text])
+        near = await self._near(meaning.vector)
+        pairs = await self.meanings.of(near)
+        similar = [max(float(meaning.vector @ each[1].vector) for each in pair) for pair in pairs]
+        best = sorted(range(len(near)), key=lambda at: -similar[at])[:CANDIDATES]
+        scores = self.gate.scores((text, meaning), [pairs[at] for at in best])
+        found = [Considered(near[at], float(score)) for at, score in zip(best, scores, strict=True)]
+        return sorted(found, key=lambda each: -each.score)
+
+    async def used(self, recalled: Recalled) -> None:
+        """A message was answered with it."""
+        await self.memory.lessons.use(recalled.lesson.id)
+
+    async def _near(self, vector: np.ndarray) -> list[Lesson]:
+        """The lessons that may answer and whose questions are nearest: NEAR, or as many as there are."""
+        wanted = NEAR
+        while True:
+            found = await self.memory.search.search(KIND, vector, wanted)
+            lessons = [lesson for record, _ in found if (lesson := lesson_of(record)).answers]
+            if len(lessons) >= NEAR or len(found) < wanted:
+                return lessons[:NEAR]
+            wanted *= 4  # many are switched off, or history
+
+    # ---- teaching ----
+
+    async def teach(self, question: str, answer: str, source: Source = "taught") -> Learned:
+        """Learn an answer. What was taught before for the same question becomes history; the same lesson stays one.
+
+        Raises LessonError where it is empty, or too long for the model.
+        """
+        begin = time.perf_counter()
+        question, answer = question.strip(), answer.strip()
+        if not question or not answer:
+            raise LessonError(
+                f"The {'answer' if question else 'question'} is empty. Write both a question and an answer."
+            )
+        async with self._changing:
+            await self.refresh()
+            lesson = Lesson(question, answer, source)
+            tokens = await self.imprints.tokens(lesson)
+            (meaning,) = await self.embedder.meanings([question])
+            same = await self._same(question, meaning.vector)
+            known = next((one for one in same if one.answer == answer), None)
+            replaced = next((one for one in same if one.answer != answer), None)
+            lesson = known or replace(lesson, vector=meaning.vector)
+            if known is not None and not known.on:
+                lesson = await self.memory.lessons.edit(known.id, on=True) or lesson
+            elif known is None:
+                lesson = await self.memory.lessons.keep(lesson, tuple(one.id for one in same))
+            try:
+                await self.meanings.of([lesson])
+                states_begin = time.perf_counter()
+                imprint = await self.imprints.make(self.memory, lesson, tokens)
+                states_ms = 1000 * (time.perf_counter() - states_begin)
+            except BaseException:
+                if known is None:
+                    await self._take_back(lesson, same)
+                raise
+            await self.imprints.heads(self.memory, lesson)
+        milliseconds = 1000 * (time.perf_counter() - begin)
+        before, after = imprint.nll_before, imprint.nll_after
+        return Learned(lesson, before, after, milliseconds, states_ms, replaced, known is None)
+
+    async def forget(self, *ids: str) -> None:
+        """Delete lessons, and all that was made of them. What they replaced stays history."""
+        async with self._changing:
+            await self.memory.lessons.delete(*ids)
+            self._drop(ids)
+
+    async def undo(self, id: str) -> Lesson | None:
+        """Take a lesson back: it is deleted, and what it replaced answers again. That lesson, if there is one."""
+        async with self._changing:
+            before = [one for one in await self.memory.lessons.all() if one.replaced_by == id]
+            lesson = await self.memory.lessons.get(id)
+            await self._take_back(lesson, before) if lesson else None
+            self._drop([id])
+        return before[-1] if before else None
+
+    async def switch(self, id: str, on: bool) -> Lesson | None:
+        """Let a lesson answer, or not. None where there is none."""
+        return await self.memory.lessons.edit(id, on=on)
+
+    async def edit(self, id: str, question: str | None = None, answer: str | None = None) -> Learned | None:
+        """Change a lesson's words; it is learned anew. None where there is none. Raises LessonError as `teach`."""
+        before = await self.memory.lessons.get(id)
+        if before is None:
+            return None
+        learned = await self.teach(
+            before.question if question is None else question, before.answer if answer is None else answer,
+            before.source,
+        )  # fmt: skip
+        if learned.lesson.id != id:
+            await self.forget(id)
+        return learned
+
+    async def relearn(
+        self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, anew: bool = False,
+        priority: Priority = Priority.BACKGROUND,
+    ) -> int:  # fmt: skip
+        """Make the imprints that this model (and this revision of its adapter) lacks; anew: all of them. How many.
+
+        A lesson that this model cannot learn, for its length, is left out.
+        """
+        lessons = [one for one in await self.memory.lessons.all() if not one.replaced_by]
+        made = 0
+        for done, lesson in enumerate(lessons):
+            on_progress(done, len(lessons))
+            if not anew and await self.imprints.kept(self.memory, lesson) is not None:
+                continue
+            try:
+                tokens = await self.imprints.tokens(lesson)
+            except LessonError:
+                continue
+            async with self._changing:
+                if await self.memory.lessons.get(lesson.id) is not None:
+                    await self.imprints.make(self.memory, lesson, tokens, priority)
+                    made += 1
+        on_progress(len(lessons), len(lessons))
+        return made
+
+    def use_revision(self, revision: int, adapter: int = 0) -> None:
+        """The model answers with another revision of the learned adapter from now on: `adapter` is the number of its
+        matrices (`Engine.add_adapter`), which imprints are made with. 0 and 0 is the plain model.
+
+        Imprints belong to a revision; those that are missing are made when they are needed, or by `relearn`."""
+        self.imprints.use_revision(revision, adapter)
+
+    async def imprint_nll(self, lesson: Lesson) -> tuple[float, float] | None:
+        """NLL before and after, of the imprint that is kept; None where there is none."""
+        imprint = await self.imprints.kept(self.memory, lesson)
+        return (imprint.nll_before, imprint.nll_after) if imprint else None
+
+    async def _same(self, question: str, vector: np.ndarray) -> list[Lesson]:
+        """What was taught for the same question and is no history; normally one, or none."""
+        wanted = NEAR
+        while True:
+            found = await self.memory.search.search(KIND, vector, wanted)
+            near = [lesson_of(record) for record, cosine in found if cosine > SAME]
+            if len(near) < wanted:
+                return [one for one in near if not one.replaced_by and _plain(one.question) == _plain(question)]
+            wanted *= 4
+
+    async def _take_back(self, lesson: Lesson, before: Sequence[Lesson]) -> None:
+        for one in before:
+            await self.memory.lessons.edit(one.id, replaced_by="")
+        await self.memory.lessons.delete(lesson.id)
+
+    # ---- keeping up ----
+
+    async def refresh(self) -> None:
+        """Follow what others changed, also an import: lessons whose vectors another embedder made get new ones."""
+        await self.memory.store.poll()
+        if not self._stale:
+            return
+        self._stale = False
+        try:
+            await self._renew_vectors()
+        except BaseException:
+            self._stale = True
+            raise
+
+    async def _renew_vectors(self) -> None:
+        policies, fingerprint = self.memory.policies, self.embedder.meaning_fingerprint
+        made_by = policies.look(EMBEDDER_POLICY)
+        anew = made_by is None or made_by.value != fingerprint
+        lessons = [one for one in await self.memory.lessons.all() if anew or one.vector is None]
+        if lessons:
+            meanings = await self.embedder.meanings([one.question for one in lessons])
+            for one, meaning in zip(lessons, meanings, strict=True):
+                await self.memory.lessons.edit(one.id, vector=meaning.vector)
+        if anew:  # named last: if this is interrupted, all are embedded again
+            await policies.set(EMBEDDER_POLICY, fingerprint, confidence=1.0, source="instant")
+
+    def _follow(self, memory: Memory) -> None:
+        self.memory = memory
+        self.meanings = LessonMeanings(memory, self.embedder)
+        self.imprints.clear()
+        self._stale = True
+        self._unlisten: Callable[[], None] = memory.store.on_change(self._note)
+
+    def _note(self, change: Change) -> None:
+        if change.everything or change.cleared in (EVERYTHING, KIND):
+            self._stale = True
+            self.imprints.clear()
+            self.meanings.clear()
+        self._drop(id for kind, id in change.deletes if kind == KIND)
+        if change.elsewhere:
+            self._stale |= any(kind == KIND for kind, _ in change.puts)
+
+    def _drop(self, ids: Iterable[str]) -> None:
+        """What is in memory and on the device of lessons that are gone."""
+        for id in ids:
+            self.imprints.forget(id)
+            self.meanings.forget(id)
+
+
+def _plain(text: str) -> str:
+    """Without capitals, spaces and signs at its end: what makes two questions the same."""
+    return " ".join(text.rstrip(" ?!.").lower().split())
+
+
+__all__ = ["Considered", "Learned", "LearningService", "LessonError", "Recalled"]

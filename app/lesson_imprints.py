@@ -1,0 +1,159 @@
+"""The imprints of lessons for one model: made, kept beside the lesson's record, and brought to the device."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from app.imprint_shelf import KEPT_SLOTS, ImprintShelf
+from app.learned_answer import Head
+from app.prompt_window import refuse_by_length
+from py_core.backends.base import ContextFullError
+from py_core.engine.scheduler import Priority
+from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
+from py_core.learning.imprint import PART, Imprint, ImprintError
+from py_core.learning.instant import LessonTokens, learn_directions, lesson_tokens, make_imprint
+from py_core.loading import Model
+from py_core.memory.blobs import blob_name
+from py_core.memory.lessons import KIND, Lesson
+from py_core.memory.memory import Memory
+
+SHIPPED = Path(__file__).with_name("directions")
+"""Directions of models that many use: a file a model, `write_directions` makes them."""
+GENERIC_TEXTS = Path(__file__).with_name("generic_texts.txt")
+"""A message a line: what directions are made of."""
+VERSION = "1"
+"""Of how imprints are made: those of another version are made again."""
+ROOM = 64
+"""Tokens of the context that are left beside a lesson: a conversation has more in it than the lesson."""
+LONGEST_ANSWER = min(KEPT_SLOTS * PART, 1000)
+"""Tokens. The device has room for no more parts, and a chat's answer ends soon after."""
+
+
+class LessonError(ValueError):
+    """This cannot be taught; the message says why, and what to do."""
+
+
+class LessonImprints:
+    """Imprints belong to a model (`base_sha256`) and a revision of its learned adapter; 0 is the plain model."""
+
+    def __init__(self, model: Model, base_sha256: str, system: str) -> None:
+        """system: the prompt that conversations begin with."""
+        self.revision = 0
+        self._adapter = 0
+        self._model, self._base, self._system = model, base_sha256, system
+        self._shelf = ImprintShelf(model.engine)
+        self._known: dict[str, Imprint] = {}
+        """Of lessons whose imprints are on the shelf, or were."""
+        self._directions: np.ndarray | None = None
+        self._making = asyncio.Lock()
+
+    async def tokens(self, lesson: Lesson) -> LessonTokens:
+        """Raises LessonError where the model cannot learn it, ChatTemplateError where its template refuses it."""
+        longest = self._model.engine.context_length - ROOM
+        try:
+            for text in (lesson.question, lesson.answer):
+                refuse_by_length(self._model, text, longest)
+        except ContextFullError as error:
+            raise LessonError(f"This is too long to learn: {error}") from None
+        tokens = await lesson_tokens(self._model, self._system, lesson.question, lesson.answer)
+        if tokens.longest > longest:
+            raise LessonError(
+                f"Question and answer are {tokens.longest:,} tokens long; this model can learn {longest:,}. Shorten "
+                "them."
+            )
+        if len(tokens.answer) > LONGEST_ANSWER:
+            raise LessonError(
+                f"The answer is {len(tokens.answer):,} tokens long; {LONGEST_ANSWER:,} can be learned. Shorten it, or "
+                "teach it in several lessons."
+            )
+        return tokens
+
+    async def make(
+        self, memory: Memory, lesson: Lesson, tokens: LessonTokens, priority: Priority = Priority.INTERACTIVE
+    ) -> Imprint:
+        """Make a lesson's imprint, and keep it. Raises BackendError, StoreError."""
+        revision, adapter = self.revision, self._adapter
+        directions = await self.directions(memory, priority)
+        imprint = await make_imprint(
+            self._model.engine, tokens, directions, adapter=adapter, made_of=_made_of(lesson), priority=priority
+        )
+        if await memory.lessons.get(lesson.id) is not None:  # else nothing of it may be kept
+            await memory.store.put_blob(self._blob(lesson, revision), imprint.to_bytes())
+        if revision == self.revision:
+            self._known[lesson.id] = imprint
+        return imprint
+
+    async def kept(self, memory: Memory, lesson: Lesson) -> Imprint | None:
+        """The imprint of the lesson as it is now; None where there is none yet. Raises StoreError."""
+        made_of = _made_of(lesson)
+        known = self._known.get(lesson.id)
+        if known is not None and known.made_of == made_of:
+            return known
+        data = await memory.store.get_blob(self._blob(lesson, self.revision))
+        try:
+            imprint = Imprint.from_bytes(data or b"")
+        except ImprintError:
+            return None  # it can be made again
+        fits = imprint.made_of == made_of and imprint.codes.shape[-1] == self._model.graph.head_input.width
+        return imprint if fits else None
+
+    async def heads(self, memory: Memory, lesson: Lesson) -> tuple[Head, ...]:
+        """The lesson's imprint on the device, made where it is missing.
+
+        Raises LessonError, BackendError, StoreError.
+        """
+        imprint = await self.kept(memory, lesson)
+        if imprint is None:
+            imprint = await self.make(memory, lesson, await self.tokens(lesson))
+        heads = await self._shelf.heads(lesson.id, imprint)
+        self._known = {id: one for id, one in self._known.items() if id in self._shelf} | {lesson.id: imprint}
+        return heads
+
+    def use_revision(self, revision: int, adapter: int) -> None:
+        """From now on make and give the imprints of another revision: `adapter` is the number of its matrices."""
+        self.clear()
+        self.revision, self._adapter = revision, adapter
+
+    def forget(self, id: str) -> None:
+        """A lesson is gone: its imprint leaves the device, at once."""
+        self._known.pop(id, None)
+        self._shelf.forget(id)
+
+    def clear(self) -> None:
+        """Take everything from the device."""
+        self._known.clear()
+        self._shelf.clear()
+
+    async def directions(self, memory: Memory, priority: Priority = Priority.BACKGROUND) -> np.ndarray:
+        """Of this model: shipped with Sonata, or kept, or made now and kept. All revisions have the same ones."""
+        async with self._making:
+            if self._directions is None:
+                name = f"directions/{self._base[:16]}"
+                shipped = SHIPPED / f"{self._base[:16]}.safetensors"
+                data = shipped.read_bytes() if shipped.is_file() else await memory.store.get_blob(name)
+                self._directions = _read(data, self._model.graph.head_input.width)
+            if self._directions is None:
+                texts = GENERIC_TEXTS.read_text("utf-8").splitlines()
+                self._directions = await learn_directions(self._model, self._system, texts, priority)
+                await memory.store.put_blob(name, write_safetensors({"directions": self._directions}))
+            return self._directions
+
+    def _blob(self, lesson: Lesson, revision: int) -> str:
+        return blob_name(KIND, lesson.id, "imprint", self._base[:16], str(revision))
+
+
+def _made_of(lesson: Lesson) -> str:
+    told = "\0".join((VERSION, lesson.question, lesson.answer))
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _read(data: bytes | None, width: int) -> np.ndarray | None:
+    try:
+        directions = read_safetensors(data)[0]["directions"] if data else None
+    except (SafetensorsError, KeyError):
+        return None
+    return directions.astype(np.float32) if directions is not None and directions.shape[1:] == (width,) else None

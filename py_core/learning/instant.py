@@ -1,0 +1,155 @@
+"""A lesson becomes an imprint: what the model's states are where it is to give the answer (imprint.py).
+
+No gradient is needed: the answer is read once behind its question, and once behind the question's words in reverse
+order, and the states before each of its tokens are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from py_core.backends.base import TokenSequence
+from py_core.engine.engine import Engine
+from py_core.engine.scheduler import Priority
+from py_core.learning.imprint import Imprint, directions_of
+from py_core.tokenizers.chat_template import Message, encode_chat
+from py_core.tokenizers.thinking import opens_thought
+
+if TYPE_CHECKING:
+    from py_core.loading import Model
+
+STATES = "final_norm"
+"""What the head reads."""
+_THOUGHT_ENDS = "\n\n</think>\n\n"
+
+
+@dataclass(frozen=True)
+class LessonTokens:
+    """prompts: tokens before the answer, behind the question and behind its words in reverse order. answer: its tokens,
+    with the one that ends it."""
+
+    prompts: tuple[list[int], ...]
+    answer: list[int]
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longer prompt, and the answer's."""
+        return max(map(len, self.prompts)) + len(self.answer)
+
+
+def reversed_words(question: str) -> str:
+    """The question's words in reverse order, without its last sign: another wording, of the same words."""
+    return " ".join(reversed(question.rstrip(" ?!.").split())) or question
+
+
+async def lesson_tokens(model: Model, system: str, question: str, answer: str) -> LessonTokens:
+    """The lesson as a conversation of one turn. Special tokens in it are plain text.
+
+    Raises ChatTemplateError where the model's template does not take it.
+    """
+    wordings = dict.fromkeys([question, reversed_words(question)])
+    prompts = [await model.encode_chat(_asked(system, wording)) for wording in wordings]
+    return LessonTokens(tuple(prompts), await _answer_tokens(model, system, question, answer, prompts[0]))
+
+
+async def make_imprint(
+    engine: Engine, tokens: LessonTokens, directions: np.ndarray, *, adapter: int = 0, made_of: str = "",
+    priority: Priority = Priority.INTERACTIVE,
+) -> Imprint:  # fmt: skip
+    """Read the answer behind each prompt; the imprint has the NLL before and after it, as the model gives them.
+
+    directions: (n, hidden), of the model (`learn_directions`). adapter: the number of the set of LoRA matrices that the
+    model answers with. The same lesson gives the same bits. Raises ContextFullError, BackendError.
+    """
+    prompt, answer = tokens.prompts[0], tokens.answer
+    async with _sequence(engine, adapter) as sequence:
+        states = [await _states(engine, sequence, each, answer, priority) for each in tokens.prompts[::-1]][::-1]
+        imprint = Imprint.of(np.stack(states), answer, directions, made_of)
+        before = await engine.token_logprobs(sequence, [*prompt, *answer], len(prompt), priority=priority)
+        after = await _logprobs_with(engine, sequence, imprint, prompt, priority)
+    return replace(imprint, nll_before=-float(before.mean()), nll_after=-float(after.mean()))
+
+
+async def learn_directions(
+    model: Model, system: str, texts: Sequence[str], priority: Priority = Priority.BACKGROUND
+) -> np.ndarray:
+    """The directions that the model's states of any text share: of messages in its chat format.
+
+    float32 (directions, hidden). Raises BackendError.
+    """
+    states, engine = [], model.engine
+    async with _sequence(engine, 0) as sequence:
+        for text in texts:
+            ids = await model.encode_chat(_asked(system, text))
+            # What all begin with, the system's message, counts once.
+            start = min(engine.hold(sequence, ids), len(ids) - 1)
+            states.append((await engine.hidden(sequence, [STATES], start, priority))[STATES])
+    return directions_of(np.concatenate(states))
+
+
+async def _states(
+    engine: Engine, sequence: TokenSequence, prompt: list[int], answer: list[int], priority: Priority
+) -> np.ndarray:
+    """(tokens of the answer, hidden): the state before each of them."""
+    engine.hold(sequence, [*prompt, *answer[:-1]])
+    return (await engine.hidden(sequence, [STATES], len(prompt) - 1, priority))[STATES]
+
+
+async def _logprobs_with(
+    engine: Engine, sequence: TokenSequence, imprint: Imprint, prompt: list[int], priority: Priority
+) -> np.ndarray:
+    """log p of the answer's tokens with the imprint's parts, each over its own."""
+    answer, found, begin = imprint.tokens.tolist(), [], 0
+    for part in imprint.parts():
+        number = await engine.put_head_adapter(part.adapter, priority)
+        try:
+            engine.use_head_adapter(sequence, number)
+            end = begin + part.tokens
+            tokens = [*prompt, *answer[:end]]
+            found.append(await engine.token_logprobs(sequence, tokens, len(prompt) + begin, priority=priority))
+            begin = end
+        finally:
+            engine.use_head_adapter(sequence, 0)
+            engine.remove_head_adapter(number)
+    return np.concatenate(found)
+
+
+@asynccontextmanager
+async def _sequence(engine: Engine, adapter: int) -> AsyncIterator[TokenSequence]:
+    sequence = engine.new_sequence()
+    try:
+        engine.use_adapter(sequence, adapter)
+        yield sequence
+    finally:
+        engine.free(sequence)
+
+
+def _asked(system: str, question: str) -> list[Message]:
+    return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+
+
+async def _answer_tokens(model: Model, system: str, question: str, answer: str, prompt: list[int]) -> list[int]:
+    """As the template writes a turn of the assistant, where such a turn goes on from the prompt; else by themselves."""
+    tokenizer = model.tokenizer
+    if opens_thought(tokenizer, prompt):
+        return [*tokenizer.encode_parts([(_THOUGHT_ENDS, True), (answer, False)]), *_end(model)]
+    turns = [*_asked(system, question), {"role": "assistant", "content": answer}]
+    whole = await encode_chat(tokenizer, model.template, turns, False, bos=model.bos)
+    if whole[: len(prompt)] == prompt:
+        rest = whole[len(prompt) :]
+        end = next((at for at, token in enumerate(rest) if token in tokenizer.eos_ids), None)
+        if end:
+            return rest[: end + 1]
+    return [*tokenizer.encode(answer), *_end(model)]
+
+
+def _end(model: Model) -> list[int]:
+    """The token that ends an answer, where the model has one."""
+    ends = model.tokenizer.eos_ids
+    eos = model.tokenizer.eos_id
+    return [eos if eos in ends else min(ends)] if ends and eos is not None else sorted(ends)[:1]

@@ -1,0 +1,35 @@
+"""Blobs that belong to a record: they have its kind and id in their names, and are deleted with it."""
+
+from __future__ import annotations
+
+from py_core.memory.rows import BLOB, Key, Row, Rows
+from py_core.memory.transaction import Transaction
+
+WITH_BLOBS = frozenset({"lesson"})
+"""Kinds of records that may have some."""
+PREFIX_CHUNK = 64
+
+
+def blob_name(kind: str, id: str, *parts: str) -> str:
+    """The name of bytes that belong to a record of a kind in WITH_BLOBS, for Store.put_blob."""
+    return "/".join((f"{kind}:{id}", *parts))
+
+
+async def blobs_with(rows: Rows, transaction: Transaction) -> list[Key]:
+    """The keys of the blobs whose records a transaction deletes."""
+    gone = [f"{blob_name(*key)}/" for key in transaction.deletes if key[0] in WITH_BLOBS]
+    if transaction.cleared in WITH_BLOBS:
+        gone.append(f"{transaction.cleared}:")
+    return [row.key for prefix in gone for row in await rows_starting_with(rows, BLOB, prefix)]
+
+
+async def rows_starting_with(rows: Rows, kind: str, prefix: str) -> list[Row]:
+    """The rows of a kind whose ids start so, in the order of their ids."""
+    found = list[Row]()
+    after: Key = (kind, prefix)
+    while chunk := await rows.scan(kind, after, PREFIX_CHUNK):
+        found += [row for row in chunk if row.id.startswith(prefix)]
+        if not chunk[-1].id.startswith(prefix):
+            break
+        after = chunk[-1].key
+    return found
