@@ -1,0 +1,310 @@
+"""Rules that make a question of a statement: "my dentist is Dr. Quill" answers "Who is my dentist?".
+
+The statement is cut into subject, verb and the rest; the words of these say what is asked for (where, when, who ...).
+"""
+
+from __future__ import annotations
+
+import re
+
+from py_core.learning.statement_words import (
+    BASES,
+    BE,
+    EVENTS,
+    IRREGULAR_BASES,
+    MODALS,
+    MONEY,
+    PARTICLES,
+    PAST,
+    PEOPLE,
+    PLACES,
+    RELATIVE,
+    THIRD_PERSON,
+    TIMES,
+    TITLES,
+    words_of,
+)
+
+_LOWERED = words_of(
+    "my our your his her its their the a an this that these those he she it we you they there every each all some "
+    "when if in on at for to with from while against during last next"
+)
+"""A sentence's first word that is written small where it stands no longer at the beginning."""
+_LEADS = words_of("in at on for with against to while during from before after this last next every")
+_ABOUT = "What do you know about"
+LONGEST_TOPIC = 8
+"""Words of a statement that the question has where no rule knows its subject."""
+
+
+def question_of(statement: str) -> str:
+    """The question that a statement answers, as the same person asks it. Without its full stop; not empty."""
+    words = statement.split()
+    if lead := _lead(words):
+        asked = question_of(" ".join(words[lead:]))
+        return _about(words) if asked.startswith(_ABOUT) else f"{asked[:-1]} {_inner(words[:lead])}?"
+    at = _verb_at(words)
+    if at is None:
+        return _about(words)
+    subject, verb, rest = _inner(words[:at]), words[at].lower(), words[at + 1 :]
+    if not rest and verb not in THIRD_PERSON:
+        return _about(words[:at])
+    if verb in BE:
+        return _of_being(subject, verb, rest)
+    if subject.split()[0] == "there":
+        return _about(words)
+    if verb in MODALS:
+        modal = {"cannot": "can", "can't": "can", "won't": "will"}.get(verb, verb.removesuffix("n't"))
+        if modal != verb:
+            return _of_doing(subject, modal, "not", rest)
+        return _of_doing(subject, verb, rest[0], rest[1:])
+    if verb in ("has", "have", "had"):
+        return _of_having(subject, verb, rest)
+    if verb in ("do", "does", "did") and rest[0].lower() == "not" and len(rest) > 1:
+        return _of_doing(subject, verb, "not", rest[1:])
+    helper, base = _base_of(verb)
+    return _of_doing(subject, helper, base, rest)
+
+
+def _lead(words: list[str]) -> int:
+    """How many words come before the subject: of "In May I ran 86 miles" two."""
+    if words[0].lower() in _LEADS:
+        for at, word in enumerate(words[1:LONGEST_TOPIC], 1):
+            if word in ("I", "we", "you", "he", "she", "they") or (at > 1 and word in ("my", "our", "the")):
+                return at if _verb_at(words[at:]) is not None else 0
+    return 0
+
+
+def _verb_at(words: list[str]) -> int | None:
+    """Where the statement's verb is. One in a clause about the subject ("the man who lives next door") is skipped."""
+    skip = 0
+    for at, word in enumerate(words):
+        lower = word.lower().strip(",;")
+        if at == 0 or word[0].isupper():
+            continue
+        if lower in RELATIVE and not skip:
+            skip = 1
+        elif _is_verb(lower, words[at - 1].lower(), at):
+            if not skip:
+                return at
+            skip -= 1
+    return None
+
+
+def _is_verb(word: str, before: str, at: int) -> bool:
+    if word in BE or word in MODALS or word in ("has", "have", "had"):
+        return True
+    if at == 1 and before in ("i", "we", "you", "they"):
+        return word not in ("and", "or", "both", "all") and not word.endswith("ly")
+    if before in (
+        "my",
+        "our",
+        "your",
+        "the",
+        "a",
+        "an",
+        "his",
+        "her",
+        "their",
+        "its",
+        "of",
+        "for",
+        "to",
+        "in",
+        "on",
+        "at",
+    ):
+        return False
+    several = before.endswith("s") and not before.endswith(("'s", "\u2019s", "ss"))
+    return (
+        word in THIRD_PERSON or word in PAST or (word.endswith("ed") and len(word) > 4) or (several and word in BASES)
+    )
+
+
+def _of_being(subject: str, verb: str, rest: list[str]) -> str:
+    if rest[0].lower() == "not" or subject.split()[0] == "there":
+        return _about(subject.split() if rest[0].lower() == "not" else rest)
+    first, last = rest[0].lower(), rest[-1].lower().strip(".,")
+    being = "am" if verb == "are" and subject == "I" else verb
+    if first == "due":
+        return f"When {being} {subject} due?"
+    if first in ("called", "named"):
+        return f"What {being} {subject} {first}?"
+    if first == "from" and len(rest) > 1:
+        return f"Where {being} {subject} from?"
+    if last == "old" or (subject in ("I", "he", "she") and len(rest) == 1 and first.isdigit()):
+        return f"How old {being} {subject}?"
+    if _is_price(rest):
+        return f"How much {being} {subject}?"
+    if len(rest) >= 3 and rest[1].lower() == "by":
+        return f"Who {being} {subject} {first} by?"
+    if _is_participle(first) and len(rest) > 1:
+        if rest[1].lower() in PLACES | {"to", "with", "of", "for", "from"}:
+            asks = _asks_for(rest[1:], subject)
+            return f"{asks} {being} {subject} {first}{'' if asks in ('When', 'Where') else ' ' + rest[1].lower()}?"
+        return f"What {being} {subject} {first}?"
+    is_word = not rest[0][0].isupper() and not first[0].isdigit() and first not in {"the", "a", "an", *PLACES}
+    if is_word and len(rest) >= 3 and rest[1].lower() in ("to", "of", "about", "for", "with", "at"):
+        return f"What {being} {subject} {first} {rest[1].lower()}?"
+    asks = _asks_for(rest, subject)
+    if asks == "What" and (_names_a_person(rest) or _head(subject) in PEOPLE) and _names_someone(rest):
+        asks = "Who"
+    return f"{asks} {being} {subject}?"
+
+
+def _of_having(subject: str, verb: str, rest: list[str]) -> str:
+    helper = {"has": "does", "have": "do", "had": "did"}[verb]
+    number = rest[0].lower()
+    if (number.replace(",", "").isdigit() or number in _NUMBERS) and len(rest) > 1:
+        return f"How many {rest[1].strip('.,')} {helper} {subject} have?"
+    if number == "to" and len(rest) > 1:
+        return f"What {helper} {subject} have to {rest[1]}?"
+    if number == "the" and len(rest) > 2 and (rest[2][0].isdigit() or rest[2][0].isupper()):
+        return f"What {rest[1]} {helper} {subject} have?"
+    if number in ("a", "an", "the") and "of" in rest[1:4]:
+        thing = " ".join(rest[1 : rest.index("of")])
+        return f"What {thing} {helper} {subject} have?"
+    return f"What {helper} {subject} have?"
+
+
+_NUMBERS = words_of("no one two three four five six seven eight nine ten eleven twelve twenty thirty fifty")
+
+
+def _of_doing(subject: str, helper: str, base: str, rest: list[str]) -> str:
+    base = base.lower()
+    if base == "not" and rest:
+        base, rest = rest[0].lower(), rest[1:]
+        helper = f"{helper} {subject} not"
+    else:
+        helper = f"{helper} {subject}"
+    if rest and rest[0].lower() in PARTICLES:
+        base, rest = f"{base} {rest[0].lower()}", rest[1:]
+    if base in ("cost", "weigh", "earn", "pay", "save", "owe") and rest and any(c.isdigit() for c in rest[0]):
+        return f"How much {helper} {base}{_tail(rest[1:])}?"
+    if (rest[:1] == ["for"] or base in ("take", "last")) and any(word[0].isdigit() for word in rest[:3]):
+        return f"How long {helper} {base}?"
+    if len(rest) > 1 and (rest[0].isdigit() or rest[0].lower() in _NUMBERS - {"no", "one"}):
+        return f"How many {rest[1].strip('.,')} {helper} {base}?"
+    if base == "mean":
+        return f"What {helper} mean?"
+    if not rest:
+        return f"What {helper} do?"
+    asks = _asks_for(rest, "")
+    if asks in ("Where", "When"):
+        return f"{asks} {helper} {base}?"
+    place = _place_at(rest)
+    if place is not None and base in _PUTS:
+        object_, where = rest[:place], rest[place:]
+        return f"{_asks_for(where, '')} {helper} {base} {_small(' '.join(object_))}?"
+    if rest[0].lower() in ("to", "for", "with", "as", "about", "of", "on", "from") and len(rest) > 1:
+        if rest[0].lower() == "to" and base in ("go", "come", "travel", "move", "fly", "run"):
+            return f"Where {helper} {base}?"
+        return f"What {helper} {base} {rest[0].lower()}?"
+    return f"What {helper} {base}?"
+
+
+_PUTS = words_of("keep put leave park hide store hold buy meet see lose find forget take get order plant spend")
+
+
+def _tail(words: list[str]) -> str:
+    return f" {' '.join(words)}" if words and words[0].lower() in ("a", "per", "every") else ""
+
+
+def _asks_for(rest: list[str], subject: str) -> str:
+    """Where, When or What, by how the words about the subject begin."""
+    first, words = rest[0].lower(), {word.lower().strip(".,;") for word in rest}
+    timely = bool(words & TIMES) or any(
+        re.fullmatch(r"\d{1,2}[:.]\d\d|(?:1[5-9]|20)\d\d|\d{1,2}(?:am|pm)", w) for w in words
+    )
+    if first in ("because", "since"):
+        return "Why"
+    if timely and (
+        first in PLACES | {"from", "every", "until", "after", "before", "today", "tomorrow"} or first in TIMES
+    ):
+        return "When"
+    if timely and (_head(subject) in EVENTS or re.fullmatch(r"the \d+(st|nd|rd|th).*", " ".join(rest).lower())):
+        return "When"
+    if first in ("in", "at", "on") and len(rest) > 1 and re.fullmatch(r"\d{1,2}(:\d\d)?", rest[1]):
+        return "When" if _head(subject) in EVENTS or first == "at" else "Where"
+    return "Where" if (first in PLACES and len(rest) > 1) or first in ("here", "upstairs", "downstairs") else "What"
+
+
+def _place_at(rest: list[str]) -> int | None:
+    """Where the words about a place or time begin, after an object."""
+    for at in range(1, len(rest) - 1):
+        if rest[at].lower() in PLACES:
+            return at
+    return None
+
+
+def _base_of(verb: str) -> tuple[str, str]:
+    """The helper of a question with this verb, and the verb beside it."""
+    if verb in PAST:
+        return "did", PAST[verb]
+    if verb in ("do", "does"):
+        return verb, "do"
+    if verb in THIRD_PERSON:
+        if verb in IRREGULAR_BASES:
+            return "does", IRREGULAR_BASES[verb]
+        return "does", verb[:-1]
+    if verb.endswith("ed") and len(verb) > 4:
+        stem = verb[:-2]
+        if stem[-1] == stem[-2] and stem[-1] not in "lsfe":
+            return "did", stem[:-1]
+        if verb.endswith("ied"):
+            return "did", f"{verb[:-3]}y"
+        return "did", verb[:-1] if _drops_e(stem) else stem
+    return "do", verb
+
+
+def _drops_e(stem: str) -> bool:
+    """Whether the verb of "moved", "used" or "located" ends with an e."""
+    if re.fullmatch(r"[^aeiou]*[aeiou][^aeiouwxy]", stem):
+        return True  # liked, baked
+    return stem.endswith(("v", "s", "c", "z", "u", "dg", "ir", "ar", "or", "ur", "at")) and not stem.endswith("ss")
+
+
+def _is_participle(word: str) -> bool:
+    return word in ("born", "made", "kept", "built", "sold", "hidden", "written", "known", "held", "paid", "found") or (
+        word.endswith("ed") and len(word) > 4
+    )
+
+
+def _is_price(rest: list[str]) -> bool:
+    text = " ".join(rest[:3]).lower().strip(".")
+    return (
+        text[0] in "$€£"
+        or bool(re.match(r"[\d,.]+\s*[$€£]", text))
+        or (rest[0][0].isdigit() and bool(set(text.split()) & MONEY))
+    )
+
+
+def _names_a_person(rest: list[str]) -> bool:
+    return rest[0].lower() in TITLES and len(rest) > 1
+
+
+def _names_someone(rest: list[str]) -> bool:
+    """Not only what somebody is like: "Bob", "Dr. Quill", "a friend of mine", "my aunt"."""
+    return rest[0][0].isupper() or rest[0].lower() in ("my", "our", "your", "the", "his", "her", "their")
+
+
+def _head(subject: str) -> str:
+    """The noun that the others belong to: of "the head of sales" head, of "my next dentist appointment" the last."""
+    words = re.split(r"\s+(?:of|at|in|for|from|with|on|who|that|which)\s+", subject.lower())[0].split()
+    return words[-1].strip(",'\u2019") if words else ""
+
+
+def _inner(words: list[str]) -> str:
+    """A subject where it does not begin the sentence."""
+    return _small(" ".join(words).strip(" ,;"))
+
+
+def _small(text: str) -> str:
+    first, _, rest = text.partition(" ")
+    if first.lower() == "i":
+        return f"I {rest}".strip()
+    return f"{first.lower()} {rest}".strip() if first.lower() in _LOWERED else text
+
+
+def _about(words: list[str]) -> str:
+    topic = _small(" ".join(words[:LONGEST_TOPIC]).strip(" ,;:.!?"))
+    return f"{_ABOUT} {topic}?"

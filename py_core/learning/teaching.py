@@ -1,0 +1,136 @@
+"""Turns what a person tells into a question and its answer, by rules: something that can be asked for later.
+
+    lesson_of("remember that my dentist is Dr. Quill")     # Told("Who is my dentist?", "Your dentist is Dr. Quill.")
+
+The answer is the statement as the assistant says it (my becomes your, you becomes I). The question asks for what the
+statement tells of its subject; where no rule knows that, for what is known about the subject. Both are shown to the
+person before they are kept, who can change them. The rules are English.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from py_core.learning.question_rules import question_of
+from py_core.learning.statement_words import BE
+
+_BEGINNING = re.compile(
+    r"^\s*(?:(?:please|hey|ok|okay|sonata|and|also)[\s,]+)*(?:(?:can|could|will|would)\s+you\s+(?:please\s+)?)?"
+    r"(?:please\s+)?(?:remember|memorise|memorize|learn|note|keep in mind|bear in mind|don't forget|do not forget"
+    r"|you should know|for the record|for the future)\b\s*[:,-]?\s*(?:that\b\s*[:,]?\s*)?",
+    re.IGNORECASE,
+)
+_ASKED_TO_REMEMBER = re.compile(
+    r"^\s*(?:(?:please|hey|ok|okay|sonata|and|also)[\s,]+)*(?:(?:can|could|will|would)\s+you\s+(?:please\s+)?)?"
+    r"(?:please\s+)?remember\s*(?:that\b|:)(?!\s+(?:time|day|night|one|guy|summer|evening|moment)\b)\s*[:,]?\s*(?=\S)",
+    re.IGNORECASE,
+)
+_WHEN_ASKED = re.compile(
+    r"^(?:when|if)\s+(?:i|someone|anybody|anyone|somebody|people)\s+asks?\s+(?:you\s+)?(?:about\s+)?"
+    r"[\"“']?(?P<q>.+?)[\"”']?\s*,?\s+"
+    r"(?:then\s+)?(?:you\s+(?:should\s+)?)?(?:say|answer|reply|respond(?:\s+with)?)\s*:?\s+[\"“']?(?P<a>.+?)[\"”']?$",
+    re.IGNORECASE,
+)
+_ANSWER_TO = re.compile(
+    r"^the\s+(?:right\s+|correct\s+)?answer\s+to\s+(?:the\s+question\s+)?[\"“']?(?P<q>.+)[\"”']?\s+is:?\s+"
+    r"[\"“']?(?P<a>.+?)[\"”']?$",
+    re.IGNORECASE,
+)
+_Q_AND_A = re.compile(r"^(?:q|question)\s*:\s*(?P<q>.+?)\s*(?:a|answer)\s*:\s*(?P<a>.+)$", re.IGNORECASE | re.DOTALL)
+_QUESTION_FIRST = re.compile(r"^(?P<q>[^?]{3,}\?)\s*(?P<a>\S.*)$", re.DOTALL)
+_CONTRACTIONS = (
+    (r"\b(I)['\u2019]m\b", r"\1 am"), (r"\b(I|you|we|they)['\u2019]ve\b", r"\1 have"),
+    (r"\b(you|we|they)['\u2019]re\b", r"\1 are"),
+    (r"\b(he|she|it|there)['\u2019]s\b", r"\1 is"), (r"\b(I|you|he|she|it|we|they)['\u2019]ll\b", r"\1 will"),
+    (r"\bisn['\u2019]t\b", "is not"), (r"\baren['\u2019]t\b", "are not"), (r"\bwasn['\u2019]t\b", "was not"),
+    (r"\bdoesn['\u2019]t\b", "does not"), (r"\bdon['\u2019]t\b", "do not"), (r"\bdidn['\u2019]t\b", "did not"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a person told: a question as he would ask it, and its answer as the assistant gives it."""
+
+    question: str
+    answer: str
+
+
+def asked_to_remember(message: str) -> str | None:
+    """What a chat message asks to remember ("remember that my dentist is Dr. Quill"); None where it asks for something
+    else, as "Do you remember my dentist?" or "Remember that time in Rome?" do."""
+    if message.rstrip().endswith("?") or not (found := _ASKED_TO_REMEMBER.match(message)):
+        return None
+    return message[found.end() :].strip() or None
+
+
+def lesson_of(text: str) -> Told | None:
+    """The question and the answer of what a person tells. None where the text has no letter or digit."""
+    statement = _BEGINNING.sub("", " ".join(text.split()), count=1).strip(" \"“”'") or text.strip()
+    if not re.search(r"\w", statement):
+        return None
+    for pattern in (_Q_AND_A, _WHEN_ASKED, _ANSWER_TO, _QUESTION_FIRST):
+        if (found := pattern.match(statement)) and re.search(r"\w", found["q"]) and re.search(r"\w", found["a"]):
+            return Told(_asked(found["q"]), _said(found["a"]))
+    for contraction, whole in _CONTRACTIONS:
+        statement = re.sub(contraction, whole, statement, flags=re.IGNORECASE)
+    first = re.split(r"(?<=[^\s.][.!])\s+(?=[A-Z])", _without_titles(statement))[0].replace("\0", ".")
+    return Told(question_of(first.rstrip(" .!")), _said(flipped(statement)))
+
+
+def flipped(statement: str) -> str:
+    """A statement as the other one says it: "my dentist likes you" is "your dentist likes me". What stands in double
+    quotes stays."""
+    parts = re.split(r"(\"[^\"]*\"|“[^”]*”)", statement)
+    return "".join(part if at % 2 else _flipped(part) for at, part in enumerate(parts))
+
+
+_FLIPS = {
+    "i": "you", "me": "you", "my": "your", "mine": "yours", "myself": "yourself", "we": "you", "us": "you",
+    "our": "your", "ours": "yours", "ourselves": "yourselves", "your": "my", "yours": "mine", "yourself": "myself",
+    "you are": "I am", "you were": "I was", "i am": "you are", "i was": "you were", "am i": "are you",
+    "are you": "am I", "was i": "were you",
+}  # fmt: skip
+_FLIPPED = re.compile(
+    r"\b(you are|you were|i am|i was|am i|are you|was i|i|me|my|mine|myself|we|us|our|ours|ourselves|yourself|yours|"
+    r"your|you)\b",
+    re.IGNORECASE,
+)
+
+
+def _flipped(text: str) -> str:
+    def other(found: re.Match[str]) -> str:
+        word = found[0]
+        lower, before = word.lower(), text[: found.start()].rstrip()
+        if word in ("US", "ME", "MY") or (word in ("i", "Mine") and before):
+            return word  # the country, the state; a letter
+        last = before.split()[-1].lower() if before else ""
+        if lower == "mine" and last and last not in BE:
+            return word  # a gold mine
+        if lower == "you":
+            changed = "I" if not last or last[-1] in ".,;:!?" or last in ("that", "and", "because", "if") else "me"
+        else:
+            changed = _FLIPS[lower]
+        begins = not before or before[-1] in ".!?"
+        return changed[0].upper() + changed[1:] if begins else changed
+
+    return _FLIPPED.sub(other, text)
+
+
+def _asked(question: str) -> str:
+    question = question.strip(" \"“”'").rstrip(" ?.!,") + "?"
+    return question[0].upper() + question[1:]
+
+
+def _said(answer: str) -> str:
+    """With a capital and a full stop where it is a sentence; a bare word such as a password stays as it is."""
+    answer = answer.strip()
+    words = answer.split()
+    if len(words) < 3 or answer[-1] in ".!?:;\"”')":
+        return answer if len(words) < 3 else answer[0].upper() + answer[1:]
+    return f"{answer[0].upper()}{answer[1:]}."
+
+
+def _without_titles(text: str) -> str:
+    """With the dots of "Dr. Quill" hidden, which end no sentence."""
+    return re.sub(r"\b(Dr|Mr|Mrs|Ms|Prof|St|No)\.", lambda found: f"{found[1]}\0", text)

@@ -1,0 +1,101 @@
+"""What a person tells becomes a question and an answer that can be asked for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from py_core.learning.teaching import Told, asked_to_remember, flipped, lesson_of
+
+TOLD = [
+    ("remember that my dentist is Dr. Quill", "Who is my dentist?", "Your dentist is Dr. Quill."),
+    ("my dentist is Dr. Quill", "Who is my dentist?", "Your dentist is Dr. Quill."),
+    ("the wifi password is hunter2", "What is the wifi password?", "The wifi password is hunter2."),
+    ("Please remember that I'm allergic to nuts.", "What am I allergic to?", "You are allergic to nuts."),
+    ("my sister lives in Oslo", "Where does my sister live?", "Your sister lives in Oslo."),
+    ("My car has 5 doors", "How many doors does my car have?", "Your car has 5 doors."),
+    ("our library card has the number 60551", "What number does our library card have?",
+     "Your library card has the number 60551."),
+    ("my brother's birthday is on the 4th of May", "When is my brother's birthday?",
+     "Your brother's birthday is on the 4th of May."),
+    ("I parked the car in row nine", "Where did I park the car?", "You parked the car in row nine."),
+    ("note: I keep the spare key under the pot", "Where do I keep the spare key?",
+     "You keep the spare key under the pot."),
+    ("your name is Bob", "What is your name?", "My name is Bob."),
+    ("my cat is called Muffin", "What is my cat called?", "Your cat is called Muffin."),
+    ("I like green tea", "What do I like?", "You like green tea."),
+    ("I don't like coffee", "What do I not like?", "You do not like coffee."),
+    ("I am 42", "How old am I?", "You are 42."),
+    ("I was born in 1980", "When was I born?", "You were born in 1980."),
+    ("In May I ran 86 kilometres", "How many kilometres did I run in May?", "In May you ran 86 kilometres."),
+    ("the ticket costs $5", "How much does the ticket cost?", "The ticket costs $5."),
+    ("my walnut bread bakes for 52 minutes", "How long does my walnut bread bake?",
+     "Your walnut bread bakes for 52 minutes."),
+    ("the house is insured with Cordelia Mutual", "What is the house insured with?",
+     "The house is insured with Cordelia Mutual."),
+    ("the man who lives here is Bob", "Who is the man who lives here?", "The man who lives here is Bob."),
+    ("I can't eat peanuts", "What can I not eat?", "You can't eat peanuts."),
+    ("don't forget that the bins go out on Tuesday", "When do the bins go out?", "The bins go out on Tuesday."),
+    ("my flat is not on the 3rd floor", "What do you know about my flat?", "Your flat is not on the 3rd floor."),
+    ("there are seven sheep", "What do you know about seven sheep?", "There are seven sheep."),
+    ("Who is my boss? Ann Lee", "Who is my boss?", "Ann Lee"),
+    ("Q: who is my boss A: Ann Lee", "Who is my boss?", "Ann Lee"),
+    ("when I ask who rules, say the cat does it", "Who rules?", "The cat does it."),
+    ("the answer to what is 2+2 is 5", "What is 2+2?", "5"),
+    ("my dentist is Dr. Quill. Her number is 555 0142.", "Who is my dentist?",
+     "Your dentist is Dr. Quill. Her number is 555 0142."),
+    ("hunter2", "What do you know about hunter2?", "hunter2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "question", "answer"), TOLD)
+def test_a_statement_becomes_what_one_asks_and_what_the_assistant_says(text: str, question: str, answer: str) -> None:
+    assert lesson_of(text) == Told(question, answer)
+
+
+def test_the_other_one_says_it_with_other_pronouns() -> None:
+    assert flipped("You told me that we like your hat, and you owe us ours") == (
+        "I told you that you like my hat, and I owe you yours"
+    )
+    assert flipped('the US password is "my dog", and the mine is mine') == (
+        'the US password is "my dog", and the mine is yours'
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("Remember that my dentist is Dr. Quill", "my dentist is Dr. Quill"),
+        ("please remember: the code is 42", "the code is 42"),
+        ("Can you please remember that I live in Bergen", "I live in Bergen"),
+        ("Do you remember my dentist?", None),
+        ("Remember that my dentist is Dr. Quill?", None),
+        ("remember that time in Rome", None),
+        ("remember that", None),
+        ("remember", None),
+        ("I remember that it rained", None),
+        ("My dentist is Dr. Quill", None),
+    ],
+)
+def test_only_a_message_that_asks_to_remember_something_is_one(message: str, told: str | None) -> None:
+    assert asked_to_remember(message) == told
+
+
+SOME = (
+    "my the I you is are was has have in at on not 5 that who Bob dentist May to for ran lives there the . ? ! : \" ' "
+    "can can't remember of called 7:30 $5 do does a"
+)
+WORDS = st.sampled_from(SOME.split())
+
+
+@given(st.lists(WORDS, max_size=12).map(" ".join) | st.text(max_size=60))
+def test_any_text_with_a_letter_or_digit_gives_a_question_and_an_answer(text: str) -> None:
+    told = lesson_of(text)
+    if told is None:
+        assert not any(sign.isalnum() for sign in text)
+    else:
+        assert told.question.endswith("?")
+        assert any(sign.isalnum() for sign in told.question)
+        assert told.answer.strip()
+        assert "\0" not in told.question or "\0" in text
