@@ -2,8 +2,11 @@
 
 A split has three files beside this one. `facts_*.jsonl`: {"question", "answer", "paraphrases", "near"}; a near miss is
 close to the question in its words, and the fact does not answer it. `generic_*.jsonl`: {"kind", "prompt"}; kind "mean"
-shares words with facts, kind "vague" may well be answered by one. `paragraphs_*.jsonl`: {"text"}. "train" is for
-training, "dev" for choosing; "held" is only for the figures at the end.
+shares words with facts, kind "vague" may well be answered by one, kind "foreign" is not English. `paragraphs_*.jsonl`:
+{"text"}. "train" is for training, "dev" for choosing; "held" is only for the figures at the end.
+
+`facts_common_*.jsonl` are what many people teach ("What is my name?"). They may answer generic prompts of the kinds
+"personal" and "mean", so these are not asked where they are stored.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Split = Literal["train", "dev", "held"]
+FactSplit = Literal["train", "dev", "held", "common_train", "common_dev"]
 VAGUE = "vague"
 """The kind of generic prompts that no figure counts as wrongly answered."""
 _FOLDER = Path(__file__).parent
@@ -35,7 +39,7 @@ class GenericPrompt:
 
 
 @cache
-def facts(split: Split) -> tuple[Fact, ...]:
+def facts(split: FactSplit) -> tuple[Fact, ...]:
     return tuple(
         Fact(row["question"], row["answer"], tuple(row["paraphrases"]), tuple(row["near"]))
         for row in _rows(f"facts_{split}")
