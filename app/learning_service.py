@@ -23,13 +23,14 @@ import numpy as np
 from app.assistant import SYSTEM_PROMPT
 from app.learned_answer import Head
 from app.lesson_imprints import LessonError, LessonImprints
-from app.lesson_meanings import LessonMeanings, MeaningEmbedder
+from app.lesson_meanings import LessonMeanings
 from py_core.engine.scheduler import Priority
 from py_core.learning.gate import CANDIDATES, Gate
 from py_core.loading import Model
 from py_core.memory.lessons import KIND, Lesson, Source, lesson_of
 from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Change
+from py_core.routing.embedder import Embedder
 
 INSTANT_POLICY = "learning.instant"
 """Whether lessons answer; the user's switch."""
@@ -84,7 +85,7 @@ class Learned:
 class LearningService:
     """Made by `open`. Its methods may raise StoreError, EmbedderError, BackendError."""
 
-    def __init__(self, model: Model, base_sha256: str, embedder: MeaningEmbedder, memory: Memory, gate: Gate) -> None:
+    def __init__(self, model: Model, base_sha256: str, embedder: Embedder, memory: Memory, gate: Gate) -> None:
         self.model, self.base_sha256, self.embedder, self.gate = model, base_sha256, embedder, gate
         self.imprints = LessonImprints(model, base_sha256, SYSTEM_PROMPT)
         self._changing = asyncio.Lock()
@@ -93,7 +94,7 @@ class LearningService:
 
     @classmethod
     async def open(
-        cls, model: Model, base_sha256: str, embedder: MeaningEmbedder, memory: Memory, gate: Gate
+        cls, model: Model, base_sha256: str, embedder: Embedder, memory: Memory, gate: Gate
     ) -> LearningService:
         """base_sha256: of the model's file, to which imprints belong. gate: app/shipped_gate.py. Raises StoreError,
         EmbedderError."""

@@ -21,8 +21,6 @@ from py_core.memory.blobs import blob_name
 from py_core.memory.lessons import KIND, Lesson
 from py_core.memory.memory import Memory
 
-SHIPPED = Path(__file__).with_name("directions")
-"""Directions of models that many use: a file a model, `write_directions` makes them."""
 GENERIC_TEXTS = Path(__file__).with_name("generic_texts.txt")
 """A message a line: what directions are made of."""
 VERSION = "1"
@@ -133,7 +131,7 @@ class LessonImprints:
         async with self._making:
             if self._directions is None:
                 name = f"directions/{self._base[:16]}"
-                shipped = SHIPPED / f"{self._base[:16]}.safetensors"
+                shipped = shipped_path(self._base)
                 data = shipped.read_bytes() if shipped.is_file() else await memory.store.get_blob(name)
                 self._directions = _read(data, self._model.graph.head_input.width)
             if self._directions is None:
@@ -144,6 +142,11 @@ class LessonImprints:
 
     def _blob(self, lesson: Lesson, revision: int) -> str:
         return blob_name(KIND, lesson.id, "imprint", self._base[:16], str(revision))
+
+
+def shipped_path(base_sha256: str) -> Path:
+    """The file of a model's directions, where they come with Sonata (app/training/shipped_directions.py)."""
+    return Path(__file__).parent / "directions" / f"{base_sha256[:16]}.safetensors"
 
 
 def _made_of(lesson: Lesson) -> str:

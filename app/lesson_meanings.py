@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from py_core.learning.imprint import quantized
 from py_core.memory.blobs import blob_name
 from py_core.memory.lessons import KIND, Lesson
 from py_core.memory.memory import Memory
-from py_core.routing.embedder import Meaning
+from py_core.routing.embedder import Embedder, Meaning
 
 TaughtPair = tuple[Taught, Taught]
 """A lesson's question, and its question and answer joined by a space."""
@@ -28,20 +27,10 @@ KEPT = 256
 EMBEDDED_AT_ONCE = 16
 
 
-class MeaningEmbedder(Protocol):
-    """What learning needs of the embedder (py_core/routing/embedder.py)."""
-
-    meaning_fingerprint: str
-
-    async def meanings(self, texts: Sequence[str]) -> Sequence[Meaning]:
-        """What the plain model makes of each text. Raises EmbedderError."""
-        ...
-
-
 class LessonMeanings:
     """The meanings of one memory's lessons, by one embedder."""
 
-    def __init__(self, memory: Memory, embedder: MeaningEmbedder) -> None:
+    def __init__(self, memory: Memory, embedder: Embedder) -> None:
         self._memory, self._embedder = memory, embedder
         self._known: OrderedDict[str, tuple[str, TaughtPair]] = OrderedDict()  # id -> what it was made of, and it
 

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from app.build_outputs import embedder_files, hnsw_kernel_path, routing_file
+from app.learning_service import LearningService
 from app.paths import cache_dir
 from app.router_factory import RouterParts, build_router
 from app.routing_service import RoutingService
 from app.services import Services
+from app.shipped_gate import shipped_gate
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
+from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory
 from py_core.memory.sqlite import SQLiteRows
@@ -52,8 +55,11 @@ async def open_router(changes: Mapping[str, Any] | None = None) -> Router:
     return await build_router(parts.embedder, parts.data, parts.kernel, changes)
 
 
-async def open_services(path: Path) -> Services:
-    """path: the memory's file. Never fails: `problem` says what is missing, and the chat works without it."""
+async def open_services(path: Path, model: Model | None = None, base_sha256: str = "") -> Services:
+    """path: the memory's file. model: what can be taught, if any; base_sha256: of its file.
+
+    Never fails: `problem` says what is missing, and the chat works without it.
+    """
     kernel: HnswKernel | None = None
     services = Services(NativeCrypto(), kernel=lambda: kernel)
 
@@ -65,4 +71,12 @@ async def open_services(path: Path) -> Services:
 
     await services.open(lambda: SQLiteRows.open(path))
     await services.route_with(open_routing)
+    if model is not None:
+        await services.learn_with(lambda memory: open_learning(services, model, base_sha256, memory))
     return services
+
+
+async def open_learning(services: Services, model: Model, base_sha256: str, memory: Memory) -> LearningService:
+    """With the embedder of the routing. Raises EmbedderError where there is none, GateError, StoreError."""
+    embedder = services.routing.embedder if services.routing is not None else open_embedder()
+    return await LearningService.open(model, base_sha256, embedder, memory, shipped_gate())

@@ -1,0 +1,37 @@
+"""Makes the file with the directions of the shipped model: `python -m app.training.shipped_directions`.
+
+Other models get theirs when the first lesson is taught, from the same texts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from app.assistant import SYSTEM_PROMPT
+from app.build_outputs import kernel_path
+from app.downloads import default_model_path
+from app.lesson_imprints import GENERIC_TEXTS, shipped_path
+from app.model_cache import sha256_of_model
+from app.template_renderer import native_renderer
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.formats.safetensors import write_safetensors
+from py_core.formats.source import FileSource
+from py_core.learning.instant import learn_directions
+from py_core.loading import load_model
+
+
+async def main() -> None:
+    path = default_model_path()
+    loader = partial(load_wasm, WasmtimeHost(kernel_path()))
+    model = await load_model(FileSource(path), loader, native_renderer())
+    directions = await learn_directions(model, SYSTEM_PROMPT, GENERIC_TEXTS.read_text("utf-8").splitlines())
+    out = shipped_path(sha256_of_model(path))
+    out.parent.mkdir(exist_ok=True)
+    out.write_bytes(write_safetensors({"directions": directions}))
+    print(f"{out}: {directions.shape[0]} directions of {directions.shape[1]} numbers")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
