@@ -50,13 +50,9 @@ class KeptAdapter:
 class AdapterFolder:
     """What lies in one folder."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or memory_path().parent / "adapters"
-
-    @classmethod
-    def of_home(cls, home: Path | None) -> AdapterFolder:
-        """Beside the memory in `home`; None: beside that of everybody."""
-        return cls(memory_path(home).parent / "adapters")
+    def __init__(self, home: Path | None = None) -> None:
+        """home: what lies beside the memory there; None: beside the usual one."""
+        self.folder = memory_path(home).parent / "adapters"
 
     def adapters(self) -> list[KeptAdapter]:
         """In the order of their names, those that are damaged among them."""
@@ -140,11 +136,11 @@ def title_of(path: Path) -> str:
     return path.parent.name if path.name == WEIGHTS_FILE else path.name if path.is_dir() else path.stem
 
 
-def open_adapter(given: str, base: BaseModel, folder: AdapterFolder | None = None) -> LoraAdapter:
+def open_adapter(given: str, base: BaseModel, home: Path | None = None) -> LoraAdapter:
     """What `--adapter` means: a file or folder, or the name of one that is kept. Raises AdapterError, OSError."""
     path = Path(given)
     if not path.exists():
-        return (folder or AdapterFolder()).read(given, base)
+        return AdapterFolder(home).read(given, base)
     with _named(given):
         return adapter_of_files(files_at(path), base, title_of(path))
 

@@ -1,4 +1,4 @@
-"""The command line: `sonata chat | generate | logits | perplexity | tokenize | info | models | quantize ...`."""
+"""The command line: `sonata chat | generate | teach | ask | memory | perplexity | tokenize | info | models ...`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import typer
 from rich.markup import escape
 
-from app.adapter_folder import AdapterFolder, open_adapter
+from app.adapter_folder import open_adapter
 from app.assistant import CHAT_SAMPLING, MAX_TOKENS
 from app.bench import Speed, measure_speed, profile_report
 from app.cli_adapters import (
@@ -27,8 +27,10 @@ from app.cli_adapters import (
     base_of,
 )
 from app.cli_bench import profile_tables, speed_table
+from app.cli_bench_learning import bench_learning
 from app.cli_files import convert, quantize
 from app.cli_home import HomeOption, home_memory
+from app.cli_learning import ask, relearn, teach
 from app.cli_loading import (
     AutotuneOption,
     BackendChoice,
@@ -119,7 +121,7 @@ def chat(
         services = Services(NativeCrypto()) if plain else runner.run(open_services(home_memory(home)))
         run_chat(
             runner, loaded, sampling, max_tokens, services,
-            lambda given: open_adapter(given, base_of(model, loaded), AdapterFolder.of_home(home)), adapter,
+            lambda given: open_adapter(given, base_of(model, loaded), home), adapter,
         )  # fmt: skip
         runner.run(services.close())
         loaded.close()
@@ -204,7 +206,11 @@ app.command()(info)
 app.command()(quantize)
 app.command()(convert)
 app.command()(route)
+app.command()(teach)
+app.command()(ask)
+app.command()(relearn)
 bench_app.command("routing")(bench_routing)
+bench_app.command("learning")(bench_learning)
 
 
 @bench_app.callback(invoke_without_command=True)
@@ -223,7 +229,7 @@ def bench(
     autotune: AutotuneOption = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure how fast the model runs here; with `routing`, how good the router is."""
+    """Measure how fast the model runs here; with `routing` how good the router is, with `learning` what is recalled."""
     if context.invoked_subcommand:
         return
 

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from app.adapter_folder import AdapterFolder, KeptAdapter, files_at, open_adapter, title_of, write_whole
 from app.adapter_import import BaseModel, adapter_of_files, check_name, fitted, name_of
+from app.cli_home import HomeOption
 from app.cli_model_file import ModelOption, chosen_path
 from app.cli_models import JsonOption, NameOption, size_words
 from app.model_cache import ModelCache, sha256_of_model
@@ -48,9 +49,9 @@ ReplaceOption = Annotated[bool, typer.Option("--replace", help="Take the place o
 
 
 @adapters_app.command("list")
-def list_adapters(as_json: JsonOption = False) -> None:
+def list_adapters(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Show the adapters that are kept here."""
-    folder = AdapterFolder()
+    folder = AdapterFolder(home)
     kept = folder.adapters()
     if as_json:
         print(json.dumps({"adapters": [_facts(one) for one in kept], "folder": str(folder.folder)}))
@@ -83,6 +84,7 @@ def import_adapter(
         int | None, typer.Option(min=1, help=f"Make it smaller, and say what that costs. Up to {MAX_RANK} can be used.")
     ] = None,
     replacing: ReplaceOption = False,
+    home: HomeOption = None,
 ) -> None:
     """Keep an adapter, for the model that it was trained on (--model; the default comes with Sonata)."""
     if not source.exists():
@@ -92,7 +94,7 @@ def import_adapter(
     base = base_at(chosen_path(model))
     adapter = fitted(adapter_of_files(files_at(source), base, title_of(source)), base, rank)
     adapter = replace(adapter, name=name or name_of(adapter.name))
-    kept = AdapterFolder().keep(adapter, base, replacing)
+    kept = AdapterFolder(home).keep(adapter, base, replacing)
     what = f"{kept.name} (rank {kept.rank}, {kept.linears} linears, {size_words(kept.size)})"
     if kept.lost:
         say(f"Its smaller rank changes {kept.lost:.1%} of what it does (the relative error of its matrices).")
@@ -108,9 +110,10 @@ def export_adapter(
         str, typer.Option(help="For PEFT: what the same model is called on the hub, OWNER/REPOSITORY.")
     ] = "",
     replacing: ReplaceOption = False,
+    home: HomeOption = None,
 ) -> None:
     """Write an adapter for others: the folder that PEFT loads, or one file, which `adapters import` reads."""
-    folder = AdapterFolder()
+    folder = AdapterFolder(home)
     kept = folder.find(name)
     if out.suffix == ".safetensors":
         write_whole(out, kept.path.read_bytes(), replacing)
@@ -129,9 +132,10 @@ def export_adapter(
 def rm(
     names: Annotated[list[str], typer.Argument(help="Names of `sonata adapters list`.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    home: HomeOption = None,
 ) -> None:
     """Delete adapters, after asking: Sonata cannot bring them again."""
-    folder = AdapterFolder()
+    folder = AdapterFolder(home)
     found = [folder.find(name) for name in names]
     if not yes:
         if not sys.stdin.isatty():
@@ -158,9 +162,14 @@ def base_of(path: Path | None, model: Model) -> BaseModel:
     return BaseModel(model.config, model.graph, sha256_of_model(chosen_path(path)), model.config.name)
 
 
-async def add_adapter(given: str | None, path: Path | None, model: Model) -> int:
-    """Bring what `--adapter` names to the model; its number, 0 without one. Raises AdapterError, OSError."""
-    return 0 if given is None else await model.engine.add_adapter(open_adapter(given, base_of(path, model)))
+async def add_adapter(given: str | None, path: Path | None, model: Model, home: Path | None = None) -> int:
+    """Bring what `--adapter` names to the model; its number, 0 without one. home: what `--home` says.
+
+    Raises AdapterError, OSError.
+    """
+    if given is None:
+        return 0
+    return await model.engine.add_adapter(open_adapter(given, base_of(path, model), home))
 
 
 async def add_merged(

@@ -14,9 +14,14 @@ from typing import Annotated, TypeVar
 import typer
 from rich.markup import escape
 
+from app.cli_model_file import chosen_path
+from app.learning_service import LearningService
+from app.model_cache import sha256_of_model
+from app.native_services import open_services
 from app.paths import memory_path
 from app.services import problem_of_record
 from app.terminal import console
+from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
@@ -34,6 +39,8 @@ HomeOption = Annotated[
         help="The folder of everything learned. The default is that of $SONATA_MEMORY, or ~/.local/share/sonata.",
     ),
 ]  # fmt: skip
+
+NoMemoryOption = Annotated[bool, typer.Option("--no-memory", help="Use nothing that was learned, and open no memory.")]
 
 
 def home_memory(home: Path | None) -> Path:
@@ -112,3 +119,23 @@ async def _unlocked(rows: SQLiteRows) -> Store:
         if error.reason != "locked":
             raise
     return await with_passphrase(opens, f"the memory {rows.place}")
+
+
+@asynccontextmanager
+async def opened_learning(home: Path | None, model: Model, given: Path | None) -> AsyncIterator[LearningService]:
+    """What a model has learned, over the memory, unlocked. given: what `--model` says.
+
+    Raises ValueError, with what to do, where it cannot be stored or recalled; StoreError, OSError.
+    """
+    path = home_memory(home)
+    services = await open_services(path, model, sha256_of_model(chosen_path(given)))
+    try:
+        if services.memory_state == "locked":
+            await with_passphrase(services.unlock, f"the memory {path}")
+        if services.memory is None or not services.memory.store.persistent or services.learning is None:
+            raise ValueError(
+                services.problem or f"Nothing can be learned in {path}: choose another folder with --home."
+            )
+        yield services.learning
+    finally:
+        await services.close()

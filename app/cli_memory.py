@@ -111,6 +111,31 @@ def forget(
         say(f"Forgot {lesson.id[:SHORT_ID]}: {lesson.question}")
 
 
+@memory_app.command()
+def undo(
+    id: Annotated[str | None, typer.Argument(metavar="ID", help="An id. The default is what was taught last.")] = None,
+    home: HomeOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Take back what was taught: it is forgotten, and what it replaced answers again."""
+
+    async def run() -> tuple[Lesson, list[Lesson]] | None:
+        async with opened_memory(home) as memory:
+            lessons = [lesson for lesson in await memory.lessons.all() if not lesson.replaced_by]
+            if id is None and not lessons:
+                raise ValueError("Nothing was taught that could be taken back.")
+            (found,) = lessons[-1:] if id is None else await _found(memory, [id])
+            if not _agreed(yes, f"Forget {_named([found])} for ever?"):
+                return None
+            return found, await memory.lessons.undo(found.id)
+
+    if (done := asyncio.run(run())) is not None:
+        lesson, before = done
+        say(f"Forgot {lesson.id[:SHORT_ID]}: {lesson.question}")
+        for one in before:
+            say(f"It answers again: {one.answer}")
+
+
 @memory_app.command("export")
 def export_memory(
     out: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],

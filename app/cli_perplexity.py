@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +14,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 from rich.table import Table
 
+from app.asking import head_of_lesson
 from app.cli_adapters import AdapterOption, add_adapter
+from app.cli_home import HomeOption, NoMemoryOption, home_memory, opened_learning
 from app.cli_loading import (
     AutotuneOption,
     BackendChoice,
@@ -40,6 +44,8 @@ def perplexity(
     autotune: AutotuneOption = True,
     context: ContextOption = None,
     adapter: AdapterOption = None,
+    home: HomeOption = None,
+    no_memory: NoMemoryOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with each text's figures.")] = False,
     no_bos: NoBosOption = False,
 ) -> None:
@@ -48,9 +54,22 @@ def perplexity(
     Texts are read as they are, each by itself; a text's first token is scored only where the model begins texts with a
     token of its own. A text longer than the context is read in windows of the context, each half a context after the
     one before. A window scores what the one before did not reach, so half a context comes before each of these tokens.
+    What was learned counts: a text that a lesson answers is read with that lesson.
     """
     texts = read_texts(file)
-    facts, scores = asyncio.run(_run(texts, model, backend, precision, autotune, context, adapter, no_bos))
+    learned = not no_memory and home_memory(home).is_file()
+
+    async def run() -> tuple[dict[str, Any], list[Score]]:
+        loaded = await load(model, backend, precision, autotune, context)
+        loaded.bos = not no_bos
+        async with AsyncExitStack() as opened:
+            opened.callback(loaded.close)
+            number = await add_adapter(adapter, model, loaded, home)
+            facts = {"model": loaded.config.name, "backend": loaded.engine.capabilities.backend}
+            learning = await opened.enter_async_context(opened_learning(home, loaded, model)) if learned else None
+            return facts, await _scored(loaded, texts, number, head_of_lesson(learning) if learning else None)
+
+    facts, scores = asyncio.run(run())
     whole = joined(scores)
     if as_json:
         each = [{"line": text.line, **score.facts()} for text, score in zip(texts, scores, strict=True)]
@@ -63,26 +82,13 @@ def perplexity(
     console().print(table)
 
 
-async def _run(
-    texts: list[Text], path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool,
-    context: int | None, adapter: str | None, no_bos: bool,
-) -> tuple[dict[str, Any], list[Score]]:  # fmt: skip
-    """What ran, and each text's score."""
-    loaded = await load(path, backend, precision, autotune, context)
-    loaded.bos = not no_bos
-    try:
-        number = await add_adapter(adapter, path, loaded)
-        facts = {"model": loaded.config.name, "backend": loaded.engine.capabilities.backend}
-        return facts, await _scored(loaded, texts, number)
-    finally:
-        loaded.close()
-
-
-async def _scored(loaded: Model, texts: list[Text], adapter: int) -> list[Score]:
+async def _scored(
+    loaded: Model, texts: list[Text], adapter: int, head_of: Callable[[str], Awaitable[int]] | None
+) -> list[Score]:
     """With a progress bar on stderr while that is a terminal."""
     columns = ("Reading", BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
         task = bar.add_task("", total=None)
         return await score_texts(
-            loaded, texts, adapter, lambda done, total: bar.update(task, completed=done, total=total)
+            loaded, texts, adapter, lambda done, total: bar.update(task, completed=done, total=total), head_of
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,8 +39,6 @@ EMBEDDER_POLICY = "learning.embedder"
 NEAR = 32
 """So many lessons are looked at whose questions are nearest; the gate compares those of them that are nearest by
 question or by question and answer."""
-SAME = 0.9
-"""Questions that are the same but for capitals, spaces and their last sign have vectors of this cosine, at least."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +192,7 @@ class LearningService:
                 states_ms = 1000 * (time.perf_counter() - states_begin)
             except BaseException:
                 if known is None:
-                    await self._take_back(lesson, same)
+                    await self.memory.lessons.undo(lesson.id)
                 raise
             await self.imprints.heads(self.memory, lesson)
         milliseconds = 1000 * (time.perf_counter() - begin)
@@ -210,9 +208,7 @@ class LearningService:
     async def undo(self, id: str) -> Lesson | None:
         """Take a lesson back: it is deleted, and what it replaced answers again. That lesson, if there is one."""
         async with self._changing:
-            before = [one for one in await self.memory.lessons.all() if one.replaced_by == id]
-            lesson = await self.memory.lessons.get(id)
-            await self._take_back(lesson, before) if lesson else None
+            before = await self.memory.lessons.undo(id)
             self._drop([id])
         return before[-1] if before else None
 
@@ -272,18 +268,15 @@ class LearningService:
 
     async def _same(self, question: str, vector: np.ndarray) -> list[Lesson]:
         """What was taught for the same question and is no history; normally one, or none."""
-        wanted = NEAR
+        wanted, plain = NEAR, _plain(question)
         while True:
+            # The nearest tell whether there is any: a capital or a missing "?" moves a short question's vector far.
             found = await self.memory.search.search(KIND, vector, wanted)
-            near = [lesson_of(record) for record, cosine in found if cosine > SAME]
-            if len(near) < wanted:
-                return [one for one in near if not one.replaced_by and _plain(one.question) == _plain(question)]
-            wanted *= 4
-
-    async def _take_back(self, lesson: Lesson, before: Sequence[Lesson]) -> None:
-        for one in before:
-            await self.memory.lessons.edit(one.id, replaced_by="")
-        await self.memory.lessons.delete(lesson.id)
+            same = [one for record, _ in found if _plain((one := lesson_of(record)).question) == plain]
+            current = [one for one in same if not one.replaced_by]
+            if current or not same or len(found) < wanted:
+                return current
+            wanted *= 4  # these were all history
 
     # ---- keeping up ----
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,10 +120,12 @@ def windows_of(ids: Sequence[int], most: int, bos: int | None) -> list[Window]:
 
 
 async def score_texts(
-    model: Model, texts: Sequence[Text], adapter: int = 0, on_progress: ReadProgress = lambda done, total: None
-) -> list[Score]:
+    model: Model, texts: Sequence[Text], adapter: int = 0, on_progress: ReadProgress = lambda done, total: None,
+    head_of: Callable[[str], Awaitable[int]] | None = None,
+) -> list[Score]:  # fmt: skip
     """Each text's score. adapter: the number of the set of LoRA matrices to run with (`Engine.add_adapter`).
 
+    head_of: gives the number of the adapter at the head's input that a text is read with, 0 for none.
     `on_progress` gets the tokens that were read, and all that will be. Raises ValueError as `encode_texts` and
     `windows_of`, BackendError where the model gives no probabilities.
     """
@@ -141,6 +143,7 @@ async def score_texts(
     try:
         for text, windows in zip(texts, work, strict=True):
             tokens, nats = 0, 0.0
+            model.engine.use_head_adapter(sequence, await head_of(text.text) if head_of else 0)
             for window in windows:
                 found = await _score(model, sequence, window, on_pass)
                 done += len(window.tokens)

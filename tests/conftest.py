@@ -12,6 +12,7 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +45,10 @@ ORACLES = Path(__file__).parent / "oracle"
 
 # Shaders that Mesa's software GPU compiled before are taken from there: each is one second of work otherwise.
 os.environ.setdefault("MESA_SHADER_CACHE_DIR", str(cache_dir() / "shaders"))
+
+# No test reads or changes what whoever runs it has taught Sonata.
+_HOME = tempfile.TemporaryDirectory(prefix="sonata-home-")
+os.environ["SONATA_MEMORY"] = str(Path(_HOME.name) / "memory.sqlite")
 
 # "same" draws the same examples each time, as CI should; `--hypothesis-profile=random` looks for new ones.
 settings.register_profile("random", deadline=None)

@@ -90,6 +90,24 @@ class Lessons:
     async def delete(self, *ids: str) -> None:
         await self._store.delete(KIND, *ids)
 
+    async def undo(self, id: str) -> list[Lesson]:
+        """Delete a lesson, and let those answer again that it replaced, all at once. Returns these."""
+        for _ in range(ATTEMPTS):
+            transaction, before = Transaction(), list[Lesson]()
+            for record in await self._store.query(KIND):
+                if (lesson := lesson_of(record)).replaced_by == id:
+                    before.append(replace(lesson, replaced_by=""))
+                    transaction.expect(KIND, record.id, record.version)
+                    transaction.put(_record(before[-1]))
+            transaction.delete(KIND, id)
+            try:
+                await self._store.commit(transaction)
+                return before
+            except StoreError as error:
+                if error.reason != "conflict":
+                    raise
+        raise StoreError("conflict")
+
     async def _change(self, id: str, change: Callable[[Lesson], Lesson]) -> Lesson | None:
         record = await self._store.update(KIND, id, lambda record: _record(change(lesson_of(record))))
         return lesson_of(record) if record else None

@@ -46,3 +46,15 @@ async def test_a_newer_lesson_makes_history_of_the_one_that_it_replaces(store: S
     assert (history.uses, history.created) == (3, old.created)
     assert not history.answers
     assert new.answers
+
+
+async def test_undo_deletes_the_newer_lesson_and_the_one_before_answers_again(store: Store) -> None:
+    lessons = Lessons(store)
+    first = await lessons.keep(Lesson("Where do I park?", "In row five."))
+    second = await lessons.keep(Lesson("Where do I park?", "In row nine."), replaces=(first.id,))
+    third = await lessons.keep(Lesson("Where do I park?", "In row two."), replaces=(second.id,))
+    assert await lessons.undo(third.id) == [second]
+    assert [(one.id, one.answers) for one in await lessons.all()] == [(first.id, False), (second.id, True)]
+    assert await lessons.undo(second.id) == [first]
+    assert await lessons.undo(first.id) == []
+    assert await lessons.all() == []

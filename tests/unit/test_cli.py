@@ -33,7 +33,7 @@ def sonata(*arguments: str | Path, stdin: str = "") -> Result:
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", command)
-        patch.setattr(sys, "stdin", io.StringIO(stdin))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
         patch.setenv("COLUMNS", "80")  # else tables are as wide as the terminal that the tests run in
         try:
             cli.main()

@@ -122,6 +122,16 @@ def test_forget_all_leaves_no_lesson_and_all_else(home: Path) -> None:
     assert told["counts"]["policy"] == 1
 
 
+def test_undo_lets_the_lesson_answer_again_that_was_replaced(home: Path) -> None:
+    assert_sentence(sonata("memory", "undo", "--home", home), "--yes")
+    said = printed(sonata("memory", "undo", "--home", home, "--yes"))  # what was taught last
+    assert OLD.answer in said
+    assert [(lesson["id"], lesson["replaced_by"]) for lesson in listed(home, "--all")] == [("d09", ""), ("a01d", "")]
+    printed(sonata("memory", "undo", "d09", "--home", home, "--yes"))
+    printed(sonata("memory", "undo", "--home", home, "--yes"))
+    assert_sentence(sonata("memory", "undo", "--home", home, "--yes"), "Nothing was taught")
+
+
 def test_an_export_brings_everything_to_another_folder(home: Path, tmp_path: Path) -> None:
     file, other = tmp_path / "learned", tmp_path / "other"
     printed(sonata("memory", "export", file, "--home", home))

@@ -1,0 +1,76 @@
+"""Answers single questions with what is learned: each is a conversation of its own, and nothing of it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.assistant import Assistant, Done
+from app.learning_service import Considered, LearningService
+from py_core.loading import Model
+from py_core.memory.lessons import Lesson
+from py_core.sampling import SamplingParams
+
+GREEDY = SamplingParams(temperature=0.0)
+"""Always the most likely token, with no penalty: the same question gets the same answer."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """lesson: the one that it comes from, or None. nearest: the lesson that came first, with the gate's score, also
+    where the gate stayed shut; None where nothing was compared. reason: as in Done."""
+
+    text: str
+    reason: str
+    lesson: Lesson | None = None
+    nearest: Considered | None = None
+
+    def entry(self) -> dict[str, Any]:
+        """As in the JSON of `sonata ask --why`."""
+        nearest = self.nearest
+        return {
+            "answer": self.text,
+            "reason": self.reason,
+            "lesson": {"id": self.lesson.id, "question": self.lesson.question} if self.lesson else None,
+            "score": nearest.score if nearest else None,
+            "confidence": nearest.confidence if nearest else None,
+            "nearest": nearest.lesson.question if nearest else None,
+        }
+
+
+class Asker:
+    """The plain assistant. All questions share what their prompts have in common: it is read once."""
+
+    def __init__(self, model: Model, learning: LearningService | None, max_tokens: int) -> None:
+        """learning: None for answers without lessons."""
+        self._assistant = Assistant(model, GREEDY, max_tokens)
+        self._learning = learning
+
+    async def answer(self, question: str) -> Answer:
+        """Raises what Assistant.respond and LearningService.recall raise."""
+        # Not reset(): the system's message, which all prompts begin with, stays where the model has read it.
+        self._assistant.messages = []
+        recalled = await self._learning.recall(question) if self._learning else None
+        considered = recalled.considered if recalled else await self._considered(question)
+        done: Done | None = None
+        async for event in self._assistant.respond(question, heads=recalled.heads if recalled else ()):
+            if isinstance(event, Done):
+                done = event
+        assert done is not None
+        return Answer(
+            done.text, done.reason, recalled.lesson if recalled else None, considered[0] if considered else None
+        )
+
+    async def _considered(self, question: str) -> Sequence[Considered]:
+        return await self._learning.consider(question) if self._learning and self._learning.is_on else ()
+
+
+def head_of_lesson(learning: LearningService) -> Callable[[str], Awaitable[int]]:
+    """For `score_texts`: a text for which the gate opens is read with the lesson's imprint."""
+
+    async def head_of(text: str) -> int:
+        recalled = await learning.recall(text)
+        return recalled.heads[0].number if recalled else 0
+
+    return head_of

@@ -1,0 +1,210 @@
+"""What `sonata bench learning` measures: invented facts are taught, and asked for in the same words and in others.
+
+The facts, and the prompts that none of them answers, are those of app/training/facts. "dev" was there for choosing;
+nothing was chosen by "held". An answer is right where it is the taught one, word by word, and ends there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from app.asking import Asker, head_of_lesson
+from app.cli_model_file import chosen_path
+from app.learning_service import LearningService
+from app.model_cache import sha256_of_model
+from app.native_services import open_embedder
+from app.perplexity import Text, joined, score_texts
+from app.services import problem_of_record
+from app.shipped_gate import shipped_gate
+from app.training.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs
+from app.training.facts.templates import template_facts
+from py_core.loading import Model
+from py_core.memory.memory import Memory
+from py_core.memory.store import Store
+from py_core.memory.volatile import VolatileRows
+
+FACTS = 24
+SPARE_TOKENS = 8
+"""An answer may have so many tokens more than the longest one that was taught: it is wrong if it goes on."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is done, how much of it is done, and how much there is to do."""
+
+
+@asynccontextmanager
+async def volatile_learning(model: Model, given: Path | None) -> AsyncIterator[LearningService]:
+    """Over an empty memory that is nowhere stored. given: what `--model` says. Raises EmbedderError, GateError."""
+    memory = await Memory.open(await Store.open(VolatileRows(), problem_of=problem_of_record))
+    try:
+        sha256 = sha256_of_model(chosen_path(given))
+        yield await LearningService.open(model, sha256, open_embedder(), memory, shipped_gate())
+    finally:
+        await memory.close()
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What is asked: of each fact its question and other words for it, and what no fact answers, by kind."""
+
+    facts: tuple[Fact, ...]
+    near: tuple[str, ...]
+    generic: dict[str, tuple[str, ...]]
+    paragraphs: tuple[str, ...]
+
+    @classmethod
+    def drawn(cls, split: Split, count: int, seed: int, limit: int | None) -> Questions:
+        """`count` facts of a split, drawn by seed; 0 draws the first ones. limit: so many prompts of a kind at most."""
+        every = list(facts(split))
+        if seed:
+            random.Random(seed).shuffle(every)
+        chosen = tuple(every[:count])
+        asked = {_plain(text) for fact in chosen for text in (fact.question, *fact.paraphrases)}
+        generic: dict[str, list[str]] = {}
+        for one in generic_prompts(split):
+            if _plain(one.prompt) not in asked:
+                generic.setdefault(one.kind, []).append(one.prompt)
+        near = [text for fact in chosen for text in fact.near if _plain(text) not in asked]
+        return cls(
+            chosen, tuple(near[:limit]), {kind: tuple(texts[:limit]) for kind, texts in generic.items()},
+            paragraphs(split)[:limit],
+        )  # fmt: skip
+
+
+@dataclass
+class Asked:
+    """Of questions that a stored fact answers, how many: asked, with the right lesson found, a wrong one, answered
+    right."""
+
+    asked: int = 0
+    found: int = 0
+    misled: int = 0
+    right: int = 0
+
+    def entry(self) -> dict[str, Any]:
+        of = max(self.asked, 1)
+        return {"asked": self.asked, "found": self.found / of, "misled": self.misled / of, "right": self.right / of}
+
+
+@dataclass
+class Opened:
+    """Of prompts that no stored fact answers, how many: asked, and given a lesson. which: these, with its question."""
+
+    asked: int = 0
+    opened: int = 0
+    which: list[tuple[str, str]] = field(default_factory=list)
+
+    def entry(self) -> dict[str, Any]:
+        return {"asked": self.asked, "opened": self.opened / max(self.asked, 1), "which": self.which}
+
+
+async def measure_learning(
+    model: Model, learning: LearningService, split: Split, *, count: int = FACTS, stored: Sequence[int] = (1000,),
+    seed: int = 0, limit: int | None = None, on_progress: Progress = lambda what, done, total: None,
+) -> dict[str, Any]:  # fmt: skip
+    """Teach facts to an empty memory, ask, and teach more until as many as in `stored` are there; then ask again.
+
+    limit: ask for so many facts, and so many prompts of each kind. Raises BackendError, StoreError, ValueError.
+    """
+    questions = Questions.drawn(split, count, seed, limit)
+    most = max(len(model.tokenizer.encode(fact.answer)) for fact in questions.facts) + SPARE_TOKENS
+    asker = Asker(model, learning, most)
+    texts = [Text(line, text) for line, text in enumerate(questions.paragraphs, 1)]
+    before = joined(await score_texts(model, texts))
+    untaught = await _ask_facts(Asker(model, None, most), {}, questions.facts[:limit], on_progress)
+    lessons, taught = await _teach(learning, questions.facts, on_progress)
+    report: dict[str, Any] = {
+        "model": model.config.name, "backend": model.engine.capabilities.backend, "split": split, "seed": seed,
+        "facts": len(questions.facts), "taught": taught,
+        "untaught": {name: found.entry() for name, found in untaught.items()}, "stored": {},
+    }  # fmt: skip
+    full = len(questions.facts)
+    for size in (full, *(size for size in stored if size > full)):
+        if size > full:
+            report["filling"] = (await _teach(learning, _fillers(questions, size), on_progress))[1]
+        asked = await _ask_facts(asker, lessons, questions.facts[:limit], on_progress)
+        report["stored"][size] = {
+            **{name: found.entry() for name, found in asked.items()},
+            **(await _openings(learning, questions, on_progress)),
+        }
+    after = joined(await score_texts(model, texts, head_of=head_of_lesson(learning)))
+    report["perplexity"] = {
+        "tokens": after.tokens, "before": before.perplexity, "after": after.perplexity,
+        "change": after.perplexity / before.perplexity - 1,
+    }  # fmt: skip
+    return report
+
+
+async def _teach(
+    learning: LearningService, given: Sequence[Fact], on_progress: Progress
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """The lessons' ids by their questions, and what it took."""
+    lessons, made = {}, []
+    for number, fact in enumerate(given):
+        on_progress("Teaching", number, len(given))
+        made.append(await learning.teach(fact.question, fact.answer))
+        lessons[fact.question] = made[-1].lesson.id
+    figures = {"lessons": len(made), "ms": median(one.milliseconds for one in made)}
+    for name in ("nll_before", "nll_after"):
+        values = [getattr(one, name) for one in made]
+        figures |= {name: mean(values), f"{name}_worst": max(values)}
+    return lessons, figures
+
+
+async def _ask_facts(
+    asker: Asker, lessons: dict[str, str], given: Sequence[Fact], on_progress: Progress
+) -> dict[str, Asked]:
+    found = {"questions": Asked(), "paraphrases": Asked()}
+    for number, fact in enumerate(given):
+        on_progress("Asking", number, len(given))
+        for at, text in enumerate((fact.question, *fact.paraphrases)):
+            counted = found["paraphrases" if at else "questions"]
+            answer = await asker.answer(text)
+            used = answer.lesson.id if answer.lesson else None
+            counted.asked += 1
+            counted.found += used is not None and used == lessons.get(fact.question)
+            counted.misled += used is not None and used != lessons.get(fact.question)
+            counted.right += answer.text.strip() == fact.answer
+    return found
+
+
+async def _openings(learning: LearningService, questions: Questions, on_progress: Progress) -> dict[str, Any]:
+    """generic: all kinds but the vague ones together; kinds: each by itself."""
+    near = await _opened(learning, questions.near, on_progress)
+    kinds = {kind: await _opened(learning, texts, on_progress) for kind, texts in questions.generic.items()}
+    counted = [found for kind, found in kinds.items() if kind != VAGUE]
+    generic = Opened(sum(one.asked for one in counted), sum(one.opened for one in counted))
+    generic.which = [each for one in counted for each in one.which]
+    return {
+        "near": near.entry(), "generic": generic.entry(),
+        "kinds": {kind: {"asked": one.asked, "opened": one.opened / max(one.asked, 1)} for kind, one in kinds.items()},
+        "paragraphs": (await _opened(learning, questions.paragraphs, on_progress)).entry(),
+    }  # fmt: skip
+
+
+async def _opened(learning: LearningService, texts: Iterable[str], on_progress: Progress) -> Opened:
+    found, texts = Opened(), list(texts)
+    for number, text in enumerate(texts):
+        on_progress("Looking for lessons", number, len(texts))
+        found.asked += 1
+        if (recalled := await learning.recall(text)) is not None:
+            found.opened += 1
+            found.which.append((text, recalled.lesson.question))
+    return found
+
+
+def _fillers(questions: Questions, size: int) -> list[Fact]:
+    """Facts by templates, so many that `size` are stored, and none of which answers what is asked."""
+    asked = {_plain(text) for fact in questions.facts for text in (fact.question, *fact.paraphrases, *fact.near)}
+    asked |= {_plain(text) for texts in questions.generic.values() for text in texts}
+    wanted = size - len(questions.facts)
+    return [fact for fact in template_facts(wanted + 50) if _plain(fact.question) not in asked][:wanted]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())

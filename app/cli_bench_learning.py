@@ -1,0 +1,126 @@
+"""`sonata bench learning`: how much is recalled of what was taught, and what else it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.table import Table
+
+from app.bench_learning import FACTS, measure_learning, volatile_learning
+from app.cli_learning import progress_bar
+from app.cli_loading import AutotuneOption, BackendChoice, BackendOption, Precision, PrecisionOption, load
+from app.cli_model_file import ModelOption
+from app.terminal import console
+
+
+class SplitChoice(StrEnum):
+    dev = "dev"
+    held = "held"
+
+
+def bench_learning(
+    split: Annotated[SplitChoice, typer.Option(help="dev was there for choosing; nothing was chosen by held.")] = (
+        SplitChoice.dev
+    ),
+    count: Annotated[int, typer.Option("--facts", min=1, help="So many facts are taught.")] = FACTS,
+    stored: Annotated[
+        list[int],
+        typer.Option(help="Then store so many, by more facts, and ask again; 0 for none. May be given twice."),
+    ] = [1000],  # noqa: B006 - typer makes a new one
+    seed: Annotated[int, typer.Option(min=0, help="Draws the facts; 0 takes the first ones.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Ask for so many facts and prompts of each kind only: a quick look.")
+    ] = None,
+    model: ModelOption = None,
+    backend: BackendOption = BackendChoice.auto,
+    precision: PrecisionOption = Precision.precise,
+    autotune: AutotuneOption = True,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Teach invented facts to an empty memory, ask for them in other words, and for what they do not answer.
+
+    For developers. Nothing is read from your memory, and nothing is stored.
+    """
+
+    async def run() -> dict[str, Any]:
+        loaded = await load(model, backend, precision, autotune)
+        try:
+            with progress_bar("") as bar:
+                task = bar.add_task("", total=None)
+
+                def on_progress(what: str, done: int, total: int) -> None:
+                    bar.update(task, description=what, completed=done, total=total)
+
+                async with volatile_learning(loaded, model) as learning:
+                    return await measure_learning(
+                        loaded, learning, split.value, count=count, stored=stored, seed=seed, limit=limit,
+                        on_progress=on_progress,
+                    )  # fmt: skip
+        finally:
+            loaded.close()
+
+    report = asyncio.run(run())
+    if as_json:
+        print(json.dumps(report))
+    else:
+        console().print(learning_tables(report))
+
+
+def learning_tables(report: dict[str, Any]) -> Group:
+    return Group(_recall_table(report), _teaching_table(report), _sentence(report))
+
+
+def _recall_table(report: dict[str, Any]) -> Table:
+    title = f"{report['facts']} facts of {report['split']} ({report['model']} on {report['backend']})"
+    table = Table(title=title)
+    table.add_column("share of those asked")
+    table.add_column("asked", justify="right")
+    table.add_column("untaught", justify="right")
+    for size in report["stored"]:
+        table.add_column(f"{size:,} stored", justify="right")
+    columns = list(report["stored"].values())
+    for name, words in (("questions", "the taught question"), ("paraphrases", "other words")):
+        for key, what in (
+            ("right", "answered right"),
+            ("found", "right lesson found"),
+            ("misled", "wrong lesson found"),
+        ):
+            untaught = f"{report['untaught'][name][key]:.1%}" if key == "right" else ""
+            shares = (f"{column[name][key]:.1%}" for column in columns)
+            asked = str(columns[0][name]["asked"])
+            table.add_row(f"{words}: {what}", asked, untaught, *shares, end_section=key == "misled")
+    for name, words in (("near", "near misses"), ("generic", "generic prompts"), ("paragraphs", "unrelated texts")):
+        shares = (f"{column[name]['opened']:.1%}" for column in columns)
+        table.add_row(f"{words}: a lesson found", str(columns[0][name]["asked"]), "", *shares)
+    for kind in columns[0]["kinds"]:
+        shares = (f"{column['kinds'][kind]['opened']:.1%}" for column in columns)
+        table.add_row(f"  of these, {kind}", str(columns[0]["kinds"][kind]["asked"]), "", *shares)
+    return table
+
+
+def _teaching_table(report: dict[str, Any]) -> Table:
+    table = Table(title="Teaching")
+    for heading in ("", "lessons", "median ms", "nats a token before", "after", "worst after"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, words in (("taught", "facts"), ("filling", "facts by templates")):
+        if name in report:
+            made = report[name]
+            figures = (
+                f"{made['ms']:.0f}",
+                *(f"{made[key]:.3f}" for key in ("nll_before", "nll_after", "nll_after_worst")),
+            )
+            table.add_row(words, str(made["lessons"]), *figures)
+    return table
+
+
+def _sentence(report: dict[str, Any]) -> str:
+    found = report["perplexity"]
+    return (
+        f"Perplexity of {found['tokens']:,} tokens of unrelated texts: {found['before']:.4f}, with all that was taught "
+        f"{found['after']:.4f} ({found['change']:+.2%})."
+    )
