@@ -1,0 +1,113 @@
+"""What runs in idle times: loops that learn, how far one is, and what is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+RUN_EVERY = 600.0
+
+State = Literal["off", "paused", "battery", "learned", "waiting", "elsewhere", "held", "running", "failed"]
+Report = Callable[[int, int], None]
+"""report(done, total): tokens. The time left is told by how they grow."""
+
+
+class IdleWork(Protocol):
+    """What a loop does. Each method may raise what says in a sentence why it cannot go on."""
+
+    async def waiting(self) -> int:
+        """How much there is to learn that was not learned yet: lessons, or what was lived through."""
+        ...
+
+    async def is_begun(self) -> bool:
+        """Whether it was ended before it was done: then it goes on, however little there is."""
+        ...
+
+    async def run(self, report: Report) -> None:
+        """Learn what there is. It may be cancelled anywhere, and goes on from what it kept when it is called again.
+
+        Its calls of the engine have Priority.IDLE, so that it can be held where it stands.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Loop:
+    """name: "background" or "deep"; its switch is the policy learning.NAME. enough: so much has to wait for it, of what
+    `what` names. every: at least so many seconds from the end of a run to the next."""
+
+    name: str
+    work: IdleWork
+    enough: int
+    what: str
+    every: float = RUN_EVERY
+
+
+class OnlyOne(Protocol):
+    """Among all tabs or programs that have the same memory open."""
+
+    async def take(self) -> bool:
+        """Whether this one may learn now."""
+        ...
+
+    def release(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class IdleStatus:
+    """sentence: for the user. loop: which one it is about, "" for all. done, total: tokens of the run. seconds_left:
+    None where that is not known yet."""
+
+    state: State
+    sentence: str
+    loop: str = ""
+    done: int = 0
+    total: int = 0
+    seconds_left: float | None = None
+
+
+class Progress:
+    """How far a run is, by a clock of which the time counts that it did not stand still."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._first: tuple[int, float] | None = None
+        self._seconds = 0.0
+        self._stood_still = 0.0
+        self._since: float | None = None
+        self.done = self.total = 0
+
+    def report(self, done: int, total: int) -> None:
+        now = self._clock() - self._stood_still
+        self._first = self._first or (done, now)
+        self.done, self.total, self._seconds = done, total, now - self._first[1]
+
+    def stand_still(self) -> None:
+        self._since = self._clock()
+
+    def go_on(self) -> None:
+        if self._since is not None:
+            self._stood_still += self._clock() - self._since
+            self._since = None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Of work, by the rate so far; None before there is one."""
+        if self._first is None or self.done <= self._first[0]:
+            return None
+        return self._seconds * (self.total - self.done) / (self.done - self._first[0])
+
+    @property
+    def spoken(self) -> str:
+        """ " 40% is done, about 2 minutes left.", or nothing before anything is known."""
+        if not self.total:
+            return ""
+        left = self.seconds_left
+        return f" {self.done / self.total:.0%} is done{'' if left is None else f', {_spoken(left)} left'}."
+
+
+def _spoken(seconds: float) -> str:
+    if seconds < 90:
+        return f"about {max(round(seconds), 1)} seconds"
+    return f"about {round(seconds / 60)} minutes"

@@ -1,0 +1,34 @@
+"""Of several programs that have the same memory open, one learns in idle times."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class FileLock:
+    """See `OnlyOne`. The lock of a file; it goes with the program. On Windows every program may learn."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    async def take(self) -> bool:
+        try:
+            import fcntl
+        except ImportError:
+            return True
+        if self._file is None:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(file)
+                return False
+            self._file = file
+        return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
