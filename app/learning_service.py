@@ -17,6 +17,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -184,6 +185,7 @@ class LearningService:
             if known is not None and not known.on:
                 lesson = await self.memory.lessons.edit(known.id, on=True) or lesson
             elif known is None:
+                await self._name_embedder()
                 lesson = await self.memory.lessons.keep(lesson, tuple(one.id for one in same))
             try:
                 await self.meanings.of([lesson])
@@ -293,16 +295,23 @@ class LearningService:
             raise
 
     async def _renew_vectors(self) -> None:
-        policies, fingerprint = self.memory.policies, self.embedder.meaning_fingerprint
-        made_by = policies.look(EMBEDDER_POLICY)
-        anew = made_by is None or made_by.value != fingerprint
+        anew = not self._names_embedder()
         lessons = [one for one in await self.memory.lessons.all() if anew or one.vector is None]
         if lessons:
             meanings = await self.embedder.meanings([one.question for one in lessons])
             for one, meaning in zip(lessons, meanings, strict=True):
                 await self.memory.lessons.edit(one.id, vector=meaning.vector)
-        if anew:  # named last: if this is interrupted, all are embedded again
-            await policies.set(EMBEDDER_POLICY, fingerprint, confidence=1.0, source="instant")
+        if anew and lessons:  # named last: if this is interrupted, all are embedded again
+            await self._name_embedder()
+
+    def _names_embedder(self) -> bool:
+        made_by = self.memory.policies.look(EMBEDDER_POLICY)
+        return made_by is not None and made_by.value == self.embedder.meaning_fingerprint
+
+    async def _name_embedder(self) -> None:
+        if not self._names_embedder():
+            fingerprint = self.embedder.meaning_fingerprint
+            await self.memory.policies.set(EMBEDDER_POLICY, fingerprint, confidence=1.0, source="instant")
 
     def _follow(self, memory: Memory) -> None:
         self.memory = memory
@@ -332,4 +341,20 @@ def _plain(text: str) -> str:
     return " ".join(text.rstrip(" ?!.").lower().split())
 
 
-__all__ = ["Considered", "Learned", "LearningService", "LessonError", "Recalled"]
+def lesson_entry(recalled: Recalled) -> dict[str, Any]:
+    """As plain data, for the page."""
+    lesson = recalled.lesson
+    return {
+        "id": lesson.id,
+        "question": lesson.question,
+        "answer": lesson.answer,
+        "confidence": recalled.confidence,
+        "ms": recalled.milliseconds,
+        "considered": [
+            {"id": one.lesson.id, "question": one.lesson.question, "confidence": one.confidence}
+            for one in recalled.considered
+        ],
+    }
+
+
+__all__ = ["Considered", "Learned", "LearningService", "LessonError", "Recalled", "lesson_entry"]

@@ -21,11 +21,13 @@ from app.bench import profile_report
 from app.completion import complete, last_logits
 from app.conversation import Conversation, Stored
 from app.fit_check import fit_check
+from app.learning_service import LearningService, Recalled, lesson_entry
 from app.memory_api import MemoryApi
 from app.page_adapters import PageAdapters
 from app.page_calls import PageCalls, describe
 from app.routing_service import Routed, RoutingService, route_entry
 from app.services import Services
+from app.shipped_gate import shipped_gate
 from app.turn_details import turn_entries
 from py_core.backends.base import BackendError
 from py_core.backends.browser_source import BrowserSource
@@ -50,7 +52,15 @@ OnEvent = Callable[[str, str], None]
 
 LOST = "The browser found Sonata's memory damaged and threw it away. If you have an export, import it under Memory."
 ROUTING_PATIENCE = 4.0
-"""Seconds that a message waits for the router to be loaded; then the plain assistant answers it."""
+"""Seconds that a message waits for the router and the lessons to be loaded; then the plain assistant answers it."""
+NO_EMBEDDER = (
+    "Nothing can be taught without the sentence embedder, which routing loads: open the page without ?routing=off, or "
+    "reload it."
+)
+NAMELESS_MODEL = (
+    "Nothing can be taught to a model that the browser does not keep: what it learns belongs to its file. Open it "
+    "under Models."
+)
 PROFILE_POSITION = 512  # of the token whose kernels are measured: some way into a conversation
 
 
@@ -65,6 +75,8 @@ class PageWorker:
         self._conversation: Conversation | None = None
         self._read = partial(read_description, context=None, before_loading=lambda header, config, graph: None)
         self._memory_opened, self._routing_opened = asyncio.Event(), asyncio.Event()
+        self._learning_opened = asyncio.Event()
+        self._learning_opened.set()  # nobody waits for what was not asked for
         self._turns = 0
         self._stopped_turns = 0
         self._turn = asyncio.Lock()
@@ -161,6 +173,29 @@ class PageWorker:
             await self._services.route_with(lambda memory: self._open_routing(opening, memory))
         self._routing_opened.set()
 
+    async def open_learning(self, base_sha256: str) -> None:
+        """Let the model that runs be taught: base_sha256 is of its file, to which what it learns belongs; "" where that
+        is not known. Comes after `start`, and waits for the memory and the routing. Never fails: Services tells.
+        """
+        self._learning_opened.clear()
+        try:
+            await self._routing_opened.wait()
+            await self._open_learning(base_sha256)
+        finally:
+            self._learning_opened.set()
+
+    async def _open_learning(self, base_sha256: str) -> None:
+        services, routing = self._services, self._services.routing
+        if routing is None:
+            services.learn_nothing(NO_EMBEDDER)
+        elif not base_sha256:
+            services.learn_nothing(NAMELESS_MODEL)
+        else:
+            model = self._model()
+            await services.learn_with(
+                lambda memory: LearningService.open(model, base_sha256, routing.embedder, memory, shipped_gate())
+            )
+
     async def ask(self, api: str, call: str, arguments: str, data: JsObject | None = None) -> JsObject | str:
         """What an api of the services answers: see PageCalls. `data`: bytes."""
         answer = await self._calls.answer(api, call, arguments, None if data is None else data.to_bytes())
@@ -196,9 +231,9 @@ class PageWorker:
         return await RoutingService.open(embedder, parts.data.to_bytes(), memory, self._kernel)
 
     async def respond(self, text: str, on_event: OnEvent, again: bool = False) -> None:
-        """Stream the answer: on_event("route", JSON) if it was routed, ("reading", JSON) ... while it reads a long
-        prompt, ("thought", JSON) ... of a model that thinks before it answers, ("delta", text) ..., then ("done" or
-        "error", JSON), and ("stored", JSON) once the memory has the turn.
+        """Stream the answer: on_event("route", JSON) if it was routed, ("lesson", JSON) if a lesson answers,
+        ("reading", JSON) ... while it reads a long prompt, ("thought", JSON) ... of a model that thinks before it
+        answers, ("delta", text) ..., then ("done" or "error", JSON), and ("stored", JSON) once the memory has the turn.
 
         again: another answer to the last message, in place of the one there is; `text` is not used.
         """
@@ -207,7 +242,9 @@ class PageWorker:
         async with self._turn:  # the page may ask again before an answer that it stopped has ended
             try:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._routing_opened.wait(), ROUTING_PATIENCE)
+                    async with asyncio.timeout(ROUTING_PATIENCE):
+                        await self._routing_opened.wait()
+                        await self._learning_opened.wait()
                 if turn <= self._stopped_turns:
                     on_event("done", done_json(Done("stopped")))
                     return
@@ -219,6 +256,8 @@ class PageWorker:
                         on_event("thought", json.dumps({"text": event.text}))
                     elif isinstance(event, Routed):
                         on_event("route", json.dumps(route_entry(event)))
+                    elif isinstance(event, Recalled):
+                        on_event("lesson", json.dumps(lesson_entry(event)))
                     elif isinstance(event, Reading):
                         on_event("reading", json.dumps({"done": event.tokens_read, "total": event.prompt_tokens}))
                     elif isinstance(event, Done):

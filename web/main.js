@@ -124,6 +124,7 @@ async function load() {
     runner = { ...info, model: model.title ?? info.model };
     await models.adapters.begin(current, { sha256: model.sha256, title: runner.model });
     if (current !== engine) return;
+    tell(current.openLearning(model.sha256 ?? null)); // answers wait for it where they can, the page does not
     await readStored(current, again);
     if (current === engine && state === 'loading') onReady(info);
   } catch (error) {

@@ -114,6 +114,7 @@ Comlink.expose({
 
   checkModel: () => {},
   useAdapter: () => {},
+  openLearning: () => {},
 
   stop: () => { stopped = true; },
   newChat: () => { stopped = true; },

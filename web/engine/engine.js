@@ -78,10 +78,20 @@ export class Engine {
   }
 
   /**
+   * Let the model that runs be taught, once the memory and the routing are there. What the learning api tells says
+   * whether that failed.
+   * @param {string|null} base the sha256 of the model's file; null where it is not known
+   */
+  openLearning(base) {
+    return this.#alive(this.#remote.openLearning(base ?? ''));
+  }
+
+  /**
    * @param {string} text
    * @param {boolean} [again] another answer to the last message, which this text is, in place of the one there is
    * @returns {Promise<AsyncIterator<object>>} of {type: 'reading', done, total} (tokens of the prompt), {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
-   *   where it was routed (app/routing_service.py: route_entry), {type: 'thought', text} ... of a model that thinks before
+   *   where it was routed (app/routing_service.py: route_entry), {type: 'lesson', id, question, answer, confidence, ms,
+   *   considered} where a lesson answers (app/learning_service.py: lesson_entry), {type: 'thought', text} ... of a model that thinks before
    *   it answers, {type: 'delta', text} ..., then one {type: 'done', reason, promptTokens, newTokens, prefillTokS, decodeTokS,
    *   forgottenTurns, thoughtSeconds, text, thought} (text, thought: of an answer that repeated itself, what is left) or {type: 'error', kind, message, details} (details: null where the message is written for the user),
    *   and {type: 'stored', chat, turns, answer, request}: the id of the stored conversation, how many turns it has now,

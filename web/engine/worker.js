@@ -109,6 +109,10 @@ Comlink.expose({
     await page?.forget_adapter(name);
   },
 
+  async openLearning(base) {
+    await page.open_learning(base);
+  },
+
   respond(text, again) {
     const events = new EventQueue();
     const push = (type, value) => events.push(type === 'delta' ? { type, text: value } : { ...JSON.parse(value), type });
