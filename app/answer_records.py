@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.assistant import Done
-from app.learning_service import Recalled
+from app.learning_service import Learned, Recalled
 from app.routing_service import Routed
 from py_core.memory.records import LONGEST_NAME
 from py_core.memory.trajectories import Trajectory
@@ -25,7 +25,7 @@ class Answer:
 
     text: the message. said: what was said in answer. routed: None where it was not routed, or is another try.
     failure: what ended it, if it failed. again: it takes the place of the answer before. recalled: the lesson that gave
-    it, if one did.
+    it, if one did. taught: what the message taught, where it asked to remember something.
     """
 
     id: str
@@ -36,6 +36,7 @@ class Answer:
     failure: Exception | None = None
     again: bool = False
     recalled: Recalled | None = None
+    taught: Learned | None = None
 
     @property
     def is_shown(self) -> bool:
@@ -74,7 +75,8 @@ class Answer:
         done = self.done
         route: dict[str, Any] = {}
         if routed is not None:
-            deciding = [n.pattern_id for n in routed.decision.neighbours if n.agent == routed.agent.id]
+            by_patterns = routed.decision.reason != "follow-up"
+            deciding = [n.pattern_id for n in routed.decision.neighbours if by_patterns and n.agent == routed.agent.id]
             route = {"why": routed.decision.reason, "confidence": routed.decision.confidence, "patterns": deciding}
         return Trajectory(
             self.id,

@@ -232,6 +232,10 @@ class Assistant:
             self.stop()
         await self.adapters.forget(name)
 
+    def tell(self, text: str, answer: str) -> None:
+        """Add a turn whose answer the model did not make; it knows of it from the next message on."""
+        self.messages = [*self.messages, user_message(text), assistant_message(answer)]
+
     def reset(self, messages: Sequence[Message] = ()) -> None:
         """Start a new conversation, or continue one of these messages. The model forgets the messages before."""
         self.messages = list(messages)

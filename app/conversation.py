@@ -19,13 +19,14 @@ from typing import Any
 
 from app.answer_records import Answer
 from app.assistant import CHAT_SAMPLING, Assistant, Delta, Done, Reading, Thought, assistant_message, user_message
-from app.learning_service import Recalled
+from app.learning_service import Learned, Recalled
 from app.lesson_imprints import LessonError
 from app.routing_service import Routed
 from app.services import Services
 from app.trajectory_recorder import TrajectoryRecorder
-from app.turn_details import answer_details, title_of
+from app.turn_details import answer_details, taught_details, title_of
 from py_core.backends.base import BackendError
+from py_core.learning.teaching import Told, asked_to_remember, lesson_of
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON
 from py_core.memory.memory import Memory
@@ -58,7 +59,7 @@ class Stored:
     request: str = ""
 
 
-Event = ChangedElsewhere | Routed | Recalled | Reading | Thought | Delta | Done | Stored
+Event = ChangedElsewhere | Routed | Recalled | Learned | Reading | Thought | Delta | Done | Stored
 
 
 class Conversation:
@@ -96,6 +97,10 @@ class Conversation:
         try:
             if (change := await self._follow()) is not None:
                 yield change
+            if text is not None and (told := self._told(text)) is not None:
+                async for learned in self._learn(text, told):
+                    yield learned
+                return
             again, routed = text is None, None
             if text is None:
                 text, agent = self._last_question()
@@ -245,6 +250,32 @@ class Conversation:
             self._services.trouble(error)
             return None
 
+    def _told(self, text: str) -> Told | None:
+        """What a message asks to remember, where that can be learned."""
+        learning = self._services.learning
+        statement = asked_to_remember(text) if learning is not None and learning.is_on else None
+        return lesson_of(statement) if statement else None
+
+    async def _learn(self, text: str, told: Told) -> AsyncIterator[Event]:
+        """Learn it, and say so in place of the model."""
+        learning, learned = self._services.learning, None
+        assert learning is not None
+        try:
+            with self._services.memory.background.paused() if self._services.memory else nullcontext():
+                learned = await learning.teach(told.question, told.answer)
+            said = f"I will remember that. When you ask \u201c{told.question}\u201d, I say: {learned.lesson.answer}"
+        except (EmbedderError, StoreError, BackendError, LessonError) as error:
+            said = f"I could not remember that. {error}"
+        self.assistant.tell(text, said)
+        if learned is not None:
+            yield learned
+        done = Done("end", said)
+        yield Delta(said)
+        yield done
+        stored = await self._remember(Answer(uuid.uuid4().hex, text, None, said, done, taught=learned))
+        if stored is not None:
+            yield stored
+
     async def _recall(self, text: str) -> Recalled | None:
         learning = self._services.learning
         try:
@@ -257,9 +288,11 @@ class Conversation:
         if not answer.text.strip() or self._deleted:
             return None
         details, earlier = answer_details(answer.id, answer.routed, answer.done, answer.recalled), ""
+        if answer.taught is not None:
+            details["taught"] = taught_details(answer.taught)
         if answer.again:
             earlier = self.turns[-1].details.get("request", "")
-            ended = ("adapter", "lesson")
+            ended = ("adapter", "lesson", "taught")
             before = {name: value for name, value in self.turns[-1].details.items() if name not in ended}
             details = {**before, **details}
         turns = Turn("user", answer.text), Turn("assistant", answer.said, details=details)
@@ -274,8 +307,11 @@ class Conversation:
                 return None
             session = await self._keep(memory, turns, answer.routed, answer.again)
             routed = self._last if self._last is not None and self._last.text == answer.text else None
-            made = answer.trajectory(session.id, self.assistant.model.config.name, details, routed)
-            self.recorder.answered(memory, made, self._agent_of(turns[1]))
+            learning = self._services.learning
+            model = learning.base_sha256[:16] if learning else self.assistant.model.config.name
+            made = answer.trajectory(session.id, model, details, routed)
+            if made.prompt_tokens:  # the model made it
+                self.recorder.answered(memory, made, self._agent_of(turns[1]))
             self.recorder.asked_again(memory, earlier)
             if answer.routed is not None and self._services.routing is not None:
                 await self._services.routing.used(answer.routed)

@@ -15,7 +15,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,14 @@ class Routed:
     vector: np.ndarray
 
 
+class Reweighed(NamedTuple):
+    """An outcome changed the weight of a pattern."""
+
+    pattern: str
+    before: float
+    after: float
+
+
 class RoutingService:
     """Made by `open`."""
 
@@ -62,7 +70,7 @@ class RoutingService:
         self.embedder = embedder
         self._data, self._kernel = data, kernel
         self._routed: OrderedDict[str, Routed] = OrderedDict()
-        self._outcomes: dict[str, list[tuple[str, float]]] = {}  # route -> patterns, and the factors of their weights
+        self._outcomes: dict[str, list[Reweighed]] = {}  # by route
         self._stale_patterns: set[str] = set()
         self._stale = True
         self._corrected: dict[str, str] = {}  # route -> the agent that the user chose
@@ -144,11 +152,28 @@ class RoutingService:
         await self.refresh()
         self._corrected.pop(route_id, None)
         outcomes = self._outcomes.pop(route_id, [])
-        for pattern_id, factor in outcomes:
-            with contextlib.suppress(KeyError):  # deleted meanwhile
-                await self.memory.patterns.keep(self._router.scale(pattern_id, 1 / factor))
+        await self.unlearn(outcomes)
         if outcomes:
             await self.memory.witness.rate(route_id, None)
+
+    async def learn(self, pattern_ids: Sequence[str], good: bool) -> list[Reweighed]:
+        """A route that these patterns decided was good, or not: their weights follow. Returns what that changed."""
+        await self.refresh()
+        changed = list[Reweighed]()
+        for id in pattern_ids[:JUDGED_NEIGHBOURS]:
+            with contextlib.suppress(KeyError):  # deleted meanwhile
+                before = self._router.weight(id)
+                pattern = self._router.learn(id, good)
+                changed.append(Reweighed(id, before, pattern.weight))
+                await self.memory.patterns.keep(pattern)
+        return changed
+
+    async def unlearn(self, changed: Sequence[Reweighed]) -> None:
+        """Undo what `learn` changed."""
+        await self.refresh()
+        for one in reversed(changed):
+            with contextlib.suppress(KeyError):  # deleted meanwhile
+                await self.memory.patterns.keep(self._router.unlearn(*one))
 
     async def used(self, routed: Routed) -> None:
         """A message was answered: the user's own pattern that sent it there does not age."""
@@ -183,15 +208,9 @@ class RoutingService:
     async def _judge(self, routed: Routed, agent: str, *, good: bool) -> None:
         if routed.decision.reason == "follow-up":
             return  # no pattern decided it
-        deciding = [n for n in routed.decision.neighbours if n.agent == agent][:JUDGED_NEIGHBOURS]
-        for neighbour in deciding:
-            try:
-                before = self._router.weight(neighbour.pattern_id)
-            except KeyError:
-                continue  # deleted meanwhile
-            pattern = self._router.learn(neighbour.pattern_id, good)
-            self._outcomes.setdefault(routed.id, []).append((pattern.id, pattern.weight / before))
-            await self.memory.patterns.keep(pattern)
+        deciding = [n.pattern_id for n in routed.decision.neighbours if n.agent == agent]
+        if changed := await self.learn(deciding, good):
+            self._outcomes.setdefault(routed.id, []).extend(changed)
 
     # ---- agents ----
 

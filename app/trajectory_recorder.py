@@ -82,7 +82,8 @@ class TrajectoryRecorder:
             async with memory.background.step():
                 similarity = await self._similarity(made)
             async with memory.background.step():
-                parts = parts_of(answer, prompt, made.reason, logprob, similarity)
+                # What the model says without the lesson tells nothing of an answer that a lesson gave.
+                parts = parts_of(answer, prompt, made.reason, None if made.lesson else logprob, similarity)
             await memory.trajectories.change(made.id, lambda now: rated(replace(now, parts=parts, logprob=logprob)))
             await memory.trajectories.keep_trace(made.id, trace)
         except StoreError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.assistant import Done
-from app.learning_service import Recalled
+from app.learning_service import Learned, Recalled
 from app.routing_service import Routed
 from py_core.memory.sessions import Turn
 from py_core.routing.agents import FALLBACK_ID
@@ -60,9 +60,21 @@ def answer_details(
     return details
 
 
+def taught_details(learned: Learned) -> dict[str, Any]:
+    """JSON: what a message taught that asked to remember something. NLL: nats a token of the answer."""
+    return {
+        "id": learned.lesson.id,
+        "question": learned.lesson.question,
+        "answer": learned.lesson.answer,
+        "ms": learned.milliseconds,
+        "nllBefore": learned.nll_before,
+        "nllAfter": learned.nll_after,
+    }
+
+
 def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
-    """Turns as plain data, for the page: role, content, created, request, agent, route, lesson, reason, tokens,
-    thinking; None where not known.
+    """Turns as plain data, for the page: role, content, created, request, agent, route, lesson, taught, reason,
+    tokens, thinking; None where not known.
 
     route: as routing_service.route_entry gives, without neighbours and times.
     """
@@ -88,6 +100,7 @@ def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
                 "agent": details.get("agent"),
                 "route": route,
                 "lesson": details.get("lesson"),
+                "taught": details.get("taught"),
                 "reason": details.get("reason"),
                 "tokens": details.get("tokens"),
                 "thinking": details.get("thinking"),

@@ -21,14 +21,14 @@ from app.bench import profile_report
 from app.completion import complete, last_logits
 from app.conversation import Conversation, Stored
 from app.fit_check import fit_check
-from app.learning_service import LearningService, Recalled, lesson_entry
+from app.learning_service import Learned, LearningService, Recalled, lesson_entry
 from app.memory_api import MemoryApi
 from app.page_adapters import PageAdapters
 from app.page_calls import PageCalls, describe
 from app.routing_service import Routed, RoutingService, route_entry
 from app.services import Services
 from app.shipped_gate import shipped_gate
-from app.turn_details import turn_entries
+from app.turn_details import taught_details, turn_entries
 from py_core.backends.base import BackendError
 from py_core.backends.browser_source import BrowserSource
 from py_core.backends.numpy import load_numpy
@@ -254,6 +254,8 @@ class PageWorker:
                         on_event("delta", event.text)
                     elif isinstance(event, Thought):
                         on_event("thought", json.dumps({"text": event.text}))
+                    elif isinstance(event, Learned):
+                        on_event("learned", json.dumps(taught_details(event)))
                     elif isinstance(event, Routed):
                         on_event("route", json.dumps(route_entry(event)))
                     elif isinstance(event, Recalled):

@@ -281,6 +281,7 @@ SCHEMAS: Mapping[str, Schema] = {
                 tokens=_integer(LARGEST_INTEGER),
                 thinking=_or_null(_thinking),
                 lesson=_or_null(_object(id=_name, question=_text(), confidence=_share)),
+                taught=_or_null(_object(id=_name, question=_text(), answer=_text())),
                 adapter=_text(),
             ),
         },

@@ -173,10 +173,13 @@ class Router:
         patterns = self._with(pattern_id)
         return patterns.reweigh(patterns[pattern_id].after_outcome(good))
 
-    def scale(self, pattern_id: str, factor: float) -> Pattern:
-        """Multiply a pattern's weight, within its limits. Returns it, to be kept. Raises KeyError."""
+    def unlearn(self, pattern_id: str, before: float, after: float) -> Pattern:
+        """Take an outcome back that changed a pattern's weight so; what was learned of others since stays. Returns it,
+        to be kept. Raises KeyError."""
         patterns = self._with(pattern_id)
-        return patterns.reweigh(patterns[pattern_id].scaled(factor))
+        pattern = patterns[pattern_id]
+        is_last = pattern.weight == after
+        return patterns.reweigh(replace(pattern, weight=before) if is_last else pattern.scaled(before / after))
 
     def weight(self, pattern_id: str) -> float:
         """Raises KeyError."""

@@ -90,7 +90,8 @@ export class Engine {
    * @param {string} text
    * @param {boolean} [again] another answer to the last message, which this text is, in place of the one there is
    * @returns {Promise<AsyncIterator<object>>} of {type: 'reading', done, total} (tokens of the prompt), {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
-   *   where it was routed (app/routing_service.py: route_entry), {type: 'lesson', id, question, answer, confidence, ms,
+   *   where it was routed (app/routing_service.py: route_entry), {type: 'learned', id, question, answer, ms, nllBefore, nllAfter} where the
+   *   message asked to remember something (app/turn_details.py: taught_details), {type: 'lesson', id, question, answer, confidence, ms,
    *   considered} where a lesson answers (app/learning_service.py: lesson_entry), {type: 'thought', text} ... of a model that thinks before
    *   it answers, {type: 'delta', text} ..., then one {type: 'done', reason, promptTokens, newTokens, prefillTokS, decodeTokS,
    *   forgottenTurns, thoughtSeconds, text, thought} (text, thought: of an answer that repeated itself, what is left) or {type: 'error', kind, message, details} (details: null where the message is written for the user),

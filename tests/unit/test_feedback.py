@@ -1,0 +1,236 @@
+"""What a person says of an answer changes what made it, and can be taken back: with the real router and gate."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.assistant import Assistant, Delta
+from app.conversation import Conversation, Event, Stored
+from app.feedback import Feedback, FeedbackError
+from app.learning_service import Learned, LearningService
+from app.lesson_imprints import LessonError
+from app.native_services import native_router_parts
+from app.router_factory import RouterParts
+from app.routing_service import RoutingService
+from app.services import Services
+from app.shipped_gate import shipped_gate
+from app.turn_details import turn_entries
+from py_core.loading import Model
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.lessons import Lesson
+from py_core.memory.memory import Memory
+from py_core.memory.sqlite import SQLiteRows
+from py_core.memory.trajectories import Trajectory
+
+OpenModel = Callable[..., Awaitable[Model]]
+CRASH = "why does my page crash when I scroll"
+DENTIST, QUILL, ASKED = "my dentist is Dr. Quill", "Your dentist is Dr. Quill.", "Who is my dentist?"
+
+
+@pytest.fixture(scope="module")
+def parts(dist: Path) -> RouterParts:
+    return native_router_parts()
+
+
+@pytest.fixture
+async def model(tiny_path: Path, open_model: OpenModel) -> Model:
+    return await open_model(tiny_path)
+
+
+@pytest.fixture
+async def services(parts: RouterParts, model: Model, tmp_path: Path) -> AsyncIterator[Services]:
+    async def routing(memory: Memory) -> RoutingService:
+        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
+
+    async def learning(memory: Memory) -> LearningService:
+        return await LearningService.open(model, "ab" * 32, parts.embedder, memory, shipped_gate())
+
+    services = Services(NativeCrypto())
+    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    await services.route_with(routing)
+    await services.learn_with(learning)
+    assert services.why_not_learning is None
+    yield services
+    await services.close()
+
+
+@pytest.fixture
+def feedback(services: Services) -> Feedback:
+    return Feedback(services)
+
+
+@pytest.fixture
+def conversation(model: Model, services: Services) -> Conversation:
+    conversation = Conversation(Assistant(model, max_tokens=48), services)
+    conversation.recorder.idle_seconds = 0.0
+    return conversation
+
+
+def memory_of(services: Services) -> Memory:
+    assert services.memory is not None
+    return services.memory
+
+
+async def ask(conversation: Conversation, text: str) -> str:
+    """The answer's id."""
+    *_, last = [event async for event in conversation.respond(text)]
+    assert isinstance(last, Stored)
+    return last.request
+
+
+async def recorded(services: Services, id: str) -> Trajectory:
+    found = await memory_of(services).trajectories.get(id)
+    assert found is not None
+    return found
+
+
+async def weights(services: Services, id: str) -> list[float]:
+    """Of the patterns that chose the agent of an answer."""
+    assert services.routing is not None
+    return [services.routing.router.weight(pattern) for pattern in (await recorded(services, id)).route["patterns"]]
+
+
+async def lesson(services: Services, id: str) -> Lesson:
+    found = await memory_of(services).lessons.get(id)
+    assert found is not None
+    return found
+
+
+async def test_an_opinion_moves_the_weights_of_the_route_and_is_taken_back_exactly(
+    conversation: Conversation, services: Services, feedback: Feedback
+) -> None:
+    id = await ask(conversation, CRASH)
+    await memory_of(services).background.settled()
+    assert (await recorded(services, id)).parts["fits"] is not None
+    own = (await recorded(services, id)).quality
+    before = await weights(services, id)
+    assert before
+    judged = await feedback.good(id)
+    assert (judged.trajectory.feedback, judged.trajectory.quality) == ("good", 1.0)
+    first = await weights(services, id)
+    assert first[:5] == [pytest.approx(1.05 * weight) for weight in before[:5]]
+    assert await feedback.good(id)  # said twice, it counts once
+    assert await weights(services, id) == first
+    assert (await feedback.bad(id)).trajectory.quality == 0.0
+    assert (await weights(services, id))[:5] == [pytest.approx(0.95 * weight) for weight in before[:5]]
+    (entry,) = await memory_of(services).questions.poor()
+    assert (entry.id, entry.quality) == (id, 0.0)
+    await feedback.take_back(id)
+    assert await weights(services, id) == before
+    after = await recorded(services, id)
+    assert (after.feedback, after.effects, after.quality) == ("", (), own)
+    assert await memory_of(services).questions.poor() == []
+
+
+async def test_opinions_of_several_answers_are_taken_back_in_any_order(
+    conversation: Conversation, services: Services, feedback: Feedback
+) -> None:
+    one, two = await ask(conversation, CRASH), await ask(conversation, CRASH)
+    before = await weights(services, one)
+    await feedback.bad(one)
+    alone = await weights(services, one)
+    await feedback.bad(two)
+    await feedback.take_back(one)
+    assert await weights(services, two) == pytest.approx(alone)
+    await feedback.take_back(two)
+    assert await weights(services, one) == pytest.approx(before)
+
+
+async def test_a_lesson_that_was_wrong_twice_is_switched_off_and_on_again_when_that_is_taken_back(
+    services: Services, feedback: Feedback
+) -> None:
+    memory = memory_of(services)
+    learned = await feedback.remember(DENTIST)
+    id = learned.lesson.id
+    for answer in ("a1", "a2", "a3"):
+        memory.trajectories.record(Trajectory(answer, ASKED, QUILL, lesson=id))
+    assert (await feedback.bad("a1")).lesson_off == ""
+    assert (await lesson(services, id)).on
+    assert (await feedback.bad("a2")).lesson_off == id
+    assert await services.learning.recall(ASKED) is None  # type: ignore[union-attr]
+    assert (await feedback.bad("a3")).lesson_off == ""
+    await feedback.take_back("a1")
+    assert not (await lesson(services, id)).on
+    await feedback.take_back("a2")
+    assert ((await lesson(services, id)).on, (await lesson(services, id)).quality) == (True, 0.75)
+    await feedback.good("a1")
+    await feedback.good("a2")
+    await feedback.take_back("a3")
+    assert (await lesson(services, id)).quality == 1.0
+    for answer in ("a1", "a2"):
+        await feedback.take_back(answer)
+    now = await lesson(services, id)
+    assert replace(now, uses=learned.lesson.uses) == learned.lesson
+
+
+async def test_a_better_answer_is_learned_and_taking_it_back_brings_the_older_lesson_again(
+    conversation: Conversation, services: Services, feedback: Feedback
+) -> None:
+    first = await feedback.remember("my dentist is Dr. Okapi")
+    id = await ask(conversation, ASKED)
+    said = await recorded(services, id)
+    assert (said.lesson, said.answered) == (first.lesson.id, "Your dentist is Dr. Okapi.")
+    learned = await feedback.should_have_said(id, ASKED, QUILL)
+    assert (learned.lesson.source, learned.replaced) == ("corrected", first.lesson)
+    corrected = await recorded(services, id)
+    assert (corrected.feedback, corrected.kept, corrected.quality) == ("corrected", 0.8, 0.4)
+    assert (await lesson(services, first.lesson.id)).quality == 0.75
+    conversation.reset()
+    again = await ask(conversation, ASKED)
+    assert (await recorded(services, again)).answered == QUILL
+    await feedback.take_back(id)
+    assert await memory_of(services).lessons.get(learned.lesson.id) is None
+    restored = await lesson(services, first.lesson.id)
+    assert (restored.quality, restored.replaced_by, restored.answers) == (1.0, "", True)
+
+
+async def test_what_cannot_be_judged_or_remembered_says_so(services: Services, feedback: Feedback) -> None:
+    with pytest.raises(FeedbackError, match="cannot be judged"):
+        await feedback.good("nothing")
+    await feedback.take_back("nothing")
+    with pytest.raises(LessonError, match="nothing to remember"):
+        feedback.proposal(" ?! ")
+    assert feedback.proposal(DENTIST).question == ASKED
+    assert await memory_of(services).lessons.all() == []
+    services.learn_nothing("Learning is off for this model.")
+    services.learning = None
+    with pytest.raises(LessonError, match="off for this model"):
+        await feedback.remember(DENTIST)
+
+
+async def test_a_message_that_asks_to_remember_something_is_learned_and_confirmed(
+    conversation: Conversation, services: Services
+) -> None:
+    await ask(conversation, "hello")
+    events: list[Event] = [event async for event in conversation.respond(f"Please remember that {DENTIST}")]
+    learned, said, *_, stored = events
+    assert isinstance(learned, Learned)
+    assert isinstance(said, Delta)
+    assert (learned.lesson.question, learned.lesson.answer) == (ASKED, QUILL)
+    assert ASKED in said.text
+    assert QUILL in said.text
+    assert isinstance(stored, Stored)
+    *_, shown = turn_entries(conversation.turns)
+    assert (shown["content"], shown["taught"]["id"]) == (said.text, learned.lesson.id)
+    assert await memory_of(services).trajectories.get(stored.request) is None
+    assert len(await memory_of(services).sessions.turns(stored.session)) == 4
+    async for _ in conversation.respond("who is my dentist"):
+        pass
+    assert said.text in conversation.assistant.model.tokenizer.decode(conversation.assistant.sequence.tokens)
+    conversation.reset()
+    id = await ask(conversation, ASKED)
+    assert (await recorded(services, id)).answered == QUILL
+
+
+async def test_what_cannot_be_remembered_is_answered_with_the_reason_and_nothing_is_learned(
+    conversation: Conversation, services: Services
+) -> None:
+    text = "remember that " + "my dentist is Dr. Quill and " * 40 + "so on"
+    events = [event async for event in conversation.respond(text)]
+    assert isinstance(events[0], Delta)
+    assert events[0].text.startswith("I could not remember that. ")
+    assert await memory_of(services).lessons.all() == []
