@@ -283,6 +283,7 @@ class RoutingService:
             return
         for kind in (TURN, WITNESS, TRAJECTORY):
             await self.memory.drop_vectors(kind)
+        await self.memory.strategies.replace_all([])  # the deep loop makes them anew
 
     def _note(self, change: Change) -> None:
         if change.everything or change.cleared is not None:

@@ -115,10 +115,10 @@ class TrajectoryRecorder:
         if routing is None or not made.answered.strip():
             return None
         try:
-            asked, answered = await routing.embedder.embed([made.asked, made.answered])
+            asked, answered = await routing.embedder.meanings([made.asked, made.answered])
         except EmbedderError:
             return None
-        return float(asked @ answered)
+        return float(asked.vector @ answered.vector)
 
 
 def rated(trajectory: Trajectory) -> Trajectory:

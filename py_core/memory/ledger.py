@@ -38,6 +38,7 @@ NOUNS = {
     "session": ("conversation", "conversations"),
     "turn": ("message", "messages"),
     "policy": ("policy", "policies"),
+    "strategy": ("strategy", "strategies"),
     "trajectory": ("answer's trajectory", "answers' trajectories"),
     "witness": ("log entry", "log entries"),
 }

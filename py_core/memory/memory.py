@@ -17,6 +17,7 @@ from py_core.memory.patterns import Patterns
 from py_core.memory.policies import Policies
 from py_core.memory.sessions import Sessions
 from py_core.memory.store import Store
+from py_core.memory.strategies import Strategies
 from py_core.memory.text_search import ConversationText
 from py_core.memory.trajectories import Trajectories
 from py_core.memory.transfer import newer
@@ -43,6 +44,7 @@ class Memory:
         self.text = ConversationText(store)
         self.witness = Witness(store, writer)
         self.trajectories = Trajectories(store, writer)
+        self.strategies = Strategies(store)
         self.questions = WitnessQuestions(self.witness)
 
     @classmethod

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 from py_core.memory.lessons import Source as LessonSource
 from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Source
 from py_core.memory.records import DEEPEST, LONGEST_NAME, Record
+from py_core.memory.strategies import Verdict
 from py_core.memory.trajectories import Feedback
 
 LONGEST_TEXT = 1_000_000
@@ -146,6 +147,16 @@ def _names(value: Any) -> str | None:
     return None if fits else "a list of names"
 
 
+def _texts(value: Any) -> str | None:
+    fits = isinstance(value, list) and all(_text()(each) is None for each in value)
+    return None if fits else "a list of texts"
+
+
+def _three_numbers(value: Any) -> str | None:
+    fits = isinstance(value, list) and len(value) == 3 and all(_number(0, 1e12)(each) is None for each in value)
+    return None if fits else "a list of three numbers from 0 on"
+
+
 def _ranked(value: Any) -> str | None:
     fits = isinstance(value, list) and all(
         isinstance(pair, list) and len(pair) == 2 and _name(pair[0]) is None and _number(-1e9, 1e9)(pair[1]) is None
@@ -236,6 +247,21 @@ SCHEMAS: Mapping[str, Schema] = {
             "adapter": _or_null(_name),
             "state": _object(),
         },
+    ),
+    "strategy": Schema(
+        "a strategy",
+        {
+            "examples": _texts,
+            "agent": _text(LONGEST_NAME),
+            "verdict": _one_of(*get_args(Verdict)),
+            "quality": _share,
+            "count": _integer(LARGEST_INTEGER),
+            "known": _number(0, 1e12),
+            "good": _number(0, 1e12),
+            "archived": _three_numbers,
+            "last_used": _time,
+        },
+        vector="required",
     ),
     "trajectory": Schema(
         "an answer's trajectory",

@@ -18,6 +18,7 @@ from py_core.memory.patterns import Pattern
 from py_core.memory.rows import LAYOUT, Row
 from py_core.memory.sessions import Turn
 from py_core.memory.store import Store
+from py_core.memory.strategies import Strategy
 from py_core.memory.trajectories import Trajectory
 from py_core.memory.transfer import FORMAT, VERSION
 from py_core.memory.volatile import VolatileRows
@@ -26,7 +27,7 @@ from py_core.routing.embedder import DIMENSIONS
 
 VECTOR = np.eye(1, DIMENSIONS, dtype=np.float32)[0]
 NAN, INFINITE = (np.full(DIMENSIONS, value, np.float32).tobytes() for value in (np.nan, np.inf))
-PATTERN, SESSION, TURN, POLICY, WITNESS, LESSON, TRAJECTORY = range(7)
+PATTERN, SESSION, TURN, POLICY, WITNESS, LESSON, TRAJECTORY, STRATEGY = range(8)
 
 
 async def good_rows() -> list[Row]:
@@ -39,11 +40,14 @@ async def good_rows() -> list[Row]:
     await memory.policies.set("answers.length", 3, confidence=0.5, source="learned")
     await memory.lessons.keep(Lesson("How many sheep?", "You have seven sheep.", vector=VECTOR))
     memory.witness.record(WitnessEntry("planner", "wasm", {"decode": 5.0}, {"text": "sheep"}, 0.5, None, VECTOR))
+    await memory.strategies.replace_all([Strategy("s1", VECTOR, ("How many sheep?",), last_used=1000.0)])
     route = {"why": "clear", "confidence": 0.9, "patterns": ["user-1"]}
     memory.trajectories.record(Trajectory("a1", "How many sheep?", "Seven.", session.id, route=route, vector=VECTOR))
     await memory.writer.flush()
     found = {row.kind: replace(row, fields=()) for row in await rows.scan(None, None, 100)}
-    return [found[kind] for kind in ("pattern", "session", "turn", "policy", "witness", "lesson", "trajectory")]
+    return [
+        found[kind] for kind in ("pattern", "session", "turn", "policy", "witness", "lesson", "trajectory", "strategy")
+    ]
 
 
 def file_of(rows: Sequence[Row]) -> bytes:

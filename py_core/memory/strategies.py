@@ -1,0 +1,76 @@
+"""What many answers showed: how well messages like these are answered, and by whom. The deep loop writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from py_core.memory.records import Record, Vector
+from py_core.memory.store import Store
+
+KIND = "strategy"
+
+Verdict = Literal["success", "failure", "partial", "unknown"]
+"""Such messages are answered well, badly, now so and now so, or nothing is known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Strategy:
+    """A group of similar messages. vector: their centre, float32 (dimensions,), of length 1.
+
+    examples: the messages nearest to it. agent: who answered best, "" for the plain assistant. verdict, quality: see
+    learning/reasoning_bank.py; quality is from 0 to 1, how far the verdict can be relied on. count: messages. known,
+    good: their weights, of those whose quality is known and of those that were good. archived: count, known and good of
+    those whose trajectories are gone. last_used: when the latest message came, in seconds since 1970.
+    """
+
+    id: str
+    vector: Vector = field(repr=False)
+    examples: tuple[str, ...] = ()
+    agent: str = ""
+    verdict: Verdict = "unknown"
+    quality: float = 0.0
+    count: int = 0
+    known: float = 0.0
+    good: float = 0.0
+    archived: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    created: float = 0.0
+    last_used: float = 0.0
+
+
+class Strategies:
+    """The strategies of a store. Every method may raise StoreError."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def all(self) -> list[Strategy]:
+        """The oldest first."""
+        return [_strategy(record) for record in await self._store.query(KIND)]
+
+    async def replace_all(self, strategies: Sequence[Strategy]) -> None:
+        """These and no others, all or nothing."""
+        async with self._store.transaction() as transaction:
+            transaction.clear(KIND)
+            for strategy in strategies:
+                transaction.put(_record(replace(strategy, created=strategy.created or self._store.clock())))
+
+    async def delete(self, *ids: str) -> None:
+        await self._store.delete(KIND, *ids)
+
+
+def _record(strategy: Strategy) -> Record:
+    body: dict[str, Any] = asdict(replace(strategy, vector=None))  # type: ignore[arg-type]
+    for name in ("id", "vector", "created"):
+        del body[name]
+    body |= {"examples": list(strategy.examples), "archived": list(strategy.archived)}
+    return Record(KIND, strategy.id, body, strategy.vector, strategy.created)
+
+
+def _strategy(record: Record) -> Strategy:
+    assert record.vector is not None
+    assert record.created is not None
+    count, known, good = record.body["archived"]
+    values = {**record.body, "examples": tuple(record.body["examples"]), "archived": (count, known, good)}
+    return Strategy(id=record.id, vector=record.vector, created=record.created, **values)
