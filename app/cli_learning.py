@@ -29,12 +29,13 @@ from app.learning_service import Learned, LearningService
 from app.lesson_rows import LessonRow, lesson_rows, open_rows, problem_of_text
 from app.terminal import console, say
 from py_core.backends.base import ContextFullError
+from py_core.learning.teaching import lesson_of
 from py_core.showing import shown
 
 notes = console(stderr=True)
 ASKED_TOKENS = 256
 """An answer's length, at most, unless told otherwise: small models sometimes do not find an end."""
-WHICH = "Say what to teach: QUESTION ANSWER, or --file FILE.jsonl."
+WHICH = "Say what to teach: QUESTION ANSWER, one text, or --file FILE.jsonl."
 
 
 class Loop(StrEnum):
@@ -43,7 +44,10 @@ class Loop(StrEnum):
 
 
 def teach(
-    texts: Annotated[list[str] | None, typer.Argument(metavar="QUESTION ANSWER", help="One lesson.")] = None,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUESTION ANSWER", help='One lesson; or one text, such as "remember that ...".'),
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", metavar="FILE.jsonl", help='Rows {"question": ..., "answer": ...}; - for stdin.'),
@@ -57,9 +61,9 @@ def teach(
 ) -> None:
     """Teach answers: the next question gets them, in other words, too. Prints a JSON object a row.
 
-    It has the question, ms, nll_before and nll_after (nats a token of the answer, before and after), the lesson's id,
-    what it replaced, and whether it was known. A row that cannot be taught has an `error` that says what to do; the
-    others are taught, and the exit status is 1.
+    It has question, answer, ms, nll_before and nll_after (nats a token of the answer, before and after), the lesson's
+    id, what it replaced, and whether it was known. Of one text Sonata makes question and answer by rules. A row that
+    cannot be taught has an `error` that says what to do; the others are taught, and the exit status is 1.
     """
     if (file is None) == (not texts):
         raise ValueError(WHICH)
@@ -115,6 +119,7 @@ def taught_entry(learned: Learned) -> dict[str, Any]:
     replaced = learned.replaced
     return {
         "question": learned.lesson.question,
+        "answer": learned.lesson.answer,
         "ms": learned.milliseconds,
         "nll_before": learned.nll_before,
         "nll_after": learned.nll_after,
@@ -125,13 +130,17 @@ def taught_entry(learned: Learned) -> dict[str, Any]:
 
 
 def _lesson_of(texts: list[str]) -> LessonRow:
-    if len(texts) != 2:
+    """Question and answer, or one text that tells something."""
+    if len(texts) > 2:
         raise ValueError(f"Give a question and its answer, each in quotes; these are {len(texts)} texts.")
-    question, answer = texts
-    for name, text in (("question", question), ("answer", answer)):
+    for text, name in zip(texts, ("question", "answer") if len(texts) == 2 else ("text",), strict=True):
         if problem := problem_of_text(text):
             return LessonRow(1, error=f"The {name} {problem}")
-    return LessonRow(1, question, answer)
+    if len(texts) == 2:
+        return LessonRow(1, *texts)
+    if (told := lesson_of(texts[0])) is None:
+        return LessonRow(1, error=f"{shown(texts[0])} tells nothing. Give a question and its answer, each in quotes.")
+    return LessonRow(1, told.question, told.answer)
 
 
 def ask(

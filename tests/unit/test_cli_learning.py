@@ -66,7 +66,7 @@ def test_each_fact_is_learned_by_one_update(taught: tuple[list[str], list[dict]]
     _, made = taught
     assert [row["question"] for row in made] == [fact.question for fact in FACTS]
     for row in made:
-        assert set(row) == {"line", "question", "ms", "nll_before", "nll_after", "id", "replaced", "known"}
+        assert set(row) == {"line", "question", "answer", "ms", "nll_before", "nll_after", "id", "replaced", "known"}
         assert row["nll_after"] < 0.1 < row["nll_before"]
         assert row["ms"] > 0
         assert row["replaced"] is None
@@ -135,6 +135,14 @@ def test_bad_rows_are_told_one_by_one_and_the_others_are_taught(tiny: list[str],
     for row, words in zip(made[1:5], ("not JSON", "answer is empty", "question is empty", "too long"), strict=True):
         assert words in row["error"]
     assert [one["question"] for one in lessons_of(home)] == ["Where is the key?", "Who is hostile?"]
+
+
+def test_one_text_that_tells_something_becomes_a_question_and_its_answer(tiny: list[str], home: list[str]) -> None:
+    (row,) = rows(_printed(sonata("teach", "remember that my dentist is Dr. Quill", *home, *tiny)))
+    assert (row["question"], row["answer"]) == ("Who is my dentist?", "Your dentist is Dr. Quill.")
+    assert json.loads(printed(sonata("ask", "Who is my dentist?", *home, *tiny))) == ["Your dentist is Dr. Quill."]
+    assert_sentence(sonata("teach", "?!", *home, *tiny), "tells nothing")
+    assert_sentence(sonata("teach", "a", "b", "c", *home, *tiny), "3 texts")
 
 
 def test_the_newer_answer_wins_and_the_same_lesson_is_one(tiny: list[str], home: list[str]) -> None:
