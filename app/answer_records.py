@@ -78,6 +78,8 @@ class Answer:
             by_patterns = routed.decision.reason != "follow-up"
             deciding = [n.pattern_id for n in routed.decision.neighbours if by_patterns and n.agent == routed.agent.id]
             route = {"why": routed.decision.reason, "confidence": routed.decision.confidence, "patterns": deciding}
+        if self.recalled is not None:
+            route["recalled"] = self.recalled.confidence
         return Trajectory(
             self.id,
             self.text,

@@ -35,6 +35,8 @@ from py_core.routing.embedder import Embedder
 
 INSTANT_POLICY = "learning.instant"
 """Whether lessons answer; the user's switch."""
+THRESHOLD_POLICY = "learning.gate.threshold"
+"""From which score on a lesson answers, where that is another one than the gate came with; the deep loop fits it."""
 EMBEDDER_POLICY = "learning.embedder"
 """Names the embedder whose vectors the lessons have."""
 NEAR = 32
@@ -118,6 +120,12 @@ class LearningService:
         policy = self.memory.policies.look(INSTANT_POLICY)
         return policy is None or policy.value is not False
 
+    @property
+    def threshold(self) -> float:
+        """A lesson whose score is above it answers the message."""
+        policy = self.memory.policies.look(THRESHOLD_POLICY)
+        return policy.value if policy is not None and isinstance(policy.value, float) else self.gate.threshold
+
     # ---- recalling ----
 
     async def recall(self, text: str) -> Recalled | None:
@@ -126,7 +134,7 @@ class LearningService:
         if not self.is_on or not text.strip():
             return None
         considered = await self.consider(text)
-        if not considered or considered[0].score <= self.gate.threshold:
+        if not considered or considered[0].score <= self.threshold:
             return None
         best = considered[0]
         heads = await self.imprints.heads(self.memory, best.lesson)

@@ -272,7 +272,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "agent": _text(LONGEST_NAME),
             "model": _text(LONGEST_NAME),
             "reason": _text(LONGEST_NAME),
-            "route": _object(why=_text(), confidence=_number(-1e9, 1e9), patterns=_names),
+            "route": _object(why=_text(), confidence=_number(-1e9, 1e9), patterns=_names, recalled=_share),
             "lesson": _text(LONGEST_NAME),
             "stages": _milliseconds,
             "prompt_tokens": _integer(LARGEST_INTEGER),

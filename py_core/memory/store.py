@@ -176,6 +176,11 @@ class Store:
         async with self._writing:
             self.uncompacted = await compact(self._rows)
 
+    async def compact(self) -> None:
+        """Rewrite the files without what was deleted and overwritten, or `uncompacted` says why that must wait."""
+        async with self._writing:
+            self.uncompacted = await compact(self._rows)
+
     async def update(self, kind: str, id: str, change: Callable[[Record], Record]) -> Record | None:
         """Replace a record by `change` of it, without losing what others write meanwhile: it may be called again.
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from py_core.memory.records import Record, Vector
 from py_core.memory.store import Store
+from py_core.memory.transaction import Transaction
 
 KIND = "strategy"
 
@@ -52,9 +53,13 @@ class Strategies:
     async def replace_all(self, strategies: Sequence[Strategy]) -> None:
         """These and no others, all or nothing."""
         async with self._store.transaction() as transaction:
-            transaction.clear(KIND)
-            for strategy in strategies:
-                transaction.put(_record(replace(strategy, created=strategy.created or self._store.clock())))
+            self.replace_in(transaction, strategies)
+
+    def replace_in(self, transaction: Transaction, strategies: Sequence[Strategy]) -> None:
+        """As `replace_all`, together with what else the transaction does."""
+        transaction.clear(KIND)
+        for strategy in strategies:
+            transaction.put(_record(replace(strategy, created=strategy.created or self._store.clock())))
 
     async def delete(self, *ids: str) -> None:
         await self._store.delete(KIND, *ids)

@@ -7,7 +7,7 @@ log-probabilities and hidden states of an answer are its trace: a blob beside th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -15,8 +15,9 @@ import numpy as np
 
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 from py_core.memory.records import Record, Vector
-from py_core.memory.rows import Change
+from py_core.memory.rows import BLOB, Change
 from py_core.memory.store import Store
+from py_core.memory.transaction import Transaction
 from py_core.memory.write_batch import BatchedWriter
 
 KIND = "trajectory"
@@ -37,12 +38,12 @@ class Trajectory:
     """An answer. `id` is the answer's, which its turn and its log entry have, too.
 
     session: the conversation's id. agent: who answered, "" for the plain assistant. model: the first 16 digits of its
-    file's sha256, or its name. reason: as Done's. route: JSON: `why`, `confidence` and the `patterns` that decided it.
-    lesson: the id of the lesson that answered, "" for none. stages: milliseconds of each. logprob: the mean of the
-    answer's tokens. again: the person asked for another answer. kept: the share of its words in the person's
-    correction. parts, quality: see learning/quality.py, each 0 to 1 or None while it is not known. effects: what the
-    feedback changed, so that it can be taken back. vector: of the message, float32 (dimensions,). created: seconds
-    since 1970.
+    file's sha256, or its name. reason: as Done's. route: JSON: `why`, `confidence`, the `patterns` that decided it, and
+    `recalled`, how sure the gate was of the lesson. lesson: the id of the lesson that answered, "" for none. stages:
+    milliseconds of each. logprob: the mean of the answer's tokens. again: the person asked for another answer. kept:
+    the share of its words in the person's correction. parts, quality: see learning/quality.py, each 0 to 1 or None
+    while it is not known. effects: what the feedback changed, so that it can be taken back. vector: of the message,
+    float32 (dimensions,). created: seconds since 1970.
     """
 
     id: str
@@ -173,9 +174,24 @@ class Trajectories:
         """With their traces."""
         await self._writer.flush()
         async with self._store.transaction() as transaction:
-            for id in ids:
-                transaction.delete(KIND, id)
-                transaction.delete_blob(trace_name(id))
+            self.delete_in(transaction, ids)
+
+    def delete_in(self, transaction: Transaction, ids: Iterable[str]) -> None:
+        """As `delete`, together with what else the transaction does."""
+        for id in ids:
+            transaction.delete(KIND, id)
+            transaction.delete_blob(trace_name(id))
+
+    async def delete_lost_traces(self) -> int:
+        """Delete traces whose trajectories are gone, as when the program ended between the two. Returns how many."""
+        await self._writer.flush()
+        names = [name for _, name in await self._store.keys_starting_with(BLOB, trace_name(""))]
+        known = await self._store.get_many([(KIND, name.removeprefix(trace_name(""))) for name in names])
+        lost = set(names) - {trace_name(record.id) for record in known}
+        async with self._store.transaction() as transaction:
+            for name in lost:
+                transaction.delete_blob(name)
+        return len(lost)
 
     async def retain(self) -> int:
         """Delete those that are too old, and the oldest ones beyond the limit. Returns how many were deleted."""

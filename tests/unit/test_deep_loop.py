@@ -1,0 +1,186 @@
+"""The deep loop over recorded answers, with the real router, embedder, gate and SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.deep_loop import DeepLoop, last_report
+from app.feedback import Feedback
+from app.learning_service import THRESHOLD_POLICY, LearningService
+from app.native_services import native_router_parts
+from app.router_factory import RouterParts
+from app.routing_service import RoutingService
+from app.services import Services
+from app.shipped_gate import shipped_gate
+from py_core.loading import Model
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.memory import Memory
+from py_core.memory.rows import BLOB
+from py_core.memory.sqlite import SQLiteRows
+from py_core.memory.trajectories import Trace, Trajectory, trace_name
+
+OpenModel = Callable[..., Awaitable[Model]]
+DAY = 86400.0
+TRACE = Trace(np.array([5, 6], np.int32))
+CRASHES = [
+    "why does my page crash when I scroll",
+    "my page crashes whenever I scroll down, why?",
+    "the page crashes if I scroll",
+    "why does the page crash on scrolling",
+]
+TIDES = ["when is high tide in Gullhaven", "what time is high tide at Gullhaven", "high tide at Gullhaven, when?"]
+
+
+@pytest.fixture(scope="module")
+def parts(dist: Path) -> RouterParts:
+    return native_router_parts()
+
+
+@pytest.fixture
+async def services(
+    parts: RouterParts, tiny_path: Path, open_model: OpenModel, tmp_path: Path
+) -> AsyncIterator[Services]:
+    async def routing(memory: Memory) -> RoutingService:
+        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
+
+    async def learning(memory: Memory) -> LearningService:
+        return await LearningService.open(
+            await open_model(tiny_path), "ab" * 32, parts.embedder, memory, shipped_gate()
+        )
+
+    services = Services(NativeCrypto())
+    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    await services.route_with(routing)
+    await services.learn_with(learning)
+    yield services
+    await services.close()
+
+
+@pytest.fixture
+def memory(services: Services) -> Memory:
+    assert services.memory is not None
+    return services.memory
+
+
+async def answered(services: Services, text: str, quality: float | None, days: float = 0.0, **more: object) -> str:
+    """Record an answer as it would be routed; its id."""
+    assert services.routing is not None
+    assert services.memory is not None
+    routed = await services.routing.route(text)
+    patterns = [n.pattern_id for n in routed.decision.neighbours if n.agent == routed.agent.id]
+    made = Trajectory(
+        routed.id, text, "An answer.", agent=routed.agent.id, quality=quality, vector=routed.vector,
+        route={"why": "examples", "confidence": 0.9, "patterns": patterns},
+        created=services.memory.store.clock() - days * DAY,
+    )  # fmt: skip
+    services.memory.trajectories.record(replace(made, **more))
+    return routed.id
+
+
+async def test_verdicts_become_weights_once_and_failures_become_suggestions(services: Services, memory: Memory) -> None:
+    assert services.routing is not None
+    assert services.learning is not None
+    router = services.routing.router
+    for text in CRASHES:
+        await answered(services, text, 0.9)
+    for text in TIDES:
+        await answered(services, text, 0.2, vector=None)  # as where the router was not there
+    deep = DeepLoop(services)
+    assert await deep.waiting() == 7
+    deciding = {id for one in await memory.trajectories.all() for id in one.route["patterns"]}
+    before = {id: router.weight(id) for id in deciding}
+
+    progress: list[tuple[int, int]] = []
+    report = await deep.consolidate(lambda done, total: progress.append((done, total)))
+    assert progress == [(step, 5) for step in range(6)]
+    assert report.trajectories == 7
+    kept = await memory.strategies.all()
+    (crash,) = (one for one in kept if one.verdict == "success")
+    (tide,) = (one for one in kept if one.verdict == "failure")
+    assert (crash.count, crash.agent, crash.examples[0] in CRASHES) == (4, "debugger", True)
+    assert (tide.count, set(tide.examples) <= set(TIDES)) == (3, True)
+    (suggestion,) = report.suggestions
+    assert suggestion.question in TIDES
+    assert suggestion.count == 3
+    crashes = {id for one in await memory.trajectories.all() if one.asked in CRASHES for id in one.route["patterns"]}
+    assert crashes
+    for id in crashes:
+        assert router.weight(id) == pytest.approx(1.05 * before[id])
+    assert last_report(memory) == report
+
+    assert await deep.waiting() == 0
+    again = await deep.consolidate()
+    assert again.reweighed == 0
+    assert [one.id for one in await memory.strategies.all()] == [one.id for one in kept]
+    await services.learning.teach("When is high tide in Gullhaven?", "High tide in Gullhaven is at 4:10.")
+    assert (await deep.consolidate()).suggestions == ()
+
+
+async def test_old_answers_go_with_their_traces_and_stay_in_the_strategy(services: Services, memory: Memory) -> None:
+    old = [await answered(services, text, 0.9, days=40) for text in CRASHES]
+    judged = await answered(services, CRASHES[0], 1.0, days=40, feedback="good")
+    fresh = await answered(services, CRASHES[1], 0.9)
+    for id in (*old, judged, fresh):
+        await memory.trajectories.keep_trace(id, TRACE)
+    await memory.store.put_blob(trace_name("lost"), TRACE.to_bytes())
+    deep = DeepLoop(services)
+    report = await deep.consolidate()
+    assert report.deleted == 4
+    assert {one.id for one in await memory.trajectories.all()} == {judged, fresh}
+    names = {name for _, name in await memory.store.keys_starting_with(BLOB, trace_name(""))}
+    assert names == {trace_name(judged), trace_name(fresh)}
+    (strategy,) = await memory.strategies.all()
+    assert (strategy.count, strategy.archived[0], strategy.verdict) == (6, 4, "success")
+    await deep.consolidate()
+    (after,) = await memory.strategies.all()
+    assert (after.id, after.count, after.archived) == (strategy.id, 6, strategy.archived)
+
+
+async def test_what_is_said_of_lessons_moves_the_gate_but_not_against_the_user(
+    services: Services, memory: Memory
+) -> None:
+    assert services.learning is not None
+    learning, feedback, deep = services.learning, Feedback(services), DeepLoop(services)
+    shipped = learning.gate.threshold
+    lesson = (await feedback.remember("my dentist is Dr. Quill")).lesson
+    for number in range(6):
+        id = await answered(services, f"Where did I park? {number}", 0.5, lesson=lesson.id, route={"recalled": 0.6})
+        await feedback.bad(id)
+    report = await deep.consolidate()
+    assert report.threshold_before == shipped
+    assert report.threshold is not None
+    assert report.threshold > 0.4  # the score of what was wrong
+    assert learning.threshold == report.threshold
+    policy = memory.policies.look(THRESHOLD_POLICY)
+    assert policy is not None
+    assert (policy.source, 0.5 < policy.confidence < 1) == ("deep", True)
+    await memory.policies.edit(THRESHOLD_POLICY, 1.5)
+    assert (await deep.consolidate()).threshold == 1.5
+
+
+async def test_it_waits_for_answers_and_an_empty_memory_is_no_trouble(services: Services, memory: Memory) -> None:
+    deep = DeepLoop(services)
+    report = await deep.consolidate()
+    assert (report.trajectories, report.strategies, report.suggestions) == (0, 0, ())
+    await answered(services, CRASHES[0], None)
+    progress: list[int] = []
+    seen = asyncio.Event()
+
+    def note(done: int, total: int) -> None:
+        progress.append(done)
+        if done:
+            seen.set()
+
+    with memory.background.paused():
+        running = asyncio.ensure_future(deep.consolidate(note))
+        await seen.wait()
+        for _ in range(5):
+            await memory.store.count()  # in as much time it would have gone on
+        assert progress == [0, 1]
+    assert (await running).trajectories == 1
