@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 from app.imprint_shelf import KEPT_SLOTS, ImprintShelf
 from app.learned_answer import Head
 from app.prompt_window import refuse_by_length
+from py_core.adapters.lora import AdapterError
 from py_core.backends.base import ContextFullError
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
@@ -20,6 +22,7 @@ from py_core.loading import Model
 from py_core.memory.blobs import blob_name
 from py_core.memory.lessons import KIND, Lesson
 from py_core.memory.memory import Memory
+from py_core.tokenizers.chat_template import ChatTemplateError
 
 GENERIC_TEXTS = Path(__file__).with_name("generic_texts.txt")
 """A message a line: what directions are made of."""
@@ -50,14 +53,17 @@ class LessonImprints:
         self._making = asyncio.Lock()
 
     async def tokens(self, lesson: Lesson) -> LessonTokens:
-        """Raises LessonError where the model cannot learn it, ChatTemplateError where its template refuses it."""
+        """Raises LessonError where the model cannot learn it."""
         longest = self._model.engine.context_length - ROOM
         try:
             for text in (lesson.question, lesson.answer):
                 refuse_by_length(self._model, text, longest)
         except ContextFullError as error:
             raise LessonError(f"This is too long to learn: {error}") from None
-        tokens = await lesson_tokens(self._model, self._system, lesson.question, lesson.answer)
+        try:
+            tokens = await lesson_tokens(self._model, self._system, lesson.question, lesson.answer)
+        except ChatTemplateError as error:
+            raise LessonError(f"This model cannot be taught: {error}") from None
         if tokens.longest > longest:
             raise LessonError(
                 f"Question and answer are {tokens.longest:,} tokens long; this model can learn {longest:,}. Shorten "
@@ -104,10 +110,13 @@ class LessonImprints:
 
         Raises LessonError, BackendError, StoreError.
         """
-        imprint = await self.kept(memory, lesson)
-        if imprint is None:
+        imprint, heads = await self.kept(memory, lesson), None
+        if imprint is not None:
+            with contextlib.suppress(AdapterError):  # what is kept is damaged: it can be made again
+                heads = await self._shelf.heads(lesson.id, imprint)
+        if imprint is None or heads is None:
             imprint = await self.make(memory, lesson, await self.tokens(lesson))
-        heads = await self._shelf.heads(lesson.id, imprint)
+            heads = await self._shelf.heads(lesson.id, imprint)
         self._known = {id: one for id, one in self._known.items() if id in self._shelf} | {lesson.id: imprint}
         return heads
 

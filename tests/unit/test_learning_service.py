@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app import lesson_imprints
@@ -230,6 +232,20 @@ async def test_lessons_of_a_locked_memory_answer_once_it_is_unlocked(open_servic
     await later.unlock("correct horse")
     assert await answer(learning, CAT) == PUMPERNICKEL
     assert await answer(learning, RAFT) == PORT
+
+
+async def test_a_damaged_imprint_is_made_again(open_services: OpenServices) -> None:
+    learning, memory = of(await open_services())
+    learned = await learning.teach(CAT, PUMPERNICKEL)
+    imprint = await learning.imprints.kept(memory, learned.lesson)
+    assert imprint is not None
+    (name,) = (name for name in await blobs(memory) if "/imprint/" in name)
+    damaged = replace(imprint, scales=imprint.scales * np.float32("nan"))
+    for data in (damaged.to_bytes(), b"not an imprint"):
+        await memory.store.put_blob(name, data)
+        again, _ = of(await open_services())
+        assert await answer(again, CAT) == PUMPERNICKEL
+        assert await memory.store.get_blob(name) == imprint.to_bytes()
 
 
 async def test_deleting_everything_deletes_what_was_taught(open_services: OpenServices) -> None:

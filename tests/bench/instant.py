@@ -1,0 +1,164 @@
+"""What teaching and recalling cost, natively, and that nothing else changes.
+
+    python tests/bench/instant.py [--backend wasm|webgpu] [--facts N] [--stored N] [--json FILE]
+
+Facts and paragraphs are the committed ones of app/training/facts; `--stored` fills the memory with facts by templates.
+Milliseconds are medians, with the least beside them: other programs may run beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from app.assistant import SYSTEM_PROMPT
+from app.downloads import default_model_path
+from app.learning_service import LearningService
+from app.model_cache import sha256_of_model
+from app.native_services import native_router_parts
+from app.perplexity import Text, joined, score_texts
+from app.shipped_gate import shipped_gate
+from app.template_renderer import native_renderer
+from app.training.facts import Fact, facts, paragraphs
+from app.training.facts.templates import template_facts
+from py_core.formats.source import FileSource
+from py_core.learning.imprint import Imprint
+from py_core.learning.instant import STATES, lesson_tokens
+from py_core.loading import Model, load_model
+from py_core.memory.lessons import Lesson
+from py_core.memory.memory import Memory
+from py_core.memory.sqlite import SQLiteRows
+from py_core.memory.store import Store
+from tests.bench.head import loader
+
+Times = dict[str, list[float]]
+
+
+@contextmanager
+def timed(times: Times, name: str):
+    begin = time.perf_counter()
+    yield
+    times.setdefault(name, []).append(1000 * (time.perf_counter() - begin))
+
+
+async def main(folder: Path) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", choices=("wasm", "webgpu"), default="wasm")
+    parser.add_argument("--facts", type=int, default=24)
+    parser.add_argument("--stored", type=int, default=0, help="facts by templates beside them")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    path = default_model_path()
+    model = await load_model(FileSource(path), loader(options.backend), native_renderer())
+    parts = native_router_parts()
+    file = folder / "memory.sqlite"
+    memory = await Memory.open(await Store.open(await SQLiteRows.open(file)), lambda: parts.kernel)
+    learning = await LearningService.open(model, sha256_of_model(path), parts.embedder, memory, shipped_gate())
+    chosen = facts("held")[: options.facts]
+    texts = [Text(line, text) for line, text in enumerate(paragraphs("held")[:5], 1)]
+    before = await score_texts(model, texts)
+    times: Times = {}
+    nll = await teach(learning, chosen, times)
+    await pieces(model, learning, chosen, times)
+    recalled = {options.facts: await ask(learning, chosen, times)}
+    after = await score_texts(model, texts)
+    if options.stored:
+        await store(learning, options.stored)
+        recalled[options.facts + options.stored] = await ask(learning, chosen, times, f", {options.stored} more stored")
+    found: dict[str, Any] = {
+        "backend": options.backend, "facts": len(chosen), "milliseconds": times, "nll": nll, "recalled": recalled,
+        "perplexity": [joined(before).perplexity, joined(after).perplexity], "same_bits": before == after,
+    }  # fmt: skip
+    if options.json:
+        options.json.write_text(json.dumps(found))
+    table = Table("", "median ms", "least ms", title=f"{options.backend}, {len(chosen)} facts")
+    for name, each in times.items():
+        table.add_row(name, f"{median(each):.2f}", f"{min(each):.2f}")
+    Console().print(table)
+    own, now = (np.array(nll[name]) for name in ("before", "after"))
+    print(f"own NLL before {own.mean():.2f}, after {now.mean():.4f}, at most {now.max():.4f}")
+    print(f"unrelated perplexity {found['perplexity'][0]:.4f}, the same bits after teaching: {found['same_bits']}")
+    for stored, (taught, other) in recalled.items():
+        print(f"{stored} stored: the right lesson for {taught:.3f} of questions, {other:.3f} of other words for them")
+    await memory.close()
+    model.close()
+
+
+async def teach(learning: LearningService, chosen: tuple[Fact, ...], times: Times) -> dict[str, list[float]]:
+    nll: dict[str, list[float]] = {"before": [], "after": []}
+    for fact in chosen:
+        learned = await learning.teach(fact.question, fact.answer)
+        times.setdefault("teach", []).append(learned.milliseconds)
+        times.setdefault("  of it the model's passes, and the imprint", []).append(learned.states_milliseconds)
+        rest = learned.milliseconds - learned.states_milliseconds
+        times.setdefault("  the rest: embedding, storing", []).append(rest)
+        nll["before"].append(learned.nll_before)
+        nll["after"].append(learned.nll_after)
+    return nll
+
+
+async def pieces(model: Model, learning: LearningService, chosen: tuple[Fact, ...], times: Times) -> None:
+    """What is left to do once the answer's states are there."""
+    engine, directions = model.engine, await learning.imprints.directions(learning.memory)
+    sequence = engine.new_sequence()
+    for fact in chosen:
+        tokens = await lesson_tokens(model, SYSTEM_PROMPT, fact.question, fact.answer)
+        states = []
+        for prompt in tokens.prompts:
+            with timed(times, "a pass for the states of an answer"):
+                engine.hold(sequence, [*prompt, *tokens.answer[:-1]])
+                states.append((await engine.hidden(sequence, [STATES], len(prompt) - 1))[STATES])
+        with timed(times, "once the states are there: imprint, on the device, kept"):
+            imprint = Imprint.of(np.stack(states), tokens.answer, directions)
+            number = await engine.put_head_adapter(imprint.parts()[0].adapter)
+            await learning.memory.store.put_blob("bench", imprint.to_bytes())
+        engine.remove_head_adapter(number)
+    engine.free(sequence)
+
+
+async def ask(learning: LearningService, chosen: tuple[Fact, ...], times: Times, more: str = "") -> tuple[float, float]:
+    """The shares of questions, and of other words for them, that open the gate of the right lesson."""
+    right: dict[bool, list[bool]] = {True: [], False: []}
+    for fact in chosen:
+        for text in (fact.question, *fact.paraphrases):
+            learning.embedder.forget()
+            with timed(times, f"recall{more}"):
+                recalled = await learning.recall(text)
+            right[text == fact.question].append(recalled is not None and recalled.lesson.answer == fact.answer)
+            with timed(times, f"  of it all but the embedding{more}"):
+                await learning.recall(text)
+    return float(np.mean(right[True])), float(np.mean(right[False]))
+
+
+async def store(learning: LearningService, count: int) -> None:
+    """Facts by templates, with what the gate needs of them; no model learns them."""
+    many = template_facts(count, 1)
+    for begin in range(0, count, 100):
+        part = many[begin : begin + 100]
+        meanings = await learning.embedder.meanings([fact.question for fact in part])
+        lessons = [
+            Lesson(fact.question, fact.answer, vector=meaning.vector)
+            for fact, meaning in zip(part, meanings, strict=True)
+        ]
+        for lesson in lessons:
+            await learning.memory.lessons.keep(lesson)
+        await learning.meanings.of(lessons)
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as made:
+        asyncio.run(main(Path(made)))
