@@ -7,6 +7,7 @@ nothing was chosen by "held". An answer is right where it is the taught one, wor
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,11 +26,13 @@ from app.shipped_gate import shipped_gate
 from app.training.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs
 from app.training.facts.templates import template_facts
 from py_core.loading import Model
+from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
 
 FACTS = 24
+AT_ONCE = 16
 SPARE_TOKENS = 8
 """An answer may have so many tokens more than the longest one that was taught: it is wrong if it goes on."""
 
@@ -93,11 +96,13 @@ class Asked:
 
 @dataclass
 class Opened:
-    """Of prompts that no stored fact answers, how many: asked, and given a lesson. which: these, with its question."""
+    """Of prompts that no stored fact answers, how many: asked, and given a lesson. which: these, with its question.
+    ms: what looking for a lesson took."""
 
     asked: int = 0
     opened: int = 0
     which: list[tuple[str, str]] = field(default_factory=list)
+    ms: list[float] = field(default_factory=list)
 
     def entry(self) -> dict[str, Any]:
         return {"asked": self.asked, "opened": self.opened / max(self.asked, 1), "which": self.which}
@@ -107,7 +112,7 @@ async def measure_learning(
     model: Model, learning: LearningService, split: Split, *, count: int = FACTS, stored: Sequence[int] = (1000,),
     seed: int = 0, limit: int | None = None, on_progress: Progress = lambda what, done, total: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Teach facts to an empty memory, ask, and teach more until as many as in `stored` are there; then ask again.
+    """Teach facts to an empty memory, ask, and store others until as many as in `stored` are there; then ask again.
 
     limit: ask for so many facts, and so many prompts of each kind. Raises BackendError, StoreError, ValueError.
     """
@@ -126,7 +131,7 @@ async def measure_learning(
     full = len(questions.facts)
     for size in (full, *(size for size in stored if size > full)):
         if size > full:
-            report["filling"] = (await _teach(learning, _fillers(questions, size), on_progress))[1]
+            await _fill(learning, _fillers(questions, size), on_progress)
         asked = await _ask_facts(asker, lessons, questions.facts[:limit], on_progress)
         report["stored"][size] = {
             **{name: found.entry() for name, found in asked.items()},
@@ -156,6 +161,19 @@ async def _teach(
     return lessons, figures
 
 
+async def _fill(learning: LearningService, given: Sequence[Fact], on_progress: Progress) -> None:
+    """Store lessons as an import does: what the model needs of one is made where the gate finds it."""
+    for begin in range(0, len(given), AT_ONCE):
+        on_progress("Storing", begin, len(given))
+        part = given[begin : begin + AT_ONCE]
+        meanings = await learning.embedder.meanings([fact.question for fact in part])
+        kept = [
+            await learning.memory.lessons.keep(Lesson(fact.question, fact.answer, vector=meaning.vector))
+            for fact, meaning in zip(part, meanings, strict=True)
+        ]
+        await learning.meanings.of(kept)
+
+
 async def _ask_facts(
     asker: Asker, lessons: dict[str, str], given: Sequence[Fact], on_progress: Progress
 ) -> dict[str, Asked]:
@@ -181,6 +199,7 @@ async def _openings(learning: LearningService, questions: Questions, on_progress
     generic = Opened(sum(one.asked for one in counted), sum(one.opened for one in counted))
     generic.which = [each for one in counted for each in one.which]
     return {
+        "look_ms": median([ms for one in (near, *kinds.values()) for ms in one.ms] or [0.0]),
         "near": near.entry(), "generic": generic.entry(),
         "kinds": {kind: {"asked": one.asked, "opened": one.opened / max(one.asked, 1)} for kind, one in kinds.items()},
         "paragraphs": (await _opened(learning, questions.paragraphs, on_progress)).entry(),
@@ -192,9 +211,12 @@ async def _opened(learning: LearningService, texts: Iterable[str], on_progress: 
     for number, text in enumerate(texts):
         on_progress("Looking for lessons", number, len(texts))
         found.asked += 1
-        if (recalled := await learning.recall(text)) is not None:
+        begin = time.perf_counter()
+        considered = await learning.consider(text)
+        found.ms.append(1000 * (time.perf_counter() - begin))
+        if considered and considered[0].score > learning.gate.threshold:
             found.opened += 1
-            found.which.append((text, recalled.lesson.question))
+            found.which.append((text, considered[0].lesson.question))
     return found
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from enum import StrEnum
+from functools import reduce
+from operator import getitem
 from typing import Annotated, Any
 
 import typer
@@ -72,7 +75,7 @@ def bench_learning(
 
 
 def learning_tables(report: dict[str, Any]) -> Group:
-    return Group(_recall_table(report), _teaching_table(report), _sentence(report))
+    return Group(_recall_table(report), _teaching_table(report), *_sentences(report))
 
 
 def _recall_table(report: dict[str, Any]) -> Table:
@@ -94,33 +97,30 @@ def _recall_table(report: dict[str, Any]) -> Table:
             shares = (f"{column[name][key]:.1%}" for column in columns)
             asked = str(columns[0][name]["asked"])
             table.add_row(f"{words}: {what}", asked, untaught, *shares, end_section=key == "misled")
-    for name, words in (("near", "near misses"), ("generic", "generic prompts"), ("paragraphs", "unrelated texts")):
-        shares = (f"{column[name]['opened']:.1%}" for column in columns)
-        table.add_row(f"{words}: a lesson found", str(columns[0][name]["asked"]), "", *shares)
-    for kind in columns[0]["kinds"]:
-        shares = (f"{column['kinds'][kind]['opened']:.1%}" for column in columns)
-        table.add_row(f"  of these, {kind}", str(columns[0]["kinds"][kind]["asked"]), "", *shares)
+    kinds = ((("kinds", kind), f"generic prompts, {kind}") for kind in columns[0]["kinds"])
+    groups = (("near",), "near misses"), (("generic",), "generic prompts"), *kinds, (("paragraphs",), "unrelated texts")
+    for path, words in groups:
+        found = [reduce(getitem, path, column) for column in columns]
+        shares = (f"{one['opened']:.1%}" for one in found)
+        table.add_row(f"{words}: a lesson found", str(found[0]["asked"]), "", *shares)
     return table
 
 
 def _teaching_table(report: dict[str, Any]) -> Table:
     table = Table(title="Teaching")
-    for heading in ("", "lessons", "median ms", "nats a token before", "after", "worst after"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for name, words in (("taught", "facts"), ("filling", "facts by templates")):
-        if name in report:
-            made = report[name]
-            figures = (
-                f"{made['ms']:.0f}",
-                *(f"{made[key]:.3f}" for key in ("nll_before", "nll_after", "nll_after_worst")),
-            )
-            table.add_row(words, str(made["lessons"]), *figures)
+    for heading in ("lessons", "median ms", "nats a token before", "after", "worst after"):
+        table.add_column(heading, justify="right")
+    made = report["taught"]
+    figures = f"{made['ms']:.0f}", *(f"{made[key]:.3f}" for key in ("nll_before", "nll_after", "nll_after_worst"))
+    table.add_row(str(made["lessons"]), *figures)
     return table
 
 
-def _sentence(report: dict[str, Any]) -> str:
+def _sentences(report: dict[str, Any]) -> Iterator[str]:
     found = report["perplexity"]
-    return (
+    yield (
         f"Perplexity of {found['tokens']:,} tokens of unrelated texts: {found['before']:.4f}, with all that was taught "
         f"{found['after']:.4f} ({found['change']:+.2%})."
     )
+    for size, column in report["stored"].items():
+        yield f"To look for a lesson among {size:,} takes {column['look_ms']:.1f} ms (median)."

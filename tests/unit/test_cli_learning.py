@@ -201,6 +201,19 @@ def test_ask_stores_nothing(tiny: list[str], home: list[str], tmp_path: Path) ->
     assert not (tmp_path / "other").exists()
 
 
+def test_the_benchmark_tells_what_is_recalled_and_reads_no_memory(tiny: list[str], home: list[str]) -> None:
+    words = ["bench", "learning", "--facts", "2", "--limit", "1", "--stored", "9", "--split", "held", *tiny]
+    report = json.loads(printed(sonata(*words, "--json")))
+    assert (report["facts"], report["taught"]["lessons"], list(report["stored"])) == (2, 2, ["2", "9"])
+    assert report["taught"]["nll_after"] < 0.1 < report["taught"]["nll_before"]
+    assert report["untaught"]["questions"] == {"asked": 1, "found": 0.0, "misled": 0.0, "right": 0.0}
+    for found in report["stored"].values():
+        assert found["questions"] == {"asked": 1, "found": 1.0, "misled": 0.0, "right": 1.0}
+        assert found["paraphrases"]["asked"] == len(facts("held")[0].paraphrases)
+        assert found["generic"]["asked"] == len(found["kinds"]) - 1  # the vague ones are counted apart
+    assert report["perplexity"]["change"] == 0
+
+
 # ---- other models, and a passphrase ----
 
 

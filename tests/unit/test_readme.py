@@ -23,6 +23,8 @@ def console_lines() -> list[tuple[str, str]]:
     for line in "".join(blocks("console")).splitlines():
         if line.startswith("$ "):
             found.append((line[2:], ""))
+        elif found[-1][0].endswith("\\"):
+            found[-1] = (f"{found[-1][0]}\n{line}", "")
         else:
             found[-1] = (found[-1][0], found[-1][1] + line + "\n")
     return found
