@@ -44,6 +44,8 @@ SMOOTHING = 0.7
 _SMALL = 1e-3
 _PARTS = ("query", "key", "value")
 
+_Factors = np.ndarray | int
+
 
 def export(weights: Weights, adapter: Weights, calibration: Sequence[Sequence[int]]) -> bytes:
     """The ONNX file. weights: the published model's. calibration: ids of texts, [CLS] and [SEP] included.
@@ -57,16 +59,14 @@ def export(weights: Weights, adapter: Weights, calibration: Sequence[Sequence[in
 
 @dataclass(frozen=True)
 class _Linear:
-    """A linear's constants, by their names in the file; `bias`, `down` and `up` are "" where it has none."""
+    """The constants of linears that read the same, by their names in the file."""
 
     shrink: str
     """What the input is multiplied by first; "" for nothing."""
-    matrix: tuple[str, str, str]
-    """Codes, scales and zero points."""
-    bias: str
-    down: str
-    up: str
-    """The adapter's: x + down + up is added to the result, in matrix products."""
+    matrix: tuple[str, ...]
+    """Codes, scales and zero points of all linears, side by side, and perhaps their biases."""
+    adapter: Sequence[tuple[str, str] | None]
+    """Each linear's A' and B': x A' B' is added to its result."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class _Exporter:
         mean = graph.node("ReduceMean", states, graph.constant(np.array([1])), keepdims=0)
         vector = graph.node("LpNormalization", mean, axis=-1, p=2)
         if WHITENING[0] in self._adapter:
-            centre, matrix = (graph.constant(self._adapter[name].astype(np.float32)) for name in WHITENING)
+            centre, matrix = (self._half(self._adapter[name]) for name in WHITENING)
             moved = graph.node("MatMul", graph.node("Sub", vector, centre), matrix)
             vector = graph.node("LpNormalization", moved, axis=-1, p=2)
         return vector
@@ -136,18 +136,21 @@ class _Exporter:
         # what smooths the output's input needs no operation: it goes into the rows of `value`
         smooth = self._smoothing(output, weights[f"{output}.weight"])
         whole = np.ones_like(smooth)
-        divide = [whole, whole, smooth]
-        matrix = np.concatenate(
-            [weights[f"{name}.weight"] / by[:, None] for name, by in zip(names, divide, strict=True)]
-        )
-        bias = np.concatenate([weights[f"{name}.bias"] / by for name, by in zip(names, divide, strict=True)])
+        parts = list(zip(names, [whole, whole, smooth], strict=True))
+        matrix = np.concatenate([weights[f"{name}.weight"] / by[:, None] for name, by in parts])
+        bias = np.concatenate([weights[f"{name}.bias"] / by for name, by in parts])
+        first = self._smoothing(names[0], matrix)
         return _Block(
-            self._linear(names, matrix, self._smoothing(names[0], matrix), bias, np.concatenate(divide)),
-            self._linear([output], weights[f"{output}.weight"], smooth, shrunk=True),
+            _Linear(
+                self._graph.constant(1 / first),
+                (*self._codes(matrix * first), self._graph.constant(bias)),
+                [self._low_rank(name, outputs=by) for name, by in parts],
+            ),
+            _Linear("", self._codes(weights[f"{output}.weight"] * smooth), [self._low_rank(output, inputs=smooth)]),
             self._norm(output),
-            self._smoothed(inner),
+            self._linear(inner),
             self._graph.constant(weights[f"{inner}.bias"]),
-            self._smoothed(outer),
+            self._linear(outer),
             self._norm(outer),
         )
 
@@ -156,44 +159,24 @@ class _Exporter:
         inputs, columns = np.maximum(self._largest[name], _SMALL), np.maximum(np.abs(matrix).max(0), _SMALL)
         return (inputs**SMOOTHING / columns ** (1 - SMOOTHING)).astype(np.float32)
 
-    def _smoothed(self, name: str) -> _Linear:
+    def _linear(self, name: str) -> _Linear:
         matrix = self._weights[f"{name}.weight"]
-        return self._linear([name], matrix, self._smoothing(name, matrix))
+        smooth = self._smoothing(name, matrix)
+        return _Linear(self._graph.constant(1 / smooth), self._codes(matrix * smooth), [self._low_rank(name)])
 
-    def _linear(
-        self, names: Sequence[str], matrix: np.ndarray, smooth: np.ndarray,
-        bias: np.ndarray | None = None, divide: np.ndarray | None = None, shrunk: bool = False,
-    ) -> _Linear:  # fmt: skip
-        """names: of linears with one input, whose rows `matrix` has. divide: what its rows were divided by.
+    def _codes(self, matrix: np.ndarray) -> tuple[str, ...]:
+        return tuple(map(self._graph.constant, quantize_columns(matrix.T)))
 
-        shrunk: whether the input comes divided by `smooth`.
-        """
-        constant = self._graph.constant
-        codes, scales, zeros = quantize_columns((matrix * smooth).T)
-        down, up = self._low_rank(names, matrix.shape[0])
-        return _Linear(
-            "" if shrunk else constant(1 / smooth),
-            (constant(codes), constant(scales), constant(zeros)),
-            "" if bias is None else constant(bias),
-            constant(down * smooth[:, None] if shrunk else down) if down.size else "",
-            constant(up if divide is None else up / divide) if down.size else "",
-        )
+    def _low_rank(self, name: str, inputs: _Factors = 1, outputs: _Factors = 1) -> tuple[str, str] | None:
+        """A' and B' of a linear whose input is divided by `inputs` before, and whose result by `outputs`."""
+        if f"{name}.lora_A" not in self._adapter:
+            return None
+        a, b = (self._adapter[f"{name}.lora_{part}"].astype(np.float32) for part in "AB")
+        return self._half((a * inputs).T), self._half(b.T / outputs)
 
-    def _low_rank(self, names: Sequence[str], outputs: int) -> tuple[np.ndarray, np.ndarray]:
-        """(inputs, ranks) and (ranks, outputs) of linears with one input, whose outputs stand side by side."""
-        pairs = [(self._adapter.get(f"{name}.lora_A"), self._adapter.get(f"{name}.lora_B")) for name in names]
-        present = [a.astype(np.float32).T for a, _ in pairs if a is not None]
-        if not present:
-            return np.empty((len(self._largest[names[0]]), 0), np.float32), np.empty((0, outputs), np.float32)
-        up = np.zeros((sum(a.shape[1] for a in present), outputs), np.float32)
-        row = column = 0
-        for name, (a, b) in zip(names, pairs, strict=True):
-            size = len(self._weights[f"{name}.bias"])
-            if a is not None and b is not None:
-                up[row : row + len(a), column : column + size] = b.T
-                row += len(a)
-            column += size
-        return np.concatenate(present, axis=1), up
+    def _half(self, value: np.ndarray) -> str:
+        """A constant that takes half of the bytes in the file; the runtime widens it once, as it loads."""
+        return self._graph.node("Cast", self._graph.constant(value.astype(np.float16)), to=1)
 
     def _norm(self, name: str) -> _Norm:
         """Of the sum of a linear and what it is added to."""
@@ -207,26 +190,32 @@ class _Exporter:
 def _states(graph: OnnxGraph, blocks: Sequence[_Block], x: str, *, adapted: bool) -> str:
     """The last layer's states, (1, tokens, 384), from the embeddings. adapted: with the adapter's part."""
 
-    def linear(x: str, constants: _Linear) -> str:
-        small = graph.node("Mul", x, constants.shrink) if constants.shrink else x
-        inputs = [small, *constants.matrix, *([constants.bias] if constants.bias else [])]
-        y = graph.node("DynamicQuantizeMatMul", *inputs, domain="com.microsoft")
-        if not (adapted and constants.down):
-            return y
-        return graph.node("Add", y, graph.node("MatMul", graph.node("MatMul", x, constants.down), constants.up))
+    def linear(x: str, linear: _Linear) -> list[str]:
+        small = graph.node("Mul", x, linear.shrink) if linear.shrink else x
+        parts = [graph.node("DynamicQuantizeMatMul", small, *linear.matrix, domain="com.microsoft")]
+        if len(linear.adapter) > 1:
+            parts = graph.nodes("Split", len(linear.adapter), *parts, axis=-1, num_outputs=len(linear.adapter))
+        if not adapted:
+            return parts
+        return [plus(part, x, low_rank) for part, low_rank in zip(parts, linear.adapter, strict=True)]
 
-    def add_and_norm(y: str, x: str, norm: _Norm) -> str:
+    def plus(y: str, x: str, low_rank: tuple[str, str] | None) -> str:
+        if low_rank is None:
+            return y
+        return graph.node("Add", y, graph.node("MatMul", graph.node("MatMul", x, low_rank[0]), low_rank[1]))
+
+    def add_and_norm(x: str, norm: _Norm, y: str) -> str:
         return graph.node(
             "SkipLayerNormalization", y, x, norm.scale, norm.shift, norm.bias,
             domain="com.microsoft", epsilon=LAYER_NORM_EPSILON,
         )  # fmt: skip
 
     for block in blocks:
-        parts = graph.nodes("Split", 3, linear(x, block.query_key_value), axis=-1, num_outputs=3)
+        parts = linear(x, block.query_key_value)
         mixed = graph.node("MultiHeadAttention", *parts, domain="com.microsoft", num_heads=HEADS)
-        x = add_and_norm(linear(mixed, block.output), x, block.output_norm)
-        inner = graph.node("BiasGelu", linear(x, block.inner), block.inner_bias, domain="com.microsoft")
-        x = add_and_norm(linear(inner, block.outer), x, block.outer_norm)
+        x = add_and_norm(x, block.output_norm, *linear(mixed, block.output))
+        inner = graph.node("BiasGelu", *linear(x, block.inner), block.inner_bias, domain="com.microsoft")
+        x = add_and_norm(x, block.outer_norm, *linear(inner, block.outer))
     return x
 
 

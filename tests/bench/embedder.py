@@ -27,7 +27,7 @@ from rich.table import Table
 
 from app.bench_routing import TEST_SET, read_test_set
 from app.native_services import open_embedder
-from app.server import HEADERS
+from app.site_headers import HEADERS
 from py_core.routing.embedder import SentenceEmbedder
 
 TEXTS = {
