@@ -1,16 +1,16 @@
 """What the gate looks at: numbers about a message and a lesson, of all candidates at once.
 
 Words are WordPiece tokens with a state of 384 numbers each; "best match" is the largest cosine to a token of the other
-text. What is asked for (a person, a time ...) and whose it is (my, a) is read from English words.
+text. gate_words.py adds what the letters say.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
+from py_core.learning.gate_words import WORD_FEATURES, word_features
 from py_core.routing.embedder import Meaning
 
 Taught = tuple[str, Meaning]
@@ -19,21 +19,9 @@ Taught = tuple[str, Meaning]
 _FIRST_WORD = 1996
 """Ids of the vocabulary below it are signs, single letters and what is not used; from here on words, frequent first."""
 _VOCABULARY = 30522
-_LONGEST = 2000
-"""The characters of a text that are read: about as many as the embedder reads."""
-_WORD = re.compile(r"[^\W_]+")
-_ASKED_OF = {"who": 1, "whom": 1, "whose": 1, "when": 2, "where": 3, "why": 4}
-_NOUN_ASKS = {
-    **dict.fromkeys(("time", "day", "date", "year", "month", "hour", "weekday"), 2),
-    **dict.fromkeys(("person", "man", "woman", "colleague", "professor", "doctor"), 1),
-    **dict.fromkeys(("place", "town", "address", "spot"), 3),
-}
-_WAY, _AMOUNT, _WHAT = 5, 6, 7
-_COUNTED = frozenset(
-    re.findall(r"\w+", "many much long old far high fast often large big tall heavy expensive hot deep"),
-)
-_MINE = frozenset(("my", "our", "i", "we", "me", "us", "mine"))
-_PEOPLE, _TIME, _PLACE = 1, 2, 3
+_STANDING_OUT = (0, 1, 2, 7, 8, 10, 11, 16, 17, 19, 22)
+"""Columns of the cosines and matches of which the distance to the best other candidate is a feature, too."""
+FEATURES = 29 + WORD_FEATURES + len(_STANDING_OUT)
 
 
 def comparable(taught: Taught) -> bool:
@@ -60,13 +48,11 @@ def pair_features(asked: Taught, candidates: Sequence[tuple[Taught, Taught]]) ->
         _matches(back, q.weights, back_here),
         np.full((len(candidates), 1), min(len(ids), 60) / 10),
         np.minimum(q.there.sum(1, keepdims=True), 60) / 10,
-        _wording(asked[0], [question[0] for question, _ in candidates]),
         _misses(in_question.T, in_both.T, w, back, q.weights),
     ]
-    return np.concatenate(columns, 1, dtype=np.float32)
-
-
-FEATURES = 45
+    found = np.concatenate(columns, 1, dtype=np.float32)
+    worded = word_features(asked[0], [(question[0], both[0]) for question, both in candidates])
+    return np.concatenate([found, worded, _standing_out(found[:, _STANDING_OUT])], 1)
 
 
 class _Words:
@@ -126,47 +112,15 @@ def _misses(
     return np.concatenate([means, question, other[:, 1:]], 1)
 
 
+def _standing_out(values: np.ndarray) -> np.ndarray:
+    """(candidates, columns): how much larger a value is than the largest of the others; 0 where there are none."""
+    if len(values) < 2:
+        return np.zeros_like(values)
+    second, largest = np.sort(values, 0)[-2:]
+    return values - np.where(values == largest, second, largest)
+
+
 def _three_largest(values: np.ndarray) -> np.ndarray:
     """(rows, 3), largest first; 0 where a row has fewer."""
     padded = np.pad(values, ((0, 0), (0, max(0, 3 - values.shape[1]))))
     return -np.sort(-padded, 1)[:, :3]
-
-
-def _wording(asked: str, questions: Sequence[str]) -> np.ndarray:
-    """(questions, 16): what both ask for and whose it is."""
-    mine = _Wording(asked)
-    return np.array([_compared(mine, _Wording(question)) for question in questions], np.float32)
-
-
-class _Wording:
-    """The words of a text, and what it asks for: 0 where nobody can tell."""
-
-    def __init__(self, text: str) -> None:
-        words = _WORD.findall(text[:_LONGEST].lower())
-        self.words = frozenset(words)
-        self.asks = _asked_for(words)
-        self.mine = bool(self.words & _MINE)
-        self.my = bool(self.words & {"my", "our"})
-
-
-def _asked_for(words: Sequence[str]) -> int:
-    for at, word in enumerate(words):
-        following = words[at + 1] if at + 1 < len(words) else ""
-        if word in _ASKED_OF:
-            return _ASKED_OF[word]
-        if word == "how":
-            return _AMOUNT if following in _COUNTED else _WAY
-        if word in ("what", "which"):
-            return _NOUN_ASKS.get(following, _WHAT)
-    return 0
-
-
-def _compared(asked: _Wording, question: _Wording) -> list[bool]:
-    a, q = asked.asks, question.asks
-    clear = range(_PEOPLE, _WHAT)
-    return [
-        a == q and a > 0, a in clear and q in clear and a != q, a in clear and q == _WHAT, a == _WHAT and q in clear,
-        a == 0, *(a == kind != q for kind in (_PEOPLE, _TIME, _PLACE, _WAY, _AMOUNT)),
-        asked.mine, question.mine, asked.mine != question.mine,
-        bool(asked.words & {"a", "an"}) and not question.words & {"a", "an"}, asked.my, question.my,
-    ]  # fmt: skip

@@ -1,0 +1,135 @@
+"""How the gate of lessons decides: on invented facts (app/training/facts) with few and with many lessons stored.
+
+    python tests/bench/gate.py [--splits dev common_dev held] [--stored 24 1000] [--threshold T] [--json FILE]
+
+A row a split and a number of stored lessons. "taught" and "para": the share that opens on the right lesson. The others
+should stay shut: generic prompts, near misses, questions about facts that are not stored ("other"), paragraphs. Of 24
+of a split's lessons there are six draws; more than the split has are filled up by templates. "held" is no split for
+choosing anything. The probability that a score says is compared with how often it is right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import timeit
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from app.native_services import open_embedder
+from app.shipped_gate import shipped_gate
+from app.training.gate_worlds import Compared, Decisions, World, open_world, split_of
+from py_core.learning.gate import SHUT, Gate
+
+KINDS = ("taught", "paraphrase", "generic", "near", "other", "vague", "paragraph")
+DRAWS = 6
+OPENED_GENERIC = (0.01, 0.02, 0.03, 0.05)
+BINS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
+
+
+async def measured(splits: list[str], sizes: list[int], gate: Gate, threshold: float) -> list[dict[str, Any]]:
+    embedder = open_embedder()
+    rows = []
+    for split in splits:
+        own, prompts = split_of(split)  # type: ignore[arg-type]
+        world = await open_world(embedder, own, prompts, max(sizes))
+        for size in sizes:
+            compared = Compared.of(world, world.stores(size, DRAWS))
+            decisions = Decisions.of(compared, gate.of_features, SHUT)
+            row: dict[str, Any] = {"split": split, "stored": len(compared.groups[0].lessons) and size}
+            row |= decisions.shares(threshold)
+            row["para_at_generic"] = {
+                str(share): decisions.shares(decisions.threshold_for(share))["paraphrase"] for share in OPENED_GENERIC
+            }
+            row["generic_kinds"] = generic_kinds(compared, decisions, threshold)
+            row["calibration"] = calibration(decisions)
+            row["missed_candidates"] = missed_candidates(world, size)
+            rows.append(row)
+    return rows
+
+
+def generic_kinds(compared: Compared, decisions: Decisions, threshold: float) -> dict[str, float]:
+    """The share of each kind of generic prompts that opens."""
+    details = np.array([group.detail for group in compared.groups])
+    of = {detail: (details == detail) & (decisions.kinds == "generic") for detail in sorted(set(details.tolist()))}
+    return {
+        detail: round(float((decisions.scores[rows] > threshold).mean()), 4)
+        for detail, rows in of.items()
+        if rows.any()
+    }
+
+
+def calibration(decisions: Decisions) -> list[tuple[float, float, int]]:
+    """By probability: the mean probability, the share that is right, the number."""
+    said = 1 / (1 + np.exp(-decisions.scores))
+    made = []
+    for low, high in pairwise(BINS):
+        rows = (said >= low) & (said < high + (high == 1)) & (decisions.kinds != "vague")
+        if rows.any():
+            made.append(
+                (round(float(said[rows].mean()), 3), round(float(decisions.right[rows].mean()), 3), int(rows.sum()))
+            )
+    return made
+
+
+def missed_candidates(world: World, size: int) -> dict[str, float]:
+    """The share of paraphrases whose lesson is not among the candidates: by the question's vector alone, by both."""
+    (stored,) = world.stores(max(size, world.own), 1)
+    missed = {"question": 0, "question or question and answer": 0}
+    asked = [at for at, prompt in enumerate(world.prompts) if prompt.kind == "paraphrase"]
+    for at in asked:
+        lesson = world.prompts[at].lesson
+        missed["question"] += lesson not in stored[np.argsort(-world.by_question[at, stored])[:8]]
+        missed["question or question and answer"] += lesson not in world.candidates(at, stored)
+    return {name: round(count / len(asked), 4) for name, count in missed.items()}
+
+
+async def milliseconds(gate: Gate) -> float:
+    """Of one message and 8 lessons, natively, without embedding: the best of 20 rounds."""
+    own, prompts = split_of("dev")
+    world = await open_world(open_embedder(), own[:8], prompts[:8])
+    return 1000 * min(timeit.repeat(lambda: gate.scores(world.asked[1], world.lessons), number=20, repeat=20)) / 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--splits", nargs="+", default=["dev", "common_dev"])
+    parser.add_argument("--stored", nargs="+", type=int, default=[24, 1000])
+    parser.add_argument("--threshold", type=float, nargs="*")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    gate = shipped_gate()
+    for threshold in options.threshold or [gate.threshold]:
+        rows = asyncio.run(measured(options.splits, options.stored, gate, threshold))
+        report = {"threshold": threshold, "milliseconds": round(asyncio.run(milliseconds(gate)), 3), "rows": rows}
+        show(report)
+        if options.json:
+            options.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
+
+
+def show(report: dict[str, Any]) -> None:
+    console = Console(width=160)
+    shown = Table(title=f"open above {report['threshold']:.2f}; {report['milliseconds']} ms for 8 lessons")
+    for name in ("split", "stored", *KINDS, *(f"para at {share:.0%}" for share in OPENED_GENERIC)):
+        shown.add_column(name)
+    for row in report["rows"]:
+        at = [f"{share:.3f}" for share in row["para_at_generic"].values()]
+        shown.add_row(row["split"], str(row["stored"]), *(f"{row[k]:.3f}" if k in row else "" for k in KINDS), *at)
+    console.print(shown)
+    for row in report["rows"]:
+        console.print(row["split"], row["stored"], "open by kind:", row["generic_kinds"], highlight=False)
+        console.print("  probability said, right, prompts:", row["calibration"], highlight=False)
+        console.print("  right lesson not among the 8:", row["missed_candidates"], highlight=False)
+
+
+if __name__ == "__main__":
+    main()
