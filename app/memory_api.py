@@ -14,7 +14,7 @@ from app import agent_catalog
 from app.routing_service import RoutingService
 from app.services import Services
 from app.turn_details import turn_entries
-from py_core.memory import patterns, policies, sessions, witness
+from py_core.memory import lessons, patterns, policies, sessions, strategies, trajectories, witness
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.passphrase import remove_passphrase, set_passphrase
@@ -26,7 +26,9 @@ from py_core.routing.agents import agent_to_dict
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.projection import project
 
-KINDS = (patterns.KIND, sessions.KIND, policies.KIND, witness.KIND)
+KINDS = (
+    lessons.KIND, patterns.KIND, sessions.KIND, policies.KIND, strategies.KIND, trajectories.KIND, witness.KIND
+)  # fmt: skip
 MEANT = 200
 """A search by meaning shows so many of the most similar."""
 LEAST_SIMILARITY = 0.25

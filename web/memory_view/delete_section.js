@@ -51,6 +51,8 @@ function whatGoes({ state, counts }, adapters) {
   const what = [
     formatCount(counts.pattern ?? 0, 'pattern'), formatCount(counts.session ?? 0, 'conversation'),
     formatCount(counts.witness ?? 0, 'log entry', 'log entries'), formatCount(counts.policy ?? 0, 'policy', 'policies'),
+    formatCount(counts.lesson ?? 0, 'lesson'), formatCount(counts.trajectory ?? 0, 'recorded answer'),
+    formatCount(counts.strategy ?? 0, 'strategy', 'strategies'),
     ...ofAdapters,
   ];
   return [

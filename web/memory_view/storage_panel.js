@@ -86,7 +86,8 @@ export class StoragePanel {
     this.#showTrouble({ unreadable, uncompacted, suspicion });
     const rows = [
       [counts.pattern, 'pattern'], [counts.session, 'conversation'], [counts.witness, 'log entry', 'log entries'],
-      [counts.policy, 'policy', 'policies'],
+      [counts.policy, 'policy', 'policies'], [counts.lesson, 'lesson'], [counts.trajectory, 'recorded answer'],
+      [counts.strategy, 'strategy', 'strategies'],
     ];
     this.#counts.replaceChildren(...rows.map(([count, ...nouns]) => {
       const [number, ...words] = formatCount(count ?? 0, ...nouns).split(' ');
