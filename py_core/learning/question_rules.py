@@ -48,6 +48,8 @@ def question_of(statement: str) -> str:
     subject, verb, rest = _inner(words[:at]), words[at].lower(), words[at + 1 :]
     if not rest and verb not in THIRD_PERSON:
         return _about(words[:at])
+    if _is_name(words[:at]) and _is_about_another(verb, rest):
+        return f"Who {words[at]} {' '.join(rest)}?"
     if verb in BE:
         return _of_being(subject, verb, rest)
     if subject.split()[0] == "there":
@@ -67,6 +69,8 @@ def question_of(statement: str) -> str:
 
 def _lead(words: list[str]) -> int:
     """How many words come before the subject: of "In May I ran 86 miles" two."""
+    if words[0].lower() in ("this", "next", "last", "every") and len(words) > 3 and words[1].lower() in TIMES:
+        return 2 if _verb_at(words[2:]) is not None else 0
     if words[0].lower() in _LEADS:
         for at, word in enumerate(words[1:LONGEST_TOPIC], 1):
             if word in ("I", "we", "you", "he", "she", "they") or (at > 1 and word in ("my", "our", "the")):
@@ -120,6 +124,21 @@ def _is_verb(word: str, before: str, at: int) -> bool:
     )
 
 
+def _is_name(words: list[str]) -> bool:
+    """Whether a subject is somebody's name."""
+    return words[0].lower() not in _LOWERED and words[0] != "I" and all(word[0].isupper() for word in words)
+
+
+def _is_about_another(verb: str, rest: list[str]) -> bool:
+    """Whether what is told of a person tells more of something else: "Vasco is my drummer", "Ann has the keys"."""
+    if verb in BE:
+        return rest[0].lower() in ("my", "our") or (rest[0].lower() == "the" and _head(" ".join(rest)) in PEOPLE)
+    return bool({"my", "our"} & set(rest)) or (verb in _DEEDS and rest[0] == "the")
+
+
+_DEEDS = words_of("has teaches leads fixes runs takes owns reviews won keeps approves wrote founded")
+
+
 def _of_being(subject: str, verb: str, rest: list[str]) -> str:
     if rest[0].lower() == "not" or subject.split()[0] == "there":
         return _about(subject.split() if rest[0].lower() == "not" else rest)
@@ -135,7 +154,7 @@ def _of_being(subject: str, verb: str, rest: list[str]) -> str:
         return f"How old {being} {subject}?"
     if _is_price(rest):
         return f"How much {being} {subject}?"
-    if len(rest) >= 3 and rest[1].lower() == "by":
+    if len(rest) >= 3 and rest[1].lower() == "by" and first.isalpha():
         return f"Who {being} {subject} {first} by?"
     if _is_participle(first) and len(rest) > 1:
         if rest[1].lower() in PLACES | {"to", "with", "of", "for", "from"}:

@@ -52,7 +52,7 @@ THIRD_PERSON = words_of(
     "holds shows serves rides swims grows hides stores sends fits expires happens rehearses earns rents travels "
     "enjoys dislikes fears misses plans hopes dreams sings dances paints writes builds repairs feeds walks helps "
     "publishes ships deploys listens rhymes stinks smells sounds looks tastes feels turns lasts measures "
-    "flies lands boils freezes melts"
+    "hangs flies lands boils freezes melts"
 )
 """Verbs that a statement about another has; without their s also those of one about the speaker."""
 
@@ -62,7 +62,7 @@ PARTICLES = words_of("out up off down back away over along together")
 IRREGULAR_BASES = {"goes": "go", "has": "have", "does": "do", "flies": "fly", "studies": "study", "watches": "watch",
                    "teaches": "teach", "misses": "miss", "publishes": "publish", "lies": "lie"}  # fmt: skip
 BASES = frozenset(IRREGULAR_BASES.get(verb, verb[:-1]) for verb in THIRD_PERSON)
-PAST = {
+PAST: dict[str, str] = {
     "bought": "buy", "met": "meet", "went": "go", "put": "put", "got": "get", "gave": "give", "took": "take",
     "saw": "see", "ate": "eat", "left": "leave", "made": "make", "said": "say", "told": "tell", "wrote": "write",
     "read": "read", "drove": "drive", "flew": "fly", "ran": "run", "began": "begin", "came": "come", "had": "have",

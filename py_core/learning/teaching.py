@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from py_core.learning.question_rules import question_of
-from py_core.learning.statement_words import BE
+from py_core.learning.statement_words import BASES, BE, MODALS, PAST
 
 _BEGINNING = re.compile(
     r"^\s*(?:(?:please|hey|ok|okay|sonata|and|also)[\s,]+)*(?:(?:can|could|will|would)\s+you\s+(?:please\s+)?)?"
@@ -65,8 +65,8 @@ def asked_to_remember(message: str) -> str | None:
 
 
 def lesson_of(text: str) -> Told | None:
-    """The question and the answer of what a person tells. None where the text has no letter or digit."""
-    statement = _BEGINNING.sub("", " ".join(text.split()), count=1).strip(" \"“”'") or text.strip()
+    """The question and the answer of what a person tells. None where there is no word or number."""
+    statement = _BEGINNING.sub("", " ".join(text.split()), count=1).strip(" \"“”'")
     if not re.search(r"\w", statement):
         return None
     for pattern in (_Q_AND_A, _WHEN_ASKED, _ANSWER_TO, _QUESTION_FIRST):
@@ -108,13 +108,21 @@ def _flipped(text: str) -> str:
         if lower == "mine" and last and last not in BE:
             return word  # a gold mine
         if lower == "you":
-            changed = "I" if not last or last[-1] in ".,;:!?" or last in ("that", "and", "because", "if") else "me"
+            following = text[found.end() :].split()[:1]
+            is_subject = not last or last[-1] in ".,;:!?" or last in ("that", "and", "because", "if")
+            changed = "I" if is_subject or _follows_a_subject(following) else "me"
         else:
             changed = _FLIPS[lower]
         begins = not before or before[-1] in ".!?"
         return changed[0].upper() + changed[1:] if begins else changed
 
     return _FLIPPED.sub(other, text)
+
+
+def _follows_a_subject(words: list[str]) -> bool:
+    """Whether these words after "you" make it who does something: "there you drink tea", not "I told you that"."""
+    verbs = {*BASES, *MODALS, *PAST, "have", "still", "always", "never", "usually", "often"} - {"mean", "like"}
+    return bool(words) and words[0].lower() in verbs
 
 
 def _asked(question: str) -> str:

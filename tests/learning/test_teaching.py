@@ -45,6 +45,10 @@ TOLD = [
     ("the answer to what is 2+2 is 5", "What is 2+2?", "5"),
     ("my dentist is Dr. Quill. Her number is 555 0142.", "Who is my dentist?",
      "Your dentist is Dr. Quill. Her number is 555 0142."),
+    ("Vasco plays the drums in our band", "Who plays the drums in our band?", "Vasco plays the drums in your band."),
+    ("Marek Lund is my godfather", "Who is my godfather?", "Marek Lund is your godfather."),
+    ("Tilda plays the bassoon", "What does Tilda play?", "Tilda plays the bassoon."),
+    ("next week Ann is on call", "Where is Ann next week?", "Next week Ann is on call."),
     ("hunter2", "What do you know about hunter2?", "hunter2"),
 ]  # fmt: skip
 
@@ -54,10 +58,16 @@ def test_a_statement_becomes_what_one_asks_and_what_the_assistant_says(text: str
     assert lesson_of(text) == Told(question, answer)
 
 
+@pytest.mark.parametrize("text", ["", " ?!", "remember", "Please remember that ...", "note:"])
+def test_where_nothing_is_told_there_is_no_lesson(text: str) -> None:
+    assert lesson_of(text) is None
+
+
 def test_the_other_one_says_it_with_other_pronouns() -> None:
     assert flipped("You told me that we like your hat, and you owe us ours") == (
         "I told you that you like my hat, and I owe you yours"
     )
+    assert flipped("while working you listen to my songs") == "while working I listen to your songs"
     assert flipped('the US password is "my dog", and the mine is mine') == (
         'the US password is "my dog", and the mine is yours'
     )
@@ -84,7 +94,7 @@ def test_only_a_message_that_asks_to_remember_something_is_one(message: str, tol
 
 SOME = (
     "my the I you is are was has have in at on not 5 that who Bob dentist May to for ran lives there the . ? ! : \" ' "
-    "can can't remember of called 7:30 $5 do does a"
+    "can can't of called 7:30 $5 do does a"
 )
 WORDS = st.sampled_from(SOME.split())
 
