@@ -1,8 +1,9 @@
 """What teaching and recalling cost, natively, and that nothing else changes.
 
-    python tests/bench/instant.py [--backend wasm|webgpu] [--facts N] [--stored N] [--json FILE]
+    python tests/bench/instant.py [--backend wasm|webgpu] [--facts N] [--stored N] [--long N] [--json FILE]
 
-Facts and paragraphs are the committed ones of app/training/facts; `--stored` fills the memory with facts by templates.
+Facts and paragraphs are the committed ones of app/training/facts; `--stored` fills the memory with facts by templates,
+`--long` teaches so many paragraphs as answers of several parts, and asks for them.
 Milliseconds are medians, with the least beside them: other programs may run beside it.
 """
 
@@ -25,7 +26,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from app.assistant import SYSTEM_PROMPT
+from app.assistant import SYSTEM_PROMPT, Assistant, Done
 from app.downloads import default_model_path
 from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
@@ -60,6 +61,7 @@ async def main(folder: Path) -> None:
     parser.add_argument("--backend", choices=("wasm", "webgpu"), default="wasm")
     parser.add_argument("--facts", type=int, default=24)
     parser.add_argument("--stored", type=int, default=0, help="facts by templates beside them")
+    parser.add_argument("--long", type=int, default=0, help="paragraphs that are taught as answers")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     path = default_model_path()
@@ -75,13 +77,15 @@ async def main(folder: Path) -> None:
     nll = await teach(learning, chosen, times)
     await pieces(model, learning, chosen, times)
     recalled = {options.facts: await ask(learning, chosen, times)}
+    whole = await say_long(learning, options.long)
     after = await score_texts(model, texts)
     if options.stored:
         await store(learning, options.stored)
         recalled[options.facts + options.stored] = await ask(learning, chosen, times, f", {options.stored} more stored")
     found: dict[str, Any] = {
         "backend": options.backend, "facts": len(chosen), "milliseconds": times, "nll": nll, "recalled": recalled,
-        "perplexity": [joined(before).perplexity, joined(after).perplexity], "same_bits": before == after,
+        "long": whole, "same_bits": before == after,
+        "perplexity": [joined(before).perplexity, joined(after).perplexity],
     }  # fmt: skip
     if options.json:
         options.json.write_text(json.dumps(found))
@@ -94,6 +98,8 @@ async def main(folder: Path) -> None:
     print(f"unrelated perplexity {found['perplexity'][0]:.4f}, the same bits after teaching: {found['same_bits']}")
     for stored, (taught, other) in recalled.items():
         print(f"{stored} stored: the right lesson for {taught:.3f} of questions, {other:.3f} of other words for them")
+    for tokens, said in whole:
+        print(f"an answer of {tokens} tokens: {'said whole' if said else 'not said whole'}")
     await memory.close()
     model.close()
 
@@ -142,6 +148,20 @@ async def ask(learning: LearningService, chosen: tuple[Fact, ...], times: Times,
             with timed(times, f"  of it all but the embedding{more}"):
                 await learning.recall(text)
     return float(np.mean(right[True])), float(np.mean(right[False]))
+
+
+async def say_long(learning: LearningService, count: int) -> list[tuple[int, bool]]:
+    """Tokens of each paragraph, and whether the model says it whole when it is asked for."""
+    found = []
+    for number, text in enumerate(paragraphs("held")[:count]):
+        question = f"What is written on page {number} of my notebook?"
+        learned = await learning.teach(question, text)
+        heads = await learning.imprints.heads(learning.memory, learned.lesson)
+        assistant = Assistant(learning.model)
+        (done,) = [one async for one in assistant.respond(question, heads=heads) if isinstance(one, Done)]
+        learning.model.engine.free(assistant.sequence)
+        found.append((sum(head.tokens for head in heads), done.text == text))
+    return found
 
 
 async def store(learning: LearningService, count: int) -> None:
