@@ -17,6 +17,7 @@ from app.learned_answer import Head, ids_of_learned, longest_learned
 from app.prompt_window import PromptWindow
 from app.resident_adapters import ResidentAdapters
 from app.text_stream import TextStream
+from py_core.adapters.joining import joined
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Timings
@@ -118,6 +119,8 @@ class Assistant:
         self.messages: list[Message] = []
         self.adapter: LoraAdapter | None = None
         """What the model answers with from the next message on (`use_adapter`)."""
+        self._learned: LoraAdapter | None = None
+        self._joined: LoraAdapter | None = None
         self.adapters = ResidentAdapters(model.engine)
         self._answers_with = ""
         self._sampling, self._max_tokens = sampling, max_tokens
@@ -155,8 +158,8 @@ class Assistant:
         if self._stopped:
             yield Done("stopped")
             return
-        timings, adapter = Timings(), self.adapter
-        self._answers_with = adapter.name if adapter else ""
+        timings, adapter = Timings(), self._joined
+        self._answers_with = self.adapter.name if self.adapter else ""
         number = await self.adapters.number(adapter) if adapter else 0
         self.model.engine.use_adapter(self._sequence, number)
         self.model.engine.use_head_adapter(self._sequence, heads[0].number if heads else 0)
@@ -223,14 +226,40 @@ class Assistant:
         if adapter is not None:
             await self.adapters.number(adapter)
         self.adapter = adapter
+        self._join()
+
+    async def use_learned(self, adapter: LoraAdapter | None) -> None:
+        """Answer also with what the background loop learned (ConsolidationService), from the next message on.
+
+        What was learned before leaves the device: an answer that it gives ends.
+        """
+        before, self._learned = (self._joined, self._learned), adapter
+        self._join()
+        for one in before:
+            if one is not None and one is not self._joined and one is not self.adapter:
+                await self.adapters.forget(one.name)
+
+    @property
+    def leaves_out_learned(self) -> bool:
+        """Whether the chosen adapter has no room for what was learned beside it: then only the chosen one answers."""
+        return self._learned is not None and self._joined is self.adapter
+
+    def _join(self) -> None:
+        chosen, learned = self.adapter, self._learned
+        both = joined(chosen, learned) if chosen is not None and learned is not None else None
+        self._joined = both or chosen or learned
 
     async def forget_adapter(self, name: str) -> None:
         """It was deleted: the next answer comes without it, and a running one that it gives ends."""
+        both = self._joined
         if self.adapter is not None and self.adapter.name == name:
             self.adapter = None
+            self._join()
         if self._answers_with == name:
             self.stop()
         await self.adapters.forget(name)
+        if both is not None and both is not self._joined:
+            await self.adapters.forget(both.name)
 
     def tell(self, text: str, answer: str) -> None:
         """Add a turn whose answer the model did not make; it knows of it from the next message on."""

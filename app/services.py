@@ -7,7 +7,9 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
+from app.consolidation_service import AnswerWith, ConsolidationService
 from app.learning_service import LearningService
+from app.resident_adapters import ResidentAdapters
 from app.routing_service import RoutingService
 from app.turn_indexer import TurnIndexer
 from py_core.hnsw.hnsw_kernel import HnswKernel
@@ -56,6 +58,7 @@ class Services:
         self.memory: Memory | None = None
         self.routing: RoutingService | None = None
         self.learning: LearningService | None = None
+        self.consolidation: ConsolidationService | None = None
         self.indexer: TurnIndexer | None = None
         self.memory_state: MemoryState = "opening"
         self.routing_state: RoutingState = "opening"
@@ -134,6 +137,20 @@ class Services:
             self.trouble(error)
         self.changed()
 
+    async def consolidate_with(self, adapters: ResidentAdapters, answer_with: AnswerWith) -> None:
+        """Let the model answer with what the background loop made of its lessons: see ConsolidationService.open. After
+        `learn_with`; where that failed, or this does, the plain model answers."""
+        if self.consolidation is not None:
+            self.consolidation.close()
+            self.consolidation = None
+        if self.learning is None:
+            return
+        try:
+            self.consolidation = await ConsolidationService.open(self.learning, adapters, answer_with)
+        except Exception as error:
+            self.trouble(error)
+        self.changed()
+
     def learn_nothing(self, why: str) -> None:
         """Learning is off; why: a sentence."""
         self.learning_state, self.why_not_learning = "off", why
@@ -162,6 +179,8 @@ class Services:
             self.indexer = TurnIndexer(self.memory, self.routing.embedder, self.trouble)
         if self.learning is not None:
             await self.learning.move(self.memory)
+        if self.consolidation is not None:
+            await self.consolidation.refresh()
         self.changed()
 
     async def forget(self) -> None:

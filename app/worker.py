@@ -195,6 +195,8 @@ class PageWorker:
             await services.learn_with(
                 lambda memory: LearningService.open(model, base_sha256, routing.embedder, memory, shipped_gate())
             )
+            assistant = self._talk().assistant
+            await services.consolidate_with(assistant.adapters, assistant.use_learned)
 
     async def ask(self, api: str, call: str, arguments: str, data: JsObject | None = None) -> JsObject | str:
         """What an api of the services answers: see PageCalls. `data`: bytes."""

@@ -74,16 +74,18 @@ class Trainer:
     """One training on one session, from a checkpoint on. Only one of its methods runs at a time.
 
     on_step gets the report of each step, once, but for one that was done while it was cancelled; on_trouble a sentence
-    for the user where a step was left out, or the device went away.
+    for the user where a step was left out, or the device went away. on_save is waited for with each checkpoint that is
+    made on the way (Settings.save_every).
     """
 
     def __init__(
         self, training: Training, batches: Batches, settings: Settings, start: Checkpoint,
         on_step: Callable[[StepReport], None] = lambda report: None,
         on_trouble: Callable[[str], None] = lambda sentence: None,
+        on_save: Callable[[Checkpoint], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
         self._training, self._batches, self._settings = training, batches, settings
-        self._on_step, self._on_trouble = on_step, on_trouble
+        self._on_step, self._on_trouble, self._on_save = on_step, on_trouble, on_save
         self._base_states: dict[Example, np.ndarray] = {}
         self._step, self._halvings, self._dropped = start.step, start.halvings, start.dropped
         self._applied, self._reported = start.state.steps, start.step
@@ -103,7 +105,9 @@ class Trainer:
         while self._step < self._settings.schedule.steps:
             await self._train_step()
             if self._step % self._settings.save_every == 0:
-                await self._save()
+                saved = await self._save()
+                if self._on_save is not None:
+                    await self._on_save(saved)
         return await self._save()
 
     async def _train_step(self) -> None:

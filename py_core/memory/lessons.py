@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from py_core.memory.errors import StoreError
 from py_core.memory.records import Record, Vector
+from py_core.memory.revisions import Revisions
 from py_core.memory.rows import ATTEMPTS
 from py_core.memory.store import Store
 from py_core.memory.transaction import Transaction
@@ -51,6 +52,7 @@ class Lessons:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._revisions = Revisions(store)
 
     async def keep(self, lesson: Lesson, replaces: tuple[str, ...] = ()) -> Lesson:
         """Store a new one, or one that was deleted, as it is; those that it replaces become history, all at once."""
@@ -88,7 +90,11 @@ class Lessons:
         return await self._change(id, lambda lesson: replace(lesson, uses=lesson.uses + 1, last_used=now))
 
     async def delete(self, *ids: str) -> None:
-        await self._store.delete(KIND, *ids)
+        """Also what the background loop made of them: the numbers of each revision that knows one."""
+        async with self._store.transaction() as transaction:
+            for id in ids:
+                transaction.delete(KIND, id)
+            await self._revisions.forget_lessons(ids, transaction)
 
     async def undo(self, id: str) -> list[Lesson]:
         """Delete a lesson, and let those answer again that it replaced, all at once. Returns these."""

@@ -15,6 +15,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lessons
 from py_core.memory.patterns import Patterns
 from py_core.memory.policies import Policies
+from py_core.memory.revisions import Revisions
 from py_core.memory.sessions import Sessions
 from py_core.memory.store import Store
 from py_core.memory.strategies import Strategies
@@ -40,6 +41,7 @@ class Memory:
         self.policies = policies
         self.patterns = Patterns(store)
         self.lessons = Lessons(store)
+        self.revisions = Revisions(store)
         self.sessions = Sessions(store, writer)
         self.text = ConversationText(store)
         self.witness = Witness(store, writer)

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 from py_core.memory.lessons import Source as LessonSource
 from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Source
 from py_core.memory.records import DEEPEST, LONGEST_NAME, Record
+from py_core.memory.revisions import RunVerdict
 from py_core.memory.strategies import Verdict
 from py_core.memory.trajectories import Feedback
 
@@ -25,6 +26,7 @@ LONGEST_TITLE = 1_000
 LARGEST_INTEGER = 2**53 - 1  # what JavaScript can hold
 LATEST = 253_402_300_799.0  # the end of the year 9999, in seconds since 1970
 MOST_TURNS = 999_999  # of a conversation
+MOST_PARTS = 999  # of a revision of the learned adapter
 
 Check = Callable[[Any], str | None]
 """Gives None if the value fits, else what it should be ("a number from 0 to 1")."""
@@ -191,6 +193,21 @@ def _effects(value: Any) -> str | None:
     return None if fits else "a list of JSON objects"
 
 
+def _figures(value: Any) -> str | None:
+    check = _number(-1e300, 1e300)
+    fits = isinstance(value, dict) and all(_name(name) is None and check(each) is None for name, each in value.items())
+    return None if fits else "a JSON object of finite numbers"
+
+
+def _series(value: Any) -> str | None:
+    check = _number(-1e300, 1e300)
+    fits = isinstance(value, dict) and all(
+        _name(name) is None and isinstance(row, list) and all(check(each) is None for each in row)
+        for name, row in value.items()
+    )
+    return None if fits else "a JSON object of lists of finite numbers"
+
+
 def _policy_value(value: Any) -> str | None:
     finite = _number(-1e300, 1e300)
     fits = (
@@ -236,6 +253,41 @@ SCHEMAS: Mapping[str, Schema] = {
             "quality": _share,
             "uses": _integer(LARGEST_INTEGER),
             "last_used": _time,
+        },
+    ),
+    "consolidation": Schema(
+        "a run of the background loop",
+        {
+            "base_sha256": _text(LONGEST_NAME),
+            "revision": _integer(LARGEST_INTEGER),
+            "parent": _integer(LARGEST_INTEGER),
+            "verdict": _one_of(*get_args(RunVerdict)),
+            "why": _text(),
+            "scale": _share,
+            "lessons": _names,
+            "new": _names,
+            "on": _boolean,
+            "has_weights": _boolean,
+            "model": _text(),
+            "backend": _text(),
+            "recipe": _object(),
+            "probe": _figures,
+            "recall": _figures,
+            "steps": _series,
+            "norm": _number(0, 1e300),
+            "tokens": _integer(LARGEST_INTEGER),
+            "seconds": _number(0, 1e12),
+        },
+    ),
+    "weights": Schema(
+        "a part of what was learned",
+        {
+            "base_sha256": _text(LONGEST_NAME),
+            "revision": _integer(LARGEST_INTEGER, 1),
+            "part": _integer(MOST_PARTS),
+            "parts": _integer(MOST_PARTS, 1),
+            "sha256": _text(LONGEST_NAME),
+            "data": _text(),
         },
     ),
     "policy": Schema("a policy", {"value": _policy_value, "confidence": _share, "source": _name, "last_used": _time}),

@@ -15,6 +15,7 @@ from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.packing import pack
 from py_core.memory.patterns import Pattern
+from py_core.memory.revisions import Run
 from py_core.memory.rows import LAYOUT, Row
 from py_core.memory.sessions import Turn
 from py_core.memory.store import Store
@@ -27,7 +28,7 @@ from py_core.routing.embedder import DIMENSIONS
 
 VECTOR = np.eye(1, DIMENSIONS, dtype=np.float32)[0]
 NAN, INFINITE = (np.full(DIMENSIONS, value, np.float32).tobytes() for value in (np.nan, np.inf))
-PATTERN, SESSION, TURN, POLICY, WITNESS, LESSON, TRAJECTORY, STRATEGY = range(8)
+PATTERN, SESSION, TURN, POLICY, WITNESS, LESSON, TRAJECTORY, STRATEGY, CONSOLIDATION, WEIGHTS = range(10)
 
 
 async def good_rows() -> list[Row]:
@@ -43,11 +44,11 @@ async def good_rows() -> list[Row]:
     await memory.strategies.replace_all([Strategy("s1", VECTOR, ("How many sheep?",), last_used=1000.0)])
     route = {"why": "clear", "confidence": 0.9, "patterns": ["user-1"]}
     memory.trajectories.record(Trajectory("a1", "How many sheep?", "Seven.", session.id, route=route, vector=VECTOR))
+    await memory.revisions.keep(Run("0" * 64, "accepted", "It gives all answers.", lessons=("l1",)), b"numbers")
     await memory.writer.flush()
     found = {row.kind: replace(row, fields=()) for row in await rows.scan(None, None, 100)}
-    return [
-        found[kind] for kind in ("pattern", "session", "turn", "policy", "witness", "lesson", "trajectory", "strategy")
-    ]
+    kinds = "pattern session turn policy witness lesson trajectory strategy consolidation weights"
+    return [found[kind] for kind in kinds.split()]
 
 
 def file_of(rows: Sequence[Row]) -> bytes:

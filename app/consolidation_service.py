@@ -1,0 +1,332 @@
+"""The background loop over a memory: what was taught moves into an adapter of the model that runs.
+
+    service = await ConsolidationService.open(learning, assistant.adapters, assistant.use_learned)
+    run = await service.consolidate()      # cancel it at any time: the next one goes on where it stood
+    run.verdict, run.why
+
+A run that ends writes one record, with the adapter's new revision if there is one; until then the old one answers.
+A revision answers while every lesson that it knows is there and on; a lesson that is deleted takes the numbers of each
+revision with it that knows it (py_core/memory/revisions.py), and the plain model answers at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+
+import numpy as np
+
+from app.assistant import SYSTEM_PROMPT
+from app.consolidation_texts import shipped_texts
+from app.learning_service import LearningService
+from app.resident_adapters import ResidentAdapters
+from py_core.adapters.lora import LoraAdapter
+from py_core.engine.scheduler import Priority
+from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
+from py_core.learning.consolidation import Consolidation, layout_of
+from py_core.learning.consolidation_job import Job, Outcome, Recipe, Start, Texts
+from py_core.learning.instant import lesson_tokens
+from py_core.learning.lesson_examples import TaughtAnswer
+from py_core.learning.trainer import StepReport
+from py_core.memory import lessons, revisions
+from py_core.memory.lessons import Lesson
+from py_core.memory.memory import Memory
+from py_core.memory.revisions import WORK, Run, fisher_blob
+from py_core.memory.rows import EVERYTHING, Change
+
+RECIPE = Recipe()
+BACKGROUND_POLICY = "learning.background"
+"""Whether what the background loop learned answers, and whether it runs when nobody waits; the user's switch."""
+SIMILAR = 0.55
+"""The least cosine of a question in the model's own words to the one that was taught."""
+_KINDS = frozenset({lessons.KIND, revisions.KIND, revisions.WEIGHTS, "policy"})
+
+Report = Callable[[int, int], None]
+AnswerWith = Callable[[LoraAdapter | None], Awaitable[None]]
+
+
+async def _nothing(adapter: LoraAdapter | None) -> None:
+    """Nobody has to be told."""
+
+
+class ConsolidationService:
+    """Made by `open`. Its methods may raise StoreError, BackendError, EmbedderError."""
+
+    def __init__(
+        self, learning: LearningService, adapters: ResidentAdapters,
+        answer_with: AnswerWith = _nothing,
+        recipe: Recipe = RECIPE, texts: Texts | None = None,
+    ) -> None:  # fmt: skip
+        self.learning, self.recipe, self.texts = learning, recipe, texts or shipped_texts()
+        self.current: Run | None = None
+        """The run whose revision answers; None where the plain model does."""
+        self.adapter: LoraAdapter | None = None
+        self._adapters, self._answer_with = adapters, answer_with
+        self._changing, self._running = asyncio.Lock(), asyncio.Lock()
+        self._memory: Memory | None = None
+        self._stale = True
+        self._refreshing: asyncio.Future[None] | None = None
+        self._unlisten: Callable[[], None] = lambda: None
+
+    @classmethod
+    async def open(
+        cls, learning: LearningService, adapters: ResidentAdapters,
+        answer_with: AnswerWith = _nothing,
+        recipe: Recipe = RECIPE, texts: Texts | None = None,
+    ) -> ConsolidationService:  # fmt: skip
+        """The last revision answers from now on. answer_with: is told which adapter that is, now and whenever it
+        changes. adapters: what lies where the model runs."""
+        service = cls(learning, adapters, answer_with, recipe, texts)
+        await service.refresh()
+        return service
+
+    def close(self) -> None:
+        """Follow the memory no longer."""
+        self._unlisten()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+
+    @property
+    def is_on(self) -> bool:
+        policy = self.learning.memory.policies.look(BACKGROUND_POLICY)
+        return policy is None or policy.value is not False
+
+    # ---- which revision answers ----
+
+    async def refresh(self) -> None:
+        """Let the revision answer that should: after changes of the lessons, an import, a passphrase."""
+        async with self._changing:
+            if self._memory is not self.learning.memory:
+                self._unlisten()
+                self._memory = self.learning.memory
+                self._unlisten = self._memory.store.on_change(self._note)
+                self._stale = True
+            if not self._stale:
+                return
+            self._stale = False
+            try:
+                run = await self._usable() if self.is_on else None
+                if (run.id if run else "") != (self.current.id if self.current else ""):
+                    await self._take(run)
+            except BaseException:
+                self._stale = True
+                raise
+
+    async def _usable(self) -> Run | None:
+        """The last run with a revision, if it is on and every lesson that it knows is there and on."""
+        with_revision = [run for run in await self._runs() if run.revision]
+        if not with_revision or not with_revision[-1].has_weights or not with_revision[-1].on:
+            return None
+        there = {lesson.id for lesson in await self.learning.memory.lessons.all() if lesson.on}
+        return with_revision[-1] if there.issuperset(with_revision[-1].lessons) else None
+
+    async def _take(self, run: Run | None) -> None:
+        before, adapter = self.adapter, None
+        if run is not None:
+            parameters = await self._parameters(run)
+            if parameters is None:
+                run = None  # of another recipe's shape, or damaged: the plain model answers
+            else:
+                layout = layout_of(self.learning.model.graph, self.recipe)
+                adapter = layout.adapter(parameters, f"learned {run.revision}", self.learning.base_sha256)
+        self.current, self.adapter = run, adapter
+        await self._answer_with(adapter)
+        number = await self._adapters.number(adapter) if adapter is not None else 0
+        self.learning.use_revision(run.revision if run else 0, number)
+        if before is not None:
+            await self._adapters.forget(before.name)
+
+    async def _runs(self) -> list[Run]:
+        return await self.learning.memory.revisions.runs(self.learning.base_sha256)
+
+    async def _parameters(self, run: Run) -> np.ndarray | None:
+        """float32 (layout.size,); None where they cannot be read, or are of another layout."""
+        data = await self.learning.memory.revisions.weights(run)
+        layout = layout_of(self.learning.model.graph, self.recipe)
+        return _numbers(data, "parameters", layout.size)
+
+    def _note(self, change: Change) -> None:
+        kinds = {kind for kind, _ in (*change.puts, *change.deletes)}
+        if change.everything or change.cleared in (EVERYTHING, *_KINDS) or kinds & _KINDS:
+            self._stale = True
+            if self._refreshing is None or self._refreshing.done():
+                self._refreshing = asyncio.ensure_future(self._follow())
+
+    async def _follow(self) -> None:
+        try:
+            await self.refresh()
+        except Exception:
+            self._stale = True  # the next one who asks is told why
+
+    # ---- the loop: see app/idle_work.py ----
+
+    async def waiting(self) -> int:
+        """How many lessons are new to the revision to go on from; 0 where just these were tried and refused."""
+        _, new, _ = await self._to_learn()
+        last = (await self._runs())[-1:]
+        tried = set(last[0].lessons) if last and last[0].verdict == "refused" else set()
+        return 0 if tried.issuperset(one.id for one in new) else len(new)
+
+    async def is_begun(self) -> bool:
+        """Whether a run was ended before it was done."""
+        return await self.learning.memory.store.get_blob(f"{WORK}{self._place}/plan") is not None
+
+    async def run(self, report: Report) -> None:
+        """Learn what there is, in idle time."""
+        await self.consolidate(report=report)
+
+    async def consolidate(
+        self, minutes: float | None = None, *, seed: int = 0, report: Report = lambda done, total: None,
+        stepped: Callable[[StepReport], None] = lambda report: None,
+        trouble: Callable[[str], None] = lambda sentence: None, priority: Priority = Priority.IDLE,
+    ) -> Run | None:  # fmt: skip
+        """Learn the lessons that are new, and decide. None where there is nothing new.
+
+        minutes: after so long it ends with TimeoutError; like any that was ended it goes on with the next call.
+        report: about how many tokens ran, of how many. stepped: each step's. trouble: sentences for the user.
+        priority: Priority.BACKGROUND where somebody waits for it.
+        """
+        async with self._running, asyncio.timeout(None if minutes is None else 60 * minutes):
+            start, new, old = await self._to_learn()
+            if not new:
+                return None
+            job = await self._job(start, new, old)
+            desk = _WorkDesk(self, report, stepped, trouble)
+            model, base = self.learning.model, self.learning.base_sha256
+            consolidation = Consolidation(model, base, job, self.recipe, self.texts, desk, seed, priority)
+            outcome = await consolidation.run()
+            run = await self._store(outcome, start, [one.id for one in new], [one.id for one in old])
+        await self.refresh()
+        if run.revision:
+            await self.learning.relearn(priority=priority)
+        return run
+
+    async def _to_learn(self) -> tuple[Run | None, list[Lesson], list[Lesson]]:
+        """The run to go on from, the lessons that it does not know, and those that it knows."""
+        taught = [one for one in await self.learning.memory.lessons.all() if one.answers]
+        there = {one.id for one in taught}
+        usable = [run for run in await self._runs() if run.has_weights and run.on and there.issuperset(run.lessons)]
+        start = usable[-1] if usable else None
+        known = set(start.lessons) if start else set()
+        return start, [one for one in taught if one.id not in known], [one for one in taught if one.id in known]
+
+    async def _job(self, start: Run | None, new: Sequence[Lesson], old: Sequence[Lesson]) -> Job:
+        begin = None
+        if start is not None and (parameters := await self._parameters(start)) is not None:
+            fisher = await self.learning.memory.store.get_blob(fisher_blob(start))
+            begin = Start(parameters, _numbers(fisher, "fisher", len(parameters)))
+        taught = [await self._taught(lesson) for lesson in (*new, *old)]
+        if begin is None:
+            return Job(taught)
+        return Job(taught[: len(new)], taught[len(new) :], begin)
+
+    async def _taught(self, lesson: Lesson) -> TaughtAnswer:
+        tokens = await lesson_tokens(self.learning.model, SYSTEM_PROMPT, lesson.question, lesson.answer)
+        return TaughtAnswer(lesson.id, lesson.question, tuple(tokens.answer), lesson.quality)
+
+    async def _store(self, outcome: Outcome, start: Run | None, new: list[str], old: list[str]) -> Run:
+        capabilities = self.learning.model.engine.capabilities
+        steps: Mapping[str, list[float]] = {
+            "cross_entropy": [one.loss.cross_entropy for one in outcome.steps],
+            "divergence": [one.loss.divergence for one in outcome.steps],
+            "penalty": [one.loss.penalty for one in outcome.steps],
+            "norm": [one.norm for one in outcome.steps],
+            "rate": [one.rate for one in outcome.steps],
+            "tokens": [float(one.tokens) for one in outcome.steps],
+        }
+        run = Run(
+            base_sha256=self.learning.base_sha256, verdict=outcome.verdict, why=outcome.why,
+            parent=start.revision if start else 0, scale=outcome.scale, lessons=(*old, *new), new=tuple(new),
+            model=self.learning.model.config.name, backend=capabilities.backend, recipe=_json(asdict(self.recipe)),
+            probe=_finite(outcome.probe), recall=_finite(outcome.recall),
+            steps={name: [min(one, 1e300) for one in row] for name, row in steps.items()},
+            norm=outcome.norm, tokens=outcome.tokens, seconds=outcome.seconds,
+        )  # fmt: skip
+        memory = self.learning.memory
+        if not {lesson.id for lesson in await memory.lessons.all() if lesson.on}.issuperset(run.lessons):
+            run = replace(run, verdict="refused", why="A lesson was taken away meanwhile. What was there before stays.")
+            return await memory.revisions.keep(run, None)
+        weights = None
+        if outcome.parameters is not None:
+            weights = write_safetensors({"parameters": outcome.parameters.astype(np.float16)})
+        run = await memory.revisions.keep(run, weights)
+        if outcome.fisher is not None and run.revision:
+            scale = float(outcome.fisher.max()) or 1.0  # its numbers are too small for float16
+            arrays: dict[str, np.ndarray] = {
+                "fisher": (outcome.fisher / scale).astype(np.float16),
+                "scale": np.array([scale], np.float32),
+            }
+            await memory.store.put_blob(fisher_blob(run), write_safetensors(arrays))
+        return run
+
+    @property
+    def _place(self) -> str:
+        return self.learning.base_sha256[:16] or "model"
+
+
+class _WorkDesk:
+    """The desk of one run: blobs of the memory, the embedder, what lies where the model runs."""
+
+    def __init__(
+        self, service: ConsolidationService, report: Report, stepped: Callable[[StepReport], None],
+        trouble: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._service, self._learning = service, service.learning
+        self.report, self.stepped, self.trouble = report, stepped, trouble
+
+    async def prompt(self, question: str) -> list[int]:
+        system, asked = {"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": question}
+        return await self._learning.model.encode_chat([system, asked])
+
+    async def fitting(self, question: TaughtAnswer, wordings: Sequence[str]) -> list[str]:
+        """Those whose nearest lesson is this one."""
+        taught = [one for one in await self._learning.memory.lessons.all() if one.answers]
+        embedder = self._learning.embedder
+        meanings = await embedder.meanings([*(one.question for one in taught), *wordings])
+        known = np.stack([one.vector for one in meanings[: len(taught)]])
+        cosines = np.stack([one.vector for one in meanings[len(taught) :]]) @ known.T
+        own = next((at for at, one in enumerate(taught) if one.id == question.id), -1)
+        return [
+            text for text, row in zip(wordings, cosines, strict=True) if int(row.argmax()) == own and row[own] > SIMILAR
+        ]
+
+    async def read(self, name: str) -> bytes | None:
+        return await self._learning.memory.store.get_blob(self._blob(name))
+
+    async def write(self, name: str, data: bytes) -> None:
+        await self._learning.memory.store.put_blob(self._blob(name), data)
+
+    async def use(self, adapter: LoraAdapter) -> int:
+        return await self._service._adapters.number(adapter)
+
+    async def forget(self, name: str) -> None:
+        await self._service._adapters.forget(name)
+
+    def _blob(self, name: str) -> str:
+        return f"{WORK}{self._service._place}/{name}"
+
+
+def _numbers(data: bytes | None, name: str, size: int) -> np.ndarray | None:
+    """A vector of a safetensors file, float32 (size,); None where there is no such one."""
+    try:
+        arrays = read_safetensors(data)[0] if data else {}
+    except SafetensorsError:
+        return None
+    vector = arrays.get(name)
+    if vector is None or vector.shape != (size,):
+        return None
+    scale = float(arrays["scale"][0]) if "scale" in arrays else 1.0
+    numbers = vector.astype(np.float32) * np.float32(scale)
+    return numbers if np.isfinite(numbers).all() else None
+
+
+def _finite(figures: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(value) if math.isfinite(value) else 1e300 for name, value in figures.items()}
+
+
+def _json(value: object) -> dict[str, object]:
+    """Tuples as lists."""
+    assert isinstance(value, dict)
+    return {name: list(one) if isinstance(one, tuple) else one for name, one in value.items()}

@@ -1,0 +1,361 @@
+"""The background loop: what was taught moves from lessons into an adapter of the whole model, without harm to the rest.
+
+    consolidation = Consolidation(model, base_sha256, job, recipe, texts, desk)
+    outcome = await consolidation.run()    # cancel it at any time; `run` of another one goes on from what was kept
+    outcome.parameters                     # None where it was refused
+
+A LoRA set on the model's linears is trained with the lessons' answers (lesson_examples.py), and held to what the base
+says of other texts and of its own answers. Then a probe decides (probe.py): the set is taken as it is where texts that
+it was not trained on stay as likely as before, else scaled down in steps, else refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+import numpy as np
+
+from py_core.adapters.lora import LoraAdapter
+from py_core.adapters.parameters import ParameterLayout, parameter_layout
+from py_core.backends.training import Loss, TrainingState
+from py_core.engine.scheduler import Priority
+from py_core.learning.checkpoint import Checkpoint, CheckpointError, Origin, read_checkpoint, write_checkpoint
+from py_core.learning.consolidation_job import Desk, Job, Outcome, Recipe, Texts, Verdict
+from py_core.learning.lesson_examples import Kept, TaughtAnswer, examples_of
+from py_core.learning.packing import Example, answer_example
+from py_core.learning.probe import greedy, perplexity
+from py_core.learning.schedule import Schedule
+from py_core.learning.trainer import Settings, StepReport, Trainer, TrainingError, fresh_start
+from py_core.learning.wordings import own_wordings
+from py_core.loading import Model
+from py_core.models.graph import Graph
+from py_core.tokenizers.prompts import encode_text
+
+NAME = "learned"
+"""Of the adapter, while it is tried."""
+
+
+@dataclass
+class _Plan:
+    """What is made before the first step, and kept, so that a run that was cut short has the same examples."""
+
+    job: str
+    answers: list[tuple[list[int], list[int]]] = field(default_factory=list)
+    wordings: dict[str, list[str]] = field(default_factory=dict)
+    probe: dict[str, float] = field(default_factory=dict)
+    recall: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    is_complete: bool = False
+
+
+class Consolidation:
+    """One training, and the decision about what came of it. `run` once; another one for the same job goes on."""
+
+    def __init__(
+        self, model: Model, base_sha256: str, job: Job, recipe: Recipe, texts: Texts, desk: Desk, seed: int = 0,
+        priority: Priority = Priority.IDLE,
+    ) -> None:  # fmt: skip
+        self._model, self._engine, self._base = model, model.engine, base_sha256
+        self._job, self._recipe, self._texts, self._desk = job, recipe, texts, desk
+        self._seed, self._priority = seed, priority
+        self.layout = layout_of(model.graph, recipe)
+        self._lessons = [*job.new, *job.old]
+        portions = recipe.portions
+        rate = recipe.rate if job.start is None else recipe.rate_again
+        schedule = Schedule(rate, portions.steps(len(job.new), len(job.old)), recipe.warm_up)
+        elastic = recipe.elastic if job.start and job.start.fisher is not None else 0.0
+        self._settings = Settings(
+            schedule, portions.divergence, beta2=recipe.beta2, save_every=recipe.save_every, elastic=elastic
+        )
+        self._reports: list[StepReport] = []
+        self._done = self._total = 0
+
+    async def run(self) -> Outcome:
+        """Prepare, train, and decide. It may be cancelled anywhere.
+
+        Raises BackendError, ChatTemplateError, and what the desk raises; what came so far is kept.
+        """
+        begin = time.perf_counter()
+        plan = await self._prepared()
+        seconds = plan.seconds
+        outcome = await self._trained(plan)
+        if isinstance(outcome, str):
+            return self._refused(plan, outcome, seconds + time.perf_counter() - begin)
+        state, fisher = outcome
+        return await self._decided(plan, state, fisher, seconds + time.perf_counter() - begin)
+
+    # ---- before the training ----
+
+    async def _prepared(self) -> _Plan:
+        self._count()
+        plan = self._read_plan(await self._desk.read("plan"))
+        if plan.is_complete:
+            self._tell(self._total - self._training_tokens - self._checking_tokens)
+            return plan
+        begin = time.perf_counter()
+        priority = self._priority
+        probe = self._probe()
+        plan.probe["base"] = await perplexity(self._engine, probe, 0, priority)
+        self._tell(sum(map(len, probe)))
+        before = 0
+        if self._job.start is not None:
+            before = await self._desk.use(self.adapter(self._job.start.parameters))
+        plan.probe["before"] = await perplexity(self._engine, probe, before, priority) if before else plan.probe["base"]
+        plan.recall["before"] = await self._recall(before)
+        if before:
+            await self._desk.forget(NAME)
+        for prompt in self._texts.prompts:
+            read = await self._desk.prompt(prompt)
+            said = await greedy(self._engine, read, self._recipe.answer_tokens, 0, priority)
+            if said:
+                plan.answers.append((read, said))
+            self._tell(self._recipe.answer_tokens)
+        plan.wordings = await own_wordings(
+            self._model, self._job.new, self._recipe.wordings, self._desk.fitting, self._seed, priority, self._tell
+        )
+        plan.seconds, plan.is_complete = time.perf_counter() - begin, True
+        await self._desk.write("plan", json.dumps(asdict(plan)).encode())
+        return plan
+
+    def _read_plan(self, data: bytes | None) -> _Plan:
+        """The one that was kept, if it is of this job."""
+        told = {
+            "lessons": [[one.id, one.question, one.answer, one.quality] for one in self._lessons],
+            "new": len(self._job.new), "recipe": asdict(self._recipe), "seed": self._seed, "base": self._base,
+            "texts": asdict(self._texts), "start": _digest(self._job.start.parameters) if self._job.start else "",
+        }  # fmt: skip
+        job = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        try:
+            plan = _Plan(**json.loads(data or b""))
+        except (ValueError, TypeError):
+            return _Plan(job)
+        return plan if plan.job == job else _Plan(job)
+
+    def _probe(self) -> list[list[int]]:
+        tokens = [encode_text(self._model.tokenizer, text, bos=self._model.bos) for text in self._texts.probe]
+        return [ids for ids in tokens if len(ids) > 1]
+
+    async def _recall(self, adapter: int) -> float:
+        """The share of the lessons whose answers come word by word: of all, or of as many as are asked, evenly."""
+        most = self._recipe.recalled
+        asked = self._lessons[:: -(-len(self._lessons) // most)]
+        right = 0
+        for lesson in asked:
+            prompt = await self._desk.prompt(lesson.question)
+            said = await greedy(self._engine, prompt, len(lesson.answer), adapter, self._priority, lesson.answer)
+            right += said == list(lesson.answer) or said == list(lesson.answer[:-1])
+            self._tell(len(lesson.answer))
+        return right / len(asked)
+
+    # ---- the training ----
+
+    async def _trained(self, plan: _Plan) -> tuple[TrainingState, np.ndarray | None] | str:
+        """Where the training ended, and the Fisher information of the lessons; or why it could not be ended."""
+        recipe = self._recipe
+        training = await self._engine.open_training(self.layout, self._priority)
+        try:
+            try:
+                batches = await self._examples(plan, training.max_rows)
+            except TrainingError as error:
+                return str(error)
+            origin = Origin(self.layout, self._base, f"{self._settings.recipe(self._seed)} {plan.job}")
+            start = await self._kept(origin)
+
+            async def save(checkpoint: Checkpoint) -> None:
+                await self._desk.write("steps", json.dumps([_listed(one) for one in self._reports]).encode())
+                await self._desk.write("checkpoint", write_checkpoint(checkpoint, origin))
+
+            trainer = Trainer(
+                training, lambda step: batches[step], self._settings, start, self._on_step, self._desk.trouble, save
+            )
+            try:
+                state = (await trainer.run()).state
+                if recipe.fisher_keep and recipe.elastic:
+                    lessons = [
+                        answer_example(await self._desk.prompt(one.question), one.answer) for one in self._lessons
+                    ]
+                    keep = recipe.fisher_keep if state.fisher.any() else 0.0
+                    state = (await trainer.add_fisher(lessons, keep)).state
+            except TrainingError as error:
+                return str(error)
+            except asyncio.CancelledError:
+                await save(await trainer.checkpoint())
+                raise
+        finally:
+            training.close()
+        return state, state.fisher if state.fisher.any() else None
+
+    async def _examples(self, plan: _Plan, max_rows: int) -> list[list[Example]]:
+        texts = [encode_text(self._model.tokenizer, text, bos=self._model.bos) for text in self._texts.texts]
+        most = min(self._recipe.text_tokens, max_rows)
+        kept = [Kept(tuple(ids[:1]), tuple(ids[1:most])) for ids in texts if len(ids) > 1]
+        answers = [Kept(tuple(read), tuple(said)) for read, said in plan.answers if len(read) + len(said) <= max_rows]
+        new, old = [
+            [
+                replace(one, wordings=tuple(plan.wordings.get(one.id, ())))
+                for one in lessons
+                if await self._fits(one, max_rows)
+            ]
+            for lessons in (self._job.new, self._job.old)
+        ]
+        if not new:
+            raise TrainingError(
+                f"What is new is too long to train with: over {max_rows} tokens. Its lessons still answer."
+            )
+        return await examples_of(
+            self._recipe.portions, new, old, kept, answers, self._desk.prompt, self._seed, max_rows
+        )
+
+    async def _fits(self, lesson: TaughtAnswer, max_rows: int) -> bool:
+        """Whether a pass has room for it. One that does not fit is left out: it answers as the lesson that it is."""
+        return len(await self._desk.prompt(lesson.question)) + len(lesson.answer) <= max_rows
+
+    async def _kept(self, origin: Origin) -> Checkpoint:
+        """Where the training that was cut short was, or where a new one begins."""
+        data = await self._desk.read("checkpoint")
+        try:
+            checkpoint = read_checkpoint(data, origin) if data else None
+            reports = [_report(each) for each in json.loads(await self._desk.read("steps") or b"[]")]
+        except (CheckpointError, ValueError, TypeError):
+            checkpoint = None  # of another job, or damaged: it begins anew
+        if checkpoint is not None:
+            self._reports = [one for one in reports if one.step < checkpoint.step]
+            self._tell(sum(one.tokens for one in self._reports))
+            return checkpoint
+        start = self._job.start
+        if start is None:
+            return fresh_start(self.layout, self._seed)
+        state = TrainingState.of(start.parameters.astype(np.float32))
+        if start.fisher is not None:
+            state = TrainingState(state.parameters, state.first_moment, state.second_moment, start.fisher)
+        return Checkpoint(state).next_task()
+
+    def _on_step(self, report: StepReport) -> None:
+        self._reports.append(report)
+        self._desk.stepped(report)
+        self._tell(report.tokens)
+
+    # ---- the decision ----
+
+    async def _decided(self, plan: _Plan, state: TrainingState, fisher: np.ndarray | None, seconds: float) -> Outcome:
+        """Try it as it is, then smaller, until the probe is content."""
+        begin, probe, base = time.perf_counter(), self._probe(), plan.probe["base"]
+        after, recall, scale, parameters, why = math.inf, 0.0, 0.0, None, ""
+        for scale in self._recipe.scales:
+            tried = self.scaled(state.parameters, scale)
+            number = await self._desk.use(self.adapter(tried))
+            try:
+                after = await perplexity(self._engine, probe, number, self._priority)
+                self._tell(sum(map(len, probe)))
+                if after <= base * (1 + self._recipe.harm):
+                    recall, parameters = await self._recall(number), tried
+                    break
+            finally:
+                await self._desk.forget(NAME)
+        plan.probe["after"], plan.recall["after"] = after, recall
+        before = plan.recall["before"]
+        if parameters is None:
+            why = (
+                f"Even at {scale:.0%} of its size it made other texts less likely: perplexity {after:.2f} instead of "
+                f"{base:.2f}. What was there before stays."
+            )
+        elif recall < before or recall == before < 1:
+            parameters = None
+            why = f"It gave {recall:.0%} of the answers, and {before:.0%} came before. What was there before stays."
+        seconds += time.perf_counter() - begin
+        if parameters is None:
+            return self._refused(plan, why, seconds, scale)
+        verdict: Verdict = "accepted" if scale == 1 else "scaled"
+        size = "" if scale == 1 else f", scaled to {scale:.0%}"
+        why = f"It gives {recall:.0%} of the answers{size}. Other texts: perplexity {after:.2f}, {base:.2f} without it."
+        return self._outcome(plan, verdict, why, scale, parameters, fisher, seconds)
+
+    def adapter(self, parameters: np.ndarray) -> LoraAdapter:
+        return self.layout.adapter(parameters, NAME, self._base)
+
+    def scaled(self, parameters: np.ndarray, scale: float) -> np.ndarray:
+        """As they are kept: in float16, with the scale in the b of each pair. float32 (layout.size,)."""
+        flat = parameters.copy()
+        for _, b in self.layout.views(flat).values():
+            b *= np.float32(scale)
+        return flat.astype(np.float16).astype(np.float32)
+
+    def _refused(self, plan: _Plan, why: str, seconds: float, scale: float = 0.0) -> Outcome:
+        return self._outcome(plan, "refused", why, scale, None, None, seconds)
+
+    def _outcome(
+        self, plan: _Plan, verdict: Verdict, why: str, scale: float, parameters: np.ndarray | None,
+        fisher: np.ndarray | None, seconds: float,
+    ) -> Outcome:  # fmt: skip
+        norm = 0.0 if parameters is None else norm_of(self.layout, parameters)
+        tokens = sum(one.tokens for one in self._reports)
+        return Outcome(
+            verdict,
+            why,
+            scale,
+            parameters,
+            fisher,
+            tuple(self._reports),
+            plan.probe,
+            plan.recall,
+            norm,
+            tokens,
+            seconds,
+        )
+
+    # ---- how far it is ----
+
+    def _count(self) -> None:
+        """About how many tokens will run."""
+        recipe, portions = self._recipe, self._recipe.portions
+        answer = sum(len(one.answer) for one in self._lessons) / len(self._lessons)
+        lesson = answer + 20
+        step = portions.a_step * lesson + portions.texts * recipe.text_tokens + portions.answers * recipe.answer_tokens
+        probe = sum(map(len, self._probe()))
+        asked = min(len(self._lessons), recipe.recalled) * answer
+        self._training_tokens = round(step * self._settings.schedule.steps)
+        self._checking_tokens = round(probe + asked)
+        words = recipe.wordings * len(self._job.new) * 12
+        self._total = (
+            round(probe + asked + len(self._texts.prompts) * recipe.answer_tokens + words)
+            + self._training_tokens
+            + self._checking_tokens
+        )
+
+    def _tell(self, tokens: int) -> None:
+        self._done = min(self._done + tokens, self._total)
+        self._desk.report(self._done, self._total)
+
+
+def layout_of(graph: Graph, recipe: Recipe) -> ParameterLayout:
+    """Of the pairs that are trained: on all linears of the blocks."""
+    return parameter_layout(graph, recipe.rank, recipe.scale)
+
+
+def norm_of(layout: ParameterLayout, parameters: np.ndarray) -> float:
+    """The Frobenius norm of all changes of weights together, scale * b @ a."""
+    total = 0.0
+    for a, b in layout.views(parameters).values():
+        # |b a|^2 = sum((b'b) * (a a')), which is rank by rank.
+        total += float(((b.T @ b).astype(np.float64) * (a @ a.T)).sum())
+    return abs(layout.scale) * math.sqrt(max(total, 0.0))
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+def _listed(report: StepReport) -> list[float]:
+    loss = report.loss
+    return [report.step, loss.cross_entropy, loss.divergence, loss.penalty, report.norm, report.rate, report.tokens]
+
+
+def _report(listed: Sequence[float]) -> StepReport:
+    step, cross_entropy, divergence, penalty, norm, rate, tokens = listed
+    return StepReport(int(step), Loss(cross_entropy, divergence, penalty), norm, rate, int(tokens))

@@ -1,0 +1,53 @@
+"""What a set of LoRA matrices does to a model: how well it still predicts texts, and which answers it gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from py_core.backends.base import TokenSequence
+from py_core.engine.engine import Engine, Timings
+from py_core.engine.scheduler import Priority
+from py_core.sampling import SamplingParams
+
+
+async def perplexity(engine: Engine, texts: Sequence[Sequence[int]], adapter: int, priority: Priority) -> float:
+    """exp of the mean nats a token, over all tokens but the first of each text (token ids); inf where it is no number.
+
+    adapter: the number of the set, 0 for the model alone. A text longer than the context is cut. Raises BackendError.
+    """
+    nats, tokens = 0.0, 0
+    async with _sequence(engine, adapter) as sequence:
+        for text in texts:
+            found = await engine.token_logprobs(sequence, text[: engine.context_length], priority=priority)
+            nats -= float(found.sum(dtype="float64"))
+            tokens += len(found)
+    return math.exp(min(nats / tokens, 700.0)) if math.isfinite(nats) else math.inf
+
+
+async def greedy(
+    engine: Engine, prompt: Sequence[int], most: int, adapter: int, priority: Priority, expected: Sequence[int] = ()
+) -> list[int]:
+    """The likeliest tokens after a prompt, at most `most`, without the one that ends them. Raises BackendError.
+
+    Where it does not begin as `expected` no more than the difference is generated.
+    """
+    async with _sequence(engine, adapter) as sequence:
+        await engine.prefill(sequence, prompt, Timings(), priority=priority)
+        said: list[int] = []
+        async for ids in engine.generate(sequence, most, SamplingParams(), Timings(), priority=priority):
+            said += ids
+            if expected and said != list(expected[: len(said)]):
+                break
+        return said
+
+
+@asynccontextmanager
+async def _sequence(engine: Engine, adapter: int) -> AsyncIterator[TokenSequence]:
+    sequence = engine.new_sequence()
+    try:
+        engine.use_adapter(sequence, adapter)
+        yield sequence
+    finally:
+        engine.free(sequence)

@@ -1,0 +1,161 @@
+"""What the background loop makes of facts: recall without lessons, paraphrases, perplexity, tokens and time.
+
+    python tests/bench/consolidation.py [--backend wasm|webgpu] [--split held] [--facts 24] [--more 20] [--seed 0]
+        [--elastic 0] [--json FILE]
+
+A first task of so many facts of app/training/facts, then a second of so many `more` (0: none). Answers are those of
+the plain assistant, greedy: right is the whole answer, word by word. Perplexity is of paragraphs of which nothing is
+trained on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from rich.console import Console
+from rich.table import Table
+
+from app.asking import GREEDY
+from app.assistant import Assistant, Done
+from app.build_outputs import kernel_path
+from app.consolidation_service import RECIPE, ConsolidationService
+from app.downloads import default_model_path
+from app.learning_service import LearningService
+from app.native_services import open_embedder
+from app.perplexity import Text, joined, score_texts
+from app.services import Services
+from app.shipped_gate import shipped_gate
+from app.template_renderer import native_renderer
+from app.training.facts import Fact, facts, paragraphs
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.engine.scheduler import Priority
+from py_core.formats.source import open_source
+from py_core.loading import BackendLoader, Model, load_model
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.sqlite import SQLiteRows
+
+
+async def open_model(path: Path, backend: str) -> Model:
+    load: BackendLoader
+    if backend == "webgpu":
+        from py_core.backends.webgpu.host_wgpu import WgpuHost
+
+        load = partial(load_webgpu, WgpuHost())
+    else:
+        load = partial(load_wasm, WasmtimeHost(kernel_path(True)), precision="precise")
+    return await load_model(open_source(path), load, native_renderer())
+
+
+async def right(assistant: Assistant, asked: Sequence[tuple[str, str]]) -> float:
+    """The share of the questions that get their answer, each in a conversation of its own."""
+    found = 0
+    for question, answer in asked:
+        assistant.messages = []
+        async for event in assistant.respond(question):
+            if isinstance(event, Done):
+                found += event.text.strip() == answer
+    return found / len(asked) if asked else 0.0
+
+
+async def recall(assistant: Assistant, of: Sequence[Fact]) -> dict[str, float]:
+    others = [(text, fact.answer) for fact in of for text in fact.paraphrases]
+    return {
+        "taught": await right(assistant, [(fact.question, fact.answer) for fact in of]),
+        "paraphrases": await right(assistant, others),
+    }
+
+
+async def measure(options: argparse.Namespace) -> dict[str, Any]:
+    model = await open_model(options.model or default_model_path(), options.backend)
+    all_facts = facts(options.split)
+    tasks = [all_facts[: options.facts], all_facts[options.facts : options.facts + options.more]]
+    texts = [Text(line, text) for split in ("dev", "held") for line, text in enumerate(paragraphs(split), 1)]
+    assistant = Assistant(model, GREEDY, 64)
+    recipe = replace(RECIPE, elastic=options.elastic)
+
+    async def perplexity() -> float:
+        adapter = await assistant.adapters.number(service.adapter) if service.adapter else 0
+        return joined(await score_texts(model, texts, adapter)).perplexity
+
+    with tempfile.TemporaryDirectory() as folder:
+        services = Services(NativeCrypto())
+        await services.open(lambda: SQLiteRows.open(Path(folder) / "memory.sqlite"))
+        assert services.memory is not None
+        learning = await LearningService.open(model, "0" * 64, open_embedder(), services.memory, shipped_gate())
+        service = await ConsolidationService.open(learning, assistant.adapters, assistant.use_learned, recipe)
+        before = await perplexity()
+        report: dict[str, Any] = {"backend": options.backend, "split": options.split, "tasks": [], "perplexity": before}
+        for number, task in enumerate(tasks):
+            if not task:
+                continue
+            for fact in task:
+                await learning.teach(fact.question, fact.answer)
+            begin = time.perf_counter()
+            run = await service.consolidate(seed=options.seed, priority=Priority.BACKGROUND)
+            seconds = time.perf_counter() - begin
+            assert run is not None
+            report["tasks"].append(
+                {
+                    "facts": len(task), "verdict": run.verdict, "why": run.why, "tokens": run.tokens,
+                    "seconds": run.seconds, "with_imprints_seconds": seconds, "norm": run.norm,
+                    "probe": dict(run.probe), "perplexity_change": await perplexity() / before - 1,
+                    "new": await recall(assistant, task),
+                    "old": await recall(assistant, tasks[0]) if number else None,
+                }
+            )  # fmt: skip
+            print(json.dumps(report["tasks"][-1]), file=sys.stderr, flush=True)
+        service.close()
+        learning.close()
+        await services.close()
+    model.close()
+    return report
+
+
+def table_of(report: dict[str, Any]) -> Table:
+    table = Table(title=f"Background loop on {report['backend']}, {report['split']}; without lessons")
+    for name in ("facts", "verdict", "taught", "paraphrases", "old facts", "perplexity", "tokens", "seconds"):
+        table.add_column(name, justify="right")
+    for one in report["tasks"]:
+        new, old = one["new"], one["old"]
+        earlier = f"{old['taught']:.2f} / {old['paraphrases']:.2f}" if old else ""
+        table.add_row(
+            str(one["facts"]), one["verdict"], f"{new['taught']:.2f}", f"{new['paraphrases']:.2f}", earlier,
+            f"{one['perplexity_change']:+.1%}", f"{one['tokens']:,}", f"{one['seconds']:.0f}",
+        )  # fmt: skip
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", choices=["wasm", "webgpu"], default="wasm")
+    parser.add_argument("--split", choices=["train", "dev", "held"], default="held")
+    parser.add_argument("--facts", type=int, default=24)
+    parser.add_argument("--more", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--elastic", type=float, default=RECIPE.elastic)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    report = asyncio.run(measure(options))
+    print(json.dumps(report))
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    Console(width=120).print(table_of(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""The background loop: what it trains, keeps, refuses and forgets, with a tiny model, the real embedder and SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app import lesson_imprints
+from app.consolidation_service import ConsolidationService
+from app.learning_service import LearningService
+from app.native_services import open_embedder
+from app.resident_adapters import ResidentAdapters
+from app.services import Services
+from app.shipped_gate import shipped_gate
+from py_core.adapters.lora import LoraAdapter
+from py_core.backends.numpy_training import NumpyTraining
+from py_core.backends.training import Loss, Pack
+from py_core.learning.consolidation_job import Recipe, Texts
+from py_core.learning.lesson_examples import Portions
+from py_core.learning.trainer import StepReport
+from py_core.loading import Model
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.memory import Memory
+from py_core.memory.revisions import WEIGHTS, WORK, Run
+from py_core.memory.rows import BLOB
+from py_core.memory.sqlite import SQLiteRows
+from py_core.memory.transfer import export, import_file
+from py_core.routing.embedder import SentenceEmbedder
+
+BASE = "0" * 64
+FACTS = {"Cat?": "Tom.", "Boat?": "Ida."}
+RECIPE = Recipe(
+    portions=Portions(a_step=4, rehearsed=2, rounds=20, rounds_again=80, least_steps=4),
+    rank=4, rate=0.03, rate_again=0.03, harm=5.0, answer_tokens=4, wordings=1, save_every=3,
+)  # fmt: skip
+TEXTS = Texts(("The moon is far away.", "It rains."), ("Hello",), ("A quiet morning by the sea.",))
+Opened = Callable[..., Awaitable[ConsolidationService]]
+
+
+@pytest.fixture(scope="module")
+def embedder(dist: Path) -> SentenceEmbedder:
+    return open_embedder()
+
+
+@pytest.fixture(scope="module")
+def model(tiny_path: Path, open_model) -> Model:
+    return asyncio.run(open_model(tiny_path))
+
+
+@pytest.fixture
+async def opened(
+    embedder: SentenceEmbedder, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Opened]:
+    """Opens the same memory each time, or another one by its name, as another start of the program does."""
+    (tmp_path / "generic.txt").write_text("Hello there\n")
+    monkeypatch.setattr(lesson_imprints, "GENERIC_TEXTS", tmp_path / "generic.txt")
+    closing = list[tuple[ConsolidationService, Services]]()
+
+    async def open_one(recipe: Recipe = RECIPE, name: str = "memory") -> ConsolidationService:
+        services = Services(NativeCrypto())
+        await services.open(lambda: SQLiteRows.open(tmp_path / f"{name}.sqlite"))
+        await services.learn_with(lambda memory: LearningService.open(model, BASE, embedder, memory, shipped_gate()))
+        assert services.learning is not None
+        service = await ConsolidationService.open(
+            services.learning, ResidentAdapters(model.engine), recipe=recipe, texts=TEXTS
+        )
+        closing.append((service, services))
+        return service
+
+    yield open_one
+    for service, services in closing:
+        service.close()
+        if service.adapter is not None:
+            await service._adapters.forget(service.adapter.name)
+        assert services.learning is not None
+        services.learning.close()
+        await services.close()
+
+
+async def taught(service: ConsolidationService, facts: dict[str, str] | None = None) -> list[str]:
+    learning = service.learning
+    return [(await learning.teach(*fact)).lesson.id for fact in (FACTS if facts is None else facts).items()]
+
+
+def memory_of(service: ConsolidationService) -> Memory:
+    return service.learning.memory
+
+
+async def after_steps(service: ConsolidationService, count: int) -> asyncio.Task[Run | None]:
+    """A run that has done so many steps, or has ended."""
+    steps, enough = list[int](), asyncio.Event()
+
+    def stepped(report: StepReport) -> None:
+        steps.append(report.step)
+        if len(steps) == count:
+            enough.set()
+
+    task = asyncio.ensure_future(service.consolidate(stepped=stepped))
+    waiting = asyncio.ensure_future(enough.wait())
+    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    return task
+
+
+async def numbers(service: ConsolidationService, run: Run) -> bytes:
+    data = await memory_of(service).revisions.weights(run)
+    assert data is not None
+    return data
+
+
+async def test_what_was_taught_moves_into_a_revision_that_answers_also_after_a_restart(opened: Opened) -> None:
+    service = await opened()
+    ids = await taught(service)
+    assert await service.waiting() == 2
+    told = list[tuple[int, int]]()
+    run = await service.consolidate(report=lambda done, total: told.append((done, total)))
+    assert run is not None
+    assert (run.verdict, run.revision, set(run.lessons)) == ("accepted", 1, set(ids))
+    assert run.recall["before"] == 0
+    assert run.recall["after"] == 1
+    assert run.steps["cross_entropy"][-1] < 1 < run.steps["cross_entropy"][0]
+    assert len(run.steps["tokens"]) == 10
+    assert run.tokens == sum(run.steps["tokens"])
+    assert run.probe["after"] <= run.probe["base"] * (1 + RECIPE.harm)
+    assert told == sorted(told)
+    assert await service.waiting() == 0
+    assert service.current is not None
+    assert service.adapter is not None
+    assert service.learning.imprints.revision == 1
+    again = await opened()
+    assert again.current is not None
+    assert again.current.id == run.id
+    assert again.adapter is not None
+    for name, pair in service.adapter.pairs.items():
+        np.testing.assert_array_equal(again.adapter.pairs[name].b, pair.b)
+    assert await again.consolidate() is None
+
+
+async def test_a_run_that_was_cut_short_anywhere_ends_as_one_that_was_not(opened: Opened) -> None:
+    whole = await opened(name="whole")
+    pieces = await opened(name="pieces")
+    for service in (whole, pieces):
+        await taught(service)
+        for number, lesson in enumerate(await memory_of(service).lessons.all()):
+            # The same ids, as in one memory: examples are weighted, not drawn, by them.
+            assert lesson.question == list(FACTS)[number]
+    expected = await whole.consolidate()
+    cut = 0
+    while not (task := await after_steps(pieces, 4)).done():
+        task.cancel()
+        await asyncio.wait([task])
+        cut += 1
+        assert await pieces.is_begun()
+        pieces = await opened(name="pieces")
+        assert pieces.current is None  # the old one answers until all is done
+    run = await task
+    assert cut >= 2
+    assert expected is not None
+    assert run is not None
+    assert await numbers(pieces, run) == await numbers(whole, expected)
+    assert (run.steps, run.probe, run.recall) == (expected.steps, expected.probe, expected.recall)
+    assert not await pieces.is_begun()
+
+
+async def test_an_adapter_that_harms_other_texts_is_made_smaller_or_refused(opened: Opened) -> None:
+    service = await opened()
+    await taught(service)
+    first = await service.consolidate()
+    assert first is not None
+    await taught(service, {"Dog?": "Rex."})
+    refusing = await opened(replace(RECIPE, harm=-0.9))
+    refused = await refusing.consolidate()
+    assert refused is not None
+    assert (refused.verdict, refused.revision, refused.has_weights) == ("refused", 0, False)
+    assert "stays" in refused.why
+    assert refusing.current is not None
+    assert refusing.current.id == first.id
+    assert await refusing.waiting() == 0  # the same is not tried again and again by itself
+    harm = refused.probe["after"] / refused.probe["base"] - 1
+    assert harm > -0.9
+
+
+async def test_a_training_whose_numbers_are_not_finite_leaves_the_old_revision(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = await opened()
+    await taught(service)
+    first = await service.consolidate()
+
+    async def lost(self: NumpyTraining, pack: Pack, after_piece: object = None) -> Loss:
+        return Loss(float("nan"), 0.0)
+
+    monkeypatch.setattr(NumpyTraining, "accumulate", lost)
+    await taught(service, {"Dog?": "Rex."})
+    told = list[str]()
+    run = await service.consolidate(trouble=told.append)
+    assert run is not None
+    assert first is not None
+    assert run.verdict == "refused"
+    assert "no finite numbers" in run.why
+    assert len(told) == 3
+    assert service.current is not None
+    assert service.current.id == first.id
+
+
+async def test_a_second_run_goes_on_and_rehearses_what_the_first_one_taught(opened: Opened) -> None:
+    service = await opened()
+    old = await taught(service, {"Cat?": "Tom."})
+    first = await service.consolidate()
+    new = await taught(service, {"Boat?": "Ida."})
+    second = await service.consolidate()
+    assert first is not None
+    assert second is not None
+    assert (second.parent, second.revision, second.new) == (1, 2, tuple(new))
+    assert set(second.lessons) == {*old, *new}
+    assert second.recall["before"] == 0.5
+    assert second.recall["after"] == 1
+
+
+async def test_a_lesson_that_is_forgotten_takes_what_knows_it_along_at_once(opened: Opened) -> None:
+    service = await opened()
+    cat, boat = await taught(service)
+    await service.consolidate()
+    memory = memory_of(service)
+    told = list[LoraAdapter | None]()
+
+    async def answer_with(adapter: LoraAdapter | None) -> None:
+        told.append(adapter)
+
+    service._answer_with = answer_with
+    await service.learning.forget(cat)
+    assert not await memory.store.query(WEIGHTS)  # in the same transaction
+    await service.refresh()
+    assert told == [None]
+    assert service.current is None
+    assert service.learning.imprints.revision == 0
+    (run,) = await memory.revisions.runs()
+    assert run.revision == 1
+    assert not run.has_weights
+    anew = await service.consolidate()
+    assert anew is not None
+    assert (anew.parent, anew.revision, anew.lessons) == (0, 2, (boat,))
+
+
+async def test_a_lesson_that_is_switched_off_silences_the_revision_and_the_background_switch_does_too(
+    opened: Opened,
+) -> None:
+    service = await opened()
+    cat, _ = await taught(service)
+    run = await service.consolidate()
+    memory = memory_of(service)
+    assert run is not None
+    for off, on in (
+        (lambda: service.learning.switch(cat, False), lambda: service.learning.switch(cat, True)),
+        (
+            lambda: memory.policies.edit("learning.background", False),
+            lambda: memory.policies.edit("learning.background", True),
+        ),
+        (lambda: memory.revisions.switch(run.id, False), lambda: memory.revisions.switch(run.id, True)),
+    ):
+        await off()
+        await service.refresh()
+        assert service.current is None
+        assert service.learning.imprints.revision == 0
+        await on()
+        await service.refresh()
+        assert service.current is not None
+
+
+async def test_an_unfinished_run_keeps_nothing_of_a_lesson_that_is_forgotten(opened: Opened) -> None:
+    service = await opened()
+    cat, _ = await taught(service)
+    task = await after_steps(service, 4)
+    task.cancel()
+    await asyncio.wait([task])
+    store = memory_of(service).store
+    assert await store.keys_starting_with(BLOB, WORK)
+    await service.learning.forget(cat)
+    assert not await store.keys_starting_with(BLOB, WORK)
+
+
+async def test_an_export_carries_the_revision_to_another_memory(opened: Opened) -> None:
+    service = await opened()
+    await taught(service)
+    run = await service.consolidate()
+    assert run is not None
+    other = await opened(name="other")
+    await import_file(memory_of(other).store, await export(memory_of(service).store), "merge")
+    await other.refresh()
+    assert other.current is not None
+    assert other.current.id == run.id
+    assert await numbers(other, run) == await numbers(service, run)
+
+
+async def test_after_its_minutes_a_run_ends_and_the_next_one_goes_on(opened: Opened) -> None:
+    service = await opened()
+    await taught(service)
+    with pytest.raises(TimeoutError):
+        await service.consolidate(minutes=0.0001)
+    run = await service.consolidate()
+    assert run is not None
+    assert run.verdict == "accepted"
