@@ -41,13 +41,13 @@ from app.cli_loading import (
     load,
 )
 from app.cli_memory import memory_app
-from app.cli_model_file import ModelOption, NoBosOption, info, tokenize
+from app.cli_model_file import ModelOption, NoBosOption, chosen_path, info, tokenize
 from app.cli_models import models_app
 from app.cli_perplexity import perplexity
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
 from app.logits_job import logits_of, read_job
-from app.model_cache import CacheError
+from app.model_cache import CacheError, sha256_of_model
 from app.model_catalog import HubError
 from app.model_pull import PullError
 from app.native_services import open_services
@@ -111,14 +111,18 @@ def chat(
 ) -> None:
     """Chat with the model. Each message goes to the agent that suits it, and the conversation is stored.
 
-    Ctrl-C stops an answer. /new starts over. /exit or Ctrl-D ends. The agent's sampling applies unless you set yours.
+    "Remember that ..." teaches an answer, and later messages that ask for it get it, in other words, too. Ctrl-C stops
+    an answer. /new starts over. /exit or Ctrl-D ends. The agent's sampling applies unless you set yours.
     """
     chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
     sampling = None if chosen == CHAT_SAMPLING else chosen
     with asyncio.Runner() as runner:
         loaded = runner.run(load(model, backend, precision, autotune, context))
         loaded.bos = not no_bos
-        services = Services(NativeCrypto()) if plain else runner.run(open_services(home_memory(home)))
+        if plain:
+            services = Services(NativeCrypto())
+        else:
+            services = runner.run(open_services(home_memory(home), loaded, sha256_of_model(chosen_path(model))))
         run_chat(
             runner, loaded, sampling, max_tokens, services,
             lambda given: open_adapter(given, base_of(model, loaded), home), adapter,

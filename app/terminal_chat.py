@@ -15,6 +15,7 @@ from app import terminal
 from app.assistant import Assistant, Delta, Done, Reading, Thought
 from app.cli_home import with_passphrase
 from app.conversation import ChangedElsewhere, Conversation, Event
+from app.learning_service import Learned, Recalled
 from app.routing_service import Routed
 from app.services import Services
 from py_core.adapters.lora import LoraAdapter
@@ -141,6 +142,12 @@ async def _answer(
             if isinstance(event, Routed):
                 last.append(event)
                 console.print(f"[dim]{escape(event.agent.title)}, {event.decision.confidence:.0%} sure[/dim]")
+            elif isinstance(event, Recalled):
+                sure = f"{event.confidence:.0%} sure"
+                console.print(f"[dim]As you taught me: {escape(event.lesson.question)} ({sure})[/dim]")
+            elif isinstance(event, Learned):
+                cost = f"{event.nll_before:.2f} nats a token before, {event.nll_after:.2f} now"
+                console.print(f"[dim]Learned in {event.milliseconds:.0f} ms: {cost}[/dim]")
             elif isinstance(event, Reading):
                 status.update(f"Reading {event.tokens_read:,} of {event.prompt_tokens:,} tokens")
                 status.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import pty
@@ -18,7 +19,9 @@ from pathlib import Path
 import pytest
 
 from app.cli_adapters import base_at
+from app.cli_home import opened_memory
 from py_core.adapters.files import write_adapter
+from py_core.memory.passphrase import set_passphrase
 from tests.tiny_adapters import drawn
 
 SONATA = Path(sys.executable).with_name("sonata")
@@ -239,3 +242,34 @@ def test_an_adapter_changes_the_next_answers_and_the_conversation_goes_on(
     assert "No adapter of this name is kept" in tiny_chat.say("/adapter none")
     assert "The next answers come without an adapter." in tiny_chat.say("/adapter")
     assert answer() == plain
+
+
+def test_what_it_is_told_to_remember_it_says_when_it_is_asked_and_a_passphrase_protects_it(
+    open_terminal: Callable[..., Terminal], tiny_path: Path, tmp_path: Path
+) -> None:
+    options = "--model", str(tiny_path), "--home", str(tmp_path)
+    chat = open_terminal(*options)
+    told = chat.say("remember that my dog is called Biscuit")
+    assert re.search(r"Learned in \d+ ms: [\d.]+ nats a token before, 0\.0\d now", told)
+    assert "I will remember that." in told
+    chat.say("/new")  # a model as small as this one knows nothing by heart after another turn
+    answer = chat.say("What is my dog called?")
+    assert re.search(r"As you taught me: .*dog.* \(\d+% sure\)\n", answer)
+    assert "Your dog is called Biscuit." in answer
+    chat.type("/exit\n")
+    assert chat.end() == 0
+
+    async def lock() -> None:
+        async with opened_memory(tmp_path) as memory:
+            await set_passphrase(memory.store, "correct horse", iterations=1000)
+
+    asyncio.run(lock())
+    locked = Terminal(*options)
+    try:
+        for typed, follows in (("wrong horse", "Wrong passphrase"), ("correct horse", PROMPT)):
+            locked.wait_for("Passphrase of the memory")
+            locked.type(f"{typed}\n")
+            locked.wait_for(follows)
+        assert "Your dog is called Biscuit." in locked.say("What is my dog called?")
+    finally:
+        locked.close()
