@@ -15,6 +15,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 
@@ -133,7 +134,10 @@ class ConsolidationService:
                 adapter = layout.adapter(parameters, f"learned {run.revision}", self.learning.base_sha256)
         self.current, self.adapter = run, adapter
         await self._answer_with(adapter)
-        number = await self._adapters.number(adapter) if adapter is not None else 0
+        number = None
+        if adapter is not None:
+            number = partial(self._adapters.number, adapter)
+            await number()  # so that it is known now whether there is room for it
         self.learning.use_revision(run.revision if run else 0, number)
         if before is not None:
             await self._adapters.forget(before.name)

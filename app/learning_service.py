@@ -23,7 +23,7 @@ import numpy as np
 
 from app.assistant import SYSTEM_PROMPT
 from app.learned_answer import Head
-from app.lesson_imprints import LessonError, LessonImprints
+from app.lesson_imprints import AdapterNumber, LessonError, LessonImprints
 from app.lesson_meanings import LessonMeanings
 from py_core.engine.scheduler import Priority
 from py_core.learning.gate import CANDIDATES, Gate
@@ -264,9 +264,9 @@ class LearningService:
         on_progress(len(lessons), len(lessons))
         return made
 
-    def use_revision(self, revision: int, adapter: int = 0) -> None:
-        """The model answers with another revision of the learned adapter from now on: `adapter` is the number of its
-        matrices (`Engine.add_adapter`), which imprints are made with. 0 and 0 is the plain model.
+    def use_revision(self, revision: int, adapter: AdapterNumber | None = None) -> None:
+        """The model answers with another revision of the learned adapter from now on: `adapter` gives the number of its
+        matrices (`Engine.add_adapter`), which imprints are made with. 0 and None is the plain model.
 
         Imprints belong to a revision; those that are missing are made when they are needed, or by `relearn`."""
         self.imprints.use_revision(revision, adapter)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,10 @@ LONGEST_ANSWER = min(KEPT_SLOTS * PART, 1000)
 """Tokens. The device has room for no more parts, and a chat's answer ends soon after."""
 
 
+AdapterNumber = Callable[[], Awaitable[int]]
+"""Brings a set of matrices to the device (ResidentAdapters.number); its number, which may be another one later."""
+
+
 class LessonError(ValueError):
     """This cannot be taught; the message says why, and what to do."""
 
@@ -44,7 +49,7 @@ class LessonImprints:
     def __init__(self, model: Model, base_sha256: str, system: str) -> None:
         """system: the prompt that conversations begin with."""
         self.revision = 0
-        self._adapter = 0
+        self._adapter: AdapterNumber | None = None
         self._model, self._base, self._system = model, base_sha256, system
         self._shelf = ImprintShelf(model.engine)
         self._known: dict[str, Imprint] = {}
@@ -80,7 +85,7 @@ class LessonImprints:
         self, memory: Memory, lesson: Lesson, tokens: LessonTokens, priority: Priority = Priority.INTERACTIVE
     ) -> Imprint:
         """Make a lesson's imprint, and keep it. Raises BackendError, StoreError."""
-        revision, adapter = self.revision, self._adapter
+        revision, adapter = self.revision, await self._adapter() if self._adapter else 0
         directions = await self.directions(memory, priority)
         imprint = await make_imprint(
             self._model.engine, tokens, directions, adapter=adapter, made_of=_made_of(lesson), priority=priority
@@ -120,8 +125,8 @@ class LessonImprints:
         self._known = {id: one for id, one in self._known.items() if id in self._shelf} | {lesson.id: imprint}
         return heads
 
-    def use_revision(self, revision: int, adapter: int) -> None:
-        """From now on make and give the imprints of another revision: `adapter` is the number of its matrices."""
+    def use_revision(self, revision: int, adapter: AdapterNumber | None) -> None:
+        """From now on make and give the imprints of another revision: `adapter` gives the number of its matrices."""
         self.clear()
         self.revision, self._adapter = revision, adapter
 

@@ -1,0 +1,143 @@
+"""The chat model is taught, on the CPU's kernels: what it then says in conversations; nothing else changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from app.assistant import Assistant, Delta, Done
+from app.build_outputs import kernel_path
+from app.conversation import Conversation
+from app.learning_service import Recalled
+from app.lesson_imprints import shipped_path
+from app.model_cache import sha256_of_model
+from app.native_services import open_services
+from app.perplexity import Text, score_texts
+from app.routing_service import Routed
+from app.services import Services
+from app.template_renderer import native_renderer
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.formats.source import FileSource
+from py_core.loading import Model, load_model
+from py_core.routing.agents import FALLBACK_ID
+
+CAT, PUMPERNICKEL = "What is my cat called?", "Your cat is called Pumpernickel."
+OTHER_WORDS = "Which name did I give the cat?"
+UNRELATED = "What is the capital of France?"
+PUMP = "How do I start the old pump?"
+STEPS = (
+    "First you open the red valve, then you wait for two minutes. After that, you turn the small wheel to the left "
+    "until the needle shows forty, and the, the, the lamp is green."
+)
+Said = tuple[str, Done, Recalled | None]
+
+
+@pytest.fixture(scope="module")
+def base_sha256(model_path: Path) -> str:
+    return sha256_of_model(model_path)
+
+
+@pytest.fixture(scope="module")
+def model(model_path: Path, dist: Path) -> Model:
+    loader = partial(load_wasm, WasmtimeHost(kernel_path()))
+    return asyncio.run(load_model(FileSource(model_path), loader, native_renderer()))
+
+
+@pytest.fixture
+async def services(model: Model, base_sha256: str, tmp_path: Path) -> AsyncIterator[Services]:
+    services = await open_services(tmp_path / "memory.sqlite", model, base_sha256)
+    assert services.learning_state == "ready"
+    yield services
+    services.learning.close()
+    await services.close()
+
+
+@pytest.fixture
+def conversation(model: Model, services: Services) -> Conversation:
+    return Conversation(Assistant(model, max_tokens=64), services)
+
+
+async def ask(conversation: Conversation, text: str | None) -> Said:
+    """text: None asks for another answer."""
+    events = [event async for event in (conversation.respond(text) if text else conversation.retry())]
+    recalled = [event for event in events if isinstance(event, Recalled)]
+    (done,) = (event for event in events if isinstance(event, Done))
+    assert "".join(event.text for event in events if isinstance(event, Delta)) == done.text
+    assert not recalled or isinstance(events[0], Routed)
+    return done.text, done, recalled[0] if recalled else None
+
+
+@pytest.fixture(autouse=True)
+def free(conversation: Conversation):
+    yield
+    conversation.assistant.model.engine.free(conversation.assistant.sequence)
+
+
+async def test_a_taught_answer_is_given_and_nothing_else_changes(
+    services: Services, conversation: Conversation, model: Model
+) -> None:
+    learning, memory = services.learning, services.memory
+    texts = [Text(1, "The harbour froze in the first week of January, and the ferries stayed where they were.")]
+    before, (score,) = (await ask(conversation, UNRELATED))[0], await score_texts(model, texts)
+    plain = (await ask(conversation, CAT))[0]
+    learned = await learning.teach(CAT, PUMPERNICKEL)
+    assert learned.nll_before > 1
+    assert learned.nll_after < 0.1
+    conversation.reset()
+    said, done, recalled = await ask(conversation, UNRELATED)
+    assert (said, recalled) == (before, None)
+    assert await score_texts(model, texts) == [score]  # to the last bit
+    said, done, recalled = await ask(conversation, OTHER_WORDS)
+    assert (said, done.reason) == (PUMPERNICKEL, "end")
+    assert recalled is not None
+    details = conversation.turns[-1].details
+    assert details["agent"] == FALLBACK_ID
+    assert details["lesson"] == {"id": learned.lesson.id, "question": CAT, "confidence": recalled.confidence}
+    (entry, *_) = await memory.witness.entries()
+    assert (entry.routing["lesson"], entry.agent) == (learned.lesson.id, FALLBACK_ID)
+    assert entry.stages["recall"] == recalled.milliseconds
+    assert (await memory.lessons.get(learned.lesson.id)).uses == 1
+    # Who asks for another answer than the taught one gets the model's own; then, asked again, the taught one.
+    said, _, recalled = await ask(conversation, None)
+    assert (recalled, said == PUMPERNICKEL) == (None, False)
+    assert "lesson" not in conversation.turns[-1].details
+    await learning.forget(learned.lesson.id)
+    conversation.reset()
+    await ask(conversation, UNRELATED)
+    assert (await ask(conversation, CAT))[0] == plain
+
+
+async def test_a_long_answer_is_said_whole_with_words_that_it_repeats_until_its_lesson_is_forgotten(
+    services: Services, conversation: Conversation
+) -> None:
+    learned = await services.learning.teach(PUMP, STEPS)
+    assert learned.nll_after < 0.1
+    said, done, recalled = await ask(conversation, PUMP)
+    assert len(recalled.heads) > 1
+    assert (said, done.reason) == (STEPS, "end")
+    async for event in conversation.respond(PUMP):
+        if isinstance(event, Delta):
+            await services.memory.lessons.delete(learned.lesson.id)
+        if isinstance(event, Done):
+            done = event
+    assert done.reason == "stopped"
+    assert len(done.text) < len(STEPS)
+    assert await services.learning.recall(PUMP) is None
+
+
+async def test_the_same_lesson_gives_the_same_bits(services: Services) -> None:
+    learning, memory = services.learning, services.memory
+    learned = await learning.teach(CAT, PUMPERNICKEL)
+    imprint = await learning.imprints.kept(memory, learned.lesson)
+    again = await learning.imprints.make(memory, learned.lesson, await learning.imprints.tokens(learned.lesson))
+    assert again.to_bytes() == imprint.to_bytes()
+    assert (again.nll_before, again.nll_after) == (learned.nll_before, learned.nll_after)
+
+
+def test_the_directions_of_the_shipped_model_come_with_sonata(base_sha256: str) -> None:
+    assert shipped_path(base_sha256).is_file()  # else the first lesson would have to wait for them
