@@ -50,7 +50,8 @@ class MemoryApi:
     async def info(self) -> dict[str, Any]:
         services = self._services
         about: dict[str, Any] = {
-            "state": services.memory_state, "routing": services.routing_state, "problem": services.problem,
+            "state": services.memory_state, "routing": services.routing_state, "learning": services.learning_state,
+            "problem": services.problem,
             "persistent": False, "place": "", "encrypted": False, "counts": {}, "unreadable": 0, "agents": [],
             "uncompacted": None, "suspicion": None,
         }  # fmt: skip

@@ -21,6 +21,7 @@ from app.bench import profile_report
 from app.completion import complete, last_logits
 from app.conversation import Conversation, Stored
 from app.fit_check import fit_check
+from app.learning_api import LearningApi
 from app.learning_service import Learned, LearningService, Recalled, lesson_entry
 from app.memory_api import MemoryApi
 from app.page_adapters import PageAdapters
@@ -71,7 +72,7 @@ class PageWorker:
         """derive_cipher: of web/memory/encryption.js. on_memory: called when the memory or the router changed."""
         self._kernel: PyodideHnswKernel | None = None
         self._services = Services(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
-        self._calls = PageCalls({"memory": MemoryApi(self._services)})
+        self._calls = PageCalls({"memory": MemoryApi(self._services), "learning": LearningApi(self._services)})
         self._conversation: Conversation | None = None
         self._read = partial(read_description, context=None, before_loading=lambda header, config, graph: None)
         self._memory_opened, self._routing_opened = asyncio.Event(), asyncio.Event()

@@ -40,7 +40,7 @@ const options = readOptions();
 const announcer = new Announcer(byId('announcer', HTMLElement));
 const chat = new ChatView({
   scroller: byId('scroller', HTMLElement), welcome: byId('welcome', HTMLElement), log: byId('log', HTMLElement),
-}, announcer);
+}, announcer, (question) => send(question));
 const composer = new Composer(byId('composer', HTMLFormElement), { accepts, onSend: send, onStop: stop });
 const banner = new Banner(byId('banner', HTMLElement));
 const notices = new Notices(byId('notices', HTMLElement));
@@ -101,7 +101,7 @@ async function load() {
   watchdog.feed();
   const current = (engine = new Engine());
   current.memory.onChange(() => onMemory(current));
-  memoryButton.use(current.memory);
+  memoryButton.use(current);
   // For tests and developers, in the console.
   const loseDevice = () => current.loseDevice();
   window.sonata = { engine: current, info: null, lastAnswer: null, loseDevice, load, storedModels, removeModel };
@@ -137,6 +137,7 @@ async function onMemory(current) {
   const info = await current.memory.info().catch(() => null);
   if (current !== engine || !info) return;
   document.documentElement.dataset.routing = info.routing;
+  document.documentElement.dataset.learning = info.learning;
   document.documentElement.dataset.memory = info.state;
   notices.say('memory', info.problem);
   const what = stored.id && !stored.isShown ? 'This conversation is in the locked memory:' : 'The memory is locked:';
@@ -147,14 +148,14 @@ async function onMemory(current) {
 
 /** Show what another tab has added to the conversation on the page, or what the memory has of it. */
 async function follow(current) {
-  const more = await stored.look(current.memory, queue);
+  const more = await stored.look(current, queue);
   if (more && current === engine && state === 'ready') stored.read(current);
 }
 
 /** The model is loaded: it reads the conversation on the page, as far as that is stored. */
 async function readStored(current, again) {
   if (stored.id) await current.memory.opened();
-  await stored.look(current.memory, queue);
+  await stored.look(current, queue);
   const isRead = await stored.read(current);
   if (again && !isRead && chat.hasAnswers) chat.addNote(NOT_READ);
 }
@@ -259,7 +260,10 @@ async function ask(question, view = chat.addTurn(question), again = false) {
     current.stream = await asked.respond(question, again);
     for await (const event of current.stream) {
       if (asked !== engine) return;
-      if (event.type === 'stored') storing.stored(event);
+      if (event.type === 'stored') {
+        storing.stored(event);
+        view.offerFeedback(event.request, asked.learning);
+      }
       if (current.ended || event.type === 'stored') continue; // an answer that was stopped is stored, too
       watchdog.feed();
       if (banner.isShown) banner.hide();
@@ -284,6 +288,10 @@ function onEvent(current, event) {
     current.view.showReading(event.done, event.total);
   } else if (event.type === 'route') {
     current.view.showRoute(event, engine.memory);
+  } else if (event.type === 'lesson') {
+    current.view.showLesson(event, engine.learning);
+  } else if (event.type === 'learned') {
+    current.view.showLearned(event, engine.learning);
   } else if (event.type === 'done') {
     window.sonata.lastAnswer = event;
     status.showRate(event.decodeTokS);

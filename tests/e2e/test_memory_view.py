@@ -151,11 +151,13 @@ async def test_the_view_is_loaded_when_it_is_opened_and_worked_by_keyboard(chat:
 
     await chat.page.focus("#memory-button")
     await chat.page.keyboard.press("Enter")
-    await expect(chat.panel).to_contain_text("There are no patterns yet")
-    assert await chat.page.evaluate("document.activeElement.id") == "memory-tab-routing"
+    await expect(chat.panel).to_contain_text("You have taught nothing yet")
+    assert await chat.page.evaluate("document.activeElement.id") == "memory-tab-learned"
     await chat.page.keyboard.press("ArrowRight")
-    await expect(chat.panel).to_contain_text("There are no conversations yet")
-    assert await chat.page.evaluate("document.activeElement.textContent") == "Conversations"
+    await expect(chat.panel).to_contain_text("You can switch each kind of learning off")
+    await chat.page.keyboard.press("ArrowRight")
+    await expect(chat.panel).to_contain_text("There are no patterns yet")
+    assert await chat.page.evaluate("document.activeElement.textContent") == "Routing"
     await chat.page.keyboard.press("End")
     await expect(chat.panel).to_contain_text("It stays after a restart")
     await chat.page.keyboard.press("Escape")

@@ -193,7 +193,7 @@ async def test_a_stored_thought_is_folded_away_too(page_alone: ChatPage) -> None
           const asked = { role: 'user', content: 'Why?' };
           const thinking = { text: 'Hm.', seconds: 3.4 };
           await view.addStored([asked, { role: 'assistant', content: 'So.', thinking }, asked,
-            { role: 'assistant', content: '', thinking, reason: 'stopped' }], null);
+            { role: 'assistant', content: '', thinking, reason: 'stopped' }], sonata.engine);
           const parts = ['.thought summary', '.thought p', '.body', '.ending'];
           return [...log.querySelectorAll('.answer')].map((answer) =>
             parts.map((part) => answer.querySelector(part)?.textContent.trim()));

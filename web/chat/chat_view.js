@@ -1,8 +1,12 @@
 /** The conversation on the page: the welcome with its examples, what was said, and scrolling. */
 import { AnswerView } from './answer_view.js';
+import { Feedback } from './feedback.js';
+import { LearnedNote } from './learned_note.js';
+import { LessonChip } from './lesson_chip.js';
 import { ThoughtView } from './thought_view.js';
 import { button, element } from '../page/dom.js';
 import { formatReading } from '../page/format.js';
+import { userError } from '../common/user_error.js';
 import { RouteChip } from '../routing/route_chip.js';
 
 const NEAR_BOTTOM_PX = 60;
@@ -25,14 +29,20 @@ export class ChatView {
   #welcome;
   #log;
   #announcer;
+  #onAsk;
   #following = true;
 
-  /** @param {{scroller: HTMLElement, welcome: HTMLElement, log: HTMLElement}} elements */
-  constructor({ scroller, welcome, log }, announcer) {
+  /**
+   * @param {{scroller: HTMLElement, welcome: HTMLElement, log: HTMLElement}} elements
+   * @param {import('../page/announcer.js').Announcer} announcer
+   * @param {(question: string) => void} onAsk put a question, as if it had been typed
+   */
+  constructor({ scroller, welcome, log }, announcer, onAsk) {
     this.#scroller = scroller;
     this.#welcome = welcome;
     this.#log = log;
     this.#announcer = announcer;
+    this.#onAsk = onAsk;
     scroller.addEventListener('scroll', () => {
       const below = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
       this.#following = below < NEAR_BOTTOM_PX;
@@ -54,25 +64,27 @@ export class ChatView {
 
   /**
    * Show turns that the memory has, below what is there: the newest at once, the older ones above it in tasks of their own.
-   * @param {{role: string, content: string, route?: object|null, reason?: string|null, tokens?: number|null,
-   *   thinking?: {text: string, seconds: number}|null}[]} turns
-   * @param {import('../memory/client.js').Memory} memory
+   * @param {{role: string, content: string, request?: string|null, route?: object|null, lesson?: object|null,
+   *   reason?: string|null, tokens?: number|null, thinking?: {text: string, seconds: number}|null}[]} turns
+   * @param {import('../engine/engine.js').Engine} engine
    */
-  async addStored(turns, memory) {
+  async addStored(turns, engine) {
     this.#beforeTurn();
     const begin = this.#log.appendChild(document.createComment('stored')); // what is said meanwhile comes below
     let next = /** @type {ChildNode} */ (begin);
     let until = performance.now() + BATCH_MS;
+    const judged = new Map();
     for (let at = turns.length - 1; at >= 0 && begin.parentNode; at -= 1) {
       const answer = turns[at].role === 'user' ? null : turns[at];
       if (answer && turns[at - 1]?.role !== 'user') continue; // nothing was asked
       if (answer) at -= 1;
       let isShown = false; // to follow each of them would have the page laid out each time
-      const view = new TurnView(turns[at].content, SILENT, () => isShown && this.follow());
+      const view = new TurnView(turns[at].content, SILENT, () => isShown && this.follow(), this.#onAsk);
       next.before(view.questionElement, view.answerElement);
       next = view.questionElement;
-      if (answer) showStored(view, answer, memory);
+      if (answer) showStored(view, answer, engine);
       else view.finish({ reason: 'end' });
+      if (answer?.request) judged.set(answer.request, view);
       isShown = true;
       if (performance.now() < until) continue;
       this.follow();
@@ -81,6 +93,8 @@ export class ChatView {
     }
     begin.remove();
     this.follow();
+    const opinions = await engine.learning.opinions([...judged.keys()]).catch(() => ({}));
+    for (const [request, opinion] of Object.entries(opinions)) judged.get(request).showOpinion(opinion);
   }
 
   /** A line across the conversation, such as "The model was loaded again". */
@@ -93,7 +107,7 @@ export class ChatView {
   /** Show a question and the place of its answer. */
   addTurn(question) {
     this.#beforeTurn();
-    const turn = new TurnView(question, this.#announcer, () => this.follow());
+    const turn = new TurnView(question, this.#announcer, () => this.follow(), this.#onAsk);
     this.#log.append(turn.questionElement, turn.answerElement);
     this.follow();
     return turn;
@@ -118,11 +132,13 @@ export class ChatView {
 }
 
 /** @param {TurnView} view @param {any} answer a turn, as `addStored` takes it */
-function showStored(view, { content, route, reason, tokens, thinking }, memory) {
+function showStored(view, { content, request, route, lesson, reason, tokens, thinking }, { memory, learning }) {
   if (route) view.showRoute(route, memory);
+  if (lesson) view.showLesson(lesson, learning);
   if (thinking) view.appendThought(thinking.text);
   view.append(content);
   view.finish({ reason: reason ?? 'end', newTokens: tokens ?? 0, thoughtSeconds: thinking?.seconds });
+  if (request) view.offerFeedback(request, learning);
 }
 
 /** A question and its answer. */
@@ -132,12 +148,19 @@ export class TurnView {
   #thought = /** @type {ThoughtView|null} */ (null);
   #waiting = element('p', 'waiting');
   #reading = element('span', 'reading');
+  #footer = element('footer', 'answer-footer');
+  #route = /** @type {RouteChip|null} */ (null);
+  #feedback = /** @type {Feedback|null} */ (null);
+  #question;
   #announcer;
   #follow;
+  #onAsk;
 
-  constructor(question, announcer, follow) {
+  constructor(question, announcer, follow, onAsk) {
+    this.#question = question;
     this.#announcer = announcer;
     this.#follow = follow;
+    this.#onAsk = onAsk;
     this.questionElement = element('article', 'message question');
     const said = element('p', 'body', question);
     said.dir = this.#body.dir = 'auto'; // Arabic or Hebrew reads from the right
@@ -178,8 +201,56 @@ export class TurnView {
    * @param {import('../memory/client.js').Memory} memory
    */
   showRoute(route, memory) {
-    this.#body.before(new RouteChip(route, memory).element);
+    this.#route = new RouteChip(route, memory);
+    this.#body.before(this.#route.element);
     this.#follow();
+  }
+
+  /**
+   * Say above the answer that it comes from a lesson, and which.
+   * @param {any} lesson the event
+   * @param {import('../learning/client.js').Learning} learning
+   */
+  showLesson(lesson, learning) {
+    const chip = new LessonChip(lesson, learning, async () => {
+      if (!this.#feedback) throw userError('BusyError', 'Wait until the answer is complete.');
+      return this.#feedback.say('bad');
+    });
+    this.#route?.element.remove(); // the lesson answers, and no agent
+    this.#body.before(chip.element);
+    this.#follow();
+  }
+
+  /**
+   * The message asked to remember something, and that was learned.
+   * @param {any} learned the event
+   * @param {import('../learning/client.js').Learning} learning
+   */
+  showLearned({ id, question, answer, ...numbers }, learning) {
+    const note = new LearnedNote({ lesson: { id, question, answer }, ...numbers }, {
+      undo: () => learning.undoTeaching(id), ask: () => this.#onAsk(question),
+    });
+    this.answerElement.append(note.element);
+    this.#follow();
+  }
+
+  /**
+   * The answer is in the memory, where it can be judged. After `finish`.
+   * @param {string} request the answer's id
+   * @param {import('../learning/client.js').Learning} learning
+   */
+  offerFeedback(request, learning) {
+    if (!this.text) return;
+    const said = { request, question: this.#question, answer: this.text };
+    this.#feedback = new Feedback(said, learning, { onAsk: this.#onAsk, onChange: this.#follow });
+    this.#footer.firstElementChild?.after(this.#feedback.element);
+    this.answerElement.append(this.#feedback.below);
+    this.#follow();
+  }
+
+  /** What was said of the answer before. @param {string} opinion */
+  showOpinion(opinion) {
+    this.#feedback?.show(opinion);
   }
 
   /** More of what the model thinks before it answers. */
@@ -213,7 +284,7 @@ export class TurnView {
     if (text !== undefined) this.#answer.replace(text);
     this.#answer.finish();
     this.answerElement.removeAttribute('aria-busy');
-    const footer = element('footer', 'answer-footer');
+    const footer = this.#footer;
     if (this.text) footer.append(copyButton(() => this.text));
     if (ENDINGS[reason]) footer.append(element('span', 'ending', ENDINGS[reason]));
     if (reason === 'loop' && onAgain) {

@@ -41,7 +41,7 @@ export class Navigation {
     showInAddress(id, how);
     this.#composer.focus();
     this.opening = (async () => {
-      await this.#stored.look(engine.memory, this.#queue);
+      await this.#stored.look(engine, this.#queue);
       const isHere = this.#stored.id === id && engine === this.#page.engine();
       if (isHere && this.#page.isReady()) await this.#stored.read(engine);
     })();

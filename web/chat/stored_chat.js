@@ -18,7 +18,7 @@ export class StoredChat {
   #answering = new Set(); // answers that are not yet stored
   #opened = 0; // how often another conversation was opened
   #looking = Promise.resolve(false); // one look after the other
-  #memory = /** @type {import('../memory/client.js').Memory|null} */ (null); // the one that was looked into last
+  #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null); // whose memory was looked into last
   #view;
   #notices;
   #onGone;
@@ -73,24 +73,24 @@ export class StoredChat {
 
   /**
    * Show the turns that the memory has and the page has not, or all of them anew where the last one is another.
-   * @param {import('../memory/client.js').Memory} memory
+   * @param {import('../engine/engine.js').Engine} engine
    * @param {import('./message_queue.js').MessageQueue} queue whose messages stay below them
    * @returns {Promise<boolean>} whether there were any
    */
-  look(memory, queue) {
-    if (memory !== this.#memory) { // the one before answers no more
-      this.#memory = memory;
+  look(engine, queue) {
+    if (engine !== this.#engine) { // the one before answers no more
+      this.#engine = engine;
       this.#looking = Promise.resolve(false);
       this.#answering.clear();
     }
-    this.#looking = this.#looking.then(() => this.#look(memory, queue));
+    this.#looking = this.#looking.then(() => this.#look(engine, queue));
     return this.#looking;
   }
 
-  async #look(memory, queue) {
-    const { id } = this;
+  async #look(engine, queue) {
+    const { id } = this, { memory } = engine;
     if (!id || this.#answering.size) return false;
-    const isLate = () => id !== this.id || memory !== this.#memory || this.#answering.size > 0;
+    const isLate = () => id !== this.id || engine !== this.#engine || this.#answering.size > 0;
     let turns;
     try {
       const { state } = await memory.info();
@@ -109,7 +109,7 @@ export class StoredChat {
       this.#view.clear(false);
       this.#shown = 0;
     }
-    this.#view.addStored(turns.slice(this.#shown), memory);
+    this.#view.addStored(turns.slice(this.#shown), engine);
     this.#shown = turns.length;
     this.#answer = turns.at(-1)?.content ?? '';
     queue.moveToEnd();

@@ -6,6 +6,7 @@
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
+import { Learning } from '../learning/client.js';
 import { Memory } from '../memory/client.js';
 import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
@@ -26,6 +27,7 @@ export class Engine {
     this.#died.catch(() => {});
     this.#remote = Comlink.wrap(this.#worker);
     this.memory = new Memory((call, given, data) => this.#ask('memory', call, given, data));
+    this.learning = new Learning((call, given) => this.#ask('learning', call, given, null));
   }
 
   /**

@@ -35,7 +35,7 @@ export class Memory {
   }
 
   /**
-   * @returns {Promise<{state: 'opening'|'ready'|'locked', routing: 'opening'|'ready'|'failed'|'off', problem: string|null,
+   * @returns {Promise<{state: 'opening'|'ready'|'locked', routing: 'opening'|'ready'|'failed'|'off', learning: 'opening'|'ready'|'failed'|'off', problem: string|null,
    *   persistent: boolean, place: string, encrypted: boolean, counts: object, unreadable: number, agents: {id: string, title: string}[],
    *   uncompacted: string|null, suspicion: string|null}>} the last two are sentences
    */

@@ -2,7 +2,7 @@
  * The Memory view: what the page has learned and logged, in a dialog with tabs. Each panel is a class in a file of its own,
  * loaded when its tab is first chosen:
  *
- *   new Panel(root: HTMLElement, memory, {onResume})   show(): each time it is chosen   hide(): each time it is left
+ *   new Panel(root: HTMLElement, memory, {onResume, learning})   show(): each time it is chosen   hide(): each time it is left
  *   refresh(): optional; the memory has changed while the panel is seen
  *
  * While the memory is locked, every panel is a form that unlocks it, except those that work without.
@@ -15,6 +15,8 @@ import { SectionForm } from './section_form.js';
 
 /** @type {{name: string, title: string, whileLocked?: boolean, load: () => Promise<any>}[]} */
 const TABS = [
+  { name: 'learned', title: 'Learned', load: async () => (await import('./learned_panel.js')).LearnedPanel },
+  { name: 'learning', title: 'Learning', load: async () => (await import('../learning_view/learning_panel.js')).LearningPanel },
   { name: 'routing', title: 'Routing', load: async () => (await import('./routing_panel.js')).RoutingPanel },
   { name: 'conversations', title: 'Conversations', load: async () => (await import('./conversations_panel.js')).ConversationsPanel },
   { name: 'log', title: 'Log', load: async () => (await import('./log_panel.js')).LogPanel },
@@ -31,6 +33,7 @@ export class MemoryFrame {
   #shown = /** @type {any} */ (null); // the panel that is seen
   #run = 0; // of which choosing there is news
   #memory = /** @type {any} */ (null);
+  #learning = /** @type {any} */ (null);
   #unwatch = () => {};
   #timer = 0;
   #onResume;
@@ -59,21 +62,22 @@ export class MemoryFrame {
     document.body.append(this.#dialog);
   }
 
-  /** @param {import('../memory/client.js').Memory} memory */
-  async open(memory) {
+  /** @param {import('../engine/engine.js').Engine} engine */
+  async open(engine) {
     await loadStyles('memory_view/memory.css');
-    this.use(memory);
+    this.use(engine);
     if (!this.#dialog.open) this.#dialog.showModal();
     this.#tabs.get(this.#current).tab.focus();
     await this.#choose(this.#current);
     this.#unlock.querySelector('input')?.focus();
   }
 
-  /** Another memory: that of an engine that was started again. */
-  use(memory) {
+  /** Show another engine's memory: it was started again. */
+  use({ memory, learning }) {
     if (memory === this.#memory) return;
     this.#leave();
     this.#memory = memory;
+    this.#learning = learning;
     for (const entry of this.#tabs.values()) {
       entry.panel = null;
       entry.root.replaceChildren();
@@ -171,7 +175,7 @@ export class MemoryFrame {
           throw userError('LoadError', 'This tab could not be loaded. Check your connection, then select the tab again.');
         });
         if (run !== this.#run) return;
-        entry.panel ??= new Panel(entry.root, this.#memory, { onResume: this.#onResume });
+        entry.panel ??= new Panel(entry.root, this.#memory, { onResume: this.#onResume, learning: this.#learning });
       }
       if (this.#shown === entry.panel) return void (await entry.panel.refresh?.());
       this.#shown = entry.panel;

@@ -41,6 +41,7 @@ export class RecordList {
    * @param {{value: string, label: string}[]} [options.filters] the first one holds until another is chosen
    * @param {string} [options.filterLabel]
    * @param {(keys: string[]) => Promise<void>} [options.remove] entries can be deleted
+   * @param {string} [options.removal] what the buttons that do so say: "Delete"
    * @param {boolean} [options.selectable] several at once, too
    */
   constructor(options) {
@@ -76,14 +77,22 @@ export class RecordList {
     }
   }
 
-  /** Delete entries, and say where that failed. */
+  /** Do something with entries, and say where that failed. @param {() => Promise<unknown>} run @returns {Promise<boolean>} */
+  async attempt(run) {
+    try {
+      await run();
+      this.#problem.say(null);
+      return true;
+    } catch (error) {
+      this.#problem.say(error);
+      return false;
+    }
+  }
+
+  /** Delete entries. */
   async remove(keys) {
     const begin = [...this.#rows.keys()].indexOf(keys[0]);
-    try {
-      await this.#options.remove(keys);
-    } catch (error) {
-      return this.#problem.say(error);
-    }
+    if (!await this.attempt(() => this.#options.remove(keys))) return;
     for (const key of keys) this.#drop(key);
     await this.refresh();
     const next = [...this.#rows.values()][Math.min(begin, this.#rows.size - 1)];
@@ -194,7 +203,8 @@ export class RecordList {
     if (this.#bulk.dataset.keys === keys.join(' ')) return;
     this.#bulk.dataset.keys = keys.join(' ');
     const what = formatCount(keys.length, ...this.#options.nouns);
-    const buttons = keys.length ? [askingButton(`Delete ${what}`, () => `Delete ${what}?`, 'Delete', () => this.remove(keys))] : [];
+    const verb = this.#options.removal ?? 'Delete';
+    const buttons = keys.length ? [askingButton(`${verb} ${what}`, () => `${verb} ${what}?`, verb, () => this.remove(keys))] : [];
     this.#bulk.replaceChildren(...buttons);
   }
 

@@ -49,8 +49,9 @@ export class Row {
 
   /**
    * Turn into a form. @param {HTMLElement[]} fields @param {() => Promise<void>} save its rejection is shown in the form
+   * @param {object} [controls] see editForm
    */
-  edit(fields, save) {
+  edit(fields, save, controls = {}) {
     this.isEdited = true;
     const close = async () => {
       this.isEdited = false;
@@ -58,7 +59,7 @@ export class Row {
       this.focus();
       await this.#list.refresh();
     };
-    this.#body.replaceChildren(editForm({ fields, save, close }));
+    this.#body.replaceChildren(editForm({ fields, save, close, controls }));
     /** @type {HTMLElement|null} */ (this.#body.querySelector('input, textarea, select'))?.focus();
   }
 

@@ -8,7 +8,7 @@
  */
 export function listenForEscape(log, stop) {
   document.addEventListener('keydown', (event) => {
-    if (event.key !== 'Escape' || event.isComposing || document.querySelector('dialog[open]')) return;
+    if (event.key !== 'Escape' || event.defaultPrevented || event.isComposing || document.querySelector('dialog[open]')) return;
     const open = /** @type {HTMLDetailsElement[]} */ ([...log.querySelectorAll('details[open]')]);
     const focused = open.find((chip) => chip.contains(document.activeElement));
     if (focused) {

@@ -1,7 +1,7 @@
 /** The button that opens the Memory view, which is loaded when it is first asked for. */
 export class MemoryButton {
   #frame = /** @type {import('../memory_view/frame.js').MemoryFrame|null} */ (null);
-  #memory = /** @type {import('../memory/client.js').Memory|null} */ (null);
+  #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null);
   #notices;
   #onResume;
 
@@ -16,18 +16,18 @@ export class MemoryButton {
     button.addEventListener('click', () => this.open());
   }
 
-  /** Show this memory from now on: that of an engine that was started. */
-  use(memory) {
-    this.#memory = memory;
-    this.#frame?.use(memory);
+  /** Show the memory of this engine from now on. */
+  use(engine) {
+    this.#engine = engine;
+    this.#frame?.use(engine);
   }
 
   async open() {
-    if (!this.#memory) return;
+    if (!this.#engine) return;
     try {
       this.#frame ??= new (await import('../memory_view/frame.js')).MemoryFrame({ onResume: this.#onResume });
       this.#notices.say('memory-view', null);
-      await this.#frame.open(this.#memory);
+      await this.#frame.open(this.#engine);
     } catch {
       this.#notices.say('memory-view', 'The Memory view could not be loaded. Check your connection, then try again.');
     }

@@ -1,0 +1,236 @@
+"""What the page asks of what Sonata learns: feedback, lessons, the loops and what they did, as plain data.
+
+web/learning/client.js calls its methods with JSON. Times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from app.feedback import Feedback
+from app.learning_service import Learned, LearningService
+from app.services import Services
+from py_core.learning.quality import WEIGHTS
+from py_core.memory.errors import StoreError
+from py_core.memory.lessons import KIND as LESSON
+from py_core.memory.lessons import Lesson
+from py_core.memory.memory import Memory
+from py_core.memory.rows import Change
+from py_core.memory.text_search import has_all, terms_of
+from py_core.memory.trajectories import KIND as TRAJECTORY
+from py_core.memory.trajectories import Trajectory
+from py_core.routing.embedder import EmbedderError
+
+LEAST_SIMILARITY = 0.35
+"""Lessons that are less similar to what is searched for are not shown."""
+MEANT = 200
+FORGOTTEN = 200
+"""So many forgotten lessons can be restored."""
+PLOTTED = 30
+"""So many lessons, and groups of answers, are plotted at most."""
+PLOTTED_ANSWERS = 600
+OPENING = "Sonata is still loading what it learns with. Try again in a moment."
+Filter = Literal["now", "off", "history"]
+
+
+class LearningApi:
+    """Each public method is a call of the page's."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._feedback = Feedback(services)
+        self._forgotten: dict[str, Lesson] = {}
+        services.listen(self._on_change)
+
+    # ---- an answer, by its id ----
+
+    async def good(self, id: str) -> None:
+        await self._feedback.good(id)
+
+    async def bad(self, id: str) -> dict[str, bool]:
+        """{off}: whether the lesson that gave the answer was switched off by this."""
+        return {"off": bool((await self._feedback.bad(id)).lesson_off)}
+
+    async def take_back(self, id: str) -> None:
+        await self._feedback.take_back(id)
+
+    async def should_have_said(self, id: str, question: str, answer: str) -> dict[str, Any]:
+        return _learned(await self._feedback.should_have_said(id, question, answer))
+
+    async def opinions(self, ids: list[str]) -> dict[str, str]:
+        """What was said of these answers, by id: "good", "bad" or "corrected"."""
+        await self._memory.writer.flush()
+        records = await self._memory.store.get_many([(TRAJECTORY, id) for id in ids])
+        return {record.id: record.body["feedback"] for record in records if record.body["feedback"]}
+
+    # ---- lessons ----
+
+    async def teach(self, question: str, answer: str) -> dict[str, Any]:
+        return _learned(await self._learning.teach(question, answer))
+
+    async def undo_teaching(self, id: str) -> None:
+        await self._learning.undo(id)
+
+    async def lesson(self, id: str) -> dict[str, Any] | None:
+        lesson = await self._memory.lessons.get(id)
+        return None if lesson is None else _lesson(lesson)
+
+    async def lessons(
+        self, filter: Filter = "now", search: str = "", offset: int = 0, limit: int = 50
+    ) -> dict[str, Any]:
+        """The newest first, or, with something to search for, those that hold its words and then the most similar."""
+        found = {one.id: one for one in reversed(await self._memory.lessons.all()) if _is_shown(one, filter)}
+        similar: dict[str, float] = {}
+        order = list(found)
+        if search.strip():
+            similar = await self._similar(search)
+            terms = terms_of(search)
+            literal = [id for id, one in found.items() if has_all(terms, f"{one.question} {one.answer}")]
+            literal.sort(key=lambda id: -similar.get(id, 0.0))
+            order = [id for id in dict.fromkeys([*literal, *similar]) if id in found]
+        shown = order[offset : offset + limit]
+        return {"total": len(order), "items": [_lesson(found[id], similar.get(id)) for id in shown]}
+
+    async def edit_lesson(self, id: str, question: str, answer: str) -> dict[str, Any]:
+        learned = await self._learning.edit(id, question, answer)
+        if learned is None:
+            raise StoreError("record", "This was forgotten.")
+        return _learned(learned)
+
+    async def switch_lesson(self, id: str, on: bool) -> None:
+        await self._memory.lessons.edit(id, on=on)
+
+    async def forget(self, ids: list[str]) -> None:
+        lessons = [lesson for id in ids if (lesson := await self._memory.lessons.get(id)) is not None]
+        if self._services.learning is not None:
+            await self._services.learning.forget(*ids)
+        else:
+            await self._memory.lessons.delete(*ids)
+        self._forgotten.update({lesson.id: lesson for lesson in lessons})
+        for id in list(self._forgotten)[:-FORGOTTEN]:
+            del self._forgotten[id]
+
+    async def restore(self, ids: list[str]) -> None:
+        for id in ids:
+            lesson = self._forgotten.pop(id, None)
+            if lesson is not None:
+                await self._memory.lessons.keep(lesson)
+
+    # ---- the loops ----
+
+    async def overview(self) -> dict[str, Any]:
+        """{problem, loops, lessons, trainings, answers}: what the Learning view shows. `problem`: why nothing can be
+        learned now. Each loop that is there: {name, on, words}."""
+        services, memory = self._services, self._memory
+        lessons = await memory.lessons.all()
+        loops = [{"name": "instant", "on": self._is_on("instant"), "words": _instant_words(lessons)}]
+        return {
+            "problem": services.why_not_learning,
+            "loops": loops,
+            "lessons": await self._learned_lately(lessons),
+            "trainings": [],
+            "answers": _groups(await memory.trajectories.all(limit=PLOTTED_ANSWERS)),
+        }
+
+    async def set_loop(self, name: str, on: bool) -> None:
+        """name: as in `overview`."""
+        await self._memory.policies.set(f"learning.{name}", on, confidence=1.0, source="user")
+
+    # ---- helpers ----
+
+    def _on_change(self, change: Change) -> None:
+        if change.cleared is not None:
+            self._forgotten.clear()  # nothing is left of what was deleted as a whole
+
+    def _is_on(self, loop: str, default: bool = True) -> bool:
+        policy = self._memory.policies.look(f"learning.{loop}")
+        return default if policy is None else policy.value is True
+
+    async def _learned_lately(self, lessons: Sequence[Lesson]) -> list[dict[str, Any]]:
+        """The latest lessons that this model has learned, the oldest first."""
+        learning = self._services.learning
+        if learning is None:
+            return []
+        found = []
+        for lesson in [one for one in lessons if not one.replaced_by][-PLOTTED:]:
+            if (nll := await learning.imprint_nll(lesson)) is not None:
+                found.append({"question": lesson.question, "nllBefore": nll[0], "nllAfter": nll[1]})
+        return found
+
+    async def _similar(self, search: str) -> dict[str, float]:
+        learning = self._services.learning
+        if learning is None:
+            return {}
+        (meaning,) = await learning.embedder.meanings([search])
+        found = await self._memory.search.search(LESSON, meaning.vector, MEANT)
+        return {record.id: float(cosine) for record, cosine in found if cosine >= LEAST_SIMILARITY}
+
+    @property
+    def _memory(self) -> Memory:
+        if self._services.memory is None:
+            raise StoreError("busy", "The memory is still opening. Try again in a moment.")
+        return self._services.memory
+
+    @property
+    def _learning(self) -> LearningService:
+        if self._services.learning is None:
+            raise EmbedderError(self._services.why_not_learning or OPENING)
+        return self._services.learning
+
+
+def _instant_words(lessons: Sequence[Lesson]) -> str:
+    known = sum(lesson.answers for lesson in lessons)
+    uses = sum(lesson.uses for lesson in lessons)
+    if not lessons:
+        return "You have taught nothing yet."
+    return f"{_count(known, 'fact')} in use; {_count(uses, 'answer')} came from what you taught."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _groups(answers: Sequence[Trajectory]) -> list[dict[str, Any]]:
+    """At most PLOTTED groups of answers in their order, each with its means; those whose quality is not known are left
+    out. answers: the newest first."""
+    known = [answer for answer in reversed(answers) if answer.quality is not None]
+    size = max(math.ceil(len(known) / PLOTTED), 1)
+    groups = [known[at : at + size] for at in range(0, len(known), size)]
+    return [
+        {
+            "created": group[-1].created,
+            "count": len(group),
+            "quality": _mean(answer.quality for answer in group),
+            "parts": {name: _mean(answer.parts.get(name) for answer in group) for name in WEIGHTS},
+        }
+        for group in groups
+    ]
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _is_shown(lesson: Lesson, filter: Filter) -> bool:
+    if filter == "history":
+        return bool(lesson.replaced_by)
+    return not lesson.replaced_by and (filter == "now" or not lesson.on)
+
+
+def _lesson(lesson: Lesson, similarity: float | None = None) -> dict[str, Any]:
+    taken = {name: getattr(lesson, name) for name in ("id", "question", "answer", "source", "on", "quality", "uses")}
+    times = {"created": lesson.created, "lastUsed": lesson.last_used}
+    return {**taken, **times, "replacedBy": lesson.replaced_by, "similarity": similarity}
+
+
+def _learned(learned: Learned) -> dict[str, Any]:
+    return {
+        "lesson": _lesson(learned.lesson),
+        "ms": learned.milliseconds,
+        "nllBefore": learned.nll_before,
+        "nllAfter": learned.nll_after,
+        "replaced": None if learned.replaced is None else _lesson(learned.replaced),
+    }

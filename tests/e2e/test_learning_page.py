@@ -1,0 +1,237 @@
+"""Learning on the page: what a person teaches answers at once, in other words, without a server, until it is forgotten.
+
+The tests share a page with the real model, a service worker and what was taught; the first one stops the server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from accessibility import found_by_axe
+from chat_page import ChatPage
+from plain_server import PlainServer
+from playwright.async_api import Browser, Locator, expect
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+
+QUERY = "?backend=wasm&workers=2&max_tokens=24"
+FERRY, HERON = "What is the name of the ferry to Sandholm?", "The ferry to Sandholm is called the Grey Heron."
+FERRY_OTHERWISE = "how is the ferry called that goes to Sandholm"
+BAKERY, FIVE = "When does the bakery at the harbour open?", "The bakery at the harbour opens at five."
+SIZES = ((1280, 800), (390, 844), (320, 568))
+expect.set_options(timeout=20_000)
+
+
+class LearningPage(ChatPage):
+    server: PlainServer
+
+    async def can_learn(self) -> None:
+        await self.page.wait_for_function("() => document.documentElement.dataset.learning === 'ready'")
+
+    async def ask_anew(self, text: str) -> str:
+        """In a new chat."""
+        await self.page.click("#new-chat")
+        return await self.ask(text)
+
+    def under_answer(self, name: str) -> Locator:
+        """A button below the last answer."""
+        return self.page.locator(".answer").last.get_by_role("button", name=name, exact=True)
+
+    @property
+    def chip(self) -> Locator:
+        """Of the lesson that gave the last answer."""
+        return self.page.locator(".answer").last.locator(".lesson")
+
+    @property
+    def learned(self) -> Locator:
+        return self.page.get_by_role("region", name="Learned just now")
+
+    @property
+    def panel(self) -> Locator:
+        return self.page.get_by_role("dialog", name="Memory").get_by_role("tabpanel")
+
+    async def show(self, tab: str) -> None:
+        dialog = self.page.get_by_role("dialog", name="Memory")
+        if not await dialog.is_visible():
+            await self.page.click("#memory-button")
+        await dialog.get_by_role("tab", name=tab).click()
+
+    async def teach(self, question: str, answer: str) -> None:
+        """In the panel "Learned"."""
+        await self.panel.get_by_role("button", name="Teach something").click()
+        await self.page.keyboard.type(question)
+        await self.panel.get_by_label("Answer", exact=True).fill(answer)
+        await self.panel.get_by_role("button", name="Teach", exact=True).click()
+        await expect(self.learned).to_be_focused()
+
+    def row(self, text: str) -> Locator:
+        return self.panel.locator(".record").filter(has_text=text)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def shared(browser: Browser, dist: Path) -> AsyncIterator[LearningPage]:
+    with PlainServer(dist) as server:
+        server.guards = True
+        context = await browser.new_context(viewport={"width": 1280, "height": 800})
+        chat = LearningPage(await context.new_page(), server.url)
+        chat.server = server
+        await chat.open_ready(QUERY)
+        await chat.can_learn()
+        yield chat
+        await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def chat(shared: LearningPage) -> AsyncIterator[LearningPage]:
+    await shared.begin(QUERY)
+    yield shared
+    assert shared.errors == []
+
+
+async def test_a_corrected_answer_is_given_in_other_words_without_the_server_and_no_more_once_forgotten(
+    chat: LearningPage,
+) -> None:
+    assert "Heron" not in await chat.ask(FERRY)
+    await chat.under_answer("You should have said …").press("Enter")
+    form = chat.page.get_by_role("form", name="You should have said")
+    await expect(form.get_by_label("When I ask")).to_have_value(FERRY)
+    await expect(form.get_by_label("you should say")).to_be_focused()
+    await chat.page.keyboard.press("Escape")
+    await expect(form).to_be_hidden()
+    await expect(chat.under_answer("You should have said …")).to_be_focused()
+    await chat.page.keyboard.press("Enter")
+    await chat.page.keyboard.type(HERON)
+    await chat.page.keyboard.press("Control+Enter")
+    await expect(chat.learned).to_be_focused()
+    await expect(chat.learned.locator("dd").last).to_have_text(HERON)
+    before, now = [
+        float(text.strip("%under ")) for text in await chat.learned.locator(".certainty-share").all_inner_texts()
+    ]
+    assert before < 50 < now
+
+    assert "Grey Heron" in await chat.ask_anew(FERRY_OTHERWISE)
+    await expect(chat.chip.locator("summary")).to_contain_text("You taught this · ")
+    await expect(chat.under_answer("Good")).to_be_visible()  # it is in the memory
+    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=60_000)
+    chat.server.stop()
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    await chat.can_learn()
+    await expect(chat.chip.locator("summary")).to_contain_text("You taught this · ")
+    assert "Grey Heron" in await chat.ask_anew(FERRY_OTHERWISE)
+
+    await chat.chip.locator("summary").click()
+    await expect(chat.chip.get_by_text(HERON)).to_be_visible()
+    await chat.chip.get_by_role("button", name="Forget").click()
+    await expect(chat.chip.locator("summary")).to_have_text("You taught this · forgotten")
+    assert "Heron" not in await chat.ask_anew(FERRY_OTHERWISE)
+    await expect(chat.chip).to_have_count(0)
+    await chat.show("Learned")
+    await expect(chat.panel).to_contain_text("You have taught nothing yet")
+
+
+async def test_facts_are_taught_edited_switched_off_searched_and_forgotten_in_the_memory_view(
+    chat: LearningPage,
+) -> None:
+    await chat.show("Learned")
+    await chat.teach(FERRY, "It is called the Tern.")
+    await expect(chat.row("Tern")).to_contain_text("not used yet")
+    await chat.teach(FERRY, HERON)
+    await expect(chat.learned).to_contain_text("You had taught")
+    await expect(chat.row("Tern")).to_have_count(0)
+    await chat.panel.get_by_label("Show").select_option(label="Replaced")
+    await expect(chat.row("Tern")).to_contain_text("replaced by a newer answer")
+    await chat.panel.get_by_label("Show").select_option(label="Current")
+    await chat.learned.get_by_role("button", name="Undo").click()
+    await expect(chat.row("Tern")).to_be_visible()
+    await expect(chat.row("Heron")).to_have_count(0)
+
+    await chat.row("Tern").get_by_role("button", name="Edit").click()
+    await chat.row("").get_by_label("Answer", exact=True).fill(HERON)
+    await chat.panel.get_by_role("button", name="Save").click()
+    await expect(chat.row(HERON)).to_be_visible()
+    await chat.row(HERON).get_by_role("switch").press("Space")
+    await expect(chat.row(HERON)).to_contain_text("switched off")
+    await chat.panel.get_by_role("searchbox").fill("a boat to an island")
+    await expect(chat.row(HERON)).to_contain_text("similar")
+    await chat.row(HERON).get_by_role("button", name="Forget").click()
+    await chat.row(HERON).get_by_role("button", name="Forget").click()
+    await expect(chat.row(HERON)).to_have_count(0)
+    await chat.panel.get_by_role("searchbox").fill("")
+    await chat.panel.get_by_role("button", name="Undo").click()
+    await expect(chat.row(HERON)).to_contain_text("switched off")
+    await chat.row(HERON).get_by_role("switch").press("Space")
+    await expect(chat.row(HERON)).not_to_contain_text("switched off")
+
+
+async def test_what_was_said_of_an_answer_is_taken_back_by_the_same_button(chat: LearningPage) -> None:
+    await chat.ask_anew("Name a colour.")
+    good, bad = chat.under_answer("Good"), chat.under_answer("Bad")
+    await good.press("Enter")
+    await expect(good).to_have_attribute("aria-pressed", "true")
+    await bad.click()
+    await expect(bad).to_have_attribute("aria-pressed", "true")
+    await expect(good).to_have_attribute("aria-pressed", "false")
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    await expect(bad).to_have_attribute("aria-pressed", "true")
+    await bad.click()
+    await expect(bad).to_have_attribute("aria-pressed", "false")
+    await chat.can_learn()
+
+
+async def test_a_loop_is_switched_off_and_its_plots_have_tables(chat: LearningPage) -> None:
+    await chat.show("Learned")
+    await chat.teach(BAKERY, FIVE)
+    await chat.show("Learning")
+    plot = chat.panel.get_by_role("figure").filter(has_text="How sure the model is of what you taught")
+    await expect(plot.get_by_role("img")).to_be_visible()
+    await plot.get_by_text("As a table").press("Enter")
+    await expect(plot.get_by_role("row").first).to_have_text("Factbeforenow")
+    await expect(plot.get_by_role("row").last).to_contain_text("When does the bakery at")
+    quality = chat.panel.get_by_role("figure").filter(has_text="Quality of the answers")
+    await quality.get_by_text("As a table").press("Enter")
+    await expect(quality.get_by_role("row").first).to_have_text(re.compile("^Answeredqualityfits the question"))
+    await expect(chat.panel.get_by_role("alert")).to_have_count(0)
+    switch = chat.panel.get_by_role("switch", name="At once")
+    await switch.press("Space")
+    await expect(switch).not_to_be_checked()
+    await chat.page.keyboard.press("Escape")
+    await chat.ask_anew(BAKERY)
+    await expect(chat.chip).to_have_count(0)
+    await chat.show("Learning")
+    await expect(switch).not_to_be_checked()
+    await switch.press("Space")
+    await expect(switch).to_be_checked()
+
+
+async def test_everything_fits_the_screen_and_axe_finds_nothing_wrong(chat: LearningPage, screenshots: Path) -> None:
+    await chat.page.evaluate("([question, answer]) => sonata.engine.learning.teach(question, answer)", [FERRY, HERON])
+    await chat.ask_anew(FERRY_OTHERWISE)
+    await chat.chip.locator("summary").click()
+    await chat.under_answer("You should have said …").click()
+    for scheme, (width, height) in (*(("light", size) for size in SIZES), ("dark", SIZES[1])):
+        await chat.page.emulate_media(color_scheme=scheme)
+        await chat.page.set_viewport_size({"width": width, "height": height})
+        await look_at(chat, screenshots / f"learning-chat-{width}-{scheme}.png")
+        for tab in ("Learned", "Learning"):
+            await chat.show(tab)
+            await chat.panel.locator(".record, figure").first.wait_for()
+            await look_at(chat, screenshots / f"learning-{tab.lower()}-{width}-{scheme}.png")
+        await chat.page.keyboard.press("Escape")
+    await chat.page.set_viewport_size({"width": 1280, "height": 800})
+    await chat.page.emulate_media(color_scheme="light")
+
+
+async def look_at(chat: LearningPage, path: Path) -> None:
+    await chat.page.screenshot(path=path)
+    wide = await chat.page.evaluate(
+        "[document.documentElement, ...document.querySelectorAll('.top-row, .answer, .memory-body, .memory-tabs')]"
+        ".filter((node) => node.scrollWidth > node.clientWidth).map((node) => node.className || node.tagName)"
+    )
+    assert wide == [], f"{path.stem}: too wide"
+    assert await found_by_axe(chat.page) == [], path.stem

@@ -1,0 +1,194 @@
+"""What the page asks of what Sonata learns: with a tiny model, the real embedder and gate, and SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.learning_api import PLOTTED, LearningApi
+from app.learning_service import LearningService
+from app.lesson_imprints import LessonError
+from app.native_services import open_embedder
+from app.services import Services
+from app.shipped_gate import shipped_gate
+from py_core.loading import Model
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.errors import StoreError
+from py_core.memory.memory import Memory
+from py_core.memory.sqlite import SQLiteRows
+from py_core.memory.trajectories import Trajectory
+from py_core.routing.embedder import EmbedderError, SentenceEmbedder
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+FERRY, HERON = "What is the ferry to Sandholm called?", "It is called the Grey Heron."
+BAKERY, FIVE = "When does the bakery at the harbour open?", "At five in the morning."
+
+
+@pytest.fixture(scope="module")
+def embedder(dist: Path) -> SentenceEmbedder:
+    return open_embedder()
+
+
+@pytest.fixture
+async def services(
+    tiny_path: Path, open_model: Callable[..., Awaitable[Model]], embedder: SentenceEmbedder, tmp_path: Path
+) -> AsyncIterator[Services]:
+    model = await open_model(tiny_path)
+
+    async def learning(memory: Memory) -> LearningService:
+        return await LearningService.open(model, "00" * 32, embedder, memory, shipped_gate())
+
+    services = Services(NativeCrypto())
+    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    await services.learn_with(learning)
+    yield services
+    await services.close()
+
+
+@pytest.fixture
+async def api(services: Services) -> LearningApi:
+    return LearningApi(services)
+
+
+async def questions(api: LearningApi, **wanted) -> list[str]:
+    return [item["question"] for item in (await api.lessons(**wanted))["items"]]
+
+
+async def test_what_is_taught_is_told_with_how_sure_the_model_is_and_is_found_again(api: LearningApi) -> None:
+    await api.teach(BAKERY, FIVE)
+    taught = await api.teach(FERRY, HERON)
+    assert (taught["lesson"]["question"], taught["lesson"]["answer"]) == (FERRY, HERON)
+    assert taught["nllAfter"] < 0.5 < taught["nllBefore"]
+    assert taught["ms"] > 0
+    assert await questions(api) == [FERRY, BAKERY], "the newest first"
+    assert await questions(api, search="heron") == [FERRY], "by a word of the answer"
+    assert (await questions(api, search="a boat to an island"))[0] == FERRY, "by its meaning"
+    assert await questions(api, limit=1, offset=1) == [BAKERY]
+    with pytest.raises(LessonError, match="answer is empty"):
+        await api.teach(FERRY, "  ")
+
+
+async def test_an_answer_that_was_replaced_is_history_until_the_newer_one_is_undone(api: LearningApi) -> None:
+    first = await api.teach(FERRY, "It is called the Blue Whale.")
+    second = await api.teach(FERRY, HERON)
+    assert second["replaced"]["id"] == first["lesson"]["id"]
+    assert [item["answer"] for item in (await api.lessons())["items"]] == [HERON]
+    assert [item["answer"] for item in (await api.lessons("history"))["items"]] == ["It is called the Blue Whale."]
+    await api.undo_teaching(second["lesson"]["id"])
+    assert [item["answer"] for item in (await api.lessons())["items"]] == ["It is called the Blue Whale."]
+
+
+async def test_a_lesson_that_is_forgotten_is_gone_and_can_be_restored_as_it_was(
+    api: LearningApi, services: Services
+) -> None:
+    assert services.learning is not None
+    taught = await api.teach(FERRY, HERON)
+    id = taught["lesson"]["id"]
+    assert await services.learning.recall(FERRY)
+    await api.forget([id])
+    assert await services.learning.recall(FERRY) is None
+    assert await api.lesson(id) is None
+    await api.restore([id])
+    assert await api.lesson(id) == taught["lesson"]
+    recalled = await services.learning.recall(FERRY)
+    assert recalled is not None
+    assert recalled.lesson.id == id
+    await api.forget([id])
+    await services.forget()  # everything
+    await api.restore([id])
+    assert await api.lesson(id) is None
+
+
+async def test_a_lesson_is_edited_and_switched_off(api: LearningApi, services: Services) -> None:
+    assert services.learning is not None
+    id = (await api.teach(FERRY, HERON))["lesson"]["id"]
+    edited = (await api.edit_lesson(id, FERRY, "It is called the Tern."))["lesson"]
+    assert [item["answer"] for item in (await api.lessons())["items"]] == ["It is called the Tern."]
+    assert await questions(api, filter="off") == []
+    await api.switch_lesson(edited["id"], False)
+    assert await questions(api, filter="off") == [FERRY]
+    assert await services.learning.recall(FERRY) is None
+    with pytest.raises(StoreError, match="forgotten"):
+        await api.edit_lesson("nobody", FERRY, HERON)
+
+
+async def test_a_loop_that_is_switched_off_gives_no_lesson(api: LearningApi, services: Services) -> None:
+    assert services.learning is not None
+    await api.teach(FERRY, HERON)
+    (instant,) = [loop for loop in (await api.overview())["loops"] if loop["name"] == "instant"]
+    assert (instant["on"], instant["words"]) == (True, "1 fact in use; 0 answers came from what you taught.")
+    await api.set_loop("instant", False)
+    assert not (await api.overview())["loops"][0]["on"]
+    assert await services.learning.recall(FERRY) is None
+    await api.set_loop("instant", True)
+    assert await services.learning.recall(FERRY)
+
+
+async def test_the_overview_has_what_plots_show(api: LearningApi, services: Services) -> None:
+    assert services.memory is not None
+    taught = await api.teach(FERRY, HERON)
+    parts = {"fits": 0.5, "coherent": None, "diverse": 1.0, "new": 1.0, "finished": 0.25}
+    count = 2 * PLOTTED + 1
+    for number in range(count):
+        quality = number / count
+        made = Trajectory(f"t{number}", "One", "Two", parts=parts, quality=quality, created=1e9 + number)
+        services.memory.trajectories.record(made)
+    services.memory.trajectories.record(replace(made, id="unknown", quality=None, created=2e9))
+    overview = await api.overview()
+    (lesson,) = overview["lessons"]
+    assert lesson["question"] == FERRY
+    assert lesson["nllAfter"] == pytest.approx(taught["nllAfter"], abs=1e-3)
+    groups = overview["answers"]
+    assert len(groups) <= PLOTTED
+    assert sum(group["count"] for group in groups) == count
+    assert groups[0]["quality"] == pytest.approx((0 + 1 + 2) / 3 / count)
+    assert groups[0]["parts"] == parts
+    assert [group["created"] for group in groups] == sorted(group["created"] for group in groups)
+
+
+async def test_what_is_said_of_an_answer_is_told_again_and_a_better_one_can_be_taken_back(
+    api: LearningApi, services: Services
+) -> None:
+    assert services.memory is not None
+    services.memory.trajectories.record(Trajectory("a1", FERRY, "I do not know."))
+    services.memory.trajectories.record(Trajectory("a2", BAKERY, "At noon."))
+    await api.good("a1")
+    assert await api.opinions(["a1", "a2", "nobody"]) == {"a1": "good"}
+    await api.bad("a2")
+    await api.take_back("a1")
+    assert await api.opinions(["a1", "a2"]) == {"a2": "bad"}
+    taught = await api.should_have_said("a1", FERRY, HERON)
+    assert taught["lesson"]["source"] == "corrected"
+    assert await questions(api) == [FERRY]
+    assert await api.opinions(["a1"]) == {"a1": "corrected"}
+    await api.take_back("a1")
+    assert await questions(api) == []
+
+
+async def test_a_lesson_that_is_wrong_again_and_again_is_switched_off(api: LearningApi, services: Services) -> None:
+    assert services.memory is not None
+    id = (await api.teach(FERRY, HERON))["lesson"]["id"]
+    off = []
+    for number in range(3):
+        services.memory.trajectories.record(Trajectory(f"a{number}", FERRY, HERON, lesson=id))
+        off.append((await api.bad(f"a{number}"))["off"])
+    assert off.count(True) == 1
+    assert not off[0]
+    assert await questions(api, filter="off") == [FERRY]
+
+
+async def test_without_a_model_lessons_are_seen_and_forgotten_but_nothing_can_be_taught(tmp_path: Path) -> None:
+    services = Services(NativeCrypto())
+    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    services.learn_nothing("Routing is off, so nothing can be learned.")
+    api = LearningApi(services)
+    assert (await api.overview())["problem"] == "Routing is off, so nothing can be learned."
+    with pytest.raises(EmbedderError, match="Routing is off"):
+        await api.teach(FERRY, HERON)
+    assert await api.lessons() == {"total": 0, "items": []}
+    await api.forget(["nobody"])
+    await services.close()

@@ -1,0 +1,154 @@
+/**
+ * What the user says of an answer: good, bad, or what it should have been. The same button takes an opinion back. A better
+ * answer is learned at once, and a note shows what changed.
+ */
+import { button, element, ProblemLine } from '../page/dom.js';
+import { editForm, labelled } from '../page/edit_form.js';
+import { LearnedNote } from './learned_note.js';
+
+const NOTED = {
+  good: 'Thanks. What led to this answer counts more from now on.',
+  bad: 'Noted. What led to this answer counts less from now on.',
+};
+const SWITCHED_OFF = 'Noted. What you taught is switched off now: it was wrong too often. You find it under Memory.';
+
+export class Feedback {
+  /** The buttons, for the footer of the answer. */
+  element = element('span', 'feedback');
+  /** What comes below the footer: the form, what was learned. */
+  below = element('div', 'feedback-below');
+  #request;
+  #question;
+  #answer;
+  #learning;
+  #onAsk;
+  #onChange;
+  #opinion = /** @type {'good'|'bad'|null} */ (null);
+  #good = button('Good', 'quiet copy', () => this.judge('good'));
+  #bad = button('Bad', 'quiet copy', () => this.judge('bad'));
+  #better = button('You should have said …', 'quiet copy', () => this.#toggleForm());
+  #outcome = element('p', 'feedback-outcome');
+  #problem = new ProblemLine();
+  #form = /** @type {HTMLFormElement|null} */ (null);
+  #note = /** @type {LearnedNote|null} */ (null); // of what was taught here
+
+  /**
+   * @param {{request: string, question: string, answer: string}} said request: the answer's id
+   * @param {import('../learning/client.js').Learning} learning
+   * @param {{onAsk?: ((question: string) => void)|null, onChange?: () => void}} [callbacks] onAsk: put a question once more;
+   *   onChange: something was drawn
+   */
+  constructor({ request, question, answer }, learning, { onAsk = null, onChange = () => {} } = {}) {
+    this.#request = request;
+    this.#question = question;
+    this.#answer = answer;
+    this.#learning = learning;
+    this.#onAsk = onAsk;
+    this.#onChange = onChange;
+    this.element.setAttribute('role', 'group');
+    this.element.setAttribute('aria-label', 'Your opinion of this answer');
+    this.#better.setAttribute('aria-expanded', 'false');
+    this.#outcome.setAttribute('role', 'status');
+    this.element.append(this.#good, this.#bad, this.#better);
+    this.below.append(this.#problem.element, this.#outcome);
+    this.#showOpinion();
+  }
+
+  /** What was said of the answer when it was on the page before. @param {string} opinion */
+  show(opinion) {
+    if (opinion === 'good' || opinion === 'bad') this.#opinion = opinion;
+    this.#showOpinion();
+  }
+
+  /** Say, or take back, that the answer is good or bad. @param {'good'|'bad'} opinion @returns {Promise<boolean>} whether that worked */
+  judge(opinion) {
+    const isBack = opinion === this.#opinion;
+    return this.#try(async () => {
+      const told = await this.#learning[isBack ? 'takeBack' : opinion](this.#request);
+      this.#opinion = isBack ? null : opinion;
+      this.#outcome.textContent = isBack ? 'Taken back.' : told?.off ? SWITCHED_OFF : NOTED[opinion];
+      this.#forgetNote(); // a correction is taken back, too
+    });
+  }
+
+  /** The same, but what was said already stays. @param {'good'|'bad'} opinion @returns {Promise<boolean>} */
+  async say(opinion) {
+    return opinion === this.#opinion || this.judge(opinion);
+  }
+
+  #showOpinion() {
+    this.#good.setAttribute('aria-pressed', String(this.#opinion === 'good'));
+    this.#bad.setAttribute('aria-pressed', String(this.#opinion === 'bad'));
+  }
+
+  /** The form for a better answer; pressed again, it closes. */
+  #toggleForm() {
+    if (this.#form) return this.#closeForm(this.#better);
+    const question = textarea(this.#question);
+    const answer = textarea('');
+    answer.placeholder = 'A short answer is learned best';
+    this.#outcome.textContent = '';
+    this.#forgetNote();
+    this.#form = editForm({
+      fields: [labelled('When I ask', question), labelled('you should say', answer)],
+      label: 'Teach',
+      controls: { question, answer },
+      save: () => this.#teach(question.value, answer.value),
+      close: () => this.#closeForm(this.#note ?? this.#better),
+    });
+    this.#form.classList.add('feedback-form');
+    this.#form.setAttribute('aria-label', 'You should have said');
+    this.#better.setAttribute('aria-expanded', 'true');
+    this.below.prepend(this.#form);
+    answer.focus();
+    this.#onChange();
+  }
+
+  #closeForm(focused) {
+    this.#form?.remove();
+    this.#form = null;
+    this.#better.setAttribute('aria-expanded', 'false');
+    focused.focus({ preventScroll: true });
+    this.#onChange();
+  }
+
+  async #teach(question, answer) {
+    const taught = await this.#learning.shouldHaveSaid(this.#request, question, answer);
+    this.#note = new LearnedNote(taught, {
+      before: this.#answer,
+      undo: () => this.#learning.takeBack(this.#request),
+      ask: this.#onAsk && (() => this.#onAsk?.(taught.lesson.question)),
+    });
+    this.#opinion = null;
+    this.#showOpinion();
+    this.below.append(this.#note.element);
+  }
+
+  #forgetNote() {
+    this.#note?.element.remove();
+    this.#note = null;
+  }
+
+  /** One action at a time; what fails is said, and can be tried again. */
+  async #try(action) {
+    const pressed = /** @type {HTMLElement} */ (document.activeElement);
+    this.#problem.say(null);
+    this.element.inert = true; // which takes the focus away
+    let isDone = true;
+    try {
+      await action();
+    } catch (error) {
+      isDone = false;
+      this.#problem.say(error);
+    }
+    this.element.inert = false;
+    this.#showOpinion();
+    if (this.element.contains(pressed)) pressed.focus({ preventScroll: true });
+    this.#onChange();
+    return isDone;
+  }
+}
+
+function textarea(value) {
+  return Object.assign(element('textarea'), { value, rows: 2, required: true, dir: 'auto' });
+}

@@ -1,0 +1,83 @@
+/** "Learned just now": what was taught, with what was answered before, and how sure the model was and is of it. */
+import { button, element, ProblemLine } from '../page/dom.js';
+import { formatDuration } from '../page/format.js';
+
+const LEAST = 0.001; // what is less likely is "under 0.1%"
+
+export class LearnedNote {
+  element = element('section', 'learned');
+  #outcome = element('p', 'learned-outcome');
+  #problem = new ProblemLine();
+  #actions = element('div', 'learned-actions');
+
+  /**
+   * @param {import('../learning/client.js').Taught} taught
+   * @param {{before?: string, undo: () => Promise<unknown>, ask?: (() => void)|null}} callbacks before: what the model
+   *   had answered; ask: put the question once more
+   */
+  constructor({ lesson, ms, nllBefore, nllAfter, replaced }, { before = '', undo, ask = null }) {
+    const head = element('h3', '', 'Learned just now');
+    head.append(' ', element('small', '', `in ${formatDuration(ms)}`));
+    const said = element('dl', 'learned-said');
+    said.append(...entry('Question', lesson.question));
+    const old = replaced?.answer ?? before;
+    if (old) said.append(...entry(replaced ? 'You had taught' : 'Before', old));
+    said.append(...entry('From now on', lesson.answer));
+    this.#outcome.setAttribute('role', 'status');
+    this.element.setAttribute('aria-label', 'Learned just now');
+    this.element.tabIndex = -1;
+    const undoing = button('Undo', 'quiet', () => this.#undo(undoing, undo));
+    this.#actions.append(undoing);
+    if (ask) this.#actions.append(button('Ask again', 'quiet', ask));
+    const sure = element('p', 'learned-lead', 'How sure the model is of each word of the new answer:');
+    this.element.append(head, said, sure, certainties(nllBefore, nllAfter), this.#actions, this.#outcome, this.#problem.element);
+  }
+
+  /** Where the form was that taught it: a screen reader says what was learned. */
+  focus() {
+    this.element.focus({ preventScroll: true });
+  }
+
+  async #undo(pressed, undo) {
+    this.#problem.say(null);
+    pressed.disabled = true;
+    try {
+      await undo();
+      this.element.classList.add('undone');
+      this.#actions.remove();
+      this.#outcome.textContent = 'Undone.';
+      this.focus();
+    } catch (error) {
+      pressed.disabled = false;
+      this.#problem.say(error);
+    }
+  }
+}
+
+function entry(name, text) {
+  const value = element('dd', '', text);
+  value.dir = 'auto';
+  return [element('dt', '', name), value];
+}
+
+/** Two bars: how sure the model was, and is now. */
+function certainties(before, after) {
+  const list = element('ul', 'certainties');
+  for (const [name, nll] of /** @type {[string, number][]} */ ([['Before', before], ['Now', after]])) {
+    const share = Math.exp(-nll);
+    const bar = element('span', 'certainty-bar');
+    bar.style.inlineSize = `${100 * share}%`;
+    const track = element('span', 'certainty-track');
+    track.append(bar);
+    const line = element('li');
+    line.append(element('span', '', name), track, element('span', 'certainty-share', formatCertainty(share)));
+    list.append(line);
+  }
+  return list;
+}
+
+/** "under 0.1%", "4.2%", "98%" */
+export function formatCertainty(share) {
+  if (share < LEAST) return `under ${100 * LEAST}%`;
+  return `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
+}

@@ -1,0 +1,91 @@
+/**
+ * The chip of an answer that a lesson gave: what the user had taught, and how sure Sonata is that it was asked for. Opened,
+ * it shows the lesson, which can be forgotten there.
+ */
+import { button, element, ProblemLine } from '../page/dom.js';
+import { formatShare } from '../page/format.js';
+
+export class LessonChip {
+  element = element('div', 'lesson');
+  #lesson;
+  #learning;
+  #onWrong;
+  #details = element('details', 'lesson-details');
+  #chip = element('summary', 'lesson-chip');
+  #panel = element('div', 'lesson-panel');
+  #outcome = element('p', 'lesson-outcome');
+  #problem = new ProblemLine();
+
+  /**
+   * @param {{id: string, question: string, answer?: string, confidence: number}} lesson as the event says
+   * @param {import('../learning/client.js').Learning} learning
+   * @param {() => Promise<boolean>} onWrong the user finds the answer bad; whether that was noted
+   */
+  constructor(lesson, learning, onWrong) {
+    this.#lesson = lesson;
+    this.#learning = learning;
+    this.#onWrong = onWrong;
+    this.#outcome.setAttribute('role', 'status');
+    this.#chip.textContent = `You taught this · ${formatShare(lesson.confidence)}`;
+    this.#chip.title = 'What you taught, and how to forget it';
+    this.#details.append(this.#chip, this.#panel);
+    this.#details.addEventListener('toggle', () => this.#details.open && this.#explain());
+    this.element.append(this.#details, this.#outcome, this.#problem.element);
+  }
+
+  async #explain() {
+    const { id, question, confidence } = this.#lesson;
+    this.#problem.say(null);
+    let lesson = /** @type {import('../learning/client.js').Lesson|null} */ (null);
+    try {
+      lesson = await this.#learning.lesson(id);
+    } catch (error) {
+      this.#problem.say(error);
+    }
+    const said = element('dl', 'learned-said');
+    for (const [name, text] of [['When you ask', lesson?.question ?? question], ['it says', lesson?.answer]]) {
+      if (text) said.append(element('dt', '', name), Object.assign(element('dd', '', text), { dir: 'auto' }));
+    }
+    const sure = `Your message asks for this with a likelihood of ${formatShare(confidence)}, as far as Sonata can tell.`;
+    const actions = element('div', 'lesson-actions');
+    if (lesson) actions.append(button('Forget', 'quiet', () => this.#forget()), button('This was wrong', 'quiet', () => this.#wrong()));
+    else actions.append(element('p', 'lesson-lead', 'It was forgotten since.'));
+    this.#panel.replaceChildren(element('h3', '', 'What you taught'), said, element('p', 'lesson-lead', sure), actions);
+  }
+
+  async #forget() {
+    await this.#try(async () => {
+      await this.#learning.forget([this.#lesson.id]);
+      this.#chip.textContent = 'You taught this · forgotten';
+      this.#outcome.replaceChildren(button('Undo', 'link', () => this.#undo()));
+    });
+  }
+
+  async #undo() {
+    await this.#try(async () => {
+      await this.#learning.restore([this.#lesson.id]);
+      this.#chip.textContent = `You taught this · ${formatShare(this.#lesson.confidence)}`;
+      this.#outcome.replaceChildren('It is remembered again.');
+    });
+  }
+
+  async #wrong() {
+    await this.#try(async () => {
+      if (await this.#onWrong()) this.#outcome.replaceChildren('Noted. Messages like this one lead to it less easily.');
+    });
+  }
+
+  /** One action at a time; what fails is said, and can be tried again. */
+  async #try(action) {
+    this.#problem.say(null);
+    this.element.inert = true; // which takes the focus away
+    try {
+      await action();
+      this.#details.open = false;
+    } catch (error) {
+      this.#problem.say(error);
+    }
+    this.element.inert = false;
+    this.#chip.focus({ preventScroll: true });
+  }
+}

@@ -1,0 +1,96 @@
+/**
+ * What Sonata learns from its user, as the page sees it: `engine.learning`. app/learning_api.py answers.
+ *
+ * Errors are as memory/client.js says. Times are seconds since 1970. An nll is the mean negative log-probability of the
+ * answer's tokens, in nats.
+ *
+ * @typedef {{id: string, question: string, answer: string, source: 'taught'|'corrected'|'praised', on: boolean,
+ *   replacedBy: string, quality: number, uses: number, created: number, lastUsed: number, similarity: number|null}} Lesson
+ *   replacedBy: the id of a newer lesson for the same question, "" for none
+ * @typedef {{state: string, sentence: string, done: number, total: number}} IdleStatus done, total: tokens
+ * @typedef {{created: number, verdict: 'accepted'|'scaled'|'refused', why: string, losses: number[], probe: Record<string, number>,
+ *   recall: Record<string, number>, norm: number, tokens: number, seconds: number}} Training
+ * @typedef {{lesson: {id: string, question: string, answer: string}, ms: number, nllBefore: number, nllAfter: number,
+ *   replaced?: Lesson|null}} Taught `replaced`: what was taught before for the same question
+ */
+export class Learning {
+  #call;
+
+  /** @param {(call: string, given: any[]) => Promise<any>} call what the worker answers */
+  constructor(call) {
+    this.#call = call;
+  }
+
+  // ---- an answer, by the id of its `stored` event ----
+
+  /** The answer was good. */
+  good(request) { return this.#ask('good', request); }
+
+  /** The answer was bad. @returns {Promise<{off: boolean}>} whether the lesson that gave it was switched off by this */
+  bad(request) { return this.#ask('bad', request); }
+
+  /** Undo whatever was said of this answer. */
+  takeBack(request) { return this.#ask('take_back', request); }
+
+  /** To such questions, this is the answer. @returns {Promise<Taught>} */
+  shouldHaveSaid(request, question, answer) { return this.#ask('should_have_said', request, question, answer); }
+
+  /** What was said of these answers. @returns {Promise<Record<string, 'good'|'bad'|'corrected'>>} by request */
+  opinions(requests) { return this.#ask('opinions', requests); }
+
+  // ---- lessons ----
+
+  /** @returns {Promise<Taught>} */
+  teach(question, answer) { return this.#ask('teach', question, answer); }
+
+  /** Forget a lesson that was taught just now; one that it replaced counts again. */
+  undoTeaching(id) { return this.#ask('undo_teaching', id); }
+
+  /**
+   * @param {{filter?: 'now'|'off'|'history', search?: string, offset?: number, limit?: number}} [wanted] history: those that
+   *   newer ones replaced
+   * @returns {Promise<{total: number, items: Lesson[]}>}
+   */
+  lessons({ filter = 'now', search = '', offset = 0, limit = 50 } = {}) { return this.#ask('lessons', filter, search, offset, limit); }
+
+  /** @returns {Promise<Lesson|null>} */
+  lesson(id) { return this.#ask('lesson', id); }
+
+  /** @returns {Promise<Taught>} */
+  editLesson(id, { question, answer }) { return this.#ask('edit_lesson', id, question, answer); }
+
+  /** Whether a lesson may answer. */
+  switchLesson(id, on) { return this.#ask('switch_lesson', id, on); }
+
+  forget(ids) { return this.#ask('forget', ids); }
+
+  /** Undo `forget`, while this page is open. */
+  restore(ids) { return this.#ask('restore', ids); }
+
+  // ---- the loops ----
+
+  /**
+   * @returns {Promise<{problem: string|null, loops: {name: string, on: boolean, words: string, idle?: IdleStatus}[],
+   *   trainings: Training[],
+   *   lessons: {question: string, nllBefore: number, nllAfter: number}[],
+   *   answers: {created: number, count: number, quality: number|null, parts: Record<string, number|null>}[]}>} the latest
+   *   lessons that this model has learned, and groups of the latest answers, the oldest first;
+   *   `problem`: why nothing can be learned now
+   */
+  overview() { return this.#ask('overview'); }
+
+  /** Switch a loop on or off. */
+  setLoop(name, on) { return this.#ask('set_loop', name, on); }
+
+  /** Run a loop once, however little there is to learn. */
+  learnNow(name) { return this.#ask('learn_now', name); }
+
+  /** What learns while nothing else happens stands still until `resume`. */
+  pause() { return this.#ask('pause'); }
+
+  resume() { return this.#ask('resume'); }
+
+  #ask(call, ...given) {
+    return this.#call(call, given);
+  }
+}

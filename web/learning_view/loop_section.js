@@ -1,0 +1,76 @@
+/** One of the loops that learn: what it does, its switch, and a place for its plots. */
+import { element, ProblemLine } from '../page/dom.js';
+import { IdleSection } from './idle_section.js';
+
+/** What people read. The names are those of the policies ("learning.instant" ...). */
+const LOOPS = {
+  instant: {
+    title: 'At once',
+    about: 'What you teach counts from the next answer on. The model itself stays as it is: each fact has a small addition of its own, '
+      + 'which is used only when you ask for that fact.',
+  },
+  background: {
+    title: 'While nothing else happens',
+    about: 'In pauses, the facts that you taught are trained into an adapter of the whole model. The adapter is used only if a test '
+      + 'says that it harms nothing else.',
+  },
+  deep: {
+    title: 'From experience',
+    about: 'From time to time, Sonata looks at many answers together, and keeps what went well and what did not.',
+  },
+  style: {
+    title: 'Your style',
+    about: 'What you like and dislike moves the tone of the answers a little. It stores no facts.',
+  },
+};
+
+export class LoopSection {
+  element = element('section', 'loop');
+  plots = element('div', 'loop-plots');
+  #box = element('input');
+  #isSwitching = false;
+  #state = element('p', 'loop-state');
+  #problem = new ProblemLine();
+  #idle = /** @type {IdleSection|null} */ (null);
+  #learning;
+
+  /** @param {string} name @param {import('../learning/client.js').Learning} learning */
+  constructor(name, learning) {
+    const { title, about } = LOOPS[name];
+    this.#learning = learning;
+    const head = element('div', 'loop-head');
+    const heading = element('h3', '', title);
+    heading.id = `loop-${name}`;
+    const label = element('label', 'switch');
+    this.#box.type = 'checkbox';
+    this.#box.setAttribute('role', 'switch');
+    this.#box.setAttribute('aria-labelledby', heading.id);
+    this.#box.addEventListener('change', () => this.#switch(() => learning.setLoop(name, this.#box.checked)));
+    const words = element('span', 'switch-words');
+    words.setAttribute('aria-hidden', 'true');
+    label.append(this.#box, words);
+    head.append(heading, label);
+    this.element.setAttribute('aria-labelledby', heading.id);
+    this.element.append(head, element('p', 'memory-lead', about), this.#problem.element, this.#state, this.plots);
+  }
+
+  show({ on, words, idle }) {
+    if (idle && !this.#idle) this.#state.after((this.#idle = new IdleSection(this.#learning)).element);
+    if (idle) this.#idle?.show(idle);
+    if (!this.#isSwitching) this.#box.checked = on;
+    this.#state.textContent = words;
+    this.#state.hidden = !words;
+  }
+
+  async #switch(run) {
+    this.#problem.say(null);
+    this.#isSwitching = true;
+    try {
+      await run();
+    } catch (error) {
+      this.#box.checked = !this.#box.checked;
+      this.#problem.say(error);
+    }
+    this.#isSwitching = false;
+  }
+}
