@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,6 +91,7 @@ class LearningService:
         self.imprints = LessonImprints(model, base_sha256, SYSTEM_PROMPT)
         self._changing = asyncio.Lock()
         self._stale = True
+        self._stale_lessons: set[str] = set()
         self._follow(memory)
 
     @classmethod
@@ -293,18 +294,21 @@ class LearningService:
     async def refresh(self) -> None:
         """Follow what others changed, also an import: lessons whose vectors another embedder made get new ones."""
         await self.memory.store.poll()
-        if not self._stale:
+        if not self._stale and not self._stale_lessons:
             return
-        self._stale = False
+        stale, ids, self._stale, self._stale_lessons = self._stale, self._stale_lessons, False, set()
         try:
-            await self._renew_vectors()
+            found = [await self.memory.lessons.get(id) for id in ids]
+            of_all = stale or not self._names_embedder()
+            lessons = await self.memory.lessons.all() if of_all else [one for one in found if one is not None]
+            await self._renew_vectors(lessons)
         except BaseException:
             self._stale = True
             raise
 
-    async def _renew_vectors(self) -> None:
+    async def _renew_vectors(self, lessons: Sequence[Lesson]) -> None:
         anew = not self._names_embedder()
-        lessons = [one for one in await self.memory.lessons.all() if anew or one.vector is None]
+        lessons = [one for one in lessons if anew or one.vector is None]
         if lessons:
             meanings = await self.embedder.meanings([one.question for one in lessons])
             for one, meaning in zip(lessons, meanings, strict=True):
@@ -335,7 +339,7 @@ class LearningService:
             self.meanings.clear()
         self._drop(id for kind, id in change.deletes if kind == KIND)
         if change.elsewhere:
-            self._stale |= any(kind == KIND for kind, _ in change.puts)
+            self._stale_lessons.update(id for kind, id in change.puts if kind == KIND)
 
     def _drop(self, ids: Iterable[str]) -> None:
         """What is in memory and on the device of lessons that are gone."""
