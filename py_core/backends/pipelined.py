@@ -248,18 +248,23 @@ class PipelinedBackend(AdapterUse):
         self, sequence: TokenSequence, start: int, end: int, read: Callable[[int, int], Awaitable[T]],
         after_pass: AfterPass | None,
     ) -> list[T]:  # fmt: skip
-        """Run the tokens from `start` to `end` again, each pass by `read(rows, length)`; what each gave."""
+        """Run the tokens from `start` to `end` again, each pass by `read(rows, length)`; what each gave.
+
+        What was stored stays so, also where this is ended in the middle: nobody has to read it again then.
+        """
         passes: list[T] = []
         done = start
         self._losses = 0
-        self._rewind(sequence, start)
+        if not self._sees(sequence.slot, min(sequence.stored, start)):
+            self._rewind(sequence, start)  # what a window has given back: all tokens run again
         while done < end:
             try:
                 await self._restore()
                 # Tokens before `start`, or read already before a loss, only go into the pages.
-                unread = sequence.stored == done
-                stop = min(sequence.stored + self.max_rows, end if unread else done)
-                m = await self._write_rows(sequence, stop, logit_rows=0)
+                first = min(sequence.stored, done)
+                unread = first == done
+                stop = min(first + self.max_rows, end if unread else done)
+                m = await self._write_rows(sequence, first, stop, logit_rows=0)
                 if unread:
                     passes.append(await read(m, stop))
                     done = stop
@@ -268,7 +273,7 @@ class PipelinedBackend(AdapterUse):
             except self.RESTARTS as error:
                 self._lose(error)
                 continue
-            sequence.stored = stop
+            sequence.stored = max(sequence.stored, stop)
             if after_pass:
                 await after_pass(stop)
         return passes
@@ -360,7 +365,7 @@ class PipelinedBackend(AdapterUse):
                 await self._restore()
                 stop = pass_end(sequence.stored, sequence.length, self.max_rows, logit_rows)
                 needed = logit_rows if stop == sequence.length else 0
-                m = await self._write_rows(sequence, stop, needed)
+                m = await self._write_rows(sequence, sequence.stored, stop, needed)
                 # Waits for each pass, so that the queue stays short and whoever wants to stop is heard.
                 await self._run_rows(m, stop, needed)
             except self.RESTARTS as error:
@@ -372,10 +377,10 @@ class PipelinedBackend(AdapterUse):
         # Decoding goes on from the logits of a single row.
         self._logits_of = sequence if logit_rows == 1 else None
 
-    async def _write_rows(self, sequence: TokenSequence, stop: int, logit_rows: int) -> int:
-        """Write the state of a pass over the tokens that are not stored yet, up to `stop`; the number of its rows."""
-        rows = [(sequence.tokens[at], at, sequence.slot) for at in range(sequence.stored, stop)]
-        await self._reserve(sequence.slot, sequence.stored, stop)
+    async def _write_rows(self, sequence: TokenSequence, first: int, stop: int, logit_rows: int) -> int:
+        """Write the state of a pass over the tokens from `first` to `stop`; the number of its rows."""
+        rows = [(sequence.tokens[at], at, sequence.slot) for at in range(first, stop)]
+        await self._reserve(sequence.slot, first, stop)
         self._logits_of = None
         self._write_state(state_bytes(rows, GREEDY, logit_rows, sequence.adapter, sequence.head_adapter))
         return len(rows)

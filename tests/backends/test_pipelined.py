@@ -64,6 +64,26 @@ async def test_prefill_after_decode_runs_the_pending_token_too(tiny: Pair) -> No
     np.testing.assert_allclose(await tiny.other.logits(ours), await tiny.numpy.logits(reference), rtol=1e-3, atol=1e-2)
 
 
+async def test_reading_stored_tokens_again_that_ends_in_the_middle_leaves_nothing_to_read_anew(tiny: Pair) -> None:
+    ours, reference = await tiny.prefilled(prompt(300, seed=1))
+    expected = await collect(tiny.numpy, reference, 20)
+    passes = list[int]()
+
+    async def end(stored: int) -> None:
+        passes.append(stored)
+        raise asyncio.CancelledError
+
+    for read in (
+        lambda: tiny.other.token_logprobs(ours, 100, end),
+        lambda: tiny.other.hidden(ours, ["residual.1"], 100, end),
+    ):
+        with pytest.raises(asyncio.CancelledError):
+            await read()
+    assert all(100 < stop <= 300 for stop in passes)
+    assert ours.stored == 300
+    assert await collect(tiny.other, ours, 20) == expected
+
+
 async def test_closing_an_iterator_keeps_what_was_yielded_and_forgets_what_was_in_flight(tiny: Pair) -> None:
     sequence = tiny.other.new_sequence()
     await tiny.other.prefill(sequence, prompt(10))
