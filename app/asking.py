@@ -44,17 +44,17 @@ class Asker:
 
     def __init__(self, model: Model, learning: LearningService | None, max_tokens: int) -> None:
         """learning: None for answers without lessons."""
-        self._assistant = Assistant(model, GREEDY, max_tokens)
+        self.assistant = Assistant(model, GREEDY, max_tokens)
         self._learning = learning
 
     async def answer(self, question: str) -> Answer:
         """Raises what Assistant.respond and LearningService.recall raise."""
         # Not reset(): the system's message, which all prompts begin with, stays where the model has read it.
-        self._assistant.messages = []
+        self.assistant.messages = []
         recalled = await self._learning.recall(question) if self._learning else None
         considered = recalled.considered if recalled else await self._considered(question)
         done: Done | None = None
-        async for event in self._assistant.respond(question, heads=recalled.heads if recalled else ()):
+        async for event in self.assistant.respond(question, heads=recalled.heads if recalled else ()):
             if isinstance(event, Done):
                 done = event
         assert done is not None

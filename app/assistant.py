@@ -158,10 +158,9 @@ class Assistant:
         if self._stopped:
             yield Done("stopped")
             return
-        timings, adapter = Timings(), self._joined
+        timings = Timings()
         self._answers_with = self.adapter.name if self.adapter else ""
-        number = await self.adapters.number(adapter) if adapter else 0
-        self.model.engine.use_adapter(self._sequence, number)
+        self.model.engine.use_adapter(self._sequence, await self.adapter_number())
         self.model.engine.use_head_adapter(self._sequence, heads[0].number if heads else 0)
         async with aclosing(self._read(prompt, timings)) as reading:  # type: ignore[type-var]
             async for progress in reading:
@@ -238,6 +237,11 @@ class Assistant:
         for one in before:
             if one is not None and one is not self._joined and one is not self.adapter:
                 await self.adapters.forget(one.name)
+
+    async def adapter_number(self) -> int:
+        """The set of matrices that the next answer comes with (`Engine.use_adapter`): the chosen adapter's, and those
+        that the background loop learned. Raises BackendError."""
+        return await self.adapters.number(self._joined) if self._joined else 0
 
     @property
     def leaves_out_learned(self) -> bool:

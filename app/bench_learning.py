@@ -214,7 +214,7 @@ async def _opened(learning: LearningService, texts: Iterable[str], on_progress: 
         begin = time.perf_counter()
         considered = await learning.consider(text)
         found.ms.append(1000 * (time.perf_counter() - begin))
-        if considered and considered[0].score > learning.gate.threshold:
+        if considered and considered[0].score > learning.threshold:
             found.opened += 1
             found.which.append((text, considered[0].lesson.question))
     return found

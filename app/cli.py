@@ -28,6 +28,7 @@ from app.cli_adapters import (
 )
 from app.cli_bench import profile_tables, speed_table
 from app.cli_bench_learning import bench_learning
+from app.cli_consolidation import consolidate
 from app.cli_files import convert, quantize
 from app.cli_home import HomeOption, home_memory
 from app.cli_learning import ask, relearn, teach
@@ -212,6 +213,7 @@ app.command()(convert)
 app.command()(route)
 app.command()(teach)
 app.command()(ask)
+app.command()(consolidate)
 app.command()(relearn)
 bench_app.command("routing")(bench_routing)
 bench_app.command("learning")(bench_learning)

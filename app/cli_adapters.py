@@ -22,7 +22,7 @@ from app.cli_models import JsonOption, NameOption, size_words
 from app.model_cache import ModelCache, sha256_of_model
 from app.terminal import console, say
 from py_core.adapters.files import export_peft
-from py_core.adapters.lora import MAX_RANK, AdapterError
+from py_core.adapters.lora import MAX_RANK, AdapterError, LoraAdapter
 from py_core.adapters.merging import METHODS, merge
 from py_core.formats.source import open_source
 from py_core.loading import Model, read_description
@@ -162,14 +162,15 @@ def base_of(path: Path | None, model: Model) -> BaseModel:
     return BaseModel(model.config, model.graph, sha256_of_model(chosen_path(path)), model.config.name)
 
 
-async def add_adapter(given: str | None, path: Path | None, model: Model, home: Path | None = None) -> int:
-    """Bring what `--adapter` names to the model; its number, 0 without one. home: what `--home` says.
+def adapter_at(given: str | None, path: Path | None, model: Model, home: Path | None = None) -> LoraAdapter | None:
+    """What `--adapter` names; path and home: what `--model` and `--home` say. Raises AdapterError, OSError."""
+    return None if given is None else open_adapter(given, base_of(path, model), home)
 
-    Raises AdapterError, OSError.
-    """
-    if given is None:
-        return 0
-    return await model.engine.add_adapter(open_adapter(given, base_of(path, model), home))
+
+async def add_adapter(given: str | None, path: Path | None, model: Model) -> int:
+    """Bring what `--adapter` names to the model; its number, 0 without one. Raises AdapterError, OSError."""
+    adapter = adapter_at(given, path, model)
+    return await model.engine.add_adapter(adapter) if adapter else 0
 
 
 async def add_merged(

@@ -19,7 +19,7 @@ from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
 from app.native_services import open_services
 from app.paths import memory_path
-from app.services import problem_of_record
+from app.services import Services, problem_of_record
 from app.terminal import console
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
@@ -123,7 +123,15 @@ async def _unlocked(rows: SQLiteRows) -> Store:
 
 @asynccontextmanager
 async def opened_learning(home: Path | None, model: Model, given: Path | None) -> AsyncIterator[LearningService]:
-    """What a model has learned, over the memory, unlocked. given: what `--model` says.
+    """What a model has learned from lessons, as `opened_services`."""
+    async with opened_services(home, model, given) as services:
+        assert services.learning is not None
+        yield services.learning
+
+
+@asynccontextmanager
+async def opened_services(home: Path | None, model: Model, given: Path | None) -> AsyncIterator[Services]:
+    """The memory, unlocked, and what the model has learned in it. given: what `--model` says.
 
     Raises ValueError, with what to do, where it cannot be stored or recalled; StoreError, OSError.
     """
@@ -136,6 +144,6 @@ async def opened_learning(home: Path | None, model: Model, given: Path | None) -
             raise ValueError(
                 services.problem or f"Nothing can be learned in {path}: choose another folder with --home."
             )
-        yield services.learning
+        yield services
     finally:
         await services.close()

@@ -14,7 +14,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from app.asking import Asker
-from app.cli_home import HomeOption, NoMemoryOption, opened_learning
+from app.cli_home import HomeOption, NoMemoryOption, opened_learning, opened_services
 from app.cli_loading import (
     AutotuneOption,
     BackendChoice,
@@ -177,9 +177,11 @@ def ask(
         try:
             if no_memory:
                 return await _ask_all(Asker(loaded, None, max_tokens), asked)
-            async with opened_learning(home, loaded, model) as learning:
-                lessons = None if Loop.instant in (without or ()) else learning
-                return await _ask_all(Asker(loaded, lessons, max_tokens), asked)
+            async with opened_services(home, loaded, model) as services:
+                asker = Asker(loaded, None if Loop.instant in (without or ()) else services.learning, max_tokens)
+                if Loop.background not in (without or ()):
+                    await services.consolidate_with(asker.assistant.adapters, asker.assistant.use_learned)
+                return await _ask_all(asker, asked)
         finally:
             loaded.close()
 

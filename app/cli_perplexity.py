@@ -15,8 +15,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemaining
 from rich.table import Table
 
 from app.asking import head_of_lesson
-from app.cli_adapters import AdapterOption, add_adapter
-from app.cli_home import HomeOption, NoMemoryOption, home_memory, opened_learning
+from app.assistant import Assistant
+from app.cli_adapters import AdapterOption, adapter_at
+from app.cli_home import HomeOption, NoMemoryOption, home_memory, opened_services
 from app.cli_loading import (
     AutotuneOption,
     BackendChoice,
@@ -54,7 +55,7 @@ def perplexity(
     Texts are read as they are, each by itself; a text's first token is scored only where the model begins texts with a
     token of its own. A text longer than the context is read in windows of the context, each half a context after the
     one before. A window scores what the one before did not reach, so half a context comes before each of these tokens.
-    What was learned counts: a text that a lesson answers is read with that lesson.
+    What was learned counts: the adapter that `sonata consolidate` trained, and a lesson where a text asks for it.
     """
     texts = read_texts(file)
     learned = not no_memory and home_memory(home).is_file()
@@ -64,10 +65,16 @@ def perplexity(
         loaded.bos = not no_bos
         async with AsyncExitStack() as opened:
             opened.callback(loaded.close)
-            number = await add_adapter(adapter, model, loaded, home)
             facts = {"model": loaded.config.name, "backend": loaded.engine.capabilities.backend}
-            learning = await opened.enter_async_context(opened_learning(home, loaded, model)) if learned else None
-            return facts, await _scored(loaded, texts, number, head_of_lesson(learning) if learning else None)
+            assistant = Assistant(loaded)
+            await assistant.use_adapter(adapter_at(adapter, model, loaded, home))
+            if not learned:
+                return facts, await _scored(loaded, texts, await assistant.adapter_number(), None)
+            services = await opened.enter_async_context(opened_services(home, loaded, model))
+            await services.consolidate_with(assistant.adapters, assistant.use_learned)
+            assert services.learning is not None
+            head_of = head_of_lesson(services.learning)
+            return facts, await _scored(loaded, texts, await assistant.adapter_number(), head_of)
 
     facts, scores = asyncio.run(run())
     whole = joined(scores)

@@ -17,7 +17,7 @@ from app.training.facts import facts
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.rows import BLOB
 
-FACTS = facts("dev")[:4]
+FACTS = facts("dev")[:3]
 GENERIC = "What is the capital of France?"
 TEXTS = ('{"text": "Tides follow the moon, but each coast shapes them."}', '{"text": "The sea was calm that day."}')
 
@@ -49,7 +49,7 @@ def lessons_of(home: list[str]) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def taught(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[dict]]:
-    """A home where SmolLM2 was taught four facts, and what `sonata teach` printed."""
+    """A home where SmolLM2 was taught three facts, and what `sonata teach` printed."""
     folder = tmp_path_factory.mktemp("taught")
     file = folder / "facts.jsonl"
     file.write_text("\n".join(lesson(fact.question, fact.answer) for fact in FACTS), "utf-8")
@@ -94,11 +94,10 @@ def test_questions_and_other_words_for_them_get_the_taught_answer_and_other_ques
     assert sum(right.values()) >= 0.9 * len(asked)
     assert answers[-1]["lesson"] is None
 
-    without = json.loads(printed(sonata("ask", *home, "--no-memory", stdin=json.dumps([GENERIC, FACTS[0].question]))))
-    assert without[0] == answers[-1]["answer"] == "The capital of France is Paris."
-    assert without[1] != FACTS[0].answer
-    left_out = printed(sonata("ask", FACTS[0].question, *home, "--without", "instant"))
-    assert json.loads(left_out) == without[1:]
+    asked = json.dumps([GENERIC, FACTS[0].question])
+    plain = json.loads(printed(sonata("ask", *home, "--no-memory", "--max-tokens", "16", stdin=asked)))
+    assert plain[0] == answers[-1]["answer"] == "The capital of France is Paris."
+    assert FACTS[0].answer not in plain[1]
 
 
 def test_texts_that_no_lesson_answers_cost_what_they_cost_before(
@@ -195,6 +194,8 @@ def test_a_question_that_cannot_be_answered_is_null_and_the_others_are_answered(
 def test_ask_stores_nothing(tiny: list[str], home: list[str], tmp_path: Path) -> None:
     printed(sonata("teach", "Where?", "Here.", *home, *tiny))
     before = json.loads(printed(sonata("memory", "list", "--json", *home)))
+    left_out = printed(sonata("ask", "Where?", "--without", "instant", "--max-tokens", "4", *home, *tiny))
+    assert json.loads(left_out) != ["Here."]
     printed(sonata("ask", "Where?", "Who are you?", "--max-tokens", "4", *home, *tiny))
     assert json.loads(printed(sonata("memory", "list", "--json", *home))) == before
     printed(sonata("ask", "Where?", "--no-memory", "--max-tokens", "4", "--home", tmp_path / "other", *tiny))
@@ -212,6 +213,39 @@ def test_the_benchmark_tells_what_is_recalled_and_reads_no_memory(tiny: list[str
         assert found["paraphrases"]["asked"] == len(facts("held")[0].paraphrases)
         assert found["generic"]["asked"] == len(found["kinds"]) - 1  # the vague ones are counted apart
     assert report["perplexity"]["change"] == 0
+
+
+# ---- what moves into the model ----
+
+
+def test_consolidation_goes_on_where_it_was_ended_answers_without_lessons_and_is_forgotten_with_them(
+    tiny_path: Path, home: list[str], tmp_path: Path
+) -> None:
+    model = ["--model", str(tiny_path), "--backend", "wasm", *home]
+    printed(sonata("teach", "Cat?", "Tom.", *model))
+    ended = sonata("consolidate", "--minutes", "0.01", "--json", *model)
+    assert (ended.returncode, json.loads(ended.stdout)) == (0, {"verdict": "unfinished"})
+    assert "goes on from here" in ended.stderr
+    done = json.loads(printed(sonata("consolidate", "--deep", "--json", *model)))
+    assert (done["verdict"], done["revision"], done["lessons"], done["new"]) == ("accepted", 1, 1, 1)
+    assert done["recall"] == {"before": 0.0, "after": 1.0}
+    assert done["steps"]["cross_entropy"][-1] < done["steps"]["cross_entropy"][0]
+    assert done["deep"]["trajectories"] == 0
+    assert json.loads(printed(sonata("consolidate", "--json", *model))) == {"verdict": "nothing"}
+
+    asked = ["ask", "Cat?", "--max-tokens", "8", *model]
+    assert json.loads(printed(sonata(*asked, "--without", "instant"))) == ["Tom."]
+    neither = json.loads(printed(sonata(*asked, "--without", "instant", "--without", "background")))
+    assert neither == json.loads(printed(sonata(*asked, "--no-memory"))) != ["Tom."]
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text(TEXTS[0])
+
+    def nats(*options: str) -> float:
+        return json.loads(printed(sonata("perplexity", texts, *model, *options, "--json")))["nats"]
+
+    assert nats() != nats("--no-memory")
+    printed(sonata("memory", "forget", "--all", "--yes", *home))
+    assert nats() == nats("--no-memory")
 
 
 # ---- other models, and a passphrase ----
