@@ -24,13 +24,11 @@ from py_core.formats.safetensors import write_safetensors
 from py_core.learning.gate import SHUT, Gate
 from py_core.learning.gate_words import SMALL
 
-THRESHOLD = 0.0
-"""Chosen on dev."""
-HIDDEN, NETWORKS = 32, 3
-EPOCHS, BATCH, RATE, DECAY, DROPOUT = 8, 2048, 8e-3, 0.01, 0.1
+THRESHOLD = -0.75
+"""Chosen on dev, where 3.3% of the generic prompts open something: all of these share a word with the fact."""
+HIDDEN, NETWORKS = 64, 3
+EPOCHS, BATCH, RATE, DECAY, DROPOUT = 12, 2048, 8e-3, 0.01, 0.05
 BETA1, BETA2 = 0.9, 0.999
-RIGHT_WEIGHT = 2.0
-"""Few pairs are right: they count so much."""
 STYLED_SHARE = 0.5
 """Of the prompts that nothing answers so many are asked in another style, too; of the others all."""
 _FRAMES = (
@@ -133,13 +131,12 @@ def fit(features: np.ndarray, right: np.ndarray, networks: int = NETWORKS, epoch
     """Networks of one hidden layer by AdamW on the log loss; each of its own seed."""
     mean, scale = features.mean(0, dtype=np.float64), features.std(0, dtype=np.float64) + 1e-6
     scaled = ((features - mean) / scale).astype(np.float32)
-    weights = np.where(right > 0, RIGHT_WEIGHT, 1).astype(np.float32)
-    made = [_network(scaled, right, weights, seed, epochs) for seed in range(networks)]
+    made = [_network(scaled, right, seed, epochs) for seed in range(networks)]
     w1, b1, w2, b2 = (np.stack([network[at] for network in made]) for at in range(4))
     return Gate(mean.astype(np.float32), scale.astype(np.float32), w1, b1, w2, b2[:, 0], THRESHOLD)
 
 
-def _network(features: np.ndarray, right: np.ndarray, weights: np.ndarray, seed: int, epochs: int) -> list[np.ndarray]:
+def _network(features: np.ndarray, right: np.ndarray, seed: int, epochs: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     count, inputs = features.shape
     shapes = ((inputs, HIDDEN), inputs), ((HIDDEN,), inputs), ((HIDDEN,), HIDDEN), ((1,), HIDDEN)
@@ -154,7 +151,7 @@ def _network(features: np.ndarray, right: np.ndarray, weights: np.ndarray, seed:
             rows = order[begin : begin + batch]
             kept = rng.random((batch, inputs), dtype=np.float32) >= DROPOUT
             x = features[rows] * kept / np.float32(1 - DROPOUT)
-            slopes = gradients(parameters, x, right[rows], weights[rows])
+            slopes = gradients(parameters, x, right[rows])
             rate = np.float32(RATE * 0.5 * (1 + np.cos(np.pi * step / steps)))
             step += 1
             for one, slope, m, v in zip(parameters, slopes, first, second, strict=True):
@@ -165,14 +162,21 @@ def _network(features: np.ndarray, right: np.ndarray, weights: np.ndarray, seed:
     return parameters
 
 
-def gradients(parameters: list[np.ndarray], x: np.ndarray, right: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
-    """Of the mean weighted log loss. parameters: w1 (inputs, hidden), b1, w2 (hidden,), b2 (1,). x: (rows, inputs)."""
+def gradients(parameters: list[np.ndarray], x: np.ndarray, right: np.ndarray) -> list[np.ndarray]:
+    """Of the mean log loss. parameters: w1 (inputs, hidden), b1, w2 (hidden,), b2 (1,). x: (rows, inputs)."""
     w1, b1, w2, b2 = parameters
     inner = np.tanh(x @ w1 + b1)
     out = inner @ w2 + b2
-    slope = ((1 / (1 + np.exp(-out)) - right) * weights / len(x)).astype(x.dtype)
+    slope = ((1 / (1 + np.exp(-out)) - right) / len(x)).astype(x.dtype)
     inner_slope = slope[:, None] * w2 * (1 - inner * inner)
     return [x.T @ inner_slope, inner_slope.sum(0), inner.T @ slope, slope.sum(keepdims=True)]
+
+
+def file_of(gate: Gate) -> bytes:
+    """The safetensors file of a gate, in 16 bits a number."""
+    kept = ("mean", "scale", "threshold")
+    arrays = {name: array if name in kept else array.astype(np.float16) for name, array in gate.arrays().items()}
+    return write_safetensors(arrays)
 
 
 async def main() -> None:
@@ -180,9 +184,9 @@ async def main() -> None:
     parser.add_argument("--dry-run", action="store_true", help="write nothing")
     options = parser.parse_args()
     embedder = open_embedder(threads=2)
-    gate = fit(*await training_pairs(embedder))
+    gate = Gate.from_bytes(file_of(fit(*await training_pairs(embedder))))
     if not options.dry_run:
-        GATE.write_bytes(write_safetensors(gate.arrays()))
+        GATE.write_bytes(file_of(gate))
     own, prompts = split_of("dev")
     world = await open_world(embedder, own, prompts)
     decisions = Decisions.of(Compared.of(world, world.stores(24, 6)), gate.of_features, SHUT)
