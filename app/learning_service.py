@@ -189,13 +189,14 @@ class LearningService:
             (meaning,) = await self.embedder.meanings([question])
             same = await self._same(question, meaning.vector)
             known = next((one for one in same if one.answer == answer), None)
-            replaced = next((one for one in same if one.answer != answer), None)
-            lesson = known or replace(lesson, vector=meaning.vector)
-            if known is not None and not known.on:
-                lesson = await self.memory.lessons.edit(known.id, on=True) or lesson
-            elif known is None:
+            others = [one for one in same if one is not known]
+            replaced = next((one for one in others if one.answer != answer), None)
+            lesson = replace(known or lesson, vector=meaning.vector, on=True)
+            if known is not None and known.question != question:
+                tokens = await self.imprints.tokens(known)
+            if known is None or others or not known.on:
                 await self._name_embedder()
-                lesson = await self.memory.lessons.keep(lesson, tuple(one.id for one in same))
+                lesson = await self.memory.lessons.keep(lesson, tuple(one.id for one in others))
             try:
                 await self.meanings.of([lesson])
                 states_begin = time.perf_counter()

@@ -151,6 +151,13 @@ async def test_the_same_lesson_twice_is_one_lesson(open_services: OpenServices) 
     assert (again.is_new, again.replaced, again.lesson.id) == (False, None, first.lesson.id)
     assert await answer(learning, CAT) == PUMPERNICKEL
     assert len(await memory.lessons.all()) == 1
+    imprint = await learning.imprints.kept(memory, again.lesson)
+    shouted = await learning.teach(CAT.upper(), PUMPERNICKEL)
+    assert (shouted.is_new, shouted.lesson.question) == (False, CAT)
+    made = await learning.imprints.kept(memory, again.lesson)
+    assert imprint is not None
+    assert made is not None
+    assert made.to_bytes() == imprint.to_bytes()
 
 
 async def test_a_lesson_can_be_changed(open_services: OpenServices) -> None:
