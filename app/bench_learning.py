@@ -16,7 +16,9 @@ from statistics import mean, median
 from typing import Any
 
 from app.asking import Asker, head_of_lesson
+from app.cli_consolidation import run_entry
 from app.cli_model_file import chosen_path
+from app.consolidation_service import ConsolidationService
 from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
 from app.native_services import open_embedder
@@ -25,6 +27,7 @@ from app.services import problem_of_record
 from app.shipped_gate import shipped_gate
 from app.training.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs
 from app.training.facts.templates import template_facts
+from py_core.engine.scheduler import Priority
 from py_core.loading import Model
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
@@ -110,11 +113,13 @@ class Opened:
 
 async def measure_learning(
     model: Model, learning: LearningService, split: Split, *, count: int = FACTS, stored: Sequence[int] = (1000,),
-    seed: int = 0, limit: int | None = None, on_progress: Progress = lambda what, done, total: None,
+    seed: int = 0, limit: int | None = None, consolidating: bool = False,
+    on_progress: Progress = lambda what, done, total: None,
 ) -> dict[str, Any]:  # fmt: skip
     """Teach facts to an empty memory, ask, and store others until as many as in `stored` are there; then ask again.
 
-    limit: ask for so many facts, and so many prompts of each kind. Raises BackendError, StoreError, ValueError.
+    limit: ask for so many facts, and so many prompts of each kind. consolidating: also what the background loop makes
+    of the facts, before others are stored. Raises BackendError, StoreError, ValueError.
     """
     questions = Questions.drawn(split, count, seed, limit)
     most = max(len(model.tokenizer.encode(fact.answer)) for fact in questions.facts) + SPARE_TOKENS
@@ -128,6 +133,8 @@ async def measure_learning(
         "facts": len(questions.facts), "taught": taught,
         "untaught": {name: found.entry() for name, found in untaught.items()}, "stored": {},
     }  # fmt: skip
+    if consolidating:
+        report["consolidation"] = await _consolidate(model, learning, questions.facts[:limit], most, texts, on_progress)
     full = len(questions.facts)
     for size in (full, *(size for size in stored if size > full)):
         if size > full:
@@ -189,6 +196,28 @@ async def _ask_facts(
             counted.misled += used is not None and used != lessons.get(fact.question)
             counted.right += answer.text.strip() == fact.answer
     return found
+
+
+async def _consolidate(
+    model: Model, learning: LearningService, given: Sequence[Fact], most: int, texts: Sequence[Text],
+    on_progress: Progress,
+) -> dict[str, Any]:  # fmt: skip
+    """What the trained adapter answers by itself, and what it costs other texts. Afterwards the plain model answers."""
+    asker = Asker(model, None, most)
+    loop = await ConsolidationService.open(learning, asker.assistant.adapters, asker.assistant.use_learned)
+    run = await loop.consolidate(
+        priority=Priority.BACKGROUND, report=lambda done, total: on_progress("Consolidating", done, total)
+    )
+    assert run is not None
+    asked = await _ask_facts(asker, {}, given, on_progress)
+    scored = joined(await score_texts(model, texts, await asker.assistant.adapter_number()))
+    loop.close()
+    await asker.assistant.use_learned(None)
+    learning.use_revision(0)
+    return {
+        **{name: found.entry() for name, found in asked.items()}, "run": run_entry(run),
+        "perplexity": scored.perplexity,
+    }  # fmt: skip
 
 
 async def _openings(learning: LearningService, questions: Questions, on_progress: Progress) -> dict[str, Any]:

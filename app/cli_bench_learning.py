@@ -36,6 +36,9 @@ def bench_learning(
         typer.Option(help="Then store so many, by more facts, and ask again; 0 for none. May be given twice."),
     ] = [1000],  # noqa: B006 - typer makes a new one
     seed: Annotated[int, typer.Option(min=0, help="Draws the facts; 0 takes the first ones.")] = 0,
+    consolidating: Annotated[
+        bool, typer.Option("--consolidate", help="Also what the background loop makes of the facts: minutes.")
+    ] = False,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Ask for so many facts and prompts of each kind only: a quick look.")
     ] = None,
@@ -62,7 +65,7 @@ def bench_learning(
                 async with volatile_learning(loaded, model) as learning:
                     return await measure_learning(
                         loaded, learning, split.value, count=count, stored=stored, seed=seed, limit=limit,
-                        on_progress=on_progress,
+                        consolidating=consolidating, on_progress=on_progress,
                     )  # fmt: skip
         finally:
             loaded.close()
@@ -75,7 +78,8 @@ def bench_learning(
 
 
 def learning_tables(report: dict[str, Any]) -> Group:
-    return Group(_recall_table(report), _teaching_table(report), *_sentences(report))
+    consolidated = [_consolidation_table(report)] if "consolidation" in report else []
+    return Group(_recall_table(report), _teaching_table(report), *consolidated, *_sentences(report))
 
 
 def _recall_table(report: dict[str, Any]) -> Table:
@@ -113,6 +117,19 @@ def _teaching_table(report: dict[str, Any]) -> Table:
     made = report["taught"]
     figures = f"{made['ms']:.0f}", *(f"{made[key]:.3f}" for key in ("nll_before", "nll_after", "nll_after_worst"))
     table.add_row(str(made["lessons"]), *figures)
+    return table
+
+
+def _consolidation_table(report: dict[str, Any]) -> Table:
+    made, before = report["consolidation"], report["perplexity"]["before"]
+    table = Table(title="Consolidated, without lessons", show_header=False)
+    for name, words in (("questions", "the taught question"), ("paraphrases", "other words")):
+        table.add_row(f"{words}: answered right", f"{made[name]['right']:.1%} of {made[name]['asked']}")
+    grown = made["perplexity"] / before - 1
+    table.add_row("perplexity of unrelated texts", f"{before:.4f}, now {made['perplexity']:.4f} ({grown:+.2%})")
+    run = made["run"]
+    table.add_row("verdict", f"{run['verdict']}: {run['why']}")
+    table.add_row("tokens, seconds", f"{run['tokens']:,}, {run['seconds']:,.0f}")
     return table
 
 

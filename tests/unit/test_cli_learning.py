@@ -203,8 +203,8 @@ def test_ask_stores_nothing(tiny: list[str], home: list[str], tmp_path: Path) ->
 
 
 def test_the_benchmark_tells_what_is_recalled_and_reads_no_memory(tiny: list[str], home: list[str]) -> None:
-    words = ["bench", "learning", "--facts", "2", "--limit", "1", "--stored", "9", "--split", "held", *tiny]
-    report = json.loads(printed(sonata(*words, "--json")))
+    words = ["bench", "learning", "--facts", "2", "--limit", "1", "--stored", "9", "--split", "held"]
+    report = json.loads(printed(sonata(*words, "--consolidate", "--json", *tiny[:2], "--backend", "wasm")))
     assert (report["facts"], report["taught"]["lessons"], list(report["stored"])) == (2, 2, ["2", "9"])
     assert report["taught"]["nll_after"] < 0.1 < report["taught"]["nll_before"]
     assert report["untaught"]["questions"] == {"asked": 1, "found": 0.0, "misled": 0.0, "right": 0.0}
@@ -213,6 +213,9 @@ def test_the_benchmark_tells_what_is_recalled_and_reads_no_memory(tiny: list[str
         assert found["paraphrases"]["asked"] == len(facts("held")[0].paraphrases)
         assert found["generic"]["asked"] == len(found["kinds"]) - 1  # the vague ones are counted apart
     assert report["perplexity"]["change"] == 0
+    consolidated = report["consolidation"]
+    assert (consolidated["questions"]["asked"], consolidated["run"]["lessons"]) == (1, 2)
+    assert consolidated["perplexity"] > 0
 
 
 # ---- what moves into the model ----
