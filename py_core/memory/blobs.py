@@ -5,7 +5,7 @@ from __future__ import annotations
 from py_core.memory.rows import BLOB, Key, Row, Rows
 from py_core.memory.transaction import Transaction
 
-WITH_BLOBS = frozenset({"lesson", "weights"})
+WITH_BLOBS = frozenset({"lesson", "trajectory", "weights"})
 """Kinds of records that may have some."""
 PREFIX_CHUNK = 64
 

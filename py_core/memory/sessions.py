@@ -10,7 +10,6 @@ from py_core.memory.errors import StoreError
 from py_core.memory.records import Record
 from py_core.memory.store import ATTEMPTS, Store
 from py_core.memory.trajectories import KIND as TRAJECTORY
-from py_core.memory.trajectories import trace_name
 from py_core.memory.transaction import Transaction
 from py_core.memory.write_batch import BatchedWriter
 
@@ -109,7 +108,6 @@ class Sessions:
                 transaction.delete(*key)
             for answer in answers:
                 transaction.delete(*answer.key)
-                transaction.delete_blob(trace_name(answer.id))
 
 
 def _turn_id(session: str, number: int) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
+from py_core.memory.blobs import blob_name
 from py_core.memory.records import Record, Vector
 from py_core.memory.rows import BLOB, Change
 from py_core.memory.store import Store
@@ -180,17 +181,14 @@ class Trajectories:
         """As `delete`, together with what else the transaction does."""
         for id in ids:
             transaction.delete(KIND, id)
-            transaction.delete_blob(trace_name(id))
 
     async def delete_lost_traces(self) -> int:
         """Delete traces whose trajectories are gone, as when the program ended between the two. Returns how many."""
         await self._writer.flush()
-        names = [name for _, name in await self._store.keys_starting_with(BLOB, trace_name(""))]
-        known = await self._store.get_many([(KIND, name.removeprefix(trace_name(""))) for name in names])
-        lost = set(names) - {trace_name(record.id) for record in known}
-        async with self._store.transaction() as transaction:
-            for name in lost:
-                transaction.delete_blob(name)
+        names = {name for _, name in await self._store.keys_starting_with(BLOB, blob_name(KIND, ""))}
+        known = [record.id async for record in self._store.scan(KIND)]
+        lost = names - {trace_name(id) for id in known}
+        await self._store.delete(BLOB, *lost)
         return len(lost)
 
     async def retain(self) -> int:
@@ -216,7 +214,8 @@ class Trajectories:
 
 
 def trace_name(id: str) -> str:
-    return f"trajectory/{id}"
+    """Of the blob; it is deleted with the record."""
+    return blob_name(KIND, id, "trace")
 
 
 def _record(trajectory: Trajectory) -> Record:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from py_core.memory.records import Record
-from py_core.memory.rows import BLOB, EVERYTHING, Key
+from py_core.memory.rows import EVERYTHING, Key
 
 
 class Transaction:
@@ -22,10 +22,6 @@ class Transaction:
     def delete(self, kind: str, id: str) -> None:
         self.puts.pop((kind, id), None)
         self.deletes[kind, id] = None
-
-    def delete_blob(self, name: str) -> None:
-        """The bytes that `Store.put_blob` keeps under this name, together with the records they were made from."""
-        self.deletes[BLOB, name] = None
 
     def clear(self, kind: str | None = None) -> None:
         """Before everything else in this transaction, delete all records, or all of a kind."""

@@ -36,7 +36,7 @@ async def store(place: Place) -> Store:
 
 
 async def traces_of(store: Store) -> list[str]:
-    return [id for _, id in await store.keys_starting_with(BLOB, trace_name(""))]
+    return [id for _, id in await store.keys_starting_with(BLOB, "trajectory:")]
 
 
 async def test_an_answer_is_kept_without_being_waited_for_and_comes_back_whole(store: Store) -> None:

@@ -133,7 +133,7 @@ async def test_old_answers_go_with_their_traces_and_stay_in_the_strategy(service
     report = await deep.consolidate()
     assert report.deleted == 4
     assert {one.id for one in await memory.trajectories.all()} == {judged, fresh}
-    names = {name for _, name in await memory.store.keys_starting_with(BLOB, trace_name(""))}
+    names = {name for _, name in await memory.store.keys_starting_with(BLOB, "trajectory:")}
     assert names == {trace_name(judged), trace_name(fresh)}
     (strategy,) = await memory.strategies.all()
     assert (strategy.count, strategy.archived[0], strategy.verdict) == (6, 4, "success")
