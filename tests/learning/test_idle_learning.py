@@ -180,6 +180,7 @@ async def test_typing_holds_it_for_some_seconds(work: Lessons, policies: Policie
     now = 29.0
     idle.learning.look_again()
     await work.step()
+    assert idle.learning.status.seconds_left == 0, "while it was held no time counts"
     # Held for long it is ended, so that its memory is free, and goes on from there later.
     idle.learning.note_activity()
     now += idle_learning.HELD_SECONDS
