@@ -92,6 +92,12 @@ class Conversation:
         return self._answer(None)
 
     async def _answer(self, text: str | None) -> AsyncIterator[Event]:
+        with self._services.answering():
+            async with aclosing(self._respond(text)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    yield event
+
+    async def _respond(self, text: str | None) -> AsyncIterator[Event]:
         """text: None for another answer to the last message."""
         self._stopped, self._answering = False, True
         try:

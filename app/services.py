@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 from app.consolidation_service import AnswerWith, ConsolidationService
+from app.idle_learning import IdleLearning
+from app.idle_work import Loop, OnlyOne
 from app.learning_service import LearningService
 from app.resident_adapters import ResidentAdapters
 from app.routing_service import RoutingService
@@ -18,6 +21,7 @@ from py_core.memory.errors import SENTENCES, StoreError
 from py_core.memory.fallback import open_or_volatile
 from py_core.memory.ledger import LEDGER
 from py_core.memory.memory import Memory
+from py_core.memory.policies import Policies
 from py_core.memory.records import Record
 from py_core.memory.rows import EVERYTHING, UNCOMPACTED, Batch, Change, Rows
 from py_core.memory.schemas import problem_of
@@ -35,6 +39,14 @@ MEMORY_PATIENCE = 30.0
 def problem_of_record(record: Record) -> str | None:
     """As in py_core.memory.schemas; vectors must have the embedder's dimensions."""
     return problem_of(record, DIMENSIONS)
+
+
+_IDLE_KINDS = {"lesson", "trajectory", "policy"}
+"""Records that say whether there is something to learn, and whether that is switched on."""
+
+
+def _kinds_of(change: Change) -> set[str]:
+    return {kind for kind, _ in (*change.puts, *change.deletes)}
 
 
 class Services:
@@ -59,6 +71,7 @@ class Services:
         self.routing: RoutingService | None = None
         self.learning: LearningService | None = None
         self.consolidation: ConsolidationService | None = None
+        self.idle: IdleLearning | None = None
         self.indexer: TurnIndexer | None = None
         self.memory_state: MemoryState = "opening"
         self.routing_state: RoutingState = "opening"
@@ -156,6 +169,23 @@ class Services:
         self.learning_state, self.why_not_learning = "off", why
         self.changed()
 
+    async def learn_idly(
+        self, loops: Sequence[Loop], hold: Callable[[], AbstractContextManager[None]], only_one: OnlyOne
+    ) -> None:
+        """Run the loops while nobody waits, until `close`; those of another model are ended first. hold:
+        `Engine.idle_held`."""
+        if self.idle is not None:
+            await self.idle.close()
+        self.idle = IdleLearning(loops, self._lasting_policies, hold, only_one, lambda: self.changed())
+        self.idle.start()
+
+    def answering(self) -> AbstractContextManager[None]:
+        """While it is open an answer is under way: nothing is learned beside it."""
+        return self.idle.busy() if self.idle is not None else nullcontext()
+
+    def _lasting_policies(self) -> Policies | None:
+        return self.memory.policies if self.memory is not None and self.memory_state == "ready" else None
+
     def listen(self, listener: Callable[[Change], None]) -> None:
         """Call `listener` with each change of the memory, whichever memory that is then."""
         self._listeners.append(listener)
@@ -200,6 +230,9 @@ class Services:
 
     async def close(self) -> None:
         """Write what waits, and close the memory. What is not written after a failure was told as trouble."""
+        if self.idle is not None:
+            await self.idle.close()
+            self.idle = None
         try:
             if self.memory is not None:
                 await self.memory.close()
@@ -226,6 +259,8 @@ class Services:
     def _on_change(self, store: Store, change: Change) -> None:
         for listener in self._listeners:
             listener(change)
+        if self.idle is not None and (change.cleared is not None or _IDLE_KINDS & _kinds_of(change)):
+            self.idle.look_again()
         self._note(store)
 
     def _note(self, store: Store) -> None:

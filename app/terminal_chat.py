@@ -18,6 +18,7 @@ from app.conversation import ChangedElsewhere, Conversation, Event
 from app.learning_service import Learned, Recalled
 from app.routing_service import Routed
 from app.services import Services
+from app.waiting_line import line_meanwhile
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
@@ -59,7 +60,7 @@ def run_chat(
             warned = services.problem
             _warn(console, warned)
         try:
-            text = input("\n> ")
+            text = line_meanwhile(runner, "\n> ")
         except KeyboardInterrupt:
             console.print(f"\n[dim]{HELP}[/dim]")
             continue
