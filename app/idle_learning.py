@@ -22,7 +22,9 @@ IDLE_SECONDS = 10.0
 HELD_SECONDS = 300.0
 """A loop that was held so long is ended, and gives its memory back."""
 LOOK_SECONDS = 600.0
-"""After so long it is looked again: after trouble, or whether another tab has stopped learning."""
+"""After so long it is looked again, and after trouble."""
+ELSEWHERE_SECONDS = 30.0
+"""So often it is looked whether another tab has stopped learning."""
 LOW_BATTERY = 0.3
 SWITCH = "learning.{}"
 """The policy that switches a loop: bool, true where there is none."""
@@ -183,7 +185,7 @@ class IdleLearning:
             return LOOK_SECONDS if self._answers else max(quiet, 0.001)
         if not await self._only_one.take():
             self._tell("elsewhere", "Another tab or program of yours is learning.", self._chosen.name)
-            return LOOK_SECONDS
+            return ELSEWHERE_SECONDS
         self._begin(self._chosen)
         return LOOK_SECONDS
 

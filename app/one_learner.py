@@ -1,9 +1,10 @@
-"""Of several programs that have the same memory open, one learns in idle times."""
+"""Of several tabs or programs that have the same memory open, one learns in idle times."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 
 class FileLock:
@@ -32,3 +33,16 @@ class FileLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+class TabLock:
+    """See `OnlyOne`: web/learning/one_learner.js."""
+
+    def __init__(self, one_learner: Any) -> None:
+        self._one_learner = one_learner
+
+    async def take(self) -> bool:
+        return bool(await self._one_learner.take())
+
+    def release(self) -> None:
+        self._one_learner.release()

@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 from app.consolidation_service import AnswerWith, ConsolidationService
-from app.idle_learning import IdleLearning
+from app.idle_learning import IDLE_SECONDS, IdleLearning
+from app.idle_work import Loop, OnlyOne
 from app.idle_work import Loop, OnlyOne
 from app.learning_service import LearningService
 from app.resident_adapters import ResidentAdapters
@@ -170,13 +171,14 @@ class Services:
         self.changed()
 
     async def learn_idly(
-        self, loops: Sequence[Loop], hold: Callable[[], AbstractContextManager[None]], only_one: OnlyOne
-    ) -> None:
+        self, loops: Sequence[Loop], hold: Callable[[], AbstractContextManager[None]], only_one: OnlyOne,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:  # fmt: skip
         """Run the loops while nobody waits, until `close`; those of another model are ended first. hold:
         `Engine.idle_held`."""
         if self.idle is not None:
             await self.idle.close()
-        self.idle = IdleLearning(loops, self._lasting_policies, hold, only_one, lambda: self.changed())
+        self.idle = IdleLearning(loops, self._lasting_policies, hold, only_one, lambda: self.changed(), idle_seconds)
         self.idle.start()
 
     def answering(self) -> AbstractContextManager[None]:
@@ -204,6 +206,8 @@ class Services:
         await (await self._take(store)).take_over(temporary)
         await temporary.close()
         self.locked_rows, self.memory_state = None, "ready"
+        if self.idle is not None:
+            self.idle.look_again()
         if self.routing is not None:
             await self.routing.move(self.memory)
             self.indexer = TurnIndexer(self.memory, self.routing.embedder, self.trouble)

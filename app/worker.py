@@ -21,9 +21,11 @@ from app.bench import profile_report
 from app.completion import complete, last_logits
 from app.conversation import Conversation, Stored
 from app.fit_check import fit_check
+from app.idle_learning import IDLE_SECONDS
 from app.learning_api import LearningApi
 from app.learning_service import Learned, LearningService, Recalled, lesson_entry
 from app.memory_api import MemoryApi
+from app.one_learner import TabLock
 from app.page_adapters import PageAdapters
 from app.page_calls import PageCalls, describe
 from app.routing_service import Routed, RoutingService, route_entry
@@ -68,8 +70,10 @@ PROFILE_POSITION = 512  # of the token whose kernels are measured: some way into
 class PageWorker:
     """One assistant for one page."""
 
-    def __init__(self, derive_cipher: JsObject, on_memory: Callable[[], None]) -> None:
-        """derive_cipher: of web/memory/encryption.js. on_memory: called when the memory or the router changed."""
+    def __init__(self, derive_cipher: JsObject, on_memory: Callable[[], None], one_learner: JsObject) -> None:
+        """derive_cipher: of web/memory/encryption.js. on_memory: called when the memory or the router changed.
+        one_learner: of web/learning/one_learner.js."""
+        self._one_learner = TabLock(one_learner)
         self._kernel: PyodideHnswKernel | None = None
         self._services = Services(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
         self._calls = PageCalls({"memory": MemoryApi(self._services), "learning": LearningApi(self._services)})
@@ -174,18 +178,20 @@ class PageWorker:
             await self._services.route_with(lambda memory: self._open_routing(opening, memory))
         self._routing_opened.set()
 
-    async def open_learning(self, base_sha256: str) -> None:
+    async def open_learning(self, base_sha256: str, idle_seconds: float = IDLE_SECONDS) -> None:
         """Let the model that runs be taught: base_sha256 is of its file, to which what it learns belongs; "" where that
         is not known. Comes after `start`, and waits for the memory and the routing. Never fails: Services tells.
+
+        idle_seconds: after so many in which nobody did anything it may learn (app/idle_learning.py).
         """
         self._learning_opened.clear()
         try:
             await self._routing_opened.wait()
-            await self._open_learning(base_sha256)
+            await self._open_learning(base_sha256, idle_seconds)
         finally:
             self._learning_opened.set()
 
-    async def _open_learning(self, base_sha256: str) -> None:
+    async def _open_learning(self, base_sha256: str, idle_seconds: float) -> None:
         services, routing = self._services, self._services.routing
         if routing is None:
             services.learn_nothing(NO_EMBEDDER)
@@ -198,6 +204,16 @@ class PageWorker:
             )
             assistant = self._talk().assistant
             await services.consolidate_with(assistant.adapters, assistant.use_learned)
+
+    def note_activity(self) -> None:
+        """Somebody does something, here or in another tab."""
+        if self._services.idle is not None:
+            self._services.idle.note_activity()
+
+    def note_battery(self, level: float, charging: bool) -> None:
+        """level: 0 to 1."""
+        if self._services.idle is not None:
+            self._services.idle.note_battery(level, charging)
 
     async def ask(self, api: str, call: str, arguments: str, data: JsObject | None = None) -> JsObject | str:
         """What an api of the services answers: see PageCalls. `data`: bytes."""

@@ -25,6 +25,7 @@ import { byId } from './page/dom.js';
 import { readOptions } from './page/options.js';
 import { describe, fromError } from './page/problems.js';
 import { whyTooLong } from './chat/message_length.js';
+import { Presence } from './learning/presence.js';
 import { StatusView } from './page/status_view.js';
 import { Watchdog } from './page/watchdog.js';
 
@@ -50,6 +51,7 @@ const queue = new MessageQueue(chat, giveBack);
 const navigation = new Navigation({ stored, queue, composer }, {
   stop, forget, engine: () => engine, isReady: () => state === 'ready',
 });
+const presence = new Presence();
 const status = new StatusView(byId('status', HTMLElement));
 const loading = new LoadingView(byId('loading', HTMLElement));
 const menu = new BackendMenu(byId('backend', HTMLSelectElement), options, () => load());
@@ -124,12 +126,20 @@ async function load() {
     runner = { ...info, model: model.title ?? info.model };
     await models.adapters.begin(current, { sha256: model.sha256, title: runner.model });
     if (current !== engine) return;
-    tell(current.openLearning(model.sha256 ?? null)); // answers wait for it where they can, the page does not
+    learn(current, model.sha256 ?? null); // answers wait for it where they can, the page does not
     await readStored(current, again);
     if (current === engine && state === 'loading') onReady(info);
   } catch (error) {
     if (current === engine && state === 'loading') fail(fromError(error));
   }
+}
+
+/** Let the engine be taught, and learn while nobody does anything. */
+function learn(current, base) {
+  presence.use(null);
+  const opening = current.openLearning(base, options.idle);
+  opening.then(() => { if (current === engine) presence.use(current); }, () => {});
+  tell(opening);
 }
 
 /** The memory or the router is there, or is not. Chatting needs neither. */
@@ -384,5 +394,6 @@ function tell(promise) {
 function setState(next) {
   state = next;
   document.documentElement.dataset.state = next;
+  presence.answering(next === 'answering');
   composer.setState({ open: next === 'ready' || next === 'loading', answering: next === 'answering' });
 }

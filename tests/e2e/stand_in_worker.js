@@ -115,6 +115,8 @@ Comlink.expose({
   checkModel: () => {},
   useAdapter: () => {},
   openLearning: () => {},
+  noteActivity: () => {},
+  noteBattery: () => {},
 
   stop: () => { stopped = true; },
   newChat: () => { stopped = true; },

@@ -83,9 +83,20 @@ export class Engine {
    * Let the model that runs be taught, once the memory and the routing are there. What the learning api tells says
    * whether that failed.
    * @param {string|null} base the sha256 of the model's file; null where it is not known
+   * @param {number|null} idle after so many seconds in which nobody did anything it may learn; null: the usual number
    */
-  openLearning(base) {
-    return this.#alive(this.#remote.openLearning(base ?? ''));
+  openLearning(base, idle = null) {
+    return this.#alive(this.#remote.openLearning(base ?? '', idle));
+  }
+
+  /** Somebody does something: what is learned in idle times stands still for some seconds. */
+  noteActivity() {
+    return this.#alive(this.#remote.noteActivity());
+  }
+
+  /** @param {number} level 0 to 1 @param {boolean} charging */
+  noteBattery(level, charging) {
+    return this.#alive(this.#remote.noteBattery(level, charging));
   }
 
   /**

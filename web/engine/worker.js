@@ -13,6 +13,7 @@ import { fetchFile } from '../common/fetch_file.js';
 import { loadHnswKernel } from '../routing/hnsw_kernel.js';
 import { deriveCipher } from '../memory/encryption.js';
 import { memoryStore } from '../memory/indexeddb.js';
+import { oneLearner } from '../learning/one_learner.js';
 import { ModelSource } from '../storage/model_source.js';
 import { bootPython } from './python_runtime.js';
 import { TemplateCage } from '../tokenizers/template_cage.js';
@@ -49,7 +50,7 @@ Comlink.expose({
       router?.then(() => onProgress({ stage: 'routing', complete: true }), () => {});
       const [pyodide, stream, choice] = await Promise.all([
         booting.then((booted) => {
-          page = booted.pyimport('app.worker').PageWorker(deriveCipher, () => void onMemory());
+          page = booted.pyimport('app.worker').PageWorker(deriveCipher, () => void onMemory(), oneLearner);
           page.open_memory(memoryStore).then(() => page.open_routing(router));
           onProgress({ stage: 'python', complete: true });
           return booted;
@@ -109,8 +110,16 @@ Comlink.expose({
     await page?.forget_adapter(name);
   },
 
-  async openLearning(base) {
-    await page.open_learning(base);
+  async openLearning(base, idle) {
+    await page.open_learning(base, ...(idle === null ? [] : [idle]));
+  },
+
+  noteActivity() {
+    page?.note_activity();
+  },
+
+  noteBattery(level, charging) {
+    page?.note_battery(level, charging);
   },
 
   respond(text, again) {

@@ -8,6 +8,7 @@
  *   ?max_tokens=N       the most tokens of one answer
  *   ?autotune=off       does not measure which shapes of the kernels are the fastest on this GPU
  *   ?routing=off        every message is for the plain assistant
+ *   ?idle=SECONDS       after so long in which nobody did anything the page may learn
  *   ?patience=SECONDS   how long the engine may be silent before the page says so (default 60)
  */
 export function readOptions(search = location.search) {
@@ -21,6 +22,7 @@ export function readOptions(search = location.search) {
     autotune: query.get('autotune') !== 'off',
     context: positive(query.get('context')),
     maxTokens: positive(query.get('max_tokens')),
+    idle: positive(query.get('idle')),
     patience: positive(query.get('patience')) ?? 60,
   };
 }

@@ -1,0 +1,208 @@
+"""What a message waits for while Sonata learns in idle times: time to the first token, and tokens a second.
+
+    python tests/bench/idle_learning.py [--rounds 15] [--piece GFLOP] [--json FILE]                 natively, WASM kernels
+    python tests/bench/idle_learning.py --where browser [--rounds 15] [--workers 2] [--json FILE]   the page in Chromium
+
+Three cases take turns: `quiet`, nothing is learned; `learning`, a message is sent in the midst of a training without any
+sign before; `typed`, a key was pressed 0.2 s before it was sent, as in the page. Medians, ratios to `quiet`, and the
+training's own speed. SmolLM2, a training of invented facts, rank 8 on all linears; each message begins a new chat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+from in_browser import SonataTab, chromium, evaluate, local_server, machine
+from rich.console import Console
+from rich.table import Table
+
+from app.assistant import Assistant, Delta, Done
+from app.building.kernels import kernel_path
+from app.downloads import default_model_path
+from app.idle_learning import IdleLearning
+from app.idle_work import Loop, Report
+from app.one_learner import FileLock
+from app.template_renderer import native_renderer
+from py_core.adapters.parameters import parameter_layout
+from py_core.backends.wasm import training_lowering
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.formats.source import FileSource
+from py_core.learning.batches import shuffled
+from py_core.learning.packing import answer_example
+from py_core.learning.schedule import Schedule
+from py_core.learning.trainer import Settings, StepReport, Trainer, fresh_start
+from py_core.loading import Model, load_model
+from py_core.memory.policies import Policies
+from py_core.memory.store import Store
+from py_core.memory.volatile import VolatileRows
+
+CASES = ("quiet", "learning", "typed")
+TYPED_SECONDS = 0.2
+TOKENS = 24
+QUESTION = "What should I see in Lisbon in two days?"
+FACTS = 24
+
+
+class Training:
+    """The work of a loop: a training without an end."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.is_wanted = model, False
+        self.tokens = 0
+        self.stepped = asyncio.Event()
+
+    async def waiting(self) -> int:
+        return int(self.is_wanted)
+
+    async def is_begun(self) -> bool:
+        return self.is_wanted
+
+    async def run(self, report: Report) -> None:
+        layout = parameter_layout(self.model.graph, 8, 2.0)
+        draw = np.random.default_rng(0)
+        prompt = draw.integers(1000, 9000, 24).tolist()
+        facts = [answer_example(prompt + row[:10], row[10:]) for row in draw.integers(1000, 9000, (FACTS, 18)).tolist()]
+
+        def on_step(one: StepReport) -> None:
+            self.tokens += one.tokens
+            report(self.tokens, 10**9)
+            self.stepped.set()
+
+        training = await self.model.engine.open_training(layout)
+        settings = Settings(Schedule(1e-6, 10**6), divergence=0.0, save_every=10**6)
+        try:
+            await Trainer(training, shuffled(facts, 8, 0), settings, fresh_start(layout, 0), on_step).run()
+        finally:
+            training.close()
+
+
+async def asked(assistant: Assistant, idle: IdleLearning, since: float) -> dict[str, float]:
+    """since: when the message was sent."""
+    first, found = 0.0, None
+    with idle.busy():
+        async for event in assistant.respond(QUESTION):
+            if isinstance(event, Delta) and not first:
+                first = time.perf_counter() - since
+            found = event if isinstance(event, Done) else found
+    assert found is not None
+    return {"first_ms": 1000 * first, "tok_s": found.decode_tok_s}
+
+
+async def sent_later(seconds: float) -> float:
+    """When the clock of another thread struck: this one may be busy with a piece of the training then."""
+    loop, rang = asyncio.get_running_loop(), asyncio.Event()
+    when: list[float] = []
+
+    def ring() -> None:
+        time.sleep(seconds)
+        when.append(time.perf_counter())
+        loop.call_soon_threadsafe(rang.set)
+
+    threading.Thread(target=ring).start()
+    await rang.wait()
+    return when[0]
+
+
+async def natively(options: argparse.Namespace) -> dict[str, Any]:
+    if options.piece:
+        training_lowering.PIECE_FLOPS = options.piece * 1e9
+    host = WasmtimeHost(kernel_path(True))
+
+    async def load(source: Any, header: Any, config: Any, graph: Any, progress: Any) -> Any:
+        return await load_wasm(host, source, header, config, graph, progress)
+
+    model = await load_model(FileSource(default_model_path()), load, native_renderer())
+    policies = await Policies.open(await Store.open(VolatileRows()))
+    work = Training(model)
+    idle = IdleLearning(
+        [Loop("background", work, 1, "facts")], lambda: policies, model.engine.idle_held,
+        FileLock(Path("/tmp") / "sonata-bench.lock"), idle_seconds=0.5,
+    )  # fmt: skip
+    idle.start()
+    found: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
+    draw = random.Random(0)
+    assistant = Assistant(model, max_tokens=TOKENS)
+    alone_s = alone_tokens = 0.0
+    for number in range(options.rounds + 1):
+        for case in CASES:
+            assistant.reset()
+            work.is_wanted = case != "quiet"
+            (idle.pause if case == "quiet" else idle.resume)()
+            if case == "quiet":
+                await asyncio.sleep(0.6)
+            else:
+                work.stepped.clear()
+                await work.stepped.wait()
+                begin, tokens = time.perf_counter(), work.tokens
+                work.stepped.clear()
+                await work.stepped.wait()
+                alone_s, alone_tokens = alone_s + time.perf_counter() - begin, alone_tokens + work.tokens - tokens
+            since = await sent_later(draw.uniform(0.3, 0.6))
+            if case == "typed":
+                idle.note_activity()
+                since = await sent_later(TYPED_SECONDS)
+            one = await asked(assistant, idle, since)
+            if number:
+                found[case].append(one)
+    await idle.close()
+    model.close()
+    return {**summary(found), "trained_tok_s": alone_tokens / alone_s, "piece_gflop": training_lowering.PIECE_FLOPS / 1e9}
+
+
+def summary(found: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    """Ratios are of the rounds, each to its own quiet case: the machine's other work changes over time."""
+    result: dict[str, Any] = {"rounds": found}
+    for case, rounds in found.items():
+        result[case] = {key: median(one[key] for one in rounds) for key in rounds[0]}
+        for key in rounds[0]:
+            pairs = zip(rounds, found["quiet"], strict=True)
+            result[case][f"{key}_ratio"] = median(one[key] / quiet[key] for one, quiet in pairs)
+    return result
+
+
+def table_of(result: dict[str, Any]) -> Table:
+    table = Table(title="A message while Sonata learns; ratios to quiet ones, medians of pairs")
+    for name in ("case", "first token", "ratio", "tokens a second", "ratio"):
+        table.add_column(name, justify="right")
+    for case in CASES:
+        one = result[case]
+        table.add_row(
+            case, f"{one['first_ms']:.0f} ms", f"{one['first_ms_ratio']:.3f}", f"{one['tok_s']:.1f}",
+            f"{one['tok_s_ratio']:.3f}",
+        )  # fmt: skip
+    return table
+
+
+def main() -> None:
+    assert __doc__
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--where", choices=["native", "browser"], default="native")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--workers", type=int, default=2, help="of the page")
+    parser.add_argument("--piece", type=float, metavar="GFLOP", help="of a piece of training, natively")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    options = parser.parse_args()
+    result = asyncio.run(natively(options))
+    print(json.dumps({key: value for key, value in result.items() if key != "rounds"}))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    Console(width=100).print(table_of(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+/**
+ * Tells the engine what it has to know to learn only while nobody is kept waiting: that somebody types or clicks, here or
+ * in another tab; that another tab gives an answer; and how the battery is, where the browser tells.
+ */
+const SIGNS = ['keydown', 'input', 'pointerdown'];
+const QUIET_MS = 500; // between two signs that are told
+const ANSWERING_MS = 2000;
+
+export class Presence {
+  #channel = new BroadcastChannel('sonata-presence');
+  #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null);
+  #battery = /** @type {{level: number, charging: boolean}|null} */ (null);
+  #told = -Infinity;
+  #answering = 0;
+
+  constructor() {
+    for (const sign of SIGNS) document.addEventListener(sign, () => this.#somebodyIsHere(), { capture: true, passive: true });
+    this.#channel.onmessage = () => this.#tell((engine) => engine.noteActivity());
+    this.#watchBattery();
+  }
+
+  /** @param {import('../engine/engine.js').Engine|null} engine the one to tell from now on, once it can learn */
+  use(engine) {
+    this.#engine = engine;
+    this.#tellBattery();
+  }
+
+  /** @param {boolean} isAnswering whether this tab gives an answer: its own engine knows, those of other tabs are told */
+  answering(isAnswering) {
+    clearInterval(this.#answering);
+    if (isAnswering) this.#answering = setInterval(() => this.#channel.postMessage(0), ANSWERING_MS);
+  }
+
+  #somebodyIsHere() {
+    const now = performance.now();
+    if (now - this.#told < QUIET_MS) return;
+    this.#told = now;
+    this.#tell((engine) => engine.noteActivity());
+    this.#channel.postMessage(0);
+  }
+
+  async #watchBattery() {
+    const { getBattery } = /** @type {any} */ (navigator);
+    const battery = await getBattery?.call(navigator).catch(() => null);
+    if (!battery) return;
+    this.#battery = battery;
+    for (const change of ['levelchange', 'chargingchange']) battery.addEventListener(change, () => this.#tellBattery());
+    this.#tellBattery();
+  }
+
+  #tellBattery() {
+    const battery = this.#battery;
+    if (battery) this.#tell((engine) => engine.noteBattery(battery.level, battery.charging));
+  }
+
+  /** An engine that failed is told nothing more, and says so by itself. */
+  #tell(tell) {
+    if (this.#engine) tell(this.#engine).catch(() => {});
+  }
+}
