@@ -11,7 +11,6 @@ from typing import Literal
 from app.consolidation_service import AnswerWith, ConsolidationService
 from app.idle_learning import IDLE_SECONDS, IdleLearning
 from app.idle_work import Loop, OnlyOne
-from app.idle_work import Loop, OnlyOne
 from app.learning_service import LearningService
 from app.resident_adapters import ResidentAdapters
 from app.routing_service import RoutingService

@@ -22,6 +22,7 @@ from app.completion import complete, last_logits
 from app.conversation import Conversation, Stored
 from app.fit_check import fit_check
 from app.idle_learning import IDLE_SECONDS
+from app.idle_loops import idle_loops
 from app.learning_api import LearningApi
 from app.learning_service import Learned, LearningService, Recalled, lesson_entry
 from app.memory_api import MemoryApi
@@ -187,11 +188,13 @@ class PageWorker:
         self._learning_opened.clear()
         try:
             await self._routing_opened.wait()
-            await self._open_learning(base_sha256, idle_seconds)
+            await self._open_learning(base_sha256)
         finally:
             self._learning_opened.set()
+        services, hold = self._services, self._model().engine.idle_held
+        await services.learn_idly(idle_loops(services), hold, self._one_learner, idle_seconds)
 
-    async def _open_learning(self, base_sha256: str, idle_seconds: float) -> None:
+    async def _open_learning(self, base_sha256: str) -> None:
         services, routing = self._services, self._services.routing
         if routing is None:
             services.learn_nothing(NO_EMBEDDER)

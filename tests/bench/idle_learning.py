@@ -1,24 +1,22 @@
 """What a message waits for while Sonata learns in idle times: time to the first token, and tokens a second.
 
-    python tests/bench/idle_learning.py [--rounds 15] [--piece GFLOP] [--json FILE]                 natively, WASM kernels
-    python tests/bench/idle_learning.py --where browser [--rounds 15] [--workers 2] [--json FILE]   the page in Chromium
+    python tests/bench/idle_learning.py [--rounds 15] [--piece GFLOP] [--json FILE]             natively, WASM kernels
+    python tests/bench/idle_learning.py --where browser [--rounds 15] [--workers 2] [--json FILE]        in Chromium
 
-Three cases take turns: `quiet`, nothing is learned; `learning`, a message is sent in the midst of a training without any
-sign before; `typed`, a key was pressed 0.2 s before it was sent, as in the page. Medians, ratios to `quiet`, and the
-training's own speed. SmolLM2, a training of invented facts, rank 8 on all linears; each message begins a new chat.
+Three cases take turns: `quiet`, nothing is learned; `learning`, a message is sent in the midst of a training without
+any sign before; `typed`, a key was pressed 0.2 s before it was sent, as in the page. Medians, ratios to `quiet`, and
+the training's own speed. SmolLM2, a training of invented facts, rank 8 on all linears; each message begins a chat.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import random
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,7 +24,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
-from in_browser import SonataTab, chromium, evaluate, local_server, machine
 from rich.console import Console
 from rich.table import Table
 
@@ -161,7 +158,11 @@ async def natively(options: argparse.Namespace) -> dict[str, Any]:
                 found[case].append(one)
     await idle.close()
     model.close()
-    return {**summary(found), "trained_tok_s": alone_tokens / alone_s, "piece_gflop": training_lowering.PIECE_FLOPS / 1e9}
+    return {
+        **summary(found),
+        "trained_tok_s": alone_tokens / alone_s,
+        "piece_gflop": training_lowering.PIECE_FLOPS / 1e9,
+    }
 
 
 def summary(found: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
