@@ -35,6 +35,7 @@ from app.idle_work import Loop, Report
 from app.one_learner import FileLock
 from app.template_renderer import native_renderer
 from py_core.adapters.parameters import parameter_layout
+from py_core.backends.training import Loss, Pack
 from py_core.backends.wasm import training_lowering
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
@@ -42,7 +43,7 @@ from py_core.formats.source import FileSource
 from py_core.learning.batches import shuffled
 from py_core.learning.packing import answer_example
 from py_core.learning.schedule import Schedule
-from py_core.learning.trainer import Settings, StepReport, Trainer, fresh_start
+from py_core.learning.trainer import Settings, Trainer, fresh_start
 from py_core.loading import Model, load_model
 from py_core.memory.policies import Policies
 from py_core.memory.store import Store
@@ -60,8 +61,8 @@ class Training:
 
     def __init__(self, model: Model) -> None:
         self.model, self.is_wanted = model, False
-        self.tokens = 0
-        self.stepped = asyncio.Event()
+        self.pieces: list[float] = []
+        self.started = asyncio.Event()
 
     async def waiting(self) -> int:
         return int(self.is_wanted)
@@ -75,15 +76,25 @@ class Training:
         prompt = draw.integers(1000, 9000, 24).tolist()
         facts = [answer_example(prompt + row[:10], row[10:]) for row in draw.integers(1000, 9000, (FACTS, 18)).tolist()]
 
-        def on_step(one: StepReport) -> None:
-            self.tokens += one.tokens
-            report(self.tokens, 10**9)
-            self.stepped.set()
-
         training = await self.model.engine.open_training(layout)
+        accumulate, last = training.accumulate, 0.0
+
+        async def after_piece() -> None:
+            nonlocal last
+            now = time.perf_counter()
+            self.pieces.append(1000 * (now - last))
+            self.started.set()
+            last = now
+
+        async def timed(pack: Pack) -> Loss:
+            nonlocal last
+            last = time.perf_counter()
+            return await accumulate(pack, after_piece)
+
+        training.accumulate = timed  # type: ignore[method-assign, assignment]
         settings = Settings(Schedule(1e-6, 10**6), divergence=0.0, save_every=10**6)
         try:
-            await Trainer(training, shuffled(facts, 8, 0), settings, fresh_start(layout, 0), on_step).run()
+            await Trainer(training, shuffled(facts, 8, 0), settings, fresh_start(layout, 0)).run()
         finally:
             training.close()
 
@@ -134,7 +145,6 @@ async def natively(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
     draw = random.Random(0)
     assistant = Assistant(model, max_tokens=TOKENS)
-    alone_s = alone_tokens = 0.0
     for number in range(options.rounds + 1):
         for case in CASES:
             assistant.reset()
@@ -143,12 +153,8 @@ async def natively(options: argparse.Namespace) -> dict[str, Any]:
             if case == "quiet":
                 await asyncio.sleep(0.6)
             else:
-                work.stepped.clear()
-                await work.stepped.wait()
-                begin, tokens = time.perf_counter(), work.tokens
-                work.stepped.clear()
-                await work.stepped.wait()
-                alone_s, alone_tokens = alone_s + time.perf_counter() - begin, alone_tokens + work.tokens - tokens
+                work.started.clear()
+                await work.started.wait()
             since = await sent_later(draw.uniform(0.3, 0.6))
             if case == "typed":
                 idle.note_activity()
@@ -156,13 +162,11 @@ async def natively(options: argparse.Namespace) -> dict[str, Any]:
             one = await asked(assistant, idle, since)
             if number:
                 found[case].append(one)
+            print(case, {key: round(value, 1) for key, value in one.items()}, file=sys.stderr, flush=True)
     await idle.close()
     model.close()
-    return {
-        **summary(found),
-        "trained_tok_s": alone_tokens / alone_s,
-        "piece_gflop": training_lowering.PIECE_FLOPS / 1e9,
-    }
+    pieces = {f"piece_ms_{share}": float(np.percentile(work.pieces, share)) for share in (50, 90, 100)}
+    return {**summary(found), **pieces, "piece_gflop": training_lowering.PIECE_FLOPS / 1e9}
 
 
 def summary(found: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
