@@ -47,7 +47,6 @@ from app.cli_models import models_app
 from app.cli_perplexity import perplexity
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
-from app.idle_loops import idle_loops
 from app.logits_job import logits_of, read_job
 from app.model_cache import CacheError, sha256_of_model
 from app.model_catalog import HubError
@@ -62,7 +61,6 @@ from app.terminal_chat import run_chat
 from py_core.backends.base import BackendError
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
-from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.routing.embedder import EmbedderError
@@ -123,22 +121,17 @@ def chat(
     with asyncio.Runner() as runner:
         loaded = runner.run(load(model, backend, precision, autotune, context))
         loaded.bos = not no_bos
-        services = Services(NativeCrypto()) if plain else runner.run(_services(model, loaded, home))
+        services, lock = Services(NativeCrypto()), None
+        if not plain:
+            path = home_memory(home)
+            services = runner.run(open_services(path, loaded, sha256_of_model(chosen_path(model))))
+            lock = FileLock(path.with_name(f"{path.name}.learning"))
         run_chat(
             runner, loaded, sampling, max_tokens, services,
-            lambda given: open_adapter(given, base_of(model, loaded), home), adapter,
+            lambda given: open_adapter(given, base_of(model, loaded), home), adapter, lock,
         )  # fmt: skip
         runner.run(services.close())
         loaded.close()
-
-
-async def _services(given: Path | None, model: Model, home: Path | None) -> Services:
-    """What a chat uses beside the model, which learns while nobody types."""
-    path = home_memory(home)
-    services = await open_services(path, model, sha256_of_model(chosen_path(given)))
-    lock = FileLock(path.with_name(f"{path.name}.learning"))
-    await services.learn_idly(idle_loops(services), model.engine.idle_held, lock)
-    return services
 
 
 @app.command()

@@ -6,6 +6,8 @@ from app.deep_loop import DeepLoop
 from app.idle_work import Loop
 from app.services import Services
 
+LESSONS = 8
+"""So many new lessons are worth a training: each is answered from its imprint until then."""
 ANSWERS = 30
 """So many new answers are worth a look at all of them."""
 DEEP_SECONDS = 24 * 3600.0
@@ -13,4 +15,7 @@ DEEP_SECONDS = 24 * 3600.0
 
 def idle_loops(services: Services) -> list[Loop]:
     """The first that has something to learn runs first."""
-    return [Loop("deep", DeepLoop(services), ANSWERS, "answers", DEEP_SECONDS)]
+    loops = [Loop("deep", DeepLoop(services), ANSWERS, "answers", DEEP_SECONDS)]
+    if services.consolidation is not None:
+        loops.insert(0, Loop("background", services.consolidation, LESSONS, "lessons"))
+    return loops

@@ -15,6 +15,8 @@ from app import terminal
 from app.assistant import Assistant, Delta, Done, Reading, Thought
 from app.cli_home import with_passphrase
 from app.conversation import ChangedElsewhere, Conversation, Event
+from app.idle_loops import idle_loops
+from app.idle_work import OnlyOne
 from app.learning_service import Learned, Recalled
 from app.routing_service import Routed
 from app.services import Services
@@ -40,15 +42,18 @@ ADDED = "Another program added messages to this conversation. The answer takes t
 
 def run_chat(
     runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, services: Services,
-    open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None,
+    open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None, only_one: OnlyOne | None = None,
 ) -> None:  # fmt: skip
-    """Until the user leaves. open_adapter: by a name or file, raises AdapterError or OSError; `adapter`: the first."""
+    """Until the user leaves. open_adapter: by a name or file, raises AdapterError or OSError; `adapter`: the first.
+    only_one: the lock of the program that learns while nothing is typed; without it this one does not."""
     console = terminal.console()
     conversation = Conversation(Assistant(model, sampling, max_tokens), services)
     if adapter is not None:
         runner.run(conversation.assistant.use_adapter(open_adapter(adapter)))
     last: list[Routed] = []
     _unlock(runner, services, console)
+    if only_one is not None:
+        runner.run(_learn(services, conversation.assistant, only_one))
     warned: str | None = None
     capabilities = model.engine.capabilities
     runs_on = escape(f"{capabilities.backend} ({capabilities.adapter})")
@@ -106,6 +111,12 @@ def _unlock(runner: asyncio.Runner, services: Services, console: Console) -> Non
             runner.run(with_passphrase(services.unlock, "the memory (empty: continue without the memory)"))
         except (StoreError, KeyboardInterrupt) as error:
             _warn(console, str(error) or "The memory stays locked.")
+
+
+async def _learn(services: Services, assistant: Assistant, only_one: OnlyOne) -> None:
+    """Answer with what was learned before, and learn more while nothing is typed."""
+    await services.consolidate_with(assistant.adapters, assistant.use_learned)
+    await services.learn_idly(idle_loops(services), assistant.model.engine.idle_held, only_one)
 
 
 async def _correct(services: Services, last: list[Routed], agent: str) -> str:
