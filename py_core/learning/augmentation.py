@@ -89,12 +89,12 @@ class Mix:
 
     plain: float = 0.5
     framed: float = 0.2
-    opened: float = 0.7
+    opened: float = 1.0
     synonyms: float = 1.0
     dropped: float = 2.0
     mixed: float = 0.5
     keywords: float = 0.3
-    sampled: float = 3.0
+    sampled: float = 4.0
     drop: float = 0.4
 
 

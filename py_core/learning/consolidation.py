@@ -81,9 +81,8 @@ class Consolidation:
 
         Raises BackendError, ChatTemplateError, and what the desk raises; what came so far is kept.
         """
-        begin = time.perf_counter()
         plan = await self._prepared()
-        seconds = plan.seconds
+        seconds, begin = plan.seconds, time.perf_counter()
         outcome = await self._trained(plan)
         if isinstance(outcome, str):
             return self._refused(plan, outcome, seconds + time.perf_counter() - begin)
@@ -175,18 +174,22 @@ class Consolidation:
                 training, lambda step: batches[step], self._settings, start, self._on_step, self._desk.trouble, save
             )
             try:
-                state = (await trainer.run()).state
-                if recipe.fisher_keep and recipe.elastic:
-                    lessons = [
-                        answer_example(await self._desk.prompt(one.question), one.answer) for one in self._lessons
-                    ]
-                    keep = recipe.fisher_keep if state.fisher.any() else 0.0
-                    state = (await trainer.add_fisher(lessons, keep)).state
+                trained = await trainer.run()
             except TrainingError as error:
                 return str(error)
             except asyncio.CancelledError:
                 await save(await trainer.checkpoint())
                 raise
+            await save(trained)
+            state = trained.state
+            if recipe.elastic:
+                lessons = [
+                    answer_example(await self._desk.prompt(one.question), one.answer)
+                    for one in self._lessons
+                    if await self._fits(one, training.max_rows)
+                ]
+                keep = recipe.fisher_keep if state.fisher.any() else 0.0
+                state = (await trainer.add_fisher(lessons, keep)).state
         finally:
             training.close()
         return state, state.fisher if state.fisher.any() else None

@@ -47,7 +47,7 @@ class Recipe:
     wordings: int = 8
     harm: float = 0.03
     scales: tuple[float, ...] = (1.0, 0.85, 0.7, 0.55)
-    elastic: float = 0.0
+    elastic: float = 1e4
     fisher_keep: float = 0.5
     recalled: int = 48
     save_every: int = 8

@@ -54,14 +54,14 @@ class Portions:
 
     a_step: int = 8
     rehearsed: int = 3
-    rounds: float = 26.0
+    rounds: float = 28.0
     rounds_again: float = 20.0
     least_steps: int = 24
     most_steps: int = 400
     texts: int = 1
     answers: int = 1
     text_weight: float = 2.0
-    answer_weight: float = 0.45
+    answer_weight: float = 0.3
     mix: Mix = field(default_factory=Mix)
 
     def steps(self, new: int, old: int) -> int:

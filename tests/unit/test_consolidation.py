@@ -20,6 +20,7 @@ from app.shipped_gate import shipped_gate
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.numpy_training import NumpyTraining
 from py_core.backends.training import Loss, Pack
+from py_core.learning.augmentation import Mix
 from py_core.learning.consolidation_job import Recipe, Texts
 from py_core.learning.lesson_examples import Portions
 from py_core.learning.trainer import StepReport
@@ -34,9 +35,10 @@ from py_core.routing.embedder import SentenceEmbedder
 
 BASE = "0" * 64
 FACTS = {"Cat?": "Tom.", "Boat?": "Ida."}
+MIX = Mix(plain=4, framed=0, opened=0, synonyms=0, mixed=0, keywords=0)
 RECIPE = Recipe(
-    portions=Portions(a_step=4, rehearsed=2, rounds=20, rounds_again=80, least_steps=4),
-    rank=4, rate=0.03, rate_again=0.03, harm=5.0, answer_tokens=4, wordings=1, save_every=3,
+    portions=Portions(a_step=4, rehearsed=2, rounds=40, rounds_again=60, least_steps=4, text_weight=0.5, mix=MIX),
+    rank=4, rate=0.03, rate_again=0.03, harm=5.0, answer_tokens=4, wordings=1, save_every=3, elastic=10.0,
 )  # fmt: skip
 TEXTS = Texts(("The moon is far away.", "It rains."), ("Hello",), ("A quiet morning by the sea.",))
 Opened = Callable[..., Awaitable[ConsolidationService]]
@@ -124,7 +126,7 @@ async def test_what_was_taught_moves_into_a_revision_that_answers_also_after_a_r
     assert run.recall["before"] == 0
     assert run.recall["after"] == 1
     assert run.steps["cross_entropy"][-1] < 1 < run.steps["cross_entropy"][0]
-    assert len(run.steps["tokens"]) == 10
+    assert len(run.steps["tokens"]) == 20
     assert run.tokens == sum(run.steps["tokens"])
     assert run.probe["after"] <= run.probe["base"] * (1 + RECIPE.harm)
     assert told == sorted(told)
@@ -167,7 +169,7 @@ async def test_a_run_that_was_cut_short_anywhere_ends_as_one_that_was_not(opened
     assert not await pieces.is_begun()
 
 
-async def test_an_adapter_that_harms_other_texts_is_made_smaller_or_refused(opened: Opened) -> None:
+async def test_an_adapter_that_harms_other_texts_at_any_size_is_refused_and_the_old_one_stays(opened: Opened) -> None:
     service = await opened()
     await taught(service)
     first = await service.consolidate()
@@ -181,8 +183,7 @@ async def test_an_adapter_that_harms_other_texts_is_made_smaller_or_refused(open
     assert refusing.current is not None
     assert refusing.current.id == first.id
     assert await refusing.waiting() == 0  # the same is not tried again and again by itself
-    harm = refused.probe["after"] / refused.probe["base"] - 1
-    assert harm > -0.9
+    assert refused.scale == RECIPE.scales[-1]
 
 
 async def test_a_training_whose_numbers_are_not_finite_leaves_the_old_revision(
@@ -219,6 +220,8 @@ async def test_a_second_run_goes_on_and_rehearses_what_the_first_one_taught(open
     assert (second.parent, second.revision, second.new) == (1, 2, tuple(new))
     assert set(second.lessons) == {*old, *new}
     assert second.recall["before"] == 0.5
+    assert max(second.steps["penalty"]) > 0  # it is held to the first one's weights, too
+    assert max(first.steps["penalty"]) == 0
     assert second.recall["after"] == 1
 
 
