@@ -154,7 +154,8 @@ class IdleLearning:
                 self._tell("failed", _sentence(error))
                 wait = LOOK_SECONDS
             try:
-                await asyncio.wait_for(self._news.wait(), wait)
+                async with asyncio.timeout(wait):  # wait_for may swallow that this is cancelled
+                    await self._news.wait()
             except TimeoutError:
                 self._looked = self._looked and wait < LOOK_SECONDS
 

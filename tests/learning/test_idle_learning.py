@@ -226,6 +226,19 @@ async def test_switch_battery_and_pause_end_it_and_it_goes_on_from_there(idle: I
     assert policies.look("learning.background.last").source == "background"
 
 
+async def test_it_can_be_closed_at_the_very_end_of_an_answer(idle: Idle) -> None:
+    idle.teach(3)
+    await idle.work.step()
+    for _ in range(20):
+        await asyncio.sleep(0)  # it waits for news now
+    with idle.learning.busy():
+        pass
+    async with asyncio.timeout(PATIENCE / 6):
+        await idle.learning.close()
+    assert idle.work.sessions == 0
+    assert idle.work.kept.step > 0
+
+
 async def test_only_one_of_two_programs_learns(idle: Idle, work: Lessons, policies: Policies, tmp_path: Path) -> None:
     other = Idle(Lessons(await opened(tmp_path, load_numpy)), policies, tmp_path / "lock")
     idle.teach(3)
