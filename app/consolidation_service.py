@@ -201,7 +201,7 @@ class ConsolidationService:
             model, base = self.learning.model, self.learning.base_sha256
             consolidation = Consolidation(model, base, job, self.recipe, self.texts, desk, seed, priority)
             outcome = await consolidation.run()
-            run = await self._store(outcome, start, [one.id for one in new], [one.id for one in old])
+            run = await self._store(outcome, start if job.start else None, [one.id for one in job.new])
         await self.refresh()
         if run.revision:
             await self.learning.relearn(priority=priority)
@@ -209,8 +209,8 @@ class ConsolidationService:
 
     async def _to_learn(self) -> tuple[Run | None, list[Lesson], list[Lesson]]:
         """The run to go on from, the lessons that it does not know, and those that it knows."""
-        taught = [one for one in await self.learning.memory.lessons.all() if one.answers]
-        there = {one.id for one in taught}
+        on = [one for one in await self.learning.memory.lessons.all() if one.on]
+        there, taught = {one.id for one in on}, [one for one in on if one.answers]
         usable = [run for run in await self._runs() if run.has_weights and run.on and there.issuperset(run.lessons)]
         start = usable[-1] if usable else None
         known = set(start.lessons) if start else set()
@@ -230,7 +230,7 @@ class ConsolidationService:
         tokens = await lesson_tokens(self.learning.model, SYSTEM_PROMPT, lesson.question, lesson.answer)
         return TaughtAnswer(lesson.id, lesson.question, tuple(tokens.answer), lesson.quality)
 
-    async def _store(self, outcome: Outcome, start: Run | None, new: list[str], old: list[str]) -> Run:
+    async def _store(self, outcome: Outcome, start: Run | None, new: Sequence[str]) -> Run:
         capabilities = self.learning.model.engine.capabilities
         steps: Mapping[str, list[float]] = {
             "cross_entropy": [one.loss.cross_entropy for one in outcome.steps],
@@ -242,7 +242,8 @@ class ConsolidationService:
         }
         run = Run(
             base_sha256=self.learning.base_sha256, verdict=outcome.verdict, why=outcome.why,
-            parent=start.revision if start else 0, scale=outcome.scale, lessons=(*old, *new), new=tuple(new),
+            parent=start.revision if start else 0, scale=outcome.scale,
+            lessons=(*(start.lessons if start else ()), *new), new=tuple(new),
             model=self.learning.model.config.name, backend=capabilities.backend, recipe=_json(asdict(self.recipe)),
             probe=_finite(outcome.probe), recall=_finite(outcome.recall),
             steps={name: [min(one, 1e300) for one in row] for name, row in steps.items()},

@@ -285,6 +285,8 @@ class Conversation:
     async def _recall(self, text: str) -> Recalled | None:
         learning = self._services.learning
         try:
+            if self._services.consolidation is not None:
+                await self._services.consolidation.refresh()  # what it learned from may be gone
             return await learning.recall(text) if learning is not None else None
         except (EmbedderError, StoreError, BackendError, LessonError) as error:
             self._services.trouble(error)

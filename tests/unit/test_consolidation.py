@@ -275,6 +275,22 @@ async def test_a_lesson_that_is_switched_off_silences_the_revision_and_the_backg
         assert service.current is not None
 
 
+async def test_a_corrected_lesson_is_trained_beside_the_others_and_its_old_answer_stays_known_to_be_in_there(
+    opened: Opened,
+) -> None:
+    service = await opened()
+    cat, boat = await taught(service)
+    await service.consolidate()
+    (corrected,) = await taught(service, {"Cat?": "Mia."})
+    assert service.current is not None  # the new answer comes from its imprint
+    start, new, old = await service._to_learn()
+    assert start is not None
+    assert ([one.id for one in new], [one.id for one in old]) == ([corrected], [boat])
+    run = await service.consolidate()
+    assert run is not None
+    assert set(run.lessons) == {cat, boat, corrected}  # to forget the first answer is to forget this, too
+
+
 async def test_an_unfinished_run_keeps_nothing_of_a_lesson_that_is_forgotten(opened: Opened) -> None:
     service = await opened()
     cat, _ = await taught(service)
