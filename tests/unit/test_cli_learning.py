@@ -13,6 +13,7 @@ import pytest
 from test_cli import Result, assert_sentence, printed, sonata
 
 from app.cli_home import PASSPHRASE, opened_memory
+from app.shipped_gate import shipped_gate
 from app.training.facts import facts
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.rows import BLOB
@@ -88,7 +89,7 @@ def test_questions_and_other_words_for_them_get_the_taught_answer_and_other_ques
     right = {}
     for one, (text, answer, id) in zip(answers, asked, strict=False):
         assert one["lesson"] is None or one["lesson"]["id"] == id
-        assert (one["lesson"] is not None) == (one["confidence"] > 0.37)  # the gate's threshold, -0.5
+        assert (one["lesson"] is not None) == (one["score"] > shipped_gate().threshold)
         right[text] = one["answer"] == answer
     assert all(right[fact.question] for fact in FACTS)
     assert sum(right.values()) >= 0.9 * len(asked)
