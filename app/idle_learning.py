@@ -75,6 +75,11 @@ class IdleLearning:
         self._status = IdleStatus("waiting", "Sonata looks whether there is something to learn.")
 
     @property
+    def names(self) -> list[str]:
+        """Of the loops."""
+        return [loop.name for loop in self._loops]
+
+    @property
     def status(self) -> IdleStatus:
         said = self._status
         if self._run is None or said.state not in ("running", "held"):

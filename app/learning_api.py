@@ -5,11 +5,15 @@ web/learning/client.js calls its methods with JSON. Times are seconds since 1970
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, Literal
 
+from app.deep_loop import REPORT_POLICY
 from app.feedback import Feedback
+from app.idle_learning import IdleLearning
 from app.learning_service import Learned, LearningService
 from app.services import Services
 from py_core.learning.quality import WEIGHTS
@@ -17,6 +21,7 @@ from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
+from py_core.memory.revisions import Run
 from py_core.memory.rows import Change
 from py_core.memory.text_search import has_all, terms_of
 from py_core.memory.trajectories import KIND as TRAJECTORY
@@ -121,18 +126,37 @@ class LearningApi:
     # ---- the loops ----
 
     async def overview(self) -> dict[str, Any]:
-        """{problem, loops, lessons, trainings, answers}: what the Learning view shows. `problem`: why nothing can be
-        learned now. Each loop that is there: {name, on, words}."""
+        """{problem, idle, loops, lessons, trainings, answers}: what the Learning view shows. `problem`: why nothing can
+        be learned now. `idle`: what learns in pauses, and how far it is. Each loop: {name, on, words, runs}; `runs`:
+        whether it runs in pauses, and can be asked to run now."""
         services, memory = self._services, self._memory
         lessons = await memory.lessons.all()
-        loops = [{"name": "instant", "on": self._is_on("instant"), "words": _instant_words(lessons)}]
+        learning, idle = services.learning, services.idle
+        runs = await memory.revisions.runs(learning.base_sha256) if learning is not None else []
+        words = {"instant": _instant_words(lessons), "background": _background_words(runs), "deep": self._deep_words()}
+        loops = ["instant", *(idle.names if idle is not None else [])]
         return {
             "problem": services.why_not_learning,
-            "loops": loops,
+            "idle": None if idle is None else asdict(idle.status),
+            "loops": [
+                {"name": name, "on": self._is_on(name), "words": words[name], "runs": name != "instant"}
+                for name in loops
+            ],
             "lessons": await self._learned_lately(lessons),
-            "trainings": [],
+            "trainings": [_training(run) for run in runs[-PLOTTED:]],
             "answers": _groups(await memory.trajectories.all(limit=PLOTTED_ANSWERS)),
         }
+
+    async def learn_now(self, name: str) -> None:
+        """Run a loop once, however little there is to learn."""
+        self._idle.learn_now(name)
+
+    async def pause(self) -> None:
+        """What learns in pauses stands still until `resume`."""
+        self._idle.pause()
+
+    async def resume(self) -> None:
+        self._idle.resume()
 
     async def set_loop(self, name: str, on: bool) -> None:
         """name: as in `overview`."""
@@ -144,9 +168,19 @@ class LearningApi:
         if change.cleared is not None:
             self._forgotten.clear()  # nothing is left of what was deleted as a whole
 
-    def _is_on(self, loop: str, default: bool = True) -> bool:
+    def _is_on(self, loop: str) -> bool:
         policy = self._memory.policies.look(f"learning.{loop}")
-        return default if policy is None else policy.value is True
+        return policy is None or policy.value is not False
+
+    def _deep_words(self) -> str:
+        policy = self._memory.policies.look(REPORT_POLICY)
+        if policy is None or not isinstance(policy.value, str):
+            return ""
+        report = json.loads(policy.value)
+        said = f"The last time it saw {_count(report['trajectories'], 'answer')}, and kept what "
+        said += f"{_count(report['strategies'], 'group')} of them showed."
+        questions = ", ".join(f"“{one['question']}”" for one in report["suggestions"])
+        return said + (f" You could teach what to say to: {questions}." if questions else "")
 
     async def _learned_lately(self, lessons: Sequence[Lesson]) -> list[dict[str, Any]]:
         """The latest lessons that this model has learned, the oldest first."""
@@ -174,6 +208,12 @@ class LearningApi:
         return self._services.memory
 
     @property
+    def _idle(self) -> IdleLearning:
+        if self._services.idle is None:
+            raise EmbedderError(self._services.why_not_learning or OPENING)
+        return self._services.idle
+
+    @property
     def _learning(self) -> LearningService:
         if self._services.learning is None:
             raise EmbedderError(self._services.why_not_learning or OPENING)
@@ -186,6 +226,16 @@ def _instant_words(lessons: Sequence[Lesson]) -> str:
     if not lessons:
         return "You have taught nothing yet."
     return f"{_count(known, 'fact')} in use; {_count(uses, 'answer')} came from what you taught."
+
+
+def _background_words(runs: Sequence[Run]) -> str:
+    return f"{len(runs[-1].lessons):,} of what you taught were in the last training. {runs[-1].why}" if runs else ""
+
+
+def _training(run: Run) -> dict[str, Any]:
+    taken = {name: getattr(run, name) for name in ("created", "verdict", "why", "norm", "tokens", "seconds")}
+    losses = list(run.steps.get("cross_entropy", ()))
+    return {**taken, "losses": losses, "probe": dict(run.probe), "recall": dict(run.recall)}
 
 
 def _count(number: int, noun: str) -> str:

@@ -184,7 +184,7 @@ async def test_what_was_said_of_an_answer_is_taken_back_by_the_same_button(chat:
     await chat.can_learn()
 
 
-async def test_a_loop_is_switched_off_and_its_plots_have_tables(chat: LearningPage) -> None:
+async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables(chat: LearningPage) -> None:
     await chat.show("Learned")
     await chat.teach(BAKERY, FIVE)
     await chat.show("Learning")
@@ -196,6 +196,13 @@ async def test_a_loop_is_switched_off_and_its_plots_have_tables(chat: LearningPa
     quality = chat.panel.get_by_role("figure").filter(has_text="Quality of the answers")
     await quality.get_by_text("As a table").press("Enter")
     await expect(quality.get_by_role("row").first).to_have_text(re.compile("^Answeredqualityfits the question"))
+    pauses = chat.panel.get_by_role("region", name="In pauses")
+    await pauses.get_by_role("button", name="Pause").press("Enter")
+    await expect(pauses.get_by_role("button", name="Go on")).to_be_focused()
+    deep = chat.panel.get_by_role("region", name="From experience")
+    await deep.get_by_role("button", name="Learn now").click()
+    await expect(deep).to_contain_text("The last time it saw")
+    await expect(chat.panel.get_by_role("region", name="By training").get_by_role("switch")).to_be_checked()
     await expect(chat.panel.get_by_role("alert")).to_have_count(0)
     switch = chat.panel.get_by_role("switch", name="At once")
     await switch.press("Space")

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from app.idle_loops import idle_loops
 from app.learning_api import PLOTTED, LearningApi
 from app.learning_service import LearningService
 from app.lesson_imprints import LessonError
 from app.native_services import open_embedder
+from app.one_learner import FileLock
 from app.services import Services
 from app.shipped_gate import shipped_gate
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
+from py_core.memory.revisions import Run
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.trajectories import Trajectory
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio
 
 FERRY, HERON = "What is the ferry to Sandholm called?", "It is called the Grey Heron."
 BAKERY, FIVE = "When does the bakery at the harbour open?", "At five in the morning."
@@ -179,6 +185,57 @@ async def test_a_lesson_that_is_wrong_again_and_again_is_switched_off(api: Learn
     assert off.count(True) == 1
     assert not off[0]
     assert await questions(api, filter="off") == [FERRY]
+
+
+async def test_what_learns_in_pauses_is_paused_goes_on_and_runs_when_it_is_asked_to(
+    api: LearningApi, services: Services, tmp_path: Path
+) -> None:
+    assert (await api.overview())["idle"] is None
+    with pytest.raises(EmbedderError, match="still loading"):
+        await api.pause()
+    loops = [loop for loop in idle_loops(services) if loop.name == "deep"]
+    await services.learn_idly(loops, nullcontext, FileLock(tmp_path / "lock"), idle_seconds=3600)
+    assert services.memory is not None
+    services.memory.trajectories.record(Trajectory("a1", FERRY, HERON, quality=1.0))
+
+    changed = asyncio.Event()
+    services.changed = changed.set
+
+    async def until(is_so: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """The overview, once it is so."""
+        while True:
+            changed.clear()
+            overview = await api.overview()
+            if is_so(overview):
+                return overview
+            await changed.wait()
+
+    await api.pause()
+    deep = (await until(lambda told: told["idle"]["state"] == "paused"))["loops"][1]
+    assert (deep["name"], deep["on"], deep["runs"], deep["words"]) == ("deep", True, True, "")
+    await api.learn_now("deep")
+    deep = (await until(lambda told: told["loops"][1]["words"]))["loops"][1]
+    assert deep["words"].startswith("The last time it saw 1 answer, and kept what ")
+    await api.set_loop("deep", False)
+    assert not (await until(lambda told: told["idle"]["state"] == "off"))["loops"][1]["on"]
+
+
+async def test_trainings_are_told_as_they_were_decided(api: LearningApi, services: Services) -> None:
+    assert services.memory is not None
+    why = "It gives 100% of the answers."
+    run = Run(
+        "00" * 32, "refused", why, lessons=("a",), probe={"base": 21.0, "after": 21.5}, recall={"after": 1.0},
+        steps={"cross_entropy": [3.0, 0.5]}, norm=2.5, tokens=900, seconds=4.0,
+    )  # fmt: skip
+    await services.memory.revisions.keep(run, None)
+    await services.memory.revisions.keep(replace(run, id="other", base_sha256="11" * 32), None)
+    (told,) = (await api.overview())["trainings"]
+    assert told["created"] > 0
+    del told["created"]
+    assert told == {
+        "verdict": "refused", "why": why, "norm": 2.5, "tokens": 900, "seconds": 4.0, "losses": [3.0, 0.5],
+        "probe": {"base": 21.0, "after": 21.5}, "recall": {"after": 1.0},
+    }  # fmt: skip
 
 
 async def test_without_a_model_lessons_are_seen_and_forgotten_but_nothing_can_be_taught(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ export class Learning {
   // ---- the loops ----
 
   /**
-   * @returns {Promise<{problem: string|null, loops: {name: string, on: boolean, words: string, idle?: IdleStatus}[],
+   * @returns {Promise<{problem: string|null, idle: IdleStatus|null,
+   *   loops: {name: string, on: boolean, words: string, runs: boolean}[],
    *   trainings: Training[],
    *   lessons: {question: string, nllBefore: number, nllAfter: number}[],
    *   answers: {created: number, count: number, quality: number|null, parts: Record<string, number|null>}[]}>} the latest

@@ -1,46 +1,45 @@
-/** What learns while nothing else happens: what it does now, how far it is, and buttons to pause it or to begin now. */
+/** What learns in pauses: what it does now, how far it is, and buttons to pause it or to let it go on. */
 import { button, element, ProblemLine } from '../page/dom.js';
-import { formatShare } from '../page/format.js';
 
 const UNDER_WAY = ['running', 'held'];
+const STANDS_STILL = ['paused', 'failed'];
 
 export class IdleSection {
-  element = element('div', 'idle');
-  #learning;
+  element = element('section', 'loop');
   #sentence = element('p', 'loop-state');
   #progress = element('progress');
-  #now = button('Learn now', 'quiet', () => this.#try(() => this.#learning.learnNow('background')));
-  #pause = button('Pause', 'quiet', () => this.#try(() => this.#learning.pause()));
-  #resume = button('Go on', 'quiet', () => this.#try(() => this.#learning.resume()));
+  #pause;
+  #resume;
   #problem = new ProblemLine();
 
   /** @param {import('../learning/client.js').Learning} learning */
   constructor(learning) {
-    this.#learning = learning;
+    const title = element('h3', '', 'In pauses');
+    title.id = 'idle-title';
+    this.element.setAttribute('aria-labelledby', title.id);
     this.#progress.max = 1;
     this.#progress.setAttribute('aria-label', 'How much of it is done');
     this.#sentence.setAttribute('role', 'status');
+    this.#pause = button('Pause', 'quiet', () => this.#try(() => learning.pause()));
+    this.#resume = button('Go on', 'quiet', () => this.#try(() => learning.resume()));
     const actions = element('div', 'record-actions');
-    actions.append(this.#now, this.#pause, this.#resume);
-    this.element.append(this.#sentence, this.#progress, actions, this.#problem.element);
+    actions.append(this.#pause, this.#resume);
+    this.element.append(title, this.#sentence, this.#progress, actions, this.#problem.element);
   }
 
-  /** @param {import('../learning/client.js').IdleStatus} status */
-  show({ state, sentence, done, total }) {
+  /** @param {import('../learning/client.js').IdleStatus|null} status null: nothing can learn in pauses */
+  show(status) {
+    this.element.hidden = status === null;
+    if (status === null) return;
+    const { state, sentence, done, total } = status;
     if (this.#sentence.textContent !== sentence) this.#sentence.textContent = sentence;
-    const isUnderWay = UNDER_WAY.includes(state) && total > 0;
-    this.#progress.hidden = !isUnderWay;
-    this.#progress.value = isUnderWay ? done / total : 0;
-    this.#progress.title = isUnderWay ? formatShare(done / total) : '';
-    const focused = document.activeElement;
-    this.#pause.hidden = !UNDER_WAY.includes(state);
-    this.#resume.hidden = !['paused', 'failed'].includes(state);
-    this.#now.hidden = !this.#pause.hidden || !this.#resume.hidden || state === 'off';
-    if (focused instanceof HTMLElement && focused.hidden) this.#shown()?.focus();
-  }
-
-  #shown() {
-    return [this.#now, this.#pause, this.#resume].find((one) => !one.hidden);
+    const isUnderWay = UNDER_WAY.includes(state);
+    this.#progress.hidden = !isUnderWay || total === 0;
+    this.#progress.value = total ? done / total : 0;
+    const hadFocus = this.element.contains(document.activeElement);
+    this.#pause.hidden = STANDS_STILL.includes(state);
+    this.#resume.hidden = !STANDS_STILL.includes(state);
+    if (hadFocus) (this.#pause.hidden ? this.#resume : this.#pause).focus();
   }
 
   async #try(run) {

@@ -1,6 +1,7 @@
 /** How Sonata learns: each loop with its switch, and plots of what it did. */
 import { element, ProblemLine } from '../page/dom.js';
 import { loadScript, loadStyles } from '../page/load_file.js';
+import { IdleSection } from './idle_section.js';
 import { LoopSection } from './loop_section.js';
 import { PlotFigure } from './plot_figure.js';
 import { answersPlot, instantPlot, trainingPlots } from './plots.js';
@@ -18,6 +19,7 @@ export class LearningPanel {
   #loops = new Map(); // name -> LoopSection
   #figures = new Map(); // name -> PlotFigure
   #list = element('div', 'loops');
+  #idle;
   #answers = element('section', 'loop');
 
   constructor(root, _memory, { learning }) {
@@ -25,7 +27,9 @@ export class LearningPanel {
     this.#status.setAttribute('role', 'status');
     this.#answers.append(element('h3', '', 'Your answers'));
     this.#answers.hidden = true;
-    root.append(element('p', 'memory-lead', LEAD), this.#status, this.#problem.element, this.#list, this.#answers);
+    this.#idle = new IdleSection(learning);
+    this.#idle.show(null);
+    root.append(element('p', 'memory-lead', LEAD), this.#status, this.#problem.element, this.#idle.element, this.#list, this.#answers);
   }
 
   async show() {
@@ -61,7 +65,8 @@ export class LearningPanel {
     }
   }
 
-  #show({ loops, lessons, trainings, answers }) {
+  #show({ idle, loops, lessons, trainings, answers }) {
+    this.#idle.show(idle);
     for (const loop of loops) {
       if (!this.#loops.has(loop.name)) {
         const made = new LoopSection(loop.name, this.#learning);

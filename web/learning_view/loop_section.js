@@ -1,6 +1,5 @@
 /** One of the loops that learn: what it does, its switch, and a place for its plots. */
-import { element, ProblemLine } from '../page/dom.js';
-import { IdleSection } from './idle_section.js';
+import { button, element, ProblemLine } from '../page/dom.js';
 
 /** What people read. The names are those of the policies ("learning.instant" ...). */
 const LOOPS = {
@@ -10,13 +9,13 @@ const LOOPS = {
       + 'which is used only when you ask for that fact.',
   },
   background: {
-    title: 'While nothing else happens',
+    title: 'By training',
     about: 'In pauses, the facts that you taught are trained into an adapter of the whole model. The adapter is used only if a test '
       + 'says that it harms nothing else.',
   },
   deep: {
     title: 'From experience',
-    about: 'From time to time, Sonata looks at many answers together, and keeps what went well and what did not.',
+    about: 'In pauses, Sonata looks at many answers together, and keeps what went well and what did not.',
   },
   style: {
     title: 'Your style',
@@ -31,13 +30,11 @@ export class LoopSection {
   #isSwitching = false;
   #state = element('p', 'loop-state');
   #problem = new ProblemLine();
-  #idle = /** @type {IdleSection|null} */ (null);
-  #learning;
+  #now;
 
   /** @param {string} name @param {import('../learning/client.js').Learning} learning */
   constructor(name, learning) {
     const { title, about } = LOOPS[name];
-    this.#learning = learning;
     const head = element('div', 'loop-head');
     const heading = element('h3', '', title);
     heading.id = `loop-${name}`;
@@ -50,27 +47,32 @@ export class LoopSection {
     words.setAttribute('aria-hidden', 'true');
     label.append(this.#box, words);
     head.append(heading, label);
+    this.#now = button('Learn now', 'quiet loop-now', () => this.#try(() => learning.learnNow(name)));
     this.element.setAttribute('aria-labelledby', heading.id);
-    this.element.append(head, element('p', 'memory-lead', about), this.#problem.element, this.#state, this.plots);
+    this.element.append(head, element('p', 'memory-lead', about), this.#problem.element, this.#state, this.#now, this.plots);
   }
 
-  show({ on, words, idle }) {
-    if (idle && !this.#idle) this.#state.after((this.#idle = new IdleSection(this.#learning)).element);
-    if (idle) this.#idle?.show(idle);
+  show({ on, words, runs }) {
+    this.#now.hidden = !runs || !on;
     if (!this.#isSwitching) this.#box.checked = on;
     this.#state.textContent = words;
     this.#state.hidden = !words;
   }
 
   async #switch(run) {
-    this.#problem.say(null);
     this.#isSwitching = true;
+    if (!await this.#try(run)) this.#box.checked = !this.#box.checked;
+    this.#isSwitching = false;
+  }
+
+  async #try(run) {
+    this.#problem.say(null);
     try {
       await run();
+      return true;
     } catch (error) {
-      this.#box.checked = !this.#box.checked;
       this.#problem.say(error);
+      return false;
     }
-    this.#isSwitching = false;
   }
 }
