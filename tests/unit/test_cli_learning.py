@@ -248,6 +248,13 @@ def test_consolidation_goes_on_where_it_was_ended_answers_without_lessons_and_is
         return json.loads(printed(sonata("perplexity", texts, *model, *options, "--json")))["nats"]
 
     assert nats() != nats("--no-memory")
+
+    async def without_lessons() -> None:
+        async with opened_memory(Path(home[1])) as memory:
+            await memory.policies.edit("learning.instant", False)
+
+    asyncio.run(without_lessons())
+    assert "Tom." in printed(sonata("chat", "--max-tokens", "8", *model, stdin="Cat?\n"))
     printed(sonata("memory", "forget", "--all", "--yes", *home))
     assert nats() == nats("--no-memory")
 
