@@ -18,7 +18,8 @@ from app.training.gate_worlds import NEUTRAL, Compared, Decisions, World, open_w
 from py_core.formats.safetensors import write_safetensors
 from py_core.learning.gate import SHUT, Gate, GateError
 from py_core.learning.gate_features import FEATURES, Taught, pair_features
-from py_core.routing.embedder import SentenceEmbedder
+from py_core.learning.gate_words import word_features
+from py_core.routing.embedder import Meaning, SentenceEmbedder
 
 BOAT = Fact("What is the call sign of our sailing boat?", "The boat's call sign is Delta Nine Pelican.")
 CAT = Fact("What is my cat called?", "Your cat is called Mr. Biscotti.")
@@ -172,3 +173,34 @@ def test_other_styles_keep_what_answers_a_prompt():
     assert len(made) > 1.5 * len(prompts)
     assert made == in_other_styles(prompts, 1) != in_other_styles(prompts, 2)
     assert all(prompt.lesson >= 0 and prompt.text.strip() for prompt in made)
+
+
+def test_a_lesson_without_words_does_not_move_the_scores_of_others(gate, embedder, taught):
+    asked, empty = meant(embedder, "What is my cat called?"), meant(embedder, "?!")
+    scores = gate.scores(asked, [(empty, empty), *taught])
+    np.testing.assert_allclose(scores, [SHUT, *gate.scores(asked, taught)], rtol=1e-5)
+
+
+def test_a_match_worse_than_none_counts_as_it_is_in_a_shorter_text():
+    """Where all cosines are negative, the places that a longer text has more are no better matches."""
+
+    def text(words: str, seed: int, sign: float) -> Taught:
+        count = len(words.split())
+        rng = np.random.default_rng(seed)
+        states = np.concatenate([sign * np.ones((count, 192)), 0.1 * rng.standard_normal((count, 192))], 1)
+        ids = np.arange(5000, 5000 + count, dtype=np.int32) + 100 * seed
+        return words, Meaning(ids, states.astype(np.float32), states.mean(0) / np.linalg.norm(states.mean(0)))
+
+    asked, short, long = text("red sea", 1, 1), text("old oak", 2, -1), text("a very long lesson about ships", 3, -1)
+    together, alone = pair_features(asked, [(short, short), (long, long)]), pair_features(asked, [(short, short)])
+    assert alone[0, 2] < -0.5
+    np.testing.assert_allclose(together[0, :-11], alone[0, :-11], rtol=1e-5, atol=1e-6)
+
+
+def test_a_mistyped_word_is_like_the_word_that_was_meant():
+    def unlike(asked: str) -> float:
+        """How unlike the least known word of the message is to the lesson's words."""
+        return float(word_features(asked, [("Who is my dentist?", "Who is my dentist? Dr. Kolbe.")])[0, 27])
+
+    assert unlike("who is my dentist") == 0
+    assert 0 < unlike("who is my denitst") < unlike("who is my plumber") <= 1
