@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -88,23 +89,51 @@ class Wording:
     """The words of a text. pieces: the groups of three letters of each word so far, shared by the texts of a call."""
 
     def __init__(self, text: str, pieces: dict[str, frozenset[str]]) -> None:
-        found = _WORD.findall(text[:_LONGEST])
-        lower = [word.lower() for word in found]
-        self.words = frozenset(lower)
-        self.content = self.words - SMALL
-        self.names = {word.lower() for word in found[1:] if word[0].isupper() and word != "I"}
-        self.numbers = {word for word in self.words if word.isdigit()}
-        self.letters = _pieces(" ".join(lower))
-        self.asks = _asked_for(lower)
-        self.is_task = not _TASKS.isdisjoint(lower[:2])
-        self.mine = not self.words.isdisjoint(_MINE)
-        self.my = "my" in self.words or "our" in self.words
-        self.indefinite = "a" in self.words or "an" in self.words
-        self.kinds: dict[int, set[int]] = {}
+        self._found = _WORD.findall(text[:_LONGEST])
+        self._lower = [word.lower() for word in self._found]
+        self._of_word = pieces
+        self.words = frozenset(self._lower)
+        self.letters = _pieces(" ".join(self._lower))
+
+    @cached_property
+    def content(self) -> frozenset[str]:
+        return self.words - SMALL
+
+    @cached_property
+    def names(self) -> set[str]:
+        return {word.lower() for word in self._found[1:] if word[0].isupper() and word != "I"}
+
+    @cached_property
+    def numbers(self) -> set[str]:
+        return {word for word in self.words if word.isdigit()}
+
+    @cached_property
+    def asks(self) -> int:
+        return _asked_for(self._lower)
+
+    @cached_property
+    def is_task(self) -> bool:
+        return not _TASKS.isdisjoint(self._lower[:2])
+
+    @cached_property
+    def mine(self) -> bool:
+        return not self.words.isdisjoint(_MINE)
+
+    @cached_property
+    def my(self) -> bool:
+        return "my" in self.words or "our" in self.words
+
+    @cached_property
+    def indefinite(self) -> bool:
+        return "a" in self.words or "an" in self.words
+
+    @cached_property
+    def kinds(self) -> dict[int, set[int]]:
+        made: dict[int, set[int]] = {}
         for word in self.words & _KIND_OF.keys():
             kind, which = _KIND_OF[word]
-            self.kinds.setdefault(kind, set()).add(which)
-        self._of_word = pieces
+            made.setdefault(kind, set()).add(which)
+        return made
 
     def alikeness(self, words: frozenset[str]) -> list[float]:
         """Of each of the words how unlike it is to the word here that is most like it: 0 to 1."""
