@@ -12,7 +12,7 @@ from app.learning_service import NEAR
 from app.training.facts import VAGUE, Fact, FactSplit, GenericPrompt, Split, facts, generic_prompts, paragraphs
 from app.training.facts.templates import template_facts
 from py_core.learning.gate import CANDIDATES
-from py_core.learning.gate_features import FEATURES, Taught, comparable, pair_features
+from py_core.learning.gate_features import FEATURES, Taught, has_words, pair_features
 from py_core.routing.embedder import Meaning
 
 NOTHING = -1
@@ -152,7 +152,7 @@ class Compared:
             prompt, lessons = world.prompts[number], world.candidates(number, stored)
             key = number, lessons.tobytes()
             if key not in known:
-                there = comparable(world.asked[number])
+                there = has_words(world.asked[number])
                 if there:
                     found.append(pair_features(world.asked[number], [world.lessons[at] for at in lessons]))
                 known[key] = slice(count, count + len(lessons) * there)

@@ -14,12 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.formats.safetensors import SafetensorsError, read_safetensors
-from py_core.learning.gate_features import FEATURES, Taught, comparable, pair_features
+from py_core.learning.gate_features import FEATURES, Taught, has_words, pair_features
+from py_core.learning.gate_words import asks_of_you, is_latin, same_words
 
 CANDIDATES = 8
 """So many lessons are compared with a message: those with the nearest vectors."""
 SHUT = -20.0
-"""The score of what cannot be compared: a text without words, or in an alphabet that MiniLM does not know."""
+"""The score of what cannot be compared: a text without words, or in an alphabet that MiniLM does not know; and of a
+question about "your" where "my" was taught, which are alike in all else."""
+SAME = 6.0
+"""The score of such a text where the lesson's question has the same words."""
 _NAMES = ("mean", "scale", "w1", "b1", "w2", "b2", "threshold")
 
 
@@ -72,15 +76,22 @@ class Gate:
         depends on the other candidates, too: of two that fit alike neither is sure.
         """
         scores = np.full(len(candidates), SHUT, np.float32)
-        if not comparable(asked):
+        if not _comparable(asked):
+            scores[[same_words(asked[0], question[0]) for question, _ in candidates]] = SAME
             return scores
-        known = [at for at, (question, _) in enumerate(candidates) if comparable(question)]
+        known = [at for at, (question, _) in enumerate(candidates) if _comparable(question)]
         if known:
             features = pair_features(asked, [candidates[at] for at in known])
             scores[known] = self.of_features(features)
+        scores[[asks_of_you(asked[0], question[0]) for question, _ in candidates]] = SHUT
         return scores
 
     def of_features(self, features: np.ndarray) -> np.ndarray:
         """float32 (pairs,) of features (pairs, FEATURES)."""
         inner = np.tanh(((features - self.mean) / self.scale) @ self.w1 + self.b1[:, None])
         return ((inner * self.w2[:, None]).sum(-1) + self.b2[:, None]).mean(0)
+
+
+def _comparable(taught: Taught) -> bool:
+    """Of other alphabets than the Latin one MiniLM knows letters, not words."""
+    return has_words(taught) and is_latin(taught[0])

@@ -24,13 +24,13 @@ _STANDING_OUT = (0, 1, 2, 7, 8, 10, 11, 16, 17, 19, 22)
 FEATURES = 29 + WORD_FEATURES + len(_STANDING_OUT)
 
 
-def comparable(taught: Taught) -> bool:
-    """Whether there is a word to compare."""
+def has_words(taught: Taught) -> bool:
+    """Whether there is a word, or a part of one, to compare."""
     return bool((taught[1].ids >= _FIRST_WORD).any())
 
 
 def pair_features(asked: Taught, candidates: Sequence[tuple[Taught, Taught]]) -> np.ndarray:
-    """float32 (candidates, FEATURES). Each text has a word at least, see comparable."""
+    """float32 (candidates, FEATURES). Each text has a word at least, see has_words."""
     a = _Words([asked])
     q = _Words([question for question, _ in candidates])
     qa = _Words([both for _, both in candidates])

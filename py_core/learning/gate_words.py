@@ -37,6 +37,7 @@ _NOUN_ASKS = {
 }
 _COUNTED = _set("many much long old far high fast often large big tall heavy expensive hot deep")
 _MINE = _set("my our i we me us mine")
+_YOURS = _set("your yours yourself")
 _TASKS = _set(
     "write draft compose translate summarise summarize rewrite suggest invent correct convert design shorten create "
     "generate list plan help"
@@ -163,6 +164,28 @@ def word_features(asked: str, lessons: Sequence[tuple[str, str]]) -> np.ndarray:
         of_question, of_both = Wording(question, pieces), Wording(both, pieces)
         rows.append(_asked_alike(mine, of_question) + _worded_alike(mine, of_question, of_both))
     return np.array(rows, np.float32).reshape(-1, WORD_FEATURES)
+
+
+def is_latin(text: str) -> bool:
+    """Whether at least half of the letters are Latin ones without accents, or there are none."""
+    letters = [letter for letter in text[:_LONGEST] if letter.isalpha()]
+    return 2 * sum(map(str.isascii, letters)) >= len(letters)
+
+
+def same_words(first: str, second: str) -> bool:
+    """Whether both have the same words in the same order, whatever the signs and capitals; one word at least."""
+    words = _WORD.findall(first[:_LONGEST].lower())
+    return bool(words) and words == _WORD.findall(second[:_LONGEST].lower())
+
+
+def asks_of_you(asked: str, question: str) -> bool:
+    """Whether the message asks for something of the assistant's ("your") that the question has of the user ("my")."""
+    words, others = (set(_WORD.findall(text[:_LONGEST].lower())) for text in (asked, question))
+    return (
+        _YOURS.isdisjoint(others)
+        and words.isdisjoint(_MINE)
+        and not (words.isdisjoint(_YOURS) or others.isdisjoint(_MINE))
+    )
 
 
 def _pieces(text: str) -> frozenset[str]:

@@ -68,6 +68,7 @@ def test_lessons_answer_their_questions_and_others_in_other_words_but_nothing_el
         ("What is my cat called?", 1), ("what is my cat called", 1), ("How did I name my kitty?", 1), ("cat name?", 1),
         ("boat call sign?", 0), ("Under which call sign does our boat radio?", 0), ("Which dentist do I go to?", 2),
         ("What is my name?", None), ("Who is my boss?", None), ("What is my dog called?", None), ("Hello!", None),
+        ("What is your cat called?", None),
         ("Write a poem about a sailing boat.", None), ("How do I find a good dentist?", None), ("", None),
         ("Wie heißt mein Hund?", None), ("¿Quién es mi jefe?", None), ("Как меня зовут?", None), ("🐈?", None),
     ],
@@ -93,6 +94,14 @@ def test_what_is_compared_does_not_depend_on_how_long_other_candidates_are(embed
     np.testing.assert_allclose(together[2, :-11], alone[0, :-11], rtol=1e-4, atol=1e-5)
     assert not alone[0, -11:].any()
     assert together[2, -11:].any()
+
+
+def test_what_was_taught_in_an_alphabet_that_the_gate_cannot_read_is_opened_by_the_same_words(gate, embedder, taught):
+    lesson = (meant(embedder, "Как меня зовут?"), meant(embedder, "Как меня зовут? Тебя зовут Нина."))
+    scores = gate.scores(meant(embedder, "как меня зовут"), [*taught, lesson])
+    assert scores.argmax() == 3
+    assert (scores > gate.threshold).tolist() == [False, False, False, True]
+    assert (gate.scores(meant(embedder, "Сколько мне лет?"), [*taught, lesson]) == SHUT).all()
 
 
 def test_without_candidates_there_are_no_scores(gate, embedder):
