@@ -266,7 +266,7 @@ class Assistant:
             await self.adapters.forget(both.name)
 
     def tell(self, text: str, answer: str) -> None:
-        """Add a turn whose answer the model did not make; it knows of it from the next message on."""
+        """Add a turn whose answer the model did not make."""
         self.messages = [*self.messages, user_message(text), assistant_message(answer)]
 
     def reset(self, messages: Sequence[Message] = ()) -> None:

@@ -110,6 +110,8 @@ class Conversation:
             again, routed = text is None, None
             if text is None:
                 text, agent = self._last_question()
+                if _is_unread(self.turns[-1]):
+                    self.assistant.tell(text, self.turns[-1].content)  # it is about to be replaced
                 sampling = _retry_sampling(agent)
                 if self._last is not None and self._last.text == text:
                     yield self._last
@@ -224,8 +226,10 @@ class Conversation:
         self.turns, self._session = turns, session
         messages = []
         for number, turn in enumerate(turns):
+            answer = turns[number + 1] if number + 1 < len(turns) else None
+            if _is_unread(turn) or (turn.role == "user" and answer is not None and _is_unread(answer)):
+                continue
             if turn.role == "user":
-                answer = turns[number + 1] if number + 1 < len(turns) else None
                 messages.append(user_message(turn.content, self._agent_of(answer)))
             else:
                 messages.append(assistant_message(turn.content))
@@ -272,7 +276,7 @@ class Conversation:
             said = f"I will remember that. When you ask \u201c{told.question}\u201d, I say: {learned.lesson.answer}"
         except (EmbedderError, StoreError, BackendError, LessonError) as error:
             said = f"I could not remember that. {error}"
-        self.assistant.tell(text, said)
+        # The model does not read this turn: with the same words before it, it gives the lesson's answer wrong.
         if learned is not None:
             yield learned
         done = Done("end", said)
@@ -296,8 +300,8 @@ class Conversation:
         if not answer.text.strip() or self._deleted:
             return None
         details, earlier = answer_details(answer.id, answer.routed, answer.done, answer.recalled), ""
-        if answer.taught is not None:
-            details["taught"] = taught_details(answer.taught)
+        if answer.done is not None and not answer.done.prompt_tokens:
+            details["taught"] = taught_details(answer.taught) if answer.taught else None
         if answer.again:
             earlier = self.turns[-1].details.get("request", "")
             ended = ("adapter", "lesson", "taught")
@@ -342,6 +346,11 @@ class Conversation:
         # Turns of another tab came in between: as long as `known` is what this one knows, _follow finds them.
         self._session = kept if kept.turns == expected else known
         return self._session
+
+
+def _is_unread(answer: Turn) -> bool:
+    """Whether the model has no part in it: it confirms what a message asked to remember, or says why that cannot be."""
+    return "taught" in answer.details
 
 
 def _retry_sampling(agent: Agent | None) -> SamplingParams:
