@@ -24,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
+from in_browser import SonataTab, chromium, evaluate, local_server, machine
 from rich.console import Console
 from rich.table import Table
 
@@ -169,6 +170,51 @@ async def natively(options: argparse.Namespace) -> dict[str, Any]:
     return {**summary(found), **pieces, "piece_gflop": training_lowering.PIECE_FLOPS / 1e9}
 
 
+TEACH = """async (count) => {
+    while (document.documentElement.dataset.learning !== 'ready') await new Promise((go) => setTimeout(go, 100));
+    for (let number = 0; number < count; number++) {
+        await sonata.engine.learning.teach(`What is the name of boat ${number}?`, `It is called Heron ${number}.`);
+    }
+}"""
+ASK = """async ({ name, question, wait, typed }) => {
+    const { engine } = sonata, sleep = (ms) => new Promise((go) => setTimeout(go, ms));
+    await engine.newChat();
+    await (name === 'quiet' ? engine.learning.pause() : engine.learning.resume());
+    const wanted = name === 'quiet' ? 'paused' : 'running';
+    while ((await engine.learning.overview()).idle.state !== wanted) await sleep(50);
+    const { done } = (await engine.learning.overview()).idle;
+    await sleep(wait);
+    if (name === 'typed') {
+        engine.noteActivity();
+        await sleep(typed);
+    }
+    const since = performance.now();
+    let first = 0;
+    for await (const event of await engine.respond(question)) {
+        if (event.type === 'delta' && !first) first = performance.now() - since;
+        if (event.type === 'done') return { first_ms: first, tok_s: event.decodeTokS, learned: done };
+    }
+}"""
+
+
+def in_browser(options: argparse.Namespace) -> dict[str, Any]:
+    """Lessons are taught and consolidated, from the preparations on: whichever work of it runs then."""
+    found: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
+    draw = random.Random(0)
+    with local_server() as address, chromium() as browser:
+        tab = SonataTab(browser, address, options.workers, "precise", f"&idle=0.5&routing=on&max_tokens={TOKENS}")
+        evaluate(tab.page, TEACH, FACTS)
+        for number in range(options.rounds + 1):
+            for case in CASES:
+                wait = draw.uniform(300, 900)
+                given = {"name": case, "question": QUESTION, "wait": wait, "typed": 1000 * TYPED_SECONDS}
+                one = evaluate(tab.page, ASK, given)
+                print(case, {key: round(value, 1) for key, value in one.items()}, file=sys.stderr, flush=True)
+                if number:
+                    found[case].append({key: one[key] for key in ("first_ms", "tok_s")})
+        return {**summary(found), "workers": options.workers, "machine": machine(browser)}
+
+
 def summary(found: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     """Ratios are of the rounds, each to its own quiet case: the machine's other work changes over time."""
     result: dict[str, Any] = {"rounds": found}
@@ -202,7 +248,7 @@ def main() -> None:
     parser.add_argument("--piece", type=float, metavar="GFLOP", help="of a piece of training, natively")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
-    result = asyncio.run(natively(options))
+    result = in_browser(options) if options.where == "browser" else asyncio.run(natively(options))
     print(json.dumps({key: value for key, value in result.items() if key != "rounds"}))
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")

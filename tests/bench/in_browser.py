@@ -127,9 +127,9 @@ def run_python(page: Page, source: str) -> Any:
 class SonataTab:
     """Sonata's page on the WASM backend. Raises RuntimeError when the page says that another backend runs."""
 
-    def __init__(self, browser: Browser, address: str, workers: int, precision: str) -> None:
+    def __init__(self, browser: Browser, address: str, workers: int, precision: str, more: str = "") -> None:
         self.page = browser.new_page()
-        self.page.goto(f"{address}/?backend=wasm&workers={workers}&precision={precision}")
+        self.page.goto(f"{address}/?backend=wasm&workers={workers}&precision={precision}{more}")
         self._ready()
         self.info: dict[str, Any] = self.page.evaluate("sonata.info")
         if self.info["backend"] != "wasm":
