@@ -11,6 +11,9 @@ from py_core.engine.engine import Engine, Timings
 from py_core.engine.scheduler import Priority
 from py_core.sampling import SamplingParams
 
+_PASS = 16
+"""Tokens that are read at a time: so long a message may have to wait. A pass of all takes a CPU 600 ms."""
+
 
 async def perplexity(engine: Engine, texts: Sequence[Sequence[int]], adapter: int, priority: Priority) -> float:
     """exp of the mean nats a token, over all tokens but the first of each text (token ids); inf where it is no number.
@@ -20,9 +23,11 @@ async def perplexity(engine: Engine, texts: Sequence[Sequence[int]], adapter: in
     nats, tokens = 0.0, 0
     async with _sequence(engine, adapter) as sequence:
         for text in texts:
-            found = await engine.token_logprobs(sequence, text[: engine.context_length], priority=priority)
-            nats -= float(found.sum(dtype="float64"))
-            tokens += len(found)
+            cut = text[: engine.context_length]
+            for start in range(1, len(cut), _PASS):
+                found = await engine.token_logprobs(sequence, cut[: start + _PASS], start, priority=priority)
+                nats -= float(found.sum(dtype="float64"))
+                tokens += len(found)
     return math.exp(min(nats / tokens, 700.0)) if math.isfinite(nats) else math.inf
 
 
