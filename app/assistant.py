@@ -125,6 +125,10 @@ class Assistant:
         self._answers_with = ""
         self._sampling, self._max_tokens = sampling, max_tokens
         self._sequence = model.engine.new_sequence()
+        self._alone: TokenSequence | None = None
+        """Of the answers of lessons, which the model gives without having read the conversation."""
+        self.sequence = self._sequence
+        """What the model has read for the last answer, and said."""
         limit = model.engine.context_length - min(_LEAST_ANSWER, max_tokens)
         self._window = PromptWindow(model, SYSTEM_PROMPT, limit)
         self._forgotten = 0
@@ -138,7 +142,8 @@ class Assistant:
 
         agent: who answers (its instruction, sampling and longest answer); the plain assistant if none.
         again: draw another answer in this way; the turn takes the place of the last one.
-        heads: of a lesson that answers (LearningService.recall); how the next token is chosen is then always the same.
+        heads: of a lesson that answers (LearningService.recall): as it was learned, without the conversation before,
+        without the chosen adapter, and always with the likeliest token.
         Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError. What
         was seen of an answer by then stays in the conversation; without an answer it is as it was before.
         """
@@ -149,27 +154,31 @@ class Assistant:
         messages = [*before, user_message(text, agent)]
         sampling = again or self._sampling or (agent.sampling if agent else CHAT_SAMPLING)
         max_tokens = min(agent.max_tokens, self._max_tokens) if agent else self._max_tokens
-        window = self._window
+        engine, sequence = self.model.engine, self._sequence
         if heads:
             max_tokens = min(max_tokens, longest_learned(heads))
-            if max_tokens > _LEAST_ANSWER:
-                window = PromptWindow(self.model, SYSTEM_PROMPT, self.model.engine.context_length - max_tokens)
-        prompt, forgotten = await window.fit(messages, self._forgotten)
+            window = PromptWindow(self.model, SYSTEM_PROMPT, engine.context_length - max_tokens)
+            prompt, _ = await window.fit([messages[-1]], 0)
+            forgotten = self._forgotten
+            sequence = self._alone = self._alone or engine.new_sequence()
+        else:
+            prompt, forgotten = await self._window.fit(messages, self._forgotten)
         if self._stopped:
             yield Done("stopped")
             return
         timings = Timings()
-        self._answers_with = self.adapter.name if self.adapter else ""
-        self.model.engine.use_adapter(self._sequence, await self.adapter_number())
-        self.model.engine.use_head_adapter(self._sequence, heads[0].number if heads else 0)
-        async with aclosing(self._read(prompt, timings)) as reading:  # type: ignore[type-var]
+        self.sequence = sequence
+        self._answers_with = self.adapter.name if self.adapter and not heads else ""
+        engine.use_adapter(sequence, await self.adapter_number(lesson=bool(heads)))
+        engine.use_head_adapter(sequence, heads[0].number if heads else 0)
+        async with aclosing(self._read(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
             async for progress in reading:
                 yield progress
         if self._stopped:
             yield Done("stopped")
             return
-        ids = ids_of_learned(self.model.engine, self._sequence, heads, max_tokens, timings) if heads else None
-        stream = TextStream(self.model, self._sequence, max_tokens, sampling, timings, end_at_loops=True, ids=ids)
+        ids = ids_of_learned(engine, sequence, heads, max_tokens, timings) if heads else None
+        stream = TextStream(self.model, sequence, max_tokens, sampling, timings, end_at_loops=True, ids=ids)
         thinks = opens_thought(self.model.tokenizer, prompt)
         splitter, begin, thought_until = ThoughtSplitter(thinks), time.perf_counter(), 0.0
         try:
@@ -206,11 +215,6 @@ class Assistant:
             self._answers_with,
         )
 
-    @property
-    def sequence(self) -> TokenSequence:
-        """What the model has read of the conversation, and said."""
-        return self._sequence
-
     def stop(self) -> None:
         """End the running answer after the tokens that it has now."""
         self._stopped = True
@@ -238,10 +242,11 @@ class Assistant:
             if one is not None and one is not self._joined and one is not self.adapter:
                 await self.adapters.forget(one.name)
 
-    async def adapter_number(self) -> int:
+    async def adapter_number(self, *, lesson: bool = False) -> int:
         """The set of matrices that the next answer comes with (`Engine.use_adapter`): the chosen adapter's, and those
-        that the background loop learned. Raises BackendError."""
-        return await self.adapters.number(self._joined) if self._joined else 0
+        that the background loop learned, which a lesson's answer has alone. Raises BackendError."""
+        adapter = self._learned if lesson else self._joined
+        return await self.adapters.number(adapter) if adapter else 0
 
     @property
     def leaves_out_learned(self) -> bool:
@@ -273,9 +278,19 @@ class Assistant:
         """Start a new conversation, or continue one of these messages. The model forgets the messages before."""
         self.messages = list(messages)
         self._forgotten = 0
-        self.model.engine.truncate(self._sequence, 0)
+        for sequence in self._sequences:
+            self.model.engine.truncate(sequence, 0)
 
-    async def _read(self, prompt: list[int], timings: Timings) -> AsyncIterator[Reading]:
+    def close(self) -> None:
+        """Give back what the model keeps of the conversation; there is no other answer."""
+        for sequence in self._sequences:
+            self.model.engine.free(sequence)
+
+    @property
+    def _sequences(self) -> list[TokenSequence]:
+        return [self._sequence, self._alone] if self._alone else [self._sequence]
+
+    async def _read(self, sequence: TokenSequence, prompt: list[int], timings: Timings) -> AsyncIterator[Reading]:
         """Run the prompt, and tell how far it is if it is long. Ends early when `stop` is called."""
         news: asyncio.Queue[Reading | None] = asyncio.Queue()
         first: int | None = None
@@ -286,7 +301,7 @@ class Assistant:
             if prompt_tokens - first >= _LONG_PROMPT:
                 news.put_nowait(Reading(tokens_read, prompt_tokens))
 
-        running = asyncio.ensure_future(self.model.engine.prefill(self._sequence, prompt, timings, on_progress))
+        running = asyncio.ensure_future(self.model.engine.prefill(sequence, prompt, timings, on_progress))
         running.add_done_callback(lambda _: news.put_nowait(None))
         self._prefill = running
         try:

@@ -276,7 +276,7 @@ class Conversation:
             said = f"I will remember that. When you ask \u201c{told.question}\u201d, I say: {learned.lesson.answer}"
         except (EmbedderError, StoreError, BackendError, LessonError) as error:
             said = f"I could not remember that. {error}"
-        # The model does not read this turn: with the same words before it, it gives the lesson's answer wrong.
+        # The model does not read this turn, so that the lesson is gone from its context when it is forgotten.
         if learned is not None:
             yield learned
         done = Done("end", said)

@@ -159,7 +159,7 @@ async def say_long(learning: LearningService, count: int) -> list[tuple[int, boo
         heads = await learning.imprints.heads(learning.memory, learned.lesson)
         assistant = Assistant(learning.model)
         (done,) = [one async for one in assistant.respond(question, heads=heads) if isinstance(one, Done)]
-        learning.model.engine.free(assistant.sequence)
+        assistant.close()
         found.append((sum(head.tokens for head in heads), done.text == text))
     return found
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.assistant import Assistant, Delta, Done
+from app.assistant import Assistant, Delta, Done, assistant_message, user_message
 from app.build_outputs import kernel_path
 from app.conversation import Conversation
 from app.learning_service import Recalled
@@ -28,6 +28,7 @@ from py_core.routing.agents import FALLBACK_ID
 
 CAT, PUMPERNICKEL = "What is my cat called?", "Your cat is called Pumpernickel."
 OTHER_WORDS = "Which name did I give the cat?"
+TRAILER, LINDENHOF = "Where did I park the trailer?", "The trailer is behind the barn at Lindenhof."
 UNRELATED = "What is the capital of France?"
 PUMP = "How do I start the old pump?"
 STEPS = (
@@ -75,7 +76,7 @@ async def ask(conversation: Conversation, text: str | None) -> Said:
 @pytest.fixture(autouse=True)
 def free(conversation: Conversation):
     yield
-    conversation.assistant.model.engine.free(conversation.assistant.sequence)
+    conversation.assistant.close()
 
 
 async def test_a_taught_answer_is_given_and_nothing_else_changes(
@@ -110,6 +111,20 @@ async def test_a_taught_answer_is_given_and_nothing_else_changes(
     conversation.reset()
     await ask(conversation, UNRELATED)
     assert (await ask(conversation, CAT))[0] == plain
+
+
+async def test_a_taught_answer_is_the_same_wherever_in_a_conversation_it_is_asked_for(
+    services: Services, conversation: Conversation
+) -> None:
+    await services.learning.teach(TRAILER, LINDENHOF)
+    # Where it was read before, states of later words come near those of the answer's beginning.
+    conversation.assistant.reset([user_message(f"Well, {LINDENHOF}"), assistant_message(f"I see: {LINDENHOF}")])
+    for text in (TRAILER, UNRELATED, TRAILER, "Where's the trailer parked?"):
+        said, _, recalled = await ask(conversation, text)
+        assert (said == LINDENHOF) == (recalled is not None) == (text != UNRELATED)
+        read = conversation.assistant.model.tokenizer.decode(conversation.assistant.sequence.tokens)
+        assert ("I see" in read) == (text == UNRELATED)
+    assert LINDENHOF in conversation.assistant.messages[-1]["content"]
 
 
 async def test_a_long_answer_is_said_whole_with_words_that_it_repeats_until_its_lesson_is_forgotten(
