@@ -61,8 +61,8 @@ def teach(
 ) -> None:
     """Teach answers: the next question gets them, in other words, too. Prints a JSON object a row.
 
-    It has question, answer, ms, nll_before and nll_after (nats a token of the answer, before and after), the lesson's
-    id, what it replaced, and whether it was known. Of one text Sonata makes question and answer by rules. A row that
+    It has question, answer, states_ms (the model reads the answer), ms (it is learned, once that is done), nll_before
+    and nll_after (nats a token of the answer), the lesson's id, what it replaced, and whether it was known. Of one text Sonata makes question and answer by rules. A row that
     cannot be taught has an `error` that says what to do; the others are taught, and the exit status is 1.
     """
     if (file is None) == (not texts):
@@ -120,7 +120,8 @@ def taught_entry(learned: Learned) -> dict[str, Any]:
     return {
         "question": learned.lesson.question,
         "answer": learned.lesson.answer,
-        "ms": learned.milliseconds,
+        "states_ms": round(learned.states_milliseconds, 2),
+        "ms": round(learned.milliseconds - learned.states_milliseconds, 2),
         "nll_before": learned.nll_before,
         "nll_after": learned.nll_after,
         "id": learned.lesson.id,

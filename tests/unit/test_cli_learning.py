@@ -67,9 +67,11 @@ def test_each_fact_is_learned_by_one_update(taught: tuple[list[str], list[dict]]
     _, made = taught
     assert [row["question"] for row in made] == [fact.question for fact in FACTS]
     for row in made:
-        assert set(row) == {"line", "question", "answer", "ms", "nll_before", "nll_after", "id", "replaced", "known"}
+        fields = {"states_ms", "ms", "nll_before", "nll_after", "id", "replaced", "known"}
+        assert set(row) == {"line", "question", "answer"} | fields
         assert row["nll_after"] < 0.1 < row["nll_before"]
         assert row["ms"] > 0
+        assert row["states_ms"] > 0
         assert row["replaced"] is None
     assert len({row["id"] for row in made}) == len(FACTS)
 
