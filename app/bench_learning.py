@@ -1,6 +1,6 @@
 """What `sonata bench learning` measures: invented facts are taught, and asked for in the same words and in others.
 
-The facts, and the prompts that none of them answers, are those of app/training/facts. "dev" was there for choosing;
+The facts, and the prompts that none of them answers, are those of app/facts. "dev" was there for choosing;
 nothing was chosen by "held". An answer is right where it is the taught one, word by word, and ends there.
 """
 
@@ -19,14 +19,14 @@ from app.asking import Asker, head_of_lesson
 from app.cli_consolidation import run_entry
 from app.cli_model_file import chosen_path
 from app.consolidation_service import ConsolidationService
+from app.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs
+from app.facts.templates import template_facts
 from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
 from app.native_services import open_embedder
 from app.perplexity import Text, joined, score_texts
 from app.services import problem_of_record
 from app.shipped_gate import shipped_gate
-from app.training.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs
-from app.training.facts.templates import template_facts
 from py_core.engine.scheduler import Priority
 from py_core.loading import Model
 from py_core.memory.lessons import Lesson

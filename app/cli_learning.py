@@ -62,8 +62,9 @@ def teach(
     """Teach answers: the next question gets them, in other words, too. Prints a JSON object a row.
 
     It has question, answer, states_ms (the model reads the answer), ms (it is learned, once that is done), nll_before
-    and nll_after (nats a token of the answer), the lesson's id, what it replaced, and whether it was known. Of one text Sonata makes question and answer by rules. A row that
-    cannot be taught has an `error` that says what to do; the others are taught, and the exit status is 1.
+    and nll_after (nats a token of the answer), the lesson's id, what it replaced, and whether it was known. Of one text
+    Sonata makes question and answer by rules. A row that cannot be taught has an `error` that says what to do; the
+    others are taught, and the exit status is 1.
     """
     if (file is None) == (not texts):
         raise ValueError(WHICH)

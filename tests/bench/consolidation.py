@@ -3,7 +3,7 @@
     python tests/bench/consolidation.py [--backend wasm|webgpu] [--split held] [--facts 24] [--more 20] [--seed 0]
         [--elastic 0] [--json FILE]
 
-A first task of so many facts of app/training/facts, then a second of so many `more` (0: none). Answers are those of
+A first task of so many facts of app/facts, then a second of so many `more` (0: none). Answers are those of
 the plain assistant, greedy: right is the whole answer, word by word. Perplexity is of paragraphs of which nothing is
 trained on.
 """
@@ -32,13 +32,13 @@ from app.assistant import Assistant, Done
 from app.build_outputs import kernel_path
 from app.consolidation_service import RECIPE, ConsolidationService
 from app.downloads import default_model_path
+from app.facts import Fact, facts, paragraphs
 from app.learning_service import LearningService
 from app.native_services import open_embedder
 from app.perplexity import Text, joined, score_texts
 from app.services import Services
 from app.shipped_gate import shipped_gate
 from app.template_renderer import native_renderer
-from app.training.facts import Fact, facts, paragraphs
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu

@@ -1,4 +1,4 @@
-"""How the gate of lessons decides: on invented facts (app/training/facts) with few and with many lessons stored.
+"""How the gate of lessons decides: on invented facts (app/facts) with few and with many lessons stored.
 
     python tests/bench/gate.py [--splits dev common_dev held] [--stored 24 1000] [--threshold T] [--json FILE]
 

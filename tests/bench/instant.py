@@ -2,7 +2,7 @@
 
     python tests/bench/instant.py [--backend wasm|webgpu] [--facts N] [--stored N] [--long N] [--json FILE]
 
-Facts and paragraphs are the committed ones of app/training/facts; `--stored` fills the memory with facts by templates,
+Facts and paragraphs are the committed ones of app/facts; `--stored` fills the memory with facts by templates,
 `--long` teaches so many paragraphs as answers of several parts, and asks for them.
 Milliseconds are medians, with the least beside them: other programs may run beside it.
 """
@@ -28,14 +28,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from app.assistant import SYSTEM_PROMPT, Assistant, Done
 from app.downloads import default_model_path
+from app.facts import Fact, facts, paragraphs
+from app.facts.templates import template_facts
 from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
 from app.native_services import native_router_parts
 from app.perplexity import Text, joined, score_texts
 from app.shipped_gate import shipped_gate
 from app.template_renderer import native_renderer
-from app.training.facts import Fact, facts, paragraphs
-from app.training.facts.templates import template_facts
 from py_core.formats.source import FileSource
 from py_core.learning.imprint import Imprint
 from py_core.learning.instant import STATES, lesson_tokens

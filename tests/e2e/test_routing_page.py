@@ -148,6 +148,7 @@ async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage)
     await dialog.get_by_text("Wrong passphrase").wait_for()
     await dialog.get_by_label("Passphrase").fill("a long way")
     await dialog.get_by_role("button", name="Unlock").click()
+    await dialog.get_by_role("tab", name="Routing").click()
     await dialog.get_by_text(CRASH).wait_for()
     await chat.page.get_by_role("button", name="Close").click()
     assert await agent_of(chat, SIMILAR) == "Tester"

@@ -27,13 +27,23 @@ KEYS = {"prompt_tokens", "tokens", "text", "backend", "adapter", "prefill_tok_s"
 Result = subprocess.CompletedProcess[str]
 
 
-def sonata(*arguments: str | Path, stdin: str = "") -> Result:
-    """What the program does with these arguments, in this process: the same `main`, without the second of a start."""
+class Keyboard(io.TextIOWrapper):
+    """Standard input of a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def sonata(*arguments: str | Path, stdin: str = "", terminal: bool = False) -> Result:
+    """What the program does with these arguments, in this process: the same `main`, without the second of a start.
+
+    terminal: `stdin` is typed there.
+    """
     command = ["sonata", *map(str, arguments)]
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", command)
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
+        patch.setattr(sys, "stdin", (Keyboard if terminal else io.TextIOWrapper)(io.BytesIO(stdin.encode()), "utf-8"))
         patch.setenv("COLUMNS", "80")  # else tables are as wide as the terminal that the tests run in
         try:
             cli.main()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import stat
 from collections.abc import Callable
@@ -158,17 +157,11 @@ def test_what_is_no_adapter_is_a_sentence(tiny: list[str], peft: Path, tmp_path:
     assert listed() == []
 
 
-def test_at_a_terminal_deleting_asks_first(tiny: list[str], peft: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Keyboard(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
+def test_at_a_terminal_deleting_asks_first(tiny: list[str], peft: Path) -> None:
     printed(sonata("adapters", "import", peft, *tiny, "--name", "a"))
-    with monkeypatch.context() as patch:
-        patch.setattr(io, "StringIO", Keyboard)
-        assert "Delete a for ever?" in printed(sonata("adapters", "rm", "a", stdin="n\n"))
-        assert len(listed()) == 1
-        assert "Deleted a: " in printed(sonata("adapters", "rm", "a", stdin="y\n"))
+    assert "Delete a for ever?" in printed(sonata("adapters", "rm", "a", stdin="n\n", terminal=True))
+    assert len(listed()) == 1
+    assert "Deleted a: " in printed(sonata("adapters", "rm", "a", stdin="y\n", terminal=True))
     assert listed() == []
 
 

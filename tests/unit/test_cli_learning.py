@@ -13,8 +13,8 @@ import pytest
 from test_cli import Result, assert_sentence, printed, sonata
 
 from app.cli_home import PASSPHRASE, opened_memory
+from app.facts import facts
 from app.shipped_gate import shipped_gate
-from app.training.facts import facts
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.rows import BLOB
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from app.training.facts import Fact
+from app.facts import Fact
 
 
 def _listed(text: str) -> list[str]:
