@@ -248,11 +248,6 @@ class Assistant:
         adapter = self._learned if lesson else self._joined
         return await self.adapters.number(adapter) if adapter else 0
 
-    @property
-    def leaves_out_learned(self) -> bool:
-        """Whether the chosen adapter has no room for what was learned beside it: then only the chosen one answers."""
-        return self._learned is not None and self._joined is self.adapter
-
     def _join(self) -> None:
         chosen, learned = self.adapter, self._learned
         both = joined(chosen, learned) if chosen is not None and learned is not None else None

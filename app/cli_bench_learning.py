@@ -15,10 +15,9 @@ from rich.console import Group
 from rich.table import Table
 
 from app.bench_learning import FACTS, measure_learning, volatile_learning
-from app.cli_learning import progress_bar
 from app.cli_loading import AutotuneOption, BackendChoice, BackendOption, Precision, PrecisionOption, load
 from app.cli_model_file import ModelOption
-from app.terminal import console
+from app.terminal import console, progress_bar
 
 
 class SplitChoice(StrEnum):

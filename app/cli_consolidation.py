@@ -13,7 +13,6 @@ from rich.table import Table
 
 from app.assistant import Assistant
 from app.cli_home import HomeOption, opened_services
-from app.cli_learning import progress_bar
 from app.cli_loading import (
     AutotuneOption,
     BackendChoice,
@@ -26,7 +25,7 @@ from app.cli_loading import (
 from app.cli_model_file import ModelOption
 from app.cli_models import JsonOption
 from app.deep_loop import DeepLoop, DeepReport
-from app.terminal import console, say
+from app.terminal import console, progress_bar, say
 from py_core.engine.scheduler import Priority
 from py_core.memory.revisions import Run
 

@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 from rich.table import Table
 
 from app.converting.convert import convert_folder
 from app.quantizing import quantize_file
-from app.terminal import console, say
+from app.terminal import console, progress_bar, say
 
 notes = console(stderr=True)
 
@@ -33,7 +32,7 @@ def quantize(
     ],
 ) -> None:
     """Make a smaller model file: each matrix gets the format that llama.cpp would give it."""
-    with _bar("Quantizing") as bar:
+    with progress_bar("Quantizing") as bar:
         task = bar.add_task("", total=None)
         made = quantize_file(
             source, out, mixture.value, lambda done, total: bar.update(task, completed=done, total=total)
@@ -53,13 +52,7 @@ def convert(
     out: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="The file to write.")],
 ) -> None:
     """Make a model file of a folder as Hugging Face has it. Then `sonata quantize` makes it smaller."""
-    with _bar("Converting") as bar:
+    with progress_bar("Converting") as bar:
         task = bar.add_task("", total=None)
         made = convert_folder(folder, out, lambda done, total: bar.update(task, completed=done, total=total))
     say(f"{out}: {made.architecture}, {made.tensors} tensors, {made.nbytes / 1e6:.1f} MB")
-
-
-def _bar(what: str) -> Progress:
-    """On stderr, while that is a terminal."""
-    columns = (what, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from app.asking import Asker
 from app.cli_home import HomeOption, NoMemoryOption, opened_learning, opened_services
@@ -27,7 +26,7 @@ from app.cli_loading import (
 from app.cli_model_file import ModelOption
 from app.learning_service import Learned, LearningService
 from app.lesson_rows import LessonRow, lesson_rows, open_rows, problem_of_text
-from app.terminal import console, say
+from app.terminal import console, progress_bar, say
 from py_core.backends.base import ContextFullError
 from py_core.learning.teaching import lesson_of
 from py_core.showing import shown
@@ -254,9 +253,3 @@ def relearn(
 
     made, lessons = asyncio.run(run())
     say(f"Learned {made:,} of {lessons:,} lessons; the model knew the others.")
-
-
-def progress_bar(what: str) -> Progress:
-    """On stderr, while that is a terminal."""
-    columns = (what, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)

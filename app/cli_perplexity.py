@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 from rich.table import Table
 
 from app.asking import head_of_lesson
@@ -29,10 +28,8 @@ from app.cli_loading import (
 )
 from app.cli_model_file import ModelOption, NoBosOption
 from app.perplexity import Score, Text, joined, read_texts, score_texts
-from app.terminal import console
+from app.terminal import console, progress_bar
 from py_core.loading import Model
-
-notes = console(stderr=True)
 
 
 def perplexity(
@@ -93,8 +90,7 @@ async def _scored(
     loaded: Model, texts: list[Text], adapter: int, head_of: Callable[[str], Awaitable[int]] | None
 ) -> list[Score]:
     """With a progress bar on stderr while that is a terminal."""
-    columns = ("Reading", BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
+    with progress_bar("Reading") as bar:
         task = bar.add_task("", total=None)
         return await score_texts(
             loaded, texts, adapter, lambda done, total: bar.update(task, completed=done, total=total), head_of

@@ -91,8 +91,7 @@ class ConsolidationService:
 
     @property
     def is_on(self) -> bool:
-        policy = self.learning.memory.policies.look(BACKGROUND_POLICY)
-        return policy is None or policy.value is not False
+        return self.learning.memory.policies.is_on(BACKGROUND_POLICY)
 
     # ---- which revision answers ----
 

@@ -21,7 +21,6 @@ from app.learning_service import THRESHOLD_POLICY
 from app.services import Services
 from py_core.learning.gate_threshold import Evidence, fitted_threshold
 from py_core.learning.reasoning_bank import DAY_SECONDS, GOOD, Bank, Experience, archive, distil
-from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.strategies import Strategy
 from py_core.memory.trajectories import Trajectory
@@ -235,9 +234,7 @@ class DeepLoop:
 
     @property
     def _memory(self) -> Memory:
-        if self._services.memory is None:
-            raise StoreError("busy", "The memory is still opening. Try again in a moment.")
-        return self._services.memory
+        return self._services.memory_now()
 
 
 def last_report(memory: Memory) -> DeepReport | None:

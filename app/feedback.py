@@ -24,7 +24,6 @@ from app.services import Services
 from app.trajectory_recorder import rated
 from py_core.learning.quality import kept_share
 from py_core.learning.teaching import Told, lesson_of
-from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.trajectories import Feedback as Opinion
 from py_core.memory.trajectories import Trajectory
@@ -181,9 +180,7 @@ class Feedback:
 
     @property
     def _memory(self) -> Memory:
-        if self._services.memory is None:
-            raise StoreError("busy", "The memory is still opening. Try again in a moment.")
-        return self._services.memory
+        return self._services.memory_now()
 
     @property
     def _learning(self) -> LearningService:

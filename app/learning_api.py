@@ -5,13 +5,12 @@ web/learning/client.js calls its methods with JSON. Times are seconds since 1970
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
-from app.deep_loop import REPORT_POLICY
+from app.deep_loop import last_report
 from app.feedback import Feedback
 from app.idle_learning import IdleLearning
 from app.learning_service import Learned, LearningService
@@ -169,17 +168,15 @@ class LearningApi:
             self._forgotten.clear()  # nothing is left of what was deleted as a whole
 
     def _is_on(self, loop: str) -> bool:
-        policy = self._memory.policies.look(f"learning.{loop}")
-        return policy is None or policy.value is not False
+        return self._memory.policies.is_on(f"learning.{loop}")
 
     def _deep_words(self) -> str:
-        policy = self._memory.policies.look(REPORT_POLICY)
-        if policy is None or not isinstance(policy.value, str):
+        report = last_report(self._memory)
+        if report is None:
             return ""
-        report = json.loads(policy.value)
-        said = f"The last time it saw {_count(report['trajectories'], 'answer')}, and kept what "
-        said += f"{_count(report['strategies'], 'group')} of them showed."
-        questions = ", ".join(f"“{one['question']}”" for one in report["suggestions"])
+        said = f"The last time it saw {_count(report.trajectories, 'answer')}, and kept what "
+        said += f"{_count(report.strategies, 'group')} of them showed."
+        questions = ", ".join(f"“{one.question}”" for one in report.suggestions)
         return said + (f" You could teach what to say to: {questions}." if questions else "")
 
     async def _learned_lately(self, lessons: Sequence[Lesson]) -> list[dict[str, Any]]:
@@ -203,9 +200,7 @@ class LearningApi:
 
     @property
     def _memory(self) -> Memory:
-        if self._services.memory is None:
-            raise StoreError("busy", "The memory is still opening. Try again in a moment.")
-        return self._services.memory
+        return self._services.memory_now()
 
     @property
     def _idle(self) -> IdleLearning:

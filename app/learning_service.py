@@ -118,8 +118,7 @@ class LearningService:
     @property
     def is_on(self) -> bool:
         """Whether lessons answer: the user's switch."""
-        policy = self.memory.policies.look(INSTANT_POLICY)
-        return policy is None or policy.value is not False
+        return self.memory.policies.is_on(INSTANT_POLICY)
 
     @property
     def threshold(self) -> float:

@@ -290,9 +290,7 @@ class MemoryApi:
 
     @property
     def _memory(self) -> Memory:
-        if self._services.memory is None:
-            raise StoreError("busy", "The memory is still opening. Try again in a moment.")
-        return self._services.memory
+        return self._services.memory_now()
 
     @property
     def _routing(self) -> RoutingService:

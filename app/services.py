@@ -103,6 +103,12 @@ class Services:
         opening_ends.set_result(None)
         self.changed()
 
+    def memory_now(self) -> Memory:
+        """The memory. Raises StoreError("busy") while it is opening."""
+        if self.memory is None:
+            raise StoreError("busy", "The memory is still opening. Try again in a moment.")
+        return self.memory
+
     async def opened_memory(self) -> Memory | None:
         """The memory, once it is open. None where nobody opens one, or it takes longer than MEMORY_PATIENCE."""
         if self.memory is None and self._opening is not None:

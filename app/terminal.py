@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.measure import Measurement
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 from rich.segment import Segment
 
 from py_core.showing import plain
@@ -24,6 +25,13 @@ def console(stderr: bool = False) -> Console:
     made = Console(stderr=stderr, highlight=False)
     made.push_render_hook(_PlainText())
     return made
+
+
+def progress_bar(what: str) -> Progress:
+    """Of work whose length is known, on standard error, while that is a terminal; it goes when the work is done."""
+    notes = console(stderr=True)
+    columns = (what, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)
 
 
 class _PlainText(RenderHook):

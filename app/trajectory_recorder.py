@@ -43,7 +43,7 @@ class TrajectoryRecorder:
 
     def answered(self, memory: Memory, trajectory: Trajectory, agent: Agent | None) -> None:
         """Record an answer that the assistant has just given. Waits for nothing. Raises StoreError."""
-        if not _is_on(memory):
+        if not memory.policies.is_on(INSTANT_POLICY):
             return
         made = memory.trajectories.record(trajectory)
         tokens = tuple(self._assistant.sequence.tokens)
@@ -125,11 +125,6 @@ def rated(trajectory: Trajectory) -> Trajectory:
     """With the quality that follows from its parts and from what the person said and did."""
     told = trajectory
     return replace(told, quality=quality_of(told.parts, told.feedback, told.kept, told.again))
-
-
-def _is_on(memory: Memory) -> bool:
-    policy = memory.policies.look(INSTANT_POLICY)
-    return policy is None or policy.value is not False
 
 
 def _compact(values: np.ndarray) -> np.ndarray:

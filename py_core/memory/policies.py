@@ -75,6 +75,11 @@ class Policies:
         """The policy with its confidence and source, without marking it as used."""
         return self._policies.get(name)
 
+    def is_on(self, name: str) -> bool:
+        """Whether what a policy switches is on: it is, until the policy says False. Without marking it as used."""
+        policy = self._policies.get(name)
+        return policy is None or policy.value is not False
+
     def all(self) -> list[Policy]:
         """The one used last comes first."""
         return list(reversed(self._policies.values()))
