@@ -250,7 +250,8 @@ class IdleLearning:
         return found.value if found is not None and type(found.value) is type(default) else default
 
     def _is_on(self, loop: Loop) -> bool:
-        return bool(self._value(SWITCH.format(loop.name), True))
+        policies = self._policies()
+        return policies is None or policies.is_on(SWITCH.format(loop.name))
 
     def _begin(self, loop: Loop) -> None:
         progress = Progress(self._clock)

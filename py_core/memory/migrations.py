@@ -4,6 +4,7 @@
 2  records are found by fields of their body as well (records.INDEXED): each is written again, with its fields
 3  patterns have the weight that the router learns (0.5 to 2), not half of it under the name quality
 4  encrypted memories have a ledger (ledger.py)
+5  policies tell how many observations they were made of, and when
 """
 
 from __future__ import annotations
@@ -30,7 +31,14 @@ def _quality_to_weight(record: Record) -> Record:
     return replace(record, body={**body, "weight": min(max(2.0 * quality, 0.5), 2.0)})
 
 
-MIGRATIONS: Mapping[int, Migration] = {1: _same, 2: _quality_to_weight, 3: _same}
+def _with_observations(record: Record) -> Record:
+    """Of a policy was stored when it was used last: it was set then, or before."""
+    if record.kind != "policy":
+        return record
+    return replace(record, body={"observations": 0, "changed": record.body.get("last_used", 0.0), **record.body})
+
+
+MIGRATIONS: Mapping[int, Migration] = {1: _same, 2: _quality_to_weight, 3: _same, 4: _with_observations}
 """Migrations by the version that they start from."""
 
 

@@ -24,13 +24,16 @@ V = TypeVar("V", bool, int, float, str, list[float])
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """confidence: 0 to 1. source: who says so, for example "user" or "learned"."""
+    """confidence: 0 to 1. source: who says so: "user", or the loop that learned it. observations: how many were looked
+    at for it. changed: when it was set. Times are seconds since 1970."""
 
     name: str
     value: Value
     confidence: float
     source: str
     last_used: float = 0.0
+    observations: int = 0
+    changed: float = 0.0
 
 
 class Policies:
@@ -94,12 +97,13 @@ class Policies:
             raise StoreError("record", f"The policy {name} holds {held}, not {given}. Delete it first.")
         return await self.set(name, value, confidence=1.0, source="user")
 
-    async def set(self, name: str, value: Value, *, confidence: float, source: str) -> Policy:
+    async def set(self, name: str, value: Value, *, confidence: float, source: str, observations: int = 0) -> Policy:
         """Replace a policy, whatever its type. Durable when it returns."""
         if not 0.0 <= confidence <= 1.0:
             raise StoreError("record", "The confidence of a policy must be a number from 0 to 1.")
         before = self._policies.get(name)
-        policy = Policy(name, value, confidence, source, self._store.clock())
+        now = self._store.clock()
+        policy = Policy(name, value, confidence, source, now, observations, now)
         await self._writer.flush()  # an older use of it must not be written after this
         spare = len(self._policies) + (before is None) - self._capacity
         evicted = [other for other in self._policies if other != name][: max(spare, 0)]

@@ -290,7 +290,17 @@ SCHEMAS: Mapping[str, Schema] = {
             "data": _text(),
         },
     ),
-    "policy": Schema("a policy", {"value": _policy_value, "confidence": _share, "source": _name, "last_used": _time}),
+    "policy": Schema(
+        "a policy",
+        {
+            "value": _policy_value,
+            "confidence": _share,
+            "source": _name,
+            "last_used": _time,
+            "observations": _integer(LARGEST_INTEGER),
+            "changed": _time,
+        },
+    ),
     "session": Schema(
         "a conversation",
         {

@@ -490,7 +490,7 @@ async def test_bad_records_are_told_left_out_and_deleted(chat: MemoryPage, tmp_p
 
     async def make() -> bytes:
         store = await Store.open(VolatileRows(), crypto=NativeCrypto())
-        good = {"value": 1, "confidence": 1.0, "source": "user", "last_used": 0.0}
+        good = {"value": 1, "confidence": 1.0, "source": "user", "last_used": 0.0, "observations": 0, "changed": 0.0}
         await store.put_many([Record("policy", "tests.good", good), Record("policy", "tests.bad", {**good, "x": 1})])
         return await export(store)
 

@@ -13,8 +13,9 @@ from places import Place
 from py_core.hnsw.vector_index import VectorIndex
 from py_core.memory.errors import StoreError
 from py_core.memory.patterns import Pattern, Patterns
-from py_core.memory.policies import Policies
+from py_core.memory.policies import Policies, Policy
 from py_core.memory.records import Record
+from py_core.memory.schemas import problem_of
 from py_core.memory.sessions import Sessions, Turn
 from py_core.memory.store import Store
 from py_core.memory.vectors import VectorSearch
@@ -94,6 +95,17 @@ async def test_stored_qualities_are_the_weights_that_they_were_made_of() -> None
     assert all((p.text, p.uses, p.created, p.last_used) == (id, 3, 1.0, 5.0) for id, p in found.items())
 
 
+async def test_policies_of_an_older_memory_were_set_when_they_were_used_last() -> None:
+    """Version 4 told neither how many observations a policy was made of, nor when."""
+    rows = VolatileRows({"schema": "4"})
+    old = await Store.open(rows, schema=4)
+    await old.put(Record("policy", "p", {"value": 3, "confidence": 0.5, "source": "deep", "last_used": 7.0}))
+
+    policies = await Policies.open(await Store.open(rows, problem_of=problem_of))
+
+    assert policies.all() == [Policy("p", 3, 0.5, "deep", 7.0, observations=0, changed=7.0)]
+
+
 @pytest.mark.parametrize("lasting", ["sqlite", "sqlite encrypted"], indirect=True)
 async def test_a_search_follows_what_another_writes(lasting: Place) -> None:
     """A tab hears of changes by message: test_indexeddb.py."""
@@ -147,7 +159,7 @@ async def test_policies_keep_their_type_confidence_and_source(place: Place) -> N
     store = await place.open()
     policies = await Policies.open(store)
     for name, value in (("on", True), ("count", 3), ("rate", 0.25), ("mode", "fast"), ("weights", [1.0, 2.5])):
-        await policies.set(name, value, confidence=0.75, source="learned")
+        await policies.set(name, value, confidence=0.75, source="learned", observations=12)
     await policies.set("count", 4, confidence=1.0, source="user")
 
     again = await Policies.open(store)
@@ -158,7 +170,8 @@ async def test_policies_keep_their_type_confidence_and_source(place: Place) -> N
     assert again.get("nothing", "default") == "default"
     seen = again.look("mode")
     assert seen is not None
-    assert (seen.value, seen.confidence, seen.source) == ("fast", 0.75, "learned")
+    assert (seen.value, seen.confidence, seen.source, seen.observations) == ("fast", 0.75, "learned", 12)
+    assert seen.changed == seen.last_used > 0
     with pytest.raises(StoreError, match="holds text, not a whole number"):
         await again.edit("mode", 1)
     assert (await again.edit("rate", 1)).value == 1.0
