@@ -12,6 +12,8 @@ revision with it that knows it (py_core/memory/revisions.py), and the plain mode
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -23,6 +25,7 @@ from app.assistant import SYSTEM_PROMPT
 from app.consolidation_texts import shipped_texts
 from app.learning_service import LearningService
 from app.resident_adapters import ResidentAdapters
+from app.training_settings import TrainingSettings
 from py_core.adapters.lora import LoraAdapter
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
@@ -30,6 +33,7 @@ from py_core.learning.consolidation import Consolidation, layout_of
 from py_core.learning.consolidation_job import Job, Outcome, Recipe, Start, Texts
 from py_core.learning.instant import lesson_tokens
 from py_core.learning.lesson_examples import TaughtAnswer
+from py_core.learning.self_tuning import tuned
 from py_core.learning.trainer import StepReport
 from py_core.memory import lessons, revisions
 from py_core.memory.lessons import Lesson
@@ -44,8 +48,16 @@ SIMILAR = 0.55
 """The least cosine of a question in the model's own words to the one that was taught."""
 _KINDS = frozenset({lessons.KIND, revisions.KIND, revisions.WEIGHTS, "policy"})
 
+TRIES = 3
+"""So often the same lessons are trained in idle times though it was refused: each time with what was learned from the
+last. Whoever asks for it may go on."""
+
 Report = Callable[[int, int], None]
 AnswerWith = Callable[[LoraAdapter | None], Awaitable[None]]
+
+
+class RefusedBeforeError(ValueError):
+    """The same training was refused, and nothing is new since; the message says what to do."""
 
 
 async def _nothing(adapter: LoraAdapter | None) -> None:
@@ -166,11 +178,18 @@ class ConsolidationService:
     # ---- the loop: see app/idle_work.py ----
 
     async def waiting(self) -> int:
-        """How many lessons are new to the revision to go on from; 0 where just these were tried and refused."""
-        _, new, _ = await self._to_learn()
-        last = (await self._runs())[-1:]
-        tried = set(last[0].lessons) if last and last[0].verdict == "refused" else set()
-        return 0 if tried.issuperset(one.id for one in new) else len(new)
+        """How many lessons are new to the revision to go on from; 0 where just these were tried and refused, TRIES
+        times or with what would be tried now."""
+        start, new, old = await self._to_learn()
+        runs, ids = await self._runs(), {one.id for one in new}
+        refused = 0
+        for run in reversed(runs):
+            if run.verdict != "refused" or not ids.issubset(run.lessons):
+                break
+            refused += 1
+        if refused and (refused >= TRIES or _repeats(runs[-1], start, self._recipe_of([*new, *old], seed=0))):
+            return 0
+        return len(new)
 
     async def is_begun(self) -> bool:
         """Whether a run was ended before it was done."""
@@ -185,7 +204,7 @@ class ConsolidationService:
         stepped: Callable[[StepReport], None] = lambda report: None,
         trouble: Callable[[str], None] = lambda sentence: None, priority: Priority = Priority.IDLE,
     ) -> Run | None:  # fmt: skip
-        """Learn the lessons that are new, and decide. None where there is nothing new.
+        """Learn the lessons that are new, and decide. None where there is nothing new. Raises RefusedBeforeError.
 
         minutes: after so long it ends with TimeoutError; like any that was ended it goes on with the next call.
         report: about how many tokens ran, of how many. stepped: each step's. trouble: sentences for the user.
@@ -195,12 +214,21 @@ class ConsolidationService:
             start, new, old = await self._to_learn()
             if not new:
                 return None
+            settings = self._settings()
+            runs, recipe_of_it = await self._runs(), self._recipe_of([*new, *old], seed)
+            if runs and _repeats(runs[-1], start, recipe_of_it):
+                raise RefusedBeforeError(
+                    f"This training would be the same as the last one, which was refused: {runs[-1].why} Teach "
+                    "something new or forget a lesson, and try again. Until then lessons answer as they do now."
+                )
             job = await self._job(start, new, old)
             desk = _WorkDesk(self, report, stepped, trouble)
             model, base = self.learning.model, self.learning.base_sha256
-            consolidation = Consolidation(model, base, job, self.recipe, self.texts, desk, seed, priority)
+            recipe = tuned(self.recipe, settings.factors())
+            consolidation = Consolidation(model, base, job, recipe, self.texts, desk, seed, priority)
             outcome = await consolidation.run()
-            run = await self._store(outcome, start if job.start else None, [one.id for one in job.new])
+            run = await self._store(outcome, start if job.start else None, [one.id for one in job.new], recipe_of_it)
+            await settings.note([*runs, run], self.recipe.harm)
         await self.refresh()
         if run.revision:
             await self.learning.relearn(priority=priority)
@@ -229,7 +257,19 @@ class ConsolidationService:
         tokens = await lesson_tokens(self.learning.model, SYSTEM_PROMPT, lesson.question, lesson.answer)
         return TaughtAnswer(lesson.id, lesson.question, tuple(tokens.answer), lesson.quality)
 
-    async def _store(self, outcome: Outcome, start: Run | None, new: Sequence[str]) -> Run:
+    def _settings(self) -> TrainingSettings:
+        return TrainingSettings(self.learning.memory, self.learning.base_sha256)
+
+    def _recipe_of(self, lessons: Sequence[Lesson], seed: int) -> dict[str, object]:
+        """All that a training of these depends on but for its start: as JSON, for its record."""
+        factors = self._settings().factors()
+        told = json.dumps(sorted([one.id, one.quality] for one in lessons))
+        digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+        return {**_json(asdict(tuned(self.recipe, factors))), "factors": factors, "seed": seed, "lessons": digest}
+
+    async def _store(
+        self, outcome: Outcome, start: Run | None, new: Sequence[str], recipe: Mapping[str, object]
+    ) -> Run:  # fmt: skip
         capabilities = self.learning.model.engine.capabilities
         steps: Mapping[str, list[float]] = {
             "cross_entropy": [one.loss.cross_entropy for one in outcome.steps],
@@ -243,7 +283,7 @@ class ConsolidationService:
             base_sha256=self.learning.base_sha256, verdict=outcome.verdict, why=outcome.why,
             parent=start.revision if start else 0, scale=outcome.scale,
             lessons=(*(start.lessons if start else ()), *new), new=tuple(new),
-            model=self.learning.model.config.name, backend=capabilities.backend, recipe=_json(asdict(self.recipe)),
+            model=self.learning.model.config.name, backend=capabilities.backend, recipe=recipe,
             probe=_finite(outcome.probe), recall=_finite(outcome.recall),
             steps={name: [min(one, 1e300) for one in row] for name, row in steps.items()},
             norm=outcome.norm, tokens=outcome.tokens, seconds=outcome.seconds,
@@ -310,6 +350,12 @@ class _WorkDesk:
 
     def _blob(self, name: str) -> str:
         return f"{WORK}{self._service._place}/{name}"
+
+
+def _repeats(last: Run, start: Run | None, recipe: Mapping[str, object]) -> bool:
+    """Whether a training would repeat the last one, which was refused."""
+    is_same = {**last.recipe, "factors": None} == {**recipe, "factors": None}  # a factor of 1 is as none
+    return last.verdict == "refused" and last.parent == (start.revision if start else 0) and is_same
 
 
 def _numbers(data: bytes | None, name: str, size: int) -> np.ndarray | None:

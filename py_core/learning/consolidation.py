@@ -106,7 +106,7 @@ class Consolidation:
         if self._job.start is not None:
             before = await self._desk.use(self.adapter(self._job.start.parameters))
         plan.probe["before"] = await perplexity(self._engine, probe, before, priority) if before else plan.probe["base"]
-        plan.recall["before"] = await self._recall(before)
+        plan.recall["before"], _ = await self._recall(before)
         if before:
             await self._desk.forget(NAME)
         for prompt in self._texts.prompts:
@@ -140,17 +140,20 @@ class Consolidation:
         tokens = [encode_text(self._model.tokenizer, text, bos=self._model.bos) for text in self._texts.probe]
         return [ids for ids in tokens if len(ids) > 1]
 
-    async def _recall(self, adapter: int) -> float:
-        """The share of the lessons whose answers come word by word: of all, or of as many as are asked, evenly."""
+    async def _recall(self, adapter: int) -> tuple[float, float | None]:
+        """The share of the lessons whose answers come word by word: of all, or of as many as are asked, evenly; and of
+        the old ones among them, None where there are none."""
         most = self._recipe.recalled
-        asked = self._lessons[:: -(-len(self._lessons) // most)]
-        right = 0
+        asked, old_ones = self._lessons[:: -(-len(self._lessons) // most)], {one.id for one in self._job.old}
+        right, old = 0, list[bool]()
         for lesson in asked:
             prompt = await self._desk.prompt(lesson.question)
             said = await greedy(self._engine, prompt, len(lesson.answer), adapter, self._priority, lesson.answer)
-            right += said == list(lesson.answer) or said == list(lesson.answer[:-1])
+            is_right = said == list(lesson.answer) or said == list(lesson.answer[:-1])
+            right += is_right
+            old += [is_right] if lesson.id in old_ones else []
             self._tell(len(lesson.answer))
-        return right / len(asked)
+        return right / len(asked), sum(old) / len(old) if old else None
 
     # ---- the training ----
 
@@ -249,7 +252,7 @@ class Consolidation:
     async def _decided(self, plan: _Plan, state: TrainingState, fisher: np.ndarray | None, seconds: float) -> Outcome:
         """Try it as it is, then smaller, until the probe is content."""
         begin, probe, base = time.perf_counter(), self._probe(), plan.probe["base"]
-        after, recall, scale, parameters, why = math.inf, 0.0, 0.0, None, ""
+        after, recall, old, scale, parameters, why = math.inf, 0.0, None, 0.0, None, ""
         for scale in self._recipe.scales:
             tried = self.scaled(state.parameters, scale)
             number = await self._desk.use(self.adapter(tried))
@@ -257,11 +260,13 @@ class Consolidation:
                 after = await perplexity(self._engine, probe, number, self._priority)
                 self._tell(sum(map(len, probe)))
                 if after <= base * (1 + self._recipe.harm):
-                    recall, parameters = await self._recall(number), tried
+                    (recall, old), parameters = await self._recall(number), tried
                     break
             finally:
                 await self._desk.forget(NAME)
         plan.probe["after"], plan.recall["after"] = after, recall
+        if old is not None:
+            plan.recall["old"] = old
         before = plan.recall["before"]
         if parameters is None:
             why = (

@@ -76,8 +76,8 @@ class Outcome:
 
     parameters: what to keep, with the scale in it, float32 (layout.size,), each a float16; None where it was refused.
     fisher: of the lessons, for the next training. probe: perplexities of the plain model ("base"), of the revision
-    "before", and "after". recall: "before" and "after", shares of the lessons whose answers came word by word. norm: of
-    what is added to the weights. tokens: of the training.
+    "before", and "after". recall: "before" and "after", shares of the lessons whose answers came word by word, and
+    "old", afterwards of those that the start knew. norm: of what is added to the weights. tokens: of the training.
     """
 
     verdict: Verdict

@@ -11,18 +11,20 @@ import numpy as np
 import pytest
 
 from app import lesson_imprints
-from app.consolidation_service import ConsolidationService
+from app.consolidation_service import TRIES, ConsolidationService, RefusedBeforeError
 from app.learning_service import LearningService
 from app.native_services import open_embedder
 from app.resident_adapters import ResidentAdapters
 from app.services import Services
 from app.shipped_gate import shipped_gate
+from app.training_settings import policy_name
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.numpy_training import NumpyTraining
 from py_core.backends.training import Loss, Pack
 from py_core.learning.augmentation import Mix
 from py_core.learning.consolidation_job import Recipe, Texts
 from py_core.learning.lesson_examples import Portions
+from py_core.learning.self_tuning import FACTORS
 from py_core.learning.trainer import StepReport
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
@@ -40,6 +42,7 @@ RECIPE = Recipe(
     portions=Portions(a_step=4, rehearsed=2, rounds=40, rounds_again=60, least_steps=4, text_weight=0.5, mix=MIX),
     rank=4, rate=0.03, rate_again=0.03, harm=5.0, answer_tokens=4, wordings=1, save_every=3, elastic=10.0,
 )  # fmt: skip
+FEW_STEPS = replace(RECIPE.portions, rounds=8)
 TEXTS = Texts(("The moon is far away.", "It rains."), ("Hello",), ("A quiet morning by the sea.",))
 Opened = Callable[..., Awaitable[ConsolidationService]]
 
@@ -183,8 +186,65 @@ async def test_an_adapter_that_harms_other_texts_at_any_size_is_refused_and_the_
     assert "stays" in refused.why
     assert refusing.current is not None
     assert refusing.current.id == first.id
-    assert await refusing.waiting() == 0  # the same is not tried again and again by itself
     assert refused.scale == RECIPE.scales[-1]
+
+
+async def test_after_a_refusal_the_next_training_is_gentler_and_in_idle_times_there_are_three(opened: Opened) -> None:
+    service = await opened(replace(RECIPE, harm=-0.9, portions=FEW_STEPS))
+    await taught(service)
+    runs = list[Run]()
+    while await service.waiting():
+        run = await service.consolidate()
+        assert run is not None
+        runs.append(run)
+    assert [run.verdict for run in runs] == ["refused"] * TRIES
+    rates = [max(run.steps["rate"]) for run in runs]
+    assert rates == pytest.approx([rates[0], 0.6 * rates[0], 0.36 * rates[0]])
+    policy = memory_of(service).policies.look(policy_name("rate", BASE))
+    assert policy is not None
+    assert (policy.value, policy.source, policy.observations) == (pytest.approx(0.216), "background", 3)
+    assert policy.confidence == 0.5  # nothing is known of it yet
+    assert memory_of(service).policies.look(policy_name("divergence", BASE)).value == pytest.approx(1.5**3)
+    await taught(service, {"Dog?": "Rex."})
+    assert await service.waiting() == 3
+
+
+async def test_a_training_that_would_be_the_same_as_a_refused_one_is_not_done_until_something_differs(
+    opened: Opened,
+) -> None:
+    service = await opened(replace(RECIPE, harm=-0.9, portions=FEW_STEPS))
+    policies = memory_of(service).policies
+    for name in FACTORS:
+        await policies.set(policy_name(name, BASE), 1.0, confidence=1.0, source="user")
+    cat, _ = await taught(service)
+    await service.consolidate()
+    assert await service.waiting() == 0
+    with pytest.raises(RefusedBeforeError, match="Teach something new"):
+        await service.consolidate()
+    assert await service.consolidate(seed=1) is not None
+    await service.consolidate()
+    await memory_of(service).lessons.edit(cat, quality=0.5)  # what was said of its answers counts in the training
+    assert await service.consolidate() is not None
+    await policies.delete(policy_name("rate", BASE))  # the user lets the loop choose again
+    before = await service.consolidate(seed=2)
+    after = await service.consolidate(seed=2)
+    assert before is not None
+    assert after is not None
+    assert max(after.steps["rate"]) == pytest.approx(0.6 * max(before.steps["rate"]))
+    await service.learning.forget(cat)
+    assert await service.consolidate(seed=2) is not None
+
+
+async def test_a_training_that_gives_too_few_answers_is_followed_by_a_longer_one(opened: Opened) -> None:
+    service = await opened(replace(RECIPE, rate=1e-6, portions=FEW_STEPS))
+    await taught(service)
+    first = await service.consolidate()
+    second = await service.consolidate()
+    assert first is not None
+    assert second is not None
+    assert (first.verdict, first.recall["after"]) == ("refused", 0)
+    assert len(second.steps["tokens"]) == round(1.25 * len(first.steps["tokens"]))
+    assert second.recipe["rate"] == first.recipe["rate"]  # it did no harm
 
 
 async def test_a_training_whose_numbers_are_not_finite_leaves_the_old_revision(
@@ -223,7 +283,7 @@ async def test_a_second_run_goes_on_and_rehearses_what_the_first_one_taught(open
     assert second.recall["before"] == 0.5
     assert max(second.steps["penalty"]) > 0  # it is held to the first one's weights, too
     assert max(first.steps["penalty"]) == 0
-    assert second.recall["after"] == 1
+    assert second.recall["after"] == second.recall["old"] == 1
 
 
 async def test_a_lesson_that_is_forgotten_takes_what_knows_it_along_at_once(opened: Opened) -> None:
