@@ -206,7 +206,7 @@ async def _consolidate(
     asker = Asker(model, None, most)
     loop = await ConsolidationService.open(learning, asker.assistant.adapters, asker.assistant.use_learned)
     run = await loop.consolidate(
-        priority=Priority.BACKGROUND, report=lambda done, total: on_progress("Consolidating", done, total)
+        priority=Priority.BACKGROUND, report=lambda done, total, what="": on_progress("Consolidating", done, total)
     )
     assert run is not None
     asked = await _ask_facts(asker, {}, given, on_progress)

@@ -55,7 +55,7 @@ def bench_learning(
     async def run() -> dict[str, Any]:
         loaded = await load(model, backend, precision, autotune)
         try:
-            with progress_bar("") as bar:
+            with progress_bar("{task.description}") as bar:
                 task = bar.add_task("", total=None)
 
                 def on_progress(what: str, done: int, total: int) -> None:

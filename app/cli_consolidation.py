@@ -62,11 +62,12 @@ def consolidate(
                 await services.consolidate_with(assistant.adapters, assistant.use_learned)
                 if services.consolidation is None:
                     raise ValueError(services.problem or "The background loop cannot be opened.")
-                with progress_bar("Consolidating") as bar:
+                with progress_bar("{task.description}") as bar:
                     task = bar.add_task("", total=None)
 
-                    def report(done: int, total: int) -> None:
-                        bar.update(task, completed=done, total=total)
+                    def report(done: int, total: int, what: str = "") -> None:
+                        said = f"Sonata {what}" if what else "Consolidating"
+                        bar.update(task, description=said, completed=done, total=total)
 
                     made = await services.consolidation.consolidate(
                         minutes, seed=seed, priority=Priority.BACKGROUND, report=report,

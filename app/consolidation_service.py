@@ -23,6 +23,7 @@ import numpy as np
 
 from app.assistant import SYSTEM_PROMPT
 from app.consolidation_texts import shipped_texts
+from app.idle_work import Report, unheard
 from app.learning_service import LearningService
 from app.resident_adapters import ResidentAdapters
 from app.training_settings import TrainingSettings
@@ -46,13 +47,16 @@ BACKGROUND_POLICY = "learning.background"
 """Whether what the background loop learned answers, and whether it runs when nobody waits; the user's switch."""
 SIMILAR = 0.55
 """The least cosine of a question in the model's own words to the one that was taught."""
+BRINGING = "brings what it was taught up to date"
+"""What it does last: imprints for the new revision, in the words of `Stage`."""
+_IMPRINT_TOKENS = 100
+"""That run to make a lesson's imprint again, about."""
 _KINDS = frozenset({lessons.KIND, revisions.KIND, revisions.WEIGHTS, "policy"})
 
 TRIES = 3
 """So often the same lessons are trained in idle times though it was refused: each time with what was learned from the
 last. Whoever asks for it may go on."""
 
-Report = Callable[[int, int], None]
 AnswerWith = Callable[[LoraAdapter | None], Awaitable[None]]
 
 
@@ -200,15 +204,15 @@ class ConsolidationService:
         await self.consolidate(report=report)
 
     async def consolidate(
-        self, minutes: float | None = None, *, seed: int = 0, report: Report = lambda done, total: None,
+        self, minutes: float | None = None, *, seed: int = 0, report: Report = unheard,
         stepped: Callable[[StepReport], None] = lambda report: None,
         trouble: Callable[[str], None] = lambda sentence: None, priority: Priority = Priority.IDLE,
     ) -> Run | None:  # fmt: skip
         """Learn the lessons that are new, and decide. None where there is nothing new. Raises RefusedBeforeError.
 
         minutes: after so long it ends with TimeoutError; like any that was ended it goes on with the next call.
-        report: about how many tokens ran, of how many. stepped: each step's. trouble: sentences for the user.
-        priority: Priority.BACKGROUND where somebody waits for it.
+        report: about how many tokens ran, of how many, and for what. stepped: each step's. trouble: sentences for the
+        user. priority: Priority.BACKGROUND where somebody waits for it.
         """
         async with self._running, asyncio.timeout(None if minutes is None else 60 * minutes):
             start, new, old = await self._to_learn()
@@ -223,6 +227,7 @@ class ConsolidationService:
                 )
             job = await self._job(start, new, old)
             desk = _WorkDesk(self, report, stepped, trouble)
+            desk.later = _IMPRINT_TOKENS * len(await self.learning.memory.lessons.all())
             model, base = self.learning.model, self.learning.base_sha256
             recipe = tuned(self.recipe, settings.factors())
             consolidation = Consolidation(model, base, job, recipe, self.texts, desk, seed, priority)
@@ -231,7 +236,7 @@ class ConsolidationService:
             await settings.note([*runs, run], self.recipe.harm)
         await self.refresh()
         if run.revision:
-            await self.learning.relearn(priority=priority)
+            await self.learning.relearn(desk.follow, priority=priority)
         return run
 
     async def _to_learn(self) -> tuple[Run | None, list[Lesson], list[Lesson]]:
@@ -318,7 +323,18 @@ class _WorkDesk:
         trouble: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._service, self._learning = service, service.learning
-        self.report, self.stepped, self.trouble = report, stepped, trouble
+        self._report, self.stepped, self.trouble = report, stepped, trouble
+        self.later = self._total = 0
+        """Tokens that run once the training is done, for imprints."""
+
+    def report(self, done: int, total: int, what: str = "") -> None:
+        self._total = total
+        self._report(done, total + self.later, what)
+
+    def follow(self, done: int, lessons: int) -> None:
+        """So many imprints are made, of so many lessons."""
+        made = self.later * done // max(lessons, 1)
+        self._report(self._total + made, self._total + self.later, BRINGING)
 
     async def prompt(self, question: str) -> list[int]:
         system, asked = {"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": question}

@@ -85,7 +85,8 @@ class IdleLearning:
         if self._run is None or said.state not in ("running", "held"):
             return said
         at = self._run.progress
-        return IdleStatus(said.state, said.sentence + at.spoken, said.loop, at.done, at.total, at.seconds_left)
+        sentence = f"{_LEARNS[:-1]}: it {at.what}." if said.state == "running" and at.what else said.sentence
+        return IdleStatus(said.state, sentence + at.spoken, said.loop, at.done, at.total, at.seconds_left, at.what)
 
     def start(self) -> None:
         """Look from now on. Must be called on the event loop."""
@@ -256,8 +257,8 @@ class IdleLearning:
     def _begin(self, loop: Loop) -> None:
         progress = Progress(self._clock)
 
-        def report(done: int, total: int) -> None:
-            progress.report(done, total)
+        def report(done: int, total: int, what: str = "") -> None:
+            progress.report(done, total, what)
             self._changed()
 
         task = asyncio.ensure_future(loop.work.run(report))

@@ -9,8 +9,17 @@ from typing import Literal, Protocol
 RUN_EVERY = 600.0
 
 State = Literal["off", "paused", "battery", "learned", "waiting", "elsewhere", "held", "running", "failed"]
-Report = Callable[[int, int], None]
-"""report(done, total): tokens. The time left is told by how they grow."""
+
+
+class Report(Protocol):
+    def __call__(self, done: int, total: int, what: str = "") -> None:
+        """done, total: tokens; the time left is told by how they grow. what: is done now, in words that go on from
+        "Sonata is learning: it "; "" where there is no more to say."""
+        ...
+
+
+def unheard(done: int, total: int, what: str = "") -> None:
+    """The report where nobody listens."""
 
 
 class IdleWork(Protocol):
@@ -57,7 +66,7 @@ class OnlyOne(Protocol):
 @dataclass(frozen=True)
 class IdleStatus:
     """sentence: for the user. loop: which one it is about, "" for all. done, total: tokens of the run. seconds_left:
-    None where that is not known yet."""
+    None where that is not known yet. what: what it does now, as its `Report` tells it."""
 
     state: State
     sentence: str
@@ -65,6 +74,7 @@ class IdleStatus:
     done: int = 0
     total: int = 0
     seconds_left: float | None = None
+    what: str = ""
 
 
 class Progress:
@@ -77,11 +87,12 @@ class Progress:
         self._stood_still = 0.0
         self._since: float | None = None
         self.done = self.total = 0
+        self.what = ""
 
-    def report(self, done: int, total: int) -> None:
+    def report(self, done: int, total: int, what: str = "") -> None:
         now = self._clock() - self._stood_still
         self._first = self._first or (done, now)
-        self.done, self.total, self._seconds = done, total, now - self._first[1]
+        self.done, self.total, self.what, self._seconds = done, total, what, now - self._first[1]
 
     def stand_still(self) -> None:
         self._since = self._clock()

@@ -26,7 +26,7 @@ from py_core.adapters.parameters import ParameterLayout, parameter_layout
 from py_core.backends.training import Loss, TrainingState
 from py_core.engine.scheduler import Priority
 from py_core.learning.checkpoint import Checkpoint, CheckpointError, Origin, read_checkpoint, write_checkpoint
-from py_core.learning.consolidation_job import Desk, Job, Outcome, Recipe, Texts, Verdict
+from py_core.learning.consolidation_job import Desk, Job, Outcome, Recipe, Stage, Texts, Verdict
 from py_core.learning.lesson_examples import Kept, TaughtAnswer, examples_of
 from py_core.learning.packing import Example, answer_example
 from py_core.learning.probe import greedy, perplexity
@@ -75,6 +75,7 @@ class Consolidation:
         )
         self._reports: list[StepReport] = []
         self._done = self._total = 0
+        self._stage = Stage.READING
 
     async def run(self) -> Outcome:
         """Prepare, train, and decide. It may be cancelled anywhere.
@@ -98,6 +99,7 @@ class Consolidation:
             self._tell(self._total - self._training_tokens - self._checking_tokens)
             return plan
         begin = time.perf_counter()
+        self._enter(Stage.READING)
         priority = self._priority
         probe = self._probe()
         plan.probe["base"] = await perplexity(self._engine, probe, 0, priority)
@@ -106,15 +108,18 @@ class Consolidation:
         if self._job.start is not None:
             before = await self._desk.use(self.adapter(self._job.start.parameters))
         plan.probe["before"] = await perplexity(self._engine, probe, before, priority) if before else plan.probe["base"]
+        self._enter(Stage.ASKING)
         plan.recall["before"], _ = await self._recall(before)
         if before:
             await self._desk.forget(NAME)
+        self._enter(Stage.ANSWERING)
         for prompt in self._texts.prompts:
             read = await self._desk.prompt(prompt)
             said = await greedy(self._engine, read, self._recipe.answer_tokens, 0, priority)
             if said:
                 plan.answers.append((read, said))
             self._tell(self._recipe.answer_tokens)
+        self._enter(Stage.WORDING)
         plan.wordings = await own_wordings(
             self._model, self._job.new, self._recipe.wordings, self._desk.fitting, self._seed, priority, self._tell
         )
@@ -160,6 +165,7 @@ class Consolidation:
     async def _trained(self, plan: _Plan) -> tuple[TrainingState, np.ndarray | None] | str:
         """Where the training ended, and the Fisher information of the lessons; or why it could not be ended."""
         recipe = self._recipe
+        self._enter(Stage.TRAINING)
         training = await self._engine.open_training(self.layout, self._priority)
         try:
             try:
@@ -186,6 +192,7 @@ class Consolidation:
             await save(trained)
             state = trained.state
             if recipe.elastic:
+                self._enter(Stage.WEIGHING)
                 lessons = [
                     answer_example(await self._desk.prompt(one.question), one.answer)
                     for one in self._lessons
@@ -251,6 +258,7 @@ class Consolidation:
 
     async def _decided(self, plan: _Plan, state: TrainingState, fisher: np.ndarray | None, seconds: float) -> Outcome:
         """Try it as it is, then smaller, until the probe is content."""
+        self._enter(Stage.TESTING)
         begin, probe, base = time.perf_counter(), self._probe(), plan.probe["base"]
         after, recall, old, scale, parameters, why = math.inf, 0.0, None, 0.0, None, ""
         for scale in self._recipe.scales:
@@ -336,9 +344,13 @@ class Consolidation:
             + self._checking_tokens
         )
 
+    def _enter(self, stage: Stage) -> None:
+        self._stage = stage
+        self._tell(0)
+
     def _tell(self, tokens: int) -> None:
         self._done = min(self._done + tokens, self._total)
-        self._desk.report(self._done, self._total)
+        self._desk.report(self._done, self._total, self._stage)
 
 
 def layout_of(graph: Graph, recipe: Recipe) -> ParameterLayout:

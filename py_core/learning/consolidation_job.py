@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal, Protocol
 
 import numpy as np
@@ -13,6 +14,18 @@ from py_core.learning.lesson_examples import Portions, TaughtAnswer
 from py_core.learning.trainer import StepReport
 
 Verdict = Literal["accepted", "scaled", "refused"]
+
+
+class Stage(StrEnum):
+    """What a consolidation does, one after the other, in words for people that go on from "it "."""
+
+    READING = "reads texts that are to stay as likely as they are"
+    ASKING = "asks itself what it was taught"
+    ANSWERING = "writes down how it answers now"
+    WORDING = "looks for other words for what it was taught"
+    TRAINING = "trains"
+    WEIGHING = "looks what of it matters most"
+    TESTING = "tests what came of it"
 
 
 @dataclass(frozen=True)
@@ -118,8 +131,8 @@ class Desk(Protocol):
         """Take the adapter of this name away again."""
         ...
 
-    def report(self, done: int, total: int) -> None:
-        """About so many tokens ran, of so many."""
+    def report(self, done: int, total: int, what: str = "") -> None:
+        """About so many tokens ran, of so many. what: a `Stage`."""
         ...
 
     def stepped(self, report: StepReport) -> None: ...

@@ -2,10 +2,11 @@
 
     python tests/bench/consolidation.py [--backend wasm|webgpu] [--split held] [--facts 24] [--more 20] [--seed 0]
         [--elastic 0] [--json FILE]
+    python tests/bench/consolidation.py --where browser [--split dev] [--facts 24] [--workers 2] [--json FILE]
 
 A first task of so many facts of app/facts, then a second of so many `more` (0: none). Answers are those of
 the plain assistant, greedy: right is the whole answer, word by word. Perplexity is of paragraphs of which nothing is
-trained on.
+trained on. In the browser it runs as in a pause of the page, and what is printed is the time of what it does.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from consolidation_browser import browser_table, measure_in_browser
 from rich.console import Console
 from rich.table import Table
 
@@ -141,6 +143,8 @@ def table_of(report: dict[str, Any]) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--where", choices=["native", "browser"], default="native")
+    parser.add_argument("--workers", type=int, default=2, help="of the page")
     parser.add_argument("--backend", choices=["wasm", "webgpu"], default="wasm")
     parser.add_argument("--split", choices=["train", "dev", "held"], default="held")
     parser.add_argument("--facts", type=int, default=24)
@@ -150,11 +154,11 @@ def main() -> None:
     parser.add_argument("--model", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    report = asyncio.run(measure(options))
+    report = measure_in_browser(options) if options.where == "browser" else asyncio.run(measure(options))
     print(json.dumps(report))
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
-    Console(width=120).print(table_of(report))
+    Console(width=120).print((browser_table if options.where == "browser" else table_of)(report))
 
 
 if __name__ == "__main__":

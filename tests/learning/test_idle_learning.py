@@ -51,7 +51,7 @@ class Lessons:
         def on_step(one: StepReport) -> None:
             self.steps.append(one.step)
             self.stepped.set()
-            report(100 * (one.step + 1), 100 * LONG.schedule.steps)
+            report(100 * (one.step + 1), 100 * LONG.schedule.steps, "trains")
 
         training = await self.small.open()
         self.sessions += 1
@@ -127,6 +127,7 @@ async def test_it_learns_once_there_is_enough_and_says_how_far_it_is(idle: Idle)
     assert (status.loop, status.total) == ("background", 4000)
     assert 0 < status.done < status.total
     assert status.seconds_left
+    assert status.sentence.startswith("Sonata is learning: it trains. ")
     assert "% is done, about " in status.sentence
     await idle.until("learned")
     assert idle.work.steps == list(range(40))

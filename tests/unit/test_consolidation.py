@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from app import lesson_imprints
-from app.consolidation_service import TRIES, ConsolidationService, RefusedBeforeError
+from app.consolidation_service import BRINGING, TRIES, ConsolidationService, RefusedBeforeError
 from app.learning_service import LearningService
 from app.native_services import open_embedder
 from app.resident_adapters import ResidentAdapters
@@ -22,7 +22,7 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.backends.numpy_training import NumpyTraining
 from py_core.backends.training import Loss, Pack
 from py_core.learning.augmentation import Mix
-from py_core.learning.consolidation_job import Recipe, Texts
+from py_core.learning.consolidation_job import Recipe, Stage, Texts
 from py_core.learning.lesson_examples import Portions
 from py_core.learning.self_tuning import FACTORS
 from py_core.learning.trainer import StepReport
@@ -122,8 +122,13 @@ async def test_what_was_taught_moves_into_a_revision_that_answers_also_after_a_r
     service = await opened()
     ids = await taught(service)
     assert await service.waiting() == 2
-    told = list[tuple[int, int]]()
-    run = await service.consolidate(report=lambda done, total: told.append((done, total)))
+    told, doing = list[tuple[int, int]](), dict[str, int]()
+
+    def report(done: int, total: int, what: str = "") -> None:
+        told.append((done, total))
+        doing[what] = doing.get(what, 0) + 1
+
+    run = await service.consolidate(report=report)
     assert run is not None
     assert (run.verdict, run.revision, set(run.lessons)) == ("accepted", 1, set(ids))
     assert run.recall["before"] == 0
@@ -133,6 +138,9 @@ async def test_what_was_taught_moves_into_a_revision_that_answers_also_after_a_r
     assert run.tokens == sum(run.steps["tokens"])
     assert run.probe["after"] <= run.probe["base"] * (1 + RECIPE.harm)
     assert told == sorted(told)
+    assert told[-1][0] == told[-1][1]
+    assert list(doing) == [*Stage, BRINGING]  # one after the other
+    assert doing[Stage.TRAINING] >= 20
     assert await service.waiting() == 0
     assert service.current is not None
     assert service.adapter is not None
