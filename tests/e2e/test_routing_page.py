@@ -44,6 +44,12 @@ async def kept(chat: ChatPage) -> None:
     await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=60_000)
 
 
+async def stored(chat: ChatPage, wanted: str) -> None:
+    """Wait until the conversations are as `wanted`: an answer is stored a moment after it ends."""
+    conversations = "async () => (await sonata.engine.memory.conversations()).items"
+    await chat.page.wait_for_function(f"async () => ({wanted})(await ({conversations})())", timeout=20_000)
+
+
 async def agent_of(chat: ChatPage, text: str) -> str:
     """Ask, and read the chip of the answer."""
     await chat.ask(text)
@@ -152,7 +158,7 @@ async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage)
     await dialog.get_by_text(CRASH).wait_for()
     await chat.page.get_by_role("button", name="Close").click()
     assert await agent_of(chat, SIMILAR) == "Tester"
-    assert len((await chat.page.evaluate("sonata.engine.memory.conversations()"))["items"]) == 2
+    await stored(chat, "items => items.length === 2")
 
     # The conversation of before the reload can be gone on with.
     await chat.page.click("#memory-button")
@@ -161,8 +167,7 @@ async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage)
     await before.get_by_role("button", name="Continue").click()
     await chat.page.locator(".question", has_text=CRASH).wait_for()
     await chat.ask("And why?")
-    listed = await chat.page.evaluate("sonata.engine.memory.conversations()")
-    assert [conversation["turns"] for conversation in listed["items"] if conversation["title"] == CRASH] == [4]
+    await stored(chat, f"items => items.some(({{ title, turns }}) => title === '{CRASH}' && turns === 4)")
     await chat.page.evaluate("sonata.engine.memory.removePassphrase('a long way')")
 
 
