@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.assistant import Done
-from app.learning_service import Learned, Recalled
+from app.learning_service import Learned
+from app.recalled import Recalled
 from app.routing_service import Routed
 from py_core.memory.records import LONGEST_NAME
 from py_core.memory.trajectories import Trajectory
@@ -53,6 +54,7 @@ class Answer:
             routing["neighbours"] = [n.pattern_id for n in routed.decision.neighbours[:NEIGHBOURS_LOGGED]]
         if self.recalled is not None:
             routing["lesson"] = self.recalled.lesson.id
+            routing |= self._read()
         if done is not None:
             routing |= {"reason": done.reason, "tokens": done.new_tokens}
             if done.adapter:
@@ -79,7 +81,7 @@ class Answer:
             deciding = [n.pattern_id for n in routed.decision.neighbours if by_patterns and n.agent == routed.agent.id]
             route = {"why": routed.decision.reason, "confidence": routed.decision.confidence, "patterns": deciding}
         if self.recalled is not None:
-            route["recalled"] = self.recalled.confidence
+            route |= {"recalled": self.recalled.confidence} | self._read()
         return Trajectory(
             self.id,
             self.text,
@@ -95,6 +97,11 @@ class Answer:
             new_tokens=done.new_tokens if done else 0,
             vector=routed.vector if routed else None,
         )
+
+    def _read(self) -> dict[str, Any]:
+        """The lessons that the model read for this answer, where it read any."""
+        read = self.recalled.read if self.recalled else ()
+        return {"read": [lesson.id for lesson in read]} if read else {}
 
     def _stages(self) -> dict[str, float]:
         stages: dict[str, float] = dict(self.routed.decision.milliseconds) if self.routed else {}

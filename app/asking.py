@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.assistant import Assistant, Done
-from app.learning_service import Considered, LearningService
+from app.fact_reader import read_facts
+from app.learning_service import LearningService
+from app.recalled import Considered, Recalled, Unsure
 from py_core.loading import Model
 from py_core.memory.lessons import Lesson
 from py_core.sampling import SamplingParams
@@ -18,12 +20,14 @@ GREEDY = SamplingParams(temperature=0.0)
 
 @dataclass(frozen=True)
 class Answer:
-    """lesson: the one that it comes from, or None. nearest: the lesson that came first, with the gate's score, also
-    where the gate stayed shut; None where nothing was compared. reason: as in Done."""
+    """lesson: the one that it comes from, or None. read: the lessons that the model read to give this one's answer,
+    where the gate was not sure. nearest: the lesson that came first, with the gate's score, also where the gate stayed
+    shut; None where nothing was compared. reason: as in Done."""
 
     text: str
     reason: str
     lesson: Lesson | None = None
+    read: tuple[Lesson, ...] = ()
     nearest: Considered | None = None
 
     def entry(self) -> dict[str, Any]:
@@ -33,6 +37,7 @@ class Answer:
             "answer": self.text,
             "reason": self.reason,
             "lesson": {"id": self.lesson.id, "question": self.lesson.question} if self.lesson else None,
+            "read": [lesson.question for lesson in self.read],
             "score": nearest.score if nearest else None,
             "confidence": nearest.confidence if nearest else None,
             "nearest": nearest.lesson.question if nearest else None,
@@ -42,8 +47,10 @@ class Answer:
 class Asker:
     """The plain assistant. All questions share what their prompts have in common: it is read once."""
 
-    def __init__(self, model: Model, learning: LearningService | None, max_tokens: int) -> None:
-        """learning: None for answers without lessons."""
+    def __init__(self, model: Model, learning: LearningService | None, max_tokens: int, reads: bool = True) -> None:
+        """learning: None for answers without lessons. reads: whether lessons are read where it is not sure that one
+        answers."""
+        self._reads = reads
         self.assistant = Assistant(model, GREEDY, max_tokens)
         self._learning = learning
 
@@ -51,19 +58,31 @@ class Asker:
         """Raises what Assistant.respond and LearningService.recall raise."""
         # Not reset(): the system's message, which all prompts begin with, stays where the model has read it.
         self.assistant.messages = []
-        recalled = await self._learning.recall(question) if self._learning else None
+        recalled = await self._recall(question)
         considered = recalled.considered if recalled else await self._considered(question)
-        done: Done | None = None
-        async for event in self.assistant.respond(question, heads=recalled.heads if recalled else ()):
-            if isinstance(event, Done):
-                done = event
+        done = recalled.done if recalled else None
+        if done is None:
+            async for event in self.assistant.respond(question, heads=recalled.heads if recalled else ()):
+                if isinstance(event, Done):
+                    done = event
         assert done is not None
         return Answer(
-            done.text, done.reason, recalled.lesson if recalled else None, considered[0] if considered else None
-        )
+            done.text, done.reason, recalled.lesson if recalled else None, recalled.read if recalled else (),
+            considered[0] if considered else None,
+        )  # fmt: skip
+
+    async def _recall(self, question: str) -> Recalled | None:
+        if self._learning is None:
+            return None
+        if not self._reads:
+            return await self._learning.recall(question)
+        found = await self._learning.recall_or_read(question)
+        if isinstance(found, Unsure):
+            return await read_facts(self.assistant, self._learning.memory, question, found)
+        return found
 
     async def _considered(self, question: str) -> Sequence[Considered]:
-        return await self._learning.consider(question) if self._learning and self._learning.is_on else ()
+        return await self._learning.look(question) if self._learning else ()
 
 
 def head_of_lesson(learning: LearningService) -> Callable[[str], Awaitable[int]]:

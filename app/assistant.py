@@ -11,9 +11,9 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from app.learned_answer import Head, ids_of_learned, longest_learned
+from app.learned_answer import BEYOND, LEARNED_SAMPLING, Head, ids_of_learned, longest_learned
 from app.prompt_window import PromptWindow
 from app.resident_adapters import ResidentAdapters
 from app.text_stream import TextStream
@@ -21,6 +21,7 @@ from py_core.adapters.joining import joined
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Timings
+from py_core.learning.reading import answer_in, fact_of, reading_message
 from py_core.loading import Model
 from py_core.routing.agents import Agent
 from py_core.sampling import SamplingParams
@@ -121,6 +122,8 @@ class Assistant:
         """What the model answers with from the next message on (`use_adapter`)."""
         self._learned: LoraAdapter | None = None
         self._joined: LoraAdapter | None = None
+        self._reading: tuple[LoraAdapter, LoraAdapter | None, LoraAdapter] | None = None
+        """A reader, what was learned, and both together."""
         self.adapters = ResidentAdapters(model.engine)
         self._answers_with = ""
         self._sampling, self._max_tokens = sampling, max_tokens
@@ -200,20 +203,52 @@ class Assistant:
             if stream.text or timings.reason == "end":
                 self.messages = [*messages, assistant_message(answer)]
                 self._forgotten = forgotten
-        yield Done(
-            timings.reason,
-            answer,
-            timings.prompt_tokens,
-            timings.new_tokens,
-            timings.prefill_tok_s,
-            timings.decode_tok_s,
-            forgotten,
-            timings.prefill_seconds,
-            timings.decode_seconds,
-            thought,
-            thought_until - begin if thought else 0.0,
-            self._answers_with,
+        done = _done(timings, answer)
+        seconds = thought_until - begin if thought else 0.0
+        yield replace(
+            done, forgotten_turns=forgotten, thought=thought, thought_seconds=seconds, adapter=self._answers_with
         )
+
+    async def read(self, text: str, facts: Sequence[tuple[str, str]], reader: LoraAdapter) -> tuple[int, Done] | None:
+        """Let the model read facts, (question, answer) each, with an adapter that was trained for that, and answer a
+        message from them: the number of the fact whose answer it gives, word by word. `give` says it.
+
+        None where it says something else, which ends with the first word that is in no fact; or it was stopped. As a
+        lesson's answer it is given without the conversation before, and is always the likeliest. Raises BackendError,
+        ContextFullError.
+        """
+        self._stopped = False
+        engine, answers = self.model.engine, [answer for _, answer in facts]
+        longest = max(len(self.model.tokenizer.encode(answer)) for answer in answers) + BEYOND
+        window = PromptWindow(self.model, SYSTEM_PROMPT, engine.context_length - longest)
+        message = user_message(reading_message(text, [fact_of(*fact) for fact in facts]))
+        prompt, _ = await window.fit([message], 0)
+        sequence = self._alone = self._alone or engine.new_sequence()
+        timings = Timings()
+        engine.use_adapter(sequence, await self.adapters.number(self._reading_with(reader)))
+        engine.use_head_adapter(sequence, 0)
+        async with aclosing(self._read(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
+            async for _ in reading:
+                pass
+        if self._stopped:
+            return None
+        stream = TextStream(self.model, sequence, longest, LEARNED_SAMPLING, timings)
+        async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
+            async for _ in pieces:
+                if self._stopped or answer_in(stream.text, answers, whole=False) is None:
+                    return None
+        found = answer_in(stream.text, answers) if timings.reason == "end" else None
+        if found is None:
+            return None
+        self.sequence = sequence
+        return found, _done(timings, answers[found])
+
+    async def give(self, text: str, done: Done, again: bool) -> AsyncIterator[Event]:
+        """Answer a message with what `read` found; the turn takes the place of the last one where it is another try."""
+        before = self.messages[:-2] if again else self.messages
+        self.messages = [*before, user_message(text), assistant_message(done.text)]
+        yield Delta(done.text)
+        yield done
 
     def stop(self) -> None:
         """End the running answer after the tokens that it has now."""
@@ -236,7 +271,8 @@ class Assistant:
 
         What was learned before leaves the device: an answer that it gives ends.
         """
-        before, self._learned = (self._joined, self._learned), adapter
+        both = self._reading[2] if self._reading else None
+        before, self._learned, self._reading = (self._joined, self._learned, both), adapter, None
         self._join()
         for one in before:
             if one is not None and one is not self._joined and one is not self.adapter:
@@ -252,6 +288,14 @@ class Assistant:
         chosen, learned = self.adapter, self._learned
         both = joined(chosen, learned) if chosen is not None and learned is not None else None
         self._joined = both or chosen or learned
+
+    def _reading_with(self, reader: LoraAdapter) -> LoraAdapter:
+        """The reader, and what the background loop learned where there is room for both."""
+        learned = self._learned
+        if self._reading is None or self._reading[:2] != (reader, learned):
+            both = joined(reader, learned) if learned is not None else None
+            self._reading = reader, learned, both or reader
+        return self._reading[2]
 
     async def forget_adapter(self, name: str) -> None:
         """It was deleted: the next answer comes without it, and a running one that it gives ends."""
@@ -312,3 +356,10 @@ class Assistant:
                 running.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await running
+
+
+def _done(timings: Timings, text: str) -> Done:
+    return Done(
+        timings.reason, text, timings.prompt_tokens, timings.new_tokens, timings.prefill_tok_s, timings.decode_tok_s,
+        prefill_seconds=timings.prefill_seconds, decode_seconds=timings.decode_seconds,
+    )  # fmt: skip

@@ -19,12 +19,14 @@ from app.asking import Asker, head_of_lesson
 from app.cli_consolidation import run_entry
 from app.cli_model_file import chosen_path
 from app.consolidation_service import ConsolidationService
+from app.fact_reader import FactReader, read_facts
 from app.facts import VAGUE, Fact, Split, facts, generic_prompts, paragraphs
 from app.facts.templates import template_facts
 from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
 from app.native_services import open_embedder
 from app.perplexity import Text, joined, score_texts
+from app.recalled import Unsure
 from app.services import problem_of_record
 from app.shipped_gate import shipped_gate
 from py_core.engine.scheduler import Priority
@@ -49,7 +51,8 @@ async def volatile_learning(model: Model, given: Path | None) -> AsyncIterator[L
     memory = await Memory.open(await Store.open(VolatileRows(), problem_of=problem_of_record))
     try:
         sha256 = sha256_of_model(chosen_path(given))
-        yield await LearningService.open(model, sha256, open_embedder(), memory, shipped_gate())
+        reader = FactReader(model, sha256)
+        yield await LearningService.open(model, sha256, open_embedder(), memory, shipped_gate(), reader)
     finally:
         await memory.close()
 
@@ -85,30 +88,38 @@ class Questions:
 @dataclass
 class Asked:
     """Of questions that a stored fact answers, how many: asked, with the right lesson found, a wrong one, answered
-    right."""
+    right. Of these, by reading: answered with the right lesson, a wrong one."""
 
     asked: int = 0
     found: int = 0
     misled: int = 0
     right: int = 0
+    read_right: int = 0
+    read_wrong: int = 0
 
     def entry(self) -> dict[str, Any]:
         of = max(self.asked, 1)
-        return {"asked": self.asked, "found": self.found / of, "misled": self.misled / of, "right": self.right / of}
+        names = ("found", "misled", "right", "read_right", "read_wrong")
+        return {"asked": self.asked} | {name: getattr(self, name) / of for name in names}
 
 
 @dataclass
 class Opened:
-    """Of prompts that no stored fact answers, how many: asked, and given a lesson. which: these, with its question.
-    ms: what looking for a lesson took."""
+    """Of prompts that no stored fact answers, how many: asked, given a lesson by the gate, read with some lessons, and
+    given one of these. which: those that were given one, with its question. ms: what looking for a lesson took."""
 
     asked: int = 0
     opened: int = 0
+    unsure: int = 0
+    read: int = 0
     which: list[tuple[str, str]] = field(default_factory=list)
     ms: list[float] = field(default_factory=list)
 
     def entry(self) -> dict[str, Any]:
-        return {"asked": self.asked, "opened": self.opened / max(self.asked, 1), "which": self.which}
+        return {"asked": self.asked, **self.shares(), "which": self.which}
+
+    def shares(self) -> dict[str, float]:
+        return {name: getattr(self, name) / max(self.asked, 1) for name in ("opened", "unsure", "read")}
 
 
 async def measure_learning(
@@ -142,7 +153,7 @@ async def measure_learning(
         asked = await _ask_facts(asker, lessons, questions.facts[:limit], on_progress)
         report["stored"][size] = {
             **{name: found.entry() for name, found in asked.items()},
-            **(await _openings(learning, questions, on_progress)),
+            **(await _openings(asker, learning, questions, on_progress)),
         }
     after = joined(await score_texts(model, texts, head_of=head_of_lesson(learning)))
     report["perplexity"] = {
@@ -194,7 +205,9 @@ async def _ask_facts(
             counted.asked += 1
             counted.found += used is not None and used == lessons.get(fact.question)
             counted.misled += used is not None and used != lessons.get(fact.question)
-            counted.right += answer.text.strip() == fact.answer
+            counted.right += (right := answer.text.strip() == fact.answer)
+            counted.read_right += bool(answer.read) and right
+            counted.read_wrong += bool(answer.read) and not right
     return found
 
 
@@ -220,22 +233,25 @@ async def _consolidate(
     }  # fmt: skip
 
 
-async def _openings(learning: LearningService, questions: Questions, on_progress: Progress) -> dict[str, Any]:
+async def _openings(
+    asker: Asker, learning: LearningService, questions: Questions, on_progress: Progress
+) -> dict[str, Any]:
     """generic: all kinds but the vague ones together; kinds: each by itself."""
-    near = await _opened(learning, questions.near, on_progress)
-    kinds = {kind: await _opened(learning, texts, on_progress) for kind, texts in questions.generic.items()}
+    near = await _opened(asker, learning, questions.near, on_progress)
+    kinds = {kind: await _opened(asker, learning, texts, on_progress) for kind, texts in questions.generic.items()}
     counted = [found for kind, found in kinds.items() if kind != VAGUE]
-    generic = Opened(sum(one.asked for one in counted), sum(one.opened for one in counted))
+    sums = (sum(getattr(one, name) for one in counted) for name in ("asked", "opened", "unsure", "read"))
+    generic = Opened(*sums)
     generic.which = [each for one in counted for each in one.which]
     return {
         "look_ms": median([ms for one in (near, *kinds.values()) for ms in one.ms] or [0.0]),
         "near": near.entry(), "generic": generic.entry(),
-        "kinds": {kind: {"asked": one.asked, "opened": one.opened / max(one.asked, 1)} for kind, one in kinds.items()},
-        "paragraphs": (await _opened(learning, questions.paragraphs, on_progress)).entry(),
+        "kinds": {kind: {"asked": one.asked, **one.shares()} for kind, one in kinds.items()},
+        "paragraphs": (await _opened(asker, learning, questions.paragraphs, on_progress)).entry(),
     }  # fmt: skip
 
 
-async def _opened(learning: LearningService, texts: Iterable[str], on_progress: Progress) -> Opened:
+async def _opened(asker: Asker, learning: LearningService, texts: Iterable[str], on_progress: Progress) -> Opened:
     found, texts = Opened(), list(texts)
     for number, text in enumerate(texts):
         on_progress("Looking for lessons", number, len(texts))
@@ -246,6 +262,11 @@ async def _opened(learning: LearningService, texts: Iterable[str], on_progress: 
         if considered and considered[0].score > learning.threshold:
             found.opened += 1
             found.which.append((text, considered[0].lesson.question))
+        elif isinstance(unsure := await learning.recall_or_read(text), Unsure):
+            found.unsure += 1
+            if (recalled := await read_facts(asker.assistant, learning.memory, text, unsure)) is not None:
+                found.read += 1
+                found.which.append((text, recalled.lesson.question))
     return found
 
 

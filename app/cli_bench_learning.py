@@ -95,17 +95,20 @@ def _recall_table(report: dict[str, Any]) -> Table:
             ("right", "answered right"),
             ("found", "right lesson found"),
             ("misled", "wrong lesson found"),
+            ("read_right", "of those answered right, read"),
+            ("read_wrong", "of those misled, read"),
         ):
             untaught = f"{report['untaught'][name][key]:.1%}" if key == "right" else ""
             shares = (f"{column[name][key]:.1%}" for column in columns)
             asked = str(columns[0][name]["asked"])
-            table.add_row(f"{words}: {what}", asked, untaught, *shares, end_section=key == "misled")
+            table.add_row(f"{words}: {what}", asked, untaught, *shares, end_section=key == "read_wrong")
     kinds = ((("kinds", kind), f"generic prompts, {kind}") for kind in columns[0]["kinds"])
     groups = (("near",), "near misses"), (("generic",), "generic prompts"), *kinds, (("paragraphs",), "unrelated texts")
     for path, words in groups:
         found = [reduce(getitem, path, column) for column in columns]
-        shares = (f"{one['opened']:.1%}" for one in found)
-        table.add_row(f"{words}: a lesson found", str(found[0]["asked"]), "", *shares)
+        asked = str(found[0]["asked"])
+        for key, what in (("opened", "a lesson found"), ("unsure", "lessons read"), ("read", "one of these answers")):
+            table.add_row(f"{words}: {what}", asked, "", *(f"{one[key]:.1%}" for one in found))
     return table
 
 

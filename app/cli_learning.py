@@ -40,6 +40,7 @@ WHICH = "Say what to teach: QUESTION ANSWER, one text, or --file FILE.jsonl."
 class Loop(StrEnum):
     instant = "instant"
     background = "background"
+    reading = "reading"
 
 
 def teach(
@@ -179,8 +180,10 @@ def ask(
             if no_memory:
                 return await _ask_all(Asker(loaded, None, max_tokens), asked)
             async with opened_services(home, loaded, model) as services:
-                asker = Asker(loaded, None if Loop.instant in (without or ()) else services.learning, max_tokens)
-                if Loop.background not in (without or ()):
+                left_out = without or ()
+                learning = None if Loop.instant in left_out else services.learning
+                asker = Asker(loaded, learning, max_tokens, reads=Loop.reading not in left_out)
+                if Loop.background not in left_out:
                     await services.consolidate_with(asker.assistant.adapters, asker.assistant.use_learned)
                 return await _ask_all(asker, asked)
         finally:

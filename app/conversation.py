@@ -13,14 +13,16 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 from app.answer_records import Answer
 from app.assistant import CHAT_SAMPLING, Assistant, Delta, Done, Reading, Thought, assistant_message, user_message
-from app.learning_service import Learned, Recalled
+from app.fact_reader import read_facts
+from app.learning_service import Learned
 from app.lesson_imprints import LessonError
+from app.recalled import Recalled, Unsure
 from app.routing_service import Routed
 from app.services import Services
 from app.trajectory_recorder import TrajectoryRecorder
@@ -133,9 +135,12 @@ class Conversation:
             said, done, failure = "", None, None
             id = routed.id if routed else uuid.uuid4().hex
             try:
-                heads = recalled.heads if recalled else ()
-                answering = self.assistant.respond(text, agent, again=sampling, heads=heads)
-                with self._services.memory.background.paused() if self._services.memory else nullcontext():
+                if recalled is not None and recalled.done is not None:
+                    answering = self.assistant.give(text, recalled.done, again)
+                else:
+                    heads = recalled.heads if recalled else ()
+                    answering = self.assistant.respond(text, agent, again=sampling, heads=heads)
+                with self._paused():
                     async with aclosing(answering) as events:  # type: ignore[type-var]
                         async for event in events:
                             if isinstance(event, Delta):
@@ -271,7 +276,7 @@ class Conversation:
         learning, learned = self._services.learning, None
         assert learning is not None
         try:
-            with self._services.memory.background.paused() if self._services.memory else nullcontext():
+            with self._paused():
                 learned = await learning.teach(told.question, told.answer)
             said = f"I will remember that. When you ask \u201c{told.question}\u201d, I say: {learned.lesson.answer}"
         except (EmbedderError, StoreError, BackendError, LessonError) as error:
@@ -291,10 +296,20 @@ class Conversation:
         try:
             if self._services.consolidation is not None:
                 await self._services.consolidation.refresh()  # what it learned from may be gone
-            return await learning.recall(text) if learning is not None else None
+            if learning is None:
+                return None
+            found = await learning.recall_or_read(text)
+            if not isinstance(found, Unsure):
+                return found
+            with self._paused():
+                return None if self._stopped else await read_facts(self.assistant, learning.memory, text, found)
         except (EmbedderError, StoreError, BackendError, LessonError) as error:
             self._services.trouble(error)
             return None
+
+    def _paused(self) -> AbstractContextManager[None]:
+        """While it is open nothing is done in the background."""
+        return self._services.memory.background.paused() if self._services.memory else nullcontext()
 
     async def _remember(self, answer: Answer) -> Stored | None:
         if not answer.text.strip() or self._deleted:

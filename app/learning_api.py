@@ -36,6 +36,7 @@ PLOTTED = 30
 """So many lessons, and groups of answers, are plotted at most."""
 PLOTTED_ANSWERS = 600
 OPENING = "Sonata is still loading what it learns with. Try again in a moment."
+NO_READER = "The model that runs has no addition for reading facts, so nothing is read."
 Filter = Literal["now", "off", "history"]
 
 
@@ -133,12 +134,14 @@ class LearningApi:
         learning, idle = services.learning, services.idle
         runs = await memory.revisions.runs(learning.base_sha256) if learning is not None else []
         words = {"instant": _instant_words(lessons), "background": _background_words(runs), "deep": self._deep_words()}
-        loops = ["instant", *(idle.names if idle is not None else [])]
+        words["reading"] = "" if learning is None or learning.reads else NO_READER
+        in_pauses = idle.names if idle is not None else []
+        loops = ["instant", "reading", *in_pauses]
         return {
             "problem": services.why_not_learning,
             "idle": None if idle is None else asdict(idle.status),
             "loops": [
-                {"name": name, "on": self._is_on(name), "words": words[name], "runs": name != "instant"}
+                {"name": name, "on": self._is_on(name), "words": words[name], "runs": name in in_pauses}
                 for name in loops
             ],
             "lessons": await self._learned_lately(lessons),

@@ -13,18 +13,17 @@ or no longer fits: for another model, another revision of the learned adapter, a
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from app.assistant import SYSTEM_PROMPT
-from app.learned_answer import Head
+from app.fact_reader import FactReader
 from app.lesson_imprints import AdapterNumber, LessonError, LessonImprints
 from app.lesson_meanings import LessonMeanings
+from app.recalled import Considered, Recalled, Unsure
 from py_core.engine.scheduler import Priority
 from py_core.learning.gate import CANDIDATES, Gate
 from py_core.loading import Model
@@ -35,6 +34,8 @@ from py_core.routing.embedder import Embedder
 
 INSTANT_POLICY = "learning.instant"
 """Whether lessons answer; the user's switch."""
+READING_POLICY = "learning.reading"
+"""Whether lessons are read where it is not sure that one answers; the user's switch."""
 THRESHOLD_POLICY = "learning.gate.threshold"
 """From which score on a lesson answers, where that is another one than the gate came with; the deep loop fits it."""
 EMBEDDER_POLICY = "learning.embedder"
@@ -42,30 +43,6 @@ EMBEDDER_POLICY = "learning.embedder"
 NEAR = 32
 """So many lessons are looked at whose questions are nearest; the gate compares those of them that are nearest by
 question or by question and answer."""
-
-
-@dataclass(frozen=True)
-class Considered:
-    """A lesson that was compared with a message. score: the gate's, a logit."""
-
-    lesson: Lesson
-    score: float
-
-    @property
-    def confidence(self) -> float:
-        """The probability that the lesson answers the message, as the gate sees it."""
-        return 1 / (1 + math.exp(-self.score))
-
-
-@dataclass(frozen=True)
-class Recalled:
-    """The lesson that answers a message. heads: its imprint, for Assistant.respond. considered: the best first."""
-
-    lesson: Lesson
-    confidence: float
-    heads: tuple[Head, ...]
-    considered: tuple[Considered, ...]
-    milliseconds: float
 
 
 @dataclass(frozen=True)
@@ -86,7 +63,11 @@ class Learned:
 class LearningService:
     """Made by `open`. Its methods may raise StoreError, EmbedderError, BackendError."""
 
-    def __init__(self, model: Model, base_sha256: str, embedder: Embedder, memory: Memory, gate: Gate) -> None:
+    def __init__(
+        self, model: Model, base_sha256: str, embedder: Embedder, memory: Memory, gate: Gate,
+        reader: FactReader | None = None,
+    ) -> None:  # fmt: skip
+        self.reader = reader
         self.model, self.base_sha256, self.embedder, self.gate = model, base_sha256, embedder, gate
         self.imprints = LessonImprints(model, base_sha256, SYSTEM_PROMPT)
         self._changing = asyncio.Lock()
@@ -96,11 +77,12 @@ class LearningService:
 
     @classmethod
     async def open(
-        cls, model: Model, base_sha256: str, embedder: Embedder, memory: Memory, gate: Gate
-    ) -> LearningService:
-        """base_sha256: of the model's file, to which imprints belong. gate: app/shipped_gate.py. Raises StoreError,
-        EmbedderError."""
-        learning = cls(model, base_sha256, embedder, memory, gate)
+        cls, model: Model, base_sha256: str, embedder: Embedder, memory: Memory, gate: Gate,
+        reader: FactReader | None = None,
+    ) -> LearningService:  # fmt: skip
+        """base_sha256: of the model's file, to which imprints belong. gate: app/shipped_gate.py. reader: without one no
+        lesson is read. Raises StoreError, EmbedderError."""
+        learning = cls(model, base_sha256, embedder, memory, gate, reader)
         await learning.refresh()
         return learning
 
@@ -121,6 +103,11 @@ class LearningService:
         return self.memory.policies.is_on(INSTANT_POLICY)
 
     @property
+    def reads(self) -> bool:
+        """Whether the model that runs can read lessons."""
+        return self.reader is not None and self.reader.is_there
+
+    @property
     def threshold(self) -> float:
         """A lesson whose score is above it answers the message."""
         policy = self.memory.policies.look(THRESHOLD_POLICY)
@@ -131,20 +118,35 @@ class LearningService:
     async def recall(self, text: str) -> Recalled | None:
         """The lesson that answers this message, with its imprint on the device. None where no lesson does."""
         begin = time.perf_counter()
-        if not self.is_on or not text.strip():
-            return None
-        considered = await self.consider(text)
+        return await self._opened(await self.look(text), begin)
+
+    async def recall_or_read(self, text: str) -> Recalled | Unsure | None:
+        """The same; where it is not sure whether a lesson does, those that the model can read (Assistant.read)."""
+        begin = time.perf_counter()
+        considered = await self.look(text)
+        recalled = await self._opened(considered, begin)
+        if recalled is not None or self.reader is None or not self.memory.policies.is_on(READING_POLICY):
+            return recalled
+        return await self.reader.unsure(considered, begin)
+
+    async def _opened(self, considered: Sequence[Considered], begin: float) -> Recalled | None:
         if not considered or considered[0].score <= self.threshold:
             return None
         best = considered[0]
         heads = await self.imprints.heads(self.memory, best.lesson)
         return Recalled(best.lesson, best.confidence, heads, tuple(considered), 1000 * (time.perf_counter() - begin))
 
+    async def look(self, text: str) -> list[Considered]:
+        """As `consider`; none where the user has switched lessons off, or nothing is asked."""
+        return await self.consider(text) if self.is_on and text.strip() else []
+
     async def consider(self, text: str) -> list[Considered]:
         """The lessons that may answer a message, the best first; also those that the gate shuts."""
         await self.refresh()
         if not await self.memory.store.count(KIND):
             return []
+        if self.reader is not None:
+            self.reader.keep()
         (meaning,) = await self.embedder.meanings([text])
         near = await self._near(meaning.vector)
         pairs = await self.meanings.of(near)
@@ -206,6 +208,8 @@ class LearningService:
                     await self.memory.lessons.undo(lesson.id)
                 raise
             await self.imprints.heads(self.memory, lesson)
+        if self.reader is not None:
+            self.reader.keep()
         milliseconds = 1000 * (time.perf_counter() - begin)
         before, after = imprint.nll_before, imprint.nll_after
         return Learned(lesson, before, after, milliseconds, states_ms, replaced, known is None)
@@ -351,22 +355,3 @@ class LearningService:
 def _plain(text: str) -> str:
     """Without capitals, spaces and signs at its end: what makes two questions the same."""
     return " ".join(text.rstrip(" ?!.").lower().split())
-
-
-def lesson_entry(recalled: Recalled) -> dict[str, Any]:
-    """As plain data, for the page."""
-    lesson = recalled.lesson
-    return {
-        "id": lesson.id,
-        "question": lesson.question,
-        "answer": lesson.answer,
-        "confidence": recalled.confidence,
-        "ms": recalled.milliseconds,
-        "considered": [
-            {"id": one.lesson.id, "question": one.lesson.question, "confidence": one.confidence}
-            for one in recalled.considered
-        ],
-    }
-
-
-__all__ = ["Considered", "Learned", "LearningService", "LessonError", "Recalled", "lesson_entry"]

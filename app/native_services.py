@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.build_outputs import embedder_files, hnsw_kernel_path, routing_file
+from app.fact_reader import FactReader
 from app.learning_service import LearningService
 from app.paths import cache_dir
 from app.router_factory import RouterParts, build_router
@@ -79,4 +80,5 @@ async def open_services(path: Path, model: Model | None = None, base_sha256: str
 async def open_learning(services: Services, model: Model, base_sha256: str, memory: Memory) -> LearningService:
     """With the embedder of the routing. Raises EmbedderError where there is none, GateError, StoreError."""
     embedder = services.routing.embedder if services.routing is not None else open_embedder()
-    return await LearningService.open(model, base_sha256, embedder, memory, shipped_gate())
+    reader = FactReader(model, base_sha256)
+    return await LearningService.open(model, base_sha256, embedder, memory, shipped_gate(), reader)

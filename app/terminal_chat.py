@@ -17,7 +17,8 @@ from app.cli_home import with_passphrase
 from app.conversation import ChangedElsewhere, Conversation, Event
 from app.idle_loops import idle_loops
 from app.idle_work import OnlyOne
-from app.learning_service import Learned, Recalled
+from app.learning_service import Learned
+from app.recalled import Recalled
 from app.routing_service import Routed
 from app.services import Services
 from app.waiting_line import line_meanwhile
@@ -156,7 +157,8 @@ async def _answer(
                 console.print(f"[dim]{escape(event.agent.title)}, {event.decision.confidence:.0%} sure[/dim]")
             elif isinstance(event, Recalled):
                 sure = f"{event.confidence:.0%} sure"
-                console.print(f"[dim]As you taught me: {escape(event.lesson.question)} ({sure})[/dim]")
+                how = "Read from what you taught me" if event.read else "As you taught me"
+                console.print(f"[dim]{how}: {escape(event.lesson.question)} ({sure})[/dim]")
             elif isinstance(event, Learned):
                 cost = f"{event.nll_before:.2f} nats a token before, {event.nll_after:.2f} now"
                 console.print(f"[dim]Learned in {event.milliseconds:.0f} ms: {cost}[/dim]")

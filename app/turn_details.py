@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.assistant import Done
-from app.learning_service import Learned, Recalled
+from app.learning_service import Learned
+from app.recalled import Recalled
 from app.routing_service import Routed
 from py_core.memory.sessions import Turn
 from py_core.routing.agents import FALLBACK_ID
@@ -34,7 +35,7 @@ def answer_details(
     """JSON: `request` (the answer's id: the route's, where the answer is the first of that); `agent` and `route` (what
     the answer's chip says, with the route's id) where it was routed; `reason` and `tokens` as in Done, `thinking`
     ({text, seconds}) where the model thought before it answered, and the name of its `adapter` where it had one.
-    `lesson` ({id, question, confidence}) where one answered: then the agent is the plain assistant."""
+    `lesson` (Recalled.details) where one answered: then the agent is the plain assistant."""
     details: dict[str, Any] = {"request": request}
     if routed is not None:
         decision = routed.decision
@@ -48,9 +49,8 @@ def answer_details(
             "ranked": [list(pair) for pair in decision.ranked[:RANKED_KEPT]],
         }
     if recalled is not None:
-        lesson = recalled.lesson
         details["agent"] = FALLBACK_ID
-        details["lesson"] = {"id": lesson.id, "question": lesson.question, "confidence": recalled.confidence}
+        details["lesson"] = recalled.details()
     if done is not None:
         details |= {"reason": done.reason, "tokens": done.new_tokens}
         if done.thought:

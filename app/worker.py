@@ -20,15 +20,17 @@ from app.assistant import MAX_TOKENS, Assistant, Delta, Done, Reading, Thought
 from app.bench import profile_report
 from app.completion import complete, last_logits
 from app.conversation import Conversation, Stored
+from app.fact_reader import FactReader
 from app.fit_check import fit_check
 from app.idle_learning import IDLE_SECONDS
 from app.idle_loops import idle_loops
 from app.learning_api import LearningApi
-from app.learning_service import Learned, LearningService, Recalled, lesson_entry
+from app.learning_service import Learned, LearningService
 from app.memory_api import MemoryApi
 from app.one_learner import TabLock
 from app.page_adapters import PageAdapters
 from app.page_calls import PageCalls, describe
+from app.recalled import Recalled
 from app.routing_service import Routed, RoutingService, route_entry
 from app.services import Services
 from app.shipped_gate import shipped_gate
@@ -71,9 +73,13 @@ PROFILE_POSITION = 512  # of the token whose kernels are measured: some way into
 class PageWorker:
     """One assistant for one page."""
 
-    def __init__(self, derive_cipher: JsObject, on_memory: Callable[[], None], one_learner: JsObject) -> None:
+    def __init__(
+        self, derive_cipher: JsObject, on_memory: Callable[[], None], one_learner: JsObject, fetch_reader: JsObject
+    ) -> None:
         """derive_cipher: of web/memory/encryption.js. on_memory: called when the memory or the router changed.
-        one_learner: of web/learning/one_learner.js."""
+        one_learner: of web/learning/one_learner.js. fetch_reader: the site's file of a reader (app/fact_reader.py) by
+        its name, as a promise."""
+        self._fetch_reader = fetch_reader
         self._one_learner = TabLock(one_learner)
         self._kernel: PyodideHnswKernel | None = None
         self._services = Services(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
@@ -202,11 +208,17 @@ class PageWorker:
             services.learn_nothing(NAMELESS_MODEL)
         else:
             model = self._model()
+            reader = FactReader(model, base_sha256, self._reader_file)
             await services.learn_with(
-                lambda memory: LearningService.open(model, base_sha256, routing.embedder, memory, shipped_gate())
+                lambda memory: LearningService.open(
+                    model, base_sha256, routing.embedder, memory, shipped_gate(), reader
+                )
             )
             assistant = self._talk().assistant
             await services.consolidate_with(assistant.adapters, assistant.use_learned)
+
+    async def _reader_file(self, name: str) -> bytes:
+        return (await self._fetch_reader(name)).to_bytes()
 
     def note_activity(self) -> None:
         """Somebody does something, here or in another tab."""
@@ -281,7 +293,7 @@ class PageWorker:
                     elif isinstance(event, Routed):
                         on_event("route", json.dumps(route_entry(event)))
                     elif isinstance(event, Recalled):
-                        on_event("lesson", json.dumps(lesson_entry(event)))
+                        on_event("lesson", json.dumps(event.entry()))
                     elif isinstance(event, Reading):
                         on_event("reading", json.dumps({"done": event.tokens_read, "total": event.prompt_tokens}))
                     elif isinstance(event, Done):

@@ -5,7 +5,8 @@
  * precache.json lists the site's files with their sha256; what it lists is a version. Files are kept by their sha256, so
  * that a new version downloads only what changed, and what an interrupted update brought is there for the next one. A
  * version takes over in a single write, once all of its files are there and have the sha256 that the list says. A page
- * that is open keeps the version it began with, and so do its workers; the next page gets the new one.
+ * that is open keeps the version it began with, and so do its workers; the next page gets the new one. Files that the list
+ * has under `later` are kept from when a page first asks for them on; a version with newer ones brings those along.
  *
  * On this machine's own addresses (localhost) a page waits for the update, so that a site that is being worked on is
  * never stale. Elsewhere it starts with what is there, and is told of the new version afterwards.
@@ -13,7 +14,7 @@
 'use strict';
 
 /** @typedef {Record<string, string>} Files path -> sha256 */
-/** @typedef {{current: string|null, versions: Record<string, Files>, clients: Record<string, {version: string, since: number}>}} State */
+/** @typedef {{current: string|null, versions: Record<string, Files>, later: Record<string, Files>, clients: Record<string, {version: string, since: number}>}} State */
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 
@@ -106,13 +107,13 @@ async function filesFor(event) {
     event.waitUntil(inspect());
     if (LOCAL && (await state()).current) await Promise.race([checked, sleep(UPDATE_PATIENCE_MS)]);
   }
-  const { current, versions, clients } = await state();
+  const { current, versions, later, clients } = await state();
   const version = (!isPage && clients[clientId]?.version) || current;
   if (version && resultingClientId) { // also when this worker was ended and began again
     clients[resultingClientId] = { version, since: Date.now() };
     event.waitUntil(save({}).catch(() => {}));
   }
-  return (version && versions[version]) || candidate;
+  return version && versions[version] ? { ...later[version], ...versions[version] } : candidate;
 }
 
 function guarded(response, path) {
@@ -203,10 +204,11 @@ async function inspection() {
   const cache = await caches.open(CACHE);
   let mended = false, missing = /** @type {string|null} */ (null);
   for (const version of Object.keys((await state()).versions)) {
-    for (const [path, sha256] of Object.entries((await state()).versions[version] ?? {})) {
+    const { versions, later } = await state();
+    for (const [path, sha256] of Object.entries({ ...later[version], ...versions[version] })) {
       while (Date.now() - asked < QUIET_MS) await sleep(QUIET_MS / 4); // a page that starts comes first
       const kept = await cache.match(keyOf(sha256));
-      if (retired || kept && await isWhole(kept, sha256)) continue;
+      if (retired || (kept ? await isWhole(kept, sha256) : later[version]?.[path])) continue;
       await cache.delete(keyOf(sha256));
       try {
         await fileOf(path, sha256);
@@ -237,19 +239,29 @@ async function update() {
   const text = await readList();
   if (text === null) return;
   const version = await digest(new TextEncoder().encode(text));
-  const { current, versions } = await state();
+  const { current, versions, later } = await state();
   if (current !== version) {
-    const { files } = JSON.parse(text);
-    if (!current) candidate = files; // what the first page asks for meanwhile is downloaded once
-    const queue = Object.entries(files);
+    const listed = JSON.parse(text), { files } = listed;
+    if (!current) candidate = { ...listed.later, ...files }; // what the first page asks for meanwhile is downloaded once
+    const queue = [...Object.entries(files), ...await keptBefore(listed.later ?? {})];
     await Promise.all(Array.from({ length: DOWNLOADS }, async () => {
       for (let next = queue.shift(); next; next = queue.shift()) await fileOf(...next);
     }));
     versions[version] = files;
+    later[version] = listed.later ?? {};
     if (!current) await pinAll(version); // those that were open before anything was kept
     await save({ current: version });
   }
   await sweep();
+}
+
+/** Of the files that are kept once they are asked for, those whose earlier content is kept. @param {Files} later */
+async function keptBefore(later) {
+  const { current, later: before } = await state();
+  const cache = await caches.open(CACHE);
+  const isKept = (path) => cache.match(keyOf(before[current ?? '']?.[path]));
+  const found = await Promise.all(Object.keys(later).map(isKept));
+  return Object.entries(later).filter((_, at) => found[at]);
 }
 
 async function pinAll(version) {
@@ -307,15 +319,15 @@ async function problemOf(error) {
 
 // ---- state -----------------------------------------------------------------------------------------------------------
 
-/** {current: version, versions: {version: {path: sha256}}, clients: {id: {version, since}}}, the same object each time */
+/** {current: version, versions and later: {version: {path: sha256}}, clients: {id: {version, since}}}, the same object each time */
 function state() {
   reading ??= readState();
   return reading;
 }
 
 async function readState() {
-  const kept = !retired && await (await caches.open(CACHE)).match(keyOf('state'));
-  return kept ? await kept.json() : { current: null, versions: {}, clients: {} };
+  const kept = retired ? undefined : await (await caches.open(CACHE)).match(keyOf('state'));
+  return { current: null, versions: {}, later: {}, clients: {}, ...await kept?.json() };
 }
 
 /** A change takes effect once it is written. */
@@ -339,9 +351,13 @@ async function sweep() {
     if (!open.has(id) && Date.now() - since > NEWBORN_MS) delete kept.clients[id];
   }
   const needed = new Set([kept.current, ...Object.values(kept.clients).map(({ version }) => version)]);
-  for (const version of Object.keys(kept.versions)) if (!needed.has(version)) delete kept.versions[version];
+  for (const version of Object.keys(kept.versions).filter((one) => !needed.has(one))) {
+    delete kept.versions[version];
+    delete kept.later[version];
+  }
   await save({});
-  const keys = new Set(['state', ...Object.values(kept.versions).flatMap(Object.values)].map(keyOf));
+  const versions = [...Object.values(kept.versions), ...Object.values(kept.later)];
+  const keys = new Set(['state', ...versions.flatMap(Object.values)].map(keyOf));
   const cache = await caches.open(CACHE);
   for (const { url } of await cache.keys()) if (!keys.has(url)) await cache.delete(url);
 }

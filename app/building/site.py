@@ -40,6 +40,8 @@ PIECE_BYTES = 4 << 20
 NOT_PRECACHED = {"sw.js", "precache.json", "_headers"}
 """The browser itself keeps sw.js; the service worker requests precache.json to find a newer version; some
 servers read _headers, and do not give it out."""
+LATER = "readers/"
+"""Files that no page needs to start: the service worker keeps them once they were asked for."""
 MODEL_SUFFIXES = (".gguf", ".onnx")
 Content = Path | bytes
 """A file of the site: one to copy, or its bytes."""
@@ -86,6 +88,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
     site["model_catalog.json"] = (json.dumps(tomllib.loads(MODELS.read_text(encoding="utf-8")), indent=1)).encode()
     site.update(embedder.site_files(files, embedder_files(cache_dir())))
     site[ROUTING_DATA] = files[ROUTING_DATA]
+    site.update({f"{LATER}{path.name}": path for path in sorted((root / "app" / "readers").glob("*.safetensors"))})
     site["sizes.json"] = sizes_json(site)
     site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)
     site["_headers"] = headers_file(root).encode()
@@ -94,14 +97,15 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
 
 
 def precache_json(site: Mapping[str, Content]) -> bytes:
-    """What web/sw.js keeps for when the server is gone: {"files": {path: sha256}}.
+    """What web/sw.js keeps for when the server is gone: {"files": {path: sha256}, "later": the same}.
 
-    That is everything but itself and the models, which web/storage/model_store.js keeps. Sites with the same files have
-    the same list, and so are the same version.
+    That is everything but itself and the models, which web/storage/model_store.js keeps; those `later` only once they
+    were asked for. Sites with the same files have the same list, and so are the same version.
     """
     kept = (name for name in sorted(site) if name not in NOT_PRECACHED and not name.startswith("models/"))
     digests = {name: _sha256(site[name]) for name in kept}
-    return json.dumps({"files": digests}, indent=1).encode()
+    later = {name: digests.pop(name) for name in tuple(digests) if name.startswith(LATER)}
+    return json.dumps({"files": digests, "later": later}, indent=1).encode()
 
 
 def sizes_json(site: Mapping[str, Content]) -> bytes:

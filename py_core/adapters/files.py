@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from py_core.adapters.gguf_lora import read_gguf_lora
 from py_core.adapters.layout import Layout
 from py_core.adapters.lora import AdapterError, LoraAdapter
@@ -100,12 +102,15 @@ def read_details(data: bytes | memoryview) -> AdapterDetails:
     return _details(stored, texts)
 
 
-def write_adapter(adapter: LoraAdapter, config: ModelConfig, graph: Graph) -> bytes:
+def write_adapter(adapter: LoraAdapter, config: ModelConfig, graph: Graph, *, half: bool = False) -> bytes:
     """One of Sonata's own files, the same bytes for the same adapter; `read_adapter` gives it back.
 
-    config, graph: of the model that it was made for. Raises AdapterError where that does not have its tensors.
+    config, graph: of the model that it was made for. half: in half the bytes, with numbers rounded to float16. Raises
+    AdapterError where the model does not have its tensors, and where a number is too large for float16.
     """
     arrays, peft_config = write_pairs(adapter.pairs, Layout(config, graph))
+    if half:
+        arrays = {name: _halved(name, array) for name, array in arrays.items()}
     texts = {
         "format": "pt",
         _MARK: _VERSION,
@@ -148,6 +153,14 @@ def _details(stored: Mapping[str, StoredArray], texts: Mapping[str, str]) -> Ada
         one_line(texts.get("name", "")), one_line(texts.get("architecture", "")),
         one_line(texts.get("base_sha256", "")), max(ranks, default=0), len(ranks), metadata,
     )  # fmt: skip
+
+
+def _halved(name: str, values: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        halved = values.astype(np.float16)
+    if not np.isfinite(halved).all():
+        raise AdapterError(f"The adapter's tensor {shown(name)} has numbers over 65,504: write it in float32.")
+    return halved
 
 
 def _json(value: dict[str, Any]) -> str:

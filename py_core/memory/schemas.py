@@ -188,7 +188,7 @@ def _parts(value: Any) -> str | None:
     return None if fits else "a JSON object of numbers from 0 to 1"
 
 
-def _effects(value: Any) -> str | None:
+def _objects(value: Any) -> str | None:
     fits = isinstance(value, list) and all(_object()(each) is None for each in value)
     return None if fits else "a list of JSON objects"
 
@@ -334,7 +334,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "agent": _text(LONGEST_NAME),
             "model": _text(LONGEST_NAME),
             "reason": _text(LONGEST_NAME),
-            "route": _object(why=_text(), confidence=_number(-1e9, 1e9), patterns=_names, recalled=_share),
+            "route": _object(why=_text(), confidence=_number(-1e9, 1e9), patterns=_names, recalled=_share, read=_names),
             "lesson": _text(LONGEST_NAME),
             "stages": _milliseconds,
             "prompt_tokens": _integer(LARGEST_INTEGER),
@@ -345,7 +345,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "kept": _or_null(_share),
             "parts": _parts,
             "quality": _or_null(_share),
-            "effects": _effects,
+            "effects": _objects,
         },
     ),
     "turn": Schema(
@@ -368,7 +368,7 @@ SCHEMAS: Mapping[str, Schema] = {
                 reason=_text(),
                 tokens=_integer(LARGEST_INTEGER),
                 thinking=_or_null(_thinking),
-                lesson=_or_null(_object(id=_name, question=_text(), confidence=_share)),
+                lesson=_or_null(_object(id=_name, question=_text(), confidence=_share, read=_objects)),
                 taught=_or_null(_object(id=_name, question=_text(), answer=_text())),
                 adapter=_text(),
             ),

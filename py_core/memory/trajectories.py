@@ -40,7 +40,8 @@ class Trajectory:
 
     session: the conversation's id. agent: who answered, "" for the plain assistant. model: the first 16 digits of its
     file's sha256, or its name. reason: as Done's. route: JSON: `why`, `confidence`, the `patterns` that decided it, and
-    `recalled`, how sure the gate was of the lesson. lesson: the id of the lesson that answered, "" for none. stages:
+    `recalled`, how sure the gate was of the lesson, and `read`, the ids of those that the model read where that was not
+    sure. lesson: the id of the lesson that answered, "" for none. stages:
     milliseconds of each. logprob: the mean of the answer's tokens. again: the person asked for another answer. kept:
     the share of its words in the person's correction. parts, quality: see learning/quality.py, each 0 to 1 or None
     while it is not known. effects: what the feedback changed, so that it can be taken back. vector: of the message,

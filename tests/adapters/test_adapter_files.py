@@ -226,3 +226,30 @@ def test_what_could_not_be_read_again_is_not_written(changes: dict[str, Any]) ->
     for write in (write_adapter, export_peft):
         with pytest.raises(AdapterError, match=r"not finite|multiplies by inf"):
             write(dataclasses.replace(adapter, pairs=pairs), config, graph)
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(EVERY_KIND),
+    st.lists(st.tuples(st.integers(0, 99), st.integers(1, 9), st.floats(-100, 100)), min_size=1, max_size=12),
+)
+def test_any_adapter_in_half_the_bytes_is_read_again_as_float16_has_it(
+    name: str, chosen: list[tuple[int, int, float]]
+) -> None:
+    config, graph = described(name)
+    adapter = mixed(name, chosen)
+    data = write_adapter(adapter, config, graph, half=True)
+    rounded = {
+        tensor: dataclasses.replace(pair, a=np.float16(pair.a).astype("f4"), b=np.float16(pair.b).astype("f4"))
+        for tensor, pair in adapter.pairs.items()
+    }
+    same(read_adapter(data, config, graph), dataclasses.replace(adapter, pairs=rounded))
+    assert {array.dtype for array in read_safetensors(data)[0].values()} == {np.dtype(np.float16)}
+
+
+def test_a_number_that_float16_lacks_is_not_halved() -> None:
+    config, graph = described("llama")
+    adapter = drawn(graph, 1, only="blk.0.attn_q")
+    pairs = {name: dataclasses.replace(pair, b=pair.b * 1e6) for name, pair in adapter.pairs.items()}
+    with pytest.raises(AdapterError, match=r"numbers over 65,504: write it in float32"):
+        write_adapter(dataclasses.replace(adapter, pairs=pairs), config, graph, half=True)

@@ -51,11 +51,14 @@ class SmallSite:
         """What the build does last: the list of the files as they are now. It knows the checksums of the links."""
         paths = (path for path in self.folder.rglob("*") if path.is_file())
         content = {path.relative_to(self.folder).as_posix(): path for path in paths}
-        known = json.loads((self._dist / "precache.json").read_text("utf-8"))["files"]
+        lists = json.loads((self._dist / "precache.json").read_text("utf-8"))
+        known = lists["files"] | lists["later"]
         links = {name: known[name] for name in content.keys() & known if content[name].samefile(self._dist / name)}
         changed = site.precache_json({name: path for name, path in content.items() if name not in links})
-        files = links | json.loads(changed)["files"]
-        self.write("precache.json", json.dumps({"files": dict(sorted(files.items()))}, indent=1))
+        made = json.loads(changed)
+        files = links | made["files"] | made["later"]
+        later = {name: files.pop(name) for name in sorted(files) if name.startswith(site.LATER)}
+        self.write("precache.json", json.dumps({"files": dict(sorted(files.items())), "later": later}, indent=1))
 
     def drop(self, *patterns: str) -> None:
         """Files that a test does not need."""

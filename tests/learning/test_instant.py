@@ -12,11 +12,11 @@ import pytest
 from app.assistant import Assistant, Delta, Done, assistant_message, user_message
 from app.build_outputs import kernel_path
 from app.conversation import Conversation
-from app.learning_service import Recalled
 from app.lesson_imprints import shipped_path
 from app.model_cache import sha256_of_model
 from app.native_services import open_services
 from app.perplexity import Text, score_texts
+from app.recalled import Recalled
 from app.routing_service import Routed
 from app.services import Services
 from app.template_renderer import native_renderer

@@ -78,7 +78,10 @@ def test_the_site_holds_what_the_page_asks_for_and_nothing_native(dist):
 
 
 def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_checksum(dist):
-    files = read_json(dist / "precache.json")["files"]
+    lists = read_json(dist / "precache.json")
+    assert set(lists["later"]) == {f"readers/{path.name}" for path in (ROOT / "app" / "readers").iterdir()}
+    assert not lists["files"].keys() & lists["later"].keys()
+    files = lists["files"] | lists["later"]
     names = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
     large = {f"models/{model.file}" for model in model_files()}
     assert names - set(files) == {"sw.js", "precache.json", "_headers", *large}

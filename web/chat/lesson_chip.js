@@ -1,6 +1,7 @@
 /**
  * The chip of an answer that a lesson gave: what the user had taught, and how sure Sonata is that it was asked for. Opened,
- * it shows the lesson, which can be forgotten there.
+ * it shows the lesson, which can be forgotten there. Where Sonata was not sure, the model read a few lessons and gave the
+ * answer of this one; then the chip says so, and which they were.
  */
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatShare } from '../page/format.js';
@@ -17,7 +18,8 @@ export class LessonChip {
   #problem = new ProblemLine();
 
   /**
-   * @param {{id: string, question: string, answer?: string, confidence: number}} lesson as the event says
+   * @param {{id: string, question: string, answer?: string, confidence: number, read?: {id: string, question: string}[]}} lesson
+   *   as the event says
    * @param {import('../learning/client.js').Learning} learning
    * @param {() => Promise<boolean>} onWrong the user finds the answer bad; whether that was noted
    */
@@ -26,11 +28,20 @@ export class LessonChip {
     this.#learning = learning;
     this.#onWrong = onWrong;
     this.#outcome.setAttribute('role', 'status');
-    this.#chip.textContent = `You taught this · ${formatShare(lesson.confidence)}`;
+    this.#chip.textContent = this.#title;
     this.#chip.title = 'What you taught, and how to forget it';
     this.#details.append(this.#chip, this.#panel);
     this.#details.addEventListener('toggle', () => this.#details.open && this.#explain());
     this.element.append(this.#details, this.#outcome, this.#problem.element);
+  }
+
+  get #words() {
+    const { read, question } = this.#lesson;
+    return read?.length ? `Read from what you taught: ${question}` : 'You taught this';
+  }
+
+  get #title() {
+    return `${this.#words} · ${formatShare(this.#lesson.confidence)}`;
   }
 
   async #explain() {
@@ -46,7 +57,8 @@ export class LessonChip {
     for (const [name, text] of [['When you ask', lesson?.question ?? question], ['it says', lesson?.answer]]) {
       if (text) said.append(element('dt', '', name), Object.assign(element('dd', '', text), { dir: 'auto' }));
     }
-    const sure = `Your message asks for this with a likelihood of ${formatShare(confidence)}, as far as Sonata can tell.`;
+    const { read } = this.#lesson;
+    const sure = read?.length ? notSure(read, confidence) : `Your message asks for this with a likelihood of ${formatShare(confidence)}, as far as Sonata can tell.`;
     const actions = element('div', 'lesson-actions');
     if (lesson) actions.append(button('Forget', 'quiet', () => this.#forget()), button('This was wrong', 'quiet', () => this.#wrong()));
     else actions.append(element('p', 'lesson-lead', 'It was forgotten since.'));
@@ -56,7 +68,7 @@ export class LessonChip {
   async #forget() {
     await this.#try(async () => {
       await this.#learning.forget([this.#lesson.id]);
-      this.#chip.textContent = 'You taught this · forgotten';
+      this.#chip.textContent = `${this.#words} · forgotten`;
       this.#outcome.replaceChildren(button('Undo', 'link', () => this.#undo()));
     });
   }
@@ -64,7 +76,7 @@ export class LessonChip {
   async #undo() {
     await this.#try(async () => {
       await this.#learning.restore([this.#lesson.id]);
-      this.#chip.textContent = `You taught this · ${formatShare(this.#lesson.confidence)}`;
+      this.#chip.textContent = this.#title;
       this.#outcome.replaceChildren('It is remembered again.');
     });
   }
@@ -88,4 +100,11 @@ export class LessonChip {
     this.element.inert = false;
     this.#chip.focus({ preventScroll: true });
   }
+}
+
+/** Why the model read lessons, and which. */
+function notSure(read, confidence) {
+  const which = read.length === 1 ? 'it' : `what you taught for ${read.map(({ question }) => `“${question}”`).join(', ')}`;
+  return `Sonata was not sure that your message asks for this (${formatShare(confidence)}), so the model read ${which} and answered `
+    + 'from this.';
 }

@@ -50,7 +50,7 @@ Comlink.expose({
       router?.then(() => onProgress({ stage: 'routing', complete: true }), () => {});
       const [pyodide, stream, choice] = await Promise.all([
         booting.then((booted) => {
-          page = booted.pyimport('app.worker').PageWorker(deriveCipher, () => void onMemory(), oneLearner);
+          page = booted.pyimport('app.worker').PageWorker(deriveCipher, () => void onMemory(), oneLearner, fetchReader);
           page.open_memory(memoryStore).then(() => page.open_routing(router));
           onProgress({ stage: 'python', complete: true });
           return booted;
@@ -219,6 +219,11 @@ function openRouter(booting, onBytes) {
   const opening = Promise.all(parts).then(([embedder, kernel, data]) => ({ embedder, kernel, data }));
   opening.catch(() => {});
   return opening;
+}
+
+/** A reader of facts (app/fact_reader.py). The service worker keeps it from then on. */
+function fetchReader(name) {
+  return fetchFile(new URL(`../readers/${name}`, import.meta.url), 'The reader of facts');
 }
 
 async function openWeights(source, signal, onProgress) {

@@ -8,6 +8,11 @@ const LOOPS = {
     about: 'What you teach counts from the next answer on. The model itself stays as it is: each fact has a small addition of its own, '
       + 'which is used only when you ask for that fact.',
   },
+  reading: {
+    title: 'By reading',
+    about: 'Where Sonata is not sure that you ask for something you taught, the model first reads up to three such facts. It answers '
+      + 'with one of them, or as if it had not read them.',
+  },
   background: {
     title: 'By training',
     about: 'In pauses, the facts that you taught are trained into an adapter of the whole model. The adapter is used only if a test '
