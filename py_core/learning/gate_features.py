@@ -21,6 +21,9 @@ _FIRST_WORD = 1996
 _VOCABULARY = 30522
 _STANDING_OUT = (0, 1, 2, 7, 8, 10, 11, 16, 17, 19, 22)
 """Columns of the cosines and matches of which the distance to the best other candidate is a feature, too."""
+_OF_OTHERS = (0.112, 0.094, 0.143, 1.167, 0.059, 1.261, 0.12, 1.323, 0.042, 1.414, 0.129)
+"""What these columns are, on average, for the best but one of four lessons of the training data: the only lesson that
+there is stands out of it. Without it, 0.77 of the other wordings of an only lesson opened (dev), with it 0.99."""
 FEATURES = 29 + WORD_FEATURES + len(_STANDING_OUT)
 
 
@@ -113,9 +116,9 @@ def _misses(
 
 
 def _standing_out(values: np.ndarray) -> np.ndarray:
-    """(candidates, columns): how much larger a value is than the largest of the others; 0 where there are none."""
+    """(candidates, columns): how much larger a value is than the largest of the others."""
     if len(values) < 2:
-        return np.zeros_like(values)
+        return values - np.array(_OF_OTHERS, np.float32)
     second, largest = np.sort(values, 0)[-2:]
     return values - np.where(values == largest, second, largest)
 
