@@ -22,6 +22,7 @@ from functools import partial
 import numpy as np
 
 from app.assistant import SYSTEM_PROMPT
+from app.consolidation_desk import WorkDesk, work_blob
 from app.consolidation_texts import shipped_texts
 from app.idle_work import Report, unheard
 from app.learning_service import LearningService
@@ -39,18 +40,12 @@ from py_core.learning.trainer import StepReport
 from py_core.memory import lessons, revisions
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
-from py_core.memory.revisions import WORK, Run, fisher_blob
+from py_core.memory.revisions import Run, fisher_blob
 from py_core.memory.rows import EVERYTHING, Change
 
 RECIPE = Recipe()
 BACKGROUND_POLICY = "learning.background"
 """Whether what the background loop learned answers, and whether it runs when nobody waits; the user's switch."""
-SIMILAR = 0.55
-"""The least cosine of a question in the model's own words to the one that was taught."""
-BRINGING = "brings what it was taught up to date"
-"""What it does last: imprints for the new revision, in the words of `Stage`."""
-_IMPRINT_TOKENS = 100
-"""That run to make a lesson's imprint again, about."""
 _KINDS = frozenset({lessons.KIND, revisions.KIND, revisions.WEIGHTS, "policy"})
 
 TRIES = 3
@@ -197,7 +192,7 @@ class ConsolidationService:
 
     async def is_begun(self) -> bool:
         """Whether a run was ended before it was done."""
-        return await self.learning.memory.store.get_blob(f"{WORK}{self._place}/plan") is not None
+        return await self.learning.memory.store.get_blob(work_blob(self.learning, "plan")) is not None
 
     async def run(self, report: Report) -> None:
         """Learn what there is, in idle time."""
@@ -226,8 +221,8 @@ class ConsolidationService:
                     "something new or forget a lesson, and try again. Until then lessons answer as they do now."
                 )
             job = await self._job(start, new, old)
-            desk = _WorkDesk(self, report, stepped, trouble)
-            desk.later = _IMPRINT_TOKENS * len(await self.learning.memory.lessons.all())
+            desk = WorkDesk(self.learning, self._adapters, report, stepped, trouble)
+            desk.will_imprint(len(await self.learning.memory.lessons.all()))
             model, base = self.learning.model, self.learning.base_sha256
             recipe = tuned(self.recipe, settings.factors())
             consolidation = Consolidation(model, base, job, recipe, self.texts, desk, seed, priority)
@@ -252,7 +247,7 @@ class ConsolidationService:
         begin = None
         if start is not None and (parameters := await self._parameters(start)) is not None:
             fisher = await self.learning.memory.store.get_blob(fisher_blob(start))
-            begin = Start(parameters, _numbers(fisher, "fisher", len(parameters)))
+            begin = Start(parameters, _numbers(fisher, "fisher", len(parameters)), start.probe)
         taught = [await self._taught(lesson) for lesson in (*new, *old)]
         if begin is None:
             return Job(taught)
@@ -309,63 +304,6 @@ class ConsolidationService:
             }
             await memory.store.put_blob(fisher_blob(run), write_safetensors(arrays))
         return run
-
-    @property
-    def _place(self) -> str:
-        return self.learning.base_sha256[:16] or "model"
-
-
-class _WorkDesk:
-    """The desk of one run: blobs of the memory, the embedder, what lies where the model runs."""
-
-    def __init__(
-        self, service: ConsolidationService, report: Report, stepped: Callable[[StepReport], None],
-        trouble: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        self._service, self._learning = service, service.learning
-        self._report, self.stepped, self.trouble = report, stepped, trouble
-        self.later = self._total = 0
-        """Tokens that run once the training is done, for imprints."""
-
-    def report(self, done: int, total: int, what: str = "") -> None:
-        self._total = total
-        self._report(done, total + self.later, what)
-
-    def follow(self, done: int, lessons: int) -> None:
-        """So many imprints are made, of so many lessons."""
-        made = self.later * done // max(lessons, 1)
-        self._report(self._total + made, self._total + self.later, BRINGING)
-
-    async def prompt(self, question: str) -> list[int]:
-        system, asked = {"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": question}
-        return await self._learning.model.encode_chat([system, asked])
-
-    async def fitting(self, question: TaughtAnswer, wordings: Sequence[str]) -> list[str]:
-        """Those whose nearest lesson is this one."""
-        taught = [one for one in await self._learning.memory.lessons.all() if one.answers]
-        embedder = self._learning.embedder
-        meanings = await embedder.meanings([*(one.question for one in taught), *wordings])
-        known = np.stack([one.vector for one in meanings[: len(taught)]])
-        cosines = np.stack([one.vector for one in meanings[len(taught) :]]) @ known.T
-        own = next((at for at, one in enumerate(taught) if one.id == question.id), -1)
-        return [
-            text for text, row in zip(wordings, cosines, strict=True) if int(row.argmax()) == own and row[own] > SIMILAR
-        ]
-
-    async def read(self, name: str) -> bytes | None:
-        return await self._learning.memory.store.get_blob(self._blob(name))
-
-    async def write(self, name: str, data: bytes) -> None:
-        await self._learning.memory.store.put_blob(self._blob(name), data)
-
-    async def use(self, adapter: LoraAdapter) -> int:
-        return await self._service._adapters.number(adapter)
-
-    async def forget(self, name: str) -> None:
-        await self._service._adapters.forget(name)
-
-    def _blob(self, name: str) -> str:
-        return f"{WORK}{self._service._place}/{name}"
 
 
 def _repeats(last: Run, start: Run | None, recipe: Mapping[str, object]) -> bool:

@@ -27,9 +27,10 @@ from py_core.backends.training import Loss, TrainingState
 from py_core.engine.scheduler import Priority
 from py_core.learning.checkpoint import Checkpoint, CheckpointError, Origin, read_checkpoint, write_checkpoint
 from py_core.learning.consolidation_job import Desk, Job, Outcome, Recipe, Stage, Texts, Verdict
+from py_core.learning.known_base import KNOWN, KnownBase
 from py_core.learning.lesson_examples import Kept, TaughtAnswer, examples_of
 from py_core.learning.packing import Example, answer_example
-from py_core.learning.probe import greedy, perplexity
+from py_core.learning.probe import greedy, perplexity, sequence_with
 from py_core.learning.schedule import Schedule
 from py_core.learning.trainer import Settings, StepReport, Trainer, TrainingError, fresh_start
 from py_core.learning.wordings import own_wordings
@@ -101,24 +102,19 @@ class Consolidation:
         begin = time.perf_counter()
         self._enter(Stage.READING)
         priority = self._priority
-        probe = self._probe()
-        plan.probe["base"] = await perplexity(self._engine, probe, 0, priority)
-        self._tell(sum(map(len, probe)))
-        before = 0
-        if self._job.start is not None:
-            before = await self._desk.use(self.adapter(self._job.start.parameters))
-        plan.probe["before"] = await perplexity(self._engine, probe, before, priority) if before else plan.probe["base"]
+        known = await self._known()
+        plan.probe["base"], plan.answers = known.perplexity or math.inf, known.answers
+        before, plan.probe["before"] = 0, plan.probe["base"]
+        if (start := self._job.start) is not None:
+            before = await self._desk.use(self.adapter(start.parameters))
+            if start.probe.get("base") == plan.probe["base"]:  # of these texts, on this backend
+                plan.probe["before"] = start.probe["after"]
+            else:
+                plan.probe["before"] = await perplexity(self._engine, self._probe(), before, priority)
         self._enter(Stage.ASKING)
         plan.recall["before"], _ = await self._recall(before)
         if before:
             await self._desk.forget(NAME)
-        self._enter(Stage.ANSWERING)
-        for prompt in self._texts.prompts:
-            read = await self._desk.prompt(prompt)
-            said = await greedy(self._engine, read, self._recipe.answer_tokens, 0, priority)
-            if said:
-                plan.answers.append((read, said))
-            self._tell(self._recipe.answer_tokens)
         self._enter(Stage.WORDING)
         plan.wordings = await own_wordings(
             self._model, self._job.new, self._recipe.wordings, self._desk.fitting, self._seed, priority, self._tell
@@ -126,6 +122,27 @@ class Consolidation:
         plan.seconds, plan.is_complete = time.perf_counter() - begin, True
         await self._desk.write("plan", json.dumps(asdict(plan)).encode())
         return plan
+
+    async def _known(self) -> KnownBase:
+        """What does not depend on what was taught, found out if no run before did."""
+        recipe, engine, priority = self._recipe, self._engine, self._priority
+        data = await self._desk.read(KNOWN)
+        known = KnownBase.read(data, engine, self._base, self._texts, recipe.answer_tokens)
+        if known.perplexity is None:
+            probe = self._probe()
+            known.perplexity = await perplexity(engine, probe, 0, priority)
+            self._tell(sum(map(len, probe)))
+            self._enter(Stage.ANSWERING)
+            async with sequence_with(engine, 0) as sequence:
+                for prompt in self._texts.prompts:
+                    read = await self._desk.prompt(prompt)
+                    if said := await greedy(engine, sequence, read, recipe.answer_tokens, priority):
+                        known.answers.append((read, said))
+                    self._tell(recipe.answer_tokens)
+            await self._desk.write(KNOWN, known.to_bytes())
+        else:
+            self._tell(self._base_tokens)
+        return known
 
     def _read_plan(self, data: bytes | None) -> _Plan:
         """The one that was kept, if it is of this job."""
@@ -151,13 +168,14 @@ class Consolidation:
         most = self._recipe.recalled
         asked, old_ones = self._lessons[:: -(-len(self._lessons) // most)], {one.id for one in self._job.old}
         right, old = 0, list[bool]()
-        for lesson in asked:
-            prompt = await self._desk.prompt(lesson.question)
-            said = await greedy(self._engine, prompt, len(lesson.answer), adapter, self._priority, lesson.answer)
-            is_right = said == list(lesson.answer) or said == list(lesson.answer[:-1])
-            right += is_right
-            old += [is_right] if lesson.id in old_ones else []
-            self._tell(len(lesson.answer))
+        async with sequence_with(self._engine, adapter) as sequence:
+            for lesson in asked:
+                prompt, most = await self._desk.prompt(lesson.question), len(lesson.answer)
+                said = await greedy(self._engine, sequence, prompt, most, self._priority, lesson.answer)
+                is_right = said == list(lesson.answer) or said == list(lesson.answer[:-1])
+                right += is_right
+                old += [is_right] if lesson.id in old_ones else []
+                self._tell(most)
         return right / len(asked), sum(old) / len(old) if old else None
 
     # ---- the training ----
@@ -338,11 +356,8 @@ class Consolidation:
         self._training_tokens = round(step * self._settings.schedule.steps)
         self._checking_tokens = round(probe + asked)
         words = recipe.wordings * len(self._job.new) * 12
-        self._total = (
-            round(probe + asked + len(self._texts.prompts) * recipe.answer_tokens + words)
-            + self._training_tokens
-            + self._checking_tokens
-        )
+        self._base_tokens = probe + len(self._texts.prompts) * recipe.answer_tokens
+        self._total = round(self._base_tokens + asked + words) + self._training_tokens + self._checking_tokens
 
     def _enter(self, stage: Stage) -> None:
         self._stage = stage

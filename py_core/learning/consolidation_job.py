@@ -20,8 +20,8 @@ class Stage(StrEnum):
     """What a consolidation does, one after the other, in words for people that go on from "it "."""
 
     READING = "reads texts that are to stay as likely as they are"
-    ASKING = "asks itself what it was taught"
     ANSWERING = "writes down how it answers now"
+    ASKING = "asks itself what it was taught"
     WORDING = "looks for other words for what it was taught"
     TRAINING = "trains"
     WEIGHING = "looks what of it matters most"
@@ -68,10 +68,12 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The revision that a training goes on from. fisher: of the lessons that it knows; None where it is not known."""
+    """The revision that a training goes on from. fisher: of the lessons that it knows; None where it is not known.
+    probe: `Outcome.probe` of the run that made it."""
 
     parameters: np.ndarray
     fisher: np.ndarray | None = None
+    probe: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +120,7 @@ class Desk(Protocol):
         ...
 
     async def read(self, name: str) -> bytes | None:
-        """What was kept under a name: "plan", "steps" or "checkpoint"."""
+        """What was kept under a name: "plan", "steps" or "checkpoint" of this run; "known", of the model, for all."""
         ...
 
     async def write(self, name: str, data: bytes) -> None: ...

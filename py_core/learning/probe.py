@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Engine, Timings
@@ -21,7 +21,7 @@ async def perplexity(engine: Engine, texts: Sequence[Sequence[int]], adapter: in
     adapter: the number of the set, 0 for the model alone. A text longer than the context is cut. Raises BackendError.
     """
     nats, tokens = 0.0, 0
-    async with _sequence(engine, adapter) as sequence:
+    async with sequence_with(engine, adapter) as sequence:
         for text in texts:
             cut = text[: engine.context_length]
             for start in range(1, len(cut), _PASS):
@@ -32,24 +32,28 @@ async def perplexity(engine: Engine, texts: Sequence[Sequence[int]], adapter: in
 
 
 async def greedy(
-    engine: Engine, prompt: Sequence[int], most: int, adapter: int, priority: Priority, expected: Sequence[int] = ()
-) -> list[int]:
+    engine: Engine, sequence: TokenSequence, prompt: Sequence[int], most: int, priority: Priority,
+    expected: Sequence[int] = (),
+) -> list[int]:  # fmt: skip
     """The likeliest tokens after a prompt, at most `most`, without the one that ends them. Raises BackendError.
 
-    Where it does not begin as `expected` no more than the difference is generated.
+    Where it does not begin as `expected` no more than the difference is generated. What the prompt shares with what the
+    sequence holds does not run again.
     """
-    async with _sequence(engine, adapter) as sequence:
-        await engine.prefill(sequence, prompt, Timings(), priority=priority)
-        said: list[int] = []
-        async for ids in engine.generate(sequence, most, SamplingParams(), Timings(), priority=priority):
+    await engine.prefill(sequence, prompt, Timings(), priority=priority)
+    said: list[int] = []
+    generated = engine.generate(sequence, most, SamplingParams(), Timings(), priority=priority)
+    async with aclosing(generated) as batches:  # type: ignore[type-var]
+        async for ids in batches:
             said += ids
             if expected and said != list(expected[: len(said)]):
                 break
-        return said
+    return said
 
 
 @asynccontextmanager
-async def _sequence(engine: Engine, adapter: int) -> AsyncIterator[TokenSequence]:
+async def sequence_with(engine: Engine, adapter: int) -> AsyncIterator[TokenSequence]:
+    """A sequence that runs with a set of LoRA matrices, by its number, 0 for the model alone."""
     sequence = engine.new_sequence()
     try:
         engine.use_adapter(sequence, adapter)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from app import lesson_imprints
-from app.consolidation_service import BRINGING, TRIES, ConsolidationService, RefusedBeforeError
+from app.consolidation_desk import BRINGING
+from app.consolidation_service import TRIES, ConsolidationService, RefusedBeforeError
 from app.learning_service import LearningService
 from app.native_services import open_embedder
 from app.resident_adapters import ResidentAdapters
@@ -278,6 +279,22 @@ async def test_a_training_whose_numbers_are_not_finite_leaves_the_old_revision(
     assert service.current.id == first.id
 
 
+async def test_what_the_plain_model_says_is_found_out_once(opened: Opened) -> None:
+    service = await opened()
+    runs, doing = list[Run | None](), list[set[str]]()
+    for _ in range(2):
+        ids, said = await taught(service), set[str]()
+        runs.append(await service.consolidate(report=lambda done, total, what="", said=said: said.add(what)))
+        doing.append(said)
+        await service.learning.forget(*ids)  # the revision goes along
+    assert [Stage.ANSWERING in said for said in doing] == [True, False]
+    first, second = runs
+    assert first is not None
+    assert second is not None
+    assert second.parent == 0
+    assert (second.steps, second.probe, second.recall) == (first.steps, first.probe, first.recall)
+
+
 async def test_a_second_run_goes_on_and_rehearses_what_the_first_one_taught(opened: Opened) -> None:
     service = await opened()
     old = await taught(service, {"Cat?": "Tom."})
@@ -289,6 +306,7 @@ async def test_a_second_run_goes_on_and_rehearses_what_the_first_one_taught(open
     assert (second.parent, second.revision, second.new) == (1, 2, tuple(new))
     assert set(second.lessons) == {*old, *new}
     assert second.recall["before"] == 0.5
+    assert second.probe["before"] == first.probe["after"]
     assert max(second.steps["penalty"]) > 0  # it is held to the first one's weights, too
     assert max(first.steps["penalty"]) == 0
     assert second.recall["after"] == second.recall["old"] == 1
