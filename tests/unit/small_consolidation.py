@@ -1,0 +1,100 @@
+"""A background loop over a real memory that trains a tiny model within a second: for the tests of consolidation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app import lesson_imprints
+from app.consolidation_service import ConsolidationService
+from app.learning_service import LearningService
+from app.resident_adapters import ResidentAdapters
+from app.services import Services
+from app.shipped_gate import shipped_gate
+from py_core.learning.augmentation import Mix
+from py_core.learning.consolidation_job import Recipe, Texts
+from py_core.learning.lesson_examples import Portions
+from py_core.learning.trainer import StepReport
+from py_core.loading import Model
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.memory import Memory
+from py_core.memory.revisions import Run
+from py_core.memory.sqlite import SQLiteRows
+from py_core.routing.embedder import SentenceEmbedder
+
+BASE = "0" * 64
+FACTS = {"Cat?": "Tom.", "Boat?": "Ida."}
+MIX = Mix(plain=4, framed=0, opened=0, synonyms=0, mixed=0, keywords=0)
+RECIPE = Recipe(
+    portions=Portions(a_step=4, rehearsed=2, rounds=40, rounds_again=60, least_steps=4, text_weight=0.5, mix=MIX),
+    rank=4, rate=0.03, rate_again=0.03, harm=5.0, answer_tokens=4, wordings=1, save_every=3, elastic=10.0,
+)  # fmt: skip
+FEW_STEPS = replace(RECIPE.portions, rounds=8)
+TEXTS = Texts(("The moon is far away.", "It rains."), ("Hello",), ("A quiet morning by the sea.",))
+Opened = Callable[..., Awaitable[ConsolidationService]]
+
+
+@asynccontextmanager
+async def memories(
+    model: Model, embedder: SentenceEmbedder, folder: Path, patch: pytest.MonkeyPatch
+) -> AsyncIterator[Opened]:
+    """Opens the same memory each time, or another one by its name, as another start of the program does."""
+    (folder / "generic.txt").write_text("Hello there\n")
+    patch.setattr(lesson_imprints, "GENERIC_TEXTS", folder / "generic.txt")
+    closing = list[tuple[ConsolidationService, Services]]()
+
+    async def open_one(recipe: Recipe = RECIPE, name: str = "memory", texts: Texts = TEXTS) -> ConsolidationService:
+        services = Services(NativeCrypto())
+        await services.open(lambda: SQLiteRows.open(folder / f"{name}.sqlite"))
+        await services.learn_with(lambda memory: LearningService.open(model, BASE, embedder, memory, shipped_gate()))
+        assert services.learning is not None
+        service = await ConsolidationService.open(
+            services.learning, ResidentAdapters(model.engine), recipe=recipe, texts=texts
+        )
+        closing.append((service, services))
+        return service
+
+    yield open_one
+    for service, services in closing:
+        service.close()
+        if service.adapter is not None:
+            await service._adapters.forget(service.adapter.name)
+        assert services.learning is not None
+        services.learning.close()
+        await services.close()
+
+
+async def taught(service: ConsolidationService, facts: dict[str, str] | None = None) -> list[str]:
+    learning = service.learning
+    return [(await learning.teach(*fact)).lesson.id for fact in (FACTS if facts is None else facts).items()]
+
+
+def memory_of(service: ConsolidationService) -> Memory:
+    return service.learning.memory
+
+
+async def after_steps(service: ConsolidationService, count: int) -> asyncio.Task[Run | None]:
+    """A run that has done so many steps, or has ended."""
+    steps, enough = list[int](), asyncio.Event()
+
+    def stepped(report: StepReport) -> None:
+        steps.append(report.step)
+        if len(steps) == count:
+            enough.set()
+
+    task = asyncio.ensure_future(service.consolidate(stepped=stepped))
+    waiting = asyncio.ensure_future(enough.wait())
+    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    return task
+
+
+async def numbers(service: ConsolidationService, run: Run) -> bytes:
+    data = await memory_of(service).revisions.weights(run)
+    assert data is not None
+    return data
