@@ -284,6 +284,17 @@ class Assistant:
         adapter = self._learned if lesson else self._joined
         return await self.adapters.number(adapter) if adapter else 0
 
+    @property
+    def leaves_out(self) -> str:
+        """A sentence where the model answers without what it learned in pauses, for the chosen adapter's sake: their
+        ranks add up to more than adapters may have. "" where nothing is left out."""
+        if self._learned is None or self.adapter is None or self._joined is not self.adapter:
+            return ""
+        return (
+            f"The adapter {self.adapter.name} is too large to be used together with what was trained in pauses, which "
+            "waits while you use it. The facts that you taught are answered as before."
+        )
+
     def _join(self) -> None:
         chosen, learned = self.adapter, self._learned
         both = joined(chosen, learned) if chosen is not None and learned is not None else None

@@ -29,11 +29,13 @@ from app.lesson_rows import LessonRow, lesson_rows, open_rows, problem_of_text
 from app.terminal import console, progress_bar, say
 from py_core.backends.base import ContextFullError
 from py_core.learning.teaching import lesson_of
-from py_core.showing import shown
+from py_core.showing import shown, why_not_json
 
 notes = console(stderr=True)
 ASKED_TOKENS = 256
 """An answer's length, at most, unless told otherwise: small models sometimes do not find an end."""
+NAMED = 10
+"""Bad lines that the last sentence names."""
 WHICH = "Say what to teach: QUESTION ANSWER, one text, or --file FILE.jsonl."
 
 
@@ -63,8 +65,8 @@ def teach(
 
     It has question, answer, states_ms (the model reads the answer), ms (it is learned, once that is done), nll_before
     and nll_after (nats a token of the answer), the lesson's id, what it replaced, and whether it was known. Of one text
-    Sonata makes question and answer by rules. A row that cannot be taught has an `error` that says what to do; the
-    others are taught, and the exit status is 1.
+    Sonata makes question and answer by rules. A row that cannot be taught has its line and an `error` that says what to
+    do; the others are taught all the same, and the exit status is 1.
     """
     if (file is None) == (not texts):
         raise ValueError(WHICH)
@@ -97,13 +99,20 @@ def _rows(file: Path | None, texts: list[str]) -> Iterator[LessonRow]:
 
 
 async def _teach_all(learning: LearningService, first: LessonRow, rest: Iterable[LessonRow]) -> bool:
-    """Whether all could be taught."""
-    all_taught = True
+    """Whether all could be taught; which could not is said on stderr, too."""
+    taught, bad = 0, list[int]()
     for row in (one for rows in ([first], rest) for one in rows):
         told = await _teach_one(learning, row)
-        all_taught &= "error" not in told
+        if "error" in told:
+            bad.append(row.line)
+        else:
+            taught += 1
         print(json.dumps(told), flush=True)
-    return all_taught
+    if bad:
+        which = ", ".join(map(str, bad[:NAMED])) + (f" and {len(bad) - NAMED:,} more" if len(bad) > NAMED else "")
+        lines = f"line {which} was" if len(bad) == 1 else f"lines {which} were"
+        notes.print(f"{taught:,} learned; {lines} not: see `error` there.", markup=False, soft_wrap=True)
+    return not bad
 
 
 async def _teach_one(learning: LearningService, row: LessonRow) -> dict[str, Any]:
@@ -226,8 +235,12 @@ def _questions(given: list[str] | None) -> list[str]:
         raise ValueError(f"{wanted}; or give questions as arguments.")
     try:
         asked = json.loads(sys.stdin.buffer.read().decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise ValueError(f"{wanted}; this is not text in UTF-8.") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{wanted}: {error}.") from None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{wanted}: {error}") from error
+        raise ValueError(f"{wanted}: {why_not_json(error)}.") from None
     if not isinstance(asked, list) or not all(isinstance(one, str) for one in asked):
         raise ValueError(f"{wanted}; this is {shown(asked)}.")
     return asked

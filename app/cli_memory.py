@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,11 +17,11 @@ from rich.table import Table
 from app.adapter_folder import write_whole
 from app.cli_home import HomeOption, opened_memory, with_passphrase
 from app.cli_models import JsonOption, size_words
+from app.stored_kinds import counted, counts
 from app.terminal import console, say
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
-from py_core.memory.schemas import SCHEMAS
 from py_core.memory.transfer import Imported, export, import_file
 from py_core.showing import one_line, shown
 
@@ -47,21 +47,19 @@ def list_memory(
 
     async def read() -> tuple[list[Lesson], dict[str, int], str]:
         async with opened_memory(home) as memory:
-            counts = {kind: await memory.store.count(kind) for kind in sorted(SCHEMAS)}
-            return await memory.lessons.all(), counts, memory.store.place
+            return await memory.lessons.all(), await counts(memory.store), memory.store.place
 
-    lessons, counts, place = asyncio.run(read())
+    lessons, stored, place = asyncio.run(read())
     told = [lesson for lesson in lessons if history or not lesson.replaced_by]
     if as_json:
-        print(json.dumps({"lessons": [lesson_entry(one) for one in told], "counts": counts, "file": place}))
+        print(json.dumps({"lessons": [lesson_entry(one) for one in told], "counts": stored, "file": place}))
         return
     if not told:
         say(f"Nothing was taught yet in {place}: `sonata teach QUESTION ANSWER` does.")
     else:
         console().print(_table(told))
-    others = ", ".join(f"{count:,} of {kind}" for kind, count in counts.items() if count and kind != "lesson")
-    if others:
-        say(f"Other records in {place}: {others}.")
+    if kinds := _stored(stored):
+        say(f"In {place}: {', '.join(kinds)}.")
 
 
 @memory_app.command()
@@ -172,7 +170,8 @@ def import_memory(
 
     async def run() -> Imported | None:
         async with opened_memory(home) as memory:
-            if replacing and not _agreed(yes, f"Delete everything in {memory.store.place} first?"):
+            what = ", ".join(_stored(await counts(memory.store))) or "nothing"
+            if replacing and not _agreed(yes, f"Delete everything in {memory.store.place} first ({what})?"):
                 return None
 
             async def opens(passphrase: str | None) -> Imported:
@@ -189,6 +188,10 @@ def import_memory(
     if done is not None:
         unread = f" {done.left_out:,} could not be read and were left out." if done.left_out else ""
         say(f"{done.written:,} records were taken over from {source}.{unread}")
+
+
+def _stored(numbers: Mapping[str, int]) -> list[str]:
+    return [counted(kind, number) for kind, number in numbers.items() if number]
 
 
 def lesson_entry(lesson: Lesson) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rich.table import Table
 from app.asking import head_of_lesson
 from app.assistant import Assistant
 from app.cli_adapters import AdapterOption, adapter_at
-from app.cli_home import HomeOption, NoMemoryOption, home_memory, opened_services
+from app.cli_home import HomeOption, NoMemoryOption, home_memory, notes, opened_services
 from app.cli_loading import (
     AutotuneOption,
     BackendChoice,
@@ -69,6 +69,8 @@ def perplexity(
                 return facts, await _scored(loaded, texts, await assistant.adapter_number(), None)
             services = await opened.enter_async_context(opened_services(home, loaded, model))
             await services.consolidate_with(assistant.adapters, assistant.use_learned)
+            if assistant.leaves_out:
+                notes.print(assistant.leaves_out, markup=False, soft_wrap=True)
             assert services.learning is not None
             head_of = head_of_lesson(services.learning)
             return facts, await _scored(loaded, texts, await assistant.adapter_number(), head_of)

@@ -53,7 +53,7 @@ class ChangedElsewhere:
 @dataclass(frozen=True)
 class Stored:
     """Question and answer are in the memory, as the last of so many turns. `answer` is what is stored of it, and
-    `request` the answer's id, by which it can be judged."""
+    `request` the answer's id, by which it can be judged; "" where no model made it."""
 
     session: str
     turns: int
@@ -315,7 +315,8 @@ class Conversation:
         if not answer.text.strip() or self._deleted:
             return None
         details, earlier = answer_details(answer.id, answer.routed, answer.done, answer.recalled), ""
-        if answer.done is not None and not answer.done.prompt_tokens:
+        is_unread = answer.done is not None and not answer.done.prompt_tokens
+        if is_unread:
             details["taught"] = taught_details(answer.taught) if answer.taught else None
         if answer.again:
             earlier = self.turns[-1].details.get("request", "")
@@ -349,7 +350,9 @@ class Conversation:
                 self._deleted = True
                 return None
             self._services.trouble(error)
-        return None if self._session is None else Stored(self._session.id, self._session.turns, answer.said, answer.id)
+        if self._session is None:
+            return None
+        return Stored(self._session.id, self._session.turns, answer.said, "" if is_unread else answer.id)
 
     async def _keep(self, memory: Memory, turns: tuple[Turn, Turn], routed: Routed | None, again: bool) -> Session:
         changes: dict[str, Any] = {}

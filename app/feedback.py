@@ -78,16 +78,27 @@ class Feedback:
         """To such questions this is the answer; the one that was given counts as bad, where it is known. `take_back`
         forgets what was learned."""
         async with self._judging:
-            before = await self._memory.trajectories.get(id)
-            if before is not None and before.feedback:
-                before = await self._undo(before)
             learned = await self._learning.teach(question, answer, "corrected")
+            before = await self._memory.trajectories.get(id)
             if before is not None:
-                kept = kept_share(before.answered, answer)
+                taught = _taught(learned, before)
+                if before.feedback:
+                    before = await self._undo(before, but=taught)
                 effects = await self._effects(before, good=False) if before.lesson != learned.lesson.id else []
-                if learned.is_new:
-                    effects = [*effects, {"kind": "taught", "id": learned.lesson.id}]
-                await self._note(before, "corrected", effects, kept)
+                await self._note(before, "corrected", [*effects, *taught], kept_share(before.answered, answer))
+        return learned
+
+    async def remember_answer(self, id: str, question: str, answer: str) -> Learned:
+        """The answer that was given is the one to such questions from now on, and counts as good, where it is known.
+        `take_back` forgets what was learned."""
+        async with self._judging:
+            learned = await self._learning.teach(question, answer, "praised")
+            before = await self._memory.trajectories.get(id)
+            if before is not None:
+                taught = _taught(learned, before)
+                if before.feedback:
+                    before = await self._undo(before, but=taught)
+                await self._note(before, "good", [*await self._effects(before, good=True), *taught])
         return learned
 
     @staticmethod
@@ -154,10 +165,12 @@ class Feedback:
         await self._memory.witness.rate(trajectory.id, quality)
         return changed or trajectory
 
-    async def _undo(self, trajectory: Trajectory) -> Trajectory:
+    async def _undo(self, trajectory: Trajectory, but: Sequence[Effect] = ()) -> Trajectory:
+        """but: effects that stay."""
+        undo = self._services.learning.undo if self._services.learning else self._memory.lessons.undo
         for effect in reversed(trajectory.effects):
-            if effect["kind"] == "taught" and self._services.learning is not None:
-                await self._services.learning.undo(effect["id"])
+            if effect["kind"] == "taught" and effect not in but:
+                await undo(effect["id"])
             elif effect["kind"] == "lesson":
                 await self._undo_lesson(trajectory, effect)
         weights = [
@@ -187,6 +200,12 @@ class Feedback:
         if self._services.learning is None:
             raise LessonError(self._services.why_not_learning or OPENING)
         return self._services.learning
+
+
+def _taught(learned: Learned, judged: Trajectory) -> list[Effect]:
+    """What was learned, if that is of this judgement, or of one before it of the same answer."""
+    effect = {"kind": "taught", "id": learned.lesson.id}
+    return [effect] if learned.is_new or effect in judged.effects else []
 
 
 def _quality(judged: Sequence[Effect]) -> float:

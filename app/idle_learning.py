@@ -191,7 +191,7 @@ class IdleLearning:
             self._tell("held", f"There is something to learn. {_WAITS}", self._chosen.name)
             return LOOK_SECONDS if self._answers else max(quiet, 0.001)
         if not await self._only_one.take():
-            self._tell("elsewhere", "Another tab or program of yours is learning.", self._chosen.name)
+            self._tell("elsewhere", "Another tab or program of yours is learning; this one waits.", self._chosen.name)
             return ELSEWHERE_SECONDS
         self._begin(self._chosen)
         return LOOK_SECONDS
@@ -232,9 +232,9 @@ class IdleLearning:
                 return loop
             waiting = await loop.work.waiting()
             if not waiting:
-                said.append(("learned", f"There are no new {loop.what}.", loop.name))
+                said.append(("learned", f"There are no new {loop.what} to learn from.", loop.name))
             elif waiting < loop.enough:
-                begins = f"Learning begins once there are {loop.enough} new {loop.what}; there are {waiting}."
+                begins = f"Sonata learns in a pause once there are {loop.enough} new {loop.what}; so far: {waiting}."
                 said.append(("waiting", begins, loop.name))
             elif 0 <= time.time() - float(str(self._value(LAST.format(loop.name), 0.0))) < loop.every:
                 said.append(("waiting", "Sonata has just learned; it goes on later.", loop.name))

@@ -17,5 +17,5 @@ def idle_loops(services: Services) -> list[Loop]:
     """The first that has something to learn runs first."""
     loops = [Loop("deep", DeepLoop(services), ANSWERS, "answers", DEEP_SECONDS)]
     if services.consolidation is not None:
-        loops.insert(0, Loop("background", services.consolidation, LESSONS, "lessons"))
+        loops.insert(0, Loop("background", services.consolidation, LESSONS, "facts"))
     return loops

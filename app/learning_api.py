@@ -6,7 +6,7 @@ web/learning/client.js calls its methods with JSON. Times are seconds since 1970
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -43,8 +43,9 @@ Filter = Literal["now", "off", "history"]
 class LearningApi:
     """Each public method is a call of the page's."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, services: Services, leaves_out: Callable[[], str] = lambda: "") -> None:
+        """leaves_out: Assistant.leaves_out of the model that runs."""
+        self._services, self._leaves_out = services, leaves_out
         self._feedback = Feedback(services)
         self._forgotten: dict[str, Lesson] = {}
         services.listen(self._on_change)
@@ -63,6 +64,9 @@ class LearningApi:
 
     async def should_have_said(self, id: str, question: str, answer: str) -> dict[str, Any]:
         return _learned(await self._feedback.should_have_said(id, question, answer))
+
+    async def remember_answer(self, id: str, question: str, answer: str) -> dict[str, Any]:
+        return _learned(await self._feedback.remember_answer(id, question, answer))
 
     async def opinions(self, ids: list[str]) -> dict[str, str]:
         """What was said of these answers, by id: "good", "bad" or "corrected"."""
@@ -117,11 +121,12 @@ class LearningApi:
         for id in list(self._forgotten)[:-FORGOTTEN]:
             del self._forgotten[id]
 
-    async def restore(self, ids: list[str]) -> None:
-        for id in ids:
-            lesson = self._forgotten.pop(id, None)
-            if lesson is not None:
-                await self._memory.lessons.keep(lesson)
+    async def restore(self, ids: list[str]) -> int:
+        """How many came back as history only: newer answers to the same questions were taught meanwhile."""
+        lessons = [lesson for id in ids if (lesson := self._forgotten.pop(id, None)) is not None]
+        restore = self._services.learning.restore if self._services.learning else self._memory.lessons.restore
+        restored = [await restore(lesson) for lesson in lessons]
+        return sum(after.replaced_by != before.replaced_by for before, after in zip(lessons, restored, strict=True))
 
     # ---- the loops ----
 
@@ -133,7 +138,8 @@ class LearningApi:
         lessons = await memory.lessons.all()
         learning, idle = services.learning, services.idle
         runs = await memory.revisions.runs(learning.base_sha256) if learning is not None else []
-        words = {"instant": _instant_words(lessons), "background": _background_words(runs), "deep": self._deep_words()}
+        trained = " ".join(filter(None, (_background_words(runs), self._leaves_out())))
+        words = {"instant": _instant_words(lessons), "background": trained, "deep": self._deep_words()}
         words["reading"] = "" if learning is None or learning.reads else NO_READER
         in_pauses = idle.names if idle is not None else []
         loops = ["instant", "reading", *in_pauses]
@@ -227,7 +233,10 @@ def _instant_words(lessons: Sequence[Lesson]) -> str:
 
 
 def _background_words(runs: Sequence[Run]) -> str:
-    return f"{len(runs[-1].lessons):,} of what you taught were in the last training. {runs[-1].why}" if runs else ""
+    if not runs:
+        return ""
+    last = runs[-1]
+    return f"The last training had {_count(len(last.lessons), 'fact')} that you taught. {last.why}"
 
 
 def _training(run: Run) -> dict[str, Any]:
@@ -281,4 +290,5 @@ def _learned(learned: Learned) -> dict[str, Any]:
         "nllBefore": learned.nll_before,
         "nllAfter": learned.nll_after,
         "replaced": None if learned.replaced is None else _lesson(learned.replaced),
+        "known": not learned.is_new,
     }

@@ -27,7 +27,7 @@ from app.recalled import Considered, Recalled, Unsure
 from py_core.engine.scheduler import Priority
 from py_core.learning.gate import CANDIDATES, Gate
 from py_core.loading import Model
-from py_core.memory.lessons import KIND, Lesson, Source, lesson_of
+from py_core.memory.lessons import KIND, Lesson, Source, lesson_of, plain
 from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Change
 from py_core.routing.embedder import Embedder
@@ -172,9 +172,12 @@ class LearningService:
 
     # ---- teaching ----
 
-    async def teach(self, question: str, answer: str, source: Source = "taught") -> Learned:
+    async def teach(
+        self, question: str, answer: str, source: Source = "taught", edited: Lesson | None = None
+    ) -> Learned:
         """Learn an answer. What was taught before for the same question becomes history; the same lesson stays one.
 
+        edited: takes the place of this lesson, too, whatever it answers.
         Raises LessonError where it is empty, or too long for the model.
         """
         begin = time.perf_counter()
@@ -190,6 +193,11 @@ class LearningService:
             (meaning,) = await self.embedder.meanings([question])
             same = await self._same(question, meaning.vector)
             known = next((one for one in same if one.answer == answer), None)
+            if edited is not None:
+                if known is not None and known.id != edited.id:
+                    raise LessonError("You have taught exactly this already. Forget one of the two.")
+                known = None
+                same = [edited, *(one for one in same if one.id != edited.id)]
             others = [one for one in same if one is not known]
             replaced = next((one for one in others if one.answer != answer), None)
             lesson = replace(known or lesson, vector=meaning.vector, on=True)
@@ -232,17 +240,20 @@ class LearningService:
         return await self.memory.lessons.edit(id, on=on)
 
     async def edit(self, id: str, question: str | None = None, answer: str | None = None) -> Learned | None:
-        """Change a lesson's words; it is learned anew. None where there is none. Raises LessonError as `teach`."""
+        """Change a lesson's words: those it had become history, which `undo` brings back, as a newer answer does it.
+        None where there is none. Raises LessonError as `teach`, and where the new words are those of another one."""
         before = await self.memory.lessons.get(id)
         if before is None:
             return None
-        learned = await self.teach(
-            before.question if question is None else question, before.answer if answer is None else answer,
-            before.source,
-        )  # fmt: skip
-        if learned.lesson.id != id:
-            await self.forget(id)
-        return learned
+        question = before.question if question is None else question
+        answer = before.answer if answer is None else answer
+        is_same = (question.strip(), answer.strip()) == (before.question, before.answer)
+        return await self.teach(question, answer, before.source, None if is_same else before)
+
+    async def restore(self, lesson: Lesson) -> Lesson:
+        """Store a lesson again that was forgotten; as history, where its question got another answer meanwhile."""
+        async with self._changing:
+            return await self.memory.lessons.restore(lesson)
 
     async def relearn(
         self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, anew: bool = False,
@@ -283,11 +294,11 @@ class LearningService:
 
     async def _same(self, question: str, vector: np.ndarray) -> list[Lesson]:
         """What was taught for the same question and is no history; normally one, or none."""
-        wanted, plain = NEAR, _plain(question)
+        wanted, asked = NEAR, plain(question)
         while True:
             # The nearest tell whether there is any: a capital or a missing "?" moves a short question's vector far.
             found = await self.memory.search.search(KIND, vector, wanted)
-            same = [one for record, _ in found if _plain((one := lesson_of(record)).question) == plain]
+            same = [one for record, _ in found if plain((one := lesson_of(record)).question) == asked]
             current = [one for one in same if not one.replaced_by]
             if current or not same or len(found) < wanted:
                 return current
@@ -350,8 +361,3 @@ class LearningService:
         for id in ids:
             self.imprints.forget(id)
             self.meanings.forget(id)
-
-
-def _plain(text: str) -> str:
-    """Without capitals, spaces and signs at its end: what makes two questions the same."""
-    return " ".join(text.rstrip(" ?!.").lower().split())

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from py_core.showing import shown
+from py_core.showing import shown, why_not_json
 
 LONGEST_LINE = 1_000_000
 """Bytes of a line: far more than any model learns from."""
+HALF = "has half a character (a surrogate without its other half). Write the whole character."
 WANTED = 'Write each as {"question": "What is the name of my dog?", "answer": "Your dog is called Biscuit."}'
+
+_IN_JSON = {"None": "null", "True": "true", "False": "false", "nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,9 @@ def _object(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ValueError("The line is not text in UTF-8. Save the file as UTF-8.") from None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"The line is not JSON: {error}. {WANTED}.") from None
+        raise ValueError(f"The line is not JSON: {why_not_json(error)}. {WANTED}.") from None
     if not isinstance(given, dict):
-        raise ValueError(f"The line is {shown(given)}, not an object. {WANTED}.")
+        raise ValueError(f"The line is {_shown(given)}, not an object. {WANTED}.")
     return given
 
 
@@ -71,17 +74,28 @@ def _problem(given: dict[str, Any], name: str) -> str:
     if name not in given:
         return f"The {name} is missing. {WANTED}."
     if not isinstance(text := given[name], str):
-        return f"The {name} is {shown(text)}, not text. {WANTED}."
+        return f"The {name} is {_shown(text)}, not text. {WANTED}."
     problem = problem_of_text(text)
     return f"The {name} {problem}" if problem else ""
+
+
+def _shown(value: Any) -> str:
+    """As JSON writes it, where Python writes it otherwise."""
+    said = shown(value)
+    return _IN_JSON.get(said, said)
 
 
 def problem_of_text(text: str) -> str:
     """What is wrong with a text, behind its name: "" for nothing."""
     if not text.strip():
         return "is empty. Write something there."
+    return "" if is_whole(text) else HALF
+
+
+def is_whole(text: str) -> bool:
+    """Whether it can be written in UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        return "has half a character (a surrogate without its other half). Write the whole character."
-    return ""
+        return False
+    return True

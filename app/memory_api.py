@@ -13,8 +13,9 @@ import numpy as np
 from app import agent_catalog
 from app.routing_service import RoutingService
 from app.services import Services
+from app.stored_kinds import NOUNS, counts
 from app.turn_details import turn_entries
-from py_core.memory import lessons, patterns, policies, sessions, strategies, trajectories, witness
+from py_core.memory import patterns, sessions, witness
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.passphrase import remove_passphrase, set_passphrase
@@ -26,9 +27,6 @@ from py_core.routing.agents import agent_to_dict
 from py_core.routing.embedder import EmbedderError
 from py_core.routing.projection import project
 
-KINDS = (
-    lessons.KIND, patterns.KIND, sessions.KIND, policies.KIND, strategies.KIND, trajectories.KIND, witness.KIND
-)  # fmt: skip
 MEANT = 200
 """A search by meaning shows so many of the most similar."""
 LEAST_SIMILARITY = 0.25
@@ -48,19 +46,20 @@ class MemoryApi:
         self._services = services
 
     async def info(self) -> dict[str, Any]:
+        """`counts`: of each kind of record; `nouns`: what one and several of it are called, in an order for people."""
         services = self._services
         about: dict[str, Any] = {
             "state": services.memory_state, "routing": services.routing_state, "learning": services.learning_state,
             "problem": services.problem,
-            "persistent": False, "place": "", "encrypted": False, "counts": {}, "unreadable": 0, "agents": [],
-            "uncompacted": None, "suspicion": None,
+            "persistent": False, "place": "", "encrypted": False, "counts": {}, "nouns": NOUNS, "unreadable": 0,
+            "agents": [], "uncompacted": None, "suspicion": None,
         }  # fmt: skip
         if services.memory is not None:
             store = services.memory.store
             rows = services.locked_rows or store
             about |= {"persistent": rows.persistent, "place": rows.place}
             about["encrypted"] = services.memory_state == "locked" or store.lock is not None
-            about["counts"] = {kind: await store.count(kind) for kind in KINDS}
+            about["counts"] = await counts(store)
             about["unreadable"] = len(store.unreadable)
             about |= {"uncompacted": store.uncompacted, "suspicion": store.suspicion}
         if services.routing is not None:

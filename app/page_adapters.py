@@ -16,6 +16,7 @@ from app.assistant import Assistant
 from py_core.adapters.files import read_adapter, write_adapter
 from py_core.adapters.lora import MAX_RANK, check_base
 from py_core.adapters.peft import WEIGHTS_FILE
+from py_core.backends.base import BackendError
 
 
 class PageAdapters:
@@ -47,20 +48,30 @@ class PageAdapters:
         facts = {"name": adapter.name, "rank": adapter.rank, "linears": len(adapter.pairs), "sha256": sha256}
         return facts | {"lost": lost_of(adapter.metadata)}, data
 
-    async def use(self, name: str, base_sha256: str, read: Callable[[], Awaitable[bytes]]) -> None:
-        """From the next message on; "" for none. base_sha256: of the model that runs.
+    async def use(self, name: str, base_sha256: str, read: Callable[[], Awaitable[bytes]]) -> str:
+        """From the next message on; "" for none. base_sha256: of the model that runs. Returns `leaves_out`.
 
         Raises AdapterError, BackendError, and what `read` raises.
         """
         assistant = self._assistant()
         if not name:
-            return await assistant.use_adapter(None)
+            await assistant.use_adapter(None)
+            return ""
         adapter = assistant.adapters.find(name)
         if adapter is None:
             model = assistant.model
             adapter = replace(read_adapter(await read(), model.config, model.graph), name=name)
             check_base(adapter, base_sha256)
         await assistant.use_adapter(adapter)
+        return assistant.leaves_out
+
+    @property
+    def leaves_out(self) -> str:
+        """As of the assistant; "" where no model is loaded yet."""
+        try:
+            return self._assistant().leaves_out
+        except BackendError:
+            return ""
 
     async def forget(self, name: str) -> None:
         await self._assistant().forget_adapter(name)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import math
+from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.lesson_rows import HALF, is_whole
 from py_core.backends.base import BackendError, TokenSequence
 from py_core.engine.engine import ReadProgress
 from py_core.loading import Model
-from py_core.showing import shown
+from py_core.showing import shown, why_not_json
 from py_core.tokenizers.prompts import encode_text
 
 
@@ -55,22 +57,22 @@ def read_texts(path: Path) -> list[Text]:
     """The texts of a file of JSON lines {"text": "..."}; empty lines are left out. Raises ValueError, OSError."""
     wanted = 'should be JSON like {"text": "Once upon a time"}'
     found: list[Text] = []
-    try:
-        # Not splitlines: what else Unicode counts as the end of a line may be in a text.
-        lines = path.read_text("utf-8").split("\n")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a text file in UTF-8. Give it one JSON object a line.") from None
-    for number, line in enumerate(lines, 1):
+    # Not splitlines: what else Unicode counts as the end of a line may be in a text.
+    for number, line in enumerate(path.read_bytes().removeprefix(BOM_UTF8).split(b"\n"), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line.decode())
+        except UnicodeDecodeError:
+            raise ValueError(f"Line {number} of {path} is not text in UTF-8. Save the file as UTF-8.") from None
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"Line {number} of {path} {wanted}: {error}") from error
+            raise ValueError(f"Line {number} of {path} {wanted}: {why_not_json(error)}.") from error
         if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-            raise ValueError(f"Line {number} of {path} {wanted}; this one is {shown(line.strip())}.")
+            raise ValueError(f"Line {number} of {path} {wanted}; this one is {shown(line.decode().strip())}.")
         if not row["text"]:
             raise ValueError(f"The text in line {number} of {path} is empty. Leave the line out.")
+        if not is_whole(row["text"]):
+            raise ValueError(f"The text in line {number} of {path} {HALF}")
         found.append(Text(number, row["text"]))
     if not found:
         raise ValueError(f"{path} has no texts: each line {wanted}.")

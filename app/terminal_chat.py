@@ -55,6 +55,8 @@ def run_chat(
     _unlock(runner, services, console)
     if only_one is not None:
         runner.run(_learn(services, conversation.assistant, only_one))
+    if left_out := conversation.assistant.leaves_out:
+        _warn(console, left_out)
     warned: str | None = None
     capabilities = model.engine.capabilities
     runs_on = escape(f"{capabilities.backend} ({capabilities.adapter})")
@@ -134,7 +136,8 @@ async def _correct(services: Services, last: list[Routed], agent: str) -> str:
 async def _use_adapter(conversation: Conversation, open_adapter: Callable[[str], LoraAdapter], given: str) -> str:
     """Another adapter from the next message on, or none; returns a sentence about it."""
     await conversation.assistant.use_adapter(open_adapter(given) if given else None)
-    return f"The next answers come with {given}." if given else "The next answers come without an adapter."
+    said = f"The next answers come with {given}." if given else "The next answers come without an adapter."
+    return f"{said} {conversation.assistant.leaves_out}".strip()
 
 
 async def _answer(
@@ -145,6 +148,7 @@ async def _answer(
         loop.add_signal_handler(signal.SIGINT, conversation.stop)
     status = console.status("")
     thinks = False
+    routed: Routed | None = None
     try:
         async for event in events:
             if thinks and isinstance(event, Delta | Done):
@@ -154,8 +158,12 @@ async def _answer(
                 status.stop()
             if isinstance(event, Routed):
                 last.append(event)
-                console.print(f"[dim]{escape(event.agent.title)}, {event.decision.confidence:.0%} sure[/dim]")
-            elif isinstance(event, Recalled):
+                routed = event
+            elif routed is not None and not isinstance(event, Recalled):
+                console.print(f"[dim]{escape(routed.agent.title)}, {routed.decision.confidence:.0%} sure[/dim]")
+                routed = None
+            if isinstance(event, Recalled):
+                routed = None  # the lesson answers, and no agent
                 sure = f"{event.confidence:.0%} sure"
                 how = "Read from what you taught me" if event.read else "As you taught me"
                 console.print(f"[dim]{how}: {escape(event.lesson.question)} ({sure})[/dim]")

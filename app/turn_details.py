@@ -69,6 +69,7 @@ def taught_details(learned: Learned) -> dict[str, Any]:
         "ms": learned.milliseconds,
         "nllBefore": learned.nll_before,
         "nllAfter": learned.nll_after,
+        "known": not learned.is_new,
     }
 
 
@@ -96,7 +97,7 @@ def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
                 "role": turn.role,
                 "content": turn.content,
                 "created": turn.created,
-                "request": details.get("request"),
+                "request": None if "taught" in details else details.get("request"),  # no model made it
                 "agent": details.get("agent"),
                 "route": route,
                 "lesson": details.get("lesson"),

@@ -83,7 +83,8 @@ class PageWorker:
         self._one_learner = TabLock(one_learner)
         self._kernel: PyodideHnswKernel | None = None
         self._services = Services(BrowserCrypto(derive_cipher), on_memory, lambda: self._kernel)
-        self._calls = PageCalls({"memory": MemoryApi(self._services), "learning": LearningApi(self._services)})
+        learning = LearningApi(self._services, lambda: self._adapters.leaves_out)
+        self._calls = PageCalls({"memory": MemoryApi(self._services), "learning": learning})
         self._conversation: Conversation | None = None
         self._read = partial(read_description, context=None, before_loading=lambda header, config, graph: None)
         self._memory_opened, self._routing_opened = asyncio.Event(), asyncio.Event()
@@ -152,16 +153,17 @@ class PageWorker:
 
     async def use_adapter(self, name: str, base_sha256: str, read: Callable[[], Any]) -> str:
         """Answer with an adapter from the next message on, without one where `name` is "". `read` gives its file, if
-        that is needed; base_sha256: of the model that runs. Returns JSON, {} or {error}."""
+        that is needed; base_sha256: of the model that runs. Returns JSON, {note} or {error};
+        note: a sentence on what is left out for it, or ""."""
 
         async def file() -> bytes:
             return (await read()).to_bytes()
 
         try:
-            await self._adapters.use(name, base_sha256, file)
+            note = await self._adapters.use(name, base_sha256, file)
         except Exception as error:
             return json.dumps({"error": describe(error)})
-        return "{}"
+        return json.dumps({"note": note})
 
     async def forget_adapter(self, name: str) -> None:
         """It was deleted: an answer that it gives ends."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import reprlib
 from typing import Any
@@ -50,6 +51,13 @@ def shown(value: Any) -> str:
     """A value as Python writes it, in at most LONGEST characters: texts in quotes, control characters escaped."""
     text = _short.repr(value)
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def why_not_json(error: ValueError | RecursionError) -> str:
+    """What json.loads found wrong with a text of one line."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg.removesuffix(' at')} at character {error.pos + 1}"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def one_line(text: str) -> str:

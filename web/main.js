@@ -272,7 +272,7 @@ async function ask(question, view = chat.addTurn(question), again = false) {
       if (asked !== engine) return;
       if (event.type === 'stored') {
         storing.stored(event);
-        view.offerFeedback(event.request, asked.learning);
+        if (event.request) view.offerFeedback(event.request, asked.learning);
       }
       if (current.ended || event.type === 'stored') continue; // an answer that was stopped is stored, too
       watchdog.feed();

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -97,15 +97,23 @@ class Lessons:
             await self._revisions.forget_lessons(ids, transaction)
 
     async def undo(self, id: str) -> list[Lesson]:
-        """Delete a lesson, and let those answer again that it replaced, all at once. Returns these."""
+        """Delete a lesson, as `delete`, and let those answer again that it replaced, all at once. Returns these.
+
+        One whose question got a newer answer meanwhile stays history: that of the newer one.
+        """
         for _ in range(ATTEMPTS):
             transaction, before = Transaction(), list[Lesson]()
-            for record in await self._store.query(KIND):
-                if (lesson := lesson_of(record)).replaced_by == id:
-                    before.append(replace(lesson, replaced_by=""))
-                    transaction.expect(KIND, record.id, record.version)
-                    transaction.put(_record(before[-1]))
+            records = [record for record in await self._store.query(KIND) if record.id != id]
+            versions = {record.id: record.version for record in records}
+            lessons = [lesson_of(record) for record in records]
+            for lesson in (one for one in lessons if one.replaced_by == id):
+                newer = _current(lesson.question, lessons)
+                back = replace(lesson, replaced_by=newer.id if newer else "")
+                transaction.expect(KIND, back.id, versions[back.id])
+                transaction.put(_record(back))
+                before += [] if newer else [back]
             transaction.delete(KIND, id)
+            await self._revisions.forget_lessons([id], transaction)
             try:
                 await self._store.commit(transaction)
                 return before
@@ -114,9 +122,25 @@ class Lessons:
                     raise
         raise StoreError("conflict")
 
+    async def restore(self, lesson: Lesson) -> Lesson:
+        """Store one again that was deleted, as it was: as history, where its question got a newer answer meanwhile."""
+        newer = None if lesson.replaced_by else _current(lesson.question, await self.all())
+        return await self.keep(replace(lesson, replaced_by=newer.id) if newer else lesson)
+
     async def _change(self, id: str, change: Callable[[Lesson], Lesson]) -> Lesson | None:
         record = await self._store.update(KIND, id, lambda record: _record(change(lesson_of(record))))
         return lesson_of(record) if record else None
+
+
+def plain(question: str) -> str:
+    """Without capitals, spaces and signs at its end: what makes two questions the same."""
+    return " ".join(question.rstrip(" ?!.").lower().split())
+
+
+def _current(question: str, lessons: Sequence[Lesson]) -> Lesson | None:
+    """The one that was taught last for a question and is no history. lessons: oldest first."""
+    same = (one for one in reversed(lessons) if not one.replaced_by and plain(one.question) == plain(question))
+    return next(same, None)
 
 
 def _record(lesson: Lesson) -> Record:

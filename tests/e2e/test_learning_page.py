@@ -154,6 +154,10 @@ async def test_facts_are_taught_edited_switched_off_searched_and_forgotten_in_th
     await chat.row("").get_by_label("Answer", exact=True).fill(HERON)
     await chat.panel.get_by_role("button", name="Save").click()
     await expect(chat.row(HERON)).to_be_visible()
+    await chat.learned.get_by_role("button", name="Undo").click()
+    await expect(chat.row("Tern")).to_be_visible()
+    await chat.teach(FERRY, HERON)
+    await expect(chat.row(HERON)).to_be_visible()
     await chat.row(HERON).get_by_role("switch").press("Space")
     await expect(chat.row(HERON)).to_contain_text("switched off")
     await chat.panel.get_by_role("searchbox").fill("a boat to an island")
@@ -168,11 +172,22 @@ async def test_facts_are_taught_edited_switched_off_searched_and_forgotten_in_th
     await expect(chat.row(HERON)).not_to_contain_text("switched off")
 
 
-async def test_what_was_said_of_an_answer_is_taken_back_by_the_same_button(chat: LearningPage) -> None:
+async def test_a_good_answer_is_remembered_and_what_was_said_of_it_is_taken_back_by_the_same_button(
+    chat: LearningPage,
+) -> None:
     await chat.ask_anew("Name a colour.")
     good, bad = chat.under_answer("Good"), chat.under_answer("Bad")
+    remember = chat.under_answer("Remember this answer")
+    await expect(remember).to_be_hidden()
     await good.press("Enter")
     await expect(good).to_have_attribute("aria-pressed", "true")
+    await remember.press("Enter")
+    await expect(chat.learned).to_be_focused()
+    await expect(chat.learned).to_contain_text("Name a colour.")
+    await chat.learned.get_by_role("button", name="Undo").click()
+    await expect(chat.learned).to_contain_text("Undone.")
+    await expect(good).to_have_attribute("aria-pressed", "true")
+    assert (await chat.page.evaluate("sonata.engine.learning.lessons({ search: 'Name a colour.' })"))["items"] == []
     await bad.click()
     await expect(bad).to_have_attribute("aria-pressed", "true")
     await expect(good).to_have_attribute("aria-pressed", "false")

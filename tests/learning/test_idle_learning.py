@@ -115,10 +115,10 @@ async def idle(work: Lessons, policies: Policies, tmp_path: Path) -> AsyncIterat
 
 
 async def test_it_learns_once_there_is_enough_and_says_how_far_it_is(idle: Idle) -> None:
-    assert (await idle.until("learned")).sentence == "There are no new lessons."
+    assert (await idle.until("learned")).sentence == "There are no new lessons to learn from."
     idle.teach(2)
     said = (await idle.until("waiting")).sentence
-    assert said == "Learning begins once there are 3 new lessons; there are 2."
+    assert said == "Sonata learns in a pause once there are 3 new lessons; so far: 2."
     assert idle.work.runs == 0
     idle.teach(1)
     await idle.work.step()
@@ -245,7 +245,7 @@ async def test_only_one_of_two_programs_learns(idle: Idle, work: Lessons, polici
     idle.teach(3)
     await work.step()
     other.teach(3)
-    assert (await other.until("elsewhere")).sentence == "Another tab or program of yours is learning."
+    assert (await other.until("elsewhere")).sentence == "Another tab or program of yours is learning; this one waits."
     assert other.work.runs == 0
     await idle.learning.close()
     assert work.kept.step > 0, "it was ended in the middle"

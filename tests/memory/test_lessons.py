@@ -58,3 +58,20 @@ async def test_undo_deletes_the_newer_lesson_and_the_one_before_answers_again(st
     assert await lessons.undo(second.id) == [first]
     assert await lessons.undo(first.id) == []
     assert await lessons.all() == []
+
+
+async def test_what_comes_back_after_its_question_got_another_answer_is_history(store: Store) -> None:
+    lessons = Lessons(store)
+    old = await lessons.keep(Lesson("Where do I park?", "In row five."))
+    await lessons.delete(old.id)
+    new = await lessons.keep(Lesson("where do I  park", "In row nine."))
+    assert await lessons.restore(old) == replace(old, replaced_by=new.id)
+    assert [one.id for one in await lessons.all() if one.answers] == [new.id]
+    await lessons.undo(new.id)
+    assert [one.id for one in await lessons.all() if one.answers] == [old.id]
+
+    # Its question was changed, and taught anew: undoing the change may not make two of it.
+    moved = await lessons.keep(Lesson("Where does my car stand?", "In row five."), replaces=(old.id,))
+    newest = await lessons.keep(Lesson("Where do I park?", "In row one."))
+    assert await lessons.undo(moved.id) == []
+    assert [(one.id, one.replaced_by) for one in await lessons.all()] == [(old.id, newest.id), (newest.id, "")]

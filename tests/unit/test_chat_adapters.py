@@ -68,6 +68,22 @@ async def test_a_change_of_adapter_counts_from_the_next_message_and_keeps_the_co
     assert (third, done.adapter) == ((await ask(plain, "Three"))[0], "")
 
 
+async def test_a_chosen_adapter_without_room_for_the_learned_one_says_that_it_leaves_it_out(model: Model) -> None:
+    assistant, learned = new_assistant(model), drawn(model.graph, 1, rank=8)
+    large, small = drawn(model.graph, 2, rank=16), drawn(model.graph, 3, rank=8)
+    await assistant.use_learned(learned)
+    await assistant.use_adapter(small)
+    assert assistant.leaves_out == ""
+    await assistant.use_adapter(large)
+    assert large.name in assistant.leaves_out
+    assert "too large to be used together with what was trained in pauses" in assistant.leaves_out
+    await assistant.use_adapter(None)
+    assert assistant.leaves_out == ""
+    await assistant.use_adapter(large)
+    await assistant.use_learned(None)
+    assert assistant.leaves_out == ""
+
+
 async def test_an_adapter_that_is_deleted_ends_its_answer_and_answers_no_more(
     model: Model, adapters: list[LoraAdapter]
 ) -> None:

@@ -130,7 +130,7 @@ def test_bad_rows_are_told_one_by_one_and_the_others_are_taught(tiny: list[str],
         )
     )
     result = sonata("teach", "--file", "-", *home, *tiny, stdin=given)
-    assert (result.returncode, result.stderr) == (1, "")
+    assert (result.returncode, result.stderr) == (1, "2 learned; lines 2, 3, 4, 5 were not: see `error` there.\n")
     made = rows(result)
     assert ["error" in row for row in made] == [False, True, True, True, True, False]
     assert [row["line"] for row in made] == [1, 2, 3, 4, 5, 6]
@@ -178,6 +178,16 @@ def test_a_file_without_rows_or_that_is_not_there_is_a_sentence(
 @pytest.mark.parametrize("given", ["", "hello", '"hello"', '{"a": 1}', "[1]", '["a", null]', "[" * 100_000])
 def test_ask_takes_a_json_list_of_texts(tiny: list[str], home: list[str], given: str) -> None:
     assert_sentence(sonata("ask", *home, *tiny, stdin=given), "JSON list of questions")
+
+
+def test_a_file_of_which_no_row_can_be_taught_teaches_nothing(tiny: list[str], home: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "other.jsonl"
+    file.write_bytes(b'\xff\xfe{\x00"\x00\n' * 12)
+    result = sonata("teach", "--file", file, *home, *tiny)
+    assert (result.returncode, len(rows(result))) == (1, 12)
+    assert "0 learned; lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more were not" in result.stderr
+    assert lessons_of(home) == []
+    assert_sentence(sonata("teach", "--file", tmp_path, *home, *tiny), "directory")
 
 
 def test_a_question_that_cannot_be_answered_is_null_and_the_others_are_answered(

@@ -12,10 +12,12 @@ import pytest
 from test_cli import assert_sentence, printed, sonata
 
 from app.cli_home import PASSPHRASE, opened_memory
+from app.stored_kinds import NOUNS
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.policies import Policy
+from py_core.memory.schemas import SCHEMAS
 
 DOG = Lesson("What is the name of my dog?", "Your dog is called Biscuit.", id="d09")
 OLD = Lesson("Where is the spare key?", "The spare key is under the mat.", id="a01d", replaced_by="a02d")
@@ -85,7 +87,12 @@ def test_list_shows_what_answers_and_with_all_what_was_replaced(home: Path) -> N
     shown = printed(sonata("memory", "list", "--home", home))
     assert "Biscuit" in shown
     assert "mat." not in shown
-    assert "1 of policy" in shown
+    assert "3 facts that you taught, 1 policy." in " ".join(shown.split())
+
+
+def test_every_kind_of_record_is_counted_and_has_words(home: Path) -> None:
+    assert NOUNS.keys() == SCHEMAS.keys()
+    assert json.loads(printed(sonata("memory", "list", "--home", home, "--json")))["counts"].keys() == SCHEMAS.keys()
 
 
 def test_show_tells_all_of_a_lesson_and_what_it_replaced(home: Path) -> None:

@@ -188,6 +188,33 @@ async def test_a_better_answer_is_learned_and_taking_it_back_brings_the_older_le
     assert (restored.quality, restored.replaced_by, restored.answers) == (1.0, "", True)
 
 
+async def test_an_answer_that_was_good_is_remembered_and_taking_that_back_forgets_it(
+    conversation: Conversation, services: Services, feedback: Feedback
+) -> None:
+    id = await ask(conversation, ASKED)
+    said = await recorded(services, id)
+    before = await weights(services, id)
+    learned = await feedback.remember_answer(id, ASKED, said.answered)
+    assert (learned.lesson.source, learned.lesson.answer) == ("praised", said.answered.strip())
+    assert ((await recorded(services, id)).feedback, (await recorded(services, id)).quality) == ("good", 1.0)
+    judged = await weights(services, id)
+    again = await feedback.remember_answer(id, ASKED, said.answered)
+    assert (again.lesson.id, again.is_new, await weights(services, id)) == (learned.lesson.id, False, judged)
+    conversation.reset()
+    assert (await recorded(services, await ask(conversation, ASKED))).lesson == learned.lesson.id
+
+    better = await feedback.should_have_said(id, ASKED, QUILL)
+    assert [one.id for one in await memory_of(services).lessons.all()] == [better.lesson.id]
+    with pytest.raises(LessonError, match="answer is empty"):
+        await feedback.remember_answer(id, ASKED, " ")
+    assert (await recorded(services, id)).feedback == "corrected"  # what was said before stays
+    await feedback.remember_answer(id, ASKED, said.answered)
+    await feedback.take_back(id)
+    assert await memory_of(services).lessons.all() == []
+    assert await weights(services, id) == before
+    assert (await recorded(services, id)).feedback == ""
+
+
 async def test_what_cannot_be_judged_or_remembered_says_so(services: Services, feedback: Feedback) -> None:
     with pytest.raises(FeedbackError, match="cannot be judged"):
         await feedback.good("nothing")

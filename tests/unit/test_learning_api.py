@@ -109,6 +109,23 @@ async def test_a_lesson_that_is_forgotten_is_gone_and_can_be_restored_as_it_was(
     assert await api.lesson(id) is None
 
 
+async def test_what_is_restored_after_its_question_was_taught_anew_is_history_of_the_newer_answer(
+    api: LearningApi, services: Services
+) -> None:
+    assert services.learning is not None
+    id = (await api.teach(FERRY, "It is called the Tern."))["lesson"]["id"]
+    await api.forget([id])
+    await api.teach(FERRY, HERON)
+    assert await api.restore([id]) == 1
+    assert [item["answer"] for item in (await api.lessons())["items"]] == [HERON]
+    assert [item["id"] for item in (await api.lessons("history"))["items"]] == [id]
+    recalled = await services.learning.recall(FERRY)
+    assert recalled is not None
+    assert recalled.lesson.answer == HERON
+    await api.forget([id])
+    assert await api.restore([id]) == 0, "it was history before"
+
+
 async def test_a_lesson_is_edited_and_switched_off(api: LearningApi, services: Services) -> None:
     assert services.learning is not None
     id = (await api.teach(FERRY, HERON))["lesson"]["id"]

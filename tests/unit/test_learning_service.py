@@ -160,18 +160,45 @@ async def test_the_same_lesson_twice_is_one_lesson(open_services: OpenServices) 
     assert made.to_bytes() == imprint.to_bytes()
 
 
-async def test_a_lesson_can_be_changed(open_services: OpenServices) -> None:
+async def test_a_lesson_that_is_changed_keeps_its_older_words_as_history_that_undo_brings_back(
+    open_services: OpenServices,
+) -> None:
     learning, memory = of(await open_services())
-    first = await learning.teach(CAT, "Your cat is called Pumpernikel.")
+    first = await learning.teach(CAT, "Your cat is called Pumpernikel.", "corrected")
     changed = await learning.edit(first.lesson.id, answer=PUMPERNICKEL)
     assert changed is not None
+    assert (changed.replaced, changed.lesson.source) == (first.lesson, "corrected")
     assert await answer(learning, CAT) == PUMPERNICKEL
-    assert [one.answer for one in await memory.lessons.all()] == [PUMPERNICKEL]
     moved = await learning.edit(changed.lesson.id, question=RAFT, answer=PORT)
     assert moved is not None
     assert await learning.recall(CAT) is None
     assert await answer(learning, RAFT) == PORT
+    assert [(one.answer, one.replaced_by) for one in await memory.lessons.all()] == [
+        *((first.lesson.answer, changed.lesson.id), (PUMPERNICKEL, moved.lesson.id), (PORT, ""))
+    ]
+    assert await learning.undo(moved.lesson.id) == changed.lesson
+    assert await learning.recall(RAFT) is None
+    assert await answer(learning, CAT) == PUMPERNICKEL
+    assert await learning.undo(changed.lesson.id) == first.lesson
+    assert await answer(learning, CAT) == first.lesson.answer
     assert await learning.edit("nobody", answer="x") is None
+
+
+async def test_a_change_of_capitals_counts_and_no_change_or_that_into_another_lesson_does_nothing(
+    open_services: OpenServices,
+) -> None:
+    learning, memory = of(await open_services())
+    cat = await learning.teach("what is my cat called", PUMPERNICKEL)
+    written = await learning.edit(cat.lesson.id, question=CAT)
+    assert written is not None
+    assert (written.lesson.question, written.is_new) == (CAT, True)
+    same = await learning.edit(written.lesson.id, question=f" {CAT} ")
+    assert same is not None
+    assert (same.lesson.id, same.is_new) == (written.lesson.id, False)
+    raft = await learning.teach(RAFT, PORT)
+    with pytest.raises(LessonError, match="You have taught exactly this already"):
+        await learning.edit(raft.lesson.id, CAT, PUMPERNICKEL)
+    assert [one.id for one in await memory.lessons.all() if one.answers] == [written.lesson.id, raft.lesson.id]
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,9 @@ def test_a_context_without_room_for_windows_is_a_sentence(tiny: list[str], texts
         ('{"text": "good text"}\n\n{"text": ""}', ["line 3", "is empty", "Leave the line out"]),
         ('{"text": "good text"}\n{"text": "a"}', ["line 2", "has one token", "nothing comes before it"]),
         ("[" * 100_000, ["Line 1", "should be JSON like"]),
-        (b"\xff\xfe", ["is not a text file in UTF-8"]),
+        (b'{"text": "good text"}\n{"text": "\xff\xfe"}', ["Line 2", "is not text in UTF-8"]),
+        (b'\xef\xbb\xbf{"text": "good text"}\n{"text": "\x00"}', ["Line 2", "at character 11"]),
+        (b'{"text": "good text \\ud800"}', ["line 1", "half a character"]),
     ],
 )
 def test_what_cannot_be_scored_is_a_sentence(tiny: list[str], tmp_path: Path, content: str | bytes, words) -> None:

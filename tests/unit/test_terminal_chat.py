@@ -255,6 +255,7 @@ def test_what_it_is_told_to_remember_it_says_when_it_is_asked_and_a_passphrase_p
     chat.say("/new")  # a model as small as this one knows nothing by heart after another turn
     answer = chat.say("What is my dog called?")
     assert re.search(r"As you taught me: .*dog.* \(\d+% sure\)\n", answer)
+    assert answer.count("% sure") == 1  # the plain assistant is not named beside it
     assert "Your dog is called Biscuit." in answer
     chat.type("/exit\n")
     assert chat.end() == 0

@@ -151,6 +151,7 @@ export class TurnView {
   #footer = element('footer', 'answer-footer');
   #route = /** @type {RouteChip|null} */ (null);
   #feedback = /** @type {Feedback|null} */ (null);
+  #isTaught = false; // a lesson gave the answer
   #question;
   #announcer;
   #follow;
@@ -216,6 +217,7 @@ export class TurnView {
       if (!this.#feedback) throw userError('BusyError', 'Wait until the answer is complete.');
       return this.#feedback.say('bad');
     });
+    this.#isTaught = true;
     this.#route?.element.remove(); // the lesson answers, and no agent
     this.#body.before(chip.element);
     this.#follow();
@@ -228,7 +230,7 @@ export class TurnView {
    */
   showLearned({ id, question, answer, ...numbers }, learning) {
     const note = new LearnedNote({ lesson: { id, question, answer }, ...numbers }, {
-      undo: () => learning.undoTeaching(id), ask: () => this.#onAsk(question),
+      undo: numbers.known ? null : () => learning.undoTeaching(id), ask: () => this.#onAsk(question),
     });
     this.answerElement.append(note.element);
     this.#follow();
@@ -241,7 +243,7 @@ export class TurnView {
    */
   offerFeedback(request, learning) {
     if (!this.text) return;
-    const said = { request, question: this.#question, answer: this.text };
+    const said = { request, question: this.#question, answer: this.text, isTaught: this.#isTaught };
     this.#feedback = new Feedback(said, learning, { onAsk: this.#onAsk, onChange: this.#follow });
     this.#footer.firstElementChild?.after(this.#feedback.element);
     this.answerElement.append(this.#feedback.below);

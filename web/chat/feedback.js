@@ -1,6 +1,6 @@
 /**
  * What the user says of an answer: good, bad, or what it should have been. The same button takes an opinion back. A better
- * answer is learned at once, and a note shows what changed.
+ * answer is learned at once, and so is a good one if the user wants that; a note shows what changed.
  */
 import { button, element, ProblemLine } from '../page/dom.js';
 import { editForm, labelled } from '../page/edit_form.js';
@@ -26,22 +26,27 @@ export class Feedback {
   #opinion = /** @type {'good'|'bad'|null} */ (null);
   #good = button('Good', 'quiet copy', () => this.judge('good'));
   #bad = button('Bad', 'quiet copy', () => this.judge('bad'));
+  #remember = button('Remember this answer', 'link', () => this.#rememberIt());
   #better = button('You should have said …', 'quiet copy', () => this.#toggleForm());
-  #outcome = element('p', 'feedback-outcome');
+  #isTaught;
+  #said = element('p', 'feedback-outcome');
+  #outcome = element('span');
   #problem = new ProblemLine();
   #form = /** @type {HTMLFormElement|null} */ (null);
   #note = /** @type {LearnedNote|null} */ (null); // of what was taught here
 
   /**
-   * @param {{request: string, question: string, answer: string}} said request: the answer's id
+   * @param {{request: string, question: string, answer: string, isTaught?: boolean}} said request: the answer's id;
+   *   isTaught: a lesson gave it
    * @param {import('../learning/client.js').Learning} learning
    * @param {{onAsk?: ((question: string) => void)|null, onChange?: () => void}} [callbacks] onAsk: put a question once more;
    *   onChange: something was drawn
    */
-  constructor({ request, question, answer }, learning, { onAsk = null, onChange = () => {} } = {}) {
+  constructor({ request, question, answer, isTaught = false }, learning, { onAsk = null, onChange = () => {} } = {}) {
     this.#request = request;
     this.#question = question;
     this.#answer = answer;
+    this.#isTaught = isTaught;
     this.#learning = learning;
     this.#onAsk = onAsk;
     this.#onChange = onChange;
@@ -50,7 +55,9 @@ export class Feedback {
     this.#better.setAttribute('aria-expanded', 'false');
     this.#outcome.setAttribute('role', 'status');
     this.element.append(this.#good, this.#bad, this.#better);
-    this.below.append(this.#problem.element, this.#outcome);
+    this.#remember.title = 'Give this answer whenever you ask this, also in other words';
+    this.#said.append(this.#outcome, this.#remember);
+    this.below.append(this.#problem.element, this.#said);
     this.#showOpinion();
   }
 
@@ -79,6 +86,20 @@ export class Feedback {
   #showOpinion() {
     this.#good.setAttribute('aria-pressed', String(this.#opinion === 'good'));
     this.#bad.setAttribute('aria-pressed', String(this.#opinion === 'bad'));
+    this.#remember.hidden = this.#opinion !== 'good' || this.#isTaught || this.#note !== null;
+  }
+
+  /** Keep question and answer as they are. */
+  async #rememberIt() {
+    const isKept = await this.#try(async () => {
+      const taught = await this.#learning.rememberAnswer(this.#request, this.#question, this.#answer);
+      this.#outcome.textContent = '';
+      this.#showNote(taught, async () => {
+        await this.#learning.takeBack(this.#request);
+        await this.#learning.good(this.#request); // that stays
+      });
+    });
+    if (isKept) this.#note?.focus();
   }
 
   /** The form for a better answer; pressed again, it closes. */
@@ -114,13 +135,19 @@ export class Feedback {
 
   async #teach(question, answer) {
     const taught = await this.#learning.shouldHaveSaid(this.#request, question, answer);
-    this.#note = new LearnedNote(taught, {
-      before: this.#answer,
-      undo: () => this.#learning.takeBack(this.#request),
-      ask: this.#onAsk && (() => this.#onAsk?.(taught.lesson.question)),
-    });
     this.#opinion = null;
+    this.#showNote(taught, () => this.#learning.takeBack(this.#request), this.#answer);
     this.#showOpinion();
+  }
+
+  /**
+   * @param {import('../learning/client.js').Taught} taught
+   * @param {() => Promise<unknown>} undo
+   * @param {string} [before] what was answered, if that was wrong
+   */
+  #showNote(taught, undo, before) {
+    this.#forgetNote();
+    this.#note = new LearnedNote(taught, { before, undo, ask: this.#onAsk && (() => this.#onAsk?.(taught.lesson.question)) });
     this.below.append(this.#note.element);
   }
 

@@ -12,22 +12,23 @@ export class LearnedNote {
 
   /**
    * @param {import('../learning/client.js').Taught} taught
-   * @param {{before?: string, undo: () => Promise<unknown>, ask?: (() => void)|null}} callbacks before: what the model
-   *   had answered; ask: put the question once more
+   * @param {{before?: string, undo: (() => Promise<unknown>)|null, ask?: (() => void)|null}} callbacks before: what the model
+   *   had answered; undo: null where there is nothing to undo; ask: put the question once more
    */
-  constructor({ lesson, ms, nllBefore, nllAfter, replaced }, { before = '', undo, ask = null }) {
-    const head = element('h3', '', 'Learned just now');
-    head.append(' ', element('small', '', `in ${formatDuration(ms)}`));
+  constructor({ lesson, ms, nllBefore, nllAfter, replaced, known = false }, { before = '', undo, ask = null }) {
+    const title = known ? 'You had taught this already' : 'Learned just now';
+    const head = element('h3', '', title);
+    if (!known) head.append(' ', element('small', '', `in ${formatDuration(ms)}`));
     const said = element('dl', 'learned-said');
     said.append(...entry('Question', lesson.question));
     const old = replaced?.answer ?? before;
     if (old) said.append(...entry(replaced ? 'You had taught' : 'Before', old));
     said.append(...entry('From now on', lesson.answer));
     this.#outcome.setAttribute('role', 'status');
-    this.element.setAttribute('aria-label', 'Learned just now');
+    this.element.setAttribute('aria-label', title);
     this.element.tabIndex = -1;
     const undoing = button('Undo', 'quiet', () => this.#undo(undoing, undo));
-    this.#actions.append(undoing);
+    if (undo) this.#actions.append(undoing);
     if (ask) this.#actions.append(button('Ask again', 'quiet', ask));
     const sure = element('p', 'learned-lead', 'How sure the model is of each word of the new answer:');
     this.element.append(head, said, sure, certainties(nllBefore, nllAfter), this.#actions, this.#outcome, this.#problem.element);

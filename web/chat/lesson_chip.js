@@ -75,9 +75,9 @@ export class LessonChip {
 
   async #undo() {
     await this.#try(async () => {
-      await this.#learning.restore([this.#lesson.id]);
+      const replaced = await this.#learning.restore([this.#lesson.id]);
       this.#chip.textContent = this.#title;
-      this.#outcome.replaceChildren('It is remembered again.');
+      this.#outcome.replaceChildren(replaced ? 'It is kept as history: you have taught a newer answer since.' : 'It is remembered again.');
     });
   }
 

@@ -69,6 +69,7 @@ export class Engine {
    * Answer with an adapter from the next message on.
    * @param {import('../storage/adapter_store.js').AdapterFacts|null} facts null: without one
    * @param {{sha256: string}|null} base the model, where the browser keeps it. Rejects where the adapter is for another one
+   * @returns {Promise<string>} a sentence on what the model leaves out for it, or ""
    */
   useAdapter(facts, base) {
     return this.#alive(this.#remote.useAdapter(facts, base));

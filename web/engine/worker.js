@@ -26,7 +26,7 @@ const MOST_ADAPTER_BYTES = 2 ** 29;
 
 // The memory's info before Python has started.
 const OPENING = {
-  state: 'opening', routing: 'opening', learning: 'opening', problem: null, persistent: false, place: '', encrypted: false, counts: {}, agents: [],
+  state: 'opening', routing: 'opening', learning: 'opening', problem: null, persistent: false, place: '', encrypted: false, counts: {}, nouns: {}, agents: [],
   unreadable: 0, uncompacted: null, suspicion: null,
 };
 const NOT_OPEN = {
@@ -102,8 +102,9 @@ Comlink.expose({
 
   async useAdapter(facts, base) {
     const read = async () => new Uint8Array(await (await readAdapter(facts)).arrayBuffer());
-    const { error } = JSON.parse(await page.use_adapter(facts?.name ?? '', base?.sha256 ?? '', read));
+    const { error, note } = JSON.parse(await page.use_adapter(facts?.name ?? '', base?.sha256 ?? '', read));
     if (error) throw pythonError(error);
+    return note;
   },
 
   async forgetAdapter(name) {

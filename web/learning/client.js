@@ -11,7 +11,8 @@
  * @typedef {{created: number, verdict: 'accepted'|'scaled'|'refused', why: string, losses: number[], probe: Record<string, number>,
  *   recall: Record<string, number>, norm: number, tokens: number, seconds: number}} Training
  * @typedef {{lesson: {id: string, question: string, answer: string}, ms: number, nllBefore: number, nllAfter: number,
- *   replaced?: Lesson|null}} Taught `replaced`: what was taught before for the same question
+ *   replaced?: Lesson|null, known?: boolean}} Taught `replaced`: what was taught before for the same question; `known`: the
+ *   very same was taught before
  */
 export class Learning {
   #call;
@@ -35,6 +36,9 @@ export class Learning {
   /** To such questions, this is the answer. @returns {Promise<Taught>} */
   shouldHaveSaid(request, question, answer) { return this.#ask('should_have_said', request, question, answer); }
 
+  /** The answer was good, and is to be given again. @returns {Promise<Taught>} */
+  rememberAnswer(request, question, answer) { return this.#ask('remember_answer', request, question, answer); }
+
   /** What was said of these answers. @returns {Promise<Record<string, 'good'|'bad'|'corrected'>>} by request */
   opinions(requests) { return this.#ask('opinions', requests); }
 
@@ -56,7 +60,7 @@ export class Learning {
   /** @returns {Promise<Lesson|null>} */
   lesson(id) { return this.#ask('lesson', id); }
 
-  /** @returns {Promise<Taught>} */
+  /** What it said before becomes history; `undoTeaching` of the new one brings that back. @returns {Promise<Taught>} */
   editLesson(id, { question, answer }) { return this.#ask('edit_lesson', id, question, answer); }
 
   /** Whether a lesson may answer. */
@@ -64,7 +68,10 @@ export class Learning {
 
   forget(ids) { return this.#ask('forget', ids); }
 
-  /** Undo `forget`, while this page is open. */
+  /**
+   * Undo `forget`, while this page is open.
+   * @returns {Promise<number>} how many came back as history only: newer answers to the same questions were taught meanwhile
+   */
   restore(ids) { return this.#ask('restore', ids); }
 
   // ---- the loops ----

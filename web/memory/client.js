@@ -36,7 +36,8 @@ export class Memory {
 
   /**
    * @returns {Promise<{state: 'opening'|'ready'|'locked', routing: 'opening'|'ready'|'failed'|'off', learning: 'opening'|'ready'|'failed'|'off', problem: string|null,
-   *   persistent: boolean, place: string, encrypted: boolean, counts: object, unreadable: number, agents: {id: string, title: string}[],
+   *   persistent: boolean, place: string, encrypted: boolean, counts: Record<string, number>,
+   *   nouns: Record<string, [string, string]>, unreadable: number, agents: {id: string, title: string}[],
    *   uncompacted: string|null, suspicion: string|null}>} the last two are sentences
    */
   info() { return this.#ask('info'); }

@@ -13,7 +13,8 @@ export class DeleteSection {
   constructor(memory) {
     this.#memory = memory;
     this.#outcome.setAttribute('role', 'status');
-    const lead = 'Deletes everything that Sonata has learned and logged: patterns, conversations, the log, policies, adapters and your changes to agents.';
+    const lead = 'Deletes everything that Sonata has learned and logged: what you taught and what was trained on it, conversations, '
+      + 'recorded answers, patterns, strategies, the log, policies, adapters and your changes to agents.';
     this.element.append(
       element('p', 'memory-lead', lead),
       button('Delete everything…', 'danger', () => this.#delete()),
@@ -40,7 +41,7 @@ export class DeleteSection {
 }
 
 /** @param {any} info of the memory @param {object[]} adapters */
-function whatGoes({ state, counts }, adapters) {
+function whatGoes({ state, counts, nouns }, adapters) {
   const ofAdapters = adapters.length ? [formatCount(adapters.length, 'adapter')] : [];
   if (state === 'locked') {
     return [
@@ -48,15 +49,10 @@ function whatGoes({ state, counts }, adapters) {
       ofAdapters.length ? `It also deletes ${ofAdapters[0]}, which you can save under Models. The models stay.` : 'The models stay.',
     ];
   }
-  const what = [
-    formatCount(counts.pattern ?? 0, 'pattern'), formatCount(counts.session ?? 0, 'conversation'),
-    formatCount(counts.witness ?? 0, 'log entry', 'log entries'), formatCount(counts.policy ?? 0, 'policy', 'policies'),
-    formatCount(counts.lesson ?? 0, 'lesson'), formatCount(counts.trajectory ?? 0, 'recorded answer'),
-    formatCount(counts.strategy ?? 0, 'strategy', 'strategies'),
-    ...ofAdapters,
-  ];
+  const stored = Object.entries(nouns).filter(([kind]) => counts[kind]).map(([kind, [one, several]]) => formatCount(counts[kind], one, several));
+  const what = [...stored, ...ofAdapters, 'your changes to agents'];
   return [
-    `This deletes ${what.join(', ')} and your changes to agents.`,
+    `This deletes ${what.slice(0, -1).join(', ')}${what.length > 1 ? ' and ' : ''}${what.at(-1)}.`,
     `You cannot undo this. If you may need the memory again, export it first${ofAdapters.length ? ', and save the adapters under Models' : ''}.`,
     'The models stay, and so does your passphrase.',
   ];

@@ -101,18 +101,20 @@ export class LearnedPanel {
   #edit(lesson, row) {
     const { question, answer, fields, controls } = lessonFields(lesson.question, lesson.answer);
     row.edit(fields, async () => {
-      const taught = await this.#learning.editLesson(lesson.id, { question: question.value, answer: answer.value });
-      await this.#showLearned(taught, () => this.#learning.editLesson(taught.lesson.id, lesson));
+      const words = { question: question.value.trim(), answer: answer.value.trim() };
+      if (words.question === lesson.question && words.answer === lesson.answer) return;
+      await this.#showLearned(await this.#learning.editLesson(lesson.id, words));
     }, controls);
   }
 
-  /** @param {import('../learning/client.js').Taught} taught @param {() => Promise<unknown>} [undo] other than to forget it */
-  async #showLearned(taught, undo = () => this.#learning.undoTeaching(taught.lesson.id)) {
+  /** @param {import('../learning/client.js').Taught} taught */
+  async #showLearned(taught) {
     this.#note?.element.remove();
-    this.#note = new LearnedNote(taught, { undo: async () => {
-      await undo();
+    const undo = async () => {
+      await this.#learning.undoTeaching(taught.lesson.id);
       await this.refresh();
-    } });
+    };
+    this.#note = new LearnedNote(taught, { undo: taught.known ? null : undo });
     this.#place.append(this.#note.element);
     await this.refresh();
   }
@@ -121,8 +123,10 @@ export class LearnedPanel {
     await this.#learning.forget(ids);
     this.#note?.element.remove(); // its Undo may be for what is gone
     const undo = button('Undo', 'link', async () => {
-      if (!await this.#list.attempt(() => this.#learning.restore(ids))) return;
-      this.#forgotten.replaceChildren('Remembered again.');
+      let replaced = 0;
+      if (!await this.#list.attempt(async () => { replaced = await this.#learning.restore(ids); })) return;
+      const stay = replaced ? ` ${formatCount(replaced, 'fact')} under “Replaced”: you have taught a newer answer since.` : '';
+      this.#forgotten.replaceChildren(`Remembered again.${stay}`);
       await this.refresh();
     });
     this.#forgotten.replaceChildren(`${formatCount(ids.length, 'fact')} forgotten. `, undo);

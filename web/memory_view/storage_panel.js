@@ -76,7 +76,7 @@ export class StoragePanel {
     this.#uncompacted.hidden = !uncompacted;
   }
 
-  #showInfo({ state, persistent, place, encrypted, counts, unreadable, uncompacted, suspicion }) {
+  #showInfo({ state, persistent, place, encrypted, counts, nouns, unreadable, uncompacted, suspicion }) {
     const lasts = persistent
       ? 'It stays after a restart.'
       : 'It is lost when you close this tab. To keep it, export it.';
@@ -84,13 +84,8 @@ export class StoragePanel {
     this.#place.textContent = `The memory is in ${place}. ${lasts}${cipher}`;
     this.#counts.hidden = state === 'locked';
     this.#showTrouble({ unreadable, uncompacted, suspicion });
-    const rows = [
-      [counts.pattern, 'pattern'], [counts.session, 'conversation'], [counts.witness, 'log entry', 'log entries'],
-      [counts.policy, 'policy', 'policies'], [counts.lesson, 'lesson'], [counts.trajectory, 'recorded answer'],
-      [counts.strategy, 'strategy', 'strategies'],
-    ];
-    this.#counts.replaceChildren(...rows.map(([count, ...nouns]) => {
-      const [number, ...words] = formatCount(count ?? 0, ...nouns).split(' ');
+    this.#counts.replaceChildren(...Object.entries(nouns).map(([kind, [one, several]]) => {
+      const [number, ...words] = formatCount(counts[kind] ?? 0, one, several).split(' ');
       const row = element('div');
       row.append(element('dt', '', words.join(' ')), element('dd', '', number));
       return row;

@@ -49,14 +49,13 @@ export class Adapters {
     if (chosen) {
       const facts = (await storedAdapters()).find((one) => one.sha256 === chosen);
       try {
-        if (facts) await engine.useAdapter(facts, this.base);
+        problem = facts ? await engine.useAdapter(facts, this.base) : NOT_KEPT;
         if (engine === this.#engine) this.current = facts ?? null;
-        problem = facts ? null : NOT_KEPT;
       } catch (error) {
         problem = error.message;
       }
     }
-    this.#notices.say('adapter', problem);
+    this.#notices.say('adapter', problem || null);
     this.#tell();
   }
 
@@ -77,10 +76,10 @@ export class Adapters {
 
   /** From the next message on. @param {AdapterFacts|null} facts null: none. Throws a userError where it cannot be used */
   async use(facts) {
-    await this.#running().useAdapter(facts, this.base);
+    const leftOut = await this.#running().useAdapter(facts, this.base);
     this.current = facts;
     if (this.base) rememberAdapter(this.base.sha256, facts?.sha256 ?? null);
-    this.#notices.say('adapter', null);
+    this.#notices.say('adapter', leftOut || null);
     this.#tell();
   }
 

@@ -1,0 +1,32 @@
+"""What the memory holds, in words: every kind of record, and how many there are of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from py_core.memory import lessons, patterns, policies, revisions, sessions, strategies, trajectories, witness
+from py_core.memory.store import Store
+
+NOUNS: Mapping[str, tuple[str, str]] = {
+    lessons.KIND: ("fact that you taught", "facts that you taught"),
+    sessions.KIND: ("conversation", "conversations"),
+    sessions.TURN: ("message", "messages"),
+    trajectories.KIND: ("recorded answer", "recorded answers"),
+    patterns.KIND: ("pattern", "patterns"),
+    strategies.KIND: ("strategy", "strategies"),
+    revisions.KIND: ("training", "trainings"),
+    revisions.WEIGHTS: ("part of a learned adapter", "parts of learned adapters"),
+    policies.KIND: ("policy", "policies"),
+    witness.KIND: ("log entry", "log entries"),
+}
+"""One and several, in the order in which people are told."""
+
+
+async def counts(store: Store) -> dict[str, int]:
+    """Of every kind, in the order of NOUNS. Raises StoreError."""
+    return {kind: await store.count(kind) for kind in NOUNS}
+
+
+def counted(kind: str, number: int) -> str:
+    """ "1 policy", "1,200 log entries" """
+    return f"{number:,} {NOUNS[kind][number != 1]}"
