@@ -18,7 +18,7 @@ from py_core.backends.numpy_gradients import (
     soft_cap_gradient,
 )
 from py_core.backends.numpy_rows import glu, rms_norm, rope, soft_cap
-from py_core.backends.training import AdamW, AfterPiece, Loss, Pack, StepResult, TrainingState, check_pack
+from py_core.backends.training import AdamW, AfterPiece, HeadRows, Loss, Pack, StepResult, TrainingState, check_pack
 from py_core.models import gradient_ops as gradients
 from py_core.models import graph as ops
 from py_core.models.backward import TrainingPlan
@@ -94,6 +94,13 @@ class NumpyTraining:
             await _piece(after_piece)
         run.forward(plan.head, values)
         return values[plan.loss.h][pack.loss_rows]
+
+    async def head_gradient(self, rows: HeadRows, after_piece: AfterPiece | None = None) -> tuple[Loss, np.ndarray]:
+        pack = rows.pack()
+        check_pack(pack, self._config.vocab_size, self._config.context_length, self.max_rows)
+        found = _PackRun(self, pack).loss(np.asarray(rows.states, self._dtype))
+        await _piece(after_piece)
+        return found
 
     async def step(self, rule: AdamW) -> StepResult:
         state, gradient, penalty = self._state, self._gradient, 0.0

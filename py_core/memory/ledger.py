@@ -39,6 +39,7 @@ NOUNS = {
     "turn": ("message", "messages"),
     "policy": ("policy", "policies"),
     "strategy": ("strategy", "strategies"),
+    "style": ("style", "styles"),
     "trajectory": ("answer's trajectory", "answers' trajectories"),
     "witness": ("log entry", "log entries"),
 }

@@ -19,6 +19,7 @@ from py_core.memory.revisions import Revisions
 from py_core.memory.sessions import Sessions
 from py_core.memory.store import Store
 from py_core.memory.strategies import Strategies
+from py_core.memory.styles import Styles
 from py_core.memory.text_search import ConversationText
 from py_core.memory.trajectories import Trajectories
 from py_core.memory.transfer import newer
@@ -42,6 +43,7 @@ class Memory:
         self.patterns = Patterns(store)
         self.lessons = Lessons(store)
         self.revisions = Revisions(store)
+        self.styles = Styles(store)
         self.sessions = Sessions(store, writer)
         self.text = ConversationText(store)
         self.witness = Witness(store, writer)

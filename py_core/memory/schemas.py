@@ -19,6 +19,7 @@ from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Source
 from py_core.memory.records import DEEPEST, LONGEST_NAME, Record
 from py_core.memory.revisions import RunVerdict
 from py_core.memory.strategies import Verdict
+from py_core.memory.styles import StyleVerdict
 from py_core.memory.trajectories import Feedback
 
 LONGEST_TEXT = 1_000_000
@@ -324,6 +325,21 @@ SCHEMAS: Mapping[str, Schema] = {
             "last_used": _time,
         },
         vector="required",
+    ),
+    "style": Schema(
+        "a style",
+        {
+            "base_sha256": _text(LONGEST_NAME),
+            "verdict": _one_of(*get_args(StyleVerdict)),
+            "why": _text(),
+            "revision": _integer(LARGEST_INTEGER),
+            "sources": _names,
+            "held": _names,
+            "made_of": _text(LONGEST_NAME),
+            "figures": _figures,
+            "steps": _series,
+            "weights": _text(),
+        },
     ),
     "trajectory": Schema(
         "an answer's trajectory",

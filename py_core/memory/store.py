@@ -38,6 +38,7 @@ from py_core.memory.rows import (
     Row,
     Rows,
 )
+from py_core.memory.styles import styles_of
 from py_core.memory.transaction import Transaction
 
 ProblemOf = Callable[[Record], str | None]
@@ -374,19 +375,20 @@ class Store:
             for record in stamped:
                 if (problem := self.problem_of(record)) is not None:
                     raise StoreError("record", problem)
+            gone = (*transaction.deletes, *await styles_of(self, transaction))
             batch = Batch(
                 puts=await encode_records(stamped, self._lock),
-                deletes=(*transaction.deletes, *await blobs_with(self._rows, transaction)),
+                deletes=(*gone, *await blobs_with(self._rows, transaction)),
                 clear=transaction.cleared,
                 meta=meta or {},
                 expect_meta=self._expected_meta(self._schema),
                 expect_versions=transaction.expected,
             )
             await (self._ledger or self._rows).apply(batch)
-        self.unreadable.difference_update(transaction.puts, transaction.deletes)
+        self.unreadable.difference_update(transaction.puts, gone)
         if transaction.cleared is not None:
             self.unreadable = {key for key in self.unreadable if transaction.cleared not in (EVERYTHING, key[0])}
-        self._tell(Change(tuple(transaction.puts), tuple(transaction.deletes), transaction.cleared))
+        self._tell(Change(tuple(transaction.puts), gone, transaction.cleared))
 
     def _expected_meta(self, schema: int) -> dict[str, str | None]:
         """The condition that nobody changed version or passphrase since this store was opened."""

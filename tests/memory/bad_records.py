@@ -20,6 +20,7 @@ from py_core.memory.rows import LAYOUT, Row
 from py_core.memory.sessions import Turn
 from py_core.memory.store import Store
 from py_core.memory.strategies import Strategy
+from py_core.memory.styles import Style
 from py_core.memory.trajectories import Trajectory
 from py_core.memory.transfer import FORMAT, VERSION
 from py_core.memory.volatile import VolatileRows
@@ -45,9 +46,10 @@ async def good_rows() -> list[Row]:
     route = {"why": "clear", "confidence": 0.9, "patterns": ["user-1"]}
     memory.trajectories.record(Trajectory("a1", "How many sheep?", "Seven.", session.id, route=route, vector=VECTOR))
     await memory.revisions.keep(Run("0" * 64, "accepted", "It gives all answers.", lessons=("l1",)), b"numbers")
+    await memory.styles.keep(Style("0" * 64, "refused", "It helps with too few answers.", figures={"answers": 7.0}))
     await memory.writer.flush()
     found = {row.kind: replace(row, fields=()) for row in await rows.scan(None, None, 100)}
-    kinds = "pattern session turn policy witness lesson trajectory strategy consolidation weights"
+    kinds = "pattern session turn policy witness lesson trajectory strategy consolidation weights style"
     return [found[kind] for kind in kinds.split()]
 
 

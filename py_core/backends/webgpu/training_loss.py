@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from py_core.backends.training import Loss, Pack
+from py_core.backends.training import HeadRows, Loss, Pack
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
@@ -68,7 +68,7 @@ class LossLowering:
         self.sums = make(SUMS_BYTES * rows, "sums of logits")
         self.states = make(4 * self._width * rows, "states of rows with a loss")
         self._base_states = make(4 * self._width * rows, "the base's states")
-        self._gradient = make(4 * self._width * rows, "gradient of the states")
+        self.gradient = make(4 * self._width * rows, "gradient of the states")
         self._logits = make(4 * self._stride * rows, "logits of a chunk")
         self._base_logits = make(4 * self._stride * rows, "the base's logits of a chunk")
 
@@ -85,6 +85,10 @@ class LossLowering:
             yield self._rows, rows.tobytes()
             if pack.base_states is not None:
                 yield self._base_states, np.ascontiguousarray(pack.base_states, np.float32).tobytes()
+
+    def states_given(self, rows: HeadRows) -> tuple[Binding, bytes]:
+        """States that `kernels` read in place of those that `gather` brings, and where."""
+        return self.states, np.ascontiguousarray(rows.states, np.float32).tobytes()
 
     def gather(self, h: Binding) -> list[Kernel]:
         """The states of the rows that have a loss."""
@@ -104,10 +108,10 @@ class LossLowering:
             found += [] if last else self._made_logits(chunk, divergence)
             found.append(self._slopes(chunk, divergence))
             found += self._linears.logits_gradient(
-                self._matrix, chunk.part, self._stride, chunk.state, self._logits, self._gradient, add=not last
+                self._matrix, chunk.part, self._stride, chunk.state, self._logits, self.gradient, add=not last
             )
         pipeline = self._builder.pipeline("scatter_rows", {}, K=self._width, WORKGROUP=64)
-        bindings = fixed((self._pack, self._gradient, dh))
+        bindings = fixed((self._pack, self.gradient, dh))
         found.append(Kernel("scatter_rows", pipeline, bindings, self._by_quads, Cost(row_bytes=8 * self._width)))
         return found
 

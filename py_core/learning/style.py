@@ -1,0 +1,205 @@
+"""How a person likes answers to sound: one small pair of matrices at the head's input, learned from answers they liked.
+
+    rows = style_rows(...)                      # the model's states before each token of the liked answers
+    found = await learn_style(training, rows, generic, recipe)
+    found.adapter                               # h' = h + b @ (a @ h), for `Engine.put_head_adapter`
+
+States do not depend on what comes behind them, so they are read once; an update runs the output matrix alone
+(`Training.head_gradient`). The gradient there is exact: with g the loss's slope at h', that of b is g' (h a') and that
+of a is (g b)' h. The loss is the cross-entropy of the liked answers' tokens, and the KL divergence from the plain
+model's own shares on generic states, which is a trust region, too: a step that takes it over a bound is taken back
+half-way, and refused where that does not help.
+
+One pair of rank 4 for all that a person likes cannot hold a fact, and is never said to: on 24 facts, one after the
+other, it ruins the model long before it answers any (docs/decisions.md). Facts are lessons (imprint.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from py_core.adapters.head import HeadAdapter
+from py_core.backends.training import HeadRows, Training
+
+MAX_RANK = 4
+_SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
+"""Of a step that are tried, one after the other, until one is within the bound; 0 refuses it."""
+_BETAS, _EPS = (0.9, 0.95), 1e-8
+
+
+_Pair = tuple[np.ndarray, np.ndarray]
+
+
+class StyleError(ValueError):
+    """The numbers do not fit each other; the message says which."""
+
+
+@dataclass(frozen=True)
+class StyleRecipe:
+    """rank: 1 to MAX_RANK. steps of `batch` tokens of liked answers and `held` generic states each. rate: of Adam, for
+    a times the states' length and for b as it is, falling to 0 by a cosine. divergence: the KL's weight in the loss.
+    bound: nats a state that the KL on the generic states of a step may have. seed: draws a and the batches."""
+
+    rank: int = 4
+    steps: int = 40
+    rate: float = 0.1
+    warm_up: int = 5
+    batch: int = 96
+    held: int = 96
+    divergence: float = 1.0
+    bound: float = 0.05
+    clip: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class StyleRows:
+    """states float32 (n, hidden), what the output matrix reads before each of tokens int32 (n,)."""
+
+    states: np.ndarray
+    tokens: np.ndarray
+
+    @classmethod
+    def joined(cls, rows: Sequence[StyleRows]) -> StyleRows:
+        return cls(np.concatenate([one.states for one in rows]), np.concatenate([one.tokens for one in rows]))
+
+
+@dataclass(frozen=True)
+class StyleStep:
+    """Nats a token of the liked answers and KL a generic state after a step, with the gradient's norm there; kept: the
+    share of the step that was taken, 0 where it was refused. The first one is before any step."""
+
+    cross_entropy: float
+    divergence: float
+    norm: float
+    kept: float
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedStyle:
+    adapter: HeadAdapter
+    steps: tuple[StyleStep, ...]
+
+
+def pair_gradients(adapter: HeadAdapter, states: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients of a and b, where the loss has these slopes at `adapter.changed(states)`; both are (n, hidden)."""
+    return (slopes @ adapter.b).T @ states, slopes.T @ (states @ adapter.a.T)
+
+
+async def learn_style(
+    training: Training, liked: StyleRows, generic: np.ndarray, recipe: StyleRecipe,
+    stepped: Callable[[StyleStep], None] = lambda step: None,
+) -> LearnedStyle:  # fmt: skip
+    """The pair that makes the liked answers more likely, and leaves what the plain model says of generic states.
+
+    generic: float32 (n, hidden). The same rows and recipe give the same bits. A step whose numbers are not finite is
+    refused. Raises StyleError for rows that do not fit each other or are no numbers, BackendError.
+    """
+    _check(training, liked, generic, recipe)
+    draw = np.random.default_rng(recipe.seed)
+    width, length = liked.states.shape[1], np.float32(np.linalg.norm(liked.states, axis=1).mean())
+    # Matrices as if states had length 1, so that one rate suits both.
+    pair: _Pair = draw.standard_normal((recipe.rank, width)).astype(np.float32), np.zeros((width, recipe.rank), "<f4")
+    proposed, moments, steps = pair, (_Adam(pair[0]), _Adam(pair[1])), list[StyleStep]()
+    answers, generics = _drawn(draw, len(liked.tokens), recipe.batch), _drawn(draw, len(generic), recipe.held)
+    for number in range(recipe.steps + 1):
+        chosen = next(answers)
+        states = np.concatenate([liked.states[chosen], generic[next(generics)]])
+        for kept in _SHARES:
+            tried = _between(pair, proposed, kept)
+            adapter = HeadAdapter(tried[0] / length, tried[1])
+            rows = _head_rows(adapter.changed(states), states, liked.tokens[chosen], recipe.divergence)
+            loss, slopes = await training.head_gradient(rows)
+            divergence = loss.divergence / recipe.divergence
+            if math.isfinite(loss.total) and np.isfinite(slopes).all() and (divergence <= recipe.bound or not kept):
+                break
+        else:
+            raise StyleError("The model gives no numbers for these answers. Its file may be damaged.")
+        pair = tried
+        down, up = pair_gradients(adapter, states, slopes)
+        gradients = down / length, up
+        norm = math.sqrt(sum(float((one.astype(np.float64) ** 2).sum()) for one in gradients))
+        steps.append(StyleStep(loss.cross_entropy, divergence, norm, kept))
+        stepped(steps[-1])
+        if number < recipe.steps:
+            clip, rate = np.float32(min(1.0, recipe.clip / max(norm, 1e-30))), np.float32(_rate(recipe, number))
+            changes = [moment.change(clip * one) for moment, one in zip(moments, gradients, strict=True)]
+            proposed = pair[0] - rate * changes[0], pair[1] - rate * changes[1]
+    return LearnedStyle(HeadAdapter(pair[0] / length, pair[1]), tuple(steps))
+
+
+async def row_nll(
+    training: Training, rows: StyleRows, adapter: HeadAdapter | None, batch: int = 256
+) -> tuple[float, float]:
+    """Nats a token that the rows' tokens cost, and the KL a row from the plain model. Raises BackendError."""
+    cross_entropy = divergence = 0.0
+    for begin in range(0, len(rows.tokens), batch):
+        part = slice(begin, begin + batch)
+        states, tokens = rows.states[part], rows.tokens[part]
+        ones = np.ones(len(tokens), np.float32)
+        changed = adapter.changed(states) if adapter else states
+        loss, _ = await training.head_gradient(HeadRows(changed, tokens, ones, ones, states))
+        cross_entropy, divergence = cross_entropy + loss.cross_entropy, divergence + loss.divergence
+    return cross_entropy / len(rows.tokens), divergence / len(rows.tokens)
+
+
+class _Adam:
+    """Of one matrix."""
+
+    def __init__(self, like: np.ndarray) -> None:
+        self._first, self._second, self._steps = np.zeros_like(like), np.zeros_like(like), 0
+
+    def change(self, gradient: np.ndarray) -> np.ndarray:
+        """What the matrix is to lose, times the rate."""
+        self._steps += 1
+        self._first += np.float32(1 - _BETAS[0]) * (gradient - self._first)
+        self._second += np.float32(1 - _BETAS[1]) * (gradient * gradient - self._second)
+        first = self._first / np.float32(1 - _BETAS[0] ** self._steps)
+        second = self._second / np.float32(1 - _BETAS[1] ** self._steps)
+        return first / (np.sqrt(second) + np.float32(_EPS))
+
+
+def _head_rows(changed: np.ndarray, states: np.ndarray, tokens: np.ndarray, divergence: float) -> HeadRows:
+    """The first rows are those of the tokens, the others have the divergence; means over each."""
+    count, generic = len(tokens), len(states) - len(tokens)
+    weights, kl_weights = np.zeros((2, len(states)), np.float32)
+    weights[:count], kl_weights[count:] = 1 / count, divergence / generic
+    return HeadRows(changed, np.concatenate([tokens, np.zeros(generic, np.int32)]), weights, kl_weights, states)
+
+
+def _between(pair: _Pair, proposed: _Pair, share: float) -> _Pair:
+    part = np.float32(share)
+    return pair[0] + part * (proposed[0] - pair[0]), pair[1] + part * (proposed[1] - pair[1])
+
+
+def _drawn(draw: np.random.Generator, count: int, most: int) -> Iterator[np.ndarray]:
+    """Rows of a batch, again and again: all of them come before one comes twice."""
+    waiting = np.zeros(0, np.int64)
+    while True:
+        if len(waiting) < min(most, count):
+            waiting = np.concatenate([waiting, draw.permutation(count)])
+        yield waiting[:most]
+        waiting = waiting[most:]
+
+
+def _rate(recipe: StyleRecipe, number: int) -> float:
+    return recipe.rate * min(1.0, (number + 1) / recipe.warm_up) * 0.5 * (1 + math.cos(math.pi * number / recipe.steps))
+
+
+def _check(training: Training, liked: StyleRows, generic: np.ndarray, recipe: StyleRecipe) -> None:
+    if not 1 <= recipe.rank <= MAX_RANK:
+        raise StyleError(f"The rank of a style is {recipe.rank}, but must be 1 to {MAX_RANK}.")
+    if not len(liked.tokens) or not len(generic):
+        raise StyleError("There is nothing to learn a style from.")
+    if liked.states.shape != (len(liked.tokens), generic.shape[-1]) or generic.ndim != 2:
+        raise StyleError(
+            f"States of {liked.states.shape} and {generic.shape} and {len(liked.tokens)} tokens do not fit each other."
+        )
+    if recipe.batch + recipe.held > training.max_rows:
+        raise StyleError(f"A step of a style has at most {training.max_rows} rows.")
+    if not (np.isfinite(liked.states).all() and np.isfinite(generic).all()):
+        raise StyleError("The model's states are no numbers. Its file may be damaged.")

@@ -1,0 +1,145 @@
+"""What was learned of how a person likes answers to sound: one record of the kind "style" a model, with its numbers.
+
+It names every record that it was learned from, and is deleted in the transaction that deletes one of them, however that
+happens (`Store.commit`): nothing of a forgotten text stays. A passphrase encrypts it, and an export has it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from py_core.adapters.head import HeadAdapter
+from py_core.memory.errors import StoreError
+from py_core.memory.records import Record
+from py_core.memory.rows import ATTEMPTS, Key
+from py_core.memory.transaction import Transaction
+
+if TYPE_CHECKING:
+    from py_core.memory.store import Store
+
+KIND = "style"
+SOURCES = frozenset({"lesson", "trajectory"})
+"""Kinds of records that a style is learned from."""
+
+StyleVerdict = Literal["accepted", "refused"]
+
+
+@dataclass(frozen=True)
+class Style:
+    """base_sha256, revision: of the model and its learned adapter that it belongs to. sources, held: "KIND:ID" of the
+    answers that it was learned from, and of those that were only measured; made_of: a digest of all their texts.
+    figures: by name ("nll_before", "nll_after", ...), see app/style_service.py. steps: by name a number a step.
+    weights: its matrices, "" where it was refused. Times are seconds since 1970.
+    """
+
+    base_sha256: str
+    verdict: StyleVerdict
+    why: str
+    revision: int = 0
+    sources: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    made_of: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    steps: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    weights: str = ""
+    created: float = 0.0
+
+    @property
+    def adapter(self) -> HeadAdapter | None:
+        """None where there is none, or its numbers are damaged."""
+        return _matrices(self.weights)
+
+
+class Styles:
+    """Those of a store. Every method may raise StoreError."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def get(self, base_sha256: str) -> Style | None:
+        """The one of a model."""
+        record = await self._store.get(KIND, _id(base_sha256))
+        return _style(record) if record else None
+
+    async def keep(self, style: Style) -> bool:
+        """Store it in place of the model's last one. False where something that it was learned from is gone."""
+        keys: list[Key] = [_key(source) for source in (*style.sources, *style.held)]
+        for _ in range(ATTEMPTS):
+            found = await self._store.get_many(keys)
+            if len(found) < len(keys):
+                return False
+            transaction = Transaction()
+            for record in found:
+                transaction.expect(record.kind, record.id, record.version)
+            transaction.put(_record(style, self._store.clock()))
+            try:
+                await self._store.commit(transaction)
+                return True
+            except StoreError as error:
+                if error.reason != "conflict":
+                    raise
+        raise StoreError("conflict")
+
+    async def delete(self, base_sha256: str) -> None:
+        await self._store.delete(KIND, _id(base_sha256))
+
+
+async def styles_of(store: Store, transaction: Transaction) -> list[Key]:
+    """The keys of the styles that were learned from something that a transaction deletes."""
+    gone = {f"{kind}:{id}" for kind, id in transaction.deletes if kind in SOURCES}
+    cleared = transaction.cleared
+    if not gone and cleared not in SOURCES:
+        return []
+    styles = [_style(record) for record in await store.query(KIND)]
+    known = [(style, {*style.sources, *style.held}) for style in styles]
+    return [
+        (KIND, _id(style.base_sha256))
+        for style, sources in known
+        if gone & sources or any(_key(source)[0] == cleared for source in sources)
+    ]
+
+
+def packed(adapter: HeadAdapter) -> str:
+    """Of an adapter: `Style.weights`. In float16, as what was learned is to be the same after a reload."""
+    numbers = np.concatenate([adapter.a.ravel(), adapter.b.ravel()]).astype("<f2")
+    return f"{adapter.rank} {base64.b64encode(numbers.tobytes()).decode()}"
+
+
+def _matrices(weights: str) -> HeadAdapter | None:
+    rank, _, data = weights.partition(" ")
+    try:
+        numbers = np.frombuffer(base64.b64decode(data, validate=True), "<f2").astype(np.float32)
+        a, b = numbers.reshape(2, -1)
+        adapter = HeadAdapter(a.reshape(int(rank), -1).copy(), b.reshape(-1, int(rank)).copy())
+    except (binascii.Error, ValueError, ZeroDivisionError):
+        return None
+    return adapter if adapter.a.size and np.isfinite(numbers).all() else None
+
+
+def _key(source: str) -> Key:
+    kind, _, id = source.partition(":")
+    return kind, id
+
+
+def _id(base_sha256: str) -> str:
+    return base_sha256[:16] or "model"
+
+
+def _record(style: Style, now: float) -> Record:
+    body: dict[str, Any] = asdict(style)
+    del body["created"]
+    for name in ("sources", "held"):
+        body[name] = list(body[name])
+    return Record(KIND, _id(style.base_sha256), body, created=style.created or now)
+
+
+def _style(record: Record) -> Style:
+    assert record.created is not None
+    lists = {name: tuple(record.body[name]) for name in ("sources", "held")}
+    return Style(**{**record.body, **lists}, created=record.created)
