@@ -125,6 +125,9 @@ class Assistant:
         self._reading: tuple[LoraAdapter, LoraAdapter | None, LoraAdapter] | None = None
         """A reader, what was learned, and both together."""
         self.adapters = ResidentAdapters(model.engine)
+        self.style = 0
+        """The number of the adapter at the head's input that answers come with, 0 for none (StyleService). Answers of
+        lessons come without it, and those of a chosen adapter, whose states are others than it was learned from."""
         self._answers_with = ""
         self._sampling, self._max_tokens = sampling, max_tokens
         self._sequence = model.engine.new_sequence()
@@ -173,7 +176,8 @@ class Assistant:
         self.sequence = sequence
         self._answers_with = self.adapter.name if self.adapter and not heads else ""
         engine.use_adapter(sequence, await self.adapter_number(lesson=bool(heads)))
-        engine.use_head_adapter(sequence, heads[0].number if heads else 0)
+        style = self.style if self.adapter is None else 0
+        engine.use_head_adapter(sequence, heads[0].number if heads else style)
         async with aclosing(self._read(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
             async for progress in reading:
                 yield progress
@@ -277,6 +281,11 @@ class Assistant:
         for one in before:
             if one is not None and one is not self._joined and one is not self.adapter:
                 await self.adapters.forget(one.name)
+
+    def use_style(self, number: int) -> None:
+        """Answer with this adapter at the head's input from the next message on, 0 for none. The running answer goes on
+        without the one before."""
+        self.style = number
 
     async def adapter_number(self, *, lesson: bool = False) -> int:
         """The set of matrices that the next answer comes with (`Engine.use_adapter`): the chosen adapter's, and those

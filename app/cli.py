@@ -28,6 +28,7 @@ from app.cli_adapters import (
 )
 from app.cli_bench import profile_tables, speed_table
 from app.cli_bench_learning import bench_learning
+from app.cli_bench_style import bench_style
 from app.cli_consolidation import consolidate
 from app.cli_files import convert, quantize
 from app.cli_home import HomeOption, home_memory
@@ -219,6 +220,7 @@ app.command()(consolidate)
 app.command()(relearn)
 bench_app.command("routing")(bench_routing)
 bench_app.command("learning")(bench_learning)
+bench_app.command("style")(bench_style)
 
 
 @bench_app.callback(invoke_without_command=True)

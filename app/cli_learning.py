@@ -43,6 +43,7 @@ class Loop(StrEnum):
     instant = "instant"
     background = "background"
     reading = "reading"
+    style = "style"
 
 
 def teach(
@@ -194,6 +195,8 @@ def ask(
                 asker = Asker(loaded, learning, max_tokens, reads=Loop.reading not in left_out)
                 if Loop.background not in left_out:
                     await services.consolidate_with(asker.assistant.adapters, asker.assistant.use_learned)
+                if Loop.style not in left_out:
+                    await services.style_with(asker.assistant.use_style)
                 return await _ask_all(asker, asked)
         finally:
             loaded.close()

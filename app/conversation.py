@@ -296,6 +296,8 @@ class Conversation:
         try:
             if self._services.consolidation is not None:
                 await self._services.consolidation.refresh()  # what it learned from may be gone
+            if self._services.style is not None:
+                await self._services.style.refresh()
             if learning is None:
                 return None
             found = await learning.recall_or_read(text)

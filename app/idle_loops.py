@@ -10,6 +10,8 @@ LESSONS = 8
 """So many new lessons are worth a training: each is answered from its imprint until then."""
 ANSWERS = 30
 """So many new answers are worth a look at all of them."""
+LIKED = 4
+"""So many new answers that somebody liked are worth learning their style anew."""
 DEEP_SECONDS = 24 * 3600.0
 
 
@@ -18,4 +20,6 @@ def idle_loops(services: Services) -> list[Loop]:
     loops = [Loop("deep", DeepLoop(services), ANSWERS, "answers", DEEP_SECONDS)]
     if services.consolidation is not None:
         loops.insert(0, Loop("background", services.consolidation, LESSONS, "facts"))
+    if services.style is not None:
+        loops.append(Loop("style", services.style, LIKED, "answers that you liked"))
     return loops

@@ -141,6 +141,7 @@ class LearningApi:
         trained = " ".join(filter(None, (_background_words(runs), self._leaves_out())))
         words = {"instant": _instant_words(lessons), "background": trained, "deep": self._deep_words()}
         words["reading"] = "" if learning is None or learning.reads else NO_READER
+        words["style"] = await services.style.words() if services.style is not None else ""
         in_pauses = idle.names if idle is not None else []
         loops = ["instant", "reading", *in_pauses]
         return {

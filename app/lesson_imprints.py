@@ -85,7 +85,7 @@ class LessonImprints:
         self, memory: Memory, lesson: Lesson, tokens: LessonTokens, priority: Priority = Priority.INTERACTIVE
     ) -> Imprint:
         """Make a lesson's imprint, and keep it. Raises BackendError, StoreError."""
-        revision, adapter = self.revision, await self._adapter() if self._adapter else 0
+        revision, adapter = self.revision, await self.adapter()
         directions = await self.directions(memory, priority)
         imprint = await make_imprint(
             self._model.engine, tokens, directions, adapter=adapter, made_of=_made_of(lesson), priority=priority
@@ -129,6 +129,10 @@ class LessonImprints:
         """From now on make and give the imprints of another revision: `adapter` gives the number of its matrices."""
         self.clear()
         self.revision, self._adapter = revision, adapter
+
+    async def adapter(self) -> int:
+        """The number of the revision's matrices, 0 for the plain model. Raises BackendError."""
+        return await self._adapter() if self._adapter else 0
 
     def forget(self, id: str) -> None:
         """A lesson is gone: its imprint leaves the device, at once."""

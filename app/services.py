@@ -14,6 +14,7 @@ from app.idle_work import Loop, OnlyOne
 from app.learning_service import LearningService
 from app.resident_adapters import ResidentAdapters
 from app.routing_service import RoutingService
+from app.style_service import StyleService
 from app.turn_indexer import TurnIndexer
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.encryption import Crypto
@@ -71,6 +72,7 @@ class Services:
         self.routing: RoutingService | None = None
         self.learning: LearningService | None = None
         self.consolidation: ConsolidationService | None = None
+        self.style: StyleService | None = None
         self.idle: IdleLearning | None = None
         self.indexer: TurnIndexer | None = None
         self.memory_state: MemoryState = "opening"
@@ -170,6 +172,19 @@ class Services:
             self.trouble(error)
         self.changed()
 
+    async def style_with(self, answer_with: Callable[[int], None]) -> None:
+        """Let the model answer in the style that the person likes: see StyleService.open. After `consolidate_with`."""
+        if self.style is not None:
+            self.style.close()
+            self.style = None
+        if self.learning is None:
+            return
+        try:
+            self.style = await StyleService.open(self.learning, answer_with)
+        except Exception as error:
+            self.trouble(error)
+        self.changed()
+
     def learn_nothing(self, why: str) -> None:
         """Learning is off; why: a sentence."""
         self.learning_state, self.why_not_learning = "off", why
@@ -220,6 +235,8 @@ class Services:
             await self.learning.move(self.memory)
         if self.consolidation is not None:
             await self.consolidation.refresh()
+        if self.style is not None:
+            await self.style.refresh()
         self.changed()
 
     async def forget(self) -> None:

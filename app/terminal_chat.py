@@ -119,6 +119,7 @@ def _unlock(runner: asyncio.Runner, services: Services, console: Console) -> Non
 async def _learn(services: Services, assistant: Assistant, only_one: OnlyOne) -> None:
     """Answer with what was learned before, and learn more while nothing is typed."""
     await services.consolidate_with(assistant.adapters, assistant.use_learned)
+    await services.style_with(assistant.use_style)
     await services.learn_idly(idle_loops(services), assistant.model.engine.idle_held, only_one)
 
 

@@ -218,6 +218,7 @@ class PageWorker:
             )
             assistant = self._talk().assistant
             await services.consolidate_with(assistant.adapters, assistant.use_learned)
+            await services.style_with(assistant.use_style)
 
     async def _reader_file(self, name: str) -> bytes:
         return (await self._fetch_reader(name)).to_bytes()

@@ -1,7 +1,7 @@
 """How a person likes answers to sound: one small pair of matrices at the head's input, learned from answers they liked.
 
-    rows = style_rows(...)                      # the model's states before each token of the liked answers
-    found = await learn_style(training, rows, generic, recipe)
+    rows = await rows_of(engine, sequence, prompt, answer, priority)    # of each liked answer
+    found = await learn_style(training, StyleRows.joined([rows, ...]), generic, recipe)
     found.adapter                               # h' = h + b @ (a @ h), for `Engine.put_head_adapter`
 
 States do not depend on what comes behind them, so they are read once; an update runs the output matrix alone
@@ -23,11 +23,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.adapters.head import HeadAdapter
+from py_core.backends.base import TokenSequence
 from py_core.backends.training import HeadRows, Training
+from py_core.engine.engine import Engine
+from py_core.engine.scheduler import Priority
+from py_core.learning.instant import STATES
 
 MAX_RANK = 4
 _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
 """Of a step that are tried, one after the other, until one is within the bound; 0 refuses it."""
+_RIDGE = 5.0
+"""Of the mean of the diagonal: with less of it a learns what only the liked answers share, and unseen ones do not."""
+_GROWN = 1.3
+"""By how much steps grow again after one that was taken whole."""
 _BETAS, _EPS = (0.9, 0.95), 1e-8
 
 
@@ -40,18 +48,18 @@ class StyleError(ValueError):
 
 @dataclass(frozen=True)
 class StyleRecipe:
-    """rank: 1 to MAX_RANK. steps of `batch` tokens of liked answers and `held` generic states each. rate: of Adam, for
-    a times the states' length and for b as it is, falling to 0 by a cosine. divergence: the KL's weight in the loss.
-    bound: nats a state that the KL on the generic states of a step may have. seed: draws a and the batches."""
+    """rank: 1 to MAX_RANK. steps of `batch` tokens of liked answers and `held` generic states each. rate: of Adam,
+    falling to 0 by a cosine. divergence: the KL's weight in the loss. bound: nats a state that the KL on the generic
+    states of a step may have. seed: draws a and the batches."""
 
     rank: int = 4
-    steps: int = 40
-    rate: float = 0.1
+    steps: int = 24
+    rate: float = 0.03
     warm_up: int = 5
-    batch: int = 96
-    held: int = 96
-    divergence: float = 1.0
-    bound: float = 0.05
+    batch: int = 32
+    held: int = 32
+    divergence: float = 20.0
+    bound: float = 0.03
     clip: float = 1.0
     seed: int = 0
 
@@ -101,9 +109,15 @@ async def learn_style(
     """
     _check(training, liked, generic, recipe)
     draw = np.random.default_rng(recipe.seed)
-    width, length = liked.states.shape[1], np.float32(np.linalg.norm(liked.states, axis=1).mean())
-    # Matrices as if states had length 1, so that one rate suits both.
-    pair: _Pair = draw.standard_normal((recipe.rank, width)).astype(np.float32), np.zeros((width, recipe.rank), "<f4")
+    whiten = _whitening(generic)
+    seen = liked.states @ whiten
+    length = np.float32(np.linalg.norm(seen, axis=1).mean())
+    mean = seen.mean(axis=0) / np.linalg.norm(seen.mean(axis=0))
+    # The first row of a tells liked answers from generic text: what the others do not share. b begins at 0.
+    drawn = draw.standard_normal((recipe.rank, len(mean))).astype(np.float32)
+    drawn[0] = mean * np.float32(math.sqrt(len(mean)))
+    pair: _Pair = drawn, np.zeros((len(mean), recipe.rank), np.float32)
+    radius = 1.0
     proposed, moments, steps = pair, (_Adam(pair[0]), _Adam(pair[1])), list[StyleStep]()
     answers, generics = _drawn(draw, len(liked.tokens), recipe.batch), _drawn(draw, len(generic), recipe.held)
     for number in range(recipe.steps + 1):
@@ -111,7 +125,7 @@ async def learn_style(
         states = np.concatenate([liked.states[chosen], generic[next(generics)]])
         for kept in _SHARES:
             tried = _between(pair, proposed, kept)
-            adapter = HeadAdapter(tried[0] / length, tried[1])
+            adapter = HeadAdapter(tried[0] @ whiten / length, tried[1])
             rows = _head_rows(adapter.changed(states), states, liked.tokens[chosen], recipe.divergence)
             loss, slopes = await training.head_gradient(rows)
             divergence = loss.divergence / recipe.divergence
@@ -121,28 +135,49 @@ async def learn_style(
             raise StyleError("The model gives no numbers for these answers. Its file may be damaged.")
         pair = tried
         down, up = pair_gradients(adapter, states, slopes)
-        gradients = down / length, up
+        gradients = down @ whiten / length, up
         norm = math.sqrt(sum(float((one.astype(np.float64) ** 2).sum()) for one in gradients))
         steps.append(StyleStep(loss.cross_entropy, divergence, norm, kept))
         stepped(steps[-1])
         if number < recipe.steps:
-            clip, rate = np.float32(min(1.0, recipe.clip / max(norm, 1e-30))), np.float32(_rate(recipe, number))
+            # Where the last step was too long, so would the next be.
+            radius = min(radius * _GROWN, 1.0) if kept == 1 else radius * max(kept, _SHARES[-2])
+            clip = np.float32(min(1.0, recipe.clip / max(norm, 1e-30)))
+            rate = np.float32(radius * _rate(recipe, number))
             changes = [moment.change(clip * one) for moment, one in zip(moments, gradients, strict=True)]
             proposed = pair[0] - rate * changes[0], pair[1] - rate * changes[1]
-    return LearnedStyle(HeadAdapter(pair[0] / length, pair[1]), tuple(steps))
+    return LearnedStyle(HeadAdapter(pair[0] @ whiten / length, pair[1]), tuple(steps))
+
+
+async def rows_of(
+    engine: Engine, sequence: TokenSequence, prompt: Sequence[int], answer: Sequence[int], priority: Priority
+) -> StyleRows:
+    """Read an answer behind its prompt, with the sequence's matrices. Raises ContextFullError, BackendError."""
+    engine.hold(sequence, [*prompt, *answer[:-1]])
+    states = (await engine.hidden(sequence, [STATES], len(prompt) - 1, priority))[STATES]
+    return StyleRows(states, np.array(answer, np.int32))
+
+
+def scaled(adapter: HeadAdapter, scale: float) -> HeadAdapter:
+    """What it changes, times `scale`."""
+    return HeadAdapter(adapter.a, adapter.b * np.float32(scale))
 
 
 async def row_nll(
-    training: Training, rows: StyleRows, adapter: HeadAdapter | None, batch: int = 256
+    training: Training, rows: StyleRows, adapter: HeadAdapter | None, compared: bool = False, batch: int = 256
 ) -> tuple[float, float]:
-    """Nats a token that the rows' tokens cost, and the KL a row from the plain model. Raises BackendError."""
+    """Nats a token that the rows' tokens cost; and, where it is asked for, the KL a row from the plain model, else 0.
+
+    Raises BackendError.
+    """
     cross_entropy = divergence = 0.0
     for begin in range(0, len(rows.tokens), batch):
         part = slice(begin, begin + batch)
         states, tokens = rows.states[part], rows.tokens[part]
         ones = np.ones(len(tokens), np.float32)
         changed = adapter.changed(states) if adapter else states
-        loss, _ = await training.head_gradient(HeadRows(changed, tokens, ones, ones, states))
+        rest = (ones, states) if compared else (0 * ones, None)
+        loss, _ = await training.head_gradient(HeadRows(changed, tokens, ones, *rest))
         cross_entropy, divergence = cross_entropy + loss.cross_entropy, divergence + loss.divergence
     return cross_entropy / len(rows.tokens), divergence / len(rows.tokens)
 
@@ -161,6 +196,14 @@ class _Adam:
         first = self._first / np.float32(1 - _BETAS[0] ** self._steps)
         second = self._second / np.float32(1 - _BETAS[1] ** self._steps)
         return first / (np.sqrt(second) + np.float32(_EPS))
+
+
+def _whitening(states: np.ndarray) -> np.ndarray:
+    """C^-1/2 (hidden, hidden) of states (n, hidden), with C their second moment and a part of its mean on the diagonal:
+    of what many states share little is left, and rare directions count as much."""
+    moment = states.T.astype(np.float64) @ states.astype(np.float64) / len(states)
+    values, vectors = np.linalg.eigh(moment + np.eye(len(moment)) * (_RIDGE * np.trace(moment) / len(moment)))
+    return ((vectors / np.sqrt(values)) @ vectors.T).astype(np.float32)
 
 
 def _head_rows(changed: np.ndarray, states: np.ndarray, tokens: np.ndarray, divergence: float) -> HeadRows:

@@ -17,6 +17,9 @@ from py_core.memory.write_batch import BatchedWriter
 KIND = "policy"
 CAPACITY = 1000
 
+OFF_AT_FIRST = frozenset({"learning.style"})
+"""Switches that are off until the user turns them on."""
+
 Value = bool | int | float | str | list[float]
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", list: "a list of numbers"}
 V = TypeVar("V", bool, int, float, str, list[float])
@@ -79,9 +82,10 @@ class Policies:
         return self._policies.get(name)
 
     def is_on(self, name: str) -> bool:
-        """Whether what a policy switches is on: it is, until the policy says False. Without marking it as used."""
+        """Whether what a policy switches is on: it is, but for OFF_AT_FIRST, until the policy says something else.
+        Without marking it as used."""
         policy = self._policies.get(name)
-        return policy is None or policy.value is not False
+        return name not in OFF_AT_FIRST if policy is None else policy.value is not False
 
     def all(self) -> list[Policy]:
         """The one used last comes first."""
