@@ -125,15 +125,13 @@ def thinking(value: Any) -> str | None:
 
 def milliseconds(value: Any) -> str | None:
     check = number(0, 1e12)
-    fits = isinstance(value, dict) and all(name(name) is None and check(ms) is None for name, ms in value.items())
+    fits = isinstance(value, dict) and all(name(key) is None and check(ms) is None for key, ms in value.items())
     return None if fits else "a JSON object of milliseconds"
 
 
 def parts(value: Any) -> str | None:
     """Checks the parts of a quality: an object of shares, or null where one is not known."""
-    fits = isinstance(value, dict) and all(
-        name(name) is None and or_null(share)(v) is None for name, v in value.items()
-    )
+    fits = isinstance(value, dict) and all(name(key) is None and or_null(share)(v) is None for key, v in value.items())
     return None if fits else "a JSON object of numbers from 0 to 1"
 
 
@@ -144,15 +142,15 @@ def objects(value: Any) -> str | None:
 
 def figures(value: Any) -> str | None:
     check = number(-1e300, 1e300)
-    fits = isinstance(value, dict) and all(name(name) is None and check(each) is None for name, each in value.items())
+    fits = isinstance(value, dict) and all(name(key) is None and check(each) is None for key, each in value.items())
     return None if fits else "a JSON object of finite numbers"
 
 
 def series(value: Any) -> str | None:
     check = number(-1e300, 1e300)
     fits = isinstance(value, dict) and all(
-        name(name) is None and isinstance(row, list) and all(check(each) is None for each in row)
-        for name, row in value.items()
+        name(key) is None and isinstance(row, list) and all(check(each) is None for each in row)
+        for key, row in value.items()
     )
     return None if fits else "a JSON object of lists of finite numbers"
 
