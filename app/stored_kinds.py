@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from py_core.memory import lessons, patterns, policies, revisions, sessions, strategies, trajectories, witness
+from py_core.memory import lessons, patterns, policies, revisions, sessions, strategies, styles, trajectories, witness
 from py_core.memory.store import Store
 
 NOUNS: Mapping[str, tuple[str, str]] = {
@@ -16,6 +16,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     strategies.KIND: ("strategy", "strategies"),
     revisions.KIND: ("training", "trainings"),
     revisions.WEIGHTS: ("part of a learned adapter", "parts of learned adapters"),
+    styles.KIND: ("learned style", "learned styles"),
     policies.KIND: ("policy", "policies"),
     witness.KIND: ("log entry", "log entries"),
 }

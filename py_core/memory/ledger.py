@@ -39,7 +39,7 @@ NOUNS = {
     "turn": ("message", "messages"),
     "policy": ("policy", "policies"),
     "strategy": ("strategy", "strategies"),
-    "style": ("style", "styles"),
+    "style": ("learned style", "learned styles"),
     "trajectory": ("answer's trajectory", "answers' trajectories"),
     "witness": ("log entry", "log entries"),
 }
