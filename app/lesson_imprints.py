@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from app.imprint_shelf import KEPT_SLOTS, ImprintShelf
 from app.learned_answer import Head
 from app.prompt_window import refuse_by_length
 from py_core.adapters.lora import AdapterError
-from py_core.backends.base import ContextFullError
+from py_core.backends.base import ContextFullError, TokenSequence
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
 from py_core.learning.imprint import PART, Imprint, ImprintError
@@ -54,6 +55,8 @@ class LessonImprints:
         self._shelf = ImprintShelf(model.engine)
         self._known: dict[str, Imprint] = {}
         """Of lessons whose imprints are on the shelf, or were."""
+        self._kept_reader: TokenSequence | None = None
+        self._clears = 0
         self._directions: np.ndarray | None = None
         self._making = asyncio.Lock()
 
@@ -87,9 +90,10 @@ class LessonImprints:
         """Make a lesson's imprint, and keep it. Raises BackendError, StoreError."""
         revision, adapter = self.revision, await self.adapter()
         directions = await self.directions(memory, priority)
-        imprint = await make_imprint(
-            self._model.engine, tokens, directions, adapter=adapter, made_of=_made_of(lesson), priority=priority
-        )
+        async with self._reader(adapter, tokens) as sequence:
+            imprint = await make_imprint(
+                self._model, sequence, tokens, directions, made_of=_made_of(lesson), priority=priority
+            )
         if await memory.lessons.get(lesson.id) is not None:  # else nothing of it may be kept
             await memory.store.put_blob(self._blob(lesson, revision), imprint.to_bytes())
         if revision == self.revision:
@@ -143,6 +147,10 @@ class LessonImprints:
         """Take everything from the device."""
         self._known.clear()
         self._shelf.clear()
+        self._clears += 1
+        if self._kept_reader is not None:
+            self._model.engine.free(self._kept_reader)
+            self._kept_reader = None
 
     async def directions(self, memory: Memory, priority: Priority = Priority.BACKGROUND) -> np.ndarray:
         """Of this model: shipped with Sonata, or kept, or made now and kept. All revisions have the same ones."""
@@ -157,6 +165,26 @@ class LessonImprints:
                 self._directions = await learn_directions(self._model, self._system, texts, priority)
                 await memory.store.put_blob(name, write_safetensors({"directions": self._directions}))
             return self._directions
+
+    @asynccontextmanager
+    async def _reader(self, adapter: int, tokens: LessonTokens) -> AsyncIterator[TokenSequence]:
+        """A sequence to read a lesson in. What all lessons begin with stays in it: the next one does not read it again.
+
+        While it is in use a second lesson gets another one, so that nobody waits for what is learned in idle time.
+        """
+        engine, clears = self._model.engine, self._clears
+        sequence, self._kept_reader = self._kept_reader or engine.new_sequence(), None
+        is_read = False
+        try:
+            engine.use_adapter(sequence, adapter)
+            yield sequence
+            is_read = True
+        finally:
+            if is_read and self._kept_reader is None and clears == self._clears:
+                engine.truncate(sequence, tokens.common)
+                self._kept_reader = sequence
+            else:
+                engine.free(sequence)
 
     def _blob(self, lesson: Lesson, revision: int) -> str:
         return blob_name(KIND, lesson.id, "imprint", self._base[:16], str(revision))

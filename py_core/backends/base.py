@@ -149,6 +149,14 @@ def check_scored(sequence: TokenSequence, start: int) -> None:
         )
 
 
+def check_scored_states(states: np.ndarray, tokens: Sequence[int], width: int, vocab_size: int) -> None:
+    """What every backend's `score_states` checks; `width` is the hidden size."""
+    if not tokens or states.shape != (len(tokens), width):
+        raise ValueError(f"{len(tokens)} tokens need states of shape {(len(tokens), width)}, not {states.shape}.")
+    if not all(0 <= token < vocab_size for token in tokens):
+        raise ValueError(f"a token id is outside of 0..{vocab_size - 1}")
+
+
 def pass_end(stored: int, length: int, most: int, last_rows: int) -> int:
     """Up to where a pass of at most `most` rows takes the tokens from `stored` on; the last has `last_rows` or more."""
     stop = min(stored + most, length)
@@ -230,6 +238,15 @@ class Backend(Protocol):
 
         With the sequence's adapters, and without its logits coming to the host. The tokens from `start` - 1 on run
         again, as for `hidden`. Raises ValueError where `start` is none of the sequence's tokens, or the first.
+        """
+        ...
+
+    async def score_states(self, sequence: TokenSequence, states: np.ndarray, tokens: Sequence[int]) -> np.ndarray:
+        """log p of each of `tokens`, one behind each of the states: float32 (tokens,), as `token_logprobs` has it.
+
+        states: float32 (tokens, hidden_size), the residual stream after the last block as `hidden` reads it. Only the
+        head runs, with the adapter at its input that the sequence has: the blocks do not run again.
+        Raises ValueError where there is no token, an id is out of range, or the states have another shape.
         """
         ...
 

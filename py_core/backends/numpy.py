@@ -27,6 +27,7 @@ from py_core.backends.base import (
     check_not_empty,
     check_prefill,
     check_scored,
+    check_scored_states,
     pass_end,
 )
 from py_core.backends.numpy_rows import attention, glu, rms_norm, rope, soft_cap
@@ -147,6 +148,12 @@ class NumpyBackend(AdapterUse):
             targets = sequence.tokens[first + 1 : first + 1 + len(logits)]
             found.append(logits[np.arange(len(logits)), targets] - logsumexp(logits))
         return np.concatenate(found).astype(np.float32)
+
+    async def score_states(self, sequence: TokenSequence, states: np.ndarray, tokens: Sequence[int]) -> np.ndarray:
+        residual = self._graph.head_residual
+        check_scored_states(states, tokens, residual.width, self._config.vocab_size)
+        logits = self._run_head(sequence, {residual: states})
+        return (logits[np.arange(len(logits)), tokens] - logsumexp(logits)).astype(np.float32)
 
     async def _read(
         self, sequence: TokenSequence, start: int, end: int, after_pass: AfterPass | None

@@ -30,6 +30,7 @@ from py_core.backends.base import (
     check_not_empty,
     check_prefill,
     check_scored,
+    check_scored_states,
     pass_end,
 )
 from py_core.backends.sampling_state import GREEDY, RING, ring_of, state_bytes
@@ -79,6 +80,7 @@ class PipelinedBackend(AdapterUse):
         self.capabilities = capabilities
         self.context_length = context_length
         self._vocab_size, self.max_rows, self._taps = vocab_size, max_rows, graph.taps
+        self._width = graph.head_residual.width
         self._free_slots = list(range(SLOTS))[::-1]
         self._lost = False
         self._losses = 0
@@ -117,6 +119,10 @@ class PipelinedBackend(AdapterUse):
     @abstractmethod
     async def _run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
         """Run the state's m rows as `_run_rows` does; log p of the token that follows each, float32 (m,)."""
+
+    @abstractmethod
+    async def _run_head_scored(self, states: np.ndarray, targets: Sequence[int]) -> np.ndarray:
+        """Score the targets as `_run_scored` does, behind states (m, width) of the residual stream after the body."""
 
     @abstractmethod
     def _start_steps(
@@ -243,6 +249,25 @@ class PipelinedBackend(AdapterUse):
             return self._run_scored(m, stop, sequence.tokens[stop - m + 1 : stop + 1])
 
         return np.concatenate(await self._read(sequence, start - 1, sequence.length - 1, score, after_pass))
+
+    async def score_states(self, sequence: TokenSequence, states: np.ndarray, tokens: Sequence[int]) -> np.ndarray:
+        check_scored_states(states, tokens, self._width, self._vocab_size)
+        states, scores = np.ascontiguousarray(states, np.float32), list[np.ndarray]()
+        self._losses = done = 0
+        while done < len(tokens):
+            part = slice(done, done + self.max_rows)
+            # Where these rows are in the sequence makes no difference to the head.
+            rows = [(token, 0, sequence.slot) for token in tokens[part]]
+            try:
+                await self._restore()
+                self._logits_of = None
+                self._write_state(state_bytes(rows, GREEDY, 0, sequence.adapter, sequence.head_adapter))
+                scores.append(await self._run_head_scored(states[part], tokens[part]))
+            except self.RESTARTS as error:
+                self._lose(error)
+                continue
+            done += len(rows)
+        return np.concatenate(scores)
 
     async def _read(
         self, sequence: TokenSequence, start: int, end: int, read: Callable[[int, int], Awaitable[T]],

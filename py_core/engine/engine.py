@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field
 
@@ -19,6 +19,9 @@ from py_core.engine.repetition import LoopDetector
 from py_core.engine.scheduler import Priority, Scheduler
 from py_core.engine.training_turns import TrainingInTurns
 from py_core.sampling import SamplingParams
+
+SCORED_AT_ONCE = 64
+"""States: who is more urgent waits no longer for them than for a pass over so many tokens."""
 
 ReadProgress = Callable[[int, int], None]
 """Called as progress(tokens_read, prompt_tokens) while a prompt is read; tokens that are reused count as read."""
@@ -201,6 +204,21 @@ class Engine:
         return await self._scheduler.call(
             sequence, lambda after_pass: self.backend.token_logprobs(sequence, start, after_pass), priority, on_pass
         )
+
+    async def score_states(
+        self, sequence: TokenSequence, states: np.ndarray, tokens: Sequence[int],
+        priority: Priority = Priority.BACKGROUND,
+    ) -> np.ndarray:  # fmt: skip
+        """log p of tokens behind states that `hidden` read before, as `Backend.score_states`: float32 (tokens,)."""
+
+        def score(part: slice) -> Awaitable[np.ndarray]:
+            return self.backend.score_states(sequence, states[part], tokens[part])
+
+        scores = list[np.ndarray]()
+        for first in range(0, len(tokens), SCORED_AT_ONCE):  # each in a turn of its own
+            part = slice(first, first + SCORED_AT_ONCE)
+            scores.append(await self._scheduler.call(sequence, lambda _, part=part: score(part), priority))  # type: ignore[misc]
+        return np.concatenate(scores)
 
     async def put_head_adapter(self, adapter: AnyHeadAdapter, priority: Priority = Priority.INTERACTIVE) -> int:
         """Bring an adapter to a slot at the head's input, as `Backend.put_head_adapter`; its number."""

@@ -1,13 +1,13 @@
 """A lesson becomes an imprint: what the model's states are where it is to give the answer (imprint.py).
 
 No gradient is needed: the answer is read once behind its question, and once behind the question's words in reverse
-order, and the states before each of its tokens are kept.
+order, and the states before each of its tokens are kept. What the answer's tokens cost without the imprint and with it
+follows from the same pass: only the head runs again.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,14 @@ class LessonTokens:
     answer: list[int]
 
     @property
+    def common(self) -> int:
+        """So many tokens do the prompts begin with that are the same: what comes before the question."""
+        at = 0
+        while len(self.prompts) > 1 and len({tuple(prompt[: at + 1]) for prompt in self.prompts}) == 1:
+            at += 1
+        return at
+
+    @property
     def longest(self) -> int:
         """Tokens of the longer prompt, and the answer's."""
         return max(map(len, self.prompts)) + len(self.answer)
@@ -58,20 +66,24 @@ async def lesson_tokens(model: Model, system: str, question: str, answer: str) -
 
 
 async def make_imprint(
-    engine: Engine, tokens: LessonTokens, directions: np.ndarray, *, adapter: int = 0, made_of: str = "",
+    model: Model, sequence: TokenSequence, tokens: LessonTokens, directions: np.ndarray, *, made_of: str = "",
     priority: Priority = Priority.INTERACTIVE,
 ) -> Imprint:  # fmt: skip
     """Read the answer behind each prompt; the imprint has the NLL before and after it, as the model gives them.
 
-    directions: (n, hidden), of the model (`learn_directions`). adapter: the number of the set of LoRA matrices that the
-    model answers with. The same lesson gives the same bits. Raises ContextFullError, BackendError.
+    sequence: runs with the set of LoRA matrices that the model answers with; what it holds already of what all lessons
+    begin with is not read again. directions: (n, hidden), of the model (`learn_directions`). The same lesson gives the
+    same bits. Raises ContextFullError, BackendError.
     """
-    prompt, answer = tokens.prompts[0], tokens.answer
-    async with _sequence(engine, adapter) as sequence:
-        states = [await _states(engine, sequence, each, answer, priority) for each in tokens.prompts[::-1]][::-1]
-        imprint = Imprint.of(np.stack(states), answer, directions, made_of)
-        before = await engine.token_logprobs(sequence, [*prompt, *answer], len(prompt), priority=priority)
-        after = await _logprobs_with(engine, sequence, imprint, prompt, priority)
+    engine, answer, last = model.engine, tokens.answer, model.config.residual_at(1)
+    states, residual = list[np.ndarray](), np.empty(0)
+    for prompt in tokens.prompts[::-1]:  # the question comes last: its residuals are scored
+        engine.hold(sequence, [*prompt, *answer[:-1]])
+        found = await engine.hidden(sequence, [STATES, last], len(prompt) - 1, priority)
+        states, residual = [found[STATES], *states], found[last]
+    imprint = Imprint.of(np.stack(states), answer, directions, made_of)
+    before = await engine.score_states(sequence, residual, answer, priority)
+    after = await _scores_with(engine, sequence, imprint, residual, priority)
     return replace(imprint, nll_before=-float(before.mean()), nll_after=-float(after.mean()))
 
 
@@ -83,25 +95,20 @@ async def learn_directions(
     float32 (directions, hidden). Raises BackendError.
     """
     states, engine = [], model.engine
-    async with _sequence(engine, 0) as sequence:
+    sequence = engine.new_sequence()
+    try:
         for text in texts:
             ids = await model.encode_chat(_asked(system, text))
             # What all begin with, the system's message, counts once.
             start = min(engine.hold(sequence, ids), len(ids) - 1)
             states.append((await engine.hidden(sequence, [STATES], start, priority))[STATES])
+    finally:
+        engine.free(sequence)
     return directions_of(np.concatenate(states))
 
 
-async def _states(
-    engine: Engine, sequence: TokenSequence, prompt: list[int], answer: list[int], priority: Priority
-) -> np.ndarray:
-    """(tokens of the answer, hidden): the state before each of them."""
-    engine.hold(sequence, [*prompt, *answer[:-1]])
-    return (await engine.hidden(sequence, [STATES], len(prompt) - 1, priority))[STATES]
-
-
-async def _logprobs_with(
-    engine: Engine, sequence: TokenSequence, imprint: Imprint, prompt: list[int], priority: Priority
+async def _scores_with(
+    engine: Engine, sequence: TokenSequence, imprint: Imprint, residual: np.ndarray, priority: Priority
 ) -> np.ndarray:
     """log p of the answer's tokens with the imprint's parts, each over its own."""
     answer, found, begin = imprint.tokens.tolist(), [], 0
@@ -109,24 +116,13 @@ async def _logprobs_with(
         number = await engine.put_head_adapter(part.adapter, priority)
         try:
             engine.use_head_adapter(sequence, number)
-            end = begin + part.tokens
-            tokens = [*prompt, *answer[:end]]
-            found.append(await engine.token_logprobs(sequence, tokens, len(prompt) + begin, priority=priority))
-            begin = end
+            own = slice(begin, begin + part.tokens)
+            found.append(await engine.score_states(sequence, residual[own], answer[own], priority))
+            begin += part.tokens
         finally:
             engine.use_head_adapter(sequence, 0)
             engine.remove_head_adapter(number)
     return np.concatenate(found)
-
-
-@asynccontextmanager
-async def _sequence(engine: Engine, adapter: int) -> AsyncIterator[TokenSequence]:
-    sequence = engine.new_sequence()
-    try:
-        engine.use_adapter(sequence, adapter)
-        yield sequence
-    finally:
-        engine.free(sequence)
 
 
 def _asked(system: str, question: str) -> list[Message]:

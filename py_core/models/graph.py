@@ -215,6 +215,13 @@ class Graph:
         return next(op.x for op in reversed(self.head) if isinstance(op, Linear))
 
     @property
+    def head_residual(self) -> Value:
+        """What the head begins with: the residual stream after the last block."""
+        first = self.head[0]
+        assert isinstance(first, RMSNorm | Linear)
+        return first.x
+
+    @property
     def head(self) -> list[Op]:
         """The operations that only make the logits, each from the one before: final norm, output matrix, soft-cap.
 

@@ -303,3 +303,23 @@ async def test_only_tokens_behind_others_can_be_scored(llama: Tiny) -> None:
     for start in (0, -1, 10):
         with pytest.raises(ValueError, match=f"start is {start}, but must be from 1 to 9"):
             await llama.backend.token_logprobs(sequence, start)
+
+
+async def test_states_that_were_read_are_scored_as_the_tokens_behind_them_are(tiny: Tiny) -> None:
+    backend, sequence = tiny.backend, tiny.backend.new_sequence()
+    tokens = np.random.default_rng(2).integers(0, tiny.vocab_size, 90).tolist()
+    backend.append(sequence, tokens)
+    (last,) = [name for name, value in tiny.graph.taps.items() if value == tiny.graph.head_residual]
+    states = (await backend.hidden(sequence, [last]))[last][:-1]
+    for adapter in (None, tiny.drawn(2, 32), await neighbours(tiny, tau=-1)):
+        backend.use_head_adapter(sequence, await backend.put_head_adapter(adapter) if adapter else 0)
+        found = await backend.score_states(sequence, states, tokens[1:])
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, await backend.token_logprobs(sequence, 1), rtol=1e-5, atol=1e-5)
+    # The sequence's own logits are those of its last token, whatever was scored.
+    close(log_softmax(await backend.logits(sequence)), (await tiny.expected(tokens, adapter))[-1])
+    for wrong, scored in ((states[:, :-1], tokens[1:]), (states, tokens), (states[:0], [])):
+        with pytest.raises(ValueError, match="need states of shape"):
+            await backend.score_states(sequence, wrong, scored)
+    with pytest.raises(ValueError, match="a token id is outside of 0"):
+        await backend.score_states(sequence, states[:1], [tiny.vocab_size])

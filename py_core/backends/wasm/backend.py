@@ -130,10 +130,17 @@ class WasmBackend(PipelinedBackend):
         return [np.frombuffer(data, np.float32).reshape(m, -1) for data in read]
 
     async def _run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
+        return await self._scored("scored", targets)
+
+    async def _run_head_scored(self, states: np.ndarray, targets: Sequence[int]) -> np.ndarray:
+        self._host.write(self._lowering.residual, states.tobytes())
+        return await self._scored("head scored", targets)
+
+    async def _scored(self, program: str, targets: Sequence[int]) -> np.ndarray:
         await self._heads.make(self._host)
         self._host.write(self._lowering.head.targets, np.array(targets, np.uint32).tobytes())
-        await self._host.run(self._heads.of(self._adapted)["scored"], 1)
-        return np.frombuffer(await self._host.read(self._lowering.head.scores, 4 * m), np.float32)
+        await self._host.run(self._heads.of(self._adapted)[program], 1)
+        return np.frombuffer(await self._host.read(self._lowering.head.scores, 4 * len(targets)), np.float32)
 
     def _start_steps(
         self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams

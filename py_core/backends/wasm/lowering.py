@@ -87,6 +87,8 @@ class ProgramLowering:
         self._plain_body()
         self._changed_head = self._head_with_adapters()
         self._plain_body()
+        self.residual = self._values[graph.head_residual]
+        """Where the residual stream is after the last block, a row after the other, when the head begins."""
         self._scores = self._head_of_scores()
         body = self._plain_body()
         head = [Op(OpKind.LOGIT_ROWS), *self._lower(self._head)]
@@ -126,12 +128,14 @@ class ProgramLowering:
         return programs, sites
 
     def headed(self, adapted: bool) -> dict[str, bytes]:
-        """Programs with adapters at the head's input, and "scored": log p of each row's target (`HeadMemory`).
+        """Programs with adapters at the head's input, and "scored": log p of each row's target (`HeadMemory`). "head
+        scored" is that without the body: who runs it wrote to `residual` what the body makes.
 
         The others have the names of those without. `adapted`: they add what the state's set of LoRA matrices says, too.
         """
         body = self._adapted_body()[0] if adapted else self._plain_body()
-        programs = self._passes(body, self._changed_head) | {"scored": [*body, *self._scores]}
+        scores = {"scored": [*body, *self._scores], "head scored": self._scores}
+        programs = self._passes(body, self._changed_head) | scores
         return {name: program_bytes(program, self.state) for name, program in programs.items() if name != "body"}
 
     def _passes(self, body: list[Op], head: list[Op]) -> dict[str, list[Op]]:

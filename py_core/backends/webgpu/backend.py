@@ -313,17 +313,30 @@ class WebGPUBackend(PipelinedBackend):
         return [np.frombuffer(data, np.float32).reshape(m, -1) for data in await asyncio.gather(*read)]
 
     async def _run_scored(self, m: int, length: int, targets: Sequence[int]) -> np.ndarray:
-        heads = self._lowering.heads
+        await self._make_scored()
+        self._host.submit([self._record("body", m, length)])
+        return await self._scored(targets)
+
+    async def _run_head_scored(self, states: np.ndarray, targets: Sequence[int]) -> np.ndarray:
+        await self._make_scored()
+        place = self._lowering.residual
+        self._host.write(place.buffer, place.offset, states.tobytes())
+        return await self._scored(targets)
+
+    async def _make_scored(self) -> None:
         if _SCORED not in self._made_later:
-            kernels = heads.scored()
+            kernels = self._lowering.heads.scored()
             await self._host.check()
             self._made_later[_SCORED] = kernels
-        self._host.submit([self._record("body", m, length)])
+
+    async def _scored(self, targets: Sequence[int]) -> np.ndarray:
+        """log p of the targets of the rows whose residual stream is there."""
+        heads, m = self._lowering.heads, len(targets)
         for first in range(0, m, heads.chunk):
             rows = [(targets[row], 0, row) for row in range(first, min(first + heads.chunk, m))]
             numbers = self._head_numbers[first : first + len(rows)].tolist()
             self._host.write(heads.targets.buffer, 0, state_bytes(rows, head_adapters=numbers))
-            self._host.submit([self._record(_SCORED, len(rows), length)])
+            self._host.submit([self._record(_SCORED, len(rows), 1)])
         return np.frombuffer(await self._host.read(heads.scores.buffer, 0, 4 * m), np.float32)
 
     def _start_steps(

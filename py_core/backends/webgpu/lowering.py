@@ -67,6 +67,11 @@ class PlanLowering:
         """The norms' weights and the linears' biases."""
         return self._vectors
 
+    @property
+    def residual(self) -> Binding:
+        """The residual stream of each row after the last block, which the head reads."""
+        return self._values.of(self._graph.head_residual)
+
     def angles(self, rope: ops.Rope) -> Binding:
         """The (cos, sin) of every position's angles."""
         return self._attention.angles_of(rope)
