@@ -128,9 +128,9 @@ def _compiled(module: KernelModule, name: str) -> Path:
 EMBEDDER_ADAPTER = ROOT / "app" / "embedder_adapter.safetensors"
 EMBEDDER_MODEL = "all-MiniLM-L6-v2.int8.onnx"
 EMBEDDER_TOKENIZER = "all-MiniLM-L6-v2.tokenizer.json"
-EMBEDDER_REVISION = 2
+EMBEDDER_REVISION = 1
 """Raise it when a change of the sources below changes vectors: stored ones are then made anew."""
-MEANING_REVISION = 1
+MEANING_REVISION = 2
 """The same for the states of the model without the adapter."""
 _EMBEDDER_SOURCES = ("calibration.txt", "embedder_export.py", "minilm.py", "onnx_writer.py")
 

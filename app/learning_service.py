@@ -13,6 +13,7 @@ or no longer fits: for another model, another revision of the learned adapter, a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +28,11 @@ from app.recalled import Considered, Recalled, Unsure
 from py_core.engine.scheduler import Priority
 from py_core.learning.gate import CANDIDATES, Gate
 from py_core.loading import Model
+from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND, Lesson, Source, lesson_of, plain
 from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Change
-from py_core.routing.embedder import Embedder
+from py_core.routing.embedder import Embedder, EmbedderError
 
 INSTANT_POLICY = "learning.instant"
 """Whether lessons answer; the user's switch."""
@@ -84,6 +86,7 @@ class LearningService:
         lesson is read. Raises StoreError, EmbedderError."""
         learning = cls(model, base_sha256, embedder, memory, gate, reader)
         await learning.refresh()
+        memory.background.start(learning._open_meanings)
         return learning
 
     async def move(self, memory: Memory) -> None:
@@ -112,6 +115,13 @@ class LearningService:
         """A lesson whose score is above it answers the message."""
         policy = self.memory.policies.look(THRESHOLD_POLICY)
         return policy.value if policy is not None and isinstance(policy.value, float) else self.gate.threshold
+
+    async def _open_meanings(self) -> None:
+        """The embedder opens what makes meanings when it is first asked for one: not at the first message."""
+        with contextlib.suppress(StoreError, EmbedderError):  # the message that needs it says so
+            async with self.memory.background.step():
+                if await self.memory.store.count(KIND):
+                    await self.embedder.meanings(["Hello"])
 
     # ---- recalling ----
 

@@ -25,7 +25,7 @@ ELEMENT_TYPES: dict[np.dtype[Any], int] = {
     )
 }  # fmt: skip
 _VARINT, _BYTES, _FIXED32 = 0, 2, 5
-_FLOAT, _INT, _STRING, _GRAPH, _INTS = 1, 2, 3, 5, 7
+_FLOAT, _INT, _STRING, _INTS = 1, 2, 3, 7
 """Types of attributes."""
 
 Attribute = int | float | str | Sequence[int]
@@ -44,22 +44,12 @@ class OnnxGraph:
         self._outputs: list[bytes] = []
         self._numbers = itertools.count(1)
 
-    def branch(self, name: str) -> OnnxGraph:
-        """A graph for `choose`. It may use this graph's values; its constants are this graph's."""
+    def fork(self, name: str) -> OnnxGraph:
+        """Another graph that begins as this one does. What it gets from now on is its own, constants too."""
         made = OnnxGraph(name)
-        made._initializers, made._numbers = self._initializers, self._numbers
+        made._numbers = self._numbers
+        made._nodes, made._inputs = [*self._nodes], [*self._inputs]
         return made
-
-    def choose(self, condition: str, if_true: OnnxGraph, if_false: OnnxGraph) -> str:
-        """Compute one of two branches, which have one output each. condition: bool, one number."""
-        name = self._new_name("v")
-        branches = ("then_branch", if_true), ("else_branch", if_false)
-        parts = [_text(1, condition), _text(2, name), _text(4, "If")]
-        for attribute, graph in branches:
-            content = _field(6, graph._content([])) + _number(20, _GRAPH)
-            parts.append(_field(5, _text(1, attribute) + content))
-        self._nodes.append(b"".join(parts))
-        return name
 
     def input(self, name: str, kind: type[np.generic], shape: Shape) -> str:
         self._inputs.append(_value_info(name, kind, shape))
@@ -93,15 +83,30 @@ class OnnxGraph:
 
     def to_bytes(self, operator_sets: Mapping[str, int]) -> bytes:
         """The file. operator_sets: domain ("" is ONNX's own) -> version."""
-        model = [_number(1, IR_VERSION), _text(2, "sonata"), _field(7, self._content(self._initializers))]
-        model += [_field(8, _text(1, domain) + _number(2, version)) for domain, version in operator_sets.items()]
-        return b"".join(model)
+        return self.constants(operator_sets) + self.nodes_only()
 
-    def _content(self, initializers: Sequence[bytes]) -> bytes:
+    def constants(self, operator_sets: Mapping[str, int]) -> bytes:
+        """The part of a file that holds this graph's constants."""
+        model = [_number(1, IR_VERSION), _text(2, "sonata")]
+        model += [_field(8, _text(1, domain) + _number(2, version)) for domain, version in operator_sets.items()]
+        return b"".join([*model, self._initializer_part()])
+
+    def rest(self) -> bytes:
+        """The part of a forked graph's file that comes after the `constants` of the graph it was forked from.
+
+        Protocol buffers say that messages are merged where one follows the other:
+        https://protobuf.dev/programming-guides/encoding/#last-one-wins
+        """
+        return self._initializer_part() + self.nodes_only()
+
+    def nodes_only(self) -> bytes:
+        """The part of a file that holds the graph but for its constants."""
         parts = [_field(1, node) for node in self._nodes] + [_text(2, self._name)]
-        parts += [_field(5, tensor) for tensor in initializers]
         parts += [_field(11, value) for value in self._inputs] + [_field(12, value) for value in self._outputs]
-        return b"".join(parts)
+        return _field(7, b"".join(parts))
+
+    def _initializer_part(self) -> bytes:
+        return _field(7, b"".join(_field(5, tensor) for tensor in self._initializers))
 
     def _new_name(self, kind: str) -> str:
         return f"{kind}{next(self._numbers)}"

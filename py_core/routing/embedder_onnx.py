@@ -1,10 +1,13 @@
-"""The encoder natively: the ONNX file in onnxruntime, on the CPU."""
+"""The encoder natively: the ONNX graphs in onnxruntime, on the CPU."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import struct
+import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -21,16 +24,10 @@ class OnnxEncoder:
         """Raises EmbedderError when the file is missing or damaged."""
         self.fingerprint = fingerprint
         self.meaning_fingerprint = meaning_fingerprint
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.log_severity_level = 3
-        try:
-            self._session = onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # its exceptions have no common class
-            raise EmbedderError(
-                f"The embedding model {os.fspath(path)} cannot be opened ({str(error).splitlines()[0][:200]}): "
-                "run `python build.py site` to make it again."
-            ) from error
+        self._opening = threading.Lock()
+        self._path, self._threads = path, threads
+        self._sessions: dict[str, onnxruntime.InferenceSession] = {}
+        self._session("vector")
 
     async def encode(self, texts: Sequence[Sequence[int]]) -> np.ndarray:
         return await asyncio.to_thread(self._encode, texts)
@@ -38,12 +35,38 @@ class OnnxEncoder:
     def _encode(self, texts: Sequence[Sequence[int]]) -> np.ndarray:
         out = np.empty((len(texts), DIMENSIONS), np.float32)
         for row, ids in enumerate(texts):
-            out[row] = self._run(ids, adapted=True)[0]
+            out[row] = self._run("vector", ids)[0]
         return out
 
     async def states(self, texts: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        return await asyncio.to_thread(lambda: [self._run(ids, adapted=False) for ids in texts])
+        return await asyncio.to_thread(lambda: [self._run("states", ids) for ids in texts])
 
-    def _run(self, ids: Sequence[int], *, adapted: bool) -> np.ndarray:
-        (rows,) = self._session.run(["rows"], {"ids": np.array([ids], np.int32), "adapted": np.array(adapted)})
+    def _run(self, name: str, ids: Sequence[int]) -> np.ndarray:
+        (rows,) = self._session(name).run([name], {"ids": np.array([ids], np.int32)})
         return rows
+
+    def _session(self, name: str) -> onnxruntime.InferenceSession:
+        """Of one of the two graphs, opened when it is first needed."""
+        with self._opening:
+            if name not in self._sessions:
+                self._sessions[name] = self._opened(name)
+            return self._sessions[name]
+
+    def _opened(self, name: str) -> onnxruntime.InferenceSession:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.log_severity_level = 3
+        try:
+            content = graph_of(Path(self._path).read_bytes(), name)
+            return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # its exceptions have no common class
+            raise EmbedderError(
+                f"The embedding model {os.fspath(self._path)} cannot be opened ({str(error).splitlines()[0][:200]}): "
+                "run `python build.py site` to make it again."
+            ) from error
+
+
+def graph_of(file: bytes, name: str) -> bytes:
+    """One of the ONNX files in the embedder's (app/building/embedder_export.py): "vector" or "states"."""
+    constants, vector = struct.unpack("<II", file[-8:])
+    return file[:vector] if name == "vector" else file[:constants] + file[vector:-8]

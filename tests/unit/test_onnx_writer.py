@@ -56,22 +56,21 @@ def test_other_domains_and_inputs_left_out() -> None:
     np.testing.assert_allclose(run(graph, x=values)[0], values @ (codes * scales) + bias, atol=0.02)
 
 
-def test_one_of_two_branches_is_computed() -> None:
-    """Both read a constant and a value of the graph around them; the other one's error does not happen."""
-    graph = OnnxGraph("switched")
-    x, first = graph.input("x", np.float32, ["rows", 2]), graph.input("first", np.bool_, [])
-    two = graph.constant(np.float32(2))
-    doubled = graph.node("Mul", x, two)
-    squares, sums = graph.branch("squares"), graph.branch("sums")
-    squares.output(squares.node("Mul", doubled, doubled), "squares", np.float32, ["rows", 2])
-    shape = sums.constant(np.array([1, 2]))
-    sums.output(sums.node("Add", sums.node("Reshape", x, shape), two), "sums", np.float32, [1, 2])
-    graph.output(graph.choose(first, squares, sums), "y", np.float32, ["out", 2])
+def test_two_graphs_share_the_constants_of_the_one_that_they_begin_with() -> None:
+    shared = OnnxGraph("shared")
+    two = shared.constant(np.float32(2))
+    doubled = shared.node("Mul", shared.input("x", np.float32, ["rows", 2]), two)
+    squares, sums = shared.fork("squares"), shared.fork("sums")
+    squares.output(squares.node("Mul", doubled, doubled), "y", np.float32, ["rows", 2])
+    sums.output(
+        sums.node("Add", sums.node("Add", doubled, sums.constant(np.float32(5))), two), "z", np.float32, ["n", 2]
+    )
     values = np.array([[1, 2], [3, 4]], np.float32)
-    np.testing.assert_array_equal(run(graph, x=values, first=np.array(True))[0], [[4, 16], [36, 64]])
-    np.testing.assert_array_equal(run(graph, x=values[:1], first=np.array(False))[0], [[3, 4]])
-    with pytest.raises(Exception, match="Reshape"):
-        run(graph, x=values, first=np.array(False))
+    constants = shared.constants(OPERATORS)
+    for graph, name, expected in ((squares, "y", [[4, 16], [36, 64]]), (sums, "z", [[9, 11], [13, 15]])):
+        session = onnxruntime.InferenceSession(constants + graph.rest(), providers=["CPUExecutionProvider"])
+        assert [output.name for output in session.get_outputs()] == [name]
+        np.testing.assert_array_equal(session.run(None, {"x": values})[0], expected)
 
 
 @pytest.mark.parametrize("kind", list(ELEMENT_TYPES), ids=str)

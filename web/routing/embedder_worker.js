@@ -14,15 +14,15 @@ ort.env.wasm.numThreads = 1;
 ort.env.wasm.wasmPaths = new URL('../vendor/', import.meta.url).href;
 ort.env.logLevel = 'error';
 
-let session = /** @type {any} */ (null); // of onnxruntime
+let file = new Uint8Array(); // the weights and both graphs: app/building/embedder_export.py
+const sessions = /** @type {Map<string, any>} */ (new Map()); // of onnxruntime, by the graph's name
 let turn = Promise.resolve(); // a session runs one text at a time
 
 const actions = {
   async start({ model, bytes, sha256 }) {
     const endWatch = watchFiles(/\/ort-wasm[^/]*\.wasm/, tell);
-    const content = await fetchModel(model, bytes, sha256);
-    session = await ort.InferenceSession.create(content, { executionProviders: ['wasm'], graphOptimizationLevel: 'all' });
-    await run(Int32Array.of(101, 102), true); // what is made at a first run is made now
+    file = await fetchModel(model, bytes, sha256);
+    await run('vector', Int32Array.of(101, 102)); // what is made at a first run is made now
     endWatch();
   },
 
@@ -30,7 +30,7 @@ const actions = {
     const out = new Float32Array(lengths.length * DIMENSIONS);
     let at = 0;
     for (let text = 0; text < lengths.length; text++) {
-      out.set(await run(ids.subarray(at, at + lengths[text]), true), text * DIMENSIONS);
+      out.set(await run('vector', ids.subarray(at, at + lengths[text])), text * DIMENSIONS);
       at += lengths[text];
     }
     return out;
@@ -40,7 +40,7 @@ const actions = {
     const out = new Float32Array(ids.length * DIMENSIONS);
     let at = 0;
     for (const length of lengths) {
-      out.set(await run(ids.subarray(at, at + length), false), at * DIMENSIONS);
+      out.set(await run('states', ids.subarray(at, at + length)), at * DIMENSIONS);
       at += length;
     }
     return out;
@@ -52,11 +52,26 @@ function tell(bytes) {
   self.postMessage({ bytes });
 }
 
-/** adapted: the text's vector, with the adapter; otherwise the state of each token, without it. */
-async function run(ids, adapted) {
-  const feeds = { ids: new ort.Tensor('int32', ids, [1, ids.length]), adapted: new ort.Tensor('bool', [adapted], []) };
-  const { rows } = await session.run(feeds);
-  return rows.data;
+/** graph: 'vector' gives the text's vector, with the adapter; 'states' the state of each token, without it. */
+async function run(graph, ids) {
+  if (!sessions.has(graph)) sessions.set(graph, await open(graph));
+  const outputs = await sessions.get(graph).run({ ids: new ort.Tensor('int32', ids, [1, ids.length]) });
+  return outputs[graph].data;
+}
+
+/** Opens a graph when it is first needed. The file is let go once both are open. */
+async function open(graph) {
+  const ends = new DataView(file.buffer, file.byteOffset + file.length - 8);
+  const [weights, vector] = [ends.getUint32(0, true), ends.getUint32(4, true)];
+  let content = file.subarray(0, vector);
+  if (graph === 'states') {
+    content = new Uint8Array(weights + file.length - 8 - vector);
+    content.set(file.subarray(0, weights));
+    content.set(file.subarray(vector, file.length - 8), weights);
+  }
+  const session = await ort.InferenceSession.create(content, { executionProviders: ['wasm'], graphOptimizationLevel: 'all' });
+  if (sessions.size) file = new Uint8Array();
+  return session;
 }
 
 async function fetchModel(url, bytes, sha256) {
