@@ -1,8 +1,9 @@
 """Records what happened while an answer was made: at once what is known, and in the background what has to be read.
 
-At the answer a record is put into the writer's queue. A second later, if the person did not go on, the answer's tokens
-run again on the conversation's own sequence: their log-probabilities, and the residual stream at some depths. Whoever
-is more urgent goes first, and where the conversation changes the reading ends, without an error.
+At the answer a record is put into the writer's queue. A second later, if the person did not go on, the first MOST_READ
+of the answer's tokens run again on the conversation's own sequence: their log-probabilities, and the residual stream at
+some depths. It is idle work: while somebody types it stands still, whoever is more urgent goes first, and where the
+conversation changes the reading ends, without an error.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from app.assistant import Assistant
 from app.services import Services
 from py_core.backends.base import MAX_TAPS, BackendError
+from py_core.engine.scheduler import Priority
 from py_core.learning.quality import parts_of, quality_of
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
@@ -30,8 +32,12 @@ DEPTHS_POLICY = "learning.depths"
 DEPTHS = [0.25, 0.5, 0.75]
 IDLE_SECONDS = 1.0
 """Between an answer and its reading: who goes on at once does not wait for a pass of it."""
-LONGEST_EMBEDDED = 4_000
-"""Characters, as turn_indexer.py has them: what it embedded is not embedded again."""
+MOST_READ = 256
+"""Tokens of an answer: its beginning tells how well it goes, and no answer takes longer than that to read."""
+READ_AT_ONCE = 16
+"""Tokens: a message waits for no more of it, where no key press came before."""
+MOST_COMPARED = 400
+"""Characters of the message and of the answer: some 90 tokens, for which the embedder takes 30 ms in the page."""
 
 
 class TrajectoryRecorder:
@@ -92,30 +98,49 @@ class TrajectoryRecorder:
 
     async def _trace(self, memory: Memory, tokens: Sequence[int], start: int, layers: list[str]) -> Trace:
         """As much of it as can be read before the person goes on."""
-        engine, sequence = self._assistant.model.engine, self._assistant.sequence
         trace = Trace(np.array(tokens[start:], np.int32))
+        if tuple(self._assistant.sequence.tokens) != tokens or not 1 <= start < len(tokens):
+            return trace
         try:
-            async with memory.background.step():
-                if tuple(sequence.tokens) != tokens or not 1 <= start < len(tokens):
-                    return trace
-                logprobs = await engine.token_logprobs(sequence, tokens, start)
-                trace = replace(trace, logprobs=_compact(logprobs))
-            async with memory.background.step():
-                if tuple(sequence.tokens) != tokens or not layers:
-                    return trace
-                states = await engine.hidden(sequence, layers, start - 1)
-                last = np.stack([states[name][0] for name in layers])
-                mean = np.stack([states[name][1:].mean(axis=0) for name in layers])
-                return replace(trace, layers=tuple(layers), last=_compact(last), mean=_compact(mean))
+            return await self._read_trace(memory, tokens, start, layers)
         except BackendError:  # the conversation goes on, or the device was lost: then the next answer says so
             return trace
+
+    async def _read_trace(self, memory: Memory, tokens: Sequence[int], start: int, layers: list[str]) -> Trace:
+        """Raises BackendError where the conversation goes on meanwhile."""
+        model, sequence = self._assistant.model, self._assistant.sequence
+        answer, end = tokens[start:], min(len(tokens), start + MOST_READ)
+        before_head = model.config.residual_at(1)
+        names = list(dict.fromkeys([*layers[: MAX_TAPS - 1], before_head]))
+        logprobs, states = list[np.ndarray](), {name: list[np.ndarray]() for name in names}
+        # From the prompt's last token on, behind which the answer's first token is scored.
+        for first in range(start - 1, end, READ_AT_ONCE):
+            async with memory.background.step():
+                if tuple(sequence.tokens) != tokens:
+                    raise BackendError("The conversation goes on.")
+                stop = min(first + READ_AT_ONCE, end)
+                found = await model.engine.hidden(sequence, names, first, Priority.IDLE, stop)
+                for name in names:
+                    states[name].append(found[name])
+                scored = tokens[first + 1 : min(stop + 1, end)]
+                if scored:
+                    rows = found[before_head][: len(scored)]
+                    logprobs.append(await model.engine.score_states(sequence, rows, scored, Priority.IDLE))
+        joined = {name: np.concatenate(states[name]) for name in layers[: MAX_TAPS - 1]}
+        last = np.stack([rows[0] for rows in joined.values()]) if joined else None
+        mean = np.stack([rows[1:].mean(axis=0) for rows in joined.values()]) if joined else None
+        return Trace(
+            np.array(answer, np.int32), _compact(np.concatenate(logprobs)), tuple(joined),
+            None if last is None else _compact(last), None if mean is None else _compact(mean),
+        )  # fmt: skip
 
     async def _similarity(self, made: Trajectory) -> float | None:
         routing = self._services.routing
         if routing is None or not made.answered.strip():
             return None
         try:
-            asked, answered = await routing.embedder.meanings([made.asked, made.answered])
+            texts = [text[:MOST_COMPARED] for text in (made.asked, made.answered)]
+            asked, answered = await routing.embedder.meanings(texts)
         except EmbedderError:
             return None
         return float(asked.vector @ answered.vector)

@@ -128,11 +128,15 @@ def check_last_rows(sequence: TokenSequence, rows: int) -> None:
         )
 
 
-def check_hidden(sequence: TokenSequence, names: Sequence[str], start: int, taps: Collection[str]) -> None:
+def check_hidden(
+    sequence: TokenSequence, names: Sequence[str], start: int, end: int | None, taps: Collection[str]
+) -> None:
     """What every backend's `hidden` checks; `taps` are the names that its graph has."""
     check_not_empty(sequence)
     if not 0 <= start < sequence.length:
         raise ValueError(f"start is {start}, but must be one of the sequence's {sequence.length} tokens, from 0 on.")
+    if end is not None and not start < end <= sequence.length:
+        raise ValueError(f"end is {end}, but must be from {start + 1} to {sequence.length}.")
     if not 1 <= len(set(names)) == len(names) <= MAX_TAPS:
         raise ValueError(f"{list(names)} are asked for; hidden reads 1 to {MAX_TAPS} values, each once.")
     for name in names:
@@ -217,17 +221,18 @@ class Backend(Protocol):
         ...
 
     async def hidden(
-        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None
-    ) -> dict[str, np.ndarray]:
-        """Hidden states of the tokens from `start` on, by name: float32 (length - start, hidden_size).
+        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None,
+        end: int | None = None,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        """Hidden states of the tokens from `start` to before `end` (None: all), by name: float32 (tokens, hidden_size).
 
         "residual.N" is the residual stream after N blocks (N = 1 .. num_hidden_layers); `ModelConfig.residual_at(0.25)`
-        is the name of that after a quarter of them. "final_norm" is what the output matrix reads. The tokens from
-        `start` on run again, after the keys and values that the pages hold; the sequence is the same afterwards. The
-        next pass over a long text waits for `after_pass`.
+        is the name of that after a quarter of them. "final_norm" is what the output matrix reads. These tokens run
+        again, after the keys and values that the pages hold; the sequence is the same afterwards. The next pass over a
+        long text waits for `after_pass`.
 
         Raises ValueError for a name that the model does not have, for more than MAX_TAPS names, and where `start` is
-        none of the sequence's tokens.
+        none of the sequence's tokens or `end` not behind it.
         """
         ...
 

@@ -125,17 +125,18 @@ class NumpyBackend(AdapterUse):
         return self._state(sequence).logits.copy()
 
     async def hidden(
-        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None
-    ) -> dict[str, np.ndarray]:
-        check_hidden(sequence, names, start, self._graph.taps)
+        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None,
+        end: int | None = None,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        check_hidden(sequence, names, start, end, self._graph.taps)
         found: dict[str, list[np.ndarray]] = {name: [] for name in names}
         tapped = {self._graph.taps[name] for name in names}
-        async for _, values in self._read(sequence, start, sequence.length, after_pass):
+        async for _, values in self._read(sequence, start, end or sequence.length, after_pass):
             self._run_rows([op for op in self._graph.head if op.out in tapped], values)
             for name in names:
                 found[name].append(values[self._graph.taps[name]])
         # No logits were made: the last token runs again when they are asked for.
-        sequence.stored -= 1
+        sequence.stored = min(sequence.stored, sequence.length - 1)
         return {name: np.concatenate(rows) for name, rows in found.items()}
 
     async def token_logprobs(

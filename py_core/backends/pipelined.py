@@ -232,11 +232,12 @@ class PipelinedBackend(AdapterUse):
                 self._lose(error)
 
     async def hidden(
-        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None
-    ) -> dict[str, np.ndarray]:
-        check_hidden(sequence, names, start, self._taps)
+        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None,
+        end: int | None = None,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        check_hidden(sequence, names, start, end, self._taps)
         passes = await self._read(
-            sequence, start, sequence.length, lambda m, stop: self._run_tapped(m, stop, names), after_pass
+            sequence, start, end or sequence.length, lambda m, stop: self._run_tapped(m, stop, names), after_pass
         )
         return {name: np.concatenate(values) for name, values in zip(names, zip(*passes, strict=True), strict=True)}
 

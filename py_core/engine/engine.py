@@ -179,11 +179,13 @@ class Engine:
         return await self._scheduler.call(sequence, lambda _: self.backend.last_logits(sequence, rows), priority)
 
     async def hidden(
-        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, priority: Priority = Priority.BACKGROUND
-    ) -> dict[str, np.ndarray]:
-        """Hidden states of the tokens from `start` on, by name, as `Backend.hidden`: float32 (tokens, hidden_size)."""
+        self, sequence: TokenSequence, names: Sequence[str], start: int = 0, priority: Priority = Priority.BACKGROUND,
+        end: int | None = None,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        """Hidden states of the tokens from `start` to before `end` (None: all), by name, as `Backend.hidden`: float32
+        (tokens, hidden_size)."""
         return await self._scheduler.call(
-            sequence, lambda after_pass: self.backend.hidden(sequence, names, start, after_pass), priority
+            sequence, lambda after_pass: self.backend.hidden(sequence, names, start, after_pass, end), priority
         )
 
     async def token_logprobs(

@@ -73,9 +73,9 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """What the model did: `tokens` of the answer, int32 (n,); `logprobs` of each, float16 (n,) or None; and the
-    residual stream at `layers`, float16 (layers, hidden_size) each: at the prompt's last token, and the mean over the
-    answer's tokens. None where the person went on before they were read."""
+    """What the model did: `tokens` of the answer, int32 (n,); `logprobs` of the first of them, float16 (up to n,) or
+    None; and the residual stream at `layers`, float16 (layers, hidden_size) each: at the prompt's last token, and the
+    mean over these tokens. None where the person went on before they were read."""
 
     tokens: np.ndarray
     logprobs: np.ndarray | None = None

@@ -311,6 +311,10 @@ async def test_states_that_were_read_are_scored_as_the_tokens_behind_them_are(ti
     backend.append(sequence, tokens)
     (last,) = [name for name, value in tiny.graph.taps.items() if value == tiny.graph.head_residual]
     states = (await backend.hidden(sequence, [last]))[last][:-1]
+    some = await backend.hidden(sequence, [last], 70, end=75)
+    np.testing.assert_allclose(some[last], states[70:75], rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="end is 91, but must be from 71 to 90"):
+        await backend.hidden(sequence, [last], 70, end=91)
     for adapter in (None, tiny.drawn(2, 32), await neighbours(tiny, tau=-1)):
         backend.use_head_adapter(sequence, await backend.put_head_adapter(adapter) if adapter else 0)
         found = await backend.score_states(sequence, states, tokens[1:])

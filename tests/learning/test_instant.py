@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app.assistant import Assistant, Delta, Done, assistant_message, user_message
@@ -23,6 +25,8 @@ from app.template_renderer import native_renderer
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.source import FileSource
+from py_core.learning.imprint import Imprint
+from py_core.learning.instant import STATES
 from py_core.loading import Model, load_model
 from py_core.routing.agents import FALLBACK_ID
 
@@ -77,6 +81,34 @@ async def ask(conversation: Conversation, text: str | None) -> Said:
 def free(conversation: Conversation):
     yield
     conversation.assistant.close()
+
+
+async def test_an_imprint_is_the_same_to_the_last_bit_as_of_a_model_that_read_all_of_it_anew(
+    services: Services, model: Model
+) -> None:
+    learning, engine = services.learning, model.engine
+    await learning.teach(TRAILER, LINDENHOF)  # the next lesson is read behind what this one left
+    lesson = (await learning.teach(PUMP, STEPS)).lesson
+    tokens = await learning.imprints.tokens(lesson)
+    prompt, states = tokens.prompts[0], []
+    for each in tokens.prompts:
+        sequence = engine.new_sequence()
+        engine.hold(sequence, [*each, *tokens.answer[:-1]])
+        states.append((await engine.hidden(sequence, [STATES], len(each) - 1))[STATES])
+        engine.free(sequence)
+    expected = Imprint.of(np.stack(states), tokens.answer, await learning.imprints.directions(services.memory))
+    sequence, after, begin = engine.new_sequence(), [], 0
+    before = await engine.token_logprobs(sequence, [*prompt, *tokens.answer], len(prompt))
+    for part in expected.parts():
+        engine.use_head_adapter(sequence, await engine.put_head_adapter(part.adapter))
+        scored = [*prompt, *tokens.answer[: begin + part.tokens]]
+        after.append(await engine.token_logprobs(sequence, scored, len(prompt) + begin))
+        engine.remove_head_adapter(sequence.head_adapter)
+        begin += part.tokens
+    engine.free(sequence)
+    made = await learning.imprints.kept(services.memory, lesson)
+    numbers = {"nll_before": -float(before.mean()), "nll_after": -float(np.concatenate(after).mean())}
+    assert made.to_bytes() == replace(expected, made_of=made.made_of, **numbers).to_bytes()
 
 
 async def test_a_taught_answer_is_given_and_nothing_else_changes(

@@ -6,17 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from app import trajectory_recorder
 from app.agent_catalog import shipped_agents
 from app.assistant import Assistant, Delta
 from app.conversation import Conversation, Stored
 from app.services import Services
 from app.trajectory_recorder import DEPTHS_POLICY, INSTANT_POLICY
-from py_core.backends.base import AfterPass, TokenSequence
 from py_core.backends.numpy import NumpyBackend
+from py_core.engine.engine import Timings
+from py_core.engine.scheduler import Priority
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.memory import Memory
@@ -33,12 +36,10 @@ class ReadsOnlyWhenAsked(NumpyBackend):
 
     may_read, reads = asyncio.Event(), asyncio.Event()
 
-    async def token_logprobs(
-        self, sequence: TokenSequence, start: int, after_pass: AfterPass | None = None
-    ) -> np.ndarray:
+    async def hidden(self, *arguments: Any) -> dict[str, np.ndarray]:
         type(self).reads.set()
         await type(self).may_read.wait()
-        return await super().token_logprobs(sequence, start, after_pass)
+        return await super().hidden(*arguments)
 
 
 @pytest.fixture
@@ -135,6 +136,46 @@ async def test_a_person_who_goes_on_ends_the_reading_and_loses_nothing(
     trace = await memory_of(services).trajectories.trace(first)
     assert trace is not None
     assert (len(trace.tokens), trace.logprobs, trace.last) == (6, None, None)
+
+
+async def test_of_a_long_answer_the_beginning_is_read(
+    tiny_path: Path, open_model: OpenModel, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = await open_model(tiny_path, end_tokens=())
+    conversation = begin(model, services)
+    whole = await ask(conversation)
+    await memory_of(services).background.settled()
+    monkeypatch.setattr(trajectory_recorder, "MOST_READ", 4)
+    monkeypatch.setattr(trajectory_recorder, "READ_AT_ONCE", 3)
+    conversation.reset()
+    cut = await ask(conversation)
+    await memory_of(services).background.settled()
+    of_whole, of_cut = [await memory_of(services).trajectories.trace(id) for id in (whole, cut)]
+    assert of_whole is not None
+    assert of_cut is not None
+    assert of_cut.tokens.tolist() == of_whole.tokens.tolist()
+    np.testing.assert_allclose(of_cut.logprobs, of_whole.logprobs[:4], rtol=2e-3)
+    np.testing.assert_allclose(of_cut.last, of_whole.last, rtol=2e-3, atol=2e-3)
+    # The mean is over what was read.
+    sequence, at = conversation.assistant.sequence, len(conversation.assistant.sequence.tokens) - 6
+    states = await model.engine.hidden(sequence, list(of_cut.layers), at, end=at + 4)
+    for mean, name in zip(of_cut.mean, of_cut.layers, strict=True):
+        np.testing.assert_allclose(mean, states[name].mean(axis=0), rtol=2e-3, atol=2e-3)
+
+
+async def test_nothing_is_read_while_somebody_types(tiny_path: Path, open_model: OpenModel, services: Services) -> None:
+    backend = type("Tells", (ReadsOnlyWhenAsked,), {"may_read": asyncio.Event(), "reads": asyncio.Event()})
+    backend.may_read.set()
+    model = await open_model(tiny_path, backend, end_tokens=())
+    conversation, other = begin(model, services), model.engine.new_sequence()
+    await model.engine.prefill(other, [1, 2, 3], Timings())
+    with model.engine.idle_held():
+        id = await ask(conversation)
+        for _ in range(50):  # what is only less urgent has its turn between these
+            await model.engine.last_logits(other, 2, Priority.BACKGROUND)
+        assert not backend.reads.is_set()
+    await memory_of(services).background.settled()
+    assert (await recorded(services, id)).logprob is not None
 
 
 async def test_another_try_and_a_stop_are_signs_that_lower_the_quality(
