@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from functools import reduce
 from operator import getitem
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from rich.console import Group
 from rich.table import Table
 
 from app.bench_learning import FACTS, measure_learning, volatile_learning
+from app.bench_plots import learning_plots, write_plots
 from app.cli_loading import AutotuneOption, BackendChoice, BackendOption, Precision, PrecisionOption, load
 from app.cli_model_file import ModelOption
 from app.terminal import console, progress_bar
@@ -45,6 +47,9 @@ def bench_learning(
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
     autotune: AutotuneOption = True,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Also write what was measured there, as plots.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Teach invented facts to an empty memory, ask for them in other words, and for what they do not answer.
@@ -70,6 +75,8 @@ def bench_learning(
             loaded.close()
 
     report = asyncio.run(run())
+    if plot is not None:
+        write_plots(plot, learning_plots(report))
     if as_json:
         print(json.dumps(report))
     else:

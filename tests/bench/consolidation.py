@@ -1,12 +1,13 @@
 """What the background loop makes of facts: recall without lessons, paraphrases, perplexity, tokens and time.
 
     python tests/bench/consolidation.py [--backend wasm|webgpu] [--split held] [--facts 24] [--more 20] [--seed 0]
-        [--elastic 0] [--json FILE]
+        [--elastic 0] [--looks 24 --plot FILE.svg] [--json FILE]
     python tests/bench/consolidation.py --where browser [--split dev] [--facts 24] [--workers 2] [--json FILE]
 
 A first task of so many facts of app/facts, then a second of so many `more` (0: none). Answers are those of
 the plain assistant, greedy: right is the whole answer, word by word. Perplexity is of paragraphs of which nothing is
-trained on. In the browser it runs as in a pause of the page, and what is printed is the time of what it does.
+trained on. With --looks the first training's checkpoints after so many steps each are asked, too: in the plot, and in
+the JSON. In the browser it runs as in a pause of the page, and what is printed is the time of what it does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,13 +27,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import numpy as np
 from consolidation_browser import browser_table, measure_in_browser
 from rich.console import Console
 from rich.table import Table
 
 from app.asking import GREEDY
 from app.assistant import Assistant, Done
+from app.bench_plots import training_plots, write_plots
 from app.build_outputs import kernel_path
+from app.consolidation_desk import WorkDesk
 from app.consolidation_service import RECIPE, ConsolidationService
 from app.downloads import default_model_path
 from app.facts import Fact, facts, paragraphs
@@ -45,10 +50,14 @@ from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.engine.scheduler import Priority
+from py_core.formats.safetensors import read_safetensors
 from py_core.formats.source import open_source
+from py_core.learning.consolidation import layout_of
+from py_core.learning.probe import perplexity as perplexity_of_probe
 from py_core.loading import BackendLoader, Model, load_model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.sqlite import SQLiteRows
+from py_core.tokenizers.prompts import encode_text
 
 
 async def open_model(path: Path, backend: str) -> Model:
@@ -93,7 +102,8 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         adapter = await assistant.adapters.number(service.adapter) if service.adapter else 0
         return joined(await score_texts(model, texts, adapter)).perplexity
 
-    with tempfile.TemporaryDirectory() as folder:
+    kept: dict[int, np.ndarray] = {}
+    with tempfile.TemporaryDirectory() as folder, keeping_checkpoints(kept, options.looks):
         services = Services(NativeCrypto())
         await services.open(lambda: SQLiteRows.open(Path(folder) / "memory.sqlite"))
         assert services.memory is not None
@@ -120,11 +130,60 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
                 }
             )  # fmt: skip
             print(json.dumps(report["tasks"][-1]), file=sys.stderr, flush=True)
+            if kept:
+                report["steps"] = {name: list(values) for name, values in run.steps.items()}
+                report["looks"] = await looks(model, assistant, service, kept, task)
+                kept.clear()
         service.close()
         learning.close()
         await services.close()
     model.close()
     return report
+
+
+@contextmanager
+def keeping_checkpoints(kept: dict[int, np.ndarray], every: int) -> Iterator[None]:
+    """The parameters after so many steps each, and at the end."""
+    write = WorkDesk.write
+
+    async def noted(self: WorkDesk, name: str, data: bytes) -> None:
+        await write(self, name, data)
+        if name == "checkpoint":
+            arrays, _ = read_safetensors(data)
+            step = int(arrays["numbers"][0])
+            for other in [other for other in kept if other % every]:
+                del kept[other]  # the last one stays
+            kept[step] = arrays["parameters"].copy()
+
+    if every:
+        WorkDesk.write = noted  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        WorkDesk.write = write  # type: ignore[method-assign]
+
+
+async def looks(
+    model: Model, assistant: Assistant, service: ConsolidationService, kept: dict[int, np.ndarray], of: Sequence[Fact]
+) -> list[dict[str, float]]:
+    """What the adapter was on the way: perplexity of the probe, and recall."""
+    layout, found = layout_of(model.graph, service.recipe), []
+    probe = [encode_text(model.tokenizer, text, bos=model.bos) for text in service.texts.probe]
+    last = service.adapter
+    for step, parameters in sorted({0: np.zeros(layout.size, np.float32), **kept}.items()):
+        adapter = layout.adapter(parameters, "look", service.learning.base_sha256)
+        await assistant.use_learned(adapter)
+        number = await assistant.adapters.number(adapter)
+        found.append(
+            {
+                "step": step, "perplexity": await perplexity_of_probe(model.engine, probe, number, Priority.BACKGROUND),
+                **await recall(assistant, of),
+            }
+        )  # fmt: skip
+        print(json.dumps(found[-1]), file=sys.stderr, flush=True)
+        await assistant.use_learned(last)
+        await assistant.adapters.forget("look")
+    return found
 
 
 def table_of(report: dict[str, Any]) -> Table:
@@ -151,11 +210,16 @@ def main() -> None:
     parser.add_argument("--more", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--elastic", type=float, default=RECIPE.elastic)
+    parser.add_argument("--looks", type=int, default=0, metavar="STEPS", help="a multiple of 8")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg")
     parser.add_argument("--model", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     report = measure_in_browser(options) if options.where == "browser" else asyncio.run(measure(options))
     print(json.dumps(report))
+    if options.plot and "steps" in report:
+        base = report["looks"][0]["perplexity"]
+        write_plots(options.plot, training_plots(report["steps"], report["looks"], base))
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
     Console(width=120).print((browser_table if options.where == "browser" else table_of)(report))

@@ -215,9 +215,13 @@ def test_ask_stores_nothing(tiny: list[str], home: list[str], tmp_path: Path) ->
     assert not (tmp_path / "other").exists()
 
 
-def test_the_benchmark_tells_what_is_recalled_and_reads_no_memory(tiny: list[str], home: list[str]) -> None:
+def test_the_benchmark_tells_and_plots_what_is_recalled_and_reads_no_memory(
+    tiny: list[str], home: list[str], tmp_path: Path
+) -> None:
     words = ["bench", "learning", "--facts", "2", "--limit", "1", "--stored", "9", "--split", "held"]
-    report = json.loads(printed(sonata(*words, "--consolidate", "--json", *tiny[:2], "--backend", "wasm")))
+    plots = tmp_path / "plots.svg"
+    options = ["--consolidate", "--plot", str(plots), "--json", *tiny[:2], "--backend", "wasm"]
+    report = json.loads(printed(sonata(*words, *options)))
     assert (report["facts"], report["taught"]["lessons"], list(report["stored"])) == (2, 2, ["2", "9"])
     assert report["taught"]["nll_after"] < 0.1 < report["taught"]["nll_before"]
     nothing = {"asked": 1, **dict.fromkeys(("found", "misled", "right", "read_right", "read_wrong"), 0.0)}
@@ -230,6 +234,9 @@ def test_the_benchmark_tells_what_is_recalled_and_reads_no_memory(tiny: list[str
     consolidated = report["consolidation"]
     assert (consolidated["questions"]["asked"], consolidated["run"]["lessons"]) == (1, 2)
     assert consolidated["perplexity"] > 0
+    svg = plots.read_text("utf-8")
+    for words in ("Answered word by word, 2 facts of held", "A lesson is found, though none answers", "Loss"):
+        assert f">{words}</text>" in svg
 
 
 # ---- what moves into the model ----
