@@ -6,11 +6,13 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.progress import Progress, TaskID
 
 from app.asking import Asker
 from app.cli_home import HomeOption, NoMemoryOption, opened_learning, opened_services
@@ -83,12 +85,32 @@ def teach(
         loaded = await load(model, backend, precision, autotune, context)
         try:
             async with opened_learning(home, loaded, model) as learning:
-                return await _teach_all(learning, first, rows)
+                with reading_told(learning):
+                    return await _teach_all(learning, first, rows)
         finally:
             loaded.close()
 
     if not asyncio.run(run()):
         raise typer.Exit(1)
+
+
+@contextmanager
+def reading_told(learning: LearningService) -> Iterator[None]:
+    """Meanwhile show how far a model is that Sonata does not ship: before its first lesson it reads some texts."""
+    with ExitStack() as bars:
+        shown = list[tuple[Progress, TaskID]]()
+
+        def show(read: int, texts: int) -> None:
+            if not shown:
+                bar = bars.enter_context(progress_bar("Getting to know this model, once"))
+                shown.append((bar, bar.add_task("", total=texts)))
+            bar, task = shown[0]
+            bar.update(task, completed=read)
+            if read == texts:
+                bars.close()
+
+        with learning.imprints.telling(show):
+            yield
 
 
 def _rows(file: Path | None, texts: list[str]) -> Iterator[LessonRow]:
@@ -265,7 +287,12 @@ def relearn(
             async with opened_learning(home, loaded, model) as learning:
                 with progress_bar("Learning") as bar:
                     task = bar.add_task("", total=None)
-                    made = await learning.relearn(lambda done, total: bar.update(task, completed=done, total=total))
+
+                    def told(done: int, total: int) -> None:
+                        bar.update(task, completed=done, total=total)
+
+                    with learning.imprints.telling(told):
+                        made = await learning.relearn(told)
                 return made, sum(not one.replaced_by for one in await learning.memory.lessons.all())
         finally:
             loaded.close()

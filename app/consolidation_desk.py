@@ -18,6 +18,8 @@ from py_core.memory.revisions import WORK
 
 SIMILAR = 0.55
 """The least cosine of a question in the model's own words to the one that was taught."""
+KNOWING = "gets to know this model, once"
+"""Where lessons came from elsewhere, as by an import, and this model has made no imprint yet."""
 BRINGING = "brings what it was taught up to date"
 """What is done last: imprints for the new revision, in the words of `Stage`."""
 _IMPRINT_TOKENS = 100
@@ -42,6 +44,10 @@ class WorkDesk:
     def report(self, done: int, total: int, what: str = "") -> None:
         self._total = total
         self._report(done, total + self._later, what)
+
+    def get_to_know(self, read: int, texts: int) -> None:
+        """So many texts are read, of so many, before the first imprint of this model."""
+        self._report(self._total, self._total + self._later, KNOWING)
 
     def follow(self, done: int, lessons: int) -> None:
         """So many imprints are made, of so many lessons."""

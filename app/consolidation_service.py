@@ -231,7 +231,8 @@ class ConsolidationService:
             await settings.note([*runs, run], self.recipe.harm)
         await self.refresh()
         if run.revision:
-            await self.learning.relearn(desk.follow, priority=priority)
+            with self.learning.imprints.telling(desk.get_to_know):
+                await self.learning.relearn(desk.follow, priority=priority)
         return run
 
     async def _to_learn(self) -> tuple[Run | None, list[Lesson], list[Lesson]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -40,6 +40,14 @@ AdapterNumber = Callable[[], Awaitable[int]]
 """Brings a set of matrices to the device (ResidentAdapters.number); its number, which may be another one later."""
 
 
+Reading = Callable[[int, int], None]
+"""Called with how many texts the model has read, and how many there are."""
+
+
+def _unheard(read: int, texts: int) -> None:
+    """Nobody listens."""
+
+
 class LessonError(ValueError):
     """This cannot be taught; the message says why, and what to do."""
 
@@ -58,6 +66,7 @@ class LessonImprints:
         self._kept_reader: TokenSequence | None = None
         self._clears = 0
         self._directions: np.ndarray | None = None
+        self._on_reading: Reading = _unheard
         self._making = asyncio.Lock()
 
     async def tokens(self, lesson: Lesson) -> LessonTokens:
@@ -152,6 +161,15 @@ class LessonImprints:
             self._model.engine.free(self._kept_reader)
             self._kept_reader = None
 
+    @contextlib.contextmanager
+    def telling(self, on_reading: Reading) -> Iterator[None]:
+        """Meanwhile tell how far a model is that reads what directions are made of: before its first imprint."""
+        before, self._on_reading = self._on_reading, on_reading
+        try:
+            yield
+        finally:
+            self._on_reading = before
+
     async def directions(self, memory: Memory, priority: Priority = Priority.BACKGROUND) -> np.ndarray:
         """Of this model: shipped with Sonata, or kept, or made now and kept. All revisions have the same ones."""
         async with self._making:
@@ -162,7 +180,7 @@ class LessonImprints:
                 self._directions = _read(data, self._model.graph.head_input.width)
             if self._directions is None:
                 texts = GENERIC_TEXTS.read_text("utf-8").splitlines()
-                self._directions = await learn_directions(self._model, self._system, texts, priority)
+                self._directions = await learn_directions(self._model, self._system, texts, priority, self._on_reading)
                 await memory.store.put_blob(name, write_safetensors({"directions": self._directions}))
             return self._directions
 

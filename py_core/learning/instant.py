@@ -7,7 +7,7 @@ follows from the same pass: only the head runs again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -88,20 +88,24 @@ async def make_imprint(
 
 
 async def learn_directions(
-    model: Model, system: str, texts: Sequence[str], priority: Priority = Priority.BACKGROUND
-) -> np.ndarray:
-    """The directions that the model's states of any text share: of messages in its chat format.
+    model: Model, system: str, texts: Sequence[str], priority: Priority = Priority.BACKGROUND,
+    on_progress: Callable[[int, int], None] = lambda read, texts: None,
+) -> np.ndarray:  # fmt: skip
+    """The directions that the model's states of any text share: of messages in its chat format. on_progress: so many of
+    the texts were read.
 
     float32 (directions, hidden). Raises BackendError.
     """
     states, engine = [], model.engine
     sequence = engine.new_sequence()
     try:
-        for text in texts:
+        on_progress(0, len(texts))
+        for number, text in enumerate(texts, 1):
             ids = await model.encode_chat(_asked(system, text))
             # What all begin with, the system's message, counts once.
             start = min(engine.hold(sequence, ids), len(ids) - 1)
             states.append((await engine.hidden(sequence, [STATES], start, priority))[STATES])
+            on_progress(number, len(texts))
     finally:
         engine.free(sequence)
     return directions_of(np.concatenate(states))

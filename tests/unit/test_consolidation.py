@@ -22,7 +22,7 @@ from small_consolidation import (
     taught,
 )
 
-from app.consolidation_desk import BRINGING
+from app.consolidation_desk import BRINGING, KNOWING
 from app.consolidation_service import TRIES, RefusedBeforeError
 from app.native_services import open_embedder
 from app.training_settings import policy_name
@@ -32,6 +32,7 @@ from py_core.backends.training import Loss, Pack
 from py_core.learning.consolidation_job import Stage
 from py_core.learning.self_tuning import FACTORS
 from py_core.loading import Model
+from py_core.memory.lessons import Lesson
 from py_core.memory.revisions import WEIGHTS, WORK, Run
 from py_core.memory.rows import BLOB
 from py_core.memory.transfer import export, import_file
@@ -214,6 +215,26 @@ async def test_a_training_whose_numbers_are_not_finite_leaves_the_old_revision(
     assert len(told) == 3
     assert service.current is not None
     assert service.current.id == first.id
+
+
+async def test_a_model_that_is_not_known_yet_tells_how_far_it_is_before_its_first_imprint_and_never_again(
+    opened: Opened,
+) -> None:
+    service = await opened()
+    for question, answer in FACTS.items():  # as an import leaves them
+        await memory_of(service).lessons.keep(Lesson(question, answer))
+    doing = list[str]()
+    run = await service.consolidate(report=lambda done, total, what="": doing.append(what))
+    assert run is not None
+    assert list(dict.fromkeys(doing))[-2:] == [BRINGING, KNOWING]
+    told = list[tuple[int, int]]()
+    with service.learning.imprints.telling(lambda read, texts: told.append((read, texts))):
+        await service.learning.teach("Dog?", "Rex.")
+        assert told == []
+        other = await opened(name="other")
+    with other.learning.imprints.telling(lambda read, texts: told.append((read, texts))):
+        await other.learning.teach("Dog?", "Rex.")
+    assert told == [(0, 1), (1, 1)]
 
 
 async def test_what_the_plain_model_says_is_found_out_once(opened: Opened) -> None:
