@@ -16,6 +16,7 @@ from rich.table import Table
 
 from app.bench_patterns import measure_patterns
 from app.bench_routing import TEST_SET, measure_follow_ups, measure_routing, read_follow_ups, read_test_set
+from app.bench_routing_habits import measure_habits, read_habits
 from app.native_services import native_router_parts, open_router
 from app.terminal import console
 from py_core.routing.router import Decision
@@ -81,6 +82,7 @@ def bench_routing(
     patterns: Annotated[
         int, typer.Option(min=0, help="Also measure the search and the opening of so many learned patterns.")
     ] = 0,
+    habits: Annotated[bool, typer.Option("--habits", help="Also measure what corrections of routes teach.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """How often the router is right on requests that nobody has seen, and how long it takes. For developers."""
@@ -92,6 +94,8 @@ def bench_routing(
         report["conversations"] = await measure_follow_ups(router, read_follow_ups())
         if patterns:
             report["learned"] = await measure_patterns(native_router_parts(), patterns)
+        if habits:
+            report["habits"] = await measure_habits(read_habits())
         return report
 
     report = asyncio.run(run())
@@ -104,8 +108,9 @@ def bench_routing(
 def routing_tables(report: dict[str, Any]) -> Group:
     times, halves = report["milliseconds"], report["conversations"]
     learned = [_patterns_table(report["learned"])] if "learned" in report else []
+    habits = [_habits_table(report["habits"])] if "habits" in report else []
     return Group(
-        _accuracy_table(report), _time_table(times), _conversation_table(halves), *learned, *_sentences(report)
+        _accuracy_table(report), _time_table(times), _conversation_table(halves), *learned, *habits, *_sentences(report)
     )
 
 
@@ -141,6 +146,19 @@ def _conversation_table(halves: dict[str, dict[str, Any]]) -> Table:
     for half, found in halves.items():
         shares = (found[key] for key in ("follow_ups", "follow_ups_without", "topic_changes"))
         table.add_row(half, str(found["rows"]), *(f"{share:.1%}" for share in shares))
+    return table
+
+
+def _habits_table(found: dict[str, Any]) -> Table:
+    count = found["requests"]
+    table = Table(title=f"A person who corrects {count['told']} routes (the head was {found['training']['verdict']})")
+    table.add_column("")
+    headings = {"told": "corrected", "other": "in other words", "test": "the test set", "assistant": "its fallback"}
+    for name, heading in headings.items():
+        table.add_column(f"{heading} ({count[name]})", justify="right")
+    rows = {"shipped": "as shipped", "corrected": "with the corrections", "trained": "and the trained head"}
+    for name, said in rows.items():
+        table.add_row(said, *(f"{found[name][key]:.1%}" for key in headings))
     return table
 
 

@@ -27,7 +27,7 @@ from app.consolidation_texts import shipped_texts
 from app.idle_work import Report, unheard
 from app.learning_service import LearningService
 from app.resident_adapters import ResidentAdapters
-from app.training_settings import TrainingSettings
+from app.training_settings import BACKGROUND_POLICY, TrainingSettings
 from py_core.adapters.lora import LoraAdapter
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors
@@ -44,8 +44,6 @@ from py_core.memory.revisions import Run, fisher_blob
 from py_core.memory.rows import EVERYTHING, Change
 
 RECIPE = Recipe()
-BACKGROUND_POLICY = "learning.background"
-"""Whether what the background loop learned answers, and whether it runs when nobody waits; the user's switch."""
 _KINDS = frozenset({lessons.KIND, revisions.KIND, revisions.WEIGHTS, "policy"})
 
 TRIES = 3

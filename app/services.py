@@ -42,7 +42,7 @@ def problem_of_record(record: Record) -> str | None:
     return problem_of(record, DIMENSIONS)
 
 
-_IDLE_KINDS = {"lesson", "trajectory", "policy"}
+_IDLE_KINDS = {"lesson", "trajectory", "policy", "pattern"}
 """Records that say whether there is something to learn, and whether that is switched on."""
 
 

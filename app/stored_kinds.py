@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from py_core.memory import lessons, patterns, policies, revisions, sessions, strategies, styles, trajectories, witness
+from py_core.memory import (
+    heads,
+    lessons,
+    patterns,
+    policies,
+    revisions,
+    sessions,
+    strategies,
+    styles,
+    trajectories,
+    witness,
+)
 from py_core.memory.store import Store
 
 NOUNS: Mapping[str, tuple[str, str]] = {
@@ -17,6 +28,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     revisions.KIND: ("training", "trainings"),
     revisions.WEIGHTS: ("part of a learned adapter", "parts of learned adapters"),
     styles.KIND: ("learned style", "learned styles"),
+    heads.KIND: ("training of the router", "trainings of the router"),
     policies.KIND: ("policy", "policies"),
     witness.KIND: ("log entry", "log entries"),
 }

@@ -12,6 +12,7 @@ from dataclasses import replace
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.background import Background
 from py_core.memory.errors import StoreError
+from py_core.memory.heads import Heads
 from py_core.memory.lessons import Lessons
 from py_core.memory.patterns import Patterns
 from py_core.memory.policies import Policies
@@ -41,6 +42,7 @@ class Memory:
         self.search = VectorSearch(store, kernel, self.background)
         self.policies = policies
         self.patterns = Patterns(store)
+        self.heads = Heads(store)
         self.lessons = Lessons(store)
         self.revisions = Revisions(store)
         self.styles = Styles(store)

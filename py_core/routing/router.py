@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -92,6 +92,17 @@ class Router:
         self.examples = PatternIndex(embedder.dimensions, kernel, EXAMPLES_SCANNED)
         self.learned = PatternIndex(embedder.dimensions, kernel)
         self.set_agents(agents)
+
+    def without(self, ids: Collection[str]) -> Router:
+        """A router for trials, without these patterns: do not teach it anything. Its head may be replaced."""
+        router = Router(self.embedder, self.parameters, agents=self._allowed, head=self.head, kernel=self.kernel)
+        if all(id not in self.examples for id in ids):
+            router.examples = self.examples  # there are thousands
+        for mine, its in ((self.examples, router.examples), (self.learned, router.learned)):
+            for pattern in mine.of.values() if its is not mine else ():
+                if pattern.id not in ids:
+                    its.put(pattern)
+        return router
 
     @property
     def agents(self) -> tuple[str, ...]:

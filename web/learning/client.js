@@ -78,7 +78,7 @@ export class Learning {
 
   /**
    * @returns {Promise<{problem: string|null, idle: IdleStatus|null,
-   *   loops: {name: string, on: boolean, words: string, runs: boolean}[],
+   *   loops: {name: string, on: boolean, words: string, runs: boolean, undo: string}[],
    *   trainings: Training[],
    *   lessons: {question: string, nllBefore: number, nllAfter: number}[],
    *   answers: {created: number, count: number, quality: number|null, parts: Record<string, number|null>}[]}>} the latest
@@ -89,6 +89,9 @@ export class Learning {
 
   /** Switch a loop on or off. */
   setLoop(name, on) { return this.#ask('set_loop', name, on); }
+
+  /** Route as before the router was trained last. */
+  undoRouter() { return this.#ask('undo_router'); }
 
   /** Run a loop once, however little there is to learn. */
   learnNow(name) { return this.#ask('learn_now', name); }

@@ -15,8 +15,8 @@ const LOOPS = {
   },
   background: {
     title: 'By training',
-    about: 'In pauses, the facts that you taught are trained into an adapter of the whole model. The adapter is used only if a test '
-      + 'says that it harms nothing else.',
+    about: 'In pauses, the facts that you taught are trained into an adapter of the whole model, and the router learns from the routes that '
+      + 'you corrected. What comes of it is used only if a test says that it harms nothing else.',
   },
   deep: {
     title: 'From experience',
@@ -36,6 +36,7 @@ export class LoopSection {
   #state = element('p', 'loop-state');
   #problem = new ProblemLine();
   #now;
+  #undo;
 
   /** @param {string} name @param {import('../learning/client.js').Learning} learning */
   constructor(name, learning) {
@@ -53,11 +54,14 @@ export class LoopSection {
     label.append(this.#box, words);
     head.append(heading, label);
     this.#now = button('Learn now', 'quiet loop-now', () => this.#try(() => learning.learnNow(name)));
+    this.#undo = button('', 'quiet', () => this.#try(() => learning.undoRouter()));
     this.element.setAttribute('aria-labelledby', heading.id);
-    this.element.append(head, element('p', 'memory-lead', about), this.#problem.element, this.#state, this.#now, this.plots);
+    this.element.append(head, element('p', 'memory-lead', about), this.#problem.element, this.#state, this.#now, this.#undo, this.plots);
   }
 
-  show({ on, words, runs }) {
+  show({ on, words, runs, undo }) {
+    this.#undo.textContent = undo;
+    this.#undo.hidden = !undo;
     this.#now.hidden = !runs || !on;
     if (!this.#isSwitching) this.#box.checked = on;
     this.#state.textContent = words;

@@ -1,0 +1,81 @@
+"""What corrections of routes teach: tests/bench/data/route_habits.toml, with and without the training of the head."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app.bench_routing import TEST_SET, read_test_set
+from app.native_services import native_router_parts
+from app.router_training import RouterTraining
+from app.routing_service import RoutingService
+from app.services import Services
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.volatile import VolatileRows
+from py_core.routing.agents import FALLBACK_ID
+
+HABITS = TEST_SET.with_name("route_habits.toml")
+Asked = Sequence[tuple[str, str]]
+"""Messages, and the agents that they are for."""
+
+
+def read_habits(path: Path = HABITS) -> list[dict[str, Any]]:
+    """Rows of name, agent, told and other. Raises FileNotFoundError."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there: this benchmark needs Sonata's repository, with its tests.")
+    habits: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["habit"]
+    return habits
+
+
+async def measure_habits(habits: Sequence[dict[str, Any]], seed: int = 0) -> dict[str, Any]:
+    """All habits are one person's. Shares of 1: of the corrected messages (`told`), of the same in other words
+    (`other`), and of the routing test set (`test`, and `assistant` of it): with the router as it is shipped, with the
+    corrections and the weights that they move, and with the head that is trained with them, too."""
+    test = [(row["text"], row["agent"]) for row in read_test_set()]
+    sets: dict[str, Asked] = {
+        "told": [(text, habit["agent"]) for habit in habits for text in habit["told"]],
+        "other": [(text, habit["agent"]) for habit in habits for text in habit["other"]],
+        "test": [pair for pair in test if pair[1] != FALLBACK_ID],
+        "assistant": [pair for pair in test if pair[1] == FALLBACK_ID],
+    }
+    services = Services(NativeCrypto())
+    parts = native_router_parts()
+
+    async def rows() -> VolatileRows:
+        return VolatileRows()
+
+    await services.open(rows)
+    await services.route_with(lambda memory: RoutingService.open(parts.embedder, parts.data, memory, parts.kernel))
+    routing = services.routing
+    assert routing is not None
+    try:
+        shipped = await _right(routing, sets)
+        for text, agent in sets["told"]:
+            routed = await routing.route(text)
+            await routing.correct(routed.id, text, agent)
+        corrected = await _right(routing, sets)
+        begin = time.perf_counter()
+        made = await RouterTraining(services).train(seed=seed, step=contextlib.nullcontext)
+        seconds = time.perf_counter() - begin
+        assert made is not None
+        report = {"verdict": made.verdict, "why": made.why, "seconds": seconds, "figures": dict(made.figures)}
+        return {
+            "requests": {name: len(asked) for name, asked in sets.items()},
+            "shipped": shipped, "corrected": corrected, "trained": await _right(routing, sets), "training": report,
+        }  # fmt: skip
+    finally:
+        await services.close()
+
+
+async def _right(routing: RoutingService, sets: dict[str, Asked]) -> dict[str, float]:
+    await routing.refresh()
+    return {
+        name: float(np.mean([(await routing.router.route(text)).agent == agent for text, agent in asked]))
+        for name, asked in sets.items()
+    }
