@@ -124,9 +124,10 @@ class StyleService:
     async def words(self) -> str:
         """What there is to say of it, in a sentence or two."""
         last = await self._last()
-        if last is not None and self._is_of_this_model(last):
+        liked = await self._liked()
+        if last is not None and self._fits(last, liked):
             return last.why
-        return f"It needs {ENOUGH} answers that you corrected or found good; there are {len(await self._liked())}."
+        return f"It needs {ENOUGH} answers that you corrected or found good; there are {len(liked)}."
 
     # ---- which style answers ----
 
@@ -154,11 +155,9 @@ class StyleService:
     async def _usable(self) -> Style | None:
         """The last style, if it is on, belongs to the revision that answers, and all that it knows is liked still."""
         style = await self._last() if self.is_on else None
-        if style is None or style.revision != self.learning.imprints.revision or style.adapter is None:
+        if style is None or style.adapter is None or not self._fits(style, await self._liked()):
             return None
-        there = {one.source: one for one in await self._liked()}
-        known = [there[source] for source in (*style.sources, *style.held) if source in there]
-        return style if _digest(known) == style.made_of else None
+        return style
 
     async def _bring(self, style: Style | None) -> None:
         adapter = style.adapter if style else None
@@ -220,11 +219,12 @@ class StyleService:
     # ---- the loop: see app/idle_work.py ----
 
     async def waiting(self) -> int:
-        """How many liked answers are new to the style; 0 while there are too few of all together."""
+        """How many liked answers are new to the style; 0 while there are too few of all together. All of them, where
+        it was learned from something that is liked no more."""
         liked, last = await self._liked(), await self._last()
         if len(liked) < ENOUGH:
             return 0
-        known = {*last.sources, *last.held} if last is not None and self._is_of_this_model(last) else set()
+        known = {*last.sources, *last.held} if last is not None and self._fits(last, liked) else set()
         return sum(one.source not in known for one in liked[-MOST:])
 
     async def is_begun(self) -> bool:
@@ -294,8 +294,11 @@ class StyleService:
             _digest([*learned_from, *held]), figures, _steps(found), packed(style) if helps else "",
         )  # fmt: skip
 
-    def _is_of_this_model(self, style: Style) -> bool:
-        return style.revision == self.learning.imprints.revision
+    def _fits(self, style: Style, liked: Sequence[Liked]) -> bool:
+        """Whether it belongs to the revision that answers, and all that it was learned from is liked still."""
+        there = {one.source: one for one in liked}
+        known = [there[source] for source in (*style.sources, *style.held) if source in there]
+        return style.revision == self.learning.imprints.revision and _digest(known) == style.made_of
 
 
 class Reader:

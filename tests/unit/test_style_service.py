@@ -201,6 +201,8 @@ async def test_what_is_liked_no_more_silences_the_style(
         await memory.lessons.edit(taught[1].id, answer="No.")
     await style.refresh()
     assert assistant.style == 0
+    await memory.lessons.keep(Lesson("One more.", "Yes sir.", "corrected"))
+    assert await style.waiting() >= ENOUGH, "it is to be learned anew"
 
 
 async def test_answers_come_with_it_but_those_of_lessons_and_of_a_chosen_adapter(
