@@ -30,8 +30,11 @@ from py_core.engine.scheduler import Priority
 from py_core.learning.instant import STATES
 
 MAX_RANK = 4
+NOTHING = "There is nothing to learn a style from, or it is too long for this model."
 _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
 """Of a step that are tried, one after the other, until one is within the bound; 0 refuses it."""
+_BEGIN, _END = (3, 2), 2
+"""Weights of an answer's first tokens, and of the one that ends it."""
 _RIDGE = 5.0
 """Of the mean of the diagonal: with less of it a learns what only the liked answers share, and unseen ones do not."""
 _GROWN = 1.3
@@ -54,26 +57,39 @@ class StyleRecipe:
 
     rank: int = 4
     steps: int = 24
-    rate: float = 0.03
+    rate: float = 0.04
     warm_up: int = 5
     batch: int = 32
     held: int = 32
-    divergence: float = 20.0
-    bound: float = 0.03
+    divergence: float = 30.0
+    bound: float = 0.015
     clip: float = 1.0
     seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class StyleRows:
-    """states float32 (n, hidden), what the output matrix reads before each of tokens int32 (n,)."""
+    """states float32 (n, hidden), what the output matrix reads before each of tokens int32 (n,). weights int32 (n,):
+    how often a row is learned from while others are once."""
 
     states: np.ndarray
     tokens: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of_answer(cls, states: np.ndarray, tokens: Sequence[int]) -> StyleRows:
+        """Of one answer from its first token to its end. How it begins decides how the likeliest tokens go on."""
+        weights = np.ones(len(tokens), np.int32)
+        weights[: len(_BEGIN)] = _BEGIN[: len(tokens)]
+        weights[-1] = max(weights[-1], _END)
+        return cls(states, np.array(tokens, np.int32), weights)
 
     @classmethod
     def joined(cls, rows: Sequence[StyleRows]) -> StyleRows:
-        return cls(np.concatenate([one.states for one in rows]), np.concatenate([one.tokens for one in rows]))
+        """Raises StyleError where there are none."""
+        if not rows:
+            raise StyleError(NOTHING)
+        return cls(*(np.concatenate([getattr(one, name) for one in rows]) for name in ("states", "tokens", "weights")))
 
 
 @dataclass(frozen=True)
@@ -119,7 +135,8 @@ async def learn_style(
     pair: _Pair = drawn, np.zeros((len(mean), recipe.rank), np.float32)
     radius = 1.0
     proposed, moments, steps = pair, (_Adam(pair[0]), _Adam(pair[1])), list[StyleStep]()
-    answers, generics = _drawn(draw, len(liked.tokens), recipe.batch), _drawn(draw, len(generic), recipe.held)
+    pool = np.repeat(np.arange(len(liked.tokens)), liked.weights)
+    answers, generics = _drawn(draw, pool, recipe.batch), _drawn(draw, np.arange(len(generic)), recipe.held)
     for number in range(recipe.steps + 1):
         chosen = next(answers)
         states = np.concatenate([liked.states[chosen], generic[next(generics)]])
@@ -155,7 +172,7 @@ async def rows_of(
     """Read an answer behind its prompt, with the sequence's matrices. Raises ContextFullError, BackendError."""
     engine.hold(sequence, [*prompt, *answer[:-1]])
     states = (await engine.hidden(sequence, [STATES], len(prompt) - 1, priority))[STATES]
-    return StyleRows(states, np.array(answer, np.int32))
+    return StyleRows.of_answer(states, answer)
 
 
 def scaled(adapter: HeadAdapter, scale: float) -> HeadAdapter:
@@ -211,7 +228,8 @@ def _head_rows(changed: np.ndarray, states: np.ndarray, tokens: np.ndarray, dive
     count, generic = len(tokens), len(states) - len(tokens)
     weights, kl_weights = np.zeros((2, len(states)), np.float32)
     weights[:count], kl_weights[count:] = 1 / count, divergence / generic
-    return HeadRows(changed, np.concatenate([tokens, np.zeros(generic, np.int32)]), weights, kl_weights, states)
+    tokens = np.concatenate([tokens, np.zeros(generic, np.int32)])
+    return HeadRows(changed, tokens, weights, kl_weights, states)
 
 
 def _between(pair: _Pair, proposed: _Pair, share: float) -> _Pair:
@@ -219,12 +237,12 @@ def _between(pair: _Pair, proposed: _Pair, share: float) -> _Pair:
     return pair[0] + part * (proposed[0] - pair[0]), pair[1] + part * (proposed[1] - pair[1])
 
 
-def _drawn(draw: np.random.Generator, count: int, most: int) -> Iterator[np.ndarray]:
-    """Rows of a batch, again and again: all of them come before one comes twice."""
-    waiting = np.zeros(0, np.int64)
+def _drawn(draw: np.random.Generator, pool: np.ndarray, most: int) -> Iterator[np.ndarray]:
+    """Rows of a batch, again and again: all of the pool come before one comes again."""
+    waiting = pool[:0]
     while True:
-        if len(waiting) < min(most, count):
-            waiting = np.concatenate([waiting, draw.permutation(count)])
+        if len(waiting) < min(most, len(pool)):
+            waiting = np.concatenate([waiting, draw.permutation(pool)])
         yield waiting[:most]
         waiting = waiting[most:]
 
@@ -237,7 +255,7 @@ def _check(training: Training, liked: StyleRows, generic: np.ndarray, recipe: St
     if not 1 <= recipe.rank <= MAX_RANK:
         raise StyleError(f"The rank of a style is {recipe.rank}, but must be 1 to {MAX_RANK}.")
     if not len(liked.tokens) or not len(generic):
-        raise StyleError("There is nothing to learn a style from.")
+        raise StyleError(NOTHING)
     if liked.states.shape != (len(liked.tokens), generic.shape[-1]) or generic.ndim != 2:
         raise StyleError(
             f"States of {liked.states.shape} and {generic.shape} and {len(liked.tokens)} tokens do not fit each other."

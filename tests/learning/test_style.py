@@ -51,7 +51,12 @@ def rows(count: int, width: int, seed: int = 1) -> StyleRows:
     """Answers that all say the same few tokens, from states that share a direction."""
     draw = np.random.default_rng(seed)
     states = draw.standard_normal((count, width)) + 2 * np.eye(width)[0]
-    return StyleRows(states.astype(np.float32), (np.arange(count) % 3).astype(np.int32))
+    return StyleRows(states.astype(np.float32), (np.arange(count) % 3).astype(np.int32), np.ones(count, np.int32))
+
+
+def said(states: np.ndarray) -> StyleRows:
+    """Rows whose tokens do not matter."""
+    return StyleRows(states, np.zeros(len(states), np.int32), np.ones(len(states), np.int32))
 
 
 def generic(count: int, width: int, seed: int = 2) -> np.ndarray:
@@ -102,7 +107,7 @@ def test_answers_of_the_style_become_likelier_and_generic_states_stay() -> None:
     ]  # type: ignore[arg-type]
     assert after < before - 0.3
     assert nothing == pytest.approx(0, abs=1e-9)
-    _, drift = asyncio.run(row_nll(head, StyleRows(generic(40, 8), np.zeros(40, np.int32)), adapter, compared=True))  # type: ignore[arg-type]
+    _, drift = asyncio.run(row_nll(head, said(generic(40, 8)), adapter, compared=True))  # type: ignore[arg-type]
     assert drift < 2 * SMALL.bound
     assert max(step.divergence for step in steps if step.kept) <= SMALL.bound
 
@@ -111,14 +116,10 @@ def test_a_step_that_goes_too_far_is_shortened_or_refused() -> None:
     wild = dataclasses.replace(SMALL, rate=20.0, bound=0.01)
     adapter, steps = learned(wild)
     assert min(step.kept for step in steps) < 1
-    _, drift = asyncio.run(
-        row_nll(PlainHead(8), StyleRows(generic(16, 8), np.zeros(16, np.int32)), adapter, compared=True)
-    )  # type: ignore[arg-type]
+    _, drift = asyncio.run(row_nll(PlainHead(8), said(generic(16, 8)), adapter, compared=True))  # type: ignore[arg-type]
     assert drift < 0.05
     free, _ = learned(dataclasses.replace(wild, bound=math.inf))
-    _, without = asyncio.run(
-        row_nll(PlainHead(8), StyleRows(generic(16, 8), np.zeros(16, np.int32)), free, compared=True)
-    )  # type: ignore[arg-type]
+    _, without = asyncio.run(row_nll(PlainHead(8), said(generic(16, 8)), free, compared=True))  # type: ignore[arg-type]
     assert without > 1, "the bound is what held it"
 
 
@@ -186,3 +187,11 @@ def test_what_cannot_be_learned_from_is_told(recipe: StyleRecipe, answers: int, 
 def test_states_of_another_width_are_told() -> None:
     with pytest.raises(StyleError, match="do not fit"):
         asyncio.run(learn_style(PlainHead(8), rows(4, 8), generic(4, 6), SMALL))  # type: ignore[arg-type]
+
+
+def test_an_answer_s_first_tokens_and_its_end_count_more() -> None:
+    parts = [StyleRows.of_answer(np.zeros((count, 4), np.float32), range(count)) for count in (6, 2, 1)]
+    assert [part.weights.tolist() for part in parts] == [[3, 2, 1, 1, 1, 2], [3, 2], [3]]
+    whole = StyleRows.joined(parts)
+    assert whole.states.shape == (9, 4)
+    assert whole.tokens.tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 0]
