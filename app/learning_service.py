@@ -325,7 +325,7 @@ class LearningService:
         try:
             found = [await self.memory.lessons.get(id) for id in ids]
             of_all = stale or not self._names_embedder()
-            lessons = await self.memory.lessons.all() if of_all else [one for one in found if one is not None]
+            lessons = await self.memory.lessons.settled() if of_all else [one for one in found if one is not None]
             await self._renew_vectors(lessons)
         except BaseException:
             self._stale = True

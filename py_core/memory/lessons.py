@@ -80,6 +80,19 @@ class Lessons:
         """Oldest first, history included."""
         return [lesson_of(record) for record in await self._store.query(KIND)]
 
+    async def settled(self) -> list[Lesson]:
+        """As `all`. Of several that are current for the same question, as an import may bring them, the newest stays
+        so, and the others become its history."""
+        current = dict[str, Lesson]()
+        found = await self.all()
+        for lesson in found:
+            if not lesson.replaced_by:
+                older = current.get(plain(lesson.question))
+                current[plain(lesson.question)] = lesson
+                if older is not None:
+                    await self.edit(older.id, replaced_by=lesson.id)
+        return await self.all() if len(current) < sum(not one.replaced_by for one in found) else found
+
     async def edit(self, id: str, **changes: Any) -> Lesson | None:
         """Change any fields but id and created. None when there is no such lesson."""
         return await self._change(id, lambda lesson: replace(lesson, **changes))
@@ -103,15 +116,14 @@ class Lessons:
         """
         for _ in range(ATTEMPTS):
             transaction, before = Transaction(), list[Lesson]()
-            records = [record for record in await self._store.query(KIND) if record.id != id]
-            versions = {record.id: record.version for record in records}
-            lessons = [lesson_of(record) for record in records]
-            for lesson in (one for one in lessons if one.replaced_by == id):
-                newer = _current(lesson.question, lessons)
-                back = replace(lesson, replaced_by=newer.id if newer else "")
-                transaction.expect(KIND, back.id, versions[back.id])
+            records = {record.id: record for record in await self._store.query(KIND) if record.id != id}
+            lessons = {record.id: lesson_of(record) for record in records.values()}
+            for lesson in reversed([one for one in lessons.values() if one.replaced_by == id]):
+                newer = _current(lesson.question, list(lessons.values()))
+                lessons[lesson.id] = back = replace(lesson, replaced_by=newer.id if newer else "")
+                before = before if newer else [back, *before]
+                transaction.expect(KIND, back.id, records[back.id].version)
                 transaction.put(_record(back))
-                before += [] if newer else [back]
             transaction.delete(KIND, id)
             await self._revisions.forget_lessons([id], transaction)
             try:

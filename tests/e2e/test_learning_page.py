@@ -191,11 +191,28 @@ async def test_a_good_answer_is_remembered_and_what_was_said_of_it_is_taken_back
     await bad.click()
     await expect(bad).to_have_attribute("aria-pressed", "true")
     await expect(good).to_have_attribute("aria-pressed", "false")
+    await expect(remember).to_be_hidden()
     await chat.page.reload()
     await chat.wait_for("ready", 60)
     await expect(bad).to_have_attribute("aria-pressed", "true")
     await bad.click()
     await expect(bad).to_have_attribute("aria-pressed", "false")
+    await chat.can_learn()
+
+
+async def test_what_the_chat_is_asked_to_remember_is_shown_again_after_a_reload_and_undone_there(
+    chat: LearningPage,
+) -> None:
+    assert "Dr. Quill" in await chat.ask("remember that my dentist is Dr. Quill")
+    await expect(chat.learned).to_contain_text("Who is my dentist?")
+    await chat.page.wait_for_function("() => new URLSearchParams(location.search).has('chat')")  # it is stored
+    await expect(chat.under_answer("Good")).to_have_count(0)  # there is nothing to judge
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    again = chat.page.get_by_role("region", name="Learned", exact=True)
+    await again.get_by_role("button", name="Undo").click()
+    await expect(again).to_contain_text("Undone.")
+    assert (await chat.page.evaluate("sonata.engine.learning.lessons({ search: 'dentist' })"))["items"] == []
     await chat.can_learn()
 
 
@@ -240,9 +257,9 @@ async def test_everything_fits_the_screen_and_axe_finds_nothing_wrong(chat: Lear
         await chat.page.emulate_media(color_scheme=scheme)
         await chat.page.set_viewport_size({"width": width, "height": height})
         await look_at(chat, screenshots / f"learning-chat-{width}-{scheme}.png")
-        for tab in ("Learned", "Learning"):
+        for tab in ("Learned", "Learning", "Storage"):
             await chat.show(tab)
-            await chat.panel.locator(".record, figure").first.wait_for()
+            await chat.panel.locator(".record, figure, .counts dd").first.wait_for()
             await look_at(chat, screenshots / f"learning-{tab.lower()}-{width}-{scheme}.png")
         await chat.page.keyboard.press("Escape")
     await chat.page.set_viewport_size({"width": 1280, "height": 800})

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from py_core.memory.lessons import KIND, Lesson, Lessons, lesson_of
+from py_core.memory.revisions import WEIGHTS, Revisions, Run
 from py_core.memory.store import Store
 from py_core.memory.vectors import VectorSearch
 
@@ -75,3 +76,28 @@ async def test_what_comes_back_after_its_question_got_another_answer_is_history(
     newest = await lessons.keep(Lesson("Where do I park?", "In row one."))
     assert await lessons.undo(moved.id) == []
     assert [(one.id, one.replaced_by) for one in await lessons.all()] == [(old.id, newest.id), (newest.id, "")]
+
+
+async def test_of_several_current_answers_to_a_question_the_newest_stays_so(store: Store) -> None:
+    lessons = Lessons(store)
+    kept = [
+        await lessons.keep(Lesson(question, answer))
+        for question, answer in (("Who?", "Ada."), ("When?", "Now."), ("who", "Bob."), ("Who ?", "Cyd."))
+    ]
+    told = [(one.answer, one.replaced_by) for one in await lessons.settled()]
+    assert told == [("Ada.", kept[2].id), ("Now.", ""), ("Bob.", kept[3].id), ("Cyd.", "")]
+    assert [(one.answer, one.replaced_by) for one in await lessons.settled()] == told
+    newest = await lessons.keep(Lesson("Who?", "Dan."), replaces=(kept[2].id, kept[3].id))
+    assert [one.answer for one in await lessons.undo(newest.id)] == ["Cyd."]
+    assert [one.answer for one in await lessons.all() if one.answers] == ["Now.", "Cyd."]
+
+
+async def test_a_lesson_that_is_taken_back_takes_the_numbers_of_what_was_trained_on_it_along(store: Store) -> None:
+    lessons, revisions = Lessons(store), Revisions(store)
+    taught, other = await lessons.keep(Lesson("Who?", "Ada.")), await lessons.keep(Lesson("When?", "Now."))
+    await revisions.keep(Run("0" * 64, "accepted", "", lessons=(taught.id, other.id)), b"numbers")
+    assert await store.count(WEIGHTS) == 1
+    await lessons.undo(taught.id)
+    assert await store.count(WEIGHTS) == 0
+    (run,) = await revisions.runs()
+    assert not run.has_weights

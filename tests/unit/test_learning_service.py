@@ -251,6 +251,15 @@ async def test_what_another_tab_teaches_and_forgets_counts_here(open_services: O
     assert await there.recall(CAT) is None
 
 
+async def test_of_contradicting_lessons_that_an_import_brought_the_newest_answers(open_services: OpenServices) -> None:
+    _, memory = of(await open_services())
+    for question, told in ((CAT, "Your cat is called Rye."), (CAT.lower(), PUMPERNICKEL)):
+        await memory.lessons.keep(Lesson(question, told))
+    learning, memory = of(await open_services())
+    assert await answer(learning, CAT) == PUMPERNICKEL
+    assert [one.answer for one in await memory.lessons.all() if one.answers] == [PUMPERNICKEL]
+
+
 async def test_lessons_of_a_locked_memory_answer_once_it_is_unlocked(open_services: OpenServices) -> None:
     services = await open_services()
     learning, memory = of(services)

@@ -132,13 +132,20 @@ export class ChatView {
 }
 
 /** @param {TurnView} view @param {any} answer a turn, as `addStored` takes it */
-function showStored(view, { content, request, route, lesson, reason, tokens, thinking }, { memory, learning }) {
+function showStored(view, { content, request, route, lesson, taught, reason, tokens, thinking }, { memory, learning }) {
   if (route) view.showRoute(route, memory);
   if (lesson) view.showLesson(lesson, learning);
   if (thinking) view.appendThought(thinking.text);
   view.append(content);
   view.finish({ reason: reason ?? 'end', newTokens: tokens ?? 0, thoughtSeconds: thinking?.seconds });
   if (request) view.offerFeedback(request, learning);
+  if (taught) showTaught(view, taught, learning);
+}
+
+/** What a message taught, if that was not forgotten or replaced since. */
+async function showTaught(view, taught, learning) {
+  const lesson = await learning.lesson(taught.id).catch(() => null);
+  if (lesson && !lesson.replacedBy) view.showLearned({ ...taught, ms: null }, learning);
 }
 
 /** A question and its answer. */
@@ -225,7 +232,7 @@ export class TurnView {
 
   /**
    * The message asked to remember something, and that was learned.
-   * @param {any} learned the event
+   * @param {any} learned the event; `ms` is null where it was not just now
    * @param {import('../learning/client.js').Learning} learning
    */
   showLearned({ id, question, answer, ...numbers }, learning) {

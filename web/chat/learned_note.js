@@ -16,9 +16,9 @@ export class LearnedNote {
    *   had answered; undo: null where there is nothing to undo; ask: put the question once more
    */
   constructor({ lesson, ms, nllBefore, nllAfter, replaced, known = false }, { before = '', undo, ask = null }) {
-    const title = known ? 'You had taught this already' : 'Learned just now';
+    const title = known ? 'You had taught this already' : ms === null ? 'Learned' : 'Learned just now';
     const head = element('h3', '', title);
-    if (!known) head.append(' ', element('small', '', `in ${formatDuration(ms)}`));
+    if (!known && ms !== null) head.append(' ', element('small', '', `in ${formatDuration(ms)}`));
     const said = element('dl', 'learned-said');
     said.append(...entry('Question', lesson.question));
     const old = replaced?.answer ?? before;

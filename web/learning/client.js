@@ -10,7 +10,7 @@
  * @typedef {{state: string, sentence: string, done: number, total: number}} IdleStatus done, total: tokens
  * @typedef {{created: number, verdict: 'accepted'|'scaled'|'refused', why: string, losses: number[], probe: Record<string, number>,
  *   recall: Record<string, number>, norm: number, tokens: number, seconds: number}} Training
- * @typedef {{lesson: {id: string, question: string, answer: string}, ms: number, nllBefore: number, nllAfter: number,
+ * @typedef {{lesson: {id: string, question: string, answer: string}, ms: number|null, nllBefore: number, nllAfter: number,
  *   replaced?: Lesson|null, known?: boolean}} Taught `replaced`: what was taught before for the same question; `known`: the
  *   very same was taught before
  */
