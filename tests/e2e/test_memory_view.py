@@ -431,6 +431,9 @@ async def test_export_delete_all_and_import_with_a_passphrase(chat: MemoryPage, 
     before = (await chat.memory("info"))["counts"]
     assert before["pattern"] > 0
 
+    told = await chat.panel.locator(".counts dt").all_inner_texts()
+    assert {"patterns", "facts that you taught", "recorded answers", "parts of learned adapters"} <= set(told)
+    assert len(told) == len(before)
     await chat.button("Delete everything…").click()
     question = chat.page.get_by_role("dialog", name="Delete everything?")
     await expect(question).to_contain_text(f"{before['pattern']} pattern")
