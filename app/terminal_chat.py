@@ -15,9 +15,11 @@ from app import terminal
 from app.assistant import Assistant, Delta, Done, Reading, Thought
 from app.cli_home import with_passphrase
 from app.conversation import ChangedElsewhere, Conversation, Event
+from app.feedback import Feedback
 from app.idle_loops import idle_loops
 from app.idle_work import OnlyOne
 from app.learning_service import Learned
+from app.lesson_imprints import LessonError
 from app.recalled import Recalled
 from app.routing_service import Routed
 from app.services import Services
@@ -35,7 +37,8 @@ with contextlib.suppress(ImportError):  # not on Windows
 
 HELP = (
     "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer. /retry answers the last message once more. "
-    "/agent NAME sends similar messages to another agent. /adapter NAME answers with an adapter, /adapter with none."
+    "/remember keeps the last answer for such messages. /agent NAME sends similar ones to another agent. "
+    "/adapter NAME answers with an adapter, /adapter with none."
 )
 DELETED = "This conversation was deleted by another program. A new one begins."
 ADDED = "Another program added messages to this conversation. The answer takes them into account."
@@ -83,6 +86,11 @@ def run_chat(
             console.print("[dim]A new conversation.[/dim]")
         elif command == "/help":
             console.print(f"[dim]{HELP}[/dim]")
+        elif command == "/remember":
+            try:
+                console.print(f"[dim]{escape(runner.run(_remember(services, conversation)))}[/dim]")
+            except (BackendError, EmbedderError, LessonError, StoreError) as error:
+                _warn(console, str(error))
         elif command.partition(" ")[0] == "/adapter":
             try:
                 said = runner.run(_use_adapter(conversation, open_adapter, text.strip().partition(" ")[2].strip()))
@@ -132,6 +140,21 @@ async def _correct(services: Services, last: list[Routed], agent: str) -> str:
         return f"Type /agent NAME after a message. The agents are {known}."
     await services.routing.correct(last[-1].id, last[-1].text, agent)
     return f"Similar messages will go to {services.routing.agents[agent].title}."
+
+
+async def _remember(services: Services, conversation: Conversation) -> str:
+    """Keep the last answer as a lesson; returns a sentence about it. Raises LessonError, EmbedderError, StoreError,
+    BackendError."""
+    if len(conversation.turns) < 2:
+        return "There is no answer yet to remember."
+    question, answer = conversation.turns[-2:]
+    if answer.details.get("lesson") or answer.details.get("taught"):
+        return "You taught this: it is remembered already."
+    feedback = Feedback(services)
+    learned = await feedback.remember_answer(answer.details.get("request", ""), question.content, answer.content)
+    return (
+        f"When you ask \u201c{learned.lesson.question}\u201d, you get this answer. `sonata memory undo` takes it back."
+    )
 
 
 async def _use_adapter(conversation: Conversation, open_adapter: Callable[[str], LoraAdapter], given: str) -> str:

@@ -256,6 +256,14 @@ def test_what_it_is_told_to_remember_it_says_when_it_is_asked_and_a_passphrase_p
     answer = chat.say("What is my dog called?")
     assert re.search(r"As you taught me: .*dog.* \(\d+% sure\)\n", answer)
     assert answer.count("% sure") == 1  # the plain assistant is not named beside it
+    assert "it is remembered already" in chat.say("/remember")
+    chat.say("/new")
+    assert "no answer yet" in chat.say("/remember")
+    said = chat.say("Which bird nests on cliffs?")
+    assert "As you taught me" not in said
+    assert "When you ask \u201cWhich bird nests on cliffs?\u201d, you get this answer." in chat.say("/remember")
+    chat.say("/new")
+    assert "As you taught me: Which bird nests on cliffs?" in chat.say("which bird nests on cliffs")
     assert "Your dog is called Biscuit." in answer
     chat.type("/exit\n")
     assert chat.end() == 0
