@@ -432,7 +432,7 @@ async def test_export_delete_all_and_import_with_a_passphrase(chat: MemoryPage, 
     assert before["pattern"] > 0
 
     told = await chat.panel.locator(".counts dt").all_inner_texts()
-    assert {"patterns", "facts that you taught", "recorded answers", "parts of learned adapters"} <= set(told)
+    assert {"facts that you taught", "trainings", "parts of learned adapters"} <= set(told)
     assert len(told) == len(before)
     await chat.button("Delete everything…").click()
     question = chat.page.get_by_role("dialog", name="Delete everything?")

@@ -10,7 +10,10 @@ import { actions, facts } from './record_row.js';
 const ABOUT = {
   'routing.agents': 'your changes to agents (edit them under Agents)',
   'routing.embedder': 'the model that made the vectors of the patterns',
+  'learning.embedder': 'the model that made the vectors of the facts that you taught',
 };
+
+const FITS = 100; // characters of a value that is surely seen whole
 
 export class PoliciesSection {
   #memory;
@@ -40,7 +43,7 @@ export class PoliciesSection {
     const { name, value, confidence, source, lastUsed } = policy;
     const title = element('p', 'record-title', name);
     const about = ABOUT[name];
-    if (!about) title.append(element('code', 'policy-value', JSON.stringify(value)));
+    if (!about) title.append(shownValue(value));
     const edit = about ? [] : [row.action('Edit', () => this.#edit(policy, row))];
     return [
       title,
@@ -78,4 +81,10 @@ function valueOf(control, before) {
     throw userError('ValueError', 'Type numbers with commas between them, for example 0.5, 1, 2.');
   }
   return numbers;
+}
+
+function shownValue(value) {
+  const shown = element('code', 'policy-value', JSON.stringify(value));
+  if ((shown.textContent ?? '').length > FITS) shown.tabIndex = 0; // it scrolls, also by keys
+  return shown;
 }
