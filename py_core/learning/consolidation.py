@@ -97,6 +97,7 @@ class Consolidation:
         self._count()
         plan = self._read_plan(await self._desk.read("plan"))
         if plan.is_complete:
+            self._stage = Stage.TRAINING
             self._tell(self._total - self._training_tokens - self._checking_tokens)
             return plan
         begin = time.perf_counter()

@@ -1,4 +1,5 @@
-"""Learning in idle times on the page: a pause holds, and after a reload it goes on from where it came. A tiny model."""
+"""Learning in idle times on the page, with a tiny model: a correction is trained when a button asks for it, also where
+a pause, a killed tab and a lost server come between, answers then without its lesson, and is gone once forgotten."""
 
 from __future__ import annotations
 
@@ -10,28 +11,22 @@ import pytest
 import pytest_asyncio
 from chat_page import ChatPage
 from plain_server import PlainServer
-from playwright.async_api import Browser
+from playwright.async_api import Browser, BrowserContext, Error, Locator, expect
 from small_site import SmallSite
-
-from app.idle_loops import LESSONS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
-QUERY = "?backend=wasm&workers=1&idle=0.1"
-QUERY_HELD_LONGER = "?backend=wasm&workers=1&idle=3"
+QUERY = "?backend=wasm&workers=1&max_tokens=12&idle=0.1"
+QUERY_HELD_LONGER = "?backend=wasm&workers=1&max_tokens=12&idle=3"
 """Time enough to see that it is held, on a busy machine, too."""
-TEACH = """async (count) => {
-    for (let number = 0; number < count; number++) {
-        await sonata.engine.learning.teach(`What is the name of boat ${number}?`, `It is called Heron ${number}.`);
-    }
-}"""
+QUESTION, OTHERWISE, ANSWER = "What is the name of my cat?", "how is my cat called", "Tom."
 UNTIL = """async ([state, done, pause]) => {
     const { learning } = sonata.engine, seen = [];
     for (const end = performance.now() + 100_000; performance.now() < end;) {
         const { idle } = await learning.overview();
         const now = JSON.stringify(idle);
         if (seen.at(-1) !== now) seen.push(now);
-        if (idle?.state === state && idle.done >= idle.total * done) {
+        if (idle?.state === state && idle.done >= Math.max(idle.total, 1) * done) {
             if (pause) await learning.pause();
             return idle;
         }
@@ -39,6 +34,7 @@ UNTIL = """async ([state, done, pause]) => {
     }
     throw new Error(`not ${state} in time, but: ${seen.slice(-20).join(' ')}`);
 }"""
+PATIENCE = 60_000
 
 
 class IdlePage(ChatPage):
@@ -52,32 +48,93 @@ class IdlePage(ChatPage):
     async def can_learn(self) -> None:
         await self.page.wait_for_function("() => document.documentElement.dataset.learning === 'ready'")
 
+    async def ask_anew(self, text: str) -> str:
+        await self.page.click("#new-chat")
+        return await self.ask(text)
+
+    @property
+    def chip(self) -> Locator:
+        """Of the lesson that gave the last answer."""
+        return self.page.locator(".answer").last.locator(".lesson")
+
+    async def show(self, tab: str) -> Locator:
+        """A tab of the Memory view."""
+        dialog = self.page.get_by_role("dialog", name="Memory")
+        if not await dialog.is_visible():
+            await self.page.click("#memory-button")
+        await dialog.get_by_role("tab", name=tab).click()
+        return dialog.get_by_role("tabpanel")
+
+    async def crash(self) -> None:
+        """Its process is gone, as by kill -9: nothing of it runs any more."""
+        with pytest.raises(Error):
+            await self.page.goto("chrome://crash")
+
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def chat(browser: Browser, dist: Path, tmp_path: Path) -> AsyncIterator[IdlePage]:
+async def server(dist: Path, tmp_path: Path) -> AsyncIterator[PlainServer]:
     with PlainServer(SmallSite(dist, tmp_path / "site").folder) as server:
-        context = await browser.new_context()
-        page = IdlePage(await context.new_page(), server.url)
-        await page.open_ready(QUERY)
-        await page.can_learn()
-        yield page
-        await context.close()
+        yield server
 
 
-async def test_a_pause_holds_and_after_a_reload_it_goes_on_from_where_it_came(chat: IdlePage) -> None:
+@pytest_asyncio.fixture(loop_scope="session")
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    context = await browser.new_context()
+    yield context
+    await context.close()
+
+
+async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itself_and_is_gone_once_forgotten(
+    context: BrowserContext, server: PlainServer
+) -> None:
+    chat = IdlePage(await context.new_page(), server.url)
+    await chat.open_ready(QUERY)
+    await chat.can_learn()
     assert (await chat.until("learned"))["loop"] == "background"
-    await chat.page.evaluate(TEACH, LESSONS)
+    assert await chat.ask(QUESTION) != ANSWER
+    await chat.page.locator(".answer").last.get_by_role("button", name="You should have said …").click()
+    await chat.page.keyboard.type(ANSWER)
+    await chat.page.keyboard.press("Control+Enter")
+    await expect(chat.page.get_by_role("region", name="Learned just now")).to_be_visible()
+    assert await chat.ask_anew(OTHERWISE) == ANSWER
+    await expect(chat.chip).to_be_visible()
+
+    training = (await chat.show("Learning")).get_by_role("region", name="By training")
+    await training.get_by_role("button", name="Learn now").click()
     # Past the preparations, whose end is kept, in the midst of the training.
     reached = await chat.until("running", 0.5, pause=True)
+    assert reached["sentence"].startswith("Sonata is learning: it trains. ")
     assert (await chat.until("paused"))["sentence"] == "Learning is paused. What was learned so far is kept."
+    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=PATIENCE)
+    server.stop()
+    await chat.page.evaluate("sonata.engine.learning.resume()")
+    await chat.until("running", 0.6)
+    assert chat.errors == []
+    await chat.crash()
 
+    chat = IdlePage(await context.new_page(), server.url)
     await chat.open_ready(QUERY_HELD_LONGER)
     await chat.can_learn()
     again = await chat.until("running", 0.01)
-    assert again["done"] >= reached["total"] // 3, "it does not begin anew"
+    assert again["what"] == "trains", "the preparations were kept"
     assert again["total"] == reached["total"]
-    # Typing holds it at once, and it goes on by itself.
-    await chat.page.keyboard.press("a")
+    later = await chat.until("running", (again["done"] + 1) / again["total"])
+    assert later["done"] >= reached["done"], "the steps were kept"
+    # A message holds it at once, and it goes on by itself.
+    assert await chat.ask(OTHERWISE) == ANSWER
     assert (await chat.until("held"))["sentence"].startswith("Learning waits while you use Sonata.")
-    await chat.until("running")
+    await chat.until("learned")
+
+    panel = await chat.show("Learning")
+    await expect(panel.get_by_role("region", name="By training")).to_contain_text("It gives 100% of the answers")
+    await panel.get_by_role("switch", name="At once").press("Space")
+    await chat.page.keyboard.press("Escape")
+    assert await chat.ask_anew(QUESTION) == ANSWER
+    await expect(chat.chip).to_have_count(0)  # the model itself knows it
+    row = (await chat.show("Learned")).locator(".record").filter(has_text=ANSWER)
+    await row.get_by_role("button", name="Forget").click()
+    await row.get_by_role("button", name="Forget").click()
+    await expect(row).to_have_count(0)
+    await chat.page.keyboard.press("Escape")
+    assert ANSWER not in await chat.ask_anew(QUESTION)
     assert chat.errors == []
