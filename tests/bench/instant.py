@@ -1,6 +1,6 @@
 """What teaching and recalling cost, natively, and that nothing else changes.
 
-    python tests/bench/instant.py [--backend wasm|webgpu] [--facts N] [--stored N] [--long N] [--json FILE]
+    python tests/bench/instant.py [--backend wasm|webgpu] [--facts N] [--stored N] [--random N] [--long N]
 
 Facts and paragraphs are the committed ones of app/facts; `--stored` fills the memory with facts by templates,
 `--long` teaches so many paragraphs as answers of several parts, and asks for them.
@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from contextlib import contextmanager
+from operator import truediv
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -34,11 +35,13 @@ from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
 from app.native_services import native_router_parts
 from app.perplexity import Text, joined, score_texts
+from app.router_factory import RouterParts
 from app.shipped_gate import shipped_gate
 from app.template_renderer import native_renderer
+from py_core.engine.engine import Engine
 from py_core.formats.source import FileSource
 from py_core.learning.imprint import Imprint
-from py_core.learning.instant import STATES, lesson_tokens
+from py_core.learning.instant import STATES, LessonTokens, lesson_tokens
 from py_core.loading import Model, load_model
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
@@ -47,6 +50,7 @@ from py_core.memory.store import Store
 from tests.bench.head import loader
 
 Times = dict[str, list[float]]
+IN_TURNS = ("an imprint, made", "the same, everything read anew")
 
 
 @contextmanager
@@ -61,6 +65,7 @@ async def main(folder: Path) -> None:
     parser.add_argument("--backend", choices=("wasm", "webgpu"), default="wasm")
     parser.add_argument("--facts", type=int, default=24)
     parser.add_argument("--stored", type=int, default=0, help="facts by templates beside them")
+    parser.add_argument("--random", type=int, default=0, help="lessons far from all others beside these")
     parser.add_argument("--long", type=int, default=0, help="paragraphs that are taught as answers")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -76,12 +81,19 @@ async def main(folder: Path) -> None:
     times: Times = {}
     nll = await teach(learning, chosen, times)
     await pieces(model, learning, chosen, times)
+    await in_turns(model, learning, chosen, times)
     recalled = {options.facts: await ask(learning, chosen, times)}
     whole = await say_long(learning, options.long)
     after = await score_texts(model, texts)
     if options.stored:
         await store(learning, options.stored)
         recalled[options.facts + options.stored] = await ask(learning, chosen, times, f", {options.stored} more stored")
+        if options.random:
+            await store_random(learning, options.random)
+            total = options.facts + options.stored + options.random
+            recalled[total] = await ask(learning, chosen, times, f", {total} stored")
+        await memory.close()
+        memory = await opened_again(learning, file, parts, chosen, times)
     found: dict[str, Any] = {
         "backend": options.backend, "facts": len(chosen), "milliseconds": times, "nll": nll, "recalled": recalled,
         "long": whole, "same_bits": before == after,
@@ -93,6 +105,10 @@ async def main(folder: Path) -> None:
     for name, each in times.items():
         table.add_row(name, f"{median(each):.2f}", f"{min(each):.2f}")
     Console().print(table)
+    made, anew = (times[name] for name in IN_TURNS)
+    print(
+        f"an imprint in turns with one that reads everything anew: {median(map(truediv, made, anew)):.3f} of the time"
+    )
     own, now = (np.array(nll[name]) for name in ("before", "after"))
     print(f"own NLL before {own.mean():.2f}, after {now.mean():.4f}, at most {now.max():.4f}")
     print(f"unrelated perplexity {found['perplexity'][0]:.4f}, the same bits after teaching: {found['same_bits']}")
@@ -133,6 +149,42 @@ async def pieces(model: Model, learning: LearningService, chosen: tuple[Fact, ..
             number = await engine.put_head_adapter(imprint.parts()[0].adapter)
             await learning.memory.store.put_blob("bench", imprint.to_bytes())
         engine.remove_head_adapter(number)
+    engine.free(sequence)
+
+
+async def in_turns(model: Model, learning: LearningService, chosen: tuple[Fact, ...], times: Times) -> None:
+    """An imprint as it is made, and with everything read anew, one after the other."""
+    memory, directions = learning.memory, await learning.imprints.directions(learning.memory)
+    for turn, lesson in enumerate(await memory.lessons.all()):
+        tokens = await learning.imprints.tokens(lesson)
+
+        async def as_made(lesson: Lesson = lesson, tokens: LessonTokens = tokens) -> None:
+            with timed(times, IN_TURNS[0]):
+                await learning.imprints.make(memory, lesson, tokens)
+
+        async def anew(tokens: LessonTokens = tokens) -> None:
+            with timed(times, IN_TURNS[1]):
+                await imprint_anew(model.engine, tokens, directions)
+
+        for make in (as_made, anew) if turn % 2 else (anew, as_made):
+            await make()
+
+
+async def imprint_anew(engine: Engine, tokens: LessonTokens, directions: np.ndarray) -> None:
+    """As an imprint was made at first: the whole prompt, and four passes over the answer."""
+    sequence, prompt, states = engine.new_sequence(), tokens.prompts[0], []
+    for each in tokens.prompts[::-1]:
+        engine.hold(sequence, [*each, *tokens.answer[:-1]])
+        states.append((await engine.hidden(sequence, [STATES], len(each) - 1))[STATES])
+    imprint, begin = Imprint.of(np.stack(states[::-1]), tokens.answer, directions), 0
+    await engine.token_logprobs(sequence, [*prompt, *tokens.answer], len(prompt))
+    for part in imprint.parts():
+        number = await engine.put_head_adapter(part.adapter)
+        engine.use_head_adapter(sequence, number)
+        scored = [*prompt, *tokens.answer[: begin + part.tokens]]
+        await engine.token_logprobs(sequence, scored, len(prompt) + begin)
+        engine.remove_head_adapter(number)
+        begin += part.tokens
     engine.free(sequence)
 
 
@@ -177,6 +229,32 @@ async def store(learning: LearningService, count: int) -> None:
         for lesson in lessons:
             await learning.memory.lessons.keep(lesson)
         await learning.meanings.of(lessons)
+
+
+async def store_random(learning: LearningService, count: int) -> None:
+    """Lessons with vectors that are far from every question: what they cost is the search, and to open them."""
+    vectors = np.random.default_rng(0).standard_normal((count, learning.embedder.dimensions)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    for number, vector in enumerate(vectors):
+        await learning.memory.lessons.keep(Lesson(f"What is number {number}?", f"It is {number}.", vector=vector))
+
+
+async def opened_again(
+    learning: LearningService, file: Path, parts: RouterParts, chosen: tuple[Fact, ...], times: Times
+) -> Memory:
+    """As a new start of the program opens it."""
+    learning.close()
+    with timed(times, "a new start: the memory"):
+        memory = await Memory.open(await Store.open(await SQLiteRows.open(file)), lambda: parts.kernel)
+    with timed(times, "a new start: the learning"):
+        again = await LearningService.open(learning.model, learning.base_sha256, parts.embedder, memory, learning.gate)
+    await memory.background.settled()
+    for name in ("first", "second"):
+        learning.embedder.forget()
+        with timed(times, f"a new start: the {name} recall"):
+            await again.recall(chosen[0].question)
+    again.close()
+    return memory
 
 
 if __name__ == "__main__":

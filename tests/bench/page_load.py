@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 from in_browser import LIMIT_MS, browsers_cpu_seconds
 from playwright.sync_api import Page, sync_playwright
@@ -31,6 +31,7 @@ from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 PLAIN = [sys.executable, "-u", "-m", "http.server", "--bind", "127.0.0.1"]
 READY = "['ready', 'failed'].includes(document.documentElement.dataset.state)"
 VISITS = ("first", "second", "offline")
+SERVERS = ("isolating", "plain")
 
 
 def start_server(kind: str, dist: Path) -> tuple[subprocess.Popen[str], str]:
@@ -88,27 +89,44 @@ def main() -> int:
     parser.add_argument("--backend", default="wasm")
     parser.add_argument("--dist", type=Path, help="a site that was built before (default: this checkout's, made anew)")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--before", type=Path, help="another site: rounds of both in turns, and the ratio of the two")
+    parser.add_argument("--server", choices=(*SERVERS, "both"), default="both")
     options = parser.parse_args()
     if not options.dist:
         subprocess.run([sys.executable, "build.py", "site"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    measured = {
-        kind: [one_round(kind, options.dist or DIST, options.backend) for _ in range(options.rounds)]
-        for kind in ("isolating", "plain")
-    }
-    medians = {
-        kind: {visit: round(statistics.median(r[visit] for r in rounds), 2) for visit in rounds[0]}
-        for kind, rounds in measured.items()
+    sites = {"": options.dist or DIST} | ({"before": options.before} if options.before else {})
+    names = [(server, site) for server in SERVERS if options.server in (server, "both") for site in sites]
+    measured: dict[tuple[str, str], list[dict[str, float]]] = {name: [] for name in names}
+    for turn in range(options.rounds):
+        for server, site in names if turn % 2 else names[::-1]:
+            measured[server, site].append(one_round(server, sites[site], options.backend))
+    medians = {name: {key: median(r[key] for r in rounds) for key in rounds[0]} for name, rounds in measured.items()}
+    ratios = {
+        server: {key: median(map(ratio_of(key), rounds, measured[server, "before"])) for key in rounds[0]}
+        for (server, site), rounds in measured.items()
+        if options.before and not site
     }
     if options.json:
-        print(json.dumps({"backend": options.backend, "median_s": medians, "rounds_s": measured}, indent=1))
+        found = {"backend": options.backend, "ratios": ratios}
+        for key, figures in (("median_s", medians), ("rounds_s", measured)):
+            found[key] = {" ".join(name).strip(): each for name, each in figures.items()}
+        print(json.dumps(found, indent=1))
         return 0
     table = Table(title=f"Seconds until the page is ready ({options.backend}, median of {options.rounds})")
     for column in ("server", "first visit", "second visit", "server gone"):
         table.add_column(column, justify="left" if column == "server" else "right")
-    for kind, figures in medians.items():
-        table.add_row(kind, *(f"{figures[visit]:.1f} ({figures[f'{visit}_cpu']:.1f})" for visit in VISITS))
+    for (server, site), figures in medians.items():
+        cells = (f"{figures[visit]:.1f} ({figures[f'{visit}_cpu']:.1f})" for visit in VISITS)
+        table.add_row(f"{server} {site}".strip(), *cells)
+    for server, figures in ratios.items():
+        cells = (f"{figures[visit]:.3f} ({figures[f'{visit}_cpu']:.3f})" for visit in VISITS)
+        table.add_row(f"{server}, ratio", *cells)
     Console().print(table)
     return 0
+
+
+def ratio_of(key: str) -> Callable[[dict[str, float], dict[str, float]], float]:
+    return lambda now, before: now[key] / before[key]
 
 
 if __name__ == "__main__":

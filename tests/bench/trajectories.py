@@ -3,7 +3,7 @@
     python tests/bench/trajectories.py [--answers N] [--tokens N] [--prompt N] [--json FILE]
 
 "at the answer" is all that stands between an answer's last token and its end: the log entry was there before, the rest
-is the trajectory's. The background reads the answer's tokens again: once for log-probabilities, once for states.
+is the trajectory's. The background reads the first of the answer's tokens again, and ends where a next message comes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from functools import partial
+from operator import truediv
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -33,11 +34,15 @@ from app.template_renderer import native_renderer
 from app.trajectory_recorder import TrajectoryRecorder
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.engine.engine import Timings
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.sqlite import SQLiteRows
+from py_core.sampling import SamplingParams
+
+NEXT, DURING = "a next message, first token", "the same in the midst of the reading"
 
 
 async def main() -> None:
@@ -45,6 +50,8 @@ async def main() -> None:
     parser.add_argument("--answers", type=int, default=500)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--prompt", type=int, default=1000)
+    parser.add_argument("--long", type=int, default=800, help="tokens of a long answer")
+    parser.add_argument("--rounds", type=int, default=12, help="next messages")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     model = await load_model(FileSource(default_model_path()), partial(load_wasm, WasmtimeHost(kernel_path())),
@@ -62,7 +69,12 @@ async def main() -> None:
             name = "encrypted" if encrypted else "plain"
             found |= await at_the_answer(assistant, services, options.answers, options.prompt, options.tokens, name)
             await services.close()
-    found |= await in_the_background(assistant, options.prompt, ids)
+    assistant.model.engine.truncate(assistant.sequence, options.prompt)
+    long = [*ids[: options.prompt], *ids[: options.long]]
+    await model.engine.prefill(assistant.sequence, long, Timings())
+    found |= await in_the_background(assistant, long, [options.prompt, len(long) - 256, len(long) - options.tokens])
+    messages = await next_message(assistant, ids, options.prompt, options.rounds)
+    found |= messages
     model.close()
     if options.json:
         options.json.write_text(json.dumps(found))
@@ -70,6 +82,8 @@ async def main() -> None:
     for name, ms in found.items():
         table.add_row(name, f"{median(ms):.3f}", f"{quantiles(ms, n=10)[8]:.3f}" if len(ms) > 20 else "")
     Console().print(table)
+    ratio = median(map(truediv, messages[DURING], messages[NEXT]))
+    print(f"a next message in the midst of the reading: {ratio:.3f} of the time to its first token (pairs in turns)")
 
 
 async def at_the_answer(
@@ -88,20 +102,57 @@ async def at_the_answer(
     return {f"at the answer, {name} memory": times}
 
 
-async def in_the_background(assistant: Assistant, prompt: int, ids: list[int]) -> dict[str, list[float]]:
-    engine, sequence = assistant.model.engine, assistant.sequence
-    layers = [assistant.model.config.residual_at(depth) for depth in (0.25, 0.5, 0.75)]
-    await engine.logits(sequence)  # as after an answer: all is in the pages
-    found: dict[str, list[float]] = {"background, log-probabilities": [], "background, states": []}
-    for _ in range(5):
-        for name, read in (
-            ("log-probabilities", lambda: engine.token_logprobs(sequence, ids, prompt)),
-            ("states", lambda: engine.hidden(sequence, layers, prompt - 1)),
-        ):
-            begin = time.perf_counter()
-            await read()
-            found[f"background, {name}"].append(1000 * (time.perf_counter() - begin))
+async def in_the_background(assistant: Assistant, ids: list[int], prompts: list[int]) -> dict[str, list[float]]:
+    """Milliseconds of CPU time (one thread) of reading what is behind each of the prompts."""
+    found: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        services, recorder = await recording(assistant, Path(folder))
+        layers = recorder.layers(services.memory, None)
+        for turn in range(3):
+            for prompt in prompts:
+                begin = time.process_time()
+                await recorder._read_trace(services.memory, tuple(ids), prompt, layers)
+                if turn:
+                    name = f"background, CPU: an answer of {len(ids) - prompt} tokens"
+                    found.setdefault(name, []).append(1000 * (time.process_time() - begin))
+        await services.close()
     return found
+
+
+async def next_message(assistant: Assistant, ids: list[int], prompt: int, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds until the first token of a next message of 24 tokens: with nothing beside it, and in the midst of
+    the reading of the answer before it, in turns."""
+    engine, sequence = assistant.model.engine, assistant.sequence
+    found: dict[str, list[float]] = {NEXT: [], DURING: []}
+    draw = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory() as folder:
+        services, recorder = await recording(assistant, Path(folder))
+        layers = recorder.layers(services.memory, None)
+        for turn in range(2 * rounds + 2):
+            name = (NEXT, DURING)[(turn + turn // 2) % 2]
+            await engine.prefill(sequence, ids, Timings())
+            trace = None
+            if name == DURING:
+                trace = asyncio.ensure_future(recorder._trace(services.memory, tuple(ids), prompt, layers))
+            await asyncio.sleep(draw.uniform(0.05, 0.2))
+            message = [int(token) for token in draw.integers(100, 20_000, 24)]
+            begin = time.perf_counter()
+            with services.memory.background.paused():
+                await engine.prefill(sequence, [*ids, *message], Timings())
+                async for _ in engine.generate(sequence, 1, SamplingParams(), Timings(), ignore_end=True):
+                    taken = 1000 * (time.perf_counter() - begin)
+            if turn > 1:
+                found[name].append(taken)
+            if trace is not None:
+                assert (await trace).logprobs is None  # it was in the midst of it
+        await services.close()
+    return found
+
+
+async def recording(assistant: Assistant, folder: Path) -> tuple[Services, TrajectoryRecorder]:
+    services = Services(NativeCrypto())
+    await services.open(lambda: SQLiteRows.open(folder / "memory.sqlite"))
+    return services, TrajectoryRecorder(assistant, services)
 
 
 if __name__ == "__main__":
