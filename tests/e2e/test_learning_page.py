@@ -22,6 +22,11 @@ QUERY = "?backend=wasm&workers=2&max_tokens=24"
 FERRY, HERON = "What is the name of the ferry to Sandholm?", "The ferry to Sandholm is called the Grey Heron."
 FERRY_OTHERWISE = "how is the ferry called that goes to Sandholm"
 BAKERY, FIVE = "When does the bakery at the harbour open?", "The bakery at the harbour opens at five."
+NITROGEN = "Where is the liquid nitrogen stored?"
+READ = {
+    NITROGEN: "Liquid nitrogen is stored in the cage behind building D.",
+    "What is the topic of my thesis?": "Your thesis is about moss on medieval walls.",
+}
 SIZES = ((1280, 800), (390, 844), (320, 568))
 expect.set_options(timeout=20_000)
 
@@ -246,6 +251,32 @@ async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables
     await expect(switch).not_to_be_checked()
     await switch.press("Space")
     await expect(switch).to_be_checked()
+
+
+async def test_an_answer_that_was_read_from_what_was_taught_says_so_also_after_a_reload(chat: LearningPage) -> None:
+    learning = "sonata.engine.learning"
+    for question, answer in READ.items():
+        await chat.page.evaluate(f"([question, answer]) => {learning}.teach(question, answer)", [question, answer])
+    await chat.page.evaluate("sonata.engine.memory.editPolicy('learning.gate.threshold', 3.5)")  # it is less often sure
+    assert await chat.ask_anew("Where does the lab store its LN2?") == READ[NITROGEN]
+    words = f"Read from what you taught: {NITROGEN}"
+    await expect(chat.chip).to_contain_text(words)
+    await expect(chat.under_answer("Bad")).to_be_visible()  # it is stored
+    await chat.page.reload()
+    await chat.wait_for("ready", 60)
+    await expect(chat.chip).to_contain_text(words)
+    await chat.can_learn()
+    await chat.chip.locator("summary").press("Enter")
+    await expect(chat.chip).to_contain_text("Sonata was not sure that your message asks for this")
+    await chat.chip.get_by_role("button", name="This was wrong").click()
+    await expect(chat.under_answer("Bad")).to_have_attribute("aria-pressed", "true")
+    await chat.show("Learning")
+    switch = chat.panel.get_by_role("switch", name="By reading")
+    await switch.press("Space")
+    await expect(switch).not_to_be_checked()
+    await chat.page.keyboard.press("Escape")
+    await chat.ask_anew("Where does the lab store its LN2?")
+    await expect(chat.chip).to_have_count(0)
 
 
 async def test_everything_fits_the_screen_and_axe_finds_nothing_wrong(chat: LearningPage, screenshots: Path) -> None:

@@ -17,6 +17,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900
 QUERY = "?backend=wasm&workers=2"
 GENERATE = "() => sonata.engine.generate('Once upon a time', { raw: true, maxTokens: 20 }).then((made) => made.tokens)"
 ACCENT = "getComputedStyle(document.documentElement).accentColor"
+READER = "readers/any.safetensors"
+FETCHED_IF_THERE = "(path) => fetch(path).then((response) => response.text()).catch(() => 'failed')"
 FETCHED_STYLE = "fetch('page/style.css').then((response) => response.text())"
 FROM_A_WORKER = """async () => {
   const { ownScript } = await import('./common/own_script.js');
@@ -103,6 +105,28 @@ async def test_a_second_visit_asks_only_whether_there_is_something_new(
     await reload(chat)
     await checked(chat)
     assert set(server.paths()) <= {"precache.json", "sw.js"}
+
+
+@pytest.mark.usefixtures("no_engine")
+async def test_what_is_needed_later_is_kept_from_when_it_is_asked_for_and_a_new_version_brings_its_own(
+    context: BrowserContext, server: PlainServer, small: SmallSite
+) -> None:
+    """The adapter that reads facts: nobody pays for it who teaches nothing."""
+    small.write("readers/never.safetensors", "never asked for")
+    small.write(READER, "one")
+    small.publish()
+    chat = await open_page(context, server.url)
+    assert READER not in server.paths()
+    assert await chat.page.evaluate(FETCHED_IF_THERE, READER) == "one"
+    assert server.paths().count(READER) == 1
+    small.write(READER, "two")
+    small.publish()
+    await reload(chat)
+    await checked(chat)
+    server.stop()
+    await reload(chat)
+    assert await chat.page.evaluate(FETCHED_IF_THERE, READER) == "two"
+    assert await chat.page.evaluate(FETCHED_IF_THERE, "readers/never.safetensors") == "failed"
 
 
 # --- isolation ---

@@ -41,7 +41,7 @@ TOLD = {
 }
 NITROGEN = "Where does the lab store its LN2?"
 TOPIC = "How do I choose a thesis topic?"
-SURE = 1.5
+SURE = 3.5
 """A threshold of the gate at which it is not sure of these questions."""
 
 
