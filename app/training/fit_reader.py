@@ -1,15 +1,22 @@
 """Trains the adapter that reads facts in the prompt (py_core/learning/reading.py), on invented facts (app/facts).
 
-    python -m app.training.fit_reader prepare EXAMPLES.json                 token ids of `train`, in some 20 minutes
-    python -m app.training.fit_reader train EXAMPLES.json OUT.safetensors --backend webgpu
+    python -m app.training.fit_reader prepare EXAMPLES.json [--hard]        token ids of `train`, in some 20 (5) minutes
+    python -m app.training.fit_reader train EXAMPLES.json OUT.safetensors [--start ADAPTER.safetensors] [--steps N ...]
     python -m app.training.fit_reader measure [OUT.safetensors] [--split dev|held] [--json] [--plain]
 
 `prepare` needs the chat template and the model, for what it answers without facts; `train` only the model, so that it
-runs on a machine with a GPU and little else: 440 steps of 303,000 tokens took 55 s on an H200. Two of three examples
-have the right fact among at most two others, and the answer is the taught one; in the rest no fact helps, and the
-answer is what the model says without any. `measure` asks for the facts of a split that was not trained on, with one
-fact in the prompt and with three: right is an answer that is the taught one, word by word. Without a file it measures
-the shipped adapter, and with --plain the model alone.
+runs on a machine with a GPU and little else. Without --hard other facts are drawn by chance: two of three examples have
+the right one among at most two others, and the answer is the taught one; in the rest no fact helps, and the answer is
+what the model says without any. With --hard the others are the nearest ones, and half of the prompts are near misses
+and generic prompts, which no fact in them answers. The shipped adapter was trained in three runs:
+
+    train drawn.json 0.safetensors --backend webgpu                                    303,000 tokens, 55 s on an H200
+    train hard.json 1.safetensors --start 0.safetensors --steps 30 --rate 1e-3         on WASM natively, one thread
+    train hard.json 2.safetensors --start 1.safetensors --steps 40 --rate 8e-4 --seed 7
+
+`measure` asks for the facts of a split that was not trained on, with one fact in the prompt and with three: right is an
+answer that is the taught one, word by word. Without a file it measures the shipped adapter, and with --plain the model
+alone.
 """
 
 from __future__ import annotations
