@@ -123,6 +123,8 @@ async def test_an_answer_is_as_without_reading_where_the_model_finds_no_fact_in_
 ) -> None:
     assert isinstance(await services.learning.recall_or_read(TOPIC), Unsure)
     said, recalled, _ = await ask(conversation, TOPIC)
+    alone = conversation.assistant.model.tokenizer.decode(conversation.assistant._alone.tokens)
+    assert len(alone.rpartition(TOPIC)[2].split()) < 8, "it ends at the first word that is in no fact"
     conversation.reset()
     await services.memory.policies.set(READING_POLICY, False, confidence=1.0, source="user")
     assert (await ask(conversation, TOPIC))[:2] == (said, None)

@@ -6,6 +6,8 @@
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatShare } from '../page/format.js';
 
+const LONGEST_QUESTION = 80; // characters that the chip shows of it
+
 export class LessonChip {
   element = element('div', 'lesson');
   #lesson;
@@ -37,7 +39,8 @@ export class LessonChip {
 
   get #words() {
     const { read, question } = this.#lesson;
-    return read?.length ? `Read from what you taught: ${question}` : 'You taught this';
+    const short = question.length > LONGEST_QUESTION ? `${question.slice(0, LONGEST_QUESTION)}…` : question;
+    return read?.length ? `Read from what you taught: ${short}` : 'You taught this';
   }
 
   get #title() {
