@@ -64,6 +64,19 @@ async def test_scores_that_were_lost_on_their_way_are_made_again(tmp_path: Path,
     await alike(pair, *sequences)
 
 
+async def test_states_whose_scores_were_lost_are_scored_again(tmp_path: Path, kernel_wasm) -> None:
+    host = ForgetfulHost(kernel_wasm(True))
+    pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
+    tokens = prompt(150)  # more than a pass has rows
+    ours, _ = await pair.prefilled(tokens)
+    last = max(name for name in pair.other._taps if name.startswith("residual"))
+    states = (await pair.other.hidden(ours, [last]))[last][:-1]
+    expected = await pair.other.score_states(ours, states, tokens[1:])
+    host.die()
+    np.testing.assert_array_equal(await pair.other.score_states(ours, states, tokens[1:]), expected)
+    assert host.deaths == 1
+
+
 async def test_an_adapter_for_which_there_is_no_memory_is_refused_and_all_else_runs(
     tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
