@@ -3,10 +3,11 @@
     style = await StyleService.open(learning, assistant.use_style)
     await style.run(report)          # learns from corrections and praised answers, and decides
 
-What it learns from is text: corrections ("You should have said ...") and answers that were found good. A quarter of
-them is never learned from: they say whether it helps. A style is used where they cost less with it, and where other
-texts stay as likely as before; else it is refused, and the record says why. When one of the texts is forgotten the
-style is deleted in the same transaction (py_core/memory/styles.py), and learned again without it in the next pause.
+What it learns from is text: corrections ("You should have said ..."), and answers that were found good or kept. A
+quarter of them is never learned from: they say whether it helps. A style is used where they cost less with it, and
+where other texts stay as likely as before; else it is refused, and the record says why. When one of the texts is
+forgotten the style is deleted in the same transaction (py_core/memory/styles.py), and learned again without it in the
+next pause.
 """
 
 from __future__ import annotations
@@ -184,12 +185,14 @@ class StyleService:
         taught = [
             (one.created, Liked(f"{lessons.KIND}:{one.id}", one.question, one.answer))
             for one in await memory.lessons.all()
-            if one.source == "corrected" and one.answers
+            if one.source != "taught" and one.answers
         ]
+        known = {(one.question, one.answer) for _, one in taught}
         praised = [
             (one.created, Liked(f"{trajectories.KIND}:{one.id}", one.asked, one.answered))
             for one in await memory.trajectories.all()
             if one.feedback == "good" and not one.lesson and one.reason == "end" and len(one.answered) < KEPT_TEXT
+            if (one.asked, one.answered) not in known
         ]
         return [liked for _, liked in sorted([*taught, *praised], key=lambda each: (each[0], each[1].source))]
 

@@ -154,9 +154,13 @@ async def test_a_style_that_helps_too_little_or_harms_is_left_out(
 
 async def test_too_few_answers_teach_no_style(style: StyleService, learning: LearningService) -> None:
     await like(learning.memory, ENOUGH - 1)
-    await learning.memory.lessons.keep(Lesson("Where?", "Here.", "taught"))  # a fact is no style
+    memory = learning.memory
+    await memory.lessons.keep(Lesson("Where?", "Here.", "taught"))  # a fact is no style
+    await memory.lessons.keep(Lesson("Say 1.", "Yes sir.", "praised"))  # as the answer that was found good
     assert await style.waiting() == 0
     assert await style.learn() is None
+    await memory.lessons.keep(Lesson("Say 101.", "Yes sir.", "praised"))
+    assert await style.waiting() == ENOUGH
 
 
 @pytest.mark.parametrize("what", ["a correction", "a praised answer", "a measured one"])
