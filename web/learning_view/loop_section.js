@@ -24,7 +24,8 @@ const LOOPS = {
   },
   style: {
     title: 'Your style',
-    about: 'What you like and dislike moves the tone of the answers a little. It stores no facts.',
+    about: 'In pauses, answers that you corrected or found good move the style of all answers a little. It stores no facts. A quarter of '
+      + 'them is only tested with: the style is used where they become likelier, and other texts stay as they are.',
   },
 };
 
