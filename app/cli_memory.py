@@ -1,4 +1,4 @@
-"""`sonata memory list | show | forget | undo | export | import`: what was taught, and all else that is learned."""
+"""`sonata memory list | show | forget | undo | policies | export | import`: what was taught, and all else learned."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,11 +18,13 @@ from rich.table import Table
 from app.adapter_folder import write_whole
 from app.cli_home import HomeOption, opened_memory, with_passphrase
 from app.cli_models import JsonOption, size_words
+from app.policy_words import PolicyWords, told_policies
 from app.stored_kinds import counted, counts
 from app.terminal import console, say
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
+from py_core.memory.policies import Policy
 from py_core.memory.transfer import Imported, export, import_file
 from py_core.showing import one_line, shown
 
@@ -198,6 +201,40 @@ def lesson_entry(lesson: Lesson) -> dict[str, Any]:
     """As in the JSON of these commands. Times are seconds since 1970."""
     names = ("id", "question", "answer", "source", "on", "replaced_by", "quality", "uses", "created", "last_used")
     return {name: getattr(lesson, name) for name in names}
+
+
+@memory_app.command("policies")
+def show_policies(
+    reset: Annotated[
+        list[str] | None,
+        typer.Option("--reset", metavar="NAME", help="Forget this one: what was shipped counts again."),
+    ] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what Sonata chose or learned about how it works: each value, how sure it is, who says so. Or reset some."""
+
+    async def run() -> list[tuple[Policy, PolicyWords]]:
+        async with opened_memory(home) as memory:
+            for name in reset or []:
+                if memory.policies.look(name) is None:
+                    raise ValueError(f"There is no policy {shown(name)}: `sonata memory policies` names them.")
+                await memory.policies.delete(name)
+            return await told_policies(memory)
+
+    told = asyncio.run(run())
+    if as_json:
+        print(json.dumps([asdict(policy) | {"title": words.title, "words": words.value} for policy, words in told]))
+        return
+    if not told:
+        say("Nothing was chosen or learned yet: everything is as it was shipped.")
+        return
+    table = Table("name", "what it is", "value", "certain", "who says so", "since")
+    for policy, words in told:
+        value = words.value if words.time is None else _date(words.time)
+        row = policy.name, words.title, value, f"{policy.confidence:.0%}", words.by, _date(policy.changed)
+        table.add_row(*map(escape, row))
+    console().print(table)
 
 
 async def _found(memory: Memory, given: Sequence[str]) -> list[Lesson]:

@@ -177,7 +177,9 @@ class DeepLoop:
         if not evidence or (policy is not None and policy.source == "user"):
             return before, before
         threshold, confidence = fitted_threshold(shipped, evidence)
-        await memory.policies.set(THRESHOLD_POLICY, threshold, confidence=confidence, source="deep")
+        await memory.policies.set(
+            THRESHOLD_POLICY, threshold, confidence=confidence, source="deep", observations=len(evidence)
+        )
         return before, threshold
 
     async def _evidence(self, one: Trajectory, threshold: float) -> Evidence | None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from app import agent_catalog
+from app.policy_words import told_policies
 from app.routing_service import RoutingService
 from app.services import Services
 from app.stored_kinds import NOUNS, counts
@@ -198,10 +199,18 @@ class MemoryApi:
     # ---- policies ----
 
     async def policies(self) -> list[dict[str, Any]]:
+        """Each with its `words`: see policy_words.py."""
         return [
-            {"name": p.name, "value": p.value, "confidence": p.confidence, "source": p.source, "lastUsed": p.last_used}
-            for p in self._memory.policies.all()
-        ]
+            {
+                "name": policy.name, "value": policy.value, "confidence": policy.confidence, "source": policy.source,
+                "lastUsed": policy.last_used, "changed": policy.changed, "observations": policy.observations,
+                "words": {
+                    "title": words.title, "value": words.value, "about": words.about, "by": words.by,
+                    "time": words.time, "canEdit": words.can_edit, "deletion": words.deletion,
+                },
+            }
+            for policy, words in await told_policies(self._memory)
+        ]  # fmt: skip
 
     async def edit_policy(self, name: str, value: Any) -> None:
         await self._memory.policies.edit(name, value)

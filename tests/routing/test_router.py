@@ -465,8 +465,11 @@ async def test_the_real_router_knows_plain_requests(made_files) -> None:
         assert decision.ranked[0][0] == agent, (text, decision.ranked[:3])
         assert decision.confidence > router_parameters().threshold
     assert (await router.route("write unit tests for this parser. " * 10_000)).ranked[0][0] == "tester"
-    for text in ("hello", "xkcd qwrt zzz"):
-        assert (await router.route(text)).agent == FALLBACK_ID
+    for text in ("hello", "how are you today", "see you tomorrow", "thanks, that helped", "you are nice"):
+        decision = await router.route(text)
+        assert decision.agent == FALLBACK_ID
+        # Far from the threshold: processors round the embedder's products differently.
+        assert decision.confidence < router_parameters().threshold / 2, text
 
 
 async def test_a_users_own_agent_is_found_by_its_examples(made_files) -> None:

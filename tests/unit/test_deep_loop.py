@@ -159,6 +159,8 @@ async def test_what_is_said_of_lessons_moves_the_gate_but_not_against_the_user(
     assert learning.threshold == report.threshold
     policy = memory.policies.look(THRESHOLD_POLICY)
     assert policy is not None
+    assert policy.observations > 1
+    assert policy is not None
     assert (policy.source, 0.5 < policy.confidence < 1) == ("deep", True)
     await memory.policies.edit(THRESHOLD_POLICY, 1.5)
     assert (await deep.consolidate()).threshold == 1.5

@@ -283,6 +283,14 @@ async def test_policies_are_edited_and_removed(api: MemoryApi, services: Service
     await api.edit_policy("answers.length", 4)
     told = {policy["name"]: (policy["value"], policy["source"]) for policy in await api.policies()}
     assert told["answers.length"] == (4, "user")
+    await services.memory.policies.set("learning.gate.threshold", 0.0, confidence=0.5, source="deep", observations=1)
+    await services.memory.policies.set("routing.agents", "{}", confidence=1.0, source="user")
+    words = {policy["name"]: policy["words"] for policy in await api.policies()}
+    gate, agents = words["learning.gate.threshold"], words["routing.agents"]
+    assert (gate["title"], gate["value"]) == ("From when on a fact answers", "a score of 0.00: 50% sure")
+    assert (gate["by"], gate["deletion"]) == ("learned by the deep loop from 1 judged answer", "Reset")
+    assert (agents["value"], agents["canEdit"]) == ("", False)  # JSON, for programs
+    assert (words["answers.length"]["title"], words["answers.length"]["deletion"]) == ("answers.length", "Delete")
     await api.remove_policies(["answers.length"])
     assert "answers.length" not in {policy["name"] for policy in await api.policies()}
 

@@ -6,13 +6,6 @@ import { labelled } from '../page/edit_form.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
-/** Policies that cannot be edited here, with a description of each. */
-const ABOUT = {
-  'routing.agents': 'your changes to agents (edit them under Agents)',
-  'routing.embedder': 'the model that made the vectors of the patterns',
-  'learning.embedder': 'the model that made the vectors of the facts that you taught',
-};
-
 const FITS = 100; // characters of a value that is surely seen whole
 
 export class PoliciesSection {
@@ -40,21 +33,21 @@ export class PoliciesSection {
   }
 
   #render(policy, row) {
-    const { name, value, confidence, source, lastUsed } = policy;
-    const title = element('p', 'record-title', name);
-    const about = ABOUT[name];
-    if (!about) title.append(shownValue(value));
-    const edit = about ? [] : [row.action('Edit', () => this.#edit(policy, row))];
+    const { confidence, changed, words } = policy;
+    const title = element('p', 'record-title', words.title);
+    const value = words.time === null ? words.value : formatDate(words.time);
+    if (value) title.append(shownValue(value));
+    const edit = words.canEdit ? [row.action('Edit', () => this.#edit(policy, row))] : [];
     return [
       title,
-      facts(about ?? null, `${formatShare(confidence)} certain`, `by ${source}`, lastUsed ? `last used ${formatDate(lastUsed)}` : null),
-      actions(...edit, row.deleteAction()),
+      facts(words.about || null, `${formatShare(confidence)} certain`, words.by, changed ? formatDate(changed) : null),
+      actions(...edit, row.deleteAction(`${words.deletion} this policy?`, words.deletion)),
     ];
   }
 
-  #edit({ name, value }, row) {
+  #edit({ name, value, words }, row) {
     const control = controlOf(value);
-    row.edit([labelled(name, control)], () => this.#memory.editPolicy(name, valueOf(control, value)));
+    row.edit([labelled(words.title, control)], () => this.#memory.editPolicy(name, valueOf(control, value)));
   }
 }
 
@@ -84,7 +77,7 @@ function valueOf(control, before) {
 }
 
 function shownValue(value) {
-  const shown = element('code', 'policy-value', JSON.stringify(value));
+  const shown = element('code', 'policy-value', value);
   if ((shown.textContent ?? '').length > FITS) shown.tabIndex = 0; // it scrolls, also by keys
   return shown;
 }
