@@ -81,8 +81,7 @@ class _Material:
 
     async def found(self, head: Head, asked: Sequence[Pattern]) -> tuple[Found, Found]:
         """With the shipped head and with this one, where those that are asked vote for nothing."""
-        async with self.step():
-            router = self.routing.router.without({one.id for one in asked})
+        router = await self.routing.router.without({one.id for one in asked}, self.step)
         found = []
         for router.head in (self.shipped, head):
             found.append(await _found(router, asked, self.step))

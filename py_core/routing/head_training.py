@@ -27,7 +27,7 @@ CORRECTION_WEIGHT = 2.0
 RIDGE = 1.0
 STEPS = 8
 """Of conjugate gradients: what is left of the residual is below a thousandth."""
-ROWS_TOGETHER = 256
+ROWS_TOGETHER = 64
 
 Step = Callable[[], AbstractAsyncContextManager[None]]
 """Around each piece of some milliseconds, so that others get their turn: Background.step."""
@@ -134,7 +134,9 @@ async def retrained(
         size = _square(left)
     for _ in range(STEPS):
         async with step():
-            ahead = rows.transposed_times(weight * rows.times(*_scaled(way, sizes)))
+            reached = weight * rows.times(*_scaled(way, sizes))
+        async with step():
+            ahead = rows.transposed_times(reached)
             curved = [part + np.float32(RIDGE) * own for part, own in zip(_scaled(ahead, sizes), way, strict=True)]
             bend = sum((own * part).sum(0) for own, part in zip(way, curved, strict=True))
             length = np.where(size > 0, size / np.maximum(bend, 1e-30), 0).astype(np.float32)

@@ -26,12 +26,15 @@ from py_core.routing.agents import FALLBACK_ID, AgentError, Example
 from py_core.routing.embedder import Embedder
 from py_core.routing.follow_up import is_follow_up
 from py_core.routing.head import Head
+from py_core.routing.head_training import Step
 from py_core.routing.parameters import RouterParameters
 from py_core.routing.pattern_index import PatternIndex, pattern_id, same_text
 from py_core.showing import shown
 
 EXAMPLES_SCANNED = 10_000
 """The shipped examples are compared one by one: exact, a fraction of a millisecond, and no graph to build or load."""
+
+PUT_TOGETHER = 128
 
 Found = Sequence[tuple[Pattern, float]]
 """Patterns and their similarity, the most similar first."""
@@ -93,15 +96,18 @@ class Router:
         self.learned = PatternIndex(embedder.dimensions, kernel)
         self.set_agents(agents)
 
-    def without(self, ids: Collection[str]) -> Router:
-        """A router for trials, without these patterns: do not teach it anything. Its head may be replaced."""
+    async def without(self, ids: Collection[str], step: Step) -> Router:
+        """A router for trials, without these patterns: do not teach it anything. Its head may be replaced. step: around
+        each piece of work."""
         router = Router(self.embedder, self.parameters, agents=self._allowed, head=self.head, kernel=self.kernel)
         if all(id not in self.examples for id in ids):
             router.examples = self.examples  # there are thousands
         for mine, its in ((self.examples, router.examples), (self.learned, router.learned)):
-            for pattern in mine.of.values() if its is not mine else ():
-                if pattern.id not in ids:
-                    its.put(pattern)
+            kept = [pattern for id, pattern in mine.of.items() if id not in ids] if its is not mine else []
+            for start in range(0, len(kept), PUT_TOGETHER):
+                async with step():
+                    for pattern in kept[start : start + PUT_TOGETHER]:
+                        its.put(pattern)
         return router
 
     @property
