@@ -52,6 +52,12 @@ async def opened(parts: RouterParts, tmp_path: Path) -> AsyncIterator[Opened]:
         await services.close()
 
 
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the time, where it does not matter how sure the decision is."""
+    monkeypatch.setattr(router_training, "PARTS", 2)
+
+
 def routing_of(services: Services) -> RoutingService:
     assert services.routing is not None
     return services.routing
@@ -117,6 +123,7 @@ async def test_corrections_teach_the_head_what_is_asked_in_other_words_and_it_st
     assert await train(services) is None
 
 
+@pytest.mark.usefixtures("quick")
 async def test_a_correction_that_is_taken_back_is_in_no_numbers_any_more(opened: Opened) -> None:
     services = await opened()
     ids = await corrected(services, LETTERS["told"], "documenter")
@@ -165,7 +172,7 @@ async def test_where_examples_go_wrong_it_is_refused_and_corrections_count_half_
     assert policy is not None
     assert (first.verdict, "too few" in first.why) == ("refused", True)
     assert (policy.value, policy.source, policy.observations, policy.confidence) == (0.5, "background", 1, 0.5)
-    monkeypatch.undo()
+    monkeypatch.setattr(router_training, "HARM", 0.01)
     second = await train(services)
     assert second is not None
     assert (first.weight, second.weight) == (1.0, 0.5)
@@ -177,6 +184,7 @@ async def test_where_examples_go_wrong_it_is_refused_and_corrections_count_half_
     assert 0 < 1.2 * changes[0] < changes[1]
 
 
+@pytest.mark.usefixtures("quick")
 async def test_the_same_corrections_and_seed_give_the_same_head_and_few_give_none(opened: Opened) -> None:
     heads = []
     for name in ("one", "two"):
@@ -192,6 +200,7 @@ async def test_the_same_corrections_and_seed_give_the_same_head_and_few_give_non
     assert (one.data, one.figures) == (two.data, two.figures)
 
 
+@pytest.mark.usefixtures("quick")
 async def test_what_a_person_does_meanwhile_is_not_lost(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     services = await opened()
     ids = await corrected(services, LETTERS["told"], "documenter")
@@ -206,6 +215,7 @@ async def test_what_a_person_does_meanwhile_is_not_lost(opened: Opened, monkeypa
     assert not await services.memory_now().heads.all()
 
 
+@pytest.mark.usefixtures("quick")
 async def test_it_learns_in_idle_times_with_the_switch_of_the_background_loop(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +232,7 @@ async def test_it_learns_in_idle_times_with_the_switch_of_the_background_loop(
     assert await router.work.waiting() < router.enough
 
 
+@pytest.mark.usefixtures("quick")
 async def test_corrections_to_the_plain_assistant_are_learned_too(opened: Opened) -> None:
     services = await opened()
     texts = ["when is the best time to plant tomatoes", "how often do I water a cactus", "what eats my roses",
