@@ -143,6 +143,7 @@ class Services:
         """
         assert self.memory is not None
         memory = self.memory
+        self._leave_style()
         if self.learning is not None:
             self.learning.close()
             self.learning = None
@@ -174,9 +175,7 @@ class Services:
 
     async def style_with(self, answer_with: Callable[[int], None]) -> None:
         """Let the model answer in the style that the person likes: see StyleService.open. After `consolidate_with`."""
-        if self.style is not None:
-            self.style.close()
-            self.style = None
+        self._leave_style()
         if self.learning is None:
             return
         try:
@@ -187,6 +186,7 @@ class Services:
 
     def learn_nothing(self, why: str) -> None:
         """Learning is off; why: a sentence."""
+        self._leave_style()
         self.learning_state, self.why_not_learning = "off", why
         self.changed()
 
@@ -266,6 +266,12 @@ class Services:
                 await self.locked_rows.close()
         except StoreError as error:
             self.trouble(error)
+
+    def _leave_style(self) -> None:
+        """Of a model that answers no more."""
+        if self.style is not None:
+            self.style.close()
+            self.style = None
 
     async def _take(self, store: Store) -> Memory:
         memory = self.memory = await Memory.open(store, self._kernel, self.trouble)
