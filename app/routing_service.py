@@ -309,6 +309,7 @@ class RoutingService:
         await router.route("Hello")  # what only the first one pays
         self.agents: dict[str, Agent] = {agent.id: agent for agent in agents}
         self._router, self.shipped_head, self.trained = router, router.head, None
+        self._stale_heads = True
         self.head_base = head_base(router.head, self.embedder.fingerprint) if router.head is not None else ""
         self._stale_patterns.clear()
 

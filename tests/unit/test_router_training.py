@@ -12,7 +12,9 @@ import pytest
 from app import router_training
 from app.bench_routing_habits import read_habits
 from app.idle_loops import idle_loops
+from app.learning_api import LearningApi
 from app.native_services import native_router_parts
+from app.one_learner import FileLock
 from app.router_factory import RouterParts
 from app.router_training import WEIGHT_POLICY, RouterTraining
 from app.routing_service import RoutingService
@@ -84,7 +86,9 @@ async def right(services: Services, texts: list[str], agent: str) -> int:
     return sum([(await routing.route(text)).agent.id == agent for text in texts])
 
 
-async def test_corrections_teach_the_head_what_is_asked_in_other_words_and_it_stays_learned(opened: Opened) -> None:
+async def test_corrections_teach_the_head_what_is_asked_in_other_words_and_it_stays_learned(
+    opened: Opened, tmp_path: Path
+) -> None:
     services = await opened()
     shipped = head_of(services)
     ids = await corrected(services, LETTERS["told"], "documenter")
@@ -109,6 +113,10 @@ async def test_corrections_teach_the_head_what_is_asked_in_other_words_and_it_st
     await routing_of(other).refresh(everything=True)
     assert await right(other, LETTERS["other"], "documenter") == after
 
+    temporary = await opened("temporary")
+    await routing_of(temporary).move(again.memory_now())  # as when a memory is unlocked
+    assert await right(temporary, LETTERS["other"], "documenter") == after
+
     policies = services.memory_now().policies
     await policies.edit("learning.background", False)
     await routing_of(services).refresh()
@@ -116,7 +124,15 @@ async def test_corrections_teach_the_head_what_is_asked_in_other_words_and_it_st
     await policies.edit("learning.background", True)
     await routing_of(services).refresh()
     assert await right(services, LETTERS["other"], "documenter") == after
-    assert await RouterTraining(services).undo()
+
+    api = LearningApi(services)
+    await services.learn_idly(idle_loops(services), nullcontext, FileLock(tmp_path / "lock"), idle_seconds=3600)
+    loop = (await api.overview())["loops"][2]
+    assert (loop["name"], loop["undo"]) == ("background", "Undo the router's training")
+    assert loop["words"].startswith("The router was trained with 5 corrected routes. ")
+    await api.undo_router()
+    loop = (await api.overview())["loops"][2]
+    assert (loop["undo"], loop["words"].endswith("It was taken back.")) == ("", True)
     np.testing.assert_array_equal(head_of(services).words, shipped.words)
     assert not await RouterTraining(services).undo()
     assert await RouterTraining(services).waiting() == 0  # what was taken back is not learned again
