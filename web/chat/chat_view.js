@@ -305,7 +305,7 @@ export class TurnView {
     }
     if (forgottenTurns) footer.append(element('span', 'forgotten', FORGOTTEN));
     if (newTokens) footer.append(element('span', 'tokens', `${newTokens} ${newTokens === 1 ? 'token' : 'tokens'}`));
-    if (footer.childElementCount) this.answerElement.append(footer);
+    if (footer.childElementCount) this.#body.after(footer); // what was learned comes below
     if (ENDINGS[reason]) this.#announcer.say(ENDINGS[reason]);
     this.#follow();
   }
