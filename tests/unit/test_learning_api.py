@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from app.assistant import Assistant
 from app.idle_loops import idle_loops
 from app.learning_api import PLOTTED, LearningApi
 from app.learning_service import LearningService
@@ -27,6 +28,7 @@ from py_core.memory.revisions import Run
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.trajectories import Trajectory
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
+from tests.tiny_adapters import drawn
 
 pytestmark = pytest.mark.asyncio
 
@@ -253,6 +255,30 @@ async def test_trainings_are_told_as_they_were_decided(api: LearningApi, service
         "verdict": "refused", "why": why, "norm": 2.5, "tokens": 900, "seconds": 4.0, "losses": [3.0, 0.5],
         "probe": {"base": 21.0, "after": 21.5}, "recall": {"after": 1.0},
     }  # fmt: skip
+
+
+async def test_what_the_last_training_had_is_told_and_that_a_chosen_adapter_leaves_it_out(
+    services: Services, tmp_path: Path
+) -> None:
+    assert services.memory is not None
+    assert services.learning is not None
+    assistant = Assistant(services.learning.model)
+    api = LearningApi(services, lambda: assistant.leaves_out)
+    await services.memory.revisions.keep(Run("00" * 32, "refused", "It was too much.", lessons=("a",)), None)
+    await services.consolidate_with(assistant.adapters, assistant.use_learned)
+    await services.learn_idly(idle_loops(services), nullcontext, FileLock(tmp_path / "lock"), idle_seconds=3600)
+
+    async def said() -> str:
+        (words,) = [loop["words"] for loop in (await api.overview())["loops"] if loop["name"] == "background"]
+        return words
+
+    before = "The last training had 1 fact that you taught. It was too much."
+    assert await said() == before
+    graph = services.learning.model.graph
+    await assistant.use_learned(drawn(graph, 1, rank=8))
+    await assistant.use_adapter(drawn(graph, 2, rank=16))
+    assert await said() == f"{before} {assistant.leaves_out}"
+    assert "too large to be used together" in await said()
 
 
 async def test_without_a_model_lessons_are_seen_and_forgotten_but_nothing_can_be_taught(tmp_path: Path) -> None:
