@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 420, 260
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 48, 44
+LEFT, RIGHT, TOP, BOTTOM = 52, 22, 48, 44
 COLOURS = ("#0b62c4", "#c4570b", "#2a7d3f", "#8a3fb0")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 """Lines differ in their dashes, too, for who sees no colours."""
