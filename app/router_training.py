@@ -105,7 +105,7 @@ class RouterTraining:
         if len(now) < FEWEST or await self._was_tried(routing, now):
             return 0
         known = routing.trained.learned if routing.trained is not None else {}
-        return sum(known.get(id) != agent for id, agent in now.items()) or 1
+        return sum(known.get(id) != agent for id, agent in now.items())
 
     async def is_begun(self) -> bool:
         """A training that was ended is begun anew: it takes seconds."""
