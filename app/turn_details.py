@@ -73,6 +73,22 @@ def taught_details(learned: Learned) -> dict[str, Any]:
     }
 
 
+def done_entry(done: Done) -> dict[str, Any]:
+    """As plain data, for the page."""
+    entry: dict[str, Any] = {
+        "reason": done.reason,
+        "promptTokens": done.prompt_tokens,
+        "newTokens": done.new_tokens,
+        "prefillTokS": done.prefill_tok_s,
+        "decodeTokS": done.decode_tok_s,
+        "forgottenTurns": done.forgotten_turns,
+        "thoughtSeconds": done.thought_seconds,
+    }
+    if done.reason == "loop":  # without the repeats, which the page has shown
+        entry |= {"text": done.text, "thought": done.thought}
+    return entry
+
+
 def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
     """Turns as plain data, for the page: role, content, created, request, agent, route, lesson, taught, reason,
     tokens, thinking; None where not known.

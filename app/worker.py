@@ -34,7 +34,7 @@ from app.recalled import Recalled
 from app.routing_service import Routed, RoutingService, route_entry
 from app.services import Services
 from app.shipped_gate import shipped_gate
-from app.turn_details import taught_details, turn_entries
+from app.turn_details import done_entry, taught_details, turn_entries
 from py_core.backends.base import BackendError
 from py_core.backends.browser_source import BrowserSource
 from py_core.backends.numpy import load_numpy
@@ -283,7 +283,7 @@ class PageWorker:
                         await self._routing_opened.wait()
                         await self._learning_opened.wait()
                 if turn <= self._stopped_turns:
-                    on_event("done", done_json(Done("stopped")))
+                    on_event("done", json.dumps(done_entry(Done("stopped"))))
                     return
                 talk = self._talk()
                 async for event in talk.retry() if again else talk.respond(text):
@@ -300,7 +300,7 @@ class PageWorker:
                     elif isinstance(event, Reading):
                         on_event("reading", json.dumps({"done": event.tokens_read, "total": event.prompt_tokens}))
                     elif isinstance(event, Done):
-                        on_event("done", done_json(event))
+                        on_event("done", json.dumps(done_entry(event)))
                     elif isinstance(event, Stored):
                         told = {"chat": event.session, "turns": event.turns}
                         told |= {"answer": event.answer, "request": event.request}
@@ -392,20 +392,4 @@ def info_json(model: Model, need: str | None) -> str:
             "need": need,
             "longestPrompt": model.engine.context_length * model.tokenizer.longest_token or None,
         }
-    )
-
-
-def done_json(done: Done) -> str:
-    return json.dumps(
-        {
-            "reason": done.reason,
-            "promptTokens": done.prompt_tokens,
-            "newTokens": done.new_tokens,
-            "prefillTokS": done.prefill_tok_s,
-            "decodeTokS": done.decode_tok_s,
-            "forgottenTurns": done.forgotten_turns,
-            "thoughtSeconds": done.thought_seconds,
-        }
-        # Without the repeats, which the page has shown.
-        | ({"text": done.text, "thought": done.thought} if done.reason == "loop" else {})
     )
