@@ -24,10 +24,10 @@ import numpy as np
 from app.assistant import SYSTEM_PROMPT
 from app.consolidation_desk import WorkDesk, work_blob
 from app.consolidation_texts import shipped_texts
-from app.idle_work import Report, unheard
+from app.idle_work import BACKGROUND_POLICY, Report, unheard
 from app.learning_service import LearningService
 from app.resident_adapters import ResidentAdapters
-from app.training_settings import BACKGROUND_POLICY, TrainingSettings
+from app.training_settings import TrainingSettings
 from py_core.adapters.lora import LoraAdapter
 from py_core.engine.scheduler import Priority
 from py_core.formats.safetensors import SafetensorsError, read_safetensors, write_safetensors

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 RUN_EVERY = 600.0
+BACKGROUND_POLICY = "learning.background"
+"""Whether what the background loop learned is used, and whether it runs when nobody waits; the user's switch."""
 
 State = Literal["off", "paused", "battery", "learned", "waiting", "elsewhere", "held", "running", "failed"]
 

@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
-from app.deep_loop import last_report
 from app.feedback import Feedback
 from app.idle_learning import IdleLearning
 from app.learning_service import Learned, LearningService
-from app.router_training import RouterTraining
 from app.services import Services
 from py_core.learning.quality import WEIGHTS
 from py_core.memory.errors import StoreError
@@ -167,6 +165,8 @@ class LearningApi:
 
     async def undo_router(self) -> None:
         """Route as before the router was trained last, until there are new corrections."""
+        from app.router_training import RouterTraining
+
         await RouterTraining(self._services).undo()
 
     async def learn_now(self, name: str) -> None:
@@ -194,6 +194,8 @@ class LearningApi:
         return self._memory.policies.is_on(f"learning.{loop}")
 
     def _deep_words(self) -> str:
+        from app.deep_loop import last_report  # late, as in app/services.py
+
         report = last_report(self._memory)
         if report is None:
             return ""

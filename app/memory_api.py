@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 
 from app import agent_catalog
-from app.policy_words import told_policies
 from app.routing_service import RoutingService
 from app.services import Services
 from app.stored_kinds import NOUNS, counts
@@ -200,6 +199,8 @@ class MemoryApi:
 
     async def policies(self) -> list[dict[str, Any]]:
         """Each with its `words`: see policy_words.py."""
+        from app.policy_words import told_policies  # late, as in app/services.py
+
         return [
             {
                 "name": policy.name, "value": policy.value, "confidence": policy.confidence, "source": policy.source,

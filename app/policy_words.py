@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from app.consolidation_service import BACKGROUND_POLICY
 from app.deep_loop import REPORT_POLICY, UNTIL_POLICY
 from app.idle_learning import LAST
+from app.idle_work import BACKGROUND_POLICY
 from app.learning_service import EMBEDDER_POLICY as LESSONS_EMBEDDER
 from app.learning_service import INSTANT_POLICY, READING_POLICY, THRESHOLD_POLICY
 from app.router_training import LEAST_WEIGHT, WEIGHT_POLICY

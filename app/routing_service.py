@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from app.agent_catalog import Changes, Fields, current_agents, no_changes, shipped_agents
+from app.idle_work import BACKGROUND_POLICY
 from app.router_factory import build_router
 from app.trained_head import head_base, trained_head
-from app.training_settings import BACKGROUND_POLICY
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.errors import StoreError
 from py_core.memory.heads import KIND as HEAD

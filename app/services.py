@@ -6,15 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from app.consolidation_service import AnswerWith, ConsolidationService
 from app.idle_learning import IDLE_SECONDS, IdleLearning
 from app.idle_work import Loop, OnlyOne
 from app.learning_service import LearningService
 from app.resident_adapters import ResidentAdapters
 from app.routing_service import RoutingService
-from app.style_service import StyleService
 from app.turn_indexer import TurnIndexer
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.encryption import Crypto
@@ -29,6 +27,10 @@ from py_core.memory.schemas import problem_of
 from py_core.memory.store import Store
 from py_core.memory.volatile import VolatileRows
 from py_core.routing.embedder import DIMENSIONS
+
+if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer does not wait for it
+    from app.consolidation_service import AnswerWith, ConsolidationService
+    from app.style_service import StyleService
 
 MemoryState = Literal["opening", "ready", "locked"]
 RoutingState = Literal["opening", "ready", "failed", "off"]
@@ -167,6 +169,8 @@ class Services:
             self.consolidation = None
         if self.learning is None:
             return
+        from app.consolidation_service import ConsolidationService
+
         try:
             self.consolidation = await ConsolidationService.open(self.learning, adapters, answer_with)
         except Exception as error:
@@ -178,6 +182,8 @@ class Services:
         self._leave_style()
         if self.learning is None:
             return
+        from app.style_service import StyleService
+
         try:
             self.style = await StyleService.open(self.learning, answer_with)
         except Exception as error:

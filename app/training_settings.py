@@ -14,8 +14,6 @@ from py_core.memory.memory import Memory
 from py_core.memory.policies import Policy
 from py_core.memory.revisions import Run
 
-BACKGROUND_POLICY = "learning.background"
-"""Whether what the background loop learned is used, and whether it runs when nobody waits; the user's switch."""
 PREFIX = "learning.background."
 SOURCE = "background"
 

@@ -23,7 +23,6 @@ from app.conversation import Conversation, Stored
 from app.fact_reader import FactReader
 from app.fit_check import fit_check
 from app.idle_learning import IDLE_SECONDS
-from app.idle_loops import idle_loops
 from app.learning_api import LearningApi
 from app.learning_service import Learned, LearningService
 from app.memory_api import MemoryApi
@@ -199,6 +198,8 @@ class PageWorker:
             await self._open_learning(base_sha256)
         finally:
             self._learning_opened.set()
+        from app.idle_loops import idle_loops  # late, as in app/services.py
+
         services, hold = self._services, self._model().engine.idle_held
         await services.learn_idly(idle_loops(services), hold, self._one_learner, idle_seconds)
 

@@ -22,10 +22,8 @@ from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
 from py_core.backends.wasm.layout import MATRIX_KINDS, Mode
 from py_core.backends.wasm.lora_sets import LoraSets
 from py_core.backends.wasm.lowering import ProgramLowering
-from py_core.backends.wasm.training import open_wasm_training
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
-from py_core.models.backward import training_plan
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
@@ -86,6 +84,9 @@ class WasmBackend(PipelinedBackend):
         self._pages.write_tables(self._host)
 
     async def open_training(self, layout: ParameterLayout) -> Training:
+        from py_core.backends.wasm.training import open_wasm_training  # who only chats does not wait for it
+        from py_core.models.backward import training_plan
+
         plan = training_plan(self._graph, layout)
         return await open_wasm_training(self._host, self._config, plan, self._lowering, self._pages, self._note_loss)
 

@@ -42,6 +42,7 @@ from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.lowering import Buffers, PlanLowering
+from py_core.backends.webgpu.model_on_device import PACK_ROWS, ModelOnDevice
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import (
     Limits,
@@ -51,14 +52,10 @@ from py_core.backends.webgpu.profiling import (
     measure_flops,
     measure_kernels,
 )
-from py_core.backends.webgpu.training import MAX_ROWS as PACK_ROWS
-from py_core.backends.webgpu.training import WebGPUTraining
-from py_core.backends.webgpu.training_lowering import ModelOnDevice
 from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, choose_halves, choose_shapes
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
-from py_core.models.backward import training_plan
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
@@ -110,7 +107,7 @@ class WebGPUBackend(PipelinedBackend):
         self._host, self._source, self._config, self._graph = host, source, config, graph
         self._tensors = {name: header.tensors[name] for name in graph.weights}
         self._wanted_shapes, self._tuning = shapes, tuning
-        self._trainings: WeakSet[WebGPUTraining] = WeakSet()
+        self._trainings: WeakSet[Training] = WeakSet()
         self._shapes: KernelShapes
         super().__init__(self._on_adapter(), context_length, config.vocab_size, self._shapes.max_rows, graph)
 
@@ -171,6 +168,9 @@ class WebGPUBackend(PipelinedBackend):
         return Capabilities("webgpu", adapter.name, adapter.software)
 
     async def open_training(self, layout: ParameterLayout) -> Training:
+        from py_core.backends.webgpu.training import WebGPUTraining  # who only chats does not wait for it
+        from py_core.models.backward import training_plan
+
         training = WebGPUTraining(self, training_plan(self._graph, layout))
         self._trainings.add(training)
         try:

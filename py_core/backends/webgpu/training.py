@@ -27,15 +27,12 @@ from py_core.backends.training import (
     TrainingState,
     check_pack,
 )
+from py_core.backends.webgpu.model_on_device import PACK_ROWS, ModelOnDevice
 from py_core.backends.webgpu.plan import Launch
 from py_core.backends.webgpu.training_device import Section, SessionOnDevice
 from py_core.backends.webgpu.training_loss import SUMS_BYTES, loss_of
-from py_core.backends.webgpu.training_lowering import ModelOnDevice
 from py_core.backends.webgpu.training_optimizer import STEP_BYTES
 from py_core.models.backward import TrainingPlan
-
-MAX_ROWS = 512
-"""Of a pack."""
 
 _PIECE_SECONDS = 0.004
 _PIECES_AHEAD = 3
@@ -64,7 +61,7 @@ class TrainingBackend(Protocol):
 class WebGPUTraining:
     """See `Training` for the contract of each method. `restore` or `build` must come first."""
 
-    max_rows = MAX_ROWS
+    max_rows = PACK_ROWS
 
     def __init__(self, backend: TrainingBackend, plan: TrainingPlan) -> None:
         self._backend, self._plan = backend, plan

@@ -12,10 +12,11 @@ from py_core.backends.sampling_state import ROW_BYTES, STATE_HEADER, state_bytes
 from py_core.backends.training import Pack
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host import Binding
+from py_core.backends.webgpu.model_on_device import ModelOnDevice
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.training_linears import TrainingLinears
 from py_core.backends.webgpu.training_loss import LossLowering
-from py_core.backends.webgpu.training_lowering import ModelOnDevice, PackBuffers, TrainingLowering
+from py_core.backends.webgpu.training_lowering import PackBuffers, TrainingLowering
 from py_core.backends.webgpu.training_optimizer import Optimizer, Vectors
 from py_core.backends.webgpu.training_values import TrainingValues, backward_steps, forward_steps
 from py_core.models.backward import TrainingPlan

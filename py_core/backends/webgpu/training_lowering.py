@@ -10,39 +10,22 @@ from dataclasses import dataclass
 
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.webgpu.cost import Cost
-from py_core.backends.webgpu.host import Binding, Host
-from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.host import Binding
+from py_core.backends.webgpu.model_on_device import ModelOnDevice
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.training_attention import PackedAttentionLowering
 from py_core.backends.webgpu.training_linears import Factor, TrainingLinears
 from py_core.backends.webgpu.training_values import Step, TrainingValues
-from py_core.backends.webgpu.vectors import Vectors
-from py_core.backends.webgpu.weights import WeightArena
 from py_core.models import gradient_ops as gradients
 from py_core.models import graph as ops
-from py_core.models.config import ModelConfig
-from py_core.models.graph import Graph, RMSNorm, Rope, Value
+from py_core.models.graph import RMSNorm, Rope, Value
 
 _NORM_LANES = 64
 _COLUMNS = 8
 """Of a workgroup of low_rank_gradient.wgsl: few, so that there are many of them."""
 _ADDS = 8
 """Rows of an invocation of low_rank_up.wgsl."""
-
-
-@dataclass(frozen=True)
-class ModelOnDevice:
-    """What training reads of a model where it is loaded. Another one after a lost device."""
-
-    host: Host
-    config: ModelConfig
-    graph: Graph
-    arena: WeightArena
-    vectors: Vectors
-    angles: Callable[[Rope], Binding]
-    builder: KernelBuilder
-    """Of the kernels of training: its `max_rows` are those of a pack."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,30 @@
+"""What training reads of a model where it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.vectors import Vectors
+from py_core.backends.webgpu.weights import WeightArena
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph, Rope
+
+PACK_ROWS = 512
+"""Tokens of a pack, at most."""
+
+
+@dataclass(frozen=True)
+class ModelOnDevice:
+    """Another one after a lost device."""
+
+    host: Host
+    config: ModelConfig
+    graph: Graph
+    arena: WeightArena
+    vectors: Vectors
+    angles: Callable[[Rope], Binding]
+    builder: KernelBuilder
+    """Of the kernels of training: its `max_rows` are those of a pack."""
