@@ -25,7 +25,7 @@ NATIVE_ONLY = (
     "app/build_outputs.py",
     *("app/building/", "app/checksums.py", "app/cli", "app/converting/", "app/downloads", "app/embedder_adapter"),
     *("app/facts/", "app/http_range.py", "app/lesson_rows.py", "app/model_", "app/models.toml"),
-    *("app/native_services.py", "app/paths.py", "app/quantizing.py", "app/readers/", "app/server"),
+    *("app/native_services.py", "app/paths.py", "app/plots.py", "app/quantizing.py", "app/readers/", "app/server"),
     *("app/site_headers.py", "app/style/", "app/terminal", "app/training/", "app/waiting_line.py"),
     *("py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
 )
