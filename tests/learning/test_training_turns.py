@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from py_core.backends import numpy
+from py_core.backends import numpy_training
 from py_core.backends.numpy import load_numpy
 from py_core.backends.numpy_training import NumpyTraining
 from py_core.backends.training import AfterPiece, Loss, Pack
@@ -77,7 +77,7 @@ class CountedTraining(NumpyTraining):
 async def test_an_answer_begins_after_the_piece_that_is_under_way_and_is_not_held_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numpy, "NumpyTraining", CountedTraining)
+    monkeypatch.setattr(numpy_training, "NumpyTraining", CountedTraining)
     small = await opened(tmp_path, load_numpy, layers=8)
     training = asyncio.ensure_future(small.trainer(await small.open()).run())
     for pieces, done in CountedTraining.awaited.items():
@@ -93,7 +93,7 @@ async def test_an_answer_begins_after_the_piece_that_is_under_way_and_is_not_hel
 async def test_a_training_that_is_held_stands_still_until_nobody_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numpy, "NumpyTraining", CountedTraining)
+    monkeypatch.setattr(numpy_training, "NumpyTraining", CountedTraining)
     monkeypatch.setattr(CountedTraining, "awaited", {20: asyncio.Event()})
     monkeypatch.setattr(CountedTraining, "pieces", 0)
     small = await opened(tmp_path, load_numpy)
