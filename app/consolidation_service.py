@@ -26,6 +26,7 @@ from app.consolidation_desk import WorkDesk, work_blob
 from app.consolidation_texts import shipped_texts
 from app.idle_work import BACKGROUND_POLICY, Report, unheard
 from app.learning_service import LearningService
+from app.memory_follower import MemoryFollower
 from app.resident_adapters import ResidentAdapters
 from app.training_settings import TrainingSettings
 from py_core.adapters.lora import LoraAdapter
@@ -39,9 +40,7 @@ from py_core.learning.self_tuning import tuned
 from py_core.learning.trainer import StepReport
 from py_core.memory import lessons, revisions
 from py_core.memory.lessons import Lesson
-from py_core.memory.memory import Memory
 from py_core.memory.revisions import Run, fisher_blob
-from py_core.memory.rows import EVERYTHING, Change
 
 RECIPE = Recipe()
 _KINDS = frozenset({lessons.KIND, revisions.KIND, revisions.WEIGHTS, "policy"})
@@ -74,11 +73,8 @@ class ConsolidationService:
         """The run whose revision answers; None where the plain model does."""
         self.adapter: LoraAdapter | None = None
         self._adapters, self._answer_with = adapters, answer_with
-        self._changing, self._running = asyncio.Lock(), asyncio.Lock()
-        self._memory: Memory | None = None
-        self._stale = True
-        self._refreshing: asyncio.Future[None] | None = None
-        self._unlisten: Callable[[], None] = lambda: None
+        self._running = asyncio.Lock()
+        self._follower = MemoryFollower(learning, _KINDS, self._renew)
 
     @classmethod
     async def open(
@@ -94,9 +90,7 @@ class ConsolidationService:
 
     def close(self) -> None:
         """Follow the memory no longer."""
-        self._unlisten()
-        if self._refreshing is not None:
-            self._refreshing.cancel()
+        self._follower.close()
 
     @property
     def is_on(self) -> bool:
@@ -106,22 +100,12 @@ class ConsolidationService:
 
     async def refresh(self) -> None:
         """Let the revision answer that should: after changes of the lessons, an import, a passphrase."""
-        async with self._changing:
-            if self._memory is not self.learning.memory:
-                self._unlisten()
-                self._memory = self.learning.memory
-                self._unlisten = self._memory.store.on_change(self._note)
-                self._stale = True
-            if not self._stale:
-                return
-            self._stale = False
-            try:
-                run = await self._usable() if self.is_on else None
-                if (run.id if run else "") != (self.current.id if self.current else ""):
-                    await self._take(run)
-            except BaseException:
-                self._stale = True
-                raise
+        await self._follower.refresh()
+
+    async def _renew(self) -> None:
+        run = await self._usable() if self.is_on else None
+        if (run.id if run else "") != (self.current.id if self.current else ""):
+            await self._take(run)
 
     async def _usable(self) -> Run | None:
         """The last run with a revision, if it is on and every lesson that it knows is there and on."""
@@ -158,19 +142,6 @@ class ConsolidationService:
         data = await self.learning.memory.revisions.weights(run)
         layout = layout_of(self.learning.model.graph, self.recipe)
         return _numbers(data, "parameters", layout.size)
-
-    def _note(self, change: Change) -> None:
-        kinds = {kind for kind, _ in (*change.puts, *change.deletes)}
-        if change.everything or change.cleared in (EVERYTHING, *_KINDS) or kinds & _KINDS:
-            self._stale = True
-            if self._refreshing is None or self._refreshing.done():
-                self._refreshing = asyncio.ensure_future(self._follow())
-
-    async def _follow(self) -> None:
-        try:
-            await self.refresh()
-        except Exception:
-            self._stale = True  # the next one who asks is told why
 
     # ---- the loop: see app/idle_work.py ----
 

@@ -25,6 +25,7 @@ from app.assistant import SYSTEM_PROMPT
 from app.consolidation_texts import shipped_texts
 from app.idle_work import Report, unheard
 from app.learning_service import LearningService
+from app.memory_follower import MemoryFollower
 from py_core.adapters.head import HeadAdapter
 from py_core.adapters.lora import AdapterError
 from py_core.adapters.parameters import parameter_layout
@@ -35,8 +36,7 @@ from py_core.learning.instant import lesson_tokens
 from py_core.learning.style import LearnedStyle, StyleRecipe, StyleRows, learn_style, row_nll, rows_of, scaled
 from py_core.loading import Model
 from py_core.memory import lessons, policies, styles, trajectories
-from py_core.memory.memory import Memory
-from py_core.memory.rows import EVERYTHING, Change
+from py_core.memory.rows import Change
 from py_core.memory.styles import Style, packed
 from py_core.memory.trajectories import KEPT_TEXT
 from py_core.tokenizers.chat_template import ChatTemplateError
@@ -94,11 +94,9 @@ class StyleService:
         self.current: Style | None = None
         """The one that answers; None where the plain model does."""
         self._answer_with, self._number = answer_with, 0
-        self._changing, self._running = asyncio.Lock(), asyncio.Lock()
-        self._memory: Memory | None = None
-        self._stale, self._revision = True, 0
-        self._refreshing: asyncio.Future[None] | None = None
-        self._unlisten: Callable[[], None] = lambda: None
+        self._running = asyncio.Lock()
+        self._revision = 0
+        self._follower = MemoryFollower(learning, _KINDS, self._renew, self._note)
 
     @classmethod
     async def open(
@@ -113,9 +111,7 @@ class StyleService:
 
     def close(self) -> None:
         """Follow the memory no longer, and take the style from the device."""
-        self._unlisten()
-        if self._refreshing is not None:
-            self._refreshing.cancel()
+        self._follower.close()
         self._take_away()
 
     @property
@@ -134,24 +130,16 @@ class StyleService:
 
     async def refresh(self) -> None:
         """Let the style answer that should: after changes of what it was learned from, an import, a passphrase."""
-        async with self._changing:
-            if self._memory is not self.learning.memory:
-                self._unlisten()
-                self._memory = self.learning.memory
-                self._unlisten = self._memory.store.on_change(self._note)
-                self._stale = True
-            revision = self.learning.imprints.revision
-            if not self._stale and revision == self._revision:
-                return
-            self._stale, self._revision = False, revision
-            try:
-                style = await self._usable()
-                if style != self.current:
-                    self._take_away()
-                    await self._bring(style)
-            except BaseException:
-                self._stale = True
-                raise
+        if self._revision != self.learning.imprints.revision:
+            self._follower.is_stale = True
+        await self._follower.refresh()
+
+    async def _renew(self) -> None:
+        self._revision = self.learning.imprints.revision
+        style = await self._usable()
+        if style != self.current:
+            self._take_away()
+            await self._bring(style)
 
     async def _usable(self) -> Style | None:
         """The last style, if it is on, belongs to the revision that answers, and all that it knows is liked still."""
@@ -197,19 +185,8 @@ class StyleService:
         return [liked for _, liked in sorted([*taught, *praised], key=lambda each: (each[0], each[1].source))]
 
     def _note(self, change: Change) -> None:
-        kinds = {kind for kind, _ in (*change.puts, *change.deletes)}
-        if change.everything or change.cleared in (EVERYTHING, *_KINDS) or kinds & _KINDS:
-            self._stale = True
-            if (styles.KIND, self.learning.base_sha256[:16]) in change.deletes:
-                self._take_away()  # at once: nothing of it says another token
-            if self._refreshing is None or self._refreshing.done():
-                self._refreshing = asyncio.ensure_future(self._follow())
-
-    async def _follow(self) -> None:
-        try:
-            await self.refresh()
-        except Exception:
-            self._stale = True  # the next one who asks is told why
+        if (styles.KIND, self.learning.base_sha256[:16]) in change.deletes:
+            self._take_away()  # at once: nothing of it says another token
 
     @property
     def _generic(self) -> Sequence[str]:

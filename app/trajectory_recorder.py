@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from app.assistant import Assistant
+from app.learning_service import INSTANT_POLICY
 from app.services import Services
 from py_core.backends.base import MAX_TAPS, BackendError
 from py_core.engine.scheduler import Priority
@@ -25,8 +26,6 @@ from py_core.memory.trajectories import Trace, Trajectory
 from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
 
-INSTANT_POLICY = "learning.instant"
-"""The switch of the instant loop. Where it is off nothing is recorded."""
 DEPTHS_POLICY = "learning.depths"
 """The depths at which the residual stream is read, beside those of the agent."""
 DEPTHS = [0.25, 0.5, 0.75]
@@ -49,7 +48,7 @@ class TrajectoryRecorder:
 
     def answered(self, memory: Memory, trajectory: Trajectory, agent: Agent | None) -> None:
         """Record an answer that the assistant has just given. Waits for nothing. Raises StoreError."""
-        if not memory.policies.is_on(INSTANT_POLICY):
+        if not memory.policies.is_on(INSTANT_POLICY):  # then nothing is recorded either
             return
         made = memory.trajectories.record(trajectory)
         tokens = tuple(self._assistant.sequence.tokens)
