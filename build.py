@@ -36,6 +36,8 @@ def prepare(groups: tuple[str, ...] = ("runtime",)) -> None:
         downloader = Downloader(cache, python_env.pypi_address)
         python_env.ensure_venv(cache, downloader, groups)
         node.ensure_node_modules(cache, downloader, dev="dev" in groups)
+        if "dev" in groups:  # before the site, whose snapshot of Python is made in it
+            heading(f"Browser: {system.ensure_chromium()}")
         heading("Model and Pyodide packages")
         files = site.fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
         files |= embedder.ensure_embedder(cache, files)
@@ -65,7 +67,7 @@ def lock(options: argparse.Namespace) -> int:
 
 def test(options: argparse.Namespace) -> int:
     prepare(("runtime", "dev"))
-    heading(f"Browser: {system.ensure_chromium()}")
+    system.ensure_other_browsers()
     system.ensure_vulkan()
     checks: dict[str, list[list[str | Path]]] = {
         "ruff check": [[VENV_PYTHON, "-m", "ruff", "check"]],

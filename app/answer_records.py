@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.assistant import Done
+from app.exact_answers import Computed
+from app.file_material import Material
 from app.learning_service import Learned
 from app.recalled import Recalled
 from app.routing_service import Routed
@@ -25,8 +27,8 @@ class Answer:
     """An answer, as far as it came. id: the route's, where it is the first answer of that.
 
     text: the message. said: what was said in answer. routed: None where it was not routed, or is another try.
-    failure: what ended it, if it failed. again: it takes the place of the answer before. recalled: the lesson that gave
-    it, if one did. taught: what the message taught, where it asked to remember something.
+    failure: what ended it, if it failed. recalled: the lesson that gave it, if one did. taught: what the message
+    taught, where it asked to remember something. computed: by which tool, in place of the model.
     """
 
     id: str
@@ -35,14 +37,20 @@ class Answer:
     said: str = ""
     done: Done | None = None
     failure: Exception | None = None
-    again: bool = False
     recalled: Recalled | None = None
+    material: Material | None = None
     taught: Learned | None = None
+    computed: Computed | None = None
 
     @property
     def is_shown(self) -> bool:
         """Whether the person has seen something of it."""
         return bool(self.said or (self.done and self.done.thought))
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the model has no part in it, and does not read it later either."""
+        return self.computed is None and self.done is not None and not self.done.prompt_tokens
 
     def witness_entry(self, backend: str) -> WitnessEntry:
         routed, done = self.routed, self.done
@@ -55,6 +63,8 @@ class Answer:
         if self.recalled is not None:
             routing["lesson"] = self.recalled.lesson.id
             routing |= self._read()
+        if self.computed is not None:
+            routing["tool"] = self.computed.exact.kind
         if done is not None:
             routing |= {"reason": done.reason, "tokens": done.new_tokens}
             if done.adapter:
@@ -77,7 +87,7 @@ class Answer:
         done = self.done
         route: dict[str, Any] = {}
         if routed is not None:
-            by_patterns = routed.decision.reason != "follow-up"
+            by_patterns = routed.decision.reason not in ("follow-up", "chosen")
             deciding = [n.pattern_id for n in routed.decision.neighbours if by_patterns and n.agent == routed.agent.id]
             route = {"why": routed.decision.reason, "confidence": routed.decision.confidence, "patterns": deciding}
         if self.recalled is not None:

@@ -8,6 +8,9 @@ from typing import Any
 
 from app.assistant import Assistant, Done
 from app.fact_reader import read_facts
+from app.file_consulting import counting, room_for_files, whole_room
+from app.file_material import Cited, Material
+from app.file_service import FileService
 from app.learning_service import LearningService
 from app.recalled import Considered, Recalled, Unsure
 from py_core.loading import Model
@@ -22,13 +25,14 @@ GREEDY = SamplingParams(temperature=0.0)
 class Answer:
     """lesson: the one that it comes from, or None. read: the lessons that the model read to give this one's answer,
     where the gate was not sure. nearest: the lesson that came first, with the gate's score, also where the gate stayed
-    shut; None where nothing was compared. reason: as in Done."""
+    shut; None where nothing was compared. reason: as in Done. cited: what was read of files."""
 
     text: str
     reason: str
     lesson: Lesson | None = None
     read: tuple[Lesson, ...] = ()
     nearest: Considered | None = None
+    cited: tuple[Cited, ...] = ()
 
     def entry(self) -> dict[str, Any]:
         """As in the JSON of `sonata ask --why`."""
@@ -41,6 +45,7 @@ class Answer:
             "score": nearest.score if nearest else None,
             "confidence": nearest.confidence if nearest else None,
             "nearest": nearest.lesson.question if nearest else None,
+            "passages": [{"name": one.name, "place": one.place, "text": one.text} for one in self.cited],
         }
 
 
@@ -53,6 +58,11 @@ class Asker:
         self._reads = reads
         self.assistant = Assistant(model, GREEDY, max_tokens)
         self._learning = learning
+        self._files: tuple[FileService, str] | None = None
+
+    def read_files(self, files: FileService, session: str) -> None:
+        """Answer from the files of a conversation, where no lesson answers."""
+        self._files = files, session
 
     async def answer(self, question: str) -> Answer:
         """Raises what Assistant.respond and LearningService.recall raise."""
@@ -60,16 +70,25 @@ class Asker:
         self.assistant.messages = []
         recalled = await self._recall(question)
         considered = recalled.considered if recalled else await self._considered(question)
-        done = recalled.done if recalled else None
+        done, material = recalled.done if recalled else None, None
         if done is None:
-            async for event in self.assistant.respond(question, heads=recalled.heads if recalled else ()):
+            heads, material = (recalled.heads, None) if recalled else ((), await self._found(question))
+            async for event in self.assistant.respond(question, heads=heads, material=material):
                 if isinstance(event, Done):
                     done = event
         assert done is not None
         return Answer(
             done.text, done.reason, recalled.lesson if recalled else None, recalled.read if recalled else (),
-            considered[0] if considered else None,
+            considered[0] if considered else None, material.cited if material else (),
         )  # fmt: skip
+
+    async def _found(self, question: str) -> Material | None:
+        if self._files is None:
+            return None
+        files, session = self._files
+        model = self.assistant.model
+        room = room_for_files(model, question)
+        return await files.material(session, question, "", counting(model), room, whole_room(model, room))
 
     async def _recall(self, question: str) -> Recalled | None:
         if self._learning is None:

@@ -13,11 +13,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from app.answer_adapters import AnswerAdapters
+from app.answer_settings import AnswerSettings
+from app.assistant_adapters import WithAdapters
+from app.file_material import Material
 from app.learned_answer import BEYOND, LEARNED_SAMPLING, Head, ids_of_learned, longest_learned
-from app.prompt_window import PromptWindow
-from app.resident_adapters import ResidentAdapters
+from app.open_answer import OpenAnswer, begun_again
+from app.prompt_window import Context, PromptWindow
+from app.reading_time import ReadingTime
 from app.text_stream import TextStream
-from py_core.adapters.joining import joined
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Timings
@@ -51,10 +55,12 @@ class EmptyMessageError(ValueError):
 
 @dataclass(frozen=True)
 class Reading:
-    """The prompt is being read. `tokens_read` includes reused tokens of earlier turns."""
+    """The prompt is being read. `tokens_read` includes reused tokens of earlier turns. `seconds_left` never rises; None
+    as long as it is not known."""
 
     tokens_read: int
     prompt_tokens: int
+    seconds_left: float | None = None
 
 
 @dataclass(frozen=True)
@@ -111,24 +117,18 @@ def assistant_message(text: str) -> Message:
     return {"role": "assistant", "content": text}
 
 
-class Assistant:
+class Assistant(WithAdapters):
     """A conversation with one model. One `respond` at a time."""
 
-    def __init__(self, model: Model, sampling: SamplingParams | None = None, max_tokens: int = MAX_TOKENS) -> None:
-        """sampling: for every answer; without it the agent's, or CHAT_SAMPLING where there is no agent."""
+    def __init__(
+        self, model: Model, sampling: SamplingParams | None = None, max_tokens: int = MAX_TOKENS,
+        adapters: AnswerAdapters | None = None,
+    ) -> None:  # fmt: skip
+        """sampling: for every answer; without it the agent's, or CHAT_SAMPLING where there is no agent.
+        adapters: of the model, where other conversations use it too."""
+        super().__init__(adapters or AnswerAdapters(model.engine))
         self.model = model
         self.messages: list[Message] = []
-        self.adapter: LoraAdapter | None = None
-        """What the model answers with from the next message on (`use_adapter`)."""
-        self._learned: LoraAdapter | None = None
-        self._joined: LoraAdapter | None = None
-        self._reading: tuple[LoraAdapter, LoraAdapter | None, LoraAdapter] | None = None
-        """A reader, what was learned, and both together."""
-        self.adapters = ResidentAdapters(model.engine)
-        self.style = 0
-        """The number of the adapter at the head's input that answers come with, 0 for none (StyleService). Answers of
-        lessons come without it, and those of a chosen adapter, whose states are others than it was learned from."""
-        self._answers_with = ""
         self._sampling, self._max_tokens = sampling, max_tokens
         self._sequence = model.engine.new_sequence()
         self._alone: TokenSequence | None = None
@@ -136,30 +136,37 @@ class Assistant:
         self.sequence = self._sequence
         """What the model has read for the last answer, and said."""
         limit = model.engine.context_length - min(_LEAST_ANSWER, max_tokens)
+        self._limit = limit
         self._window = PromptWindow(model, SYSTEM_PROMPT, limit)
+        self._settings = AnswerSettings()
         self._forgotten = 0
+        self._open: OpenAnswer | None = None
+        """The last answer, with which `go_on` goes on."""
+        self.context: Context | None = None
+        """What the last prompt of the conversation consisted of."""
         self._stopped = False
         self._prefill: asyncio.Task[None] | None = None
 
     async def respond(
-        self, text: str, agent: Agent | None = None, *, again: SamplingParams | None = None, heads: Sequence[Head] = ()
-    ) -> AsyncIterator[Event]:
+        self, text: str, agent: Agent | None = None, *, before: Sequence[Message] | None = None,
+        sampling: SamplingParams | None = None, heads: Sequence[Head] = (), material: Material | None = None,
+    ) -> AsyncIterator[Event]:  # fmt: skip
         """Stream the answer to a message. What was said joins the conversation, a stopped answer as far as it came.
 
         agent: who answers (its instruction, sampling and longest answer); the plain assistant if none.
-        again: draw another answer in this way; the turn takes the place of the last one.
+        before: what the message follows, in place of all that was said so far; of that the model reads what is new.
+        sampling: draw the answer in this way.
         heads: of a lesson that answers (LearningService.recall): as it was learned, without the conversation before,
         without the chosen adapter, and always with the likeliest token.
+        material: of attached files, which the model reads with the message; it does not join the conversation.
         Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError. What
         was seen of an answer by then stays in the conversation; without an answer it is as it was before.
         """
         if not text.strip():
             raise EmptyMessageError("The message is empty. Write something first.")
         self._stopped = False
-        before = self.messages[:-2] if again else self.messages
-        messages = [*before, user_message(text, agent)]
-        sampling = again or self._sampling or (agent.sampling if agent else CHAT_SAMPLING)
-        max_tokens = min(agent.max_tokens, self._max_tokens) if agent else self._max_tokens
+        messages = [*(self.messages if before is None else before), user_message(text, agent)]
+        sampling, max_tokens = self._manner(agent, sampling)
         engine, sequence = self.model.engine, self._sequence
         if heads:
             max_tokens = min(max_tokens, longest_learned(heads))
@@ -168,15 +175,60 @@ class Assistant:
             forgotten = self._forgotten
             sequence = self._alone = self._alone or engine.new_sequence()
         else:
-            prompt, forgotten = await self._window.fit(messages, self._forgotten)
+            opening, asked = (material.opening, material.asked(text)) if material else ("", text)
+            reads = [*messages[:-1], user_message(asked, agent)]
+            prompt, forgotten = await self._window.fit(reads, self._left_out_of(messages), opening)
+            self.context = self._window.context(prompt, reads, forgotten, material.tokens if material else 0)
+        said = self._say(sequence, prompt, messages, forgotten, sampling, max_tokens, heads)
+        async with aclosing(said) as events:  # type: ignore[type-var]
+            async for event in events:
+                yield event
+
+    def _manner(self, agent: Agent | None, sampling: SamplingParams | None) -> tuple[SamplingParams, int]:
+        """How an agent's answer is drawn, and its most tokens."""
+        sampling = sampling or self._sampling or self._settings.sampling
+        max_tokens = min(agent.max_tokens, self._max_tokens) if agent else self._max_tokens
+        longest = min(max_tokens, self._settings.longest or max_tokens)
+        return sampling or (agent.sampling if agent else CHAT_SAMPLING), longest
+
+    async def go_on(
+        self, text: str, answer: str, thought: str = "", agent: Agent | None = None, *, before: Sequence[Message],
+        sampling: SamplingParams | None = None, material: Material | None = None,
+    ) -> AsyncIterator[Event]:  # fmt: skip
+        """Stream the rest of an answer that did not come to its end. Done has all of its text.
+
+        text: the message; answer, thought: what was said to it; the rest as of `respond`. It goes on with the very
+        tokens that were said, where the model still has them. Raises ContextFullError, BackendError.
+        """
+        self._stopped = False
+        messages = [*before, user_message(text, agent)]
+        sampling, max_tokens = self._manner(agent, sampling)
+        opening, asked = (material.opening, material.asked(text)) if material else ("", text)
+        reads = [*messages[:-1], user_message(asked, agent)]
+        known = self._open if self._open and self._open.is_of(messages, answer, thought) else None
+        if known is None or len(known.tokens) + _LEAST_ANSWER > self.model.engine.context_length:
+            first = self._left_out_of(messages)
+            known = await begun_again(self.model, self._window, reads, first, opening, answer, thought)
+        prompt, forgotten = list(known.tokens), known.forgotten
+        self.context = self._window.context(prompt, reads, forgotten, material.tokens if material else 0)
+        saying = self._say(self._sequence, prompt, messages, forgotten, sampling, max_tokens, (), known)
+        async with aclosing(saying) as events:  # type: ignore[type-var]
+            async for event in events:
+                yield event
+
+    async def _say(
+        self, sequence: TokenSequence, prompt: list[int], messages: list[Message], forgotten: int,
+        sampling: SamplingParams, max_tokens: int, heads: Sequence[Head] = (), known: OpenAnswer | None = None,
+    ) -> AsyncIterator[Event]:  # fmt: skip
+        """Read a prompt and answer, or go on with the answer that it ends with."""
         if self._stopped:
             yield Done("stopped")
             return
-        timings = Timings()
+        engine, timings = self.model.engine, Timings()
         self.sequence = sequence
         self._answers_with = self.adapter.name if self.adapter and not heads else ""
         engine.use_adapter(sequence, await self.adapter_number(lesson=bool(heads)))
-        style = self.style if self.adapter is None else 0
+        style = self.adapters.style if self.adapter is None else 0
         engine.use_head_adapter(sequence, heads[0].number if heads else style)
         async with aclosing(self._read(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
             async for progress in reading:
@@ -184,10 +236,15 @@ class Assistant:
         if self._stopped:
             yield Done("stopped")
             return
+        begins = known.start if known else len(prompt)
         ids = ids_of_learned(engine, sequence, heads, max_tokens, timings) if heads else None
-        stream = TextStream(self.model, sequence, max_tokens, sampling, timings, end_at_loops=True, ids=ids)
-        thinks = opens_thought(self.model.tokenizer, prompt)
+        stream = TextStream(
+            self.model, sequence, max_tokens, sampling, timings, end_at_loops=True, ids=ids,
+            begun=prompt[begins:], text=known.text if known else None,
+        )  # fmt: skip
+        thinks = opens_thought(self.model.tokenizer, prompt[:begins])
         splitter, begin, thought_until = ThoughtSplitter(thinks), time.perf_counter(), 0.0
+        splitter.go_on(stream.text)
         try:
             async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
                 async for text_piece in pieces:
@@ -207,8 +264,11 @@ class Assistant:
             if stream.text or timings.reason == "end":
                 self.messages = [*messages, assistant_message(answer)]
                 self._forgotten = forgotten
+                self._open = OpenAnswer(
+                    tuple(sequence.tokens), begins, forgotten, sequence, tuple(messages), answer, thought
+                )
         done = _done(timings, answer)
-        seconds = thought_until - begin if thought else 0.0
+        seconds = thought_until - begin if thought_until else 0.0
         yield replace(
             done, forgotten_turns=forgotten, thought=thought, thought_seconds=seconds, adapter=self._answers_with
         )
@@ -229,7 +289,7 @@ class Assistant:
         prompt, _ = await window.fit([message], 0)
         sequence = self._alone = self._alone or engine.new_sequence()
         timings = Timings()
-        engine.use_adapter(sequence, await self.adapters.number(self._reading_with(reader)))
+        engine.use_adapter(sequence, await self.adapters.number(self.adapters.with_learned(reader) or reader))
         engine.use_head_adapter(sequence, 0)
         async with aclosing(self._read(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
             async for _ in reading:
@@ -247,12 +307,19 @@ class Assistant:
         self.sequence = sequence
         return found, _done(timings, answers[found])
 
-    async def give(self, text: str, done: Done, again: bool) -> AsyncIterator[Event]:
-        """Answer a message with what `read` found; the turn takes the place of the last one where it is another try."""
-        before = self.messages[:-2] if again else self.messages
-        self.messages = [*before, user_message(text), assistant_message(done.text)]
+    async def give(self, text: str, done: Done, before: Sequence[Message] | None = None) -> AsyncIterator[Event]:
+        """Answer a message with what `read` found. before: as of `respond`."""
+        said = self.messages if before is None else before
+        self.messages = [*said, user_message(text), assistant_message(done.text)]
         yield Delta(done.text)
         yield done
+
+    def use_settings(self, settings: AnswerSettings) -> None:
+        """Answer as the user wants from the next message on. Answers of lessons stay as they were learned."""
+        if settings.instructions != self._settings.instructions:
+            system = "\n".join(filter(None, (SYSTEM_PROMPT, settings.instructions)))
+            self._window = PromptWindow(self.model, system, self._limit)
+        self._settings = settings
 
     def stop(self) -> None:
         """End the running answer after the tokens that it has now."""
@@ -260,78 +327,15 @@ class Assistant:
         if self._prefill is not None:
             self._prefill.cancel()
 
-    async def use_adapter(self, adapter: LoraAdapter | None) -> None:
-        """Answer with an adapter from the next message on, or without one. The conversation stays.
+    def go_to(self, messages: Sequence[Message]) -> None:
+        """Continue another branch of the conversation. What it shares with the one before is not read again."""
+        self._forgotten = self._left_out_of(messages)
+        self.messages = list(messages)
 
-        Raises AdapterError where it does not fit the model, BackendError; then the one before stays, too.
-        """
-        if adapter is not None:
-            await self.adapters.number(adapter)
-        self.adapter = adapter
-        self._join()
-
-    async def use_learned(self, adapter: LoraAdapter | None) -> None:
-        """Answer also with what the background loop learned (ConsolidationService), from the next message on.
-
-        What was learned before leaves the device: an answer that it gives ends.
-        """
-        both = self._reading[2] if self._reading else None
-        before, self._learned, self._reading = (self._joined, self._learned, both), adapter, None
-        self._join()
-        for one in before:
-            if one is not None and one is not self._joined and one is not self.adapter:
-                await self.adapters.forget(one.name)
-
-    def use_style(self, number: int) -> None:
-        """Answer with this adapter at the head's input from the next message on, 0 for none. The running answer goes on
-        without the one before."""
-        self.style = number
-
-    async def adapter_number(self, *, lesson: bool = False) -> int:
-        """The set of matrices that the next answer comes with (`Engine.use_adapter`): the chosen adapter's, and those
-        that the background loop learned, which a lesson's answer has alone. Raises BackendError."""
-        adapter = self._learned if lesson else self._joined
-        return await self.adapters.number(adapter) if adapter else 0
-
-    @property
-    def leaves_out(self) -> str:
-        """A sentence where the model answers without what it learned in pauses, for the chosen adapter's sake: their
-        ranks add up to more than adapters may have. "" where nothing is left out."""
-        if self._learned is None or self.adapter is None or self._joined is not self.adapter:
-            return ""
-        return (
-            f"The adapter {self.adapter.name} is too large to be used together with what was trained in pauses, which "
-            "waits while you use it. The facts that you taught are answered as before."
-        )
-
-    def _join(self) -> None:
-        chosen, learned = self.adapter, self._learned
-        both = joined(chosen, learned) if chosen is not None and learned is not None else None
-        self._joined = both or chosen or learned
-
-    def _reading_with(self, reader: LoraAdapter) -> LoraAdapter:
-        """The reader, and what the background loop learned where there is room for both."""
-        learned = self._learned
-        if self._reading is None or self._reading[:2] != (reader, learned):
-            both = joined(reader, learned) if learned is not None else None
-            self._reading = reader, learned, both or reader
-        return self._reading[2]
-
-    async def forget_adapter(self, name: str) -> None:
-        """It was deleted: the next answer comes without it, and a running one that it gives ends."""
-        both = self._joined
-        if self.adapter is not None and self.adapter.name == name:
-            self.adapter = None
-            self._join()
-        if self._answers_with == name:
-            self.stop()
-        await self.adapters.forget(name)
-        if both is not None and both is not self._joined:
-            await self.adapters.forget(both.name)
-
-    def tell(self, text: str, answer: str) -> None:
-        """Add a turn whose answer the model did not make."""
-        self.messages = [*self.messages, user_message(text), assistant_message(answer)]
+    def _left_out_of(self, messages: Sequence[Message]) -> int:
+        """How many of these were left out of the prompts before."""
+        left_out = self._forgotten
+        return left_out if list(messages[:left_out]) == self.messages[:left_out] else 0
 
     def reset(self, messages: Sequence[Message] = ()) -> None:
         """Start a new conversation, or continue one of these messages. The model forgets the messages before."""
@@ -353,12 +357,13 @@ class Assistant:
         """Run the prompt, and tell how far it is if it is long. Ends early when `stop` is called."""
         news: asyncio.Queue[Reading | None] = asyncio.Queue()
         first: int | None = None
+        rest = ReadingTime(len(prompt))
 
         def on_progress(tokens_read: int, prompt_tokens: int) -> None:
             nonlocal first
-            first = tokens_read if first is None else first
+            first, left = tokens_read if first is None else first, rest.push(tokens_read)
             if prompt_tokens - first >= _LONG_PROMPT:
-                news.put_nowait(Reading(tokens_read, prompt_tokens))
+                news.put_nowait(Reading(tokens_read, prompt_tokens, left))
 
         running = asyncio.ensure_future(self.model.engine.prefill(sequence, prompt, timings, on_progress))
         running.add_done_callback(lambda _: news.put_nowait(None))

@@ -217,7 +217,7 @@ async def _consolidate(
 ) -> dict[str, Any]:  # fmt: skip
     """What the trained adapter answers by itself, and what it costs other texts. Afterwards the plain model answers."""
     asker = Asker(model, None, most)
-    loop = await ConsolidationService.open(learning, asker.assistant.adapters, asker.assistant.use_learned)
+    loop = await ConsolidationService.open(learning, asker.assistant.adapters, asker.assistant.adapters.use_learned)
     run = await loop.consolidate(
         priority=Priority.BACKGROUND, report=lambda done, total, what="": on_progress("Consolidating", done, total)
     )
@@ -225,7 +225,7 @@ async def _consolidate(
     asked = await _ask_facts(asker, {}, given, on_progress)
     scored = joined(await score_texts(model, texts, await asker.assistant.adapter_number()))
     loop.close()
-    await asker.assistant.use_learned(None)
+    await asker.assistant.adapters.use_learned(None)
     learning.use_revision(0)
     return {
         **{name: found.entry() for name, found in asked.items()}, "run": run_entry(run),

@@ -82,9 +82,9 @@ class _Bench:
                 _, divergence = await row_nll(training, found[1], adapter, compared=True)
             finally:
                 training.close()
-        self._asker.assistant.use_style(number[0])
+        self._asker.assistant.adapters.use_style(number[0])
         said = await self._said(prompts, f"Answering with {name}") if number[0] else list(plain)
-        self._asker.assistant.use_style(0)
+        self._asker.assistant.adapters.use_style(0)
 
         async def head_of(text: str) -> int:
             return number[0]

@@ -1,4 +1,4 @@
-"""The command line: `sonata chat | generate | teach | ask | memory | perplexity | tokenize | info | models ...`."""
+"""The command line: `sonata chat | generate | compute | teach | ask | memory | perplexity | tokenize | models ...`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ from app.cli_adapters import (
     add_merged,
     base_of,
 )
+from app.cli_attaching import FileOption, bytes_of, unstored_services
 from app.cli_bench import profile_tables, speed_table
 from app.cli_bench_learning import bench_learning
 from app.cli_bench_style import bench_style
+from app.cli_compute import compute
 from app.cli_consolidation import consolidate
 from app.cli_files import convert, quantize
 from app.cli_home import HomeOption, home_memory
@@ -48,6 +50,7 @@ from app.cli_models import models_app
 from app.cli_perplexity import perplexity
 from app.cli_routing import bench_routing, route
 from app.completion import complete, last_logits
+from app.file_text import text_of
 from app.logits_job import logits_of, read_job
 from app.model_cache import CacheError, sha256_of_model
 from app.model_catalog import HubError
@@ -56,13 +59,11 @@ from app.native_services import open_services
 from app.one_learner import FileLock
 from app.server import ALLOW_NAME, DIST, ServerError
 from app.server import serve as serve_site
-from app.services import Services
 from app.terminal import console, say
 from app.terminal_chat import run_chat
 from py_core.backends.base import BackendError
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
-from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.routing.embedder import EmbedderError
 from py_core.sampling import SamplingParams
@@ -108,6 +109,7 @@ def chat(
     max_tokens: MaxTokensOption = MAX_TOKENS,
     context: ContextOption = None,
     adapter: AdapterOption = None,
+    file: FileOption = None,
     home: HomeOption = None,
     plain: Annotated[bool, typer.Option("--plain", help="Use no agents, and store nothing.")] = False,
     no_bos: NoBosOption = False,
@@ -115,21 +117,26 @@ def chat(
     """Chat with the model. Each message goes to the agent that suits it, and the conversation is stored.
 
     "Remember that ..." teaches an answer, and later messages that ask for it get it, in other words, too. Ctrl-C stops
-    an answer. /new starts over. /exit or Ctrl-D ends. The agent's sampling applies unless you set yours.
+    an answer. /new starts over. /exit or Ctrl-D ends. The agent's sampling applies unless you set yours. --file
+    attaches files, as /file PATH does later: answers come from what they say.
     """
+    for path in file or ():
+        text_of(path.name, bytes_of(path))  # before the model is loaded
     chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
     sampling = None if chosen == CHAT_SAMPLING else chosen
     with asyncio.Runner() as runner:
         loaded = runner.run(load(model, backend, precision, autotune, context))
         loaded.bos = not no_bos
-        services, lock = Services(NativeCrypto()), None
-        if not plain:
+        lock = None
+        if plain:
+            services = runner.run(unstored_services())
+        else:
             path = home_memory(home)
             services = runner.run(open_services(path, loaded, sha256_of_model(chosen_path(model))))
             lock = FileLock(path.with_name(f"{path.name}.learning"))
         run_chat(
             runner, loaded, sampling, max_tokens, services,
-            lambda given: open_adapter(given, base_of(model, loaded), home), adapter, lock,
+            lambda given: open_adapter(given, base_of(model, loaded), home), adapter, lock, file or (),
         )  # fmt: skip
         runner.run(services.close())
         loaded.close()
@@ -210,6 +217,7 @@ def logits(
 
 app.command()(perplexity)
 app.command()(tokenize)
+app.command()(compute)
 app.command()(info)
 app.command()(quantize)
 app.command()(convert)

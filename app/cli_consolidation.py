@@ -63,7 +63,7 @@ def consolidate(
         try:
             async with opened_services(home, loaded, model) as services:
                 assistant = Assistant(loaded)
-                await services.consolidate_with(assistant.adapters, assistant.use_learned)
+                await services.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
                 if services.consolidation is None:
                     raise ValueError(services.problem or "The background loop cannot be opened.")
                 with progress_bar("{task.description}") as bar:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,7 @@ import typer
 from rich.progress import Progress, TaskID
 
 from app.asking import Asker
+from app.cli_attaching import FileOption, bytes_of, unstored_services
 from app.cli_home import HomeOption, NoMemoryOption, opened_learning, opened_services
 from app.cli_loading import (
     AutotuneOption,
@@ -191,6 +192,7 @@ def ask(
         typer.Option("--why", "--json", help="A list of objects: also which lesson answered, and how sure that is."),
     ] = False,
     max_tokens: Annotated[int, typer.Option(min=1, help="The most new tokens of an answer.")] = ASKED_TOKENS,
+    file: FileOption = None,
     home: HomeOption = None,
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
@@ -201,25 +203,26 @@ def ask(
     """Answer questions with what was learned; prints a JSON list of answers, in their order.
 
     Each question is a conversation of its own, answered by the plain assistant with the likeliest tokens; nothing of it
-    is stored. A question that cannot be answered has null in the list, a sentence on standard error says why, and the
-    exit status is 1.
+    is stored. With --file the answers come from these files. A question that cannot be answered has null in the list, a
+    sentence on standard error says why, and the exit status is 1.
     """
     asked = _questions(questions)
+    attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
 
     async def run() -> list[dict[str, Any]]:
         loaded = await load(model, backend, precision, autotune, context)
         try:
             if no_memory:
-                return await _ask_all(Asker(loaded, None, max_tokens), asked)
+                return await _ask_all(Asker(loaded, None, max_tokens), asked, attached)
             async with opened_services(home, loaded, model) as services:
                 left_out = without or ()
                 learning = None if Loop.instant in left_out else services.learning
                 asker = Asker(loaded, learning, max_tokens, reads=Loop.reading not in left_out)
                 if Loop.background not in left_out:
-                    await services.consolidate_with(asker.assistant.adapters, asker.assistant.use_learned)
+                    await services.consolidate_with(asker.assistant.adapters, asker.assistant.adapters.use_learned)
                 if Loop.style not in left_out:
-                    await services.style_with(asker.assistant.use_style)
-                return await _ask_all(asker, asked)
+                    await services.style_with(asker.assistant.adapters.use_style)
+                return await _ask_all(asker, asked, attached)
         finally:
             loaded.close()
 
@@ -238,7 +241,23 @@ def ask(
         raise typer.Exit(1)
 
 
-async def _ask_all(asker: Asker, questions: list[str]) -> list[dict[str, Any]]:
+async def _ask_all(asker: Asker, questions: list[str], attached: Sequence[tuple[Path, bytes]]) -> list[dict[str, Any]]:
+    if not attached:
+        return await _answers(asker, questions)
+    services = await unstored_services()
+    try:
+        session: str | None = None
+        for path, data in attached:
+            session = (await services.files.attach(session, path.name, "", data)).session
+        assert session is not None
+        await services.files.indexed(session)
+        asker.read_files(services.files, session)
+        return await _answers(asker, questions)
+    finally:
+        await services.close()
+
+
+async def _answers(asker: Asker, questions: list[str]) -> list[dict[str, Any]]:
     found = []
     with progress_bar("Answering") as bar:
         for question in bar.track(questions):

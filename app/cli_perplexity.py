@@ -68,7 +68,7 @@ def perplexity(
             if not learned:
                 return facts, await _scored(loaded, texts, await assistant.adapter_number(), None)
             services = await opened.enter_async_context(opened_services(home, loaded, model))
-            await services.consolidate_with(assistant.adapters, assistant.use_learned)
+            await services.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
             if assistant.leaves_out:
                 notes.print(assistant.leaves_out, markup=False, soft_wrap=True)
             assert services.learning is not None

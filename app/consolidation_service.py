@@ -1,6 +1,6 @@
 """The background loop over a memory: what was taught moves into an adapter of the model that runs.
 
-    service = await ConsolidationService.open(learning, assistant.adapters, assistant.use_learned)
+    service = await ConsolidationService.open(learning, assistant.adapters, assistant.adapters.use_learned)
     run = await service.consolidate()      # cancel it at any time: the next one goes on where it stood
     run.verdict, run.why
 

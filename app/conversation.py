@@ -12,29 +12,37 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
+from app.answer_keeper import AnswerKeeper, Stored
 from app.answer_records import Answer
-from app.assistant import CHAT_SAMPLING, Assistant, Delta, Done, Reading, Thought, assistant_message, user_message
-from app.fact_reader import read_facts
+from app.answer_settings import answer_settings
+from app.asked import Asked, another_answer, new_message, rest_of_answer
+from app.assistant import CHAT_SAMPLING, Assistant, Delta, Done
+from app.assistant import Event as Answering
+from app.chat_lessons import learn, paused, recall, told_in
+from app.exact_answers import Computed, computed, give_computed
+from app.file_consulting import Consulted, consult
+from app.heard import Heard
+from app.kept_conversation import KeptConversation
 from app.learning_service import Learned
-from app.lesson_imprints import LessonError
-from app.recalled import Recalled, Unsure
+from app.prompt_window import Context
+from app.recalled import Recalled
 from app.routing_service import Routed
 from app.services import Services
+from app.titles import TitleMaker
 from app.trajectory_recorder import TrajectoryRecorder
-from app.turn_details import answer_details, taught_details, title_of
-from py_core.backends.base import BackendError
-from py_core.learning.teaching import Told, asked_to_remember, lesson_of
+from app.turn_messages import agent_of, messages_of
+from py_core.learning.teaching import Told
+from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON
 from py_core.memory.memory import Memory
 from py_core.memory.rows import EVERYTHING, Change
 from py_core.memory.sessions import KIND as SESSION
-from py_core.memory.sessions import Session, Turn
+from py_core.memory.sessions import Place, Session
 from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
 from py_core.sampling import SamplingParams
@@ -45,23 +53,12 @@ RETRY_TEMPERATURE = 0.7
 
 @dataclass(frozen=True)
 class ChangedElsewhere:
-    """Others have changed the stored conversation. `turns`: all that it holds now; None where it was deleted."""
+    """Others have changed the stored conversation. `turns`: what is shown of it now; None where it was deleted."""
 
     turns: Sequence[Turn] | None
 
 
-@dataclass(frozen=True)
-class Stored:
-    """Question and answer are in the memory, as the last of so many turns. `answer` is what is stored of it, and
-    `request` the answer's id, by which it can be judged; "" where no model made it."""
-
-    session: str
-    turns: int
-    answer: str
-    request: str = ""
-
-
-Event = ChangedElsewhere | Routed | Recalled | Learned | Reading | Thought | Delta | Done | Stored
+Event = ChangedElsewhere | Routed | Recalled | Computed | Consulted | Learned | Context | Answering | Stored
 
 
 class Conversation:
@@ -69,60 +66,86 @@ class Conversation:
 
     def __init__(self, assistant: Assistant, services: Services) -> None:
         self.assistant = assistant
-        self.turns: list[Turn] = []
-        """The turns that this tab knows."""
-        self.recorder = TrajectoryRecorder(assistant, services)
+        self._kept = KeptConversation()
+        self._keeper = AnswerKeeper(assistant, services, self._kept)
         self._services = services
+        self._titles = TitleMaker(assistant.model, services)
         self._stopped = False
         self._answering = False
         self._deleted = False
-        self._session: Session | None = None
         self._last: Routed | None = None
         self._recalled: Recalled | None = None  # the lesson that the running answer gives
         self._resumed_agent: str | None = None  # who answered last, in a resumed conversation
-        services.listen(self._on_change)
+        self._unlisten = services.listen(self._on_change)
 
-    def respond(self, text: str) -> AsyncIterator[Event]:
-        """Raises what Assistant.respond raises. The turn is stored after Done."""
-        return self._answer(text)
+    @property
+    def turns(self) -> list[Turn]:
+        """What is shown of the conversation, as far as this tab knows it."""
+        return self._kept.branches.path()
 
-    def retry(self) -> AsyncIterator[Event]:
-        """Another answer to the last message, in place of the one there is, by the same agent.
+    @property
+    def session_id(self) -> str | None:
+        """Of the stored conversation; None until something of it is stored."""
+        return self._kept.session.id if self._kept.session else None
 
-        Raises ValueError where nothing was said, and what Assistant.respond raises.
+    def respond(self, text: str, *, after: Place = "leaf", agent: str | None = None) -> AsyncIterator[Event]:
+        """Answer a message, which is stored with the answer after Done.
+
+        after: the number of the turn that it follows, as when an earlier message was edited; None: it begins anew.
+        agent: the id of who answers, where it is not routed. Raises StoreError("record") where there is no such turn,
+        AgentError where there is no such agent, and what Assistant.respond raises.
         """
-        return self._answer(None)
+        return self._answer(self._respond(lambda: new_message(self._kept.branches, self._agents, text, after, agent)))
 
-    async def _answer(self, text: str | None) -> AsyncIterator[Event]:
+    def retry(self, question: int | None = None, *, agent: str | None = None) -> AsyncIterator[Event]:
+        """Another answer to a message, the last one or that of this number: a variant, by the same agent or by this
+        one. Raises CannotAnswerError where nothing was said, and what `respond` raises."""
+        return self._answer(self._respond(lambda: another_answer(self._kept.branches, self._agents, question, agent)))
+
+    def continue_answer(self) -> AsyncIterator[Event]:
+        """Go on with the last answer, which was stopped, cut off, failed, or looped: the Deltas are what is new, Done
+        has all of its text, and the stored turn becomes the longer one. Raises CannotAnswerError where there is none,
+        and what Assistant.go_on raises."""
+        return self._answer(self._go_on())
+
+    async def _answer(self, answering: AsyncIterator[Event]) -> AsyncIterator[Event]:
         with self._services.answering():
-            async with aclosing(self._respond(text)) as events:  # type: ignore[type-var]
+            async with aclosing(answering) as events:  # type: ignore[type-var]
                 async for event in events:
                     yield event
 
-    async def _respond(self, text: str | None) -> AsyncIterator[Event]:
-        """text: None for another answer to the last message."""
+    async def _respond(self, what: Callable[[], Asked]) -> AsyncIterator[Event]:
         self._stopped, self._answering = False, True
+        self._titles.stop()
         try:
             if (change := await self._follow()) is not None:
                 yield change
-            if text is not None and (told := self._told(text)) is not None:
-                async for learned in self._learn(text, told):
+            asked = what()
+            text, agent, sampling = asked.text, asked.agent, None
+            if not asked.again and (told := told_in(self._services, text)) is not None:
+                async for learned in self._learn(asked, told):
                     yield learned
                 return
-            again, routed = text is None, None
-            if text is None:
-                text, agent = self._last_question()
-                if _is_unread(self.turns[-1]):
-                    self.assistant.tell(text, self.turns[-1].content)  # it is about to be replaced
-                sampling = _retry_sampling(agent)
+            taught = exact = None
+            if not asked.again and agent is None and (exact := computed(self._services, text)) is not None:
+                taught = await self._recall(text)  # what was taught comes first
+            if exact is not None and taught is None:
+                async for event in self._compute(asked, exact):
+                    yield event
+                return
+            routed: Routed | None = None
+            if agent is not None or not asked.again:
+                routed = await self._route(text, agent)
+                agent = agent or (routed.agent if routed else None)
+            else:
+                agent = agent_of(asked.replaced, self._agents)
                 if self._last is not None and self._last.text == text:
                     yield self._last
-                # Whoever asks for another answer than what was taught gets the model's own.
-                recalled = None if self.turns[-1].details.get("lesson") else await self._recall(text)
-            else:
-                routed = await self._route(text)
-                agent, sampling = (routed.agent if routed else None), None
-                recalled = await self._recall(text)
+            if asked.again:
+                sampling = _retry_sampling(agent)
+            # Whoever asks for another answer than what was taught, or for an agent's, gets the model's own.
+            own = asked.agent is not None or (asked.replaced is not None and asked.replaced.details.get("lesson"))
+            recalled = taught or (None if own else await self._recall(text))
             if routed is not None:
                 yield routed
             if recalled is not None:
@@ -132,48 +155,112 @@ class Conversation:
             if self._stopped:
                 yield Done("stopped")
                 return
-            said, done, failure = "", None, None
+            material = None if recalled else await consult(self._services, self.assistant, self._kept, asked, agent)
+            if material is not None:
+                yield Consulted(material)
+            heard = Heard()
             id = routed.id if routed else uuid.uuid4().hex
             try:
                 if recalled is not None and recalled.done is not None:
-                    answering = self.assistant.give(text, recalled.done, again)
+                    answering = self.assistant.give(text, recalled.done, asked.before)
                 else:
                     heads = recalled.heads if recalled else ()
-                    answering = self.assistant.respond(text, agent, again=sampling, heads=heads)
-                with self._paused():
-                    async with aclosing(answering) as events:  # type: ignore[type-var]
-                        async for event in events:
-                            if isinstance(event, Delta):
-                                said += event.text
-                            elif isinstance(event, Done):
-                                done, said = event, event.text
-                            yield event
-            except Exception as error:
-                failure = error
+                    answering = self.assistant.respond(
+                        text, agent, before=asked.before, sampling=sampling, heads=heads, material=material
+                    )
+                async with aclosing(self._hear(answering, heard)) as events:  # type: ignore[type-var]
+                    async for event in events:
+                        yield event
             finally:
-                stored = await self._remember(Answer(id, text, routed, said, done, failure, again, recalled))
+                answer = Answer(id, text, routed, heard.said, heard.done, heard.failure, recalled, material=material)
+                stored = await self._remember(answer, asked)
             if stored is not None:
                 yield stored
-            if failure is not None:
-                raise failure
+            if heard.failure is not None:
+                raise heard.failure
         finally:
-            self._answering, self._recalled = False, None
-            if self._deleted:
-                self.reset()
+            self._ended()
+
+    async def _go_on(self) -> AsyncIterator[Event]:
+        self._stopped, self._answering = False, True
+        self._titles.stop()
+        try:
+            if (change := await self._follow()) is not None:
+                yield change
+            asked = rest_of_answer(self._kept.branches, self._agents)
+            turn, agent = asked.replaced, asked.agent
+            assert turn is not None
+            assert asked.before is not None
+            thought = (turn.details.get("thinking") or {}).get("text", "")
+            sampling = _retry_sampling(agent) if turn.details.get("reason") == "loop" else None
+            heard, stored = Heard(turn.content), None
+            material = await consult(self._services, self.assistant, self._kept, asked, agent)
+            try:
+                answering = self.assistant.go_on(
+                    asked.text, turn.content, thought, agent,
+                    before=asked.before, sampling=sampling, material=material,
+                )  # fmt: skip
+                async with aclosing(self._hear(answering, heard)) as events:  # type: ignore[type-var]
+                    async for event in events:
+                        yield event
+            finally:
+                if heard.is_more and not self._deleted:
+                    with self._told_trouble():
+                        stored = await self._keeper.keep_more(turn, heard.done, heard.said, lambda: self._deleted)
+            if stored is not None:
+                yield stored
+            if heard.failure is not None:
+                raise heard.failure
+        finally:
+            self._ended()
+
+    async def _hear(self, answering: AsyncIterator[Answering], heard: Heard) -> AsyncIterator[Event]:
+        if (memory := self._services.memory) is not None:
+            self.assistant.use_settings(answer_settings(memory.policies))
+        with paused(self._services):
+            async with aclosing(heard.all_of(answering, self.assistant)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    yield event
+
+    def _ended(self) -> None:
+        self._answering, self._recalled = False, None
+        if self._deleted:
+            self.reset()
+
+    @contextmanager
+    def _told_trouble(self) -> Iterator[None]:
+        """Tell of it when the memory fails; the answer stays on the page."""
+        try:
+            yield
+        except StoreError as error:
+            if error.reason == "record":  # another program deleted it meanwhile
+                self._deleted = True
+            else:
+                self._services.trouble(error)
+
+    @property
+    def recorder(self) -> TrajectoryRecorder:
+        """Of its answers."""
+        return self._keeper.recorder
 
     def stop(self) -> None:
         """End the running answer, also before it has begun."""
         self._stopped = True
         self.assistant.stop()
 
+    def close(self) -> None:
+        """Give back what the model keeps of it; nobody answers in it any more."""
+        self._unlisten()
+        self.assistant.close()
+
     def reset(self) -> None:
         """Start a new conversation; the old one stays in the memory."""
         self.assistant.reset()
-        self.turns = []
-        self._session = self._last = self._resumed_agent = None
+        self._kept.forget()
+        self._last = self._resumed_agent = None
         self._deleted = False
 
-    async def resume(self, session_id: str) -> list[Turn]:
+    async def resume(self, session_id: str) -> Branches:
         """Continue a stored conversation. Raises StoreError where there is none."""
         memory = self._services.memory
         session = await memory.sessions.get(session_id) if memory else None
@@ -181,11 +268,12 @@ class Conversation:
             if self._services.memory_state == "locked":
                 raise StoreError("locked")
             raise StoreError("record", "This conversation was deleted.")
-        if self._session is not None and self._session.id == session_id:
+        if self._kept.session is not None and self._kept.session.id == session_id:
             await self._follow()  # keeps what the model has read
         else:
+            self.reset()
             await self._take(session, memory)
-        return await memory.sessions.turns(session_id)
+        return await memory.sessions.branches(session_id)
 
     # ---- what others do to the stored conversation ----
 
@@ -194,7 +282,7 @@ class Conversation:
         a lesson ends where that is deleted."""
         if self._recalled is not None and (LESSON, self._recalled.lesson.id) in change.deletes:
             self.stop()
-        key = (SESSION, self._session.id) if self._session else None
+        key = (SESSION, self._kept.session.id) if self._kept.session else None
         if key in change.deletes or (change.cleared in (EVERYTHING, SESSION) and key not in change.puts):
             if self._answering:
                 self._deleted = True
@@ -204,173 +292,81 @@ class Conversation:
 
     async def _follow(self) -> ChangedElsewhere | None:
         """Take over what others stored in this conversation. None when there is nothing new."""
-        known, memory = self._session, self._services.memory
-        if known is None or memory is None:
+        memory = self._services.memory
+        if memory is None:
             return None
         try:
-            session = await memory.sessions.get(known.id)
+            session = await self._kept.follow(memory)
             if session is None:
-                self.reset()
-                return ChangedElsewhere(None)
-            if (session.turns, session.updated) == (known.turns, known.updated):
-                return None
-            before = [(turn.role, turn.content) for turn in self.turns]
-            turns = await memory.sessions.turns(session.id)
-            if [(turn.role, turn.content) for turn in turns] == before:
-                self._session = session
                 return None
             await self._take(session, memory)
             return ChangedElsewhere(tuple(self.turns))
         except StoreError as error:
+            if error.reason == "record":
+                self.reset()
+                return ChangedElsewhere(None)
             self._services.trouble(error)
             return None
 
     async def _take(self, session: Session, memory: Memory) -> None:
-        turns = await memory.sessions.turns(session.id)
-        self.reset()
-        self.turns, self._session = turns, session
-        messages = []
-        for number, turn in enumerate(turns):
-            answer = turns[number + 1] if number + 1 < len(turns) else None
-            if _is_unread(turn) or (turn.role == "user" and answer is not None and _is_unread(answer)):
-                continue
-            if turn.role == "user":
-                messages.append(user_message(turn.content, self._agent_of(answer)))
-            else:
-                messages.append(assistant_message(turn.content))
-        self.assistant.reset(messages)
-        agent = session.state.get("agent")
-        self._resumed_agent = agent if isinstance(agent, str) else None
+        await self._kept.take(session, memory)
+        turns = self.turns
+        self.assistant.go_to(messages_of(turns, self._agents))
+        last = agent_of(turns[-1], self._agents) if turns else None
+        agent = last.id if last else session.state.get("agent")
+        self._last, self._resumed_agent = None, agent if isinstance(agent, str) else None
 
-    def _agent_of(self, answer: Turn | None) -> Agent | None:
-        routing = self._services.routing
-        return routing.agents.get(answer.details.get("agent", "")) if routing and answer else None
+    @property
+    def _agents(self) -> Mapping[str, Agent]:
+        return self._services.routing.agents if self._services.routing else {}
 
     # ---- a turn ----
 
-    def _last_question(self) -> tuple[str, Agent | None]:
-        if len(self.turns) < 2:
-            raise ValueError("There is no answer yet to try again.")
-        question, answer = self.turns[-2:]
-        return question.content, self._agent_of(answer)
-
-    async def _route(self, text: str) -> Routed | None:
+    async def _route(self, text: str, chosen: Agent | None) -> Routed | None:
         if self._services.routing is None or not text.strip():
             return None
         try:
             agent = self._resumed_agent if self._last is None else self._services.routing.agent_of(self._last)
-            self._last = await self._services.routing.route(text, agent)
+            self._last = await self._services.routing.route(text, agent, chosen)
             return self._last
         except (EmbedderError, StoreError) as error:
             self._services.trouble(error)
             return None
 
-    def _told(self, text: str) -> Told | None:
-        """What a message asks to remember, where that can be learned."""
-        learning = self._services.learning
-        statement = asked_to_remember(text) if learning is not None and learning.is_on else None
-        return lesson_of(statement) if statement else None
-
-    async def _learn(self, text: str, told: Told) -> AsyncIterator[Event]:
+    async def _learn(self, asked: Asked, told: Told) -> AsyncIterator[Event]:
         """Learn it, and say so in place of the model."""
-        learning, learned = self._services.learning, None
-        assert learning is not None
-        try:
-            with self._paused():
-                learned = await learning.teach(told.question, told.answer)
-            said = f"I will remember that. When you ask \u201c{told.question}\u201d, I say: {learned.lesson.answer}"
-        except (EmbedderError, StoreError, BackendError, LessonError) as error:
-            said = f"I could not remember that. {error}"
+        learned, said = await learn(self._services, told)
         # The model does not read this turn, so that the lesson is gone from its context when it is forgotten.
+        if asked.before is not None:
+            self.assistant.go_to(asked.before)
         if learned is not None:
             yield learned
         done = Done("end", said)
         yield Delta(said)
         yield done
-        stored = await self._remember(Answer(uuid.uuid4().hex, text, None, said, done, taught=learned))
+        stored = await self._remember(Answer(uuid.uuid4().hex, asked.text, None, said, done, taught=learned), asked)
         if stored is not None:
             yield stored
 
+    async def _compute(self, asked: Asked, found: Computed) -> AsyncIterator[Event]:
+        async for event in give_computed(self.assistant, asked.text, found, asked.before):
+            yield event
+        said = found.exact.words
+        answer = Answer(uuid.uuid4().hex, asked.text, None, said, Done("end", said), computed=found)
+        if (stored := await self._remember(answer, asked)) is not None:
+            yield stored
+
     async def _recall(self, text: str) -> Recalled | None:
-        learning = self._services.learning
-        try:
-            if self._services.consolidation is not None:
-                await self._services.consolidation.refresh()  # what it learned from may be gone
-            if self._services.style is not None:
-                await self._services.style.refresh()
-            if learning is None:
-                return None
-            found = await learning.recall_or_read(text)
-            if not isinstance(found, Unsure):
-                return found
-            with self._paused():
-                return None if self._stopped else await read_facts(self.assistant, learning.memory, text, found)
-        except (EmbedderError, StoreError, BackendError, LessonError) as error:
-            self._services.trouble(error)
-            return None
+        return await recall(self._services, self.assistant, text, lambda: self._stopped)
 
-    def _paused(self) -> AbstractContextManager[None]:
-        """While it is open nothing is done in the background."""
-        return self._services.memory.background.paused() if self._services.memory else nullcontext()
-
-    async def _remember(self, answer: Answer) -> Stored | None:
+    async def _remember(self, answer: Answer, asked: Asked) -> Stored | None:
         if not answer.text.strip() or self._deleted:
             return None
-        details, earlier = answer_details(answer.id, answer.routed, answer.done, answer.recalled), ""
-        is_unread = answer.done is not None and not answer.done.prompt_tokens
-        if is_unread:
-            details["taught"] = taught_details(answer.taught) if answer.taught else None
-        if answer.again:
-            earlier = self.turns[-1].details.get("request", "")
-            ended = ("adapter", "lesson", "taught")
-            before = {name: value for name, value in self.turns[-1].details.items() if name not in ended}
-            details = {**before, **details}
-        turns = Turn("user", answer.text), Turn("assistant", answer.said, details=details)
-        if answer.is_shown:
-            self.turns = [*(self.turns[:-2] if answer.again else self.turns), *turns]
-        memory = await self._services.opened_memory()
-        if memory is None or self._deleted:
-            return None
-        try:
-            memory.witness.record(answer.witness_entry(self.assistant.model.engine.capabilities.backend))
-            if not answer.is_shown:
-                return None
-            session = await self._keep(memory, turns, answer.routed, answer.again)
-            routed = self._last if self._last is not None and self._last.text == answer.text else None
-            learning = self._services.learning
-            model = learning.base_sha256[:16] if learning else self.assistant.model.config.name
-            made = answer.trajectory(session.id, model, details, routed)
-            if made.prompt_tokens:  # the model made it
-                self.recorder.answered(memory, made, self._agent_of(turns[1]))
-            self.recorder.asked_again(memory, earlier)
-            if answer.routed is not None and self._services.routing is not None:
-                await self._services.routing.used(answer.routed)
-            if answer.recalled is not None and self._services.learning is not None:
-                await self._services.learning.used(answer.recalled)
-        except StoreError as error:
-            if error.reason == "record":  # another program deleted it meanwhile
-                self._deleted = True
-                return None
-            self._services.trouble(error)
-        if self._session is None:
-            return None
-        return Stored(self._session.id, self._session.turns, answer.said, "" if is_unread else answer.id)
-
-    async def _keep(self, memory: Memory, turns: tuple[Turn, Turn], routed: Routed | None, again: bool) -> Session:
-        changes: dict[str, Any] = {}
-        if routed is not None:
-            changes["state"] = {"agent": routed.agent.id}
-        known = self._session or await memory.sessions.start(title_of(turns[0].content))
-        kept = await memory.sessions.add_turns(known.id, *turns, replaces=known.turns if again else None, **changes)
-        expected = known.turns + (0 if again else 2)
-        # Turns of another tab came in between: as long as `known` is what this one knows, _follow finds them.
-        self._session = kept if kept.turns == expected else known
-        return self._session
-
-
-def _is_unread(answer: Turn) -> bool:
-    """Whether the model has no part in it: it confirms what a message asked to remember, or says why that cannot be."""
-    return "taught" in answer.details
+        with self._told_trouble():
+            stored = await self._keeper.keep(answer, asked, self._last, lambda: self._deleted)
+            self._titles.begin(self._kept.session, self.turns)
+            return stored
+        return None
 
 
 def _retry_sampling(agent: Agent | None) -> SamplingParams:

@@ -48,7 +48,8 @@ class LearningApi:
         self._services, self._leaves_out = services, leaves_out
         self._feedback = Feedback(services)
         self._forgotten: dict[str, Lesson] = {}
-        services.listen(self._on_change)
+        self.close = services.listen(self._on_change)
+        """Nobody asks any more."""
 
     # ---- an answer, by its id ----
 

@@ -1,4 +1,4 @@
-"""What the page's Memory view asks for: the memory, the router's patterns and the agents, as plain data.
+"""What the page's panels ask for: the log, the router's patterns, policies and agents, as plain data.
 
 web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
 """
@@ -11,16 +11,16 @@ from typing import Any, Literal
 import numpy as np
 
 from app import agent_catalog
+from app.answer_settings import check_setting
+from app.answer_speeds import speed_groups
+from app.conversation_api import ConversationApi
 from app.routing_service import RoutingService
-from app.services import Services
 from app.stored_kinds import NOUNS, counts
-from app.turn_details import turn_entries
-from py_core.memory import patterns, sessions, witness
+from py_core.memory import patterns, witness
 from py_core.memory.errors import StoreError
-from py_core.memory.memory import Memory
 from py_core.memory.passphrase import remove_passphrase, set_passphrase
 from py_core.memory.records import Record
-from py_core.memory.text_search import has_all, snippet, terms_of
+from py_core.memory.text_search import has_all, terms_of
 from py_core.memory.transfer import export, import_file
 from py_core.memory.witness import WitnessEntry
 from py_core.routing.agents import agent_to_dict
@@ -30,20 +30,14 @@ from py_core.routing.projection import project
 MEANT = 200
 """A search by meaning shows so many of the most similar."""
 LEAST_SIMILARITY = 0.25
-LEAST_TURN_SIMILARITY = 0.15
-"""A single word, such as "coding", is less similar to a message than requests are to each other (docs/decisions.md)."""
-MOST_SIMILAR_CONVERSATIONS = 20
 UNROUTED = {
     "opening": "Routing is still loading. Try again in a moment.",
     "off": "The address of this page switches routing off (?routing=off).",
 }
 
 
-class MemoryApi:
+class MemoryApi(ConversationApi):
     """Each public method is a call of the page's. Those that need the router raise EmbedderError without it."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def info(self) -> dict[str, Any]:
         """`counts`: of each kind of record; `nouns`: what one and several of it are called, in an order for people."""
@@ -104,62 +98,6 @@ class MemoryApi:
         ]
         return {"agents": names, "points": points}
 
-    # ---- conversations ----
-
-    async def conversations(self, search: str = "", offset: int = 0, limit: int = 50) -> dict[str, Any]:
-        """The one that was changed last first. Of a search: those that have its words (in the title, then in messages),
-        then those with a similar message; each with the message that was found as a snippet."""
-        records = {record.id: record for record in await self._memory.store.query(sessions.KIND)}
-        newest = sorted(records, key=lambda id: records[id].updated or 0.0, reverse=True)
-        if not search.strip():
-            return _page([(records[id], None) for id in newest], offset, limit, _session_entry)
-        turns: dict[str, str | None] = {}
-        by_text = await self._memory.text.search(search)
-        for in_title in (True, False):
-            found = {match.session: match.turn for match in by_text if (match.turn is None) is in_title}
-            turns |= {id: found[id] for id in newest if id in found}
-        similarities: dict[str, float] = {}
-        others: dict[str, str] = {}
-        for record, similarity in await self._similar_turns(search):
-            id = record.body["session"]
-            if id in records and id not in similarities:
-                similarities[id] = similarity
-                if id not in turns and len(others) < MOST_SIMILAR_CONVERSATIONS:
-                    others[id] = record.id
-        turns |= others
-        shown = list(turns.items())[offset : offset + limit]
-        contents = {
-            record.id: record.body
-            for record in await self._memory.store.get_many([(sessions.TURN, turn) for _, turn in shown if turn])
-        }
-        return {
-            "total": len(turns),
-            "items": [
-                {
-                    **_session_entry(records[id]),
-                    "similarity": similarities.get(id),
-                    "snippet": _snippet(contents[turn], search) if turn in contents else None,
-                }
-                for id, turn in shown
-            ],
-        }
-
-    async def conversation(self, id: str) -> dict[str, Any]:
-        session = await self._memory.sessions.get(id)
-        if session is None:
-            raise StoreError("record", "This conversation was deleted.")
-        turns = await self._memory.sessions.turns(id)
-        return {"id": id, "title": session.title, "turns": turn_entries(turns)}
-
-    async def rename_conversation(self, id: str, title: str) -> None:
-        if not title.strip():
-            raise StoreError("record", "Type a title.")
-        await self._memory.sessions.edit(id, title=title.strip())
-
-    async def remove_conversations(self, ids: list[str]) -> None:
-        for id in ids:
-            await self._memory.sessions.delete(id)
-
     # ---- log ----
 
     async def log(self, filter: str = "all", search: str = "", offset: int = 0, limit: int = 50) -> dict[str, Any]:
@@ -187,12 +125,14 @@ class MemoryApi:
     async def statistics(self) -> dict[str, Any]:
         trends = await self._memory.questions.trends()
         answered: dict[str, int] = {}
-        for entry in await self._memory.witness.entries():
+        entries = await self._memory.witness.entries()
+        for entry in entries:
             answered[entry.agent] = answered.get(entry.agent, 0) + 1
         return {
             "percentiles": await self._memory.questions.percentiles(),
             "trends": {stage: {"medians": t.medians, "change": t.change} for stage, t in trends.items()},
             "agents": sorted(answered.items(), key=lambda item: -item[1]),
+            "speeds": speed_groups(entries),
         }
 
     # ---- policies ----
@@ -214,6 +154,7 @@ class MemoryApi:
         ]  # fmt: skip
 
     async def edit_policy(self, name: str, value: Any) -> None:
+        check_setting(name, value)
         await self._memory.policies.edit(name, value)
         await self._read_again()
 
@@ -298,10 +239,6 @@ class MemoryApi:
     # ---- helpers ----
 
     @property
-    def _memory(self) -> Memory:
-        return self._services.memory_now()
-
-    @property
     def _routing(self) -> RoutingService:
         if self._services.routing is None:
             why = UNROUTED.get(self._services.routing_state)
@@ -333,25 +270,12 @@ class MemoryApi:
         order = dict.fromkeys([*sorted(literal, key=lambda id: -similar.get(id, 0.0)), *similar])
         return [(here[id], similar.get(id)) for id in order]
 
-    async def _similar_turns(self, search: str) -> list[tuple[Record, float]]:
-        """Messages of a similar meaning, the most similar first. Those without a vector get one in the background."""
-        if self._services.routing is None or self._services.indexer is None:
-            return []
-        await self._services.indexer.index_all()
-        (vector,) = await self._services.routing.embedder.embed([search])
-        found = await self._memory.search.search(sessions.TURN, vector, MEANT)
-        return [(record, similarity) for record, similarity in found if similarity >= LEAST_TURN_SIMILARITY]
-
     async def _similar(self, kind: str, search: str, among: dict[str, Record]) -> dict[str, float]:
         if self._services.routing is None:
             return {}
         (vector,) = await self._services.routing.embedder.embed([search])
         found = await self._memory.search.search(kind, vector, MEANT, among.__contains__)
         return {record.id: similarity for record, similarity in found if similarity >= LEAST_SIMILARITY}
-
-
-def _snippet(turn: dict[str, Any], search: str) -> dict[str, Any]:
-    return {"role": turn["role"], "parts": [list(part) for part in snippet(turn["content"], terms_of(search))]}
 
 
 def _page(
@@ -365,12 +289,6 @@ def _pattern_entry(record: Record) -> dict[str, Any]:
     body = record.body
     taken = {name: body[name] for name in ("text", "agent", "source", "weight", "uses")}
     return {"id": record.id, **taken, "created": record.created, "lastUsed": body["last_used"]}
-
-
-def _session_entry(record: Record) -> dict[str, Any]:
-    body = record.body
-    times = {"created": record.created, "updated": record.updated}
-    return {"id": record.id, "title": body["title"], "turns": body["turns"], **times}
 
 
 def _log_entry(entry: WitnessEntry) -> dict[str, Any]:

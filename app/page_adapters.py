@@ -16,62 +16,45 @@ from app.assistant import Assistant
 from py_core.adapters.files import read_adapter, write_adapter
 from py_core.adapters.lora import MAX_RANK, check_base
 from py_core.adapters.peft import WEIGHTS_FILE
-from py_core.backends.base import BackendError
+from py_core.loading import Model
 
 
-class PageAdapters:
-    def __init__(self, assistant: Callable[[], Assistant]) -> None:
-        """assistant: of the model that runs; raises BackendError where none does yet."""
-        self._assistant = assistant
+async def choose(assistant: Assistant, name: str, base_sha256: str, read: Callable[[], Awaitable[bytes]]) -> str:
+    """From the next message on; "" for none. base_sha256: of the model that runs. Returns `leaves_out`.
 
-    def made_of(
-        self, files: Mapping[str, bytes], base: Mapping[str, str], kept: Mapping[str, str]
-    ) -> tuple[dict[str, Any], bytes]:
-        """Facts ({name, rank, linears, lost, sha256}) and the file of an adapter that fits the model that runs.
+    Raises AdapterError, BackendError, and what `read` raises.
+    """
+    if not name:
+        await assistant.use_adapter(None)
+        return ""
+    adapter = assistant.adapters.opened(name)
+    if adapter is None:
+        model = assistant.model
+        adapter = replace(read_adapter(await read(), model.config, model.graph), name=name)
+        check_base(adapter, base_sha256)
+    await assistant.use_adapter(adapter)
+    return assistant.leaves_out
 
-        base: {sha256, title} of that model. kept: the sha256 of each file that is kept, by the adapter's name: another
-        adapter of this name gets a number, the same one is made once more. Raises AdapterError.
-        """
-        model = self._assistant().model
-        of = BaseModel(model.config, model.graph, base["sha256"], base["title"])
-        titles = [PurePath(name).stem for name in files if not name.endswith(".json") and name != WEIGHTS_FILE]
-        adapter = fitted(adapter_of_files(files, of, titles[0] if titles else "adapter"), of, MAX_RANK)
-        title = adapter.name
-        taken = set[str]()
-        while True:
-            adapter = replace(adapter, name=name_of(title, taken))
-            data = write_adapter(adapter, of.config, of.graph)
-            sha256 = hashlib.sha256(data).hexdigest()
-            if kept.get(adapter.name, sha256) == sha256:
-                break
-            taken.add(adapter.name)
-        facts = {"name": adapter.name, "rank": adapter.rank, "linears": len(adapter.pairs), "sha256": sha256}
-        return facts | {"lost": lost_of(adapter.metadata)}, data
 
-    async def use(self, name: str, base_sha256: str, read: Callable[[], Awaitable[bytes]]) -> str:
-        """From the next message on; "" for none. base_sha256: of the model that runs. Returns `leaves_out`.
+def made_of(
+    files: Mapping[str, bytes], model: Model, base: Mapping[str, str], kept: Mapping[str, str]
+) -> tuple[dict[str, Any], bytes]:
+    """Facts ({name, rank, linears, lost, sha256}) and the file of an adapter that fits `model`, the one that runs.
 
-        Raises AdapterError, BackendError, and what `read` raises.
-        """
-        assistant = self._assistant()
-        if not name:
-            await assistant.use_adapter(None)
-            return ""
-        adapter = assistant.adapters.find(name)
-        if adapter is None:
-            model = assistant.model
-            adapter = replace(read_adapter(await read(), model.config, model.graph), name=name)
-            check_base(adapter, base_sha256)
-        await assistant.use_adapter(adapter)
-        return assistant.leaves_out
-
-    @property
-    def leaves_out(self) -> str:
-        """As of the assistant; "" where no model is loaded yet."""
-        try:
-            return self._assistant().leaves_out
-        except BackendError:
-            return ""
-
-    async def forget(self, name: str) -> None:
-        await self._assistant().forget_adapter(name)
+    base: {sha256, title} of that model. kept: the sha256 of each file that is kept, by the adapter's name: another
+    adapter of this name gets a number, the same one is made once more. Raises AdapterError.
+    """
+    of = BaseModel(model.config, model.graph, base["sha256"], base["title"])
+    titles = [PurePath(name).stem for name in files if not name.endswith(".json") and name != WEIGHTS_FILE]
+    adapter = fitted(adapter_of_files(files, of, titles[0] if titles else "adapter"), of, MAX_RANK)
+    title = adapter.name
+    taken = set[str]()
+    while True:
+        adapter = replace(adapter, name=name_of(title, taken))
+        data = write_adapter(adapter, of.config, of.graph)
+        sha256 = hashlib.sha256(data).hexdigest()
+        if kept.get(adapter.name, sha256) == sha256:
+            break
+        taken.add(adapter.name)
+    facts = {"name": adapter.name, "rank": adapter.rank, "linears": len(adapter.pairs), "sha256": sha256}
+    return facts | {"lost": lost_of(adapter.metadata)}, data

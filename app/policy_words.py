@@ -11,7 +11,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from app.answer_settings import INSTRUCTIONS_POLICY, LONGEST_POLICY, SAMPLING_POLICY
 from app.deep_loop import REPORT_POLICY, UNTIL_POLICY
+from app.exact_answers import EXACT_POLICY
 from app.idle_learning import LAST
 from app.idle_work import BACKGROUND_POLICY
 from app.learning_service import EMBEDDER_POLICY as LESSONS_EMBEDDER
@@ -104,10 +106,18 @@ _FACTORS = {
     ),
 }
 _KNOWN: Mapping[str, _Known] = {
+    INSTRUCTIONS_POLICY: _Known("Your instructions", "The model reads them with every conversation.", str),
+    SAMPLING_POLICY: _Known(
+        "How answers are drawn", "agent, precise, balanced, varied, or fields of the sampling as JSON.", str
+    ),
+    LONGEST_POLICY: _Known("The longest answer", "In tokens, beside the agents' own limits.", str),
     INSTANT_POLICY: _Known("Learning at once", "Whether what you teach answers.", _on),
     READING_POLICY: _Known("Learning by reading", "Whether the model reads facts where the gate is not sure.", _on),
     BACKGROUND_POLICY: _Known(
         "Learning by training", "Whether the model and the router are trained in pauses, and use it.", _on
+    ),
+    EXACT_POLICY: _Known(
+        "Exact answers", "Whether arithmetic, dates, units and counting are computed before the model answers.", _on
     ),
     "learning.deep": _Known("Learning from experience", "Whether answers are looked at together in pauses.", _on),
     "learning.style": _Known("Learning your style", "Whether the tone that you like is learned and used.", _on),

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from py_core.backends.base import ContextFullError
+from py_core.fit import bytes_per_token
 from py_core.loading import Model
 from py_core.tokenizers.base import THINKING_TAGS
 from py_core.tokenizers.chat_template import Message
@@ -26,6 +28,27 @@ _CLEARLY = 1.2
 """Turns that are about so many times as long as the room are tried first: if they do not fit, more do not either."""
 
 
+@dataclass(frozen=True)
+class Context:
+    """What is in a prompt, in tokens: `system` (the system prompt), `memory` (what was learned), `turns` (messages with
+    the instructions of agents, and answers), `file` and `tools` fill the `total` together with what is `free` for the
+    answer and what comes after it.
+
+    left_out: about how many tokens the turns have that found no room. bytes_per_token: what a token of context takes
+    in the memory of what runs the model.
+    """
+
+    system: int
+    memory: int
+    turns: int
+    file: int
+    tools: int
+    free: int
+    total: int
+    left_out: int
+    bytes_per_token: int
+
+
 class PromptWindow:
     """For the prompts of one conversation, which begin with a system message."""
 
@@ -35,16 +58,20 @@ class PromptWindow:
         self._system: Message = {"role": "system", "content": system}
         self._lengths: dict[str, int] = {}  # tokens of a message's text, of those that were last needed
 
-    async def fit(self, messages: Sequence[Message], first: int) -> tuple[list[int], int]:
+    async def fit(
+        self, messages: Sequence[Message], first: int, opening: str = "", begun: Sequence[tuple[str, bool]] = ()
+    ) -> tuple[list[int], int]:
         """The prompt's tokens, without the oldest turns that have no room, and how many messages these are.
 
+        opening: a text that stands at the beginning of the first message that is left in.
         first: so many messages are left out in any case, but never the last one. More are left out in pairs.
+        begun: of the answer, as of Model.encode_chat.
         Raises ContextFullError when the last message alone is too long.
         """
         refuse_by_length(self._model, messages[-1]["content"], self._limit)
         last = len(messages) - 1
         starts = [*range(min(first, last), last, 2), last]
-        about = self._about(messages, starts)
+        about = self._about(messages, starts, opening)
         prompts: dict[int, list[int]] = {}
 
         async def fits(at: int, room: float) -> bool:
@@ -52,7 +79,9 @@ class PromptWindow:
                 kept = messages[starts[at] :]
                 if any(self._is_surely_too_long(message) for message in kept):
                     return False
-                prompts[at] = await self._model.encode_chat([self._system, *kept])
+                if opening:
+                    kept = [{**kept[0], "content": f"{opening}\n\n{kept[0]['content']}"}, *kept[1:]]
+                prompts[at] = await self._model.encode_chat([self._system, *kept], begun)
             return len(prompts[at]) <= room
 
         clearly = max((at for at in range(len(starts)) if about[at] > _CLEARLY * self._limit), default=0)
@@ -69,11 +98,29 @@ class PromptWindow:
             )
         return prompts[found], starts[found]
 
-    def _about(self, messages: Sequence[Message], starts: Sequence[int]) -> list[float]:
+    def context(self, prompt: Sequence[int], messages: Sequence[Message], left_out: int, file: int = 0) -> Context:
+        """What a prompt that `fit` made consists of. file: the tokens in it that are of files."""
+        model, total = self._model, self._model.engine.context_length
+        system = min(len(model.tokenizer.encode(self._system["content"])), len(prompt))
+        file = min(file, len(prompt) - system)
+        turns = len(prompt) - system - file
+        characters = [len(message["content"]) for message in messages]
+        lost, kept = sum(characters[:left_out]), sum(characters[left_out:])
+        backend = model.engine.capabilities
+        precision = "fast" if "fast" in backend.features else "precise"
+        return Context(
+            system, 0, turns, file, 0, total - len(prompt), total, round(turns * lost / kept) if kept else 0,
+            bytes_per_token(model.config, model.graph, backend.backend, precision),
+        )  # fmt: skip
+
+    def _about(self, messages: Sequence[Message], starts: Sequence[int], opening: str) -> list[float]:
         """About how many tokens the prompt has that begins at each start; infinity far beyond the room."""
         known, self._lengths = self._lengths, {}
         about, end = [math.inf] * len(starts), len(messages)
         total: float = _FRAME_TOKENS
+        if opening:
+            self._lengths[opening] = known.get(opening) or len(self._model.tokenizer.encode(opening))
+            total += self._lengths[opening]
         for at in range(len(starts) - 1, -1, -1):
             for message in messages[starts[at] : end]:
                 if self._is_surely_too_long(message):

@@ -14,7 +14,7 @@ import json
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,12 +114,15 @@ class RoutingService:
 
     # ---- routes ----
 
-    async def route(self, text: str, conversation_agent: str | None = None) -> Routed:
-        """conversation_agent: the id of the agent that answered before, if any. Raises EmbedderError, StoreError."""
+    async def route(self, text: str, conversation_agent: str | None = None, chosen: Agent | None = None) -> Routed:
+        """conversation_agent: the id of the agent that answered before, if any. chosen: who answers this one in any
+        case. Raises EmbedderError, StoreError."""
         await self.refresh()
         decision = await self._router.route(text, conversation_agent)
         (vector,) = await self.embedder.embed([text])  # from its cache
-        agent = self.agents.get(decision.agent) or self.agents[FALLBACK_ID]
+        if chosen is not None:  # no pattern decided it
+            decision = replace(decision, agent=chosen.id, reason="chosen", neighbours=())
+        agent = chosen or self.agents.get(decision.agent) or self.agents[FALLBACK_ID]
         routed = Routed(uuid.uuid4().hex, text, agent, decision, vector)
         self._routed[routed.id] = routed
         while len(self._routed) > REMEMBERED:

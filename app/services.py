@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Literal
 
+from app.file_service import FileService
 from app.idle_learning import IDLE_SECONDS, IdleLearning
 from app.idle_work import Loop, OnlyOne
 from app.learning_service import LearningService
@@ -77,6 +78,7 @@ class Services:
         self.style: StyleService | None = None
         self.idle: IdleLearning | None = None
         self.indexer: TurnIndexer | None = None
+        self.files = FileService(self)
         self.memory_state: MemoryState = "opening"
         self.routing_state: RoutingState = "opening"
         self.learning_state: LearningState = "opening"
@@ -214,9 +216,10 @@ class Services:
     def _lasting_policies(self) -> Policies | None:
         return self.memory.policies if self.memory is not None and self.memory_state == "ready" else None
 
-    def listen(self, listener: Callable[[Change], None]) -> None:
-        """Call `listener` with each change of the memory, whichever memory that is then."""
+    def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call `listener` with each change of the memory, whichever memory that is then. Returns what ends this."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def trouble(self, error: Exception) -> None:
         """Something failed that the chat goes on without."""
@@ -295,7 +298,7 @@ class Services:
         return await Store.open(rows, passphrase, crypto=self._crypto, problem_of=problem_of_record)
 
     def _on_change(self, store: Store, change: Change) -> None:
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(change)
         if self.idle is not None and (change.cleared is not None or _IDLE_KINDS & _kinds_of(change)):
             self.idle.look_again()

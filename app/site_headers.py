@@ -20,9 +20,10 @@ _COMMON = {
 _PAGE = _COMMON | {
     "style-src": "'self'",
     "img-src": "'self' data:",
+    "font-src": "'self'",  # of formulas
     "manifest-src": "'self'",
     "worker-src": "'self'",
-    "trusted-types": "dompurify sonata",
+    "trusted-types": "dompurify lit-html sonata",
 }
 _WORKER = _COMMON | {
     # Python, the kernels and the embedder are WebAssembly; text is never evaluated.
@@ -36,6 +37,8 @@ _DOWNLOADS = _WORKER | {
     "connect-src": "'self' https: http://localhost:* http://127.0.0.1:*",
     "worker-src": "'none'",
 }
+# It only hands ports over (web/engine/broker_worker.js).
+_BROKER = _COMMON | {"connect-src": "'none'", "worker-src": "'none'"}
 # The template is a stranger's: the worker that runs it reaches nothing.
 _TEMPLATES = _WORKER | {"connect-src": "'none'", "worker-src": "'none'"}
 
@@ -48,6 +51,7 @@ POLICIES = (
     ("storage/model_worker.js", _policy(_DOWNLOADS)),
     ("storage/elsewhere_worker.js", _policy(_DOWNLOADS)),
     ("tokenizers/template_worker.js", _policy(_TEMPLATES)),
+    ("engine/broker_worker.js", _policy(_BROKER)),
     ("worker.js", _policy(_WORKER)),
     ("sw.js", _policy(_COMMON)),
     ("", _policy(_PAGE)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from py_core.memory import (
+    files,
     heads,
     lessons,
     patterns,
@@ -22,6 +23,8 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     lessons.KIND: ("fact that you taught", "facts that you taught"),
     sessions.KIND: ("conversation", "conversations"),
     sessions.TURN: ("message", "messages"),
+    files.KIND: ("file", "files"),
+    files.PASSAGE: ("part of a file", "parts of files"),
     trajectories.KIND: ("recorded answer", "recorded answers"),
     patterns.KIND: ("pattern", "patterns"),
     strategies.KIND: ("strategy", "strategies"),

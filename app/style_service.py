@@ -1,6 +1,6 @@
 """The style of answers that a person likes, over a memory: learned in pauses, used only where it was measured to help.
 
-    style = await StyleService.open(learning, assistant.use_style)
+    style = await StyleService.open(learning, assistant.adapters.use_style)
     await style.run(report)          # learns from corrections and praised answers, and decides
 
 What it learns from is text: corrections ("You should have said ..."), and answers that were found good or kept. A

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,9 +14,14 @@ from rich.text import Text
 
 from app import terminal
 from app.assistant import Assistant, Delta, Done, Reading, Thought
+from app.cli_attaching import attach_file
 from app.cli_home import with_passphrase
 from app.conversation import ChangedElsewhere, Conversation, Event
+from app.exact_answers import Computed
 from app.feedback import Feedback
+from app.file_consulting import Consulted
+from app.file_material import Material
+from app.file_text import FileError
 from app.idle_loops import idle_loops
 from app.idle_work import OnlyOne
 from app.learning_service import Learned
@@ -36,10 +42,13 @@ with contextlib.suppress(ImportError):  # not on Windows
     import readline  # noqa: F401  - gives input() editing and history
 
 HELP = (
-    "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer. /retry answers the last message once more. "
+    "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer. /retry answers the last message once more, "
+    "/continue goes on with an answer that was cut off. "
     "/remember keeps the last answer for such messages. /agent NAME sends similar ones to another agent. "
-    "/adapter NAME answers with an adapter, /adapter with none."
+    "/adapter NAME answers with an adapter, /adapter with none. /file PATH attaches a file."
 )
+INDEXING_PATIENCE = 3.0
+"""Seconds that the next message waits for a file to be indexed; a long one goes on in the background."""
 DELETED = "This conversation was deleted by another program. A new one begins."
 ADDED = "Another program added messages to this conversation. The answer takes them into account."
 
@@ -47,9 +56,11 @@ ADDED = "Another program added messages to this conversation. The answer takes t
 def run_chat(
     runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, services: Services,
     open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None, only_one: OnlyOne | None = None,
+    files: Sequence[Path] = (),
 ) -> None:  # fmt: skip
     """Until the user leaves. open_adapter: by a name or file, raises AdapterError or OSError; `adapter`: the first.
-    only_one: the lock of the program that learns while nothing is typed; without it this one does not."""
+    only_one: the lock of the program that learns while nothing is typed; without it this one does not. files: are
+    attached to the first conversation."""
     console = terminal.console()
     conversation = Conversation(Assistant(model, sampling, max_tokens), services)
     if adapter is not None:
@@ -66,6 +77,8 @@ def run_chat(
     answers_with = f" with {escape(adapter)}" if adapter else ""
     console.print(f"[bold]{escape(model.config.name)}[/bold]{answers_with} on {runs_on}")
     console.print(f"[dim]{HELP}[/dim]")
+    for path in files:
+        _attach(runner, services, conversation, console, path)
     while True:
         if services.problem and services.problem != warned:
             warned = services.problem
@@ -97,6 +110,9 @@ def run_chat(
                 console.print(f"[dim]{escape(said)}[/dim]")
             except (BackendError, ValueError, OSError) as error:
                 _warn(console, str(error))
+        elif command.partition(" ")[0] == "/file":
+            given = text.strip().partition(" ")[2].strip().strip("'\"")
+            _attach(runner, services, conversation, console, Path(given).expanduser())
         elif command.partition(" ")[0] == "/agent":
             try:
                 said = runner.run(_correct(services, last, command.partition(" ")[2].strip()))
@@ -105,8 +121,8 @@ def run_chat(
                 _warn(console, str(error))
         elif command:
             try:
-                events = conversation.retry() if command == "/retry" else conversation.respond(text)
-                runner.run(_answer(conversation, events, console, last))
+                again = {"/retry": conversation.retry, "/continue": conversation.continue_answer}.get(command)
+                runner.run(_answer(conversation, again() if again else conversation.respond(text), console, last))
             except (BackendError, ValueError) as error:
                 console.print(f"[red]{escape(str(error))}[/red]", soft_wrap=True)
 
@@ -126,8 +142,8 @@ def _unlock(runner: asyncio.Runner, services: Services, console: Console) -> Non
 
 async def _learn(services: Services, assistant: Assistant, only_one: OnlyOne) -> None:
     """Answer with what was learned before, and learn more while nothing is typed."""
-    await services.consolidate_with(assistant.adapters, assistant.use_learned)
-    await services.style_with(assistant.use_style)
+    await services.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
+    await services.style_with(assistant.adapters.use_style)
     await services.learn_idly(idle_loops(services), assistant.model.engine.idle_held, only_one)
 
 
@@ -140,6 +156,25 @@ async def _correct(services: Services, last: list[Routed], agent: str) -> str:
         return f"Type /agent NAME after a message. The agents are {known}."
     await services.routing.correct(last[-1].id, last[-1].text, agent)
     return f"Similar messages will go to {services.routing.agents[agent].title}."
+
+
+def _attach(
+    runner: asyncio.Runner, services: Services, conversation: Conversation, console: Console, path: Path
+) -> None:
+    """Attach a file, or say why not."""
+
+    async def attach() -> None:
+        session = await attach_file(services.files, conversation.session_id, path)
+        if session != conversation.session_id:
+            await conversation.resume(session)
+        indexing = asyncio.ensure_future(services.files.indexed(session))
+        await asyncio.wait([indexing], timeout=INDEXING_PATIENCE)
+
+    try:
+        runner.run(attach())
+        console.print(f"[dim]{escape(path.name)} is attached. Ask about it.[/dim]")
+    except (FileError, StoreError) as error:
+        _warn(console, str(error))
 
 
 async def _remember(services: Services, conversation: Conversation) -> str:
@@ -186,16 +221,22 @@ async def _answer(
             elif routed is not None and not isinstance(event, Recalled):
                 console.print(f"[dim]{escape(routed.agent.title)}, {routed.decision.confidence:.0%} sure[/dim]")
                 routed = None
-            if isinstance(event, Recalled):
+            if isinstance(event, Consulted):
+                material = event.material
+                console.print(f"[dim]{escape(_read(material))}[/dim]")
+            elif isinstance(event, Recalled):
                 routed = None  # the lesson answers, and no agent
                 sure = f"{event.confidence:.0%} sure"
                 how = "Read from what you taught me" if event.read else "As you taught me"
                 console.print(f"[dim]{how}: {escape(event.lesson.question)} ({sure})[/dim]")
+            elif isinstance(event, Computed):
+                console.print(f"[dim]Computed: {escape(event.exact.working)}[/dim]")
             elif isinstance(event, Learned):
                 cost = f"{event.nll_before:.2f} nats a token before, {event.nll_after:.2f} now"
                 console.print(f"[dim]Learned in {event.milliseconds:.0f} ms: {cost}[/dim]")
             elif isinstance(event, Reading):
-                status.update(f"Reading {event.tokens_read:,} of {event.prompt_tokens:,} tokens")
+                left = f", {event.seconds_left:.0f} s left" if event.seconds_left else ""
+                status.update(f"Reading {event.tokens_read:,} of {event.prompt_tokens:,} tokens{left}")
                 status.start()
             elif isinstance(event, Thought):
                 console.print(Text(event.text, "dim"), end="", soft_wrap=True)
@@ -212,12 +253,21 @@ async def _answer(
             loop.remove_signal_handler(signal.SIGINT)
 
 
+def _read(material: Material) -> str:
+    """What the model reads of the files, in words."""
+    places = dict[str, list[str]]()
+    for one in material.cited:
+        places.setdefault(one.name, []).append(one.place)
+    files = "; ".join(f"{name}: {', '.join(found)}" if any(found) else name for name, found in places.items())
+    return f"From {files}" + (" (found by words: the file is still being indexed)" if material.by_words else "")
+
+
 def _summary(done: Done) -> str:
     parts = [f"{done.new_tokens} tokens, {done.decode_tok_s:.1f} tok/s"]
     if done.reason == "stopped":
-        parts.append("stopped")
+        parts.append("stopped; /continue goes on")
     elif done.reason == "length":
-        parts.append("stopped at the length limit (--max-tokens)")
+        parts.append("stopped at the length limit (--max-tokens); /continue goes on")
     elif done.reason == "loop":
         parts.append("stopped because the answer repeated itself; /retry gives another one")
     elif done.reason == "context":

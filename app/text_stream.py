@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
 from py_core.backends.base import TokenSequence
@@ -17,21 +17,24 @@ class TextStream:
     def __init__(
         self, model: Model, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
         raw: bool = False, end_at_loops: bool = False, ids: AsyncIterator[list[int]] | None = None,
+        begun: Sequence[int] = (), text: str | None = None,
     ) -> None:  # fmt: skip
         """After a prefill. raw: special tokens are shown, and the end token does not end the text.
 
-        end_at_loops, timings: as of Engine.generate. ids: in place of what it yields (learned_answer.py).
+        end_at_loops, timings: as of Engine.generate. ids: in place of what it yields (learned_answer.py). begun: the
+        sequence's last tokens, where they are the beginning of the answer. text: what they are shown as, if known.
         """
-        self.text = ""
         self._timings = timings
         self._decoder = model.tokenizer.stream(skip_special=not raw, continues=raw)
+        said = "".join(self._decoder.push(token) for token in begun)
+        self.text = said if text is None else text
         self._ids = ids or model.engine.generate(
             sequence, max_tokens, sampling, timings, ignore_end=raw, end_at_loops=end_at_loops
         )
 
     async def pieces(self) -> AsyncIterator[str]:
         """Yield what each batch of tokens adds, "" where it ends within a character. Raises as Engine.generate does."""
-        lengths = [0]  # of the text after each token
+        lengths = [len(self.text)]  # of the text after each new token
         async with aclosing(self._ids) as batches:  # type: ignore[type-var]
             async for ids in batches:
                 known = len(self.text)

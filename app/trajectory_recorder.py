@@ -9,8 +9,9 @@ conversation changes the reading ends, without an error.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from py_core.engine.scheduler import Priority
 from py_core.learning.quality import parts_of, quality_of
 from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
-from py_core.memory.trajectories import Trace, Trajectory
+from py_core.memory.trajectories import KEPT_TEXT, Trace, Trajectory
 from py_core.routing.agents import Agent
 from py_core.routing.embedder import EmbedderError
 
@@ -61,14 +62,29 @@ class TrajectoryRecorder:
         def again(trajectory: Trajectory) -> Trajectory:
             return rated(replace(trajectory, again=True))
 
+        self._change(memory, id, again)
+
+    def _change(self, memory: Memory, id: str, change: Callable[[Trajectory], Trajectory]) -> None:
+        """In the background; "" is no answer's id."""
+
         async def note() -> None:
             try:
-                await memory.trajectories.change(id, again)
+                await memory.trajectories.change(id, change)
             except StoreError as error:
                 self._services.trouble(error)
 
         if id:
             memory.background.start(note)
+
+    def went_on(self, memory: Memory, id: str, answered: str, details: Mapping[str, Any]) -> None:
+        """An answer was stopped, and then gone on with. details: of its turn."""
+
+        def longer(trajectory: Trajectory) -> Trajectory:
+            reason = details.get("reason", "error")
+            answer = answered[:KEPT_TEXT]
+            return replace(trajectory, answered=answer, reason=reason, new_tokens=details.get("tokens", 0))
+
+        self._change(memory, id, longer)
 
     def layers(self, memory: Memory, agent: Agent | None) -> list[str]:
         """The values that are read of an answer of this agent's (`Engine.hidden`)."""

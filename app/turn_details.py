@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
-from app.assistant import Done
+from app.assistant import Done, Reading
+from app.file_material import Material
 from app.learning_service import Learned
+from app.prompt_window import Context
 from app.recalled import Recalled
 from app.routing_service import Routed
-from py_core.memory.sessions import Turn
+from py_core.memory.branches import Branches, Turn
 from py_core.routing.agents import FALLBACK_ID
 
 TITLE_LENGTH = 80
@@ -30,12 +32,17 @@ def title_of(text: str) -> str:
 
 
 def answer_details(
-    request: str, routed: Routed | None, done: Done | None, recalled: Recalled | None = None
+    request: str,
+    routed: Routed | None,
+    done: Done | None,
+    recalled: Recalled | None = None,
+    material: Material | None = None,
 ) -> dict[str, Any]:
     """JSON: `request` (the answer's id: the route's, where the answer is the first of that); `agent` and `route` (what
     the answer's chip says, with the route's id) where it was routed; `reason` and `tokens` as in Done, `thinking`
     ({text, seconds}) where the model thought before it answered, and the name of its `adapter` where it had one.
-    `lesson` (Recalled.details) where one answered: then the agent is the plain assistant."""
+    `lesson` (Recalled.details) where one answered: then the agent is the plain assistant. `passages` and `found`
+    (Material.entry) where the model read attached files."""
     details: dict[str, Any] = {"request": request}
     if routed is not None:
         decision = routed.decision
@@ -51,6 +58,8 @@ def answer_details(
     if recalled is not None:
         details["agent"] = FALLBACK_ID
         details["lesson"] = recalled.details()
+    if material is not None:
+        details |= material.entry()
     if done is not None:
         details |= {"reason": done.reason, "tokens": done.new_tokens}
         if done.thought:
@@ -73,8 +82,19 @@ def taught_details(learned: Learned) -> dict[str, Any]:
     }
 
 
-def done_entry(done: Done) -> dict[str, Any]:
+def context_entry(context: Context) -> dict[str, int]:
     """As plain data, for the page."""
+    names = {"left_out": "leftOut", "bytes_per_token": "bytesPerToken"}
+    return {names.get(name, name): value for name, value in asdict(context).items()}
+
+
+def reading_entry(reading: Reading) -> dict[str, Any]:
+    """As plain data, for the page."""
+    return {"done": reading.tokens_read, "total": reading.prompt_tokens, "secondsLeft": reading.seconds_left}
+
+
+def done_entry(done: Done, whole: bool = False) -> dict[str, Any]:
+    """As plain data, for the page. whole: with the text, where not all of it was told as it came."""
     entry: dict[str, Any] = {
         "reason": done.reason,
         "promptTokens": done.prompt_tokens,
@@ -84,20 +104,26 @@ def done_entry(done: Done) -> dict[str, Any]:
         "forgottenTurns": done.forgotten_turns,
         "thoughtSeconds": done.thought_seconds,
     }
-    if done.reason == "loop":  # without the repeats, which the page has shown
+    if done.reason == "loop" or (whole and done.prompt_tokens):  # without the repeats, which the page has shown
         entry |= {"text": done.text, "thought": done.thought}
     return entry
 
 
-def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
-    """Turns as plain data, for the page: role, content, created, request, agent, route, lesson, taught, reason,
-    tokens, thinking; None where not known.
+def is_unread(answer: Turn) -> bool:
+    """Whether the model has no part in it: it confirms what a message asked to remember, or says why that cannot be."""
+    return "taught" in answer.details
+
+
+def turn_entries(branches: Branches) -> list[dict[str, Any]]:
+    """What is shown of a conversation as plain data, for the page: number, after, siblings (the numbers of the turn's
+    variants, with its own, oldest first), role, content, created, request, agent, route, lesson, taught,
+    tool (Computed.entry), passages, found, reason, tokens, thinking; None where not known.
 
     route: as routing_service.route_entry gives, without neighbours and times.
     """
     entries = []
     asked = ""
-    for turn in turns:
+    for turn in branches.path():
         if turn.role == "user":
             asked = turn.content
         details = turn.details
@@ -110,14 +136,20 @@ def turn_entries(turns: Iterable[Turn]) -> list[dict[str, Any]]:
             route = None
         entries.append(
             {
+                "number": turn.number,
+                "after": turn.after,
+                "siblings": branches.siblings(turn.number),
                 "role": turn.role,
                 "content": turn.content,
                 "created": turn.created,
-                "request": None if "taught" in details else details.get("request"),  # no model made it
+                "request": None if is_unread(turn) or "tool" in details else details.get("request"),  # no model made it
                 "agent": details.get("agent"),
                 "route": route,
                 "lesson": details.get("lesson"),
                 "taught": details.get("taught"),
+                "tool": details.get("tool"),
+                "passages": details.get("passages"),
+                "found": details.get("found"),
                 "reason": details.get("reason"),
                 "tokens": details.get("tokens"),
                 "thinking": details.get("thinking"),

@@ -124,6 +124,19 @@ class Need:
         return -(-table.capacity // EXTENT) * EXTENT if self.backend == "wasm" else table.capacity
 
 
+def bytes_per_token(config: ModelConfig, graph: Graph, backend: str, precision: str = "precise") -> int:
+    """Of the keys and values of a token, in all layers. Layers with a window keep no more than that many tokens."""
+    layers = sum(isinstance(op, Attention) for op in graph.ops)
+    return layers * _layer_page(config, backend, precision) // PAGE
+
+
+def _layer_page(config: ModelConfig, backend: str, precision: str) -> int:
+    if backend != "wasm":
+        return 2 * config.num_key_value_heads * PAGE * config.head_dim * 4
+    limbs = Mode.FAST if precision == "fast" else Mode.PRECISE
+    return config.num_key_value_heads * head_page_bytes(config.head_dim, limbs)
+
+
 def memory_need(
     tensors: Mapping[str, TensorInfo], config: ModelConfig, graph: Graph, backend: str, precision: str = "precise",
     adapter: AdapterInfo | None = None,
@@ -139,12 +152,6 @@ def memory_need(
     smaller = {
         kind: others + sum(_bytes(backend, FORMATS[kind], shape) for shape in matrices.values()) for kind in _SMALLER
     }
-    heads = config.num_key_value_heads
-    if backend == "wasm":
-        limbs = Mode.FAST if precision == "fast" else Mode.PRECISE
-        layer_page = heads * head_page_bytes(config.head_dim, limbs)
-    else:
-        layer_page = 2 * heads * PAGE * config.head_dim * 4
     rows = _rows(config, backend, adapter)
     scratch, token_scratch = _scratch(config, graph, backend, rows)
     if backend == "webgpu" and (adapter is None or choose_shapes(adapter, config.head_dim).integer_dot):
@@ -152,9 +159,9 @@ def memory_need(
         widths = {op.x.width for op in graph.ops if isinstance(op, Linear)}
         scratch += rows * sum(widths) // BLOCK * LIMBS_BYTES
     return Need(
-        name=config.name, backend=backend, weights=sum(sizes.values()), layer_page=layer_page,
-        scratch=scratch, token_scratch=token_scratch, read=sum(sizes[name] for name in linears),
-        trained=config.max_position_embeddings,
+        name=config.name, backend=backend, weights=sum(sizes.values()),
+        layer_page=_layer_page(config, backend, precision), scratch=scratch, token_scratch=token_scratch,
+        read=sum(sizes[name] for name in linears), trained=config.max_position_embeddings,
         windows=tuple(op.window for op in graph.ops if isinstance(op, Attention)), smaller=smaller,
     )  # fmt: skip
 

@@ -43,9 +43,10 @@ class Model:
     def backend(self) -> Backend:
         return self.engine.backend
 
-    async def encode_chat(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a conversation, ready for the answer. Special tokens in the messages are plain text."""
-        return await encode_chat(self.tokenizer, self.template, messages, bos=self.bos)
+    async def encode_chat(self, messages: Sequence[Message], begun: Sequence[tuple[str, bool]] = ()) -> list[int]:
+        """Token ids of a conversation, ready for the answer, or for the rest of one that was begun. Special tokens in
+        the messages are plain text. begun: as of chat_template.encode_chat."""
+        return await encode_chat(self.tokenizer, self.template, messages, bos=self.bos, begun=begun)
 
     def close(self) -> None:
         self.backend.close()

@@ -4,109 +4,176 @@
  * The page is always in one of four states: loading, ready, answering, failed. In each of them the message box can be
  * typed in, and every problem is a banner with a way out. A message that is sent while the model loads waits in a queue.
  */
+import { actionsOf, Asking } from './chat/asking.js';
 import { Announcer } from './page/announcer.js';
 import { BackendMenu } from './page/backend_menu.js';
 import { Banner } from './page/banner.js';
 import { ChatView } from './chat/chat_view.js';
+import { Welcome } from './chat/welcome.js';
 import { Composer } from './chat/composer.js';
+import { ContextBar } from './chat/context_bar.js';
 import { MessageQueue } from './chat/message_queue.js';
 import { Navigation } from './chat/navigation.js';
 import { StoredChat } from './chat/stored_chat.js';
 import { Engine } from './engine/engine.js';
+import { ModelTabs } from './engine/model_tabs.js';
 import { keepFocus, listenForEscape } from './page/keyboard.js';
 import { GpuDialog } from './page/gpu_dialog.js';
 import { ModelsMenu } from './models_view/models_menu.js';
 import { removeModel, storedModels } from './storage/model_store.js';
 import { LoadingView } from './page/loading_view.js';
-import { MemoryButton } from './page/memory_button.js';
 import { Notices } from './page/notices.js';
-import { askToPersist, reloadToIsolate, tellOfVersions } from './page/offline.js';
+import { reloadToIsolate, tellOfVersions } from './page/offline.js';
+import { loadStyles } from './page/load_file.js';
+import { phase } from './common/phase.js';
 import { byId } from './page/dom.js';
-import { readOptions } from './page/options.js';
+import { ChatTitle } from './chat/chat_title.js';
+import { Shortcuts } from './page/shortcuts.js';
+import { engineKey, readOptions } from './page/options.js';
 import { describe, fromError } from './page/problems.js';
-import { whyTooLong } from './chat/message_length.js';
 import { Presence } from './learning/presence.js';
 import { StatusView } from './page/status_view.js';
 import { Watchdog } from './page/watchdog.js';
+import { Chats } from './sidebar/chats.js';
+import { Drawer } from './sidebar/drawer.js';
+import { InstallButton } from './pwa/install.js';
+import { takeShared } from './pwa/shared.js';
+import { WorksOffline } from './pwa/works_offline.js';
+import { PanelOpener } from './panels/panel_opener.js';
+import { loadLanguage, t } from './i18n/i18n.js';
 
 // Milliseconds of a worker's for a second of the page's: a sixth, so that the engine has helped itself before.
 const WORKERS_PATIENCE = 1000 / 6;
 
-const RECOVERING = 'The graphics card was reset. The answer continues in a moment.';
 const NOT_READ = 'The model was loaded again. It does not know what is above.';
 
-/** @typedef {{view: import('./chat/chat_view.js').TurnView, question: string, stream: any, ended: boolean}} Turn */
-
+await loadLanguage(); // English takes no time
 const options = readOptions();
 const announcer = new Announcer(byId('announcer', HTMLElement));
 const chat = new ChatView({
   scroller: byId('scroller', HTMLElement), welcome: byId('welcome', HTMLElement), log: byId('log', HTMLElement),
-}, announcer, (question) => send(question));
-const composer = new Composer(byId('composer', HTMLFormElement), { accepts, onSend: send, onStop: stop });
+}, announcer, actionsOf(() => asking));
+const composer = new Composer(byId('composer', HTMLFormElement), {
+  accepts: (text) => asking.accepts(text), onSend: (text) => asking.send(text), onStop: () => asking.stop(),
+  onEditLast: () => chat.editLast(),
+});
+phase('can be typed in');
 const banner = new Banner(byId('banner', HTMLElement));
 const notices = new Notices(byId('notices', HTMLElement));
-const memoryButton = new MemoryButton(byId('memory-button', HTMLElement), notices, (id) => navigation.resume(id));
-const stored = new StoredChat(chat, notices, onGone);
-const queue = new MessageQueue(chat, giveBack);
+const welcome = new Welcome(byId('welcome', HTMLElement), {
+  onAsk: useExample, onDraft: (text) => composer.draft(text), openModels: () => models.open(),
+});
+const title = new ChatTitle(byId('chat-title', HTMLElement));
+const contextBar = new ContextBar(byId('context-bar', HTMLButtonElement));
+const stored = new StoredChat(chat, notices, { onGone, onTitle: showTitle });
+const queue = new MessageQueue(chat, (question) => asking.giveBack(question));
 const navigation = new Navigation({ stored, queue, composer }, {
-  stop, forget, engine: () => engine, isReady: () => state === 'ready',
+  stop: () => asking.stop(), forget, engine: () => engine, isReady: () => state === 'ready',
 });
 const presence = new Presence();
-const status = new StatusView(byId('status', HTMLElement));
+const panels = new PanelOpener({
+  root: byId('panel', HTMLElement), stage: byId('stage', HTMLElement), links: byId('sidebar', HTMLElement),
+}, notices, (id) => navigation.resume(id));
+const drawer = new Drawer({
+  bar: byId('sidebar', HTMLElement), rest: [byId('content', HTMLElement)], shade: byId('sidebar-shade', HTMLElement),
+  openers: [byId('sidebar-open', HTMLElement)], closer: byId('sidebar-close', HTMLElement),
+});
+const chats = new Chats(byId('chats', HTMLElement), {
+  current: () => stored.id, open: (id) => navigation.resume(id), chosen: () => { drawer.chosen(); panels.uncover(); },
+});
+const status = new StatusView(byId('status', HTMLElement), byId('model-chip', HTMLElement));
 const loading = new LoadingView(byId('loading', HTMLElement));
 const menu = new BackendMenu(byId('backend', HTMLSelectElement), options, () => load());
 const models = new ModelsMenu(byId('models-button', HTMLElement), byId('models-dialog', HTMLDialogElement), notices, {
   check: async (files) => { if (state !== 'failed') await engine.checkModel(files); }, onChange: () => load(),
+  attach: (files) => attachments.then((view) => view.attach(files)),
 });
+const attachments = openAttachments();
+const tabs = new ModelTabs(engineKey(options), { patience: options.patience, onMoved: (take) => load({ moved: true, take }) });
 const gpuDialog = new GpuDialog(byId('gpu-dialog', HTMLDialogElement), byId('gpu-speed', HTMLButtonElement));
 const watchdog = new Watchdog(options.patience, onSilence);
+const worksOffline = new WorksOffline(notices, byId('works-offline', HTMLElement));
+new InstallButton(byId('install', HTMLButtonElement));
 
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
 let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // there from the first `load` on
-let turn = /** @type {Turn|null} */ (null); // the running one
 let runner = /** @type {any} */ (null); // what the status line says of the engine, as StatusView.showInfo takes it
-let recovering = false;
+const asking = new Asking(
+  { chat, composer, banner, notices, announcer, stored, queue, navigation, status, watchdog, models, welcome, contextBar },
+  { engine: () => engine, state: () => state, setState, runner: () => runner, fail, follow, tell },
+);
 models.adapters.onChange(() => {
   runner = runner && { ...runner, answersWith: models.adapters.current?.name };
   if (['ready', 'answering'].includes(state)) status.showInfo(runner);
 });
 
-byId('new-chat', HTMLElement).addEventListener('click', () => navigation.newChat());
-for (const button of document.querySelectorAll('#welcome button')) {
-  button.addEventListener('click', () => useExample(button.textContent?.trim() ?? ''));
+for (const id of ['new-chat', 'new-chat-top']) {
+  byId(id, HTMLElement).addEventListener('click', startNewChat);
 }
-listenForEscape(byId('log', HTMLElement), stop);
+byId('sidebar', HTMLElement).addEventListener('click', (event) => {
+  if (event.target instanceof Element && event.target.closest('a')) drawer.chosen();
+});
+new Shortcuts([
+  { keys: ['Enter'], text: 'shortcuts.send' },
+  { keys: ['Shift', 'Enter'], text: 'shortcuts.newLine' },
+  { keys: ['ArrowUp'], text: 'shortcuts.editLast' },
+  { keys: ['Escape'], text: 'shortcuts.stop' },
+  { keys: ['/'], text: 'shortcuts.write', run: () => composer.focus() },
+  { keys: ['Ctrl', 'Shift', 'O'], text: 'shortcuts.newChat', run: startNewChat },
+  { keys: ['Ctrl', 'K'], text: 'shortcuts.search', run: () => { drawer.show(); chats.focusSearch(); } },
+  { keys: ['Ctrl', 'B'], text: 'shortcuts.sidebar', run: () => drawer.toggle() },
+  { keys: ['Ctrl', ','], text: 'shortcuts.settings', run: () => panels.open('settings') },
+]);
+listenForEscape(byId('log', HTMLElement), () => asking.stop());
 keepFocus(() => composer.focus());
-addEventListener('pagehide', keepQuestions);
+addEventListener('pagehide', () => asking.keepQuestions());
 if (matchMedia('(pointer: fine)').matches) composer.focus();
 if (!await reloadToIsolate()) {
-  tellOfVersions(notices);
+  tellOfVersions(notices, () => worksOffline.siteKept());
   load();
+  takeShared({
+    addText: (text) => composer.add(text), addFiles: async (files) => (await attachments).attach(files),
+    say: (sentence) => notices.say('shared', sentence),
+  });
 }
 
 // ---- loading ----------------------------------------------------------------------------------------------------
 
-/** Start an engine, in place of the one there is. */
-async function load() {
+/**
+ * Start an engine, in place of the one there is.
+ * @param {{moved?: boolean, take?: boolean}} [why] moved: another tab runs the model now, or none any more. take: this tab
+ *   shall run it, whichever did before
+ */
+async function load({ moved = false, take = engine !== null } = {}) {
   const again = engine !== null;
   engine?.dispose();
-  if (turn) interrupt(turn);
+  if (moved) {
+    menu.reread();
+    models.reread();
+    notices.say('tabs', t('tabs.moved'));
+    asking.askAgain();
+  } else {
+    asking.interrupt();
+  }
   if (again) composer.focus();
   navigation.opening = Promise.resolve();
   banner.hide();
   gpuDialog.withdraw();
   models.adapters.end();
   setState('loading');
+  worksOffline.modelRuns(null);
   status.show('loading', 'Loading the model');
   loading.begin(options.routing);
   chat.follow();
   watchdog.feed();
-  const current = (engine = new Engine());
+  const link = tabs.connect({ take });
+  const current = (engine = new Engine(link));
   current.memory.onChange(() => onMemory(current));
-  memoryButton.use(current);
+  panels.use(current);
+  chats.use(current);
   // For tests and developers, in the console.
   const loseDevice = () => current.loseDevice();
-  window.sonata = { engine: current, info: null, lastAnswer: null, loseDevice, load, storedModels, removeModel };
+  window.sonata = { engine: current, info: null, lastAnswer: null, loseDevice, load: () => load(), storedModels, removeModel };
   try {
     const model = await models.model();
     if (current !== engine) return;
@@ -118,17 +185,22 @@ async function load() {
       (progress) => {
         if (current !== engine) return;
         if (state === 'loading') onProgress(progress);
-        else if (turn) onRecovery();
+        else asking.onRecovery();
       },
     );
     if (current !== engine || state !== 'loading') return;
     window.sonata.info = info;
-    runner = { ...info, model: model.title ?? info.model };
-    await models.adapters.begin(current, { sha256: model.sha256, title: runner.model });
+    const runs = info.runs ?? model; // another tab may run another one than this tab would
+    const { isElsewhere } = await link;
+    runner = { ...info, model: runs.title ?? info.model, isElsewhere };
+    await models.adapters.begin(current, { sha256: runs.sha256 ?? undefined, title: runner.model });
     if (current !== engine) return;
-    learn(current, model.sha256 ?? null); // answers wait for it where they can, the page does not
+    onMemory(current); // where another tab runs the model it may be there, and tells of nothing more
+    learn(current, runs.sha256 ?? null); // answers wait for it where they can, the page does not
     await readStored(current, again);
-    if (current === engine && state === 'loading') onReady(info);
+    if (current !== engine || state !== 'loading') return;
+    onReady(info);
+    worksOffline.modelRuns(info.notice ? null : model.sha256 ?? null);
   } catch (error) {
     if (current === engine && state === 'loading') fail(fromError(error));
   }
@@ -149,11 +221,26 @@ async function onMemory(current) {
   document.documentElement.dataset.routing = info.routing;
   document.documentElement.dataset.learning = info.learning;
   document.documentElement.dataset.memory = info.state;
+  welcome.showMemory(info.counts);
   notices.say('memory', info.problem);
   const what = stored.id && !stored.isShown ? 'This conversation is in the locked memory:' : 'The memory is locked:';
   const locked = info.state === 'locked' ? what : null;
-  notices.say('locked', locked, { label: 'unlock', run: () => memoryButton.open() });
+  notices.say('locked', locked, { label: 'unlock', run: () => panels.open('settings/storage') });
   await follow(current);
+  showFiles();
+}
+
+/** The files of the conversation. The page is painted without them. */
+async function openAttachments() {
+  const [{ Attachments }] = await Promise.all([import('./files/attachments.js'), loadStyles('files/files.css')]);
+  const elements = { root: byId('files', HTMLElement), form: byId('composer', HTMLFormElement) };
+  const parts = { stored, navigation, composer, notices, announcer };
+  return new Attachments(elements, parts, { engine: () => engine, isReady: () => state === 'ready' });
+}
+
+/** The conversation on the page may be another one now, or its files. */
+function showFiles() {
+  attachments.then((view) => view.refresh(), () => {});
 }
 
 /** Show what another tab has added to the conversation on the page, or what the memory has of it. */
@@ -182,11 +269,13 @@ function onReady(info) {
   loading.end();
   if (info.backend === 'webgpu') gpuDialog.offer(engine);
   notices.say('model', info.notice);
+  notices.say('tabs', null);
   notices.say('context', info.need);
   status.showInfo(runner);
+  phase('ready');
   announcer.say('The model is ready.');
   setState('ready');
-  answerNext();
+  asking.answerNext();
 }
 
 /** The engine can do nothing more until it is loaded again. */
@@ -195,7 +284,7 @@ function fail(error) {
   watchdog.stop();
   loading.end();
   gpuDialog.withdraw();
-  if (turn) interrupt(turn);
+  asking.interrupt();
   status.show('failed', 'The model is not running');
   setState('failed');
   banner.show(problem, waysOut(problem));
@@ -203,7 +292,7 @@ function fail(error) {
 
 function waysOut({ kind, details }) {
   if (details) return [{ label: 'Reload the page', run: () => location.reload() }];
-  const actions = /** @type {{label: string, run: () => unknown}[]} */ ([{ label: 'Load again', run: load }]);
+  const actions = /** @type {{label: string, run: () => unknown}[]} */ ([{ label: 'Load again', run: () => load() }]);
   const ofTheGpu = ['BackendError', 'DeviceLostError', 'NoWebGPUError'].includes(kind);
   const onTheCpu = ['wasm', 'numpy'].includes(window.sonata.info?.backend ?? menu.choice.backend);
   const useCpu = () => { menu.useCpu(); load(); };
@@ -213,150 +302,13 @@ function waysOut({ kind, details }) {
   return actions;
 }
 
-/** The GPU was lost in the middle of a turn, and the engine is on its way back. */
-function onRecovery() {
-  watchdog.feed();
-  if (recovering) return;
-  recovering = true;
-  status.show('loading', RECOVERING);
-  announcer.say(RECOVERING);
-}
-
-function endRecovery() {
-  if (recovering) status.showInfo(runner);
-  recovering = false;
-}
-
 function onSilence() {
   if (models.address.isAsking) return watchdog.feed();
   const wait = () => { watchdog.feed(); composer.focus(); };
   const message = state === 'loading'
     ? 'Loading has made no progress for a while. Check your connection. You can wait, or load again.'
     : 'The model has said nothing for a while. It may still be working: you can wait, stop the answer, or load again.';
-  banner.show({ message }, [{ label: 'Load again', run: load }, { label: 'Wait', run: wait }]);
-}
-
-// ---- asking -----------------------------------------------------------------------------------------------------
-
-/** Whether a message may fit; one that surely does not is neither shown nor sent. */
-function accepts(question) {
-  const why = whyTooLong(question, state === 'loading' ? null : runner);
-  notices.say('length', why);
-  return why === null;
-}
-
-function send(question) {
-  if (state === 'ready') ask(question);
-  else queue.add(question);
-}
-
-function answerNext() {
-  const next = state === 'ready' ? queue.take() : null;
-  if (next) ask(next.question, next.view);
-}
-
-/** @param {boolean} again another answer to the last question, in place of the one there is */
-async function ask(question, view = chat.addTurn(question), again = false) {
-  const current = /** @type {Turn} */ ({ view, question, stream: null, ended: false });
-  const storing = stored.begin(again);
-  turn = current;
-  if (state === 'ready') banner.hide();
-  setState('answering');
-  watchdog.feed();
-  const asked = engine;
-  try {
-    await navigation.opening;
-    if (current.ended) return;
-    current.stream = await asked.respond(question, again);
-    for await (const event of current.stream) {
-      if (asked !== engine) return;
-      if (event.type === 'stored') {
-        storing.stored(event);
-        if (event.request) view.offerFeedback(event.request, asked.learning);
-      }
-      if (current.ended || event.type === 'stored') continue; // an answer that was stopped is stored, too
-      watchdog.feed();
-      if (banner.isShown) banner.hide();
-      onEvent(current, event);
-    }
-    if (!current.ended) throw new Error('the answer ended without a word');
-  } catch (error) {
-    if (!current.ended) fail(fromError(error));
-  } finally {
-    storing.end();
-    if (asked === engine) follow(asked);
-  }
-}
-
-function onEvent(current, event) {
-  endRecovery();
-  if (event.type === 'delta') {
-    current.view.append(event.text);
-  } else if (event.type === 'thought') {
-    current.view.appendThought(event.text);
-  } else if (event.type === 'reading') {
-    current.view.showReading(event.done, event.total);
-  } else if (event.type === 'route') {
-    current.view.showRoute(event, engine.memory);
-  } else if (event.type === 'lesson') {
-    current.view.showLesson(event, engine.learning);
-  } else if (event.type === 'learned') {
-    current.view.showLearned(event, engine.learning);
-  } else if (event.type === 'done') {
-    window.sonata.lastAnswer = event;
-    status.showRate(event.decodeTokS);
-    models.measure(event.newTokens, event.decodeTokS);
-    end(current, event);
-    answerNext();
-    askToPersist(); // not before: a visitor who only looks in is not asked anything
-  } else if (event.kind === 'ContextFullError') {
-    interrupt(current);
-    banner.show(describe(event), []);
-    answerNext();
-  } else {
-    fail(event);
-  }
-}
-
-/** The answer is over for the page, whatever the worker still does. */
-function end(current, ending) {
-  if (current.ended) return;
-  current.ended = true;
-  endRecovery();
-  current.view.finish(ending, () => tryAgain(current));
-  watchdog.stop();
-  if (turn === current) turn = null;
-  if (state === 'answering') setState('ready');
-}
-
-function tryAgain({ view, question }) {
-  if (state !== 'ready') return;
-  view.remove();
-  ask(question, chat.addTurn(question), true);
-}
-
-/** The answer failed: keep what there is of it, and give the question back to the message box. */
-function interrupt(current) {
-  current.stream?.return();
-  end(current, { reason: 'failed' });
-  if (!current.view.text) current.view.remove();
-  giveBack(current.question);
-}
-
-/** Put a question that has no answer back into the message box. */
-function giveBack(question) {
-  if (!composer.text) composer.text = question;
-  composer.focus();
-}
-
-/** @returns {boolean} whether there was an answer to stop */
-function stop() {
-  if (!turn) return false;
-  banner.hide();
-  end(turn, { reason: 'stopped' });
-  tell(engine.stop());
-  answerNext();
-  return true;
+  banner.show({ message }, [{ label: 'Load again', run: () => load() }, { label: 'Wait', run: wait }]);
 }
 
 /** The model starts a new conversation. */
@@ -366,21 +318,29 @@ function forget() {
   tell(engine.newChat());
 }
 
+/** @param {string|null} text null: another conversation, of which nothing is known yet */
+function showTitle(text) {
+  title.show(text);
+  showFiles();
+  if (text === null) contextBar.show(null);
+  chats.mark();
+}
+
 /** The conversation on the page was deleted. */
 function onGone() {
   if (state === 'ready') forget();
 }
 
-/** The page is about to go: what was asked and has no answer yet goes back into the message box. */
-function keepQuestions() {
-  const questions = [...(turn ? [turn.question] : []), ...queue.questions];
-  if (questions.length) composer.keep(questions.join('\n\n'));
+function startNewChat() {
+  drawer.chosen();
+  panels.uncover();
+  navigation.newChat();
 }
 
 function useExample(text) {
   composer.focus(); // the example is about to vanish, and the focus with it
   if (state === 'failed') composer.text = text;
-  else send(text);
+  else asking.send(text);
 }
 
 /** Wait for the engine's word only to report that it failed. */

@@ -6,7 +6,7 @@
  * that a new version downloads only what changed, and what an interrupted update brought is there for the next one. A
  * version takes over in a single write, once all of its files are there and have the sha256 that the list says. A page
  * that is open keeps the version it began with, and so do its workers; the next page gets the new one. Files that the list
- * has under `later` are kept from when a page first asks for them on; a version with newer ones brings those along.
+ * has under `later` are kept once a page asks for them, or for all; a version with newer ones brings those along.
  *
  * On this machine's own addresses (localhost) a page waits for the update, so that a site that is being worked on is
  * never stale. Elsewhere it starts with what is there, and is told of the new version afterwards.
@@ -27,6 +27,8 @@ const CODE = /\.m?js$/; // checked each time, before it is given out: the page i
 const NEWBORN_MS = 60_000; // so long a page or worker may be on its way before the browser lists it
 const LOCAL = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
 const SCOPE = worker.registration.scope;
+const SHARE = `${SCOPE}share`; // where the manifest has other apps send what is shared (share_target)
+const SHARED = 'sonata-shared'; // until web/pwa/shared.js has put it into the message box
 // Headers of the site's files, from app/site_headers.py (python -m app.building.write_headers).
 // headers: begin
 const HEADERS = {
@@ -41,9 +43,10 @@ const POLICIES = [ // by how a path ends: the first that fits
   ['storage/model_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
   ['storage/elsewhere_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
   ['tokenizers/template_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
+  ['engine/broker_worker.js', "default-src 'none'; script-src 'self'; connect-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
   ['worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'self' blob:"],
   ['sw.js', "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata"],
-  ['', "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify sonata; style-src 'self'; img-src 'self' data:; manifest-src 'self'; worker-src 'self'"],
+  ['', "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify lit-html sonata; style-src 'self'; img-src 'self' data:; font-src 'self'; manifest-src 'self'; worker-src 'self'"],
 ];
 // headers: end
 
@@ -61,12 +64,14 @@ worker.addEventListener('install', () => worker.skipWaiting());
 worker.addEventListener('activate', (event) => event.waitUntil(worker.clients.claim()));
 
 worker.addEventListener('fetch', (event) => {
+  if (event.request.method === 'POST' && event.request.url === SHARE) return event.respondWith(takeShared(event.request));
   const path = pathOf(event.request);
   if (path !== null && !retired) event.respondWith(answer(event, path));
 });
 
-// The page asks whether there is a newer version; every page is told what was found.
+// The page asks whether there is a newer version, and every page is told what was found; or it wants everything kept.
 worker.addEventListener('message', (event) => {
+  if (event.data?.kind === 'keep') return event.waitUntil(keepLater(event.source));
   if (event.data?.kind !== 'check') return;
   event.waitUntil(check().then((problem) => tellPages(problem, event.source)));
   event.waitUntil(inspect());
@@ -165,12 +170,9 @@ async function keptFile(cache, path, sha256) {
   await cache.delete(key);
 }
 
-async function isWhole(kept, sha256) {
-  try {
-    return await digest(await kept.arrayBuffer()) === sha256;
-  } catch {
-    return false; // it cannot even be read
-  }
+/** @returns {Promise<boolean>} false also where it cannot even be read */
+function isWhole(kept, sha256) {
+  return kept.arrayBuffer().then(digest).then((found) => found === sha256, () => false);
 }
 
 /** Throws where the server is gone, or says something else than the list. */
@@ -224,6 +226,15 @@ async function inspection() {
   if (damage) await tellPages(null);
 }
 
+// ---- what other apps share ------------------------------------------------------------------------------------------
+
+/** Keep the form that another app sends, in place of the one before, and open the page, which reads it: also offline. */
+async function takeShared({ body, headers }) {
+  const form = new Response(body, { headers: { 'Content-Type': headers.get('Content-Type') ?? '' } });
+  const kept = caches.open(SHARED).then((cache) => cache.put(SHARE, form));
+  return Response.redirect(`${SCOPE}?shared=${await kept.then(() => 'yes', () => 'failed')}`, 303);
+}
+
 // ---- versions --------------------------------------------------------------------------------------------------------
 
 /**
@@ -264,6 +275,15 @@ async function keptBefore(later) {
   return Object.entries(later).filter((_, at) => found[at]);
 }
 
+/** Keep what nobody has asked for so far as well, so that all of the site is there without its server. Tells the page. */
+async function keepLater(page) {
+  const { current, later, clients } = await state();
+  const there = new Set((await (await caches.open(CACHE)).keys()).map(({ url }) => url));
+  const files = Object.entries(later[clients[page.id]?.version ?? current ?? ''] ?? {});
+  const missing = files.filter(([, sha256]) => !there.has(keyOf(sha256))).map((file) => fileOf(...file));
+  page.postMessage({ kind: 'kept', whole: await Promise.all(missing).then(() => true, () => false) });
+}
+
 async function pinAll(version) {
   const { clients } = await state();
   for (const { id } of await worker.clients.matchAll({ type: 'all' })) clients[id] ??= { version, since: Date.now() };
@@ -291,11 +311,7 @@ async function readList() {
 }
 
 function isList(text) {
-  try {
-    return typeof JSON.parse(text).files === 'object';
-  } catch {
-    return false;
-  }
+  try { return typeof JSON.parse(text).files === 'object'; } catch { return false; }
 }
 
 /** The site is served without a service worker now: leave it to the network. */
@@ -376,10 +392,6 @@ async function tellPages(problem, asking = /** @type {any} */ (null)) {
   }
 }
 
-function sleep(ms) {
-  return new Promise((resolve) => setTimeout(resolve, ms));
-}
+function sleep(ms) { return new Promise((resolve) => setTimeout(resolve, ms)); }
 
-function fail(message) {
-  throw new Error(message);
-}
+function fail(message) { throw new Error(message); }

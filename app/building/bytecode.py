@@ -23,7 +23,7 @@ _TAG = "cpython-314"
 
 
 def compiled_modules(archives: Mapping[str, Members]) -> dict[str, Members]:
-    """What the page imports, compiled. archives: the wheels and sonata.zip, file name -> members.
+    """What the page imports, compiled. archives: the wheels and our own packages, file name -> members.
 
     Returns the .pyc files to add to each archive, and to Pyodide's standard library (STDLIB): path -> content.
     BuildError: what Python says.

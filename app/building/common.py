@@ -75,7 +75,7 @@ def run_logged(
     )
     if result.returncode:
         said = [line.strip() for line in (result.stderr + result.stdout).splitlines() if line.strip()]
-        if any(re.search(r"No space left on device|ENOSPC", line) for line in said):
+        if any(re.search(r"no space left on device", line, re.IGNORECASE) for line in said):
             raise disk_full(ROOT, f"what `{Path(words[0]).name}` writes")
         if any(_NO_NETWORK.search(line) for line in said):
             raise NoNetwork(f"{failure}: there is no network connection; {RUN_AGAIN}.")

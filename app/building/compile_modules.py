@@ -34,7 +34,7 @@ def main() -> None:
     files("wgsl_shaders").joinpath("add.wgsl").read_bytes()  # imports more
     specs = [spec for module in list(sys.modules.values()) if (spec := getattr(module, "__spec__", None))]
     sources = {spec.origin: spec.loader.get_data(spec.origin) for spec in specs if (spec.origin or "").endswith(".py")}
-    sources |= {str(path): path.read_bytes() for path in (UNPACKED / "sonata.zip").rglob("*.py")}
+    sources |= {str(path): path.read_bytes() for path in (UNPACKED / "sonata.packed").rglob("*.py")}
     with zipfile.ZipFile(WORK / "compiled.zip", "w") as out:
         for origin, source in sources.items():
             name = origin.replace(STDLIB, "python_stdlib.zip/").removeprefix(f"{UNPACKED}/")

@@ -17,8 +17,14 @@ def third_party_text(root: Path, node_modules: Path, files: Mapping[str, Path]) 
         "Chart.js": "chart.js/LICENSE.md",
         "@kurkle/color": "@kurkle/color/LICENSE.md",
         "idb": "idb/LICENSE",
+        "lit-html": "lit-html/LICENSE",
+        "Lucide": "lucide-static/LICENSE",
         "marked": "marked/LICENSE",
         "DOMPurify": "dompurify/LICENSE",
+        "highlight.js (BSD 3-Clause License)": "@highlightjs/cdn-assets/LICENSE",
+        "KaTeX, and its fonts": "katex/LICENSE",
+        "PDF.js (Apache License 2.0)": "pdfjs-dist/LICENSE",
+        "Character maps of Adobe (in PDF.js)": "pdfjs-dist/cmaps/LICENSE",
     }
     texts = {title: _read(node_modules / name) for title, name in npm.items()}
     texts["CPython (Python Software Foundation License)"] = _read(root / "docs" / "licenses" / "PSF-2.0.txt")

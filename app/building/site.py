@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -14,9 +15,11 @@ from app.build_outputs import ROUTING_DATA, embedder_files
 from app.building import embedder, kernels, notices
 from app.building.common import ROOT, BuildError, write_atomically
 from app.building.download import Download, Downloader, Source
+from app.building.icons import icon_sprite
 from app.building.made_files import is_whole, note
 from app.building.node import NODE_MODULES
 from app.building.python_archives import SONATA, python_archives
+from app.building.snapshot import SNAPSHOT, python_snapshot
 from app.building.write_headers import headers_file
 from app.checksums import sha256_of
 from app.downloads import ModelFile, downloads, model_files
@@ -29,19 +32,33 @@ VENDOR = {
     "chart.umd.min.js": "chart.js/dist/chart.umd.min.js",
     "comlink.mjs": "comlink/dist/esm/comlink.mjs",
     "idb.js": "idb/build/index.js",
+    "lit-html/lit-html.js": "lit-html/lit-html.js",
+    "lit-html/directive.js": "lit-html/directive.js",
+    "lit-html/directive-helpers.js": "lit-html/directive-helpers.js",
+    "lit-html/directives/live.js": "lit-html/directives/live.js",
+    "lit-html/directives/repeat.js": "lit-html/directives/repeat.js",
     "marked.esm.js": "marked/lib/marked.esm.js",
     "purify.es.mjs": "dompurify/dist/purify.es.mjs",
     "ort.wasm.min.mjs": "onnxruntime-web/dist/ort.wasm.min.mjs",
     "ort-wasm-simd-threaded.mjs": "onnxruntime-web/dist/ort-wasm-simd-threaded.mjs",
     "ort-wasm-simd-threaded.wasm": "onnxruntime-web/dist/ort-wasm-simd-threaded.wasm",
 }
+HIGHLIGHT = "@highlightjs/cdn-assets/es"
+KATEX = "katex/dist"
+PDF = "pdfjs-dist"
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm")
 PIECE_BYTES = 4 << 20
 NOT_PRECACHED = {"sw.js", "precache.json", "_headers"}
 """The browser itself keeps sw.js; the service worker requests precache.json to find a newer version; some
 servers read _headers, and do not give it out."""
-LATER = "readers/"
-"""Files that no page needs to start: the service worker keeps them once they were asked for."""
+EMBEDDER = ("embedder/", "vendor/ort-wasm", ROUTING_DATA)
+"""Where the files lie with which messages are routed."""
+NEVER_KEPT = ("models/", "screenshots/")
+"""Where files lie that the service worker leaves alone: web/storage/model_store.js keeps models, and only browsers that
+offer to install the page look at its screenshots."""
+LATER = ("readers/", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
+"""Where files lie that no page needs to start: the service worker keeps them once they were asked for, or the page
+is ready and has its model."""
 MODEL_SUFFIXES = (".gguf", ".onnx")
 Content = Path | bytes
 """A file of the site: one to copy, or its bytes."""
@@ -74,13 +91,15 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
             site[relative.as_posix()] = path
     for name, source in VENDOR.items():
         site[f"vendor/{name}"] = NODE_MODULES / source
+    site.update(_answer_libraries(root))
+    site.update(_pdf_reader())
+    site["icons.svg"] = icon_sprite(NODE_MODULES)
     for name in PYODIDE:
         site[f"pyodide/{name}"] = NODE_MODULES / "pyodide" / name
-    archives = python_archives(files, root)
-    wheels = [name for name in archives if name.endswith(".whl")]
-    site.update({name if name == SONATA else f"pyodide/{name}": archive for name, archive in archives.items()})
-    site["pyodide/wheels.json"] = json.dumps(wheels).encode()  # what the worker unpacks
-    site["pyodide/pyodide-lock.json"] = _pyodide_lock(archives)
+    site.update(python_archives(files, root))
+    site["pyodide/pyodide-lock.json"] = _pyodide_lock()
+    if snapshot := python_snapshot(site):
+        site[SNAPSHOT] = snapshot
     site.update({f"kernels/{name}": files[name] for name in kernels.BUILDS})
     for model in model_files():
         site[f"models/{model.file}"] = files[model.file]
@@ -88,38 +107,69 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
     site["model_catalog.json"] = (json.dumps(tomllib.loads(MODELS.read_text(encoding="utf-8")), indent=1)).encode()
     site.update(embedder.site_files(files, embedder_files(cache_dir())))
     site[ROUTING_DATA] = files[ROUTING_DATA]
-    site.update({f"{LATER}{path.name}": path for path in sorted((root / "app" / "readers").glob("*.safetensors"))})
+    site.update({f"readers/{path.name}": path for path in sorted((root / "app" / "readers").glob("*.safetensors"))})
     site["sizes.json"] = sizes_json(site)
     site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)
     site["_headers"] = headers_file(root).encode()
+    site["index.html"] = _stamped(site)
     site["precache.json"] = precache_json(site)  # last, so that it is never newer than what it lists
     return sync(site, dist)
+
+
+def _answer_libraries(root: Path) -> dict[str, Path]:
+    """What answers with code or formulas load: highlight.js for the languages that the page names, KaTeX, its fonts."""
+    listed = (root / "web" / "chat" / "code_languages.js").read_text(encoding="utf-8")
+    languages = re.findall(r"^  \['(\w+)', '", listed, re.MULTILINE)
+    grammars = {f"vendor/highlight/{name}.min.js": f"{HIGHLIGHT}/languages/{name}.min.js" for name in languages}
+    styles = {f"vendor/katex/{name}": f"{KATEX}/{name}" for name in ("katex.min.js", "katex.min.css")}
+    sources = grammars | styles | {"vendor/highlight/core.min.js": f"{HIGHLIGHT}/core.min.js"}
+    fonts = sorted((NODE_MODULES / KATEX / "fonts").glob("*.woff2"))
+    made = {name: NODE_MODULES / source for name, source in sources.items()}
+    return made | {f"vendor/katex/fonts/{path.name}": path for path in fonts}
+
+
+def _pdf_reader() -> dict[str, Path]:
+    """What attached PDF files are read with. Older ones in Chinese, Japanese and Korean need the character maps."""
+    package = NODE_MODULES / PDF
+    made = {f"vendor/pdf/{name}": package / "legacy" / "build" / name for name in ("pdf.min.mjs", "pdf.worker.min.mjs")}
+    return made | {f"vendor/pdf/cmaps/{path.name}": path for path in sorted((package / "cmaps").glob("*.bcmap"))}
+
+
+def _stamped(site: Mapping[str, Content]) -> bytes:
+    """The page, with a name for the version of the site: a tab shares its worker with tabs of the same version only
+    (web/engine/model_tabs.js)."""
+    page = site["index.html"]
+    text = (page if isinstance(page, bytes) else page.read_bytes()).decode()
+    digests = (f"{name} {_sha256(site[name])}" for name in sorted(site) if not name.startswith("models/"))
+    version = hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
+    return text.replace('content="unbuilt"', f'content="{version}"').encode()
 
 
 def precache_json(site: Mapping[str, Content]) -> bytes:
     """What web/sw.js keeps for when the server is gone: {"files": {path: sha256}, "later": the same}.
 
     That is everything but itself and the models, which web/storage/model_store.js keeps; those `later` only once they
-    were asked for. Sites with the same files have the same list, and so are the same version.
+    were asked for, or the model is there. Sites with the same files have the same list, and so are the same version.
     """
-    kept = (name for name in sorted(site) if name not in NOT_PRECACHED and not name.startswith("models/"))
+    kept = (name for name in sorted(site) if name not in NOT_PRECACHED and not name.startswith(NEVER_KEPT))
     digests = {name: _sha256(site[name]) for name in kept}
     later = {name: digests.pop(name) for name in tuple(digests) if name.startswith(LATER)}
     return json.dumps({"files": digests, "later": later}, indent=1).encode()
 
 
 def sizes_json(site: Mapping[str, Content]) -> bytes:
-    """Bytes that the page counts while it loads (web/engine/worker.js): of Python, and of what routes messages.
+    """Bytes that the page counts while it loads (web/engine/worker.js): of Python, and of what routes messages; and
+    the checksum of the snapshot of Python, null where there is none.
 
-    Scripts are left out: the browser fetches them before anybody could count.
+    Scripts are left out: the browser fetches them before anybody could count; the snapshot, since it may not be needed.
     """
     parts = {
         "python": ("pyodide/", SONATA),
-        "routing": ("embedder/", "vendor/ort-wasm", ROUTING_DATA),
+        "routing": EMBEDDER,
     }
-    counted = [name for name in site if not name.endswith((".js", ".mjs"))]
+    counted = [name for name in site if not name.endswith((".js", ".mjs")) and name != SNAPSHOT]
     sizes = {part: sum(_size(site[name]) for name in counted if name.startswith(of)) for part, of in parts.items()}
-    return json.dumps(sizes).encode()
+    return json.dumps(sizes | {"snapshot": _sha256(site[SNAPSHOT]) if SNAPSHOT in site else None}).encode()
 
 
 def _size(content: Content) -> int:
@@ -182,18 +232,10 @@ def _copy(source: Path, target: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _pyodide_lock(archives: Mapping[str, bytes]) -> bytes:
-    """Pyodide's own lock, cut down to the packages that the site has, with the checksums of the files it has."""
+def _pyodide_lock() -> bytes:
+    """Pyodide's own lock without its packages: the site has those it needs in PACKAGES."""
     lock = json.loads((NODE_MODULES / "pyodide" / "pyodide-lock.json").read_text(encoding="utf-8"))
-    packages = {}
-    for entry in downloads()["wheels"]:
-        package = lock["packages"][entry["name"].lower()]
-        packages[entry["name"].lower()] = package | {
-            "file_name": entry["file"],
-            "version": entry["version"],
-            "sha256": _sha256(archives[entry["file"]]),
-        }
-    return json.dumps(lock | {"packages": packages}, indent=1, sort_keys=True).encode()
+    return json.dumps(lock | {"packages": {}}, indent=1, sort_keys=True).encode()
 
 
 def _models_json() -> bytes:

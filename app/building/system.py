@@ -1,4 +1,4 @@
-"""What the tests need from the system: a browser, a Vulkan driver, fonts. Installed by apt where that is possible."""
+"""What the tests need from the system: browsers, a Vulkan driver, fonts. Installed by apt where that is possible."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _playwright_chromium() -> Path | None:
 def ensure_chromium() -> Path:
     if found := find_chromium():
         return found
-    if is_debian(or_like=False) and is_root():  # Ubuntu's package only installs a snap, which containers cannot run
+    if can_install():  # Ubuntu's package only installs a snap, which containers cannot run
         apt_install("chromium", "fonts-dejavu-core")
     else:
         heading("Chromium, Playwright's own download")
@@ -109,6 +109,31 @@ def ensure_chromium() -> Path:
     if found := find_chromium():
         return found
     raise BuildError("Chromium was installed but is not on the PATH: set SONATA_CHROMIUM to its program file.")
+
+
+def find_firefox() -> Path | None:
+    """A Firefox to test with: $SONATA_FIREFOX, or the system's."""
+    chosen = os.environ.get("SONATA_FIREFOX")
+    found = next((path for name in (chosen, "firefox-esr", "firefox") if name and (path := shutil.which(name))), None)
+    return Path(found) if found else None
+
+
+def find_webkit() -> tuple[Path, Path] | None:
+    """WebKitGTK's driver and its small browser, where a display can be made for them."""
+    driver, screen = shutil.which("WebKitWebDriver"), shutil.which("Xvfb")
+    browser = next(Path("/usr").glob("lib*/*/webkit2gtk-4.1/MiniBrowser"), None)
+    return (Path(driver), browser) if driver and screen and browser else None
+
+
+def ensure_other_browsers() -> None:
+    """On Debian, Firefox and WebKitGTK for the tests; elsewhere the tests take those that are there."""
+    if can_install() and not (find_firefox() and find_webkit()):
+        apt_install("firefox-esr", "webkit2gtk-driver", "xvfb")
+
+
+def can_install() -> bool:
+    """Whether this is Debian itself, and we are root."""
+    return is_debian(or_like=False) and is_root()
 
 
 def has_gpu() -> bool:

@@ -103,7 +103,7 @@ class Engine:
         """
         if len(tokens) > self.context_length:
             raise ContextFullError(too_long(len(tokens), self.context_length))
-        shared = _shared_length(sequence.tokens, tokens)
+        shared = shared_length(sequence.tokens, tokens)
         self.truncate(sequence, shared)
         if shared < len(tokens):
             self.backend.append(sequence, tokens[shared:])
@@ -273,7 +273,7 @@ class Engine:
             raise ContextFullError(too_long(len(prompt), self.context_length))
         begin = time.perf_counter()
         # At least the last token runs, to give logits.
-        shared = min(_shared_length(sequence.tokens, prompt), max(len(prompt) - 1, 0))
+        shared = min(shared_length(sequence.tokens, prompt), max(len(prompt) - 1, 0))
         self.truncate(sequence, shared)
         # Where the shared part lies far back, a model with windows may have to read it again.
         reused = shared if sequence.stored >= shared - 1 else sequence.stored
@@ -339,7 +339,8 @@ class Engine:
             timings.reason = "stopped"
 
 
-def _shared_length(a: Sequence[int], b: Sequence[int]) -> int:
+def shared_length(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many of the first tokens of both are the same."""
     for index, (x, y) in enumerate(zip(a, b, strict=False)):
         if x != y:
             return index

@@ -176,9 +176,10 @@ class _Reader:
             return self.strings(count, what)
         if element_type == ARRAY:
             raise GGUFError(f"{what} is a list of lists, which no model file needs; choose another file of this model")
-        dtype = DTYPES.get(element_type)
-        if dtype is None:
+        code = DTYPES.get(element_type)
+        if code is None:
             raise GGUFError(f"the GGUF file is damaged: {what} has the unknown type {element_type}; download it again")
+        dtype = np.dtype(code)
         end = self.pos + count * dtype.itemsize
         self.require(end, what)
         values = np.frombuffer(self.data[self.pos : end], dtype)

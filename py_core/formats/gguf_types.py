@@ -6,8 +6,6 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from py_core.showing import shown
 
 MAGIC = b"GGUF"
@@ -31,7 +29,7 @@ _NUMBERS = (
     (12, "d", "<f8"),
 )
 SCALARS: dict[int, struct.Struct] = {value_type: struct.Struct("<" + code) for value_type, code, _ in _NUMBERS}
-DTYPES: dict[int, np.dtype] = {value_type: np.dtype(code) for value_type, _, code in _NUMBERS}
+DTYPES: dict[int, str] = {value_type: code for value_type, _, code in _NUMBERS}
 
 
 class GGUFError(ValueError):

@@ -138,6 +138,6 @@ def _value_type(dtype: np.dtype) -> int:
     if dtype == np.bool_:
         return BOOL
     for value_type, known in DTYPES.items():
-        if dtype == known and value_type != BOOL:
+        if dtype == np.dtype(known) and value_type != BOOL:
             return value_type
     raise TypeError(f"GGUF metadata cannot hold numbers of type {dtype}")

@@ -11,6 +11,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -27,7 +28,11 @@ _DTYPES = {
 _MOST_BRACKETS, _MOST_COMMAS = 3 * MAX_TENSORS, 10 * MAX_TENSORS
 """In a header's JSON: a tensor is an object with two lists, and has some seven commas. Texts of the metadata may have
 some too: trainers of adapters keep tables of a few thousand words there."""
-_NAMES = {np.dtype(kind): name for name, kind in _DTYPES.items()}
+
+
+@cache
+def _names() -> dict[np.dtype, str]:
+    return {np.dtype(kind): name for name, kind in _DTYPES.items()}
 
 
 class SafetensorsError(ValueError):
@@ -84,11 +89,11 @@ def write_safetensors(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, s
     for name in sorted(arrays):
         array = arrays[name]
         little = array.dtype.newbyteorder("<")
-        if little not in _NAMES:
+        if little not in _names():
             raise ValueError(f"safetensors files hold no {array.dtype}: convert {name} first")
         content = array.astype(little, copy=False).tobytes()
         span = [offset, offset + len(content)]
-        header[name] = {"dtype": _NAMES[little], "shape": list(array.shape), "data_offsets": span}
+        header[name] = {"dtype": _names()[little], "shape": list(array.shape), "data_offsets": span}
         parts.append(content)
         offset = span[1]
     text = json.dumps(header, separators=(",", ":")).encode()

@@ -23,7 +23,7 @@ LARGEST = 1e16
 Metric = Literal["cosine", "dot", "l2"]
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "l2")
 
-_HEADER = np.dtype(
+_HEADER = (
     [(name, "<u4") for name in ("size", "row_bytes", "metric", "m", "m0", "ef_construction", "expansion", "rows")]
     + [(name, "<i4") for name in ("entry", "top")]
     + [(name, "<u4") for name in ("chunks", "uppers", "alive", "visited", "todo", "found", "query", "ids", "distances")]
@@ -107,9 +107,9 @@ class HnswGraph:
         self.uppers: list[np.ndarray] = []
         self._blocks: list[Block] = []
         self._upper_blocks: list[Block] = []
-        self._fixed: dict[str, Block] = {"header": allocate(_HEADER.itemsize)}
+        self._fixed: dict[str, Block] = {"header": allocate(np.dtype(_HEADER).itemsize)}
         self.address = self._fixed["header"].address
-        self.header: Any = self._fixed["header"].bytes.view(_HEADER)[0]
+        self.header: Any = self._fixed["header"].bytes.view(np.dtype(_HEADER))[0]
         for name in ("m", "m0", "ef_construction", "expansion"):
             self.header[name] = getattr(parameters, name)
         self.header["size"], self.header["row_bytes"] = self.size, self._row.itemsize
@@ -289,7 +289,7 @@ class HnswGraph:
     def _take(self, name: str, nbytes: int) -> np.ndarray:
         """Allocate a new block for the array `name`, in place of the old one, and put its address into the header."""
         block = self._fixed[name] = self._allocate(_round_up(nbytes, 16))
-        if name in (_HEADER.names or ()):
+        if name in dict(_HEADER):
             self.header[name] = block.address
         return block.bytes
 

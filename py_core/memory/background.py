@@ -34,8 +34,8 @@ class Background:
             if not self._pauses:
                 self._free.set()
 
-    def start(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Begin a task of the background. It should do its work in steps."""
+    def start(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Begin a task of the background, which may be cancelled. It should do its work in steps."""
 
         async def run() -> None:
             await work()
@@ -43,14 +43,16 @@ class Background:
         task = asyncio.ensure_future(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     @contextlib.asynccontextmanager
-    async def step(self) -> AsyncIterator[None]:
-        """A few milliseconds of work, once there is time. Others get their turn, three times as long, after it."""
+    async def step(self, share: float = SHARE) -> AsyncIterator[None]:
+        """A few milliseconds of work, once there is time. Others get their turn after it: the work has this share of
+        the time."""
         await self._free.wait()
         begin = time.perf_counter()
         yield
-        await asyncio.sleep((time.perf_counter() - begin) * (1 / SHARE - 1))
+        await asyncio.sleep((time.perf_counter() - begin) * (1 / share - 1))
 
     async def settled(self) -> None:
         """Returns when all that was started is done."""

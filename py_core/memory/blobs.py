@@ -5,8 +5,10 @@ from __future__ import annotations
 from py_core.memory.rows import BLOB, Key, Row, Rows
 from py_core.memory.transaction import Transaction
 
-WITH_BLOBS = frozenset({"lesson", "trajectory", "weights"})
+WITH_BLOBS = frozenset({"lesson", "session", "trajectory", "weights"})
 """Kinds of records that may have some."""
+OWNER_OF = {"turn": "session"}
+"""Records that are in the blobs of another, whose id theirs begin with: ID/..."""
 PREFIX_CHUNK = 64
 
 
@@ -16,10 +18,16 @@ def blob_name(kind: str, id: str, *parts: str) -> str:
 
 
 async def blobs_with(rows: Rows, transaction: Transaction) -> list[Key]:
-    """The keys of the blobs whose records a transaction deletes."""
-    gone = [f"{blob_name(*key)}/" for key in transaction.deletes if key[0] in WITH_BLOBS]
-    if transaction.cleared in WITH_BLOBS:
-        gone.append(f"{transaction.cleared}:")
+    """The keys of the blobs whose records a transaction deletes, or a part of them."""
+    gone = dict[str, None]()
+    for kind, id in transaction.deletes:
+        if kind in WITH_BLOBS:
+            gone[f"{blob_name(kind, id)}/"] = None
+        elif kind in OWNER_OF:
+            gone[f"{blob_name(OWNER_OF[kind], id.partition('/')[0])}/"] = None
+    cleared = OWNER_OF.get(transaction.cleared or "", transaction.cleared)
+    if cleared in WITH_BLOBS:
+        gone[f"{cleared}:"] = None
     return [row.key for prefix in gone for row in await rows_starting_with(rows, BLOB, prefix)]
 
 

@@ -41,7 +41,7 @@ SENTENCES: dict[Reason, str] = {
     "record": "The memory cannot store this item.",
     "compacting": "The memory's files may still hold what was there before. Sonata tries again at the next start.",
     "room": "There is not enough space for this. Free some space, then try again. Nothing was changed.",
-    "unreadable": "Some items in the memory cannot be read, and are left out. See Memory, Storage.",
+    "unreadable": "Some items in the memory cannot be read, and are left out. See Settings, Storage.",
 }
 
 GOES_ON_IN_MEMORY: frozenset[Reason] = frozenset({"unavailable", "quota", "blocked", "closed", "replaced"})

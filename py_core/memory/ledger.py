@@ -29,9 +29,9 @@ LEDGER = "ledger"
 
 LOCK_GONE = (
     "This memory was encrypted with a passphrase, and now it is not. If you did not remove the passphrase or delete "
-    "the memory, something other than Sonata did. What you write now is not encrypted. See Memory, Storage."
+    "the memory, something other than Sonata did. What you write now is not encrypted. See Settings, Storage."
 )
-TAMPERED = "Something other than Sonata changed the memory: {}. See Memory, Storage."
+TAMPERED = "Something other than Sonata changed the memory: {}. See Settings, Storage."
 NO_LEDGER = "the checksum of all items was removed"
 NOUNS = {
     "pattern": ("pattern", "patterns"),

@@ -11,7 +11,10 @@ from dataclasses import replace
 
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.background import Background
+from py_core.memory.conversation_list import ConversationList
+from py_core.memory.conversation_text import ConversationText
 from py_core.memory.errors import StoreError
+from py_core.memory.files import Files
 from py_core.memory.heads import Heads
 from py_core.memory.lessons import Lessons
 from py_core.memory.patterns import Patterns
@@ -21,7 +24,6 @@ from py_core.memory.sessions import Sessions
 from py_core.memory.store import Store
 from py_core.memory.strategies import Strategies
 from py_core.memory.styles import Styles
-from py_core.memory.text_search import ConversationText
 from py_core.memory.trajectories import Trajectories
 from py_core.memory.transfer import newer
 from py_core.memory.vectors import VectorSearch
@@ -42,12 +44,14 @@ class Memory:
         self.search = VectorSearch(store, kernel, self.background)
         self.policies = policies
         self.patterns = Patterns(store)
+        self.files = Files(store)
         self.heads = Heads(store)
         self.lessons = Lessons(store)
         self.revisions = Revisions(store)
         self.styles = Styles(store)
         self.sessions = Sessions(store, writer)
-        self.text = ConversationText(store)
+        self.conversations = ConversationList(store)
+        self.text = ConversationText(store, self.conversations, self.background)
         self.witness = Witness(store, writer)
         self.trajectories = Trajectories(store, writer)
         self.strategies = Strategies(store)

@@ -5,6 +5,7 @@
 3  patterns have the weight that the router learns (0.5 to 2), not half of it under the name quality
 4  encrypted memories have a ledger (ledger.py)
 5  policies tell how many observations they were made of, and when
+6  conversations are trees (branches.py): turns tell which one they follow, conversations what is shown of them
 """
 
 from __future__ import annotations
@@ -38,7 +39,29 @@ def _with_observations(record: Record) -> Record:
     return replace(record, body={"observations": 0, "changed": record.body.get("last_used", 0.0), **record.body})
 
 
-MIGRATIONS: Mapping[int, Migration] = {1: _same, 2: _quality_to_weight, 3: _same, 4: _with_observations}
+def _with_branches(record: Record) -> Record:
+    """Conversations were straight lines, and nothing but a turn or a new title changed them."""
+    if record.kind == "turn":
+        number = record.id.rpartition("/")[2]
+        if not (number.isascii() and number.isdigit()):
+            return record  # schemas.py finds fault with it
+        return replace(record, body={"after": int(number) - 1 if int(number) else None, **record.body})
+    if record.kind == "session":
+        turns = record.body.get("turns")
+        shown = {
+            "leaf": turns - 1 if isinstance(turns, int) and turns > 0 else None,
+            "pinned": False,
+            "archived": False,
+            "titled": "",
+            "said": record.updated,
+        }
+        return replace(record, body={**shown, **record.body})
+    return record
+
+
+MIGRATIONS: Mapping[int, Migration] = {
+    1: _same, 2: _quality_to_weight, 3: _same, 4: _with_observations, 5: _with_branches,
+}  # fmt: skip
 """Migrations by the version that they start from."""
 
 

@@ -7,14 +7,14 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from py_core.memory.errors import StoreError
 from py_core.memory.rows import FieldValue, Key
 
-Vector = np.ndarray
+Vector: TypeAlias = "np.ndarray"
 """float32 (dimensions,)"""
 
 LONGEST_NAME = 200

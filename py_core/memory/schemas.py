@@ -20,6 +20,7 @@ from py_core.memory.lessons import Source as LessonSource
 from py_core.memory.patterns import LEAST_WEIGHT, MOST_WEIGHT, Source
 from py_core.memory.records import LONGEST_NAME, Record
 from py_core.memory.revisions import RunVerdict
+from py_core.memory.sessions import Titled
 from py_core.memory.strategies import Verdict
 from py_core.memory.styles import StyleVerdict
 from py_core.memory.trajectories import Feedback
@@ -65,9 +66,25 @@ def problem_of(record: Record, dimensions: int | None = None) -> str | None:
 
 
 def _turn_is_of_its_session(record: Record) -> str | None:
-    """A conversation finds its turns by their ids."""
+    """A conversation finds its turns by their ids, and a turn is behind one that was there before it."""
+    session, _, number = record.id.rpartition("/")
+    if session != record.body["session"] or not (len(number) == 6 and number.isascii() and number.isdigit()):
+        return "The id of a message is that of its conversation and the message's number."
+    after = record.body["after"]
+    return None if after is None or after < int(number) else "A message follows an earlier one."
+
+
+def _is_of_its_session(record: Record) -> str | None:
+    """A conversation finds its files by their ids."""
     of_it = record.id.startswith(f"{record.body['session']}/")
-    return None if of_it else "The id of a message begins with that of its conversation."
+    return None if of_it else "The id of a file begins with that of its conversation."
+
+
+def _is_of_its_file(record: Record) -> str | None:
+    """A file finds its parts by their ids, and each has its number in it."""
+    file, _, number = record.id.rpartition("/")
+    of_it = file == record.body["file"] and file.startswith(f"{record.body['session']}/") and number.isdecimal()
+    return None if of_it and number.isascii() else "The id of a part of a file is that of its file and a number."
 
 
 SCHEMAS: Mapping[str, Schema] = {
@@ -162,6 +179,11 @@ SCHEMAS: Mapping[str, Schema] = {
             "turns": checks.integer(MOST_TURNS),
             "adapter": checks.or_null(checks.name),
             "state": checks.object_of(),
+            "leaf": checks.or_null(checks.integer(MOST_TURNS)),
+            "pinned": checks.boolean,
+            "archived": checks.boolean,
+            "titled": checks.one_of(*get_args(Titled)),
+            "said": checks.time,
         },
     ),
     "strategy": Schema(
@@ -193,6 +215,30 @@ SCHEMAS: Mapping[str, Schema] = {
             "steps": checks.series,
             "weights": checks.text(),
         },
+    ),
+    "file": Schema(
+        "a file",
+        {
+            "session": checks.name,
+            "name": checks.name,
+            "type": checks.text(LONGEST_NAME),
+            "size": checks.integer(LARGEST_INTEGER),
+            "text": checks.text(),
+        },
+        record=_is_of_its_session,
+    ),
+    "passage": Schema(
+        "a part of a file",
+        {
+            "session": checks.name,
+            "file": checks.name,
+            "start": checks.integer(LARGEST_INTEGER),
+            "end": checks.integer(LARGEST_INTEGER),
+            "place": checks.text(LONGEST_NAME),
+            "made_by": checks.text(LONGEST_NAME),
+        },
+        vector="required",
+        record=_is_of_its_file,
     ),
     "trajectory": Schema(
         "an answer's trajectory",
@@ -227,6 +273,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "a message",
         {
             "session": checks.name,
+            "after": checks.or_null(checks.integer(MOST_TURNS)),
             "role": checks.one_of("user", "assistant", "system", "tool"),
             "content": checks.text(),
             "details": checks.object_of(
@@ -250,6 +297,8 @@ SCHEMAS: Mapping[str, Schema] = {
                 ),
                 taught=checks.or_null(checks.object_of(id=checks.name, question=checks.text(), answer=checks.text())),
                 adapter=checks.text(),
+                passages=checks.objects,
+                found=checks.text(LONGEST_NAME),
             ),
         },
         record=_turn_is_of_its_session,

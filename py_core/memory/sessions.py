@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
+from py_core.memory.branches import Branches, Turn
 from py_core.memory.errors import StoreError
+from py_core.memory.files import ids_of_session
 from py_core.memory.records import Record
+from py_core.memory.rows import Key
 from py_core.memory.store import ATTEMPTS, Store
 from py_core.memory.trajectories import KIND as TRAJECTORY
 from py_core.memory.transaction import Transaction
 from py_core.memory.write_batch import BatchedWriter
 
+__all__ = ["KIND", "TURN", "Branches", "Place", "Session", "Sessions", "Turn"]
+
 KIND, TURN = "session", "turn"
 
+Place = int | Literal["leaf"] | None
+"""Behind which turn others go: a number, the last one of the path that is shown, or None: they begin the conversation
+anew."""
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """role: as in chat templates ("user", "assistant"). details: whatever belongs to it, as the agent that answered."""
+Writes = tuple["Session", Sequence[Record]]
 
-    role: str
-    content: str
-    created: float = 0.0
-    details: dict[str, Any] = field(default_factory=dict)
+Titled = Literal["", "model", "user"]
+"""Whose title a conversation has: its first words ("") or what the model or the user called it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A conversation without its turns. state: what resumes it, JSON."""
+    """A conversation without its turns. state: what resumes it, JSON.
+
+    turns: how many there are, of all branches. leaf: the number of the last one of the path that is shown. said: when
+    the last turn came, seconds since 1970; updated: when anything changed, as its title or the path.
+    """
 
     id: str
     title: str = ""
     turns: int = 0
     adapter: str | None = None
     state: dict[str, Any] = field(default_factory=dict)
+    leaf: int | None = None
+    pinned: bool = False
+    archived: bool = False
+    titled: Titled = ""
+    said: float = 0.0
     created: float = 0.0
     updated: float = 0.0
 
@@ -45,10 +59,17 @@ class Sessions:
     def __init__(self, store: Store, writer: BatchedWriter | None = None) -> None:
         self._store, self._writer = store, writer
 
-    async def start(self, title: str = "", *, adapter: str | None = None) -> Session:
+    async def start(
+        self, title: str = "", branches: Branches | None = None, *, adapter: str | None = None, **changes: Any
+    ) -> Session:
+        """A new one, with what was said in it before it was stored: these turns keep their numbers. changes: as of
+        `edit`."""
         now = self._store.clock()
-        session = Session(uuid.uuid4().hex, title, adapter=adapter, created=now, updated=now)
-        await self._store.put(_record(session))
+        session = Session(uuid.uuid4().hex, title, adapter=adapter, said=now, created=now, updated=now, **changes)
+        turns = branches.turns if branches else []
+        if branches and branches.leaf is not None:
+            session = replace(session, turns=turns[-1].number + 1, leaf=branches.leaf)
+        await self._store.put_many([_record(session), *(_turn_record(session.id, turn) for turn in turns)])
         return session
 
     async def get(self, id: str) -> Session | None:
@@ -56,66 +77,145 @@ class Sessions:
         return _session(record) if record else None
 
     async def all(self) -> list[Session]:
-        """The one that was changed last comes first."""
+        """The one in which something was said last comes first."""
         sessions = [_session(record) for record in await self._store.query(KIND)]
-        return sorted(sessions, key=lambda session: session.updated, reverse=True)
+        return sorted(sessions, key=lambda session: session.said, reverse=True)
 
-    async def add_turns(self, id: str, *turns: Turn, replaces: int | None = None, **changes: Any) -> Session:
-        """Append turns, and change the session as `edit` does, in one transaction.
+    async def add_turns(self, id: str, *turns: Turn, after: Place = "leaf", **changes: Any) -> Session:
+        """Append turns one behind the other, the first one behind `after`, and change the session as `edit` does, in
+        one transaction. The last one becomes the leaf.
 
-        Two tabs that append at once both do. replaces: the turns take the place of the last ones, if there are still
-        as many turns as this says. Raises StoreError("record") when there is no such session.
+        Two tabs that append at once both do: their turns are variants where they go behind the same one. Raises
+        StoreError("record") when there is no such session or turn.
         """
+
+        return await self._change(id, lambda session, first: self._added(session, first, turns, after, changes))
+
+    async def edit(self, id: str, **changes: Any) -> Session:
+        """Change title (and `titled`), pinned, archived, adapter or state. Raises as add_turns does."""
+        return await self.add_turns(id, **changes)
+
+    async def entitle(self, id: str, title: str) -> Session:
+        """Take the model's title in place of the first words, not of another title. Raises as add_turns does."""
+
+        async def put(session: Session, first: int) -> Writes:
+            return (session if session.titled else replace(session, title=title, titled="model")), []
+
+        return await self._change(id, put)
+
+    async def replace_turn(self, id: str, turn: Turn, known: str) -> Session:
+        """Put a turn in the place of the one that has its number, if that still says what is `known`; otherwise it is
+        added as a variant. It, or the newest below it, becomes the leaf. Raises as add_turns does."""
+
+        async def put(session: Session, first: int) -> Writes:
+            record = await self._store.get(TURN, _turn_id(id, turn.number))
+            if record is None or record.body["content"] != known:
+                return await self._added(session, first, [turn], turn.after, {})
+            made = replace(_turn_record(id, turn), created=record.created, version=record.version)
+            leaf = (await self.branches(id)).newest_below(turn.number)
+            return replace(session, leaf=leaf), [made]
+
+        return await self._change(id, put)
+
+    async def branches(self, id: str) -> Branches:
+        """All its turns; none where there is no such conversation."""
+        session = await self.get(id)
+        turns = [_turn(record) for record in await self._store.starting_with(TURN, f"{id}/")]
+        return Branches(turns, session.leaf if session else None)
+
+    async def path(self, id: str) -> list[Turn]:
+        """What is shown of it, and read by the model, in the order that it was said."""
+        return (await self.branches(id)).path()
+
+    async def choose(self, id: str, number: int) -> Session:
+        """Show the branch of a turn: its newest one. Raises StoreError("record") when there is no such turn."""
+        branches = await self.branches(id)
+        if number not in branches:
+            raise StoreError("record", "This message is not in this conversation any more.")
+        return await self.edit(id, leaf=branches.newest_below(number))
+
+    async def delete(self, *ids: str) -> list[Record]:
+        """Conversations, all their turns and files, and the trajectories of their answers, in one transaction.
+
+        Returns what was deleted and could be read: `restore` puts it back.
+        """
+        if self._writer is not None:
+            await self._writer.flush()  # a trajectory that waits must not be written after this
+        keys = list[Key]()
+        for id in ids:
+            parts = [(TURN, f"{id}/"), *ids_of_session(id)]
+            keys.append((KIND, id))
+            keys += [key for kind, prefix in parts for key in await self._store.keys_starting_with(kind, prefix)]
+            keys += [answer.key for answer in await self._store.query(TRAJECTORY, {"session": id})]
+        gone = await self._store.get_many(keys)
+        async with self._store.transaction() as transaction:
+            for key in keys:
+                transaction.delete(*key)
+        return gone
+
+    async def restore(self, gone: Sequence[Record]) -> None:
+        """Put back what `delete` returned, in one transaction. Raises StoreError("conflict") where some of it is there
+        again, as after an import."""
+        async with self._store.transaction() as transaction:
+            for record in gone:
+                transaction.expect(*record.key, 0)
+                transaction.put(record)
+
+    async def _added(
+        self, session: Session, first: int, turns: Sequence[Turn], after: Place, changes: Mapping[str, Any]
+    ) -> Writes:
+        changed = replace(session, **changes)
+        if not turns:
+            return changed, []
+        place = session.leaf if after == "leaf" else after
+        if place is not None and not 0 <= place < first:
+            raise StoreError("record", "The message that this follows is not in this conversation any more.")
+        said = [replace(turn, number=first + n, after=first + n - 1 if n else place) for n, turn in enumerate(turns)]
+        changed = replace(changed, turns=first + len(said), leaf=said[-1].number)
+        return changed, [_turn_record(session.id, turn) for turn in said]
+
+    async def _change(self, id: str, change: Callable[[Session, int], Awaitable[Writes]]) -> Session:
+        """Write what `change` makes of a session and the number of its next turn: it is called again when others write
+        meanwhile. Each record takes the place of one of its version (0: there is none)."""
+        first = 0
         for _ in range(ATTEMPTS):
             record = await self._store.get(KIND, id)
             if record is None:
                 raise StoreError("record", "This conversation was deleted. Start a new one.")
             session = _session(record)
-            first = session.turns - (len(turns) if session.turns == replaces else 0)
-            changed = replace(session, **changes, turns=first + len(turns), updated=self._store.clock())
+            changed, turns = await change(session, max(first, session.turns))
+            now = self._store.clock()
+            changed = replace(changed, updated=now, said=now if turns else changed.said)
             transaction = Transaction()
-            transaction.expect(KIND, id, record.version)
-            transaction.put(_record(changed))
-            for number, turn in enumerate(turns, first):
-                body = {**asdict(turn), "session": id}
-                del body["created"]
-                transaction.put(Record(TURN, _turn_id(id, number), body, created=turn.created or None))
+            for one in (replace(_record(changed), version=record.version), *turns):
+                transaction.expect(*one.key, one.version)
+                transaction.put(one)
             try:
                 await self._store.commit(transaction)
                 return changed
             except StoreError as error:
                 if error.reason != "conflict":
                     raise
+            # An import may have brought more turns than the conversation counts: no number is used twice.
+            keys = await self._store.keys_starting_with(TURN, f"{id}/")
+            first = max((_number(key[1]) + 1 for key in keys), default=0)
         raise StoreError("conflict")
-
-    async def edit(self, id: str, **changes: Any) -> Session:
-        """Change title, adapter or state."""
-        return await self.add_turns(id, **changes)
-
-    async def turns(self, id: str) -> list[Turn]:
-        """In the order they were said."""
-        return [_turn(record) for record in await self._store.starting_with(TURN, f"{id}/")]
-
-    async def delete(self, id: str) -> None:
-        """The conversation, all its turns, and the trajectories of its answers."""
-        if self._writer is not None:
-            await self._writer.flush()  # a trajectory that waits must not be written after this
-        answers = await self._store.query(TRAJECTORY, {"session": id})
-        turns = await self._store.keys_starting_with(TURN, f"{id}/")
-        async with self._store.transaction() as transaction:
-            transaction.delete(KIND, id)
-            for key in turns:
-                transaction.delete(*key)
-            for answer in answers:
-                transaction.delete(*answer.key)
 
 
 def _turn_id(session: str, number: int) -> str:
     return f"{session}/{number:06d}"
 
 
+def _number(turn_id: str) -> int:
+    digits = turn_id.rpartition("/")[2]
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
+
+
+_FIELDS = ("title", "turns", "adapter", "state", "leaf", "pinned", "archived", "titled", "said")
+
+
 def _record(session: Session) -> Record:
-    body = {name: getattr(session, name) for name in ("title", "turns", "adapter", "state")}
+    body = {name: getattr(session, name) for name in _FIELDS}
     return Record(KIND, session.id, body, None, session.created, session.updated)
 
 
@@ -125,7 +225,12 @@ def _session(record: Record) -> Session:
     return Session(id=record.id, created=record.created, updated=record.updated, **record.body)
 
 
+def _turn_record(session: str, turn: Turn) -> Record:
+    body = {name: getattr(turn, name) for name in ("role", "content", "details", "after")}
+    return Record(TURN, _turn_id(session, turn.number), {**body, "session": session}, created=turn.created or None)
+
+
 def _turn(record: Record) -> Turn:
     assert record.created is not None
     values = {name: value for name, value in record.body.items() if name != "session"}
-    return Turn(created=record.created, **values)
+    return Turn(created=record.created, number=_number(record.id), **values)

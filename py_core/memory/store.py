@@ -265,12 +265,13 @@ class Store:
         opened = {row.id: await open_blob(row.id, row.body, self._lock) for row in rows}
         return {name: data for name, data in opened.items() if data is not None}
 
-    async def put_blob(self, name: str, data: bytes) -> None:
-        """Keep bytes that can be made again from the records. They are encrypted and deleted as these, not exported."""
+    async def put_blob(self, name: str, data: bytes, expected: Mapping[Key, int] | None = None) -> None:
+        """Keep bytes that can be made again from the records. They are encrypted and deleted as these, not exported.
+        expected: versions of records; raises StoreError("conflict") where one has another."""
         async with self._writing:
-            now = self.clock()
-            row = Row(BLOB, name, now, now, await seal_blob(name, data, self._lock))
-            await self._rows.apply(Batch(puts=[row], expect_meta=self._expected_meta(self._schema)))
+            row = Row(BLOB, name, now := self.clock(), now, await seal_blob(name, data, self._lock))
+            meta = self._expected_meta(self._schema)
+            await self._rows.apply(Batch([row], expect_meta=meta, expect_versions=expected or {}))
 
     async def _decode(self, rows: Sequence[Row]) -> list[Record]:
         """The records that can be read; the others are noted, and told of when they are the first."""

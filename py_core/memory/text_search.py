@@ -1,23 +1,15 @@
-"""Full text search of conversations: the words of titles and messages, whatever their case and accents.
+"""Words in texts, whatever their case and accents.
 
-A term is found where a word begins ("cod" finds "Coding"); in writing without spaces, such as Chinese, anywhere. The
-folded text is in memory only and is made at the first search: nothing on the disk tells what an encrypted memory says.
+A term is found where a word begins ("cod" finds "Coding"); in writing without spaces, such as Chinese, anywhere.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
-
-from py_core.memory import sessions
-from py_core.memory.records import Record
-from py_core.memory.rows import Change, Key
-from py_core.memory.store import Store
 
 _AROUND_WORDS = "\"'.,;:!?()[]\u2018\u2019\u201c\u201d"
 SNIPPET = 160  # characters of a message that are shown around a match
@@ -93,91 +85,6 @@ def snippet(text: str, terms: Sequence[str] = ()) -> list[tuple[str, bool]]:
     if end < len(text):
         pieces.append((" …", False))
     return [(re.sub(r"\s+", " ", piece), mark) for piece, mark in pieces]
-
-
-@dataclass(frozen=True, slots=True)
-class TextMatch:
-    """A conversation that has all terms. turn: the id of the message with most of them; None: the title has all."""
-
-    session: str
-    turn: str | None
-
-
-class ConversationText:
-    """The folded titles and messages of a store's conversations. Follows every change, also of other tabs."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._titles: dict[str, str] = {}
-        self._turns: dict[str, dict[str, str]] = {}  # of a conversation -> of a message -> text
-        self.without_vector: dict[str, None] = {}
-        """Ids of messages that cannot be found by their meaning yet. Known from the first search on."""
-        self._stale: set[Key] | None = None  # None: everything
-        self._refreshing = asyncio.Lock()
-        store.on_change(self._note)
-
-    async def search(self, query: str) -> list[TextMatch]:
-        """Conversations that have all words of a query in title and messages; those with all in the title first."""
-        await self.refresh()
-        terms = terms_of(query)
-        if not terms:
-            return []
-        in_title, in_turns = list[TextMatch](), list[TextMatch]()
-        for id, title in self._titles.items():
-            missing = {term for term in terms if find(term, title) < 0}
-            if not missing:
-                in_title.append(TextMatch(id, None))
-                continue
-            best, most = None, 0
-            for turn, text in self._turns.get(id, {}).items():
-                has = [term for term in terms if term in text and find(term, text) >= 0]
-                missing.difference_update(has)
-                if len(has) > most:
-                    best, most = turn, len(has)
-            if not missing:
-                in_turns.append(TextMatch(id, best))
-        return in_title + in_turns
-
-    async def refresh(self) -> None:
-        """Read what changed since the last time."""
-        await self._store.poll()
-        async with self._refreshing:
-            while self._stale is None or self._stale:
-                stale, self._stale = self._stale, set()
-                if stale is None:
-                    self._titles, self._turns, self.without_vector = {}, {}, {}
-                    for kind in (sessions.KIND, sessions.TURN):
-                        async for record in self._store.scan(kind):
-                            self._take(record)
-                    continue
-                records = {record.key: record for record in await self._store.get_many(sorted(stale))}
-                for key in stale:
-                    self._drop(key)
-                    if key in records:
-                        self._take(records[key])
-
-    def _take(self, record: Record) -> None:
-        if record.kind == sessions.KIND:
-            self._titles[record.id] = fold(record.body["title"])
-            return
-        self._turns.setdefault(record.body["session"], {})[record.id] = fold(record.body["content"])
-        if record.vector is None:
-            self.without_vector[record.id] = None
-
-    def _drop(self, key: Key) -> None:
-        kind, id = key
-        if kind == sessions.KIND:
-            self._titles.pop(id, None)
-            return
-        self.without_vector.pop(id, None)
-        self._turns.get(id.rpartition("/")[0], {}).pop(id, None)
-
-    def _note(self, change: Change) -> None:
-        if change.everything or change.cleared is not None:
-            self._stale = None
-        elif self._stale is not None:
-            kinds = (sessions.KIND, sessions.TURN)
-            self._stale.update(key for key in (*change.puts, *change.deletes) if key[0] in kinds)
 
 
 def _is_unspaced(character: str) -> bool:

@@ -25,6 +25,8 @@ from py_core.memory.migrations import migrate
 from py_core.memory.packing import head_json, pack, unpack
 from py_core.memory.records import Record, decode_body, decode_list
 from py_core.memory.rows import LAYOUT
+from py_core.memory.sessions import KIND as SESSION
+from py_core.memory.sessions import TURN
 from py_core.memory.store import Store
 
 FORMAT, VERSION = "sonata-memory", 1
@@ -89,10 +91,14 @@ async def import_file(
 
 
 async def newer(records: Iterable[Record], store: Store) -> list[Record]:
-    """The records that the store lacks, or has in an older state."""
+    """The records that the store lacks, or has in an older state; with messages the conversations that get them, as
+    they are: whoever changes a conversation writes its record."""
     records = list(records)
     here = {r.key: r.updated or 0.0 for r in await store.get_many([record.key for record in records])}
-    return [r for r in records if r.key not in here or (r.updated or 0.0) > here[r.key]]
+    found = [r for r in records if r.key not in here or (r.updated or 0.0) > here[r.key]]
+    conversations = {(SESSION, record.body["session"]) for record in found if record.kind == TURN}
+    grown = sorted(conversations - {record.key for record in found})
+    return found + await store.get_many(grown)
 
 
 async def read_export(store: Store, data: bytes, passphrase: str | None = None) -> tuple[list[Record], int]:

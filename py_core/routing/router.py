@@ -51,9 +51,10 @@ class Neighbour:
     source: Source
 
 
-Reason = Literal["examples", "wording", "correction", "unsure", "follow-up", "empty"]
+Reason = Literal["examples", "wording", "correction", "unsure", "follow-up", "empty", "chosen"]
 """Why the agent was chosen: the most similar examples are for it; the linear head is for it, though they are not; a
-user's correction; no agent was likely enough (the fallback); it goes on with the conversation; nothing was said."""
+user's correction; no agent was likely enough (the fallback); it goes on with the conversation; nothing was said; the
+user wanted its answer."""
 
 
 @dataclass(frozen=True)

@@ -172,9 +172,11 @@ class ChatTemplate:
 
 async def encode_chat(
     tokenizer: Tokenizer, template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool = True, *,
-    bos: bool = True,
+    bos: bool = True, begun: Sequence[tuple[str, bool]] = (),
 ) -> list[int]:  # fmt: skip
     """Token ids of the conversation, with BOS and EOS as `framed` adds them (bos: False leaves BOS out).
+
+    begun: the beginning of the answer, which is to be gone on with, as (text, whether special tokens are found in it).
 
     Control tokens and the template's `marks` come from the template alone, never from a message. A system message that
     the template has no place for stands before the first message of the user (`ChatTemplate.fitting`).
@@ -188,7 +190,7 @@ async def encode_chat(
                 raise ChatTemplateError(
                     f"a message's role or key, {shown(value)}, holds a special token of the model; use a plain name"
                 )
-        parts = await _parts(template, messages, add_generation_prompt, forbidden)
+        parts = [*await _parts(template, messages, add_generation_prompt, forbidden), *begun]
     return framed(tokenizer, tokenizer.encode_parts(parts, marks), bos=bos, by_template=True)
 
 

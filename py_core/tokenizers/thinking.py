@@ -40,9 +40,24 @@ class ThoughtSplitter:
         self._state = _State.BEGIN
         self._kept = ""
         self._has_thought = False
+        self._shown = ""
+
+    def go_on(self, text: str) -> None:
+        """Begin with a text that is shown already, to its end."""
+        self.push(text)
+        self._shown = self._kept
 
     def push(self, text: str) -> list[Piece]:
         """What is clear now."""
+        out, shown = self._push(text), self._shown
+        if out:
+            self._shown = ""
+        if shown and out and out[0].text.startswith(shown):
+            rest = out[0].text.removeprefix(shown)
+            out = [Piece(rest, out[0].is_thought), *out[1:]] if rest else out[1:]
+        return out
+
+    def _push(self, text: str) -> list[Piece]:
         self._kept += text
         out: list[Piece] = []
         if self._state is _State.BEGIN:
@@ -73,6 +88,7 @@ class ThoughtSplitter:
 
     def flush(self) -> list[Piece]:
         """What is left at the end."""
+        self._kept = self._kept.removeprefix(self._shown)
         is_thought = self._state is _State.THOUGHT or (self._state is _State.BEGIN and self._opened)
         out: list[Piece] = []
         if self._state is not _State.AFTER:

@@ -155,6 +155,7 @@ def measure(context: BrowserContext, address: str, path: Path, tokens: int) -> d
 
     page.evaluate(NOTE_TIMES)
     heaps = Heaps(page)
+    page.click("#model-chip")
     page.click("#models-button")
     page.wait_for_selector("#models-dialog[open]")
     began = time.monotonic()

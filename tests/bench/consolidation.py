@@ -108,7 +108,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         await services.open(lambda: SQLiteRows.open(Path(folder) / "memory.sqlite"))
         assert services.memory is not None
         learning = await LearningService.open(model, "0" * 64, open_embedder(), services.memory, shipped_gate())
-        service = await ConsolidationService.open(learning, assistant.adapters, assistant.use_learned, recipe)
+        service = await ConsolidationService.open(learning, assistant.adapters, assistant.adapters.use_learned, recipe)
         before = await perplexity()
         report: dict[str, Any] = {"backend": options.backend, "split": options.split, "tasks": [], "perplexity": before}
         for number, task in enumerate(tasks):
@@ -172,7 +172,7 @@ async def looks(
     last = service.adapter
     for step, parameters in sorted({0: np.zeros(layout.size, np.float32), **kept}.items()):
         adapter = layout.adapter(parameters, "look", service.learning.base_sha256)
-        await assistant.use_learned(adapter)
+        await assistant.adapters.use_learned(adapter)
         number = await assistant.adapters.number(adapter)
         found.append(
             {
@@ -181,7 +181,7 @@ async def looks(
             }
         )  # fmt: skip
         print(json.dumps(found[-1]), file=sys.stderr, flush=True)
-        await assistant.use_learned(last)
+        await assistant.adapters.use_learned(last)
         await assistant.adapters.forget("look")
     return found
 

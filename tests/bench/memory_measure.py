@@ -11,9 +11,10 @@ import numpy as np
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.vector_index import VectorIndex
 from py_core.memory.background import Background
+from py_core.memory.conversation_list import ConversationList
+from py_core.memory.conversation_text import ConversationText
 from py_core.memory.records import Record
 from py_core.memory.store import Store
-from py_core.memory.text_search import ConversationText
 from py_core.memory.vectors import VectorSearch
 
 DIMENSIONS = 384
@@ -103,14 +104,15 @@ async def measure_conversations(store: Store, count: int, kernel: HnswKernel) ->
         async with store.transaction() as transaction:
             for number in range(start, min(start + BATCH, count)):
                 id = f"s{number}"
-                body = {"title": f"Conversation {number}", "turns": 8, "adapter": None, "state": {}}
+                body = {"title": f"Conversation {number}", "turns": 8, "adapter": None, "state": {}, "said": 0.0}
                 transaction.put(Record("session", id, body))
                 for turn in range(8):
                     words = rng.choice(vocabulary, 80 if turn % 2 else 8)
                     said = {"session": id, "role": "assistant" if turn % 2 else "user", "content": " ".join(words)}
                     vector = rng.standard_normal(DIMENSIONS, np.float32)
                     transaction.put(Record("turn", f"{id}/{turn:06d}", {**said, "details": {}}, vector))
-    text, meaning = ConversationText(store), VectorSearch(store, lambda: kernel)
+    text = ConversationText(store, ConversationList(store), Background())
+    meaning = VectorSearch(store, lambda: kernel)
     queries = [" ".join(rng.choice(vocabulary, 2)) for _ in range(SEARCHES)]
     vectors = rng.standard_normal((SEARCHES, DIMENSIONS), np.float32)
     figures: dict[str, float] = {"conversations": count}

@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import Browser, ConsoleMessage, Locator, Page, Route
+from playwright.async_api import Browser, ConsoleMessage, FilePayload, Locator, Page, Route
 
 LOAD_SECONDS = 180.0
 ANSWER_SECONDS = 180.0
 NO_SERVICE_WORKER = "delete Navigator.prototype.serviceWorker"
 """Makes a page like one in a browser without service workers: it gets each file from the server, as a test wants it."""
 STAND_IN = Path(__file__).with_name("stand_in_worker.js")
+
+
+PANEL_OF = {
+    "Learning": "Learned", "Lessons": "Learned", "Routing": "Learned", "Map": "Learned", "Log": "Learned",
+    "Answers": "Settings", "Appearance": "Settings", "Storage": "Settings",
+    "Agents": "Agents",
+}  # fmt: skip
+"""Where the parts of the panels are, by their names."""
+
+
+async def open_part(page: Page, name: str) -> Locator:
+    """Open a part of the panel that has it, by the links of the side bar and the tabs."""
+    side, panel = page.locator("#panel"), PANEL_OF[name]
+    if not await side.is_visible() or await side.locator("h2").first.inner_text() != panel:
+        if not await page.is_visible("#sidebar"):
+            if await side.is_visible():  # it covers the chat
+                await side.locator(".panel-close").click()
+            await page.click("#sidebar-open")
+        await page.locator("#sidebar").get_by_role("link", name=panel, exact=True).click()
+    if panel != name:
+        await side.get_by_role("tab", name=name, exact=True).click()
+    part = side.locator(f"#panel-part-{name.lower()}")
+    await part.wait_for(state="attached")
+    return part
+
+
+SHARE = """<form method="post" enctype="multipart/form-data" action="%s/share">
+  <input name="title"><textarea name="text"></textarea><input name="url"><input name="files" type="file" multiple>
+  <button>Share</button></form>"""
+
+
+async def share(page: Page, site: str, files: Sequence[FilePayload] = (), **words: str) -> None:
+    """What the system does when something is shared with an installed app: it sends the form of the manifest."""
+    await page.goto("about:blank")
+    await page.set_content(SHARE % site)
+    for name, text in words.items():
+        await page.fill(f"[name={name}]", text)
+    await page.set_input_files("[name=files]", list(files))
+    await page.click("button")
 
 
 class ChatPage:
@@ -34,16 +73,44 @@ class ChatPage:
         await self.wait_for("ready", LOAD_SECONDS)
 
     async def begin(self, query: str) -> None:
-        """As it was after `open_ready(query)`, for the next test: an empty chat and box, no dialog, no errors."""
+        """As it was after `open_ready(query)`, for the next test: an empty chat and box, nothing open, no errors."""
         if await self.state() == "answering":
             await self.page.evaluate("document.querySelector('.stop').click()")
         if await self.state() != "ready":  # the test before failed
             await self.open_ready(query)
         await self.page.evaluate("for (const dialog of document.querySelectorAll('dialog[open]')) dialog.close()")
+        await self.page.evaluate("document.querySelector(':popover-open')?.hidePopover()")
+        await self.close_panel()
         if await self.page.locator("#log article").count():
             await self.page.click("#new-chat")
         await self.page.fill("#message", "")
         self.errors.clear()
+
+    @property
+    def side(self) -> Locator:
+        """The panel beside the chat."""
+        return self.page.locator("#panel")
+
+    @property
+    def part(self) -> Locator:
+        """What is seen in the panel."""
+        return self.side.locator(".panel-part:not([hidden])")
+
+    async def open_part(self, name: str) -> Locator:
+        return await open_part(self.page, name)
+
+    async def close_panel(self) -> None:
+        if await self.side.is_visible():
+            await self.side.locator(".panel-close").click()
+            await self.side.wait_for(state="hidden")
+
+    async def open_model_menu(self) -> None:
+        if not await self.page.is_visible("#model-menu"):
+            await self.page.click("#model-chip")
+
+    async def open_models(self) -> None:
+        await self.open_model_menu()
+        await self.page.click("#models-button")
 
     async def use_stand_in(self) -> None:
         """Before `open`: a worker without a model (stand_in_worker.js)."""

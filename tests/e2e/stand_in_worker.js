@@ -44,7 +44,7 @@ const ANSWERS = {
   sections: Array.from({ length: 80 }, (_, i) => `## Part ${i}\n\n${MARKDOWN}\n\n`).join(''),
   list: Array.from({ length: 1000 }, (_, i) => `${i + 1}. item **${i + 1}** of a list that has no end`).join('\n'),
   quotes: '>'.repeat(20_000),
-  formula: 'The area is \\(a_1 * b_2 * c\\), and\n\n\\[E = mc^2\\]\n\nis known. A \\( alone stays text.',
+  formula: 'The area is \\(a_1 * b_2 * c\\), and\n\n\\[\nE = mc^2\n=\n\\boxed{\\sqrt{x}}\n\\]\n\nis known. A \\( alone stays text, and $5 and $10 are prices.',
   arabic: 'السماء زرقاء because of scattering.',
   code: `\`\`\`\n${'let answer = 42;\n'.repeat(3000)}`,
 };
@@ -94,7 +94,7 @@ Comlink.expose({
       adapter: onTheCpu ? 'CPU, 2 workers, relaxed SIMD' : 'A graphics card',
       software: onTheCpu,
       features: onTheCpu ? [precision] : [],
-      reason: onTheCpu ? 'This browser has no WebGPU, so Sonata runs on the CPU (2 workers). Chrome and Edge from version 121 on have WebGPU when hardware acceleration is turned on.' : null,
+      reason: onTheCpu ? 'This browser has no WebGPU, so Sonata runs on the CPU (2 workers). Current Chrome, Edge and Safari have WebGPU when hardware acceleration is turned on, Firefox on Windows and macOS.' : null,
       model: 'SmolLM2 135M Instruct',
       contextLength: 8192,
       longestPrompt: 100_000,
@@ -103,7 +103,7 @@ Comlink.expose({
     };
   },
 
-  respond(text, again) {
+  respond(text, { again = false } = {}) {
     const events = new EventQueue();
     stopped = false;
     answer(text, events, again).then(() => events.end(), (error) => events.fail(error));

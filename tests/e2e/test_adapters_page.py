@@ -108,7 +108,7 @@ def model_line(chat: ChatPage) -> Locator:
 
 async def open_list(chat: ChatPage) -> None:
     if not await chat.page.locator("#models-dialog").is_visible():
-        await chat.page.click("#models-button")
+        await chat.open_models()
 
 
 async def pick(chat: ChatPage, *paths: Path) -> None:
@@ -311,8 +311,7 @@ async def test_delete_everything_counts_adapters_and_deletes_them(chat: ChatPage
     await pick(chat, pirate)
     await expect(model_line(chat)).to_contain_text("with pirate-talk")
     await press(chat, "Close")
-    await chat.page.get_by_role("button", name="Memory", exact=True).click()
-    await chat.page.get_by_role("tab", name="Storage").click()
+    await chat.open_part("Storage")
     await chat.page.get_by_role("button", name="Delete everything…").click()
     question = chat.page.get_by_role("dialog", name="Delete everything?")
     await expect(question).to_contain_text("1 adapter and your changes to agents")

@@ -1,4 +1,4 @@
-"""The Agents and the Map of the Memory view, with the real engine and a tiny model: one page for all of these tests."""
+"""The Agents and the Map of the panels, with the real engine and a tiny model: one page for all of these tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage
+from chat_page import ChatPage, open_part
 from playwright.async_api import Locator, Page
 
 from app.agent_catalog import shipped_agents, shipped_examples
@@ -20,15 +20,12 @@ CORRECTED = "the tomatoes on my balcony have brown spots"
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page(ready_chat: ChatPage) -> Page:
-    """With the Memory view open."""
     await ready_chat.routed()
-    await ready_chat.page.click("#memory-button")
     return ready_chat.page
 
 
 async def open_tab(page: Page, name: str) -> Locator:
-    await page.get_by_role("tab", name=name, exact=True).click()
-    panel = page.get_by_role("tabpanel", name=name, exact=True)
+    panel = await open_part(page, name)
     await panel.wait_for()
     return panel
 
@@ -66,7 +63,7 @@ async def test_a_new_agent_gets_the_messages_that_are_like_its_requests(
     await ready_chat.ask("how can i bake bread")
     assert "Head cook!" in await page.locator(".route-chip").last.inner_text()
 
-    await page.click("#memory-button")
+    await open_tab(page, "Agents")
     await row_of(panel, "Head cook!").get_by_role("button", name="Delete").click()
     await row_of(panel, "Head cook!").get_by_role("button", name="Delete", exact=True).click()
     await row_of(panel, "Head cook!").wait_for(state="detached")
@@ -209,6 +206,7 @@ async def test_the_legend_hides_agents_and_the_map_is_zoomed_and_moved(page: Pag
     first = shipped_examples()[0].text
     whole = panel.get_by_role("button", name="Show the whole map")
     assert await whole.is_disabled()
+    await panel.locator(".map-box").focus()  # the panel scrolls to it
     at_first = await place_of(page, first)
     await panel.get_by_role("button", name="Zoom in").click()
     await page.wait_for_function("() => !document.querySelector('.map-zoom button:last-child').disabled")
@@ -234,7 +232,7 @@ async def test_the_map_follows_light_and_dark_and_a_phones_width(page: Page, scr
         await page.wait_for_function("() => document.querySelector('.map-box canvas')?.clientWidth < 390")
         await page.screenshot(path=screenshots / "map-phone-dark.png")
         await page.wait_for_function("light => document.querySelector('.map-symbol')?.toDataURL() !== light", arg=light)
-        assert await page.evaluate("document.querySelector('.memory-body').scrollWidth <= innerWidth")
+        assert await page.evaluate("document.querySelector('.panel-body').scrollWidth <= innerWidth")
     finally:
         await page.emulate_media(color_scheme="light")
         await page.set_viewport_size({"width": 1280, "height": 800})

@@ -58,12 +58,8 @@ class IdlePage(ChatPage):
         return self.page.locator(".answer").last.locator(".lesson")
 
     async def show(self, tab: str) -> Locator:
-        """A tab of the Memory view."""
-        dialog = self.page.get_by_role("dialog", name="Memory")
-        if not await dialog.is_visible():
-            await self.page.click("#memory-button")
-        await dialog.get_by_role("tab", name=tab).click()
-        return dialog.get_by_role("tabpanel")
+        """A part of a panel."""
+        return await self.open_part(tab)
 
     async def crash(self) -> None:
         """Its process is gone, as by kill -9: nothing of it runs any more."""
@@ -131,7 +127,7 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
     await chat.page.keyboard.press("Escape")
     assert await chat.ask_anew(QUESTION) == ANSWER
     await expect(chat.chip).to_have_count(0)  # the model itself knows it
-    row = (await chat.show("Learned")).locator(".record").filter(has_text=ANSWER)
+    row = (await chat.show("Lessons")).locator(".record").filter(has_text=ANSWER)
     await row.get_by_role("button", name="Forget").click()
     await row.get_by_role("button", name="Forget").click()
     await expect(row).to_have_count(0)

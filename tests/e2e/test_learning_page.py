@@ -57,16 +57,13 @@ class LearningPage(ChatPage):
 
     @property
     def panel(self) -> Locator:
-        return self.page.get_by_role("dialog", name="Memory").get_by_role("tabpanel")
+        return self.part
 
     async def show(self, tab: str) -> None:
-        dialog = self.page.get_by_role("dialog", name="Memory")
-        if not await dialog.is_visible():
-            await self.page.click("#memory-button")
-        await dialog.get_by_role("tab", name=tab).click()
+        await self.open_part(tab)
 
     async def teach(self, question: str, answer: str) -> None:
-        """In the panel "Learned"."""
+        """In the part "Lessons"."""
         await self.panel.get_by_role("button", name="Teach something").click()
         await self.page.keyboard.type(question)
         await self.panel.get_by_label("Answer", exact=True).fill(answer)
@@ -135,14 +132,14 @@ async def test_a_corrected_answer_is_given_in_other_words_without_the_server_and
     await expect(chat.chip.locator("summary")).to_have_text("You taught this · forgotten")
     assert "Heron" not in await chat.ask_anew(FERRY_OTHERWISE)
     await expect(chat.chip).to_have_count(0)
-    await chat.show("Learned")
+    await chat.show("Lessons")
     await expect(chat.panel).to_contain_text("You have taught nothing yet")
 
 
 async def test_facts_are_taught_edited_switched_off_searched_and_forgotten_in_the_memory_view(
     chat: LearningPage,
 ) -> None:
-    await chat.show("Learned")
+    await chat.show("Lessons")
     await chat.teach(FERRY, "It is called the Tern.")
     await expect(chat.row("Tern")).to_contain_text("not used yet")
     await chat.teach(FERRY, HERON)
@@ -222,7 +219,7 @@ async def test_what_the_chat_is_asked_to_remember_is_shown_again_after_a_reload_
 
 
 async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables(chat: LearningPage) -> None:
-    await chat.show("Learned")
+    await chat.show("Lessons")
     await chat.teach(BAKERY, FIVE)
     await chat.show("Learning")
     plot = chat.panel.get_by_role("figure").filter(has_text="How sure the model is of what you taught")
@@ -285,13 +282,13 @@ async def test_an_answer_that_was_read_from_what_was_taught_says_so_also_after_a
 async def test_everything_fits_the_screen_and_axe_finds_nothing_wrong(chat: LearningPage, screenshots: Path) -> None:
     await chat.page.evaluate("([question, answer]) => sonata.engine.learning.teach(question, answer)", [FERRY, HERON])
     await chat.ask_anew(FERRY_OTHERWISE)
-    await chat.chip.locator("summary").click()
     await chat.under_answer("You should have said …").click()
+    await chat.chip.locator("summary").click()
     for scheme, (width, height) in (*(("light", size) for size in SIZES), ("dark", SIZES[1])):
         await chat.page.emulate_media(color_scheme=scheme)
         await chat.page.set_viewport_size({"width": width, "height": height})
         await look_at(chat, screenshots / f"learning-chat-{width}-{scheme}.png")
-        for tab in ("Learned", "Learning", "Storage"):
+        for tab in ("Lessons", "Learning", "Storage"):
             await chat.show(tab)
             await chat.panel.locator(".record, figure, .counts dd").first.wait_for()
             await look_at(chat, screenshots / f"learning-{tab.lower()}-{width}-{scheme}.png")
@@ -303,7 +300,7 @@ async def test_everything_fits_the_screen_and_axe_finds_nothing_wrong(chat: Lear
 async def look_at(chat: LearningPage, path: Path) -> None:
     await chat.page.screenshot(path=path)
     wide = await chat.page.evaluate(
-        "[document.documentElement, ...document.querySelectorAll('.top-row, .answer, .memory-body, .memory-tabs')]"
+        "[document.documentElement, ...document.querySelectorAll('.top, .answer, .panel-body, .panel-tabs')]"
         ".filter((node) => node.scrollWidth > node.clientWidth).map((node) => node.className || node.tagName)"
     )
     assert wide == [], f"{path.stem}: too wide"

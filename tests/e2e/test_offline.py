@@ -37,7 +37,7 @@ NEWBORN_MS = 3000
 def no_engine(small: SmallSite) -> None:
     """The page's worker is a stand-in, where a test is of the files and not of the answers: it needs no large ones."""
     small.write("engine/worker.js", STAND_IN.read_text("utf-8"))
-    small.drop("pyodide/*", "sonata.zip", "embedder/*", "vendor/ort-*", "routing.safetensors")
+    small.drop("pyodide/*", "sonata.packed", "embedder/*", "vendor/ort-*", "routing.safetensors")
     small.publish()
 
 
@@ -151,7 +151,7 @@ async def test_a_server_without_the_headers_gets_them_from_the_service_worker(
     assert await chat.page.evaluate("crossOriginIsolated")
     assert chat.errors == []
     # What the first visit reloaded for was downloaded once.
-    large = [path for path in asked if path.startswith(("pyodide/", "sonata.zip", "models/", "kernels/"))]
+    large = [path for path in asked if path.startswith(("pyodide/", "sonata.packed", "models/", "kernels/"))]
     assert sorted(large) == sorted(set(large))
 
 

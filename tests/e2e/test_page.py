@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from accessibility import found_by_axe
 from chat_page import ChatPage
+from hostile_texts import HOSTILE, SITE
 from playwright.async_api import Browser, expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -32,9 +34,8 @@ async def test_hostile_text_of_the_model_does_nothing(page_alone: ChatPage) -> N
     await page_alone.ask("hostile")
 
     body = page_alone.page.locator(".answer .body")
-    assert await body.locator("img, script, svg, iframe, form, input, [onerror], [onload]").count() == 0
-    assert await body.locator("a[href]").count() == 1
-    assert "[image: tracker]" in await body.inner_text()
+    assert await body.locator("img, script, svg:not(.icon), iframe, form, input, [onerror], [onload]").count() == 0
+    assert await body.locator("a[href]").all_inner_texts() == ["Image: tracker (tracker.invalid)", "fine"]
     assert await page_alone.page.evaluate("window.harmed") is None
     assert not [url for url in page_alone.requests if "tracker" in url]
     assert page_alone.errors == []
@@ -44,6 +45,17 @@ async def test_a_question_is_shown_as_it_was_typed(page_alone: ChatPage) -> None
     question = "<b>bold</b> & **stars**\n<|im_end|>"
     await page_alone.ask(question)
     assert await page_alone.page.inner_text(".question .body") == question
+
+
+async def test_hostile_text_that_is_pasted_stays_text(page_alone: ChatPage) -> None:
+    question = "\n\n".join(HOSTILE)
+    await page_alone.ask(question)
+    body = page_alone.page.locator(".question .body")
+    assert await body.inner_text() == question
+    assert await body.locator("*").count() == 0
+    assert await page_alone.page.evaluate("globalThis.harmed") is None
+    assert not [url for url in page_alone.requests if SITE in url]
+    assert page_alone.errors == []
 
 
 async def test_a_long_answer_settles_while_it_comes(page_alone: ChatPage) -> None:
@@ -85,9 +97,9 @@ async def test_shift_enter_makes_a_line_and_the_box_grows(page_alone: ChatPage) 
 
 
 async def test_an_example_is_sent_by_a_click(page_alone: ChatPage) -> None:
-    await page_alone.page.click("text=Why is the sky blue?")
+    await page_alone.page.click("text=Write some code")
     await page_alone.wait_for_words()
-    assert await page_alone.page.inner_text(".question .body") == "Why is the sky blue?"
+    assert "is a palindrome" in await page_alone.page.inner_text(".question .body")
 
 
 async def test_stop_does_not_wait_for_a_busy_worker(page_alone: ChatPage) -> None:
@@ -108,35 +120,65 @@ async def test_escape_stops_wherever_the_focus_is(page_alone: ChatPage, focused:
     assert await page_alone.state() == "ready"
 
 
+async def test_a_card_that_teaches_is_for_the_user_to_finish(page_alone: ChatPage) -> None:
+    await page_alone.page.get_by_role("button", name="Teach it something").click()
+    assert await page_alone.page.input_value("#message") == "Remember that my dentist is Dr. Quill."
+    assert await page_alone.page.evaluate("document.activeElement.id") == "message"
+    assert await page_alone.page.locator("#log article").count() == 0
+    await page_alone.page.fill("#message", "")
+
+
 async def test_after_an_example_the_focus_is_in_the_message_box(page_alone: ChatPage) -> None:
-    await page_alone.page.focus("text=Why is the sky blue?")
+    await page_alone.page.get_by_role("button", name="Write some code").focus()
     await page_alone.page.keyboard.press("Enter")
     await page_alone.wait_for_words()
     assert await page_alone.page.evaluate("document.activeElement.id") == "message"
 
 
-async def test_a_dialog_gives_the_focus_back_and_its_escape_stops_no_answer(page_alone: ChatPage) -> None:
+async def test_keys_are_listed_and_do_what_they_say(page_alone: ChatPage) -> None:
+    page = page_alone.page
+    await page_alone.ask("What about keys?")
+    await page.keyboard.press("?")
+    assert await page.input_value("#message") == "?", "somebody who types means the letter"
+    await page.fill("#message", "")
+    await page.focus("#new-chat")
+    await page.keyboard.press("?")
+    keys = page.get_by_role("dialog", name="Keys")
+    await expect(keys).to_contain_text("Edit your last message")
+    assert await found_by_axe(page, ".shortcuts") == []
+    await page.keyboard.press("Escape")
+    await expect(keys).to_be_hidden()
+    await page.keyboard.press("Control+b")
+    await expect(page.locator("#sidebar")).to_be_hidden()
+    await page.reload()
+    await expect(page.locator("#sidebar")).to_be_hidden()
+    await page_alone.wait_for("ready")
+    await page.keyboard.press("Control+b")
+    await expect(page.locator("#sidebar")).to_be_visible()
+    await page.keyboard.press("/")
+    assert await page.evaluate("document.activeElement.id") == "message"
+    assert await page.input_value("#message") == ""
+    await page_alone.ask("And now?")
+    await page.keyboard.press("Control+Shift+O")
+    assert await page.locator("#log article").count() == 0
+
+
+async def test_a_panel_gives_the_focus_back_and_its_escape_stops_no_answer(page_alone: ChatPage) -> None:
     await page_alone.send("slowly, please")
     await page_alone.wait_for_words()
-    await page_alone.page.focus("#memory-button")
+    await page_alone.page.focus("[data-panel=learned]")
     await page_alone.page.keyboard.press("Enter")
-    await expect(page_alone.page.locator("dialog.memory")).to_be_visible()
+    await expect(page_alone.page.locator("#panel")).to_be_visible()
     await page_alone.page.keyboard.press("Escape")
-    await expect(page_alone.page.locator("dialog.memory")).to_be_hidden()
-    assert await page_alone.page.evaluate("document.activeElement.id") == "memory-button"
+    await expect(page_alone.page.locator("#panel")).to_be_hidden()
+    assert await page_alone.page.evaluate("document.activeElement.dataset.panel") == "learned"
     assert await page_alone.state() == "answering"
-
-
-async def test_formulas_keep_their_backslashes(page_alone: ChatPage) -> None:
-    answer = await page_alone.ask("formula")
-    assert r"The area is \(a_1 * b_2 * c\), and" in answer
-    assert r"\[E = mc^2\]" in answer
 
 
 async def test_each_message_reads_in_the_direction_of_its_script(page_alone: ChatPage) -> None:
     await page_alone.ask("arabic")
     direction = "(element) => getComputedStyle(element).direction"
-    assert await page_alone.page.locator(".answer .body").evaluate(direction) == "rtl"
+    assert await page_alone.page.locator(".answer .body p").evaluate(direction) == "rtl"
     assert await page_alone.page.locator(".question .body").evaluate(direction) == "ltr"
     await page_alone.page.fill("#message", "مرحبا")
     assert await page_alone.page.locator("#message").evaluate(direction) == "rtl"
@@ -155,7 +197,7 @@ async def test_an_answer_that_repeated_itself_says_so_and_can_be_tried_again(pag
     await page_alone.ask("loop, please")
     assert await page_alone.last_answer() == "The sky is blue."  # without the repeats
     assert "repeated itself" in await page_alone.page.inner_text(".answer-footer")
-    await page_alone.page.get_by_role("button", name="Try again").click()
+    await page_alone.page.locator(".answer-ending").get_by_role("button", name="Try again").click()
     await page_alone.wait_for("answering")
     await page_alone.wait_for("ready")
     assert await page_alone.page.locator(".question .body").all_inner_texts() == ["loop, please"]
@@ -199,7 +241,7 @@ async def test_a_stored_thought_is_folded_away_too(page_alone: ChatPage) -> None
             parts.map((part) => answer.querySelector(part)?.textContent.trim()));
         }"""
     )
-    assert shown == [["Thought for 3 s", "Hm.", "So.", None], ["Thought for 3 s", "Hm.", "", "Stopped"]]
+    assert shown == [["Thought for 3 s", "Hm.", "So.", None], ["Thought for 3 s", "Hm.", "", "Stopped."]]
 
 
 async def test_magnified_to_400_percent_the_chat_can_be_read_and_the_box_used(chat: ChatPage) -> None:
@@ -217,9 +259,9 @@ async def test_magnified_to_400_percent_the_chat_can_be_read_and_the_box_used(ch
     assert seen["room"] >= 130
     assert seen["wide"] <= 320
     assert seen["bottom"] <= 200
-    assert not await in_view(chat, "#new-chat")
-    await chat.page.locator("#new-chat").scroll_into_view_if_needed()
-    assert await in_view(chat, "#new-chat")
+    assert not await in_view(chat, "#new-chat-top")
+    await chat.page.locator("#new-chat-top").scroll_into_view_if_needed()
+    assert await in_view(chat, "#new-chat-top")
 
 
 async def test_words_that_come_after_new_chat_are_not_shown(page_alone: ChatPage) -> None:
@@ -237,6 +279,22 @@ async def test_the_reader_who_scrolled_up_is_left_alone(page_alone: ChatPage) ->
     await page_alone.page.evaluate("document.querySelector('#scroller').scrollTop = 100")
     await page_alone.page.wait_for_timeout(500)
     assert await page_alone.page.evaluate("document.querySelector('#scroller').scrollTop") == 100
+
+
+async def test_a_button_leads_back_to_the_newest_words(page_alone: ChatPage) -> None:
+    page = page_alone.page
+    await page_alone.send("sections")
+    await page.wait_for_function("() => document.querySelector('#scroller').scrollTop > 600")
+    jump = page.get_by_role("button", name="Jump to latest")
+    await expect(jump).to_be_hidden()
+    await page.evaluate("document.querySelector('#scroller').scrollTop = 100")
+    await jump.click()
+    await expect(jump).to_be_hidden()
+    above = (
+        "() => { const s = document.querySelector('#scroller'); return s.scrollHeight - s.scrollTop - s.clientHeight; }"
+    )
+    await page_alone.wait_for("ready")
+    assert await page.evaluate(above) < 60  # it followed what came
 
 
 async def test_a_worker_that_never_answers_is_noticed_while_loading(page_alone: ChatPage) -> None:
@@ -326,6 +384,7 @@ async def test_the_page_works_where_nothing_can_be_stored(chat: ChatPage) -> Non
         "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('denied', 'SecurityError') } })"
     )
     await chat.open_ready()
+    await chat.open_model_menu()
     await chat.page.select_option("#backend", "wasm")
     await chat.wait_for("ready")
     assert chat.errors == []

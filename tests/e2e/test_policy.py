@@ -69,7 +69,7 @@ def light(small: SmallSite) -> SmallSite:
     small.write("engine/worker.js", STAND_IN.read_text("utf-8"))
     small.write("hostile.js", HOSTILE_PAGE)
     small.write("routing/embedder_worker.js", HOSTILE_WORKER)
-    small.drop("pyodide/*", "sonata.zip", "embedder/*", "vendor/ort-*", "routing.safetensors")
+    small.drop("pyodide/*", "sonata.packed", "embedder/*", "vendor/ort-*", "routing.safetensors")
     small.publish()
     return small
 

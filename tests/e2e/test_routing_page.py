@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from chat_page import NO_SERVICE_WORKER, ChatPage
 from plain_server import PlainServer
-from playwright.async_api import BrowserContext, Locator
+from playwright.async_api import BrowserContext, Locator, expect
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
@@ -68,9 +68,7 @@ async def correct(chat: ChatPage, agent: str) -> None:
 
 
 async def open_storage(chat: ChatPage) -> Locator:
-    await chat.page.click("#memory-button")
-    await chat.page.get_by_role("tab", name="Storage").click()
-    panel = chat.page.locator("#memory-panel-storage")
+    panel = await chat.open_part("Storage")
     await panel.get_by_role("button", name="Export to a file").wait_for()
     return panel
 
@@ -106,14 +104,14 @@ async def test_export_delete_all_and_import_bring_the_same_routes(chat: ChatPage
     await panel.get_by_role("button", name="Delete everything…").click()
     await chat.page.get_by_role("button", name="Delete everything", exact=True).click()
     await panel.get_by_text("Everything was deleted.").wait_for()
-    await chat.page.get_by_role("button", name="Close").click()
+    await chat.close_panel()
     assert await agent_of(chat, SIMILAR) == "Debugger"
 
     panel = await open_storage(chat)
     await panel.locator("input[type=file]").set_input_files(file)
     await panel.get_by_role("button", name="Import", exact=True).click()
     await panel.get_by_text(re.compile("^Imported")).wait_for()
-    await chat.page.get_by_role("button", name="Close").click()
+    await chat.close_panel()
     assert await agent_of(chat, SIMILAR) == "Tester"
     assert await agent_of(chat, FAR) == "Coder"
 
@@ -148,23 +146,20 @@ async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage)
     await chat.routed()
     assert await agent_of(chat, SIMILAR) == "Debugger"
     await chat.page.get_by_role("button", name="unlock").click()
-    dialog = chat.page.get_by_role("dialog")
-    await dialog.get_by_label("Passphrase").fill("a wrong way")
-    await dialog.get_by_role("button", name="Unlock").click()
-    await dialog.get_by_text("Wrong passphrase").wait_for()
-    await dialog.get_by_label("Passphrase").fill("a long way")
-    await dialog.get_by_role("button", name="Unlock").click()
-    await dialog.get_by_role("tab", name="Routing").click()
-    await dialog.get_by_text(CRASH).wait_for()
-    await chat.page.get_by_role("button", name="Close").click()
+    unlock = chat.side.locator(".panel-unlock")
+    await unlock.get_by_label("Passphrase").fill("a wrong way")
+    await unlock.get_by_role("button", name="Unlock").click()
+    await chat.side.get_by_text("Wrong passphrase").wait_for()
+    await unlock.get_by_label("Passphrase").fill("a long way")
+    await unlock.get_by_role("button", name="Unlock").click()
+    await expect(unlock).to_be_empty()
+    await (await chat.open_part("Routing")).get_by_text(CRASH).wait_for()
+    await chat.close_panel()
     assert await agent_of(chat, SIMILAR) == "Tester"
     await stored(chat, "items => items.length === 2")
 
     # The conversation of before the reload can be gone on with.
-    await chat.page.click("#memory-button")
-    await chat.page.get_by_role("tab", name="Conversations").click()
-    before = chat.page.locator("#memory-panel-conversations .record").filter(has_text=CRASH)
-    await before.get_by_role("button", name="Continue").click()
+    await chat.page.locator(".chat-link", has_text=CRASH).click()
     await chat.page.locator(".question", has_text=CRASH).wait_for()
     await chat.ask("And why?")
     await stored(chat, f"items => items.some(({{ title, turns }}) => title === '{CRASH}' && turns === 4)")
@@ -173,16 +168,14 @@ async def test_a_passphrase_locks_the_memory_and_nothing_is_lost(chat: ChatPage)
 
 async def test_a_conversation_that_was_deleted_elsewhere_is_told(chat: ChatPage) -> None:
     answer = await chat.ask(CRASH)
-    await chat.page.click("#memory-button")
-    await chat.page.get_by_role("tab", name="Conversations").click()
-    await chat.page.get_by_role("button", name="Continue").wait_for()
+    await chat.page.locator(".chat-link").first.wait_for()
+    await chat.page.click("#new-chat")
     # deleted a moment before the click: the list has not heard of it yet
     await chat.page.evaluate(
         """async () => {
           const [{ id }] = (await sonata.engine.memory.conversations()).items;
           await sonata.engine.memory.removeConversations([id]);
-          const named = (button) => button.textContent === 'Continue';
-          [...document.querySelectorAll('#memory-panel-conversations button')].find(named).click();
+          document.querySelector(`[data-chat="${id}"] a`)?.click();
         }"""
     )
     await chat.page.locator("#notices", has_text="it was deleted").wait_for()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from chat_page import ChatPage
-from playwright.async_api import expect
+from playwright.async_api import Error, expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -17,7 +17,8 @@ expect.set_options(timeout=60_000)  # Python starts before a stored chat is show
 FIRST, SECOND, THIRD = "The first question.", "The second question.", "The third question."
 UNKNOWN = "#chat=0123456789abcdef0123456789abcdef"
 ANOTHER_ANSWER = """async () => {
-  for await (const event of await sonata.engine.respond('', true)) if (event.type === 'stored') return event.answer;
+  const events = await sonata.engine.respond('', { again: true });
+  for await (const event of events) if (event.type === 'stored') return event.answer;
 }"""
 """Takes the place of the last answer, as "Try again" does."""
 IN_ADDRESS = re.compile(r"#chat=[0-9a-f]{32}$")
@@ -64,6 +65,7 @@ async def test_a_change_of_backend_keeps_the_chat(ready_chat: ChatPage) -> None:
     await ready_chat.ask(FIRST)
     alone = await prompt_tokens(ready_chat)
     await stored(ready_chat)
+    await ready_chat.open_model_menu()
     await ready_chat.page.get_by_label("Run the model on").select_option("CPU, fast")
     await ready_chat.wait_for("loading")
     await ready_chat.wait_for("ready")
@@ -189,3 +191,43 @@ async def questions(chat: ChatPage) -> list[str]:
 async def prompt_tokens(chat: ChatPage) -> int:
     """How long the prompt of the last answer was."""
     return await chat.page.evaluate("sonata.lastAnswer.promptTokens")
+
+
+EVENTS = """async ([call, ...given]) => {
+  const events = [];
+  for await (const event of await sonata.engine[call](...given)) events.push(event);
+  return events;
+}"""
+
+
+async def test_the_engine_edits_goes_on_and_shows_another_branch(ready_chat: ChatPage) -> None:
+    page = ready_chat.page
+
+    async def events_of(*call: object) -> dict[str, dict]:
+        return {event["type"]: event for event in await page.evaluate(EVENTS, call)}
+
+    await ready_chat.ask(FIRST)
+    await stored(ready_chat)
+    edited = await events_of("respond", SECOND, {"after": None})
+    chat = edited["stored"]["chat"]
+    assert [edited["stored"][name] for name in ("turns", "question", "number")] == [2, 2, 3]
+    context = edited["context"]
+    parts = [context[name] for name in ("system", "memory", "turns", "file", "tools", "free")]
+    assert sum(parts) == context["total"]
+    assert context["total"] - context["free"] == edited["done"]["promptTokens"]
+    assert (context["leftOut"], context["bytesPerToken"] > 0) == (0, True)
+
+    shown = await page.evaluate("([chat]) => sonata.engine.memory.choose(chat, 0)", [chat])
+    first = shown["turns"][1]
+    assert [(turn["number"], turn["siblings"]) for turn in shown["turns"]] == [(0, [0, 2]), (1, [1])]
+    longer = await events_of("continueAnswer")
+    assert longer["stored"]["number"] == 1
+    assert longer["done"]["text"].startswith(first["content"])
+    turns = (await page.evaluate("(chat) => sonata.engine.memory.conversation(chat)", chat))["turns"]
+    assert [turn["content"] for turn in turns] == [FIRST, longer["done"]["text"]]
+
+    refused = (await events_of("respond", THIRD, {"after": 99}))["error"]
+    assert (refused["kind"], refused["details"]) == ("StoreError", None)
+    assert "not in this conversation any more" in refused["message"]
+    with pytest.raises(Error, match="not in this conversation any more"):
+        await page.evaluate("(chat) => sonata.engine.memory.choose(chat, 99)", chat)

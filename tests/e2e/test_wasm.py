@@ -170,6 +170,7 @@ async def test_a_software_adapter_is_passed_over_for_the_cpu_until_the_menu_says
     await chat.open(f"{query}&backend=wasm")  # the address comes before what is remembered, until the menu is used
     assert await chat.page.input_value("#backend") == "wasm"
     await chat.page.fill("#message", "half a thought")
+    await chat.open_model_menu()
     await chat.page.get_by_label("Run the model on").select_option("CPU, fast")
     assert await chat.page.input_value("#message") == "half a thought"
     await chat.page.wait_for_function("() => sessionStorage.getItem('sonata.draft') === 'half a thought'")

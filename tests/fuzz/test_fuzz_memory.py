@@ -93,7 +93,7 @@ def damage(path: Path, changed: list[tuple[str, str, str | None, Any]]) -> set[s
 
 
 async def use_everything(path: Path, passphrase: str | None) -> set[str]:
-    """As the Memory view does. Returns the kinds of the records that could be read."""
+    """As the page does. Returns the kinds of the records that could be read."""
     services = Services(NativeCrypto())
     await services.open(lambda: SQLiteRows.open(path))
     if services.memory_state == "locked":

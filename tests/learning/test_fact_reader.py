@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from app.answer_keeper import Stored
 from app.asking import Asker
 from app.assistant import Assistant, Delta, Done
 from app.build_outputs import kernel_path
-from app.conversation import Conversation, Stored
+from app.conversation import Conversation
 from app.downloads import model_files
 from app.fact_reader import READERS, FactReader, fetch_natively, read_facts, reader_path
 from app.feedback import Feedback
@@ -74,7 +75,7 @@ async def conversation(model: Model, services: Services) -> AsyncIterator[Conver
 
 async def closed(assistant: Assistant) -> None:
     """The model is shared, and has room for few adapters."""
-    await assistant.use_learned(None)
+    await assistant.adapters.use_learned(None)
     await assistant.adapters.forget("reader")
     assistant.close()
 
@@ -172,12 +173,12 @@ async def test_the_model_reads_with_what_the_background_loop_learned(
     layout = parameter_layout(model.graph, 8, 2.0)
     learned = layout.adapter(layout.fresh(0), "learned 1", BASE)
     assistant = conversation.assistant
-    await assistant.use_learned(learned)
+    await assistant.adapters.use_learned(learned)
     assert (await ask(conversation, NITROGEN))[0] == list(TOLD.values())[1]
     both = assistant.adapters.find("reader + learned 1")
     assert isinstance(both, LoraAdapter)
     assert both.rank == 12
-    await assistant.use_learned(None)
+    await assistant.adapters.use_learned(None)
     assert assistant.adapters.find("reader + learned 1") is None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from py_core.memory.files import Passage, StoredFile
 from py_core.memory.heads import TrainedHead
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
@@ -51,9 +52,13 @@ async def good_rows() -> list[Row]:
     await memory.heads.keep(
         TrainedHead("0" * 16, "accepted", "", {"user-1": "planner"}, 1.0, {"held": 4.0}, data=b"numbers")
     )
+    file = await memory.files.keep(StoredFile(session.id, "sheep.txt", "text/plain", 13, "Seven sheep.\n"))
+    await memory.files.keep_passages(file, [(0, Passage(0, 13, "line 1", "minilm", VECTOR))])
     await memory.writer.flush()
     found = {row.kind: replace(row, fields=()) for row in await rows.scan(None, None, 100)}
-    kinds = "pattern session turn policy witness lesson trajectory strategy consolidation weights style head"
+    kinds = (
+        "pattern session turn policy witness lesson trajectory strategy consolidation weights style head file passage"
+    )
     return [found[kind] for kind in kinds.split()]
 
 

@@ -56,7 +56,7 @@ async def main(name):
     keys = [record.key async for record in store.scan()]
     await memory.patterns.all()
     for session in await memory.sessions.all():
-        await memory.sessions.turns(session.id)
+        await memory.sessions.path(session.id)
     await memory.questions.trends()
     data = await export(store)
     await set_passphrase(store, "correct horse", iterations=1)

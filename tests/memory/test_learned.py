@@ -209,7 +209,7 @@ async def test_a_conversation_goes_on_where_it_was(store: Store) -> None:
     found = await sessions.get(session.id)
     assert found is not None
     assert (found.title, found.turns, found.adapter, found.state) == ("Weather", 3, "mine", state)
-    assert [(t.role, t.content, t.details) for t in await sessions.turns(session.id)] == [
+    assert [(t.role, t.content, t.details) for t in await sessions.path(session.id)] == [
         ("user", "Will it rain?", {}),
         ("assistant", "Yes.", {"agent": "planner"}),
         ("user", "Thanks", {}),
@@ -217,7 +217,7 @@ async def test_a_conversation_goes_on_where_it_was(store: Store) -> None:
     assert [s.id for s in await sessions.all()] == [session.id, other.id]
 
     await sessions.delete(session.id)
-    assert await sessions.turns(session.id) == []
+    assert await sessions.path(session.id) == []
     assert await store.count("turn") == 0
     with pytest.raises(StoreError, match="Start a new one"):
         await sessions.add_turns(session.id, Turn("user", "?"))
@@ -227,4 +227,4 @@ async def test_turns_added_in_two_tabs_at_once_are_all_kept(store: Store) -> Non
     sessions = Sessions(store)
     session = await sessions.start()
     await asyncio.gather(*(sessions.add_turns(session.id, Turn("user", str(n))) for n in range(8)))
-    assert sorted(turn.content for turn in await sessions.turns(session.id)) == [str(n) for n in range(8)]
+    assert sorted(turn.content for turn in await sessions.path(session.id)) == [str(n) for n in range(8)]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from places import Place
 
+from py_core.memory.conversation_text import TextMatch
 from py_core.memory.memory import Memory
-from py_core.memory.sessions import Turn
+from py_core.memory.rows import Row
+from py_core.memory.sessions import TURN, Turn
 from py_core.memory.store import Store
-from py_core.memory.text_search import TextMatch, fold, has_all, snippet, terms_of
+from py_core.memory.text_search import fold, has_all, snippet, terms_of
+from py_core.memory.transfer import export, import_file
 
 CHATS = {
     "Holidays": ["Where is it warm?", "Try the Algarve: São Brás, or Évora."],
@@ -53,13 +59,99 @@ async def test_a_search_follows_what_changes(store: Store) -> None:
     memory, ids = await started(store)
     assert len(await memory.text.search("algarve")) == 1
     await memory.sessions.add_turns(ids["A bug"], Turn("user", "Is the Algarve warm?"))
-    assert [match.session for match in await memory.text.search("algarve")] == [ids["Holidays"], ids["A bug"]]
+    assert [match.session for match in await memory.text.search("algarve")] == [ids["A bug"], ids["Holidays"]]  # newest
     await memory.sessions.edit(ids["A bug"], title="Algarve")
-    assert (await memory.text.search("algarve"))[0] == TextMatch(ids["A bug"], None)
+    assert (await memory.text.search("algarve"))[0] == TextMatch(ids["A bug"], in_title=True)
+    (begun,) = (await memory.sessions.path(ids["A bug"]))[2:]
+    longer = replace(begun, content="Is the Algarve warm in zebra stripes?")
+    await memory.sessions.replace_turn(ids["A bug"], longer, begun.content)
+    await memory.sessions.add_turns(ids["A bug"], Turn("assistant", "Try the Alentejo."), after=0)
+    for word in ("zebra", "alentejo"):  # what went on, and what is not shown now
+        assert [match.session for match in await memory.text.search(word)] == [ids["A bug"]]
     await memory.sessions.delete(ids["A bug"])
     assert [match.session for match in await memory.text.search("algarve")] == [ids["Holidays"]]
     await store.clear()
     assert await memory.text.search("algarve") == []
+
+
+async def test_a_found_conversation_shows_the_message_with_most_of_the_words(store: Store) -> None:
+    memory, ids = await started(store)
+    await memory.text.search("coding crash")
+    assert memory.text.best_turn(ids["A bug"], "coding index crash") == f"{ids['A bug']}/000001"
+    assert memory.text.best_turn(ids["A bug"], "zebra") is None
+
+
+def reads_of_turns(store: Store) -> list[str]:
+    """Fills as messages are read."""
+    read = list[str]()
+    rows: Any = store._rows
+    for name in ("scan", "get", "query"):
+        whole = getattr(rows, name)
+
+        async def noted(*given: Any, whole: Any = whole) -> list[Row]:
+            found = await whole(*given)
+            read.extend(row.id for row in found if row.kind == TURN)
+            return found
+
+        setattr(rows, name, noted)
+    return read
+
+
+async def test_a_search_after_a_restart_reads_no_message_again(lasting: Place) -> None:
+    memory, ids = await started(await lasting.open())
+    assert len(await memory.text.search("algarve")) == 1
+    await memory.background.settled()
+    again = await Memory.open(await lasting.open())
+    read = reads_of_turns(again.store)
+    assert [match.session for match in await again.text.search("algarve")] == [ids["Holidays"]]
+    assert read == []
+    await again.sessions.edit(ids["A bug"], title="A crash")
+    await again.text.search("algarve")
+    assert f"{ids['A bug']}/000001" in read  # of what has changed
+
+
+async def test_the_text_of_a_conversation_that_was_left_is_kept_before_anybody_searches(store: Store) -> None:
+    memory, ids = await started(store)
+    await memory.background.settled()
+    kept = {id: await store.get_blob(f"session:{id}/text") for id in ids.values()}
+    assert kept.pop(ids["天气"]) is None  # the last one goes on, perhaps
+    assert all(data is not None for data in kept.values())
+
+
+@pytest.mark.parametrize("how", ["conversation", "message", "all messages"])
+async def test_the_kept_text_is_deleted_with_what_it_is_made_of(store: Store, how: str) -> None:
+    memory, ids = await started(store)
+    await memory.text.search("algarve")
+    await memory.background.settled()
+    id = ids["Holidays"]
+    assert b"algarve" in (await store.get_blob(f"session:{id}/text") or b"")
+    if how == "conversation":
+        await memory.sessions.delete(id)
+    elif how == "message":
+        await store.delete(TURN, f"{id}/000001")
+    else:
+        await store.clear(TURN)
+    assert await store.get_blob(f"session:{id}/text") is None
+
+
+async def test_a_text_is_not_kept_of_a_conversation_that_is_deleted_meanwhile(store: Store) -> None:
+    memory, ids = await started(store)
+    with memory.background.paused():
+        await memory.text.search("algarve")
+        await memory.sessions.delete(ids["Holidays"])
+    await memory.background.settled()
+    assert await store.get_blob(f"session:{ids['Holidays']}/text") is None
+
+
+async def test_messages_that_an_import_adds_to_a_conversation_are_found(store: Store) -> None:
+    memory, ids = await started(store)
+    await memory.text.search("algarve")
+    file = await export(memory.store, in_the_clear=True)
+    await memory.store.delete(TURN, f"{ids['Holidays']}/000001")
+    await memory.sessions.edit(ids["Holidays"], title="Summer")  # newer than in the file
+    assert await memory.text.search("algarve") == []
+    await import_file(memory.store, file, "merge")
+    assert [match.session for match in await memory.text.search("algarve")] == [ids["Holidays"]]
 
 
 @pytest.mark.parametrize("lasting", ["sqlite", "sqlite encrypted"], indirect=True)

@@ -77,7 +77,7 @@ async def check_that_all_works(store: Store) -> None:
     memory = await Memory.open(store)
     await memory.patterns.all()
     for session in await memory.sessions.all():
-        await memory.sessions.turns(session.id)
+        await memory.sessions.path(session.id)
     await memory.questions.spikes()
     await memory.questions.percentiles()
     await memory.questions.trends()
@@ -127,7 +127,7 @@ async def test_a_bad_record_can_be_replaced_and_deleted_and_goes_with_its_conver
         return
     store.problem_of = problem_of_record
     memory = await Memory.open(store)
-    assert [turn.content for turn in await memory.sessions.turns(GOOD[SESSION].id)] == ["How many sheep?"]
+    assert [turn.content for turn in await memory.sessions.path(GOOD[SESSION].id)] == ["How many sheep?"]
     assert len(store.unreadable) == 2
     await memory.sessions.delete(GOOD[SESSION].id)
     assert await store.count() == 1
@@ -230,7 +230,7 @@ async def check(data):
     memory = await Memory.open(store)
     await memory.patterns.all()
     for session in await memory.sessions.all():
-        await memory.sessions.turns(session.id)
+        await memory.sessions.path(session.id)
     await memory.questions.trends()
     await import_file(store, await export(store), "merge")
     assert not store.unreadable

@@ -503,7 +503,7 @@ async def test_another_try_takes_the_place_of_the_last_answer(model: Model) -> N
     first, _ = await ask(assistant, "Two")
     before = list(assistant.messages)
     hot = SamplingParams(temperature=1.0, seed=3)
-    events = [event async for event in assistant.respond("Two", again=hot)]
+    events = [event async for event in assistant.respond("Two", before=before[:-2], sampling=hot)]
     second = "".join(event.text for event in events if isinstance(event, Delta))
     assert second != first
     assert assistant.messages == [*before[:-1], said_by_model(second)]
@@ -514,6 +514,7 @@ async def test_another_try_that_is_stopped_before_it_begins_leaves_the_first_ans
     await ask(assistant, "One")
     before = list(assistant.messages)
     model.backend.after_prefill = assistant.stop  # type: ignore[attr-defined]
-    events = [event async for event in assistant.respond("One", again=SamplingParams(temperature=1.0, seed=3))]
+    hot = SamplingParams(temperature=1.0, seed=3)
+    events = [event async for event in assistant.respond("One", before=[], sampling=hot)]
     assert [event.reason for event in events if isinstance(event, Done)] == ["stopped"]
     assert assistant.messages == before

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from app.answer_keeper import Stored
 from app.assistant import Assistant, Delta, Done, Event, Thought
-from app.conversation import Conversation, Stored
+from app.conversation import Conversation
 from app.services import Services
 from app.terminal_chat import run_chat
 from app.turn_details import turn_entries
@@ -39,15 +40,17 @@ OPENED = CHATML.replace("assistant\n'", "assistant\n<think>\n'")
 
 
 class Speaks(NumpyBackend):
-    """Reads prompts as it should, and says what ANSWERS has for the last of its words in the prompt."""
+    """Reads prompts as it should, and says what ANSWERS has for the last of its words in the prompt, or the rest."""
+
+    sampling = SamplingParams()
 
     async def decode(
         self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
     ) -> AsyncIterator[list[int]]:
-        asked = re.findall("|".join(ANSWERS), SPELLING.decode(sequence.tokens))[-1]
-        said = ANSWERS[asked]
-        if "<think>\n" in SPELLING.decode(sequence.tokens[-10:]):
-            said = said.removeprefix("<think>\n")
+        self.sampling, text = sampling, SPELLING.decode(sequence.tokens)
+        said = ANSWERS[re.findall("|".join(ANSWERS), text)[-1]]
+        begun = next(length for length in range(len(said), -1, -1) if text.endswith(said[:length]))
+        said = said[begun:]
         for token in [*SPELLING.encode(said), 2][:n]:
             if not keep_going():
                 return
@@ -119,6 +122,63 @@ async def test_a_thought_without_an_end_is_all_there_is(model: Model) -> None:
     assert assistant.messages[-1] == {"role": "assistant", "content": ""}
 
 
+@pytest.mark.parametrize("reload", [False, True], ids=["at once", "after a reload"])
+async def test_a_thought_that_was_cut_off_goes_on(
+    write_model: Callable[..., Path], open_model: OpenModel, tmp_path: Path, reload: bool
+) -> None:
+    for template in (CHATML, OPENED):
+        path = write_model({"tokenizer.chat_template": template}, tied=False)
+        model = await open_model(path, Speaks, end_tokens=[2])
+        services = Services(NativeCrypto())
+        await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+        conversation = Conversation(Assistant(model, max_tokens=60), services)
+        stored = [event async for event in conversation.respond("endless")][-1]
+        assert isinstance(stored, Stored)
+        first = conversation.turns[-1].details["thinking"]
+        if reload:
+            conversation = Conversation(Assistant(model, max_tokens=60), services)
+            await conversation.resume(stored.session)
+        events = [event async for event in conversation.continue_answer()]
+        assert texts(events, Delta) == ""
+        answer = conversation.turns[-1]
+        whole = first["text"] + texts(events, Thought)
+        assert ANSWERS["endless"].removeprefix("<think>\n").startswith(whole.rstrip())
+        assert answer.details["thinking"]["text"].strip() == whole.strip()
+        assert len(whole) > len(first["text"]) + 30
+        assert (answer.content, answer.details["tokens"], stored.number) == ("", 120, answer.number)
+        assert answer.details["thinking"]["seconds"] > first["seconds"]
+        await services.close()
+
+
+async def test_an_answer_goes_on_behind_its_thought_also_after_a_reload(model: Model, tmp_path: Path) -> None:
+    services = Services(NativeCrypto())
+    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    conversation = Conversation(Assistant(model, max_tokens=len(SPELLING.encode(ANSWERS["sum"])) - 4), services)
+    stored = [event async for event in conversation.respond("the sum")][-1]
+    assert isinstance(stored, Stored)
+    begun = conversation.turns[-1].content
+    assert 0 < len(begun) < len("It is 4.")
+    again = Conversation(Assistant(model), services)
+    await again.resume(stored.session)
+    events = [event async for event in again.continue_answer()]
+    assert (texts(events, Thought), begun + texts(events, Delta)) == ("", "It is 4.")
+    assert (again.turns[-1].content, again.turns[-1].details["reason"]) == ("It is 4.", "end")
+    assert again.turns[-1].details["thinking"]["text"] == THOUGHT
+    await services.close()
+
+
+async def test_an_answer_that_looped_goes_on_with_other_words_than_the_likeliest(model: Model) -> None:
+    conversation = Conversation(Assistant(model), Services(NativeCrypto()))
+    *_, done = [event async for event in conversation.respond("loop")]
+    assert isinstance(done, Done)
+    assert done.reason == "loop"
+    assert conversation.assistant.model.backend.sampling.temperature == 0  # type: ignore[attr-defined]
+    shown = conversation.turns[-1].content
+    events = [event async for event in conversation.continue_answer()]
+    assert conversation.assistant.model.backend.sampling.temperature > 0  # type: ignore[attr-defined]
+    assert (shown + texts(events, Delta)).startswith(conversation.turns[-1].content)
+
+
 async def test_an_answer_that_repeats_itself_keeps_its_thought(model: Model) -> None:
     events = await ask(Assistant(model), "loop")
     done = events[-1]
@@ -136,9 +196,9 @@ async def test_a_stored_turn_has_its_thought_beside_the_answer(model: Model, tmp
         events = [event async for event in conversation.respond(text)]
         assert isinstance(events[-1], Stored)
     assert services.memory is not None
-    turns = await services.memory.sessions.turns(events[-1].session)
-    assert [turn.content for turn in turns] == ["the sum", "It is 4.", "endless", ""]
-    shown = turn_entries(turns)
+    branches = await services.memory.sessions.branches(events[-1].session)
+    assert [turn.content for turn in branches.path()] == ["the sum", "It is 4.", "endless", ""]
+    shown = turn_entries(branches)
     assert shown[0]["thinking"] is None
     assert shown[1]["thinking"]["text"] == THOUGHT
     assert shown[1]["thinking"]["seconds"] > 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import _imp
 import ast
+import gzip
+import io
 import json
 import os
 import shutil
@@ -22,6 +24,10 @@ from app.building.common import ROOT, BuildError, make_in_venv
 from app.building.zips import members_of, zip_bytes
 from app.checksums import sha256_of
 from app.downloads import default_model_path, model_files
+from tests.bench.shell_sizes import first_load
+
+VIEWS = ("wide", "narrow")
+"""The manifest's screenshots (tests/bench/screenshots.py)."""
 
 
 def read_json(path: Path) -> dict:
@@ -63,6 +69,12 @@ def test_a_source_that_is_missing_is_a_sentence(tmp_path):
         site.sync({"a.js": tmp_path / "nowhere.js"}, tmp_path / "dist")
 
 
+def unpacked(archive: Path) -> dict[str, bytes]:
+    """The members of a packed archive of the site."""
+    with zipfile.ZipFile(io.BytesIO(gzip.decompress(archive.read_bytes()))) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
 def test_zips_are_the_same_bytes_each_time():
     members = {"b.py": b"b", "a.py": b"a"}
     assert zip_bytes(members) == zip_bytes(dict(reversed(members.items())))
@@ -71,20 +83,29 @@ def test_zips_are_the_same_bytes_each_time():
 def test_the_site_holds_what_the_page_asks_for_and_nothing_native(dist):
     names = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
     assert {"vendor/comlink.mjs", "vendor/marked.esm.js", "vendor/purify.es.mjs", "THIRD_PARTY.txt"} <= names
-    with zipfile.ZipFile(dist / "sonata.zip") as archive:
-        modules = set(archive.namelist())
+    modules = set(unpacked(dist / "sonata.packed"))
     assert {"app/__init__.py", "py_core/__init__.py", "py_core/backends/base.py", "wgsl_shaders/__init__.py"} <= modules
     assert not {name for name in modules if name.startswith(("app/building", "app/server", "app/cli", "app/downloads"))}
 
 
 def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_checksum(dist):
     lists = read_json(dist / "precache.json")
-    assert set(lists["later"]) == {f"readers/{path.name}" for path in (ROOT / "app" / "readers").iterdir()}
+    readers = {f"readers/{path.name}" for path in (ROOT / "app" / "readers").iterdir()}
+    libraries = {
+        name for name in lists["later"] if name.startswith(("vendor/highlight/", "vendor/katex/", "vendor/pdf/"))
+    }
+    assert set(lists["later"]) == readers | libraries
+    assert {"vendor/highlight/core.min.js", "vendor/highlight/python.min.js", "vendor/katex/katex.min.css"} <= libraries
+    assert {
+        "vendor/pdf/pdf.min.mjs",
+        "vendor/pdf/pdf.worker.min.mjs",
+        "vendor/pdf/cmaps/UniGB-UCS2-H.bcmap",
+    } <= libraries
     assert not lists["files"].keys() & lists["later"].keys()
     files = lists["files"] | lists["later"]
     names = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
-    large = {f"models/{model.file}" for model in model_files()}
-    assert names - set(files) == {"sw.js", "precache.json", "_headers", *large}
+    never = {f"models/{model.file}" for model in model_files()} | {f"screenshots/{view}.jpg" for view in VIEWS}
+    assert names - set(files) == {"sw.js", "precache.json", "_headers", *never}
     assert files == {name: sha256_of(dist / name) for name in files}
 
 
@@ -100,35 +121,57 @@ def test_the_manifest_names_files_that_there_are(dist):
     manifest = read_json(dist / "manifest.webmanifest")
     assert {icon["purpose"] for icon in manifest["icons"]} == {"any", "maskable"}
     assert all((dist / icon["src"]).is_file() for icon in manifest["icons"])
+    for view, screenshot in zip(VIEWS, manifest["screenshots"], strict=True):
+        assert (screenshot["src"], screenshot["form_factor"]) == (f"screenshots/{view}.jpg", view)
+        data = (dist / screenshot["src"]).read_bytes()
+        assert screenshot["sizes"] == "{}x{}".format(*size_of_jpeg(data))
+        assert len(data) < 200_000
 
 
-def test_sonata_zip_can_be_imported_from(dist):
+def size_of_jpeg(data: bytes) -> tuple[int, int]:
+    """Width and height, of the first frame's header."""
+    at = 2
+    while data[at + 1] not in (0xC0, 0xC1, 0xC2):
+        at += 2 + int.from_bytes(data[at + 2 : at + 4])
+    return int.from_bytes(data[at + 7 : at + 9]), int.from_bytes(data[at + 5 : at + 7])
+
+
+def test_our_own_packages_can_be_imported_from_what_the_page_unpacks(dist, tmp_path):
+    for name, content in unpacked(dist / "sonata.packed").items():
+        tmp_path.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
+        tmp_path.joinpath(name).write_bytes(content)
     code = "import sys; sys.path.insert(0, sys.argv[1]); import py_core; print(py_core.__file__)"
-    command = [sys.executable, "-I", "-c", code, str(dist / "sonata.zip")]
+    command = [sys.executable, "-I", "-c", code, str(tmp_path)]
     said = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout
-    assert "sonata.zip" in said
+    assert str(tmp_path) in said
 
 
-def test_each_module_of_ours_and_the_libraries_is_compiled_from_the_source_beside_it(dist):
-    compiled = dict.fromkeys(("sonata.zip", "python_stdlib.zip", "numpy"), 0)
-    for archive in (dist / "sonata.zip", *(dist / "pyodide").glob("*.whl"), dist / "pyodide/python_stdlib.zip"):
-        members = members_of(archive)
-        for name in filter(lambda name: name.endswith(".pyc"), members):
-            source = members[name.replace("__pycache__/", "").replace(".cpython-314", "")[:-1]]
-            magic = int.from_bytes(members[name][:4], "little")
-            unchecked, source_hash = members[name][4:8], members[name][8:16]  # PEP 552
-            assert (unchecked, source_hash) == (b"\1\0\0\0", _imp.source_hash(magic, source)), name
-            compiled[archive.name.split("-")[0]] += 1
-    assert compiled["sonata.zip"] == len([name for name in members_of(dist / "sonata.zip") if name.endswith(".py")])
-    assert min(compiled.values()) > 1
+def test_each_module_of_ours_is_compiled_from_the_source_beside_it(dist):
+    members = unpacked(dist / "sonata.packed")
+    compiled = [name for name in members if name.endswith(".pyc")]
+    for name in compiled:
+        source = members[name.replace("__pycache__/", "").replace(".cpython-314", "")[:-1]]
+        magic = int.from_bytes(members[name][:4], "little")
+        unchecked, source_hash = members[name][4:8], members[name][8:16]  # PEP 552
+        assert (unchecked, source_hash) == (b"\1\0\0\0", _imp.source_hash(magic, source)), name
+    assert len(compiled) == len([name for name in members if name.endswith(".py")])
 
 
-def test_pyodides_lock_tells_the_checksums_of_the_wheels_there_are(dist):
-    packages = read_json(dist / "pyodide" / "pyodide-lock.json")["packages"]
-    assert set(packages) == {"numpy"}
-    for package in packages.values():
-        assert sha256_of(dist / "pyodide" / package["file_name"]) == package["sha256"]
-    assert set(read_json(dist / "pyodide" / "wheels.json")) == {p["file_name"] for p in packages.values()}
+def test_libraries_come_compiled_where_the_page_imports_them_and_then_without_sources(dist):
+    stdlib, packages = (
+        members_of(dist / "pyodide" / "python_stdlib.zip"),
+        unpacked(dist / "pyodide" / "packages.packed"),
+    )
+    for members, imported in ((stdlib, "asyncio/events.py"), (packages, "numpy/linalg/_linalg.py")):
+        assert f"{imported}c" in members
+        assert imported not in members
+
+
+def test_the_first_load_without_models_and_embedder_is_under_12_megabytes(dist):
+    sizes = first_load(dist)
+    largest = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in list(sizes.items())[:4])
+    total = sum(sizes.values())
+    assert total < 12e6, f"The first load takes {total / 1e6:.2f} MB (gzip); the largest files: {largest}."
 
 
 def test_third_party_names_every_version_that_is_shipped():

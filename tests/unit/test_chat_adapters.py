@@ -71,7 +71,7 @@ async def test_a_change_of_adapter_counts_from_the_next_message_and_keeps_the_co
 async def test_a_chosen_adapter_without_room_for_the_learned_one_says_that_it_leaves_it_out(model: Model) -> None:
     assistant, learned = new_assistant(model), drawn(model.graph, 1, rank=8)
     large, small = drawn(model.graph, 2, rank=16), drawn(model.graph, 3, rank=8)
-    await assistant.use_learned(learned)
+    await assistant.adapters.use_learned(learned)
     await assistant.use_adapter(small)
     assert assistant.leaves_out == ""
     await assistant.use_adapter(large)
@@ -80,7 +80,7 @@ async def test_a_chosen_adapter_without_room_for_the_learned_one_says_that_it_le
     await assistant.use_adapter(None)
     assert assistant.leaves_out == ""
     await assistant.use_adapter(large)
-    await assistant.use_learned(None)
+    await assistant.adapters.use_learned(None)
     assert assistant.leaves_out == ""
 
 
@@ -100,7 +100,8 @@ async def test_an_adapter_that_is_deleted_ends_its_answer_and_answers_no_more(
 
     answering = asyncio.create_task(answer())
     await begun.wait()
-    await assistant.forget_adapter(one.name)
+    assistant.leave_adapter(one.name)
+    await assistant.adapters.forget(one.name)
     done = await answering
     assert done.reason == "stopped"
     assert done.new_tokens < 12

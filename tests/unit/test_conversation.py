@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from app.agent_catalog import add_agent, remove_agent
+from app.answer_keeper import Stored
 from app.assistant import Assistant, Delta, Done
-from app.conversation import Conversation, Stored
+from app.conversation import Conversation
 from app.memory_api import MemoryApi
 from app.native_services import native_router_parts
 from app.router_factory import RouterParts
@@ -113,7 +114,7 @@ async def test_what_happened_is_recorded(model: Model, open_services: OpenServic
     assert entries[0].agent == "debugger"
     (session,) = await services.memory.sessions.all()
     assert session.title == CRASH
-    turns = await services.memory.sessions.turns(session.id)
+    turns = await services.memory.sessions.path(session.id)
     assert [(turn.role, turn.content) for turn in turns[:2]] == [("user", CRASH), ("assistant", answer)]
     await services.memory.background.settled()  # both messages of both turns can be found by meaning now
     found = await services.memory.search.search("turn", routed.vector, 4)
@@ -450,7 +451,7 @@ async def test_another_try_comes_from_the_same_agent_and_is_logged_for_itself(
     assert events[0] is routed
     assert services.memory is not None
     (session,) = await services.memory.sessions.all()
-    question, answer = await services.memory.sessions.turns(session.id)
+    question, answer = await services.memory.sessions.path(session.id)
     assert (question.content, answer.details["agent"]) == (CRASH, "debugger")
     assert answer.details["route"]["title"] == "Debugger"
     assert [entry.id for entry in await services.memory.witness.entries()].count(routed.id) == 1

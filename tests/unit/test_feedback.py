@@ -20,6 +20,7 @@ from app.services import Services
 from app.shipped_gate import shipped_gate
 from app.turn_details import turn_entries
 from py_core.loading import Model
+from py_core.memory.branches import Branches
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.lessons import Lesson
 from py_core.memory.memory import Memory
@@ -241,10 +242,10 @@ async def test_a_message_that_asks_to_remember_something_is_learned_and_confirme
     assert ASKED in said.text
     assert QUILL in said.text
     assert isinstance(stored, Stored)
-    *_, shown = turn_entries(conversation.turns)
+    *_, shown = turn_entries(Branches(conversation.turns))
     assert (shown["content"], shown["taught"]["id"]) == (said.text, learned.lesson.id)
     assert await memory_of(services).trajectories.get(stored.request) is None
-    assert len(await memory_of(services).sessions.turns(stored.session)) == 4
+    assert len(await memory_of(services).sessions.path(stored.session)) == 4
     for _ in range(2):
         id = await ask(conversation, ASKED)
         await ask(conversation, "and now?")

@@ -265,7 +265,7 @@ async def test_what_the_last_training_had_is_told_and_that_a_chosen_adapter_leav
     assistant = Assistant(services.learning.model)
     api = LearningApi(services, lambda: assistant.leaves_out)
     await services.memory.revisions.keep(Run("00" * 32, "refused", "It was too much.", lessons=("a",)), None)
-    await services.consolidate_with(assistant.adapters, assistant.use_learned)
+    await services.consolidate_with(assistant.adapters, assistant.adapters.use_learned)
     await services.learn_idly(idle_loops(services), nullcontext, FileLock(tmp_path / "lock"), idle_seconds=3600)
 
     async def said() -> str:
@@ -275,7 +275,7 @@ async def test_what_the_last_training_had_is_told_and_that_a_chosen_adapter_leav
     before = "The last training had 1 fact that you taught. It was too much."
     assert await said() == before
     graph = services.learning.model.graph
-    await assistant.use_learned(drawn(graph, 1, rank=8))
+    await assistant.adapters.use_learned(drawn(graph, 1, rank=8))
     await assistant.use_adapter(drawn(graph, 2, rank=16))
     assert await said() == f"{before} {assistant.leaves_out}"
     assert "too large to be used together" in await said()

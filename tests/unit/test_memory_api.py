@@ -1,4 +1,4 @@
-"""What the Memory view asks for, over the real embedder, router and SQLite."""
+"""What the panels ask for, over the real embedder, router and SQLite."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from app.routing_service import RoutingService
 from app.services import Services
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
+from py_core.memory.rows import Key
 from py_core.memory.sessions import Turn
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.witness import WitnessEntry
@@ -147,10 +149,71 @@ async def test_conversations_are_listed_searched_renamed_and_removed(api: Memory
     assert (await api.conversations(search="summer"))["total"] == 1
     shown = await api.conversation(second["id"])
     assert [turn["content"] for turn in shown["turns"]] == ["holidays", "Yes."]
+    await api.pin_conversation(second["id"], True)
+    await api.archive_conversation(first["id"], True)
+    told = {item["title"]: (item["pinned"], item["archived"], item["titled"]) for item in (await listed(api))}
+    assert told == {"a bug": (False, True, ""), "summer": (True, False, "user")}
     await api.remove_conversations([first["id"], second["id"]])
     assert (await api.conversations())["total"] == 0
     with pytest.raises(StoreError, match="was deleted"):
         await api.conversation(first["id"])
+
+
+async def listed(api: MemoryApi) -> list[dict[str, Any]]:
+    return (await api.conversations())["items"]
+
+
+async def everything(services: Services) -> dict[Key, Any]:
+    """All that the memory has, but for versions and what can be made again."""
+    assert services.memory is not None
+    await services.memory.background.settled()
+    records = [record async for record in services.memory.store.scan()]
+    return {r.key: (r.body, r.created, r.updated, None if r.vector is None else r.vector.tolist()) for r in records}
+
+
+async def test_a_deletion_is_undone_as_if_it_had_not_been(api: MemoryApi, services: Services) -> None:
+    ids = await add_chats(services)
+    before = await everything(services)
+    gone = [ids["A trip"], ids["Dinner"]]
+    await api.remove_conversations(gone)
+    assert [item["title"] for item in await listed(api)] == ["Strings"]
+    await api.restore_conversations()
+    assert await everything(services) == before
+    assert "A trip" in await found_by(api, services, "lisbon")
+    with pytest.raises(StoreError, match="undone no more"):
+        await api.restore_conversations()
+
+
+async def test_what_was_deleted_is_gone_at_once_and_nobody_else_can_bring_it_back(
+    api: MemoryApi, services: Services
+) -> None:
+    ids = await add_chats(services)
+    await api.remove_conversations([ids["A trip"]])
+    left = await everything(services)  # what a tab that is killed now leaves
+    assert not any(ids["A trip"] in id or ids["A trip"] in str(told) for (_, id), told in left.items())
+    with pytest.raises(StoreError, match="undone no more"):
+        await MemoryApi(services).restore_conversations()  # another page's
+    await api.forget_removed()
+    with pytest.raises(StoreError, match="undone no more"):
+        await api.restore_conversations()
+
+
+async def test_an_export_has_what_is_shown_as_markdown_and_every_branch_as_json(
+    api: MemoryApi, services: Services
+) -> None:
+    assert services.memory is not None
+    id = (await add_chats(services))["Dinner"]
+    await services.memory.sessions.add_turns(id, Turn("assistant", "**Fry** it."), after=0)
+    written = await api.export_conversation(id, "markdown")
+    assert written.startswith("# Dinner\n\n*20")
+    assert written.endswith("**You**\n\nwhat can I cook with leftover rice\n\n**Sonata**\n\n**Fry** it.\n")
+    told = json.loads(await api.export_conversation(id, "json"))
+    assert (told["format"], told["title"], told["leaf"]) == ("sonata-conversation", "Dinner", 2)
+    assert [(turn["number"], turn["after"], turn["role"]) for turn in told["turns"]] == [
+        (0, None, "user"), (1, 0, "assistant"), (2, 0, "assistant"),
+    ]  # fmt: skip
+    with pytest.raises(StoreError, match="was deleted"):
+        await api.export_conversation("nobody", "json")
 
 
 CHATS = {
@@ -171,10 +234,12 @@ async def add_chats(services: Services) -> dict[str, str]:
 
 
 async def found_by(api: MemoryApi, services: Services, search: str) -> list[str]:
-    await api.conversations(search=search)  # makes the vectors that are missing
+    """By words, then by meaning."""
+    await api.similar_conversations(search)  # makes the vectors that are missing
     assert services.memory is not None
     await services.memory.background.settled()
-    return [item["title"] for item in (await api.conversations(search=search))["items"]]
+    by_words = (await api.conversations(search=search))["items"]
+    return [item["title"] for item in [*by_words, *await api.similar_conversations(search)]]
 
 
 async def test_conversations_are_found_by_a_word_of_an_answer_and_by_meaning(

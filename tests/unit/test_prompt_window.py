@@ -38,9 +38,9 @@ class Work:
         """That were encoded, in prompts or alone."""
         encode_chat, encode_parts = model.encode_chat, model.tokenizer.encode_parts
 
-        async def counting_chat(messages: Sequence[Message]) -> list[int]:
+        async def counting_chat(messages: Sequence[Message], begun: Sequence[tuple[str, bool]] = ()) -> list[int]:
             self.prompts.append(len(messages))
-            return await encode_chat(messages)
+            return await encode_chat(messages, begun)
 
         def counting_parts(parts: Iterable[tuple[str, bool]], *rest: Iterable[str]) -> list[int]:
             given = list(parts)

@@ -1,4 +1,4 @@
-"""What README shows works: each console line gives the output beside it, and the Python example runs."""
+"""What README and docs/terminal.md show works: each command gives the output beside it, and the Python example runs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+TERMINAL = (ROOT / "docs" / "terminal.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def console_lines() -> list[tuple[str, str]]:
-    """(command, the output shown for it) of the terminal's section."""
+    """(command, the output shown for it) of the terminal's page."""
     found: list[tuple[str, str]] = []
-    for line in "".join(blocks("console")).splitlines():
+    for line in "".join(blocks("console", TERMINAL)).splitlines():
         if line.startswith("$ "):
             found.append((line[2:], ""))
         elif found[-1][0].endswith("\\"):
@@ -66,3 +67,13 @@ def test_the_first_two_commands_are_those_of_build_py() -> None:
     )
     assert "serve" in helped.stdout
     assert "test" in helped.stdout
+
+
+def test_each_page_that_is_linked_is_there() -> None:
+    missing = {
+        (page.name, target)
+        for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+        for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
+        if "://" not in target and not (page.parent / target).exists()
+    }
+    assert missing == set()

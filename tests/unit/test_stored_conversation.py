@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from app.answer_keeper import Stored
 from app.assistant import Assistant, Delta, Done
-from app.conversation import ChangedElsewhere, Conversation, Event, Stored
+from app.conversation import ChangedElsewhere, Conversation, Event
 from app.memory_api import MemoryApi
 from app.services import Services
 from app.turn_details import TITLE_LENGTH, answer_details, title_of, turn_entries
 from py_core.backends.base import DeviceLostError, TokenSequence
 from py_core.backends.numpy import NumpyBackend
 from py_core.loading import Model
+from py_core.memory.branches import Branches, Turn
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
-from py_core.memory.sessions import Turn
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.volatile import VolatileRows
 from py_core.sampling import SamplingParams
@@ -55,6 +56,10 @@ def begin(model: Model, services: Services) -> Conversation:
 
 async def ask(conversation: Conversation, text: str) -> list[Event]:
     return [event async for event in conversation.respond(text)]
+
+
+def services_of(conversation: Conversation) -> Services:
+    return conversation._services
 
 
 def context(conversation: Conversation) -> str:
@@ -163,7 +168,7 @@ async def test_turns_that_another_program_added_are_read_before_the_next_answer(
     assert isinstance(change, ChangedElsewhere)
     assert change.turns is not None
     assert [turn.content for turn in change.turns if turn.role == "user"] == ["One", "Two"]
-    assert last == Stored(stored.session, 6, here.turns[-1].content, here.turns[-1].details["request"])
+    assert last == Stored(stored.session, 6, here.turns[-1].content, here.turns[-1].details["request"], 4, 5)
     assert said(here) == ["One", "Two", "Three"]
     assert context(here).index("Two") < context(here).index("Three")
     assert not any(isinstance(event, ChangedElsewhere) for event in await ask(here, "Four"))
@@ -181,7 +186,10 @@ async def test_answers_at_the_same_time_are_both_kept_and_then_both_known(
             await ask(there, "Meanwhile")
     for conversation in (here, there):
         await ask(conversation, "And then")
-    assert said(there) == ["One", "Meanwhile", "Two", "And then", "And then"]
+    assert said(there) == ["One", "Two", "And then", "And then"]  # each went behind what its tab knew
+    assert services_of(there).memory is not None
+    branches = await services_of(there).memory.sessions.branches(stored.session)
+    assert [turn.content for turn in branches.turns if turn.after == 1] == ["Meanwhile", "Two"]
 
 
 async def test_a_title_that_was_changed_is_no_news(model: Model, open_services: OpenServices) -> None:
@@ -193,7 +201,7 @@ async def test_a_title_that_was_changed_is_no_news(model: Model, open_services: 
     assert not any(isinstance(event, ChangedElsewhere) for event in await ask(conversation, "Two"))
 
 
-async def test_another_try_replaces_the_stored_answer(model: Model, open_services: OpenServices) -> None:
+async def test_another_try_is_a_variant_of_the_stored_answer(model: Model, open_services: OpenServices) -> None:
     services = await open_services()
     conversation = begin(model, services)
     await ask(conversation, "One")
@@ -205,10 +213,12 @@ async def test_another_try_replaces_the_stored_answer(model: Model, open_service
     stored = events[-1]
     assert isinstance(stored, Stored)
     assert services.memory is not None
-    turns = await services.memory.sessions.turns(stored.session)
+    turns = await services.memory.sessions.path(stored.session)
     assert [turn.content for turn in turns] == [turn.content for turn in conversation.turns]
     assert [turn.content for turn in turns[2:]] == ["Two", after]
     assert before not in context(conversation)
+    branches = await services.memory.sessions.branches(stored.session)
+    assert [branches.turns[number].content for number in branches.siblings(stored.number)] == [before, after]
 
 
 async def test_every_answer_has_an_id_of_its_own_which_the_log_has_too(
@@ -236,7 +246,9 @@ async def test_another_try_does_not_replace_what_others_said(model: Model, open_
         if isinstance(event, Done):
             await ask(there, "Meanwhile")
     await ask(there, "Later")
-    assert said(there) == ["One", "Meanwhile", "One", "Later"]
+    assert said(there) == ["One", "Later"]
+    assert there._kept.branches.siblings(1) == [1, 4]
+    assert [turn.content for turn in there._kept.branches.path(3)][2] == "Meanwhile"
 
 
 async def test_without_an_answer_there_is_nothing_to_try_again(model: Model, open_services: OpenServices) -> None:
@@ -274,7 +286,7 @@ async def test_resuming_the_same_conversation_reads_nothing_again(model: Model, 
     stored = (await ask(conversation, "One"))[-1]
     assert isinstance(stored, Stored)
     before = context(conversation)
-    turns = await conversation.resume(stored.session)
+    turns = (await conversation.resume(stored.session)).turns
     assert context(conversation) == before != ""
     assert all(turn.created > 0 for turn in turns)
 
@@ -282,14 +294,16 @@ async def test_resuming_the_same_conversation_reads_nothing_again(model: Model, 
 def test_an_answers_chip_is_stored_with_it() -> None:
     route = {"title": "Coder", "reason": "clear", "confidence": 0.9, "threshold": 0.5, "ranked": [["coder", 0.9]]}
     details = {"agent": "coder", "request": "r1", "route": route, "tokens": 12, "reason": "end"}
-    _, answer = turn_entries([Turn("user", "Add two"), Turn("assistant", "Yes", details=details)])
+    asked = Turn("user", "Add two", number=0)
+    _, answer = turn_entries(Branches([asked, Turn("assistant", "Yes", 0.0, details, 1, 0)]))
     assert answer["route"] == {"id": "r1", "text": "Add two", "agent": "coder", **route, "neighbours": [], "ms": {}}
-    old = Turn("assistant", "Yes", details={"agent": "coder", "request": "r1"})
-    assert turn_entries([old])[0]["route"] is None
+    assert (answer["number"], answer["after"], answer["siblings"]) == (1, 0, [1])
+    old = Turn("assistant", "Yes", details={"agent": "coder", "request": "r1"}, number=0)
+    assert turn_entries(Branches([old]))[0]["route"] is None
     told = answer_details("r2", None, replace(Done("end"), new_tokens=3))
     assert told == {"request": "r2", "reason": "end", "tokens": 3}
     own = {**details, "request": "r3", "route": {**route, "id": "r1"}}
-    (again,) = turn_entries([Turn("assistant", "No", details=own)])
+    (again,) = turn_entries(Branches([Turn("assistant", "No", details=own, number=0)]))
     assert (again["request"], again["route"]["id"]) == ("r3", "r1")
 
 
@@ -335,5 +349,5 @@ async def test_an_answer_that_fails_in_the_middle_is_stored_and_the_page_hears_o
         await read()
     assert isinstance(events[-1], Stored)
     assert services.memory is not None
-    kept = [turn.content for turn in await services.memory.sessions.turns(events[-1].session)]
+    kept = [turn.content for turn in await services.memory.sessions.path(events[-1].session)]
     assert kept == [NAME, "".join(event.text for event in events if isinstance(event, Delta))]

@@ -74,7 +74,7 @@ def assistant(learning: LearningService) -> Assistant:
 
 @pytest.fixture
 async def style(learning: LearningService, assistant: Assistant, services: Services) -> StyleService:
-    services.style = await StyleService.open(learning, assistant.use_style, RECIPE, TEXTS)
+    services.style = await StyleService.open(learning, assistant.adapters.use_style, RECIPE, TEXTS)
     return services.style
 
 
@@ -102,13 +102,13 @@ async def test_it_is_off_until_the_person_turns_it_on(
     assert found is not None
     assert found.verdict == "accepted"
     await style.refresh()
-    assert (style.is_on, assistant.style) == (False, 0)
+    assert (style.is_on, assistant.adapters.style) == (False, 0)
     await switch(learning.memory, True)
     await style.refresh()
-    assert assistant.style
+    assert assistant.adapters.style
     await switch(learning.memory, False)
     await style.refresh()
-    assert assistant.style == 0
+    assert assistant.adapters.style == 0
 
 
 async def test_unseen_answers_decide_and_the_figures_are_told(
@@ -147,7 +147,7 @@ async def test_a_style_that_helps_too_little_or_harms_is_left_out(
     await switch(learning.memory, True)
     found = await style.learn(priority=Priority.BACKGROUND)
     assert found is not None
-    assert (found.verdict, found.weights, assistant.style) == ("refused", "", 0)
+    assert (found.verdict, found.weights, assistant.adapters.style) == ("refused", "", 0)
     assert "left out" in found.why
     assert await style.waiting() == 0, "the same answers are not tried again"
 
@@ -172,7 +172,7 @@ async def test_what_is_forgotten_takes_the_style_along_at_once(
     await switch(memory, True)
     found = await style.learn(priority=Priority.BACKGROUND)
     assert found is not None
-    assert assistant.style
+    assert assistant.adapters.style
     if what == "a praised answer":
         await memory.trajectories.delete("a1")
     elif what == "a correction":
@@ -180,12 +180,12 @@ async def test_what_is_forgotten_takes_the_style_along_at_once(
     else:
         kind, _, id = found.held[0].partition(":")
         await memory.store.delete(kind, id)
-    assert assistant.style == 0
+    assert assistant.adapters.style == 0
     assert await memory.styles.get(learning.base_sha256) is None
     again = await style.learn(priority=Priority.BACKGROUND)
     assert again is not None
     assert len(again.sources) + len(again.held) == ENOUGH + 1
-    assert assistant.style
+    assert assistant.adapters.style
 
 
 @pytest.mark.parametrize("change", ["taken back", "switched off", "corrected anew"])
@@ -196,7 +196,7 @@ async def test_what_is_liked_no_more_silences_the_style(
     taught = await like(memory)
     await switch(memory, True)
     await style.learn(priority=Priority.BACKGROUND)
-    assert assistant.style
+    assert assistant.adapters.style
     if change == "taken back":
         await memory.trajectories.change("a1", lambda one: replace(one, feedback=""))
     elif change == "switched off":
@@ -204,7 +204,7 @@ async def test_what_is_liked_no_more_silences_the_style(
     else:
         await memory.lessons.edit(taught[1].id, answer="No.")
     await style.refresh()
-    assert assistant.style == 0
+    assert assistant.adapters.style == 0
     await memory.lessons.keep(Lesson("One more.", "Yes sir.", "corrected"))
     assert await style.waiting() >= ENOUGH, "it is to be learned anew"
 
@@ -228,7 +228,7 @@ async def test_answers_come_with_it_but_those_of_lessons_and_of_a_chosen_adapter
         return done.text, used[0]
 
     plain = await said()
-    assistant.use_style(number)
+    assistant.adapters.use_style(number)
     styled = await said()
     assert (plain[1], styled[1]) == (0, number)
     assert plain[0] != styled[0]
@@ -244,13 +244,13 @@ async def test_it_belongs_to_the_model_and_to_the_revision_of_its_learned_adapte
     await like(learning.memory)
     await switch(learning.memory, True)
     await style.learn(priority=Priority.BACKGROUND)
-    assert assistant.style
+    assert assistant.adapters.style
     learning.use_revision(3)
     await style.refresh()
-    assert assistant.style == 0
+    assert assistant.adapters.style == 0
     assert await style.waiting() == ENOUGH, "its states are others: it is to be learned anew"
     learning.use_revision(0)
     await style.refresh()
-    assert assistant.style
+    assert assistant.adapters.style
     style.close()
-    assert assistant.style == 0
+    assert assistant.adapters.style == 0

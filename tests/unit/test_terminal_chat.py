@@ -144,7 +144,12 @@ def test_a_real_conversation(open_terminal: Callable[..., Terminal], model_path:
     begun = chat.wait_for(r"\w+ \w+ ")
     chat.type(CTRL_C)
     rest = chat.wait_for(PROMPT)
-    assert re.search(r"\n\d+ tokens, [\d.]+ tok/s; stopped\n", rest)
+    assert re.search(r"\n\d+ tokens, [\d.]+ tok/s; stopped; /continue goes on\n", rest)
+    chat.type("/continue\n")
+    chat.wait_for(r"\w+ \w+ ")
+    chat.type(CTRL_C)
+    rest += chat.wait_for(PROMPT)
+    assert rest.count("stopped; /continue") == 2
     assert "Traceback" not in begun + rest
 
     assert "A new conversation." in chat.say("/new")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,3 +91,18 @@ def test_a_prompt_that_ends_with_an_open_tag_opens_the_thought() -> None:
         ("", False),
     ):
         assert opens_thought(tokenizer, tokenizer.encode(prompt)) == opened, prompt
+
+
+@pytest.mark.parametrize(("text", "opened"), list(WHOLE))
+def test_a_text_that_goes_on_after_it_was_shown_gives_what_the_whole_gives(text: str, opened: bool) -> None:
+    """Where it was cut within a tag, or in white space before one, what was shown of that is too much."""
+    tags = [range(tag.start() + 1, tag.end()) for tag in re.finditer(r"\s*</?think>\s*|<thi$|</thi$|^\s+", text)]
+    for cut in (cut for cut in range(len(text) + 1) if not any(cut in tag for tag in tags)):
+        splitter = ThoughtSplitter(opened)
+        splitter.go_on(text[:cut])
+        rest = [*splitter.push(text[cut:]), *splitter.flush()]
+        found = tuple(
+            shown + "".join(piece.text for piece in rest if piece.is_thought is is_thought)
+            for is_thought, shown in zip((True, False), split_thought(text[:cut], opened), strict=True)
+        )
+        assert found == WHOLE[text, opened], cut

@@ -23,7 +23,7 @@ export async function chooseBackend({ backend, workers, patience }) {
 /** {executor}, or why there is none and what to do about it: {missing, advice}. */
 async function openGPU(evenSoftware) {
   const advice = self.isSecureContext
-    ? 'Chrome and Edge from version 121 on have WebGPU when hardware acceleration is turned on.'
+    ? 'Current Chrome, Edge and Safari have WebGPU when hardware acceleration is turned on, Firefox on Windows and macOS.'
     : 'WebGPU needs an address that begins with https, or localhost.';
   try {
     const adapter = self.isSecureContext ? await findAdapter() : null;
@@ -39,7 +39,12 @@ async function openGPU(evenSoftware) {
 async function onTheCpu(workers, patience, why) {
   const folder = new URL('../kernels/', import.meta.url).href;
   const pool = await KernelPool.create({ folder, patience, ...(workers && { workers }) });
-  const alone = pool.shared || navigator.hardwareConcurrency === 1
-    ? '' : ' More workers need a server that isolates the page (COOP and COEP headers).';
+  const alone = pool.shared || navigator.hardwareConcurrency === 1 ? '' : ` ${whyAlone()}`;
   return { executor: null, pool, reason: why(pool.workers === 1 ? '1 worker' : `${pool.workers} workers`) + alone };
+}
+
+function whyAlone() {
+  return self.crossOriginIsolated
+    ? 'This browser shares no memory between workers: one of them answers, more slowly.'
+    : 'More workers need a server that isolates the page (COOP and COEP headers).';
 }

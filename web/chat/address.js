@@ -1,11 +1,19 @@
 /**
- * The address of a conversation: #chat=ID, beside whatever else the address of the page says (page/options.js).
+ * What the address of the page names beside whatever else it says (page/options.js): a conversation and a panel.
+ *
+ *   #chat=ID&panel=learned/map
  */
-const NAME = 'chat';
+const CHAT = 'chat';
+const PANEL = 'panel';
 
 /** @returns {string|null} the id of the conversation that the address names */
 export function chatInAddress() {
-  return new URLSearchParams(location.hash.slice(1)).get(NAME) || null;
+  return parameters().get(CHAT) || null;
+}
+
+/** @returns {string|null} the panel that the address names, with the part of it that is open: "learned/map" */
+export function panelInAddress() {
+  return parameters().get(PANEL) || null;
 }
 
 /**
@@ -13,9 +21,33 @@ export function chatInAddress() {
  * @param {'push'|'replace'} how whether the browser's Back button leads to the address that is there now
  */
 export function showInAddress(id, how) {
+  write(CHAT, id, how, null);
+}
+
+/**
+ * @param {string|null} panel as `panelInAddress`; null: none is open
+ * @param {'push'|'replace'} how as `showInAddress`
+ */
+export function showPanelInAddress(panel, how) {
+  write(PANEL, panel, how, how === 'push' ? { openedPanel: true } : history.state);
+}
+
+/** Whether Back closes the panel that is open: the page itself opened it just before. */
+export function backClosesPanel() {
+  return history.state?.openedPanel === true;
+}
+
+function parameters() {
+  return new URLSearchParams(location.hash.slice(1));
+}
+
+function write(name, value, how, state) {
   const url = new URL(location.href);
-  url.hash = id ? new URLSearchParams({ [NAME]: id }).toString() : '';
+  const hash = parameters();
+  if (value) hash.set(name, value);
+  else hash.delete(name);
+  url.hash = hash.toString().replaceAll('%2F', '/');
   if (url.href === location.href) return;
-  if (how === 'push') history.pushState(null, '', url);
-  else history.replaceState(null, '', url);
+  if (how === 'push') history.pushState(state, '', url);
+  else history.replaceState(state, '', url);
 }

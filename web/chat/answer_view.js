@@ -9,6 +9,7 @@
  */
 import { lexBlocks, renderBlocks } from './markdown.js';
 import { endOfLine, lastBlock, splitLong } from './long_blocks.js';
+import { enrich } from './rich_blocks.js';
 
 const FRAME_SHARE = 6; // rest this many times as long as the last drawing took
 const TOO_SLOW_MS = 30; // a drawing this slow is the last one of its block as Markdown
@@ -22,8 +23,11 @@ export class AnswerView {
   #tail = document.createElement('div');
   #slice = SLICE;
   #fence = ''; // where code has settled in parts: the line that begins it
+  #long = /** @type {import('./code_figure.js').CodeFigure|null} */ (null); // that code
+  #figures = /** @type {import('./code_figure.js').CodeFigure[]} */ ([]); // code in the tail
   #isPlain = false; // up to the next empty line from `#plainTo` on
   #plainTo = 0;
+  #tailText = '';
   #frame = 0;
   #timer = 0;
   #restUntil = 0;
@@ -54,6 +58,8 @@ export class AnswerView {
     this.#settledLength = 0;
     this.#slice = SLICE;
     this.#fence = '';
+    this.#long = null;
+    this.#figures = [];
     this.#isPlain = false;
     this.#plainTo = 0;
     this.#settled.replaceChildren();
@@ -71,7 +77,7 @@ export class AnswerView {
     clearTimeout(this.#timer);
     if (this.#draw()) this.#timer = setTimeout(this.#drawToTheEnd);
     else if (this.#isPlain) this.#settlePlain(this.#tail.textContent ?? '', this.text.length);
-    else this.#settle(this.#tail.childNodes, this.text.length);
+    else this.#settle(this.#tail.childNodes, this.text.length, this.#tailText);
     this.#onDraw?.();
   };
 
@@ -104,21 +110,66 @@ export class AnswerView {
       if (!isWhole && done === 0) return this.#takeMore(part);
       const raw = blocks.slice(0, done).reduce((sum, block) => sum + block.raw, '');
       if (raw && part.startsWith(raw)) {
-        const finished = blocks.splice(0, done);
-        const length = this.#settledLength + raw.length - this.#fence.length;
-        this.#settle(renderBlocks(withoutEnd(finished, this.#fence)).childNodes, length);
-        if (finished.at(-1).goesOn) this.#settled.lastElementChild?.classList.add('goes-on');
-        this.#fence = finished.at(-1).fence ?? '';
-        this.#slice = SLICE;
+        this.#settleBlocks(blocks.splice(0, done), this.#settledLength + raw.length - this.#fence.length);
       } else if (!isWhole) {
         return this.#bePlain(part);
       }
-      this.#tail.replaceChildren(isWhole ? renderBlocks(withoutEnd(blocks, this.#fence)) : '');
+      this.#drawTail(isWhole ? blocks : []);
       return !isWhole;
     } catch {
       return this.#bePlain(part); // marked gave up
     }
   }
+
+  /** These blocks will not change any more. @param {any[]} blocks @param {number} length of the text up to there */
+  #settleBlocks(blocks, length) {
+    const { fragment, text } = this.#render(blocks);
+    const figures = enrich(fragment, this.#figures, this.#drawn);
+    this.#figures = this.#figures.filter((figure) => !figures.includes(figure));
+    this.#settle(fragment.childNodes, length, text);
+    const { goesOn, fence = '', raw } = blocks.at(-1);
+    if (fence) {
+      this.#long = figures.at(-1) ?? this.#long;
+      this.#long?.close(raw.endsWith('\n') ? '\n' : '');
+    } else {
+      this.#long = null;
+      if (goesOn) this.#settled.lastElementChild?.classList.add('goes-on');
+    }
+    this.#fence = fence;
+    this.#slice = SLICE;
+  }
+
+  /** Show the blocks that may still change. @param {any[]} blocks */
+  #drawTail(blocks) {
+    const { fragment, text } = this.#render(blocks);
+    this.#tailText = text;
+    if (this.#grow(fragment)) return;
+    this.#figures = enrich(fragment, this.#figures, this.#drawn);
+    this.#tail.replaceChildren(fragment);
+  }
+
+  /** Where the tail is one block of code, that grows in its place: what is selected or focused there stays so. */
+  #grow(fragment) {
+    const [figure] = this.#figures, block = /** @type {HTMLElement|null} */ (fragment.firstElementChild);
+    const isAlone = fragment.childElementCount === 1 && this.#tail.childElementCount === 1;
+    if (!figure || block?.tagName !== 'PRE' || !isAlone) return false;
+    const text = block.textContent ?? '';
+    const grows = figure.canBecome(block.dataset.language ?? '', text);
+    if (grows) figure.set(text);
+    return grows;
+  }
+
+  /** What goes on of long code is added to it; the rest is elements. @param {any[]} blocks @returns {{fragment: DocumentFragment, text: string}} */
+  #render(blocks) {
+    const [first] = blocks;
+    const isPart = this.#long !== null && this.#fence !== '' && first?.type === 'code';
+    // Where all of the code has settled but the line that ends it, there is nothing to add.
+    if (isPart && first.text) this.#long?.set(first.text);
+    const fragment = renderBlocks(isPart ? blocks.slice(1) : blocks);
+    return { fragment, text: `${isPart ? first.text : ''} ${textOf(fragment)}`.trim() };
+  }
+
+  #drawn = () => this.#onDraw?.();
 
   /** One block fills the slice. */
   #takeMore(part) {
@@ -131,6 +182,7 @@ export class AnswerView {
     this.#isPlain = true;
     this.#plainTo = this.#settledLength + part.length - this.#fence.length;
     this.#fence = '';
+    this.#long = null;
     this.#slice = SLICE;
     return true;
   }
@@ -156,14 +208,17 @@ export class AnswerView {
     block.textContent = text.replace(/\n+$/, '');
     this.#tail.replaceChildren();
     this.#tail.classList.remove('plain');
-    this.#settle(block.textContent ? [block] : [], length);
+    this.#settle(block.textContent ? [block] : [], length, block.textContent?.trim() ?? '');
   }
 
-  #settle(nodes, length) {
-    const added = [...nodes];
-    this.#settled.append(...added);
+  #settle(nodes, length, text) {
+    for (const node of [...nodes]) {
+      // Where the browser can, without taking the focus and the scrolled place away.
+      if (node.isConnected && 'moveBefore' in this.#settled) /** @type {any} */ (this.#settled).moveBefore(node, null);
+      else this.#settled.append(node);
+    }
     this.#settledLength = length;
-    const text = added.map((node) => node.textContent).join(' ').trim();
+    this.#tailText = '';
     if (text) this.#onSettled?.(text);
   }
 }
@@ -176,7 +231,7 @@ function settledCount(blocks, isWhole) {
   return !isWhole || blocks[last].raw.trim().length > 8 || blocks[last - 1].goesOn ? last : 0;
 }
 
-/** Where all of some code has settled but the line that ends it, that is no block of its own. */
-function withoutEnd(blocks, fence) {
-  return fence && blocks[0]?.type === 'code' && !blocks[0].text ? blocks.slice(1) : blocks;
+/** What is said of blocks as they are shown. */
+function textOf(fragment) {
+  return [...fragment.childNodes].map((node) => node.textContent).join(' ').trim();
 }

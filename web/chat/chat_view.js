@@ -1,52 +1,44 @@
 /** The conversation on the page: the welcome with its examples, what was said, and scrolling. */
-import { AnswerView } from './answer_view.js';
-import { Feedback } from './feedback.js';
-import { LearnedNote } from './learned_note.js';
-import { LessonChip } from './lesson_chip.js';
-import { ThoughtView } from './thought_view.js';
-import { button, element } from '../page/dom.js';
-import { formatReading } from '../page/format.js';
-import { userError } from '../common/user_error.js';
-import { RouteChip } from '../routing/route_chip.js';
+import { TurnView } from './turn_view.js';
+import { JumpButton } from './jump_button.js';
+import { askBeforeLinks } from './link_question.js';
+import { element } from '../page/dom.js';
 
 const NEAR_BOTTOM_PX = 60;
 const BATCH_MS = 20; // of stored turns, before the browser may do something else
 
-const ENDINGS = {
-  stopped: 'Stopped',
-  length: 'Stopped at the length limit',
-  context: 'Stopped because this chat is as long as the model can read. Start a new chat to continue',
-  loop: 'Stopped because the answer repeated itself',
-  failed: 'Interrupted',
+/** @type {import('./turn_view.js').Actions} */
+const NO_ACTIONS = {
+  ask() {}, again() {}, edit() {}, choose() {}, goOn: () => null, contextLength: () => null,
 };
-
 const SILENT = { say() {} }; // for what was announced when it was said
-
-const FORGOTTEN = 'The model no longer sees the beginning of this chat: it is too long';
 
 export class ChatView {
   #scroller;
   #welcome;
   #log;
   #announcer;
-  #onAsk;
+  #actions;
+  #turns = /** @type {TurnView[]} */ ([]);
   #following = true;
 
   /**
    * @param {{scroller: HTMLElement, welcome: HTMLElement, log: HTMLElement}} elements
    * @param {import('../page/announcer.js').Announcer} announcer
-   * @param {(question: string) => void} onAsk put a question, as if it had been typed
+   * @param {import('./turn_view.js').Actions} [actions]
    */
-  constructor({ scroller, welcome, log }, announcer, onAsk) {
+  constructor({ scroller, welcome, log }, announcer, actions = NO_ACTIONS) {
     this.#scroller = scroller;
     this.#welcome = welcome;
     this.#log = log;
     this.#announcer = announcer;
-    this.#onAsk = onAsk;
+    this.#actions = actions;
     scroller.addEventListener('scroll', () => {
       const below = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
       this.#following = below < NEAR_BOTTOM_PX;
     }, { passive: true });
+    askBeforeLinks(log);
+    scroller.append(new JumpButton(scroller, () => this.#jump()).element);
     new ResizeObserver(() => this.follow()).observe(scroller); // a banner came, the message box grew
   }
 
@@ -58,32 +50,84 @@ export class ChatView {
   /** @param {boolean} welcome whether the examples are shown; not where a stored conversation is about to come */
   clear(welcome) {
     this.#log.replaceChildren();
+    this.#turns = [];
     this.#welcome.hidden = !welcome;
     this.#following = true;
   }
 
+  /** How many turns of those on the page are stored. */
+  get storedTurns() {
+    const known = this.#turns.flatMap(({ places }) => [places.question, places.answer]);
+    return known.filter(({ number }) => number !== null).length;
+  }
+
+  /** @param {TurnView} turn */
+  isLast(turn) {
+    return this.#turns.at(-1) === turn;
+  }
+
+  /** Edit the last message of the user's in its place. @returns {boolean} whether there is one */
+  editLast() {
+    return this.#turns.findLast(({ places }) => places.question.number !== null)?.edit() ?? false;
+  }
+
+  /** What is on the page is stored: where each turn stands, with its variants. @param {StoredTurn[]} turns */
+  placeStored(turns) {
+    const found = new Map(turns.map((turn) => [turn.number, turn]));
+    for (const view of this.#turns) {
+      const [question, answer] = [view.places.question, view.places.answer].map(({ number }) => found.get(number ?? undefined));
+      view.place(question ? placeOf(question) : null, answer ? placeOf(answer) : null);
+    }
+  }
+
+  /**
+   * Show these turns, in place of those on the page that are others. What is on the page already stays as it is.
+   * @param {StoredTurn[]} turns
+   * @param {import('../engine/engine.js').Engine} engine
+   * @param {number|null} [chosen] the number of a turn that was chosen among its variants: the reader stays there
+   */
+  async showStored(turns, engine, chosen = null) {
+    const pairs = pairsOf(turns);
+    const other = pairs.findIndex(({ question, answer }, at) => !this.#turns[at] || !isShown(this.#turns[at], question, answer));
+    const kept = other < 0 ? pairs.length : other;
+    for (const turn of this.#turns.slice(kept)) if (!turn.isQueued) turn.remove();
+    this.#turns = this.#turns.filter((turn, at) => at < kept || turn.isQueued);
+    this.placeStored(turns);
+    const { scrollTop } = this.#scroller;
+    const adding = this.#addPairs(pairs.slice(kept), engine);
+    if (chosen === null) return adding;
+    this.#following = false;
+    this.#scroller.scrollTop = scrollTop;
+    this.#turns.find(({ places }) => [places.question.number, places.answer.number].includes(chosen))?.focusVariants(chosen);
+    return adding;
+  }
+
   /**
    * Show turns that the memory has, below what is there: the newest at once, the older ones above it in tasks of their own.
-   * @param {{role: string, content: string, request?: string|null, route?: object|null, lesson?: object|null,
-   *   reason?: string|null, tokens?: number|null, thinking?: {text: string, seconds: number}|null}[]} turns
+   * @param {StoredTurn[]} turns
    * @param {import('../engine/engine.js').Engine} engine
    */
   async addStored(turns, engine) {
+    await this.#addPairs(pairsOf(turns), engine);
+  }
+
+  async #addPairs(pairs, engine) {
+    if (pairs.length === 0) return;
     this.#beforeTurn();
     const begin = this.#log.appendChild(document.createComment('stored')); // what is said meanwhile comes below
     let next = /** @type {ChildNode} */ (begin);
     let until = performance.now() + BATCH_MS;
-    const judged = new Map();
-    for (let at = turns.length - 1; at >= 0 && begin.parentNode; at -= 1) {
-      const answer = turns[at].role === 'user' ? null : turns[at];
-      if (answer && turns[at - 1]?.role !== 'user') continue; // nothing was asked
-      if (answer) at -= 1;
+    const judged = new Map(), place = this.#turns.filter(({ isQueued }) => !isQueued).length;
+    for (const { question, answer } of pairs.reverse()) {
+      if (!begin.parentNode) break; // another conversation is shown by now
       let isShown = false; // to follow each of them would have the page laid out each time
-      const view = new TurnView(turns[at].content, SILENT, () => isShown && this.follow(), this.#onAsk);
+      const view = new TurnView(question.content, SILENT, () => isShown && this.follow(), this.#actions);
+      this.#turns.splice(place, 0, view);
       next.before(view.questionElement, view.answerElement);
       next = view.questionElement;
       if (answer) showStored(view, answer, engine);
       else view.finish({ reason: 'end' });
+      view.place(placeOf(question), answer && placeOf(answer));
       if (answer?.request) judged.set(answer.request, view);
       isShown = true;
       if (performance.now() < until) continue;
@@ -104,24 +148,56 @@ export class ChatView {
     this.follow();
   }
 
-  /** Show a question and the place of its answer. */
+  /** Show a question and the place of its answer. @param {string} question */
   addTurn(question) {
     this.#beforeTurn();
-    const turn = new TurnView(question, this.#announcer, () => this.follow(), this.#onAsk);
+    const turn = new TurnView(question, this.#announcer, () => this.follow(), this.#actions);
+    this.#turns.push(turn);
     this.#log.append(turn.questionElement, turn.answerElement);
     this.follow();
     return turn;
   }
 
+  /**
+   * Show a variant of a turn: the same question once more, or another one in its place. What is below belongs to the
+   * earlier variant, and goes off the page.
+   * @param {TurnView} turn @param {string} [question] the text that takes its place
+   */
+  addVariant(turn, question = turn.question) {
+    const { places } = turn;
+    const isSame = question === turn.question;
+    this.removeFrom(turn);
+    const made = this.addTurn(question);
+    if (isSame) made.place(places.question, null);
+    return made;
+  }
+
+  /** Take a turn and all below it off the page. */
+  removeFrom(turn) {
+    const at = this.#turns.indexOf(turn);
+    for (const one of at < 0 ? [turn] : this.#turns.splice(at)) one.remove();
+  }
+
+  /** Take one turn off the page, as if it had not been said. @param {TurnView} turn */
+  removeTurn(turn) {
+    this.#turns = this.#turns.filter((one) => one !== turn);
+    turn.remove();
+  }
+
   #beforeTurn() {
-    for (const button of this.#log.querySelectorAll('.again')) button.remove(); // only the last answer can be replaced
     this.#welcome.hidden = true;
     this.#following = true;
   }
 
   /** @param {TurnView} turn shown last from now on */
   moveToEnd(turn) {
+    this.#turns = [...this.#turns.filter((one) => one !== turn), turn];
     this.#log.append(turn.questionElement, turn.answerElement);
+    this.follow();
+  }
+
+  #jump() {
+    this.#following = true;
     this.follow();
   }
 
@@ -131,10 +207,31 @@ export class ChatView {
   }
 }
 
+/** @typedef {Partial<import('../memory/client.js').StoredTurn> & {role: string, content: string}} StoredTurn */
+
+/** Questions with their answers; an answer that nothing was asked for is left out. @param {StoredTurn[]} turns */
+function pairsOf(turns) {
+  return turns.flatMap((turn, at) => {
+    const next = turns[at + 1];
+    return turn.role === 'user' ? [{ question: turn, answer: next && next.role !== 'user' ? next : null }] : [];
+  });
+}
+
+/** @param {StoredTurn} turn */
+const placeOf = ({ number = -1, after = null, siblings = [] }) => ({ number: number < 0 ? null : number, after, siblings });
+
+/** @param {TurnView} view */
+function isShown({ places }, question, answer) {
+  const isSame = (place, turn) => place.number === (turn?.number ?? null);
+  return places.question.number !== null && isSame(places.question, question) && isSame(places.answer, answer);
+}
+
 /** @param {TurnView} view @param {any} answer a turn, as `addStored` takes it */
-function showStored(view, { content, request, route, lesson, taught, reason, tokens, thinking }, { memory, learning }) {
+function showStored(view, { content, request, route, lesson, taught, tool, passages, found, reason, tokens, thinking }, { memory, learning, files }) {
   if (route) view.showRoute(route, memory);
   if (lesson) view.showLesson(lesson, learning);
+  if (tool) view.showComputed(tool);
+  if (passages && found) view.showFiles({ passages, found }, files);
   if (thinking) view.appendThought(thinking.text);
   view.append(content);
   view.finish({ reason: reason ?? 'end', newTokens: tokens ?? 0, thoughtSeconds: thinking?.seconds });
@@ -146,188 +243,4 @@ function showStored(view, { content, request, route, lesson, taught, reason, tok
 async function showTaught(view, taught, learning) {
   const lesson = await learning.lesson(taught.id).catch(() => null);
   if (lesson && !lesson.replacedBy) view.showLearned({ ...taught, ms: null }, learning);
-}
-
-/** A question and its answer. */
-export class TurnView {
-  #answer;
-  #body = element('div', 'body');
-  #thought = /** @type {ThoughtView|null} */ (null);
-  #waiting = element('p', 'waiting');
-  #reading = element('span', 'reading');
-  #footer = element('footer', 'answer-footer');
-  #route = /** @type {RouteChip|null} */ (null);
-  #feedback = /** @type {Feedback|null} */ (null);
-  #isTaught = false; // a lesson gave the answer
-  #question;
-  #announcer;
-  #follow;
-  #onAsk;
-
-  constructor(question, announcer, follow, onAsk) {
-    this.#question = question;
-    this.#announcer = announcer;
-    this.#follow = follow;
-    this.#onAsk = onAsk;
-    this.questionElement = element('article', 'message question');
-    const said = element('p', 'body', question);
-    said.dir = this.#body.dir = 'auto'; // Arabic or Hebrew reads from the right
-    this.questionElement.append(element('h2', 'visually-hidden', 'You'), said);
-
-    this.answerElement = element('article', 'message answer');
-    this.answerElement.setAttribute('aria-busy', 'true');
-    this.#think();
-    this.answerElement.append(element('h2', 'visually-hidden', 'Sonata'), this.#body, this.#waiting);
-    this.#answer = new AnswerView(this.#body, { onDraw: follow, onSettled: (text) => announcer.say(text) });
-  }
-
-  get text() {
-    return this.#answer.text;
-  }
-
-  /** The message waits until the model is loaded. @param {() => void} onCancel */
-  queue(onCancel) {
-    this.questionElement.classList.add('queued');
-    const words = element('span', '', 'Waiting for the model');
-    this.#waiting.replaceChildren(words, button('Cancel', 'link', onCancel));
-  }
-
-  /** The message that waited goes to the model. */
-  begin() {
-    this.questionElement.classList.remove('queued');
-    this.#think();
-  }
-
-  /** How much of the prompt the model has read. */
-  showReading(done, total) {
-    this.#reading.textContent = done < total ? formatReading(done, total) : '';
-  }
-
-  /**
-   * Say above the answer which agent it comes from.
-   * @param {any} route the event
-   * @param {import('../memory/client.js').Memory} memory
-   */
-  showRoute(route, memory) {
-    this.#route = new RouteChip(route, memory);
-    this.#body.before(this.#route.element);
-    this.#follow();
-  }
-
-  /**
-   * Say above the answer that it comes from a lesson, and which.
-   * @param {any} lesson the event
-   * @param {import('../learning/client.js').Learning} learning
-   */
-  showLesson(lesson, learning) {
-    const chip = new LessonChip(lesson, learning, async () => {
-      if (!this.#feedback) throw userError('BusyError', 'Wait until the answer is complete.');
-      return this.#feedback.say('bad');
-    });
-    this.#isTaught = true;
-    this.#route?.element.remove(); // the lesson answers, and no agent
-    this.#body.before(chip.element);
-    this.#follow();
-  }
-
-  /**
-   * The message asked to remember something, and that was learned.
-   * @param {any} learned the event; `ms` is null where it was not just now
-   * @param {import('../learning/client.js').Learning} learning
-   */
-  showLearned({ id, question, answer, ...numbers }, learning) {
-    const note = new LearnedNote({ lesson: { id, question, answer }, ...numbers }, {
-      undo: numbers.known ? null : () => learning.undoTeaching(id), ask: () => this.#onAsk(question),
-    });
-    this.answerElement.append(note.element);
-    this.#follow();
-  }
-
-  /**
-   * The answer is in the memory, where it can be judged. After `finish`.
-   * @param {string} request the answer's id
-   * @param {import('../learning/client.js').Learning} learning
-   */
-  offerFeedback(request, learning) {
-    if (!this.text) return;
-    const said = { request, question: this.#question, answer: this.text, isTaught: this.#isTaught };
-    this.#feedback = new Feedback(said, learning, { onAsk: this.#onAsk, onChange: this.#follow });
-    this.#footer.firstElementChild?.after(this.#feedback.element);
-    this.answerElement.append(this.#feedback.below);
-    this.#follow();
-  }
-
-  /** What was said of the answer before. @param {string} opinion */
-  showOpinion(opinion) {
-    this.#feedback?.show(opinion);
-  }
-
-  /** More of what the model thinks before it answers. */
-  appendThought(text) {
-    if (!this.#thought) {
-      this.#thought = new ThoughtView();
-      this.#body.before(this.#thought.element);
-    }
-    this.#thought.append(text);
-    this.#follow();
-  }
-
-  append(text) {
-    if (!this.#answer.text) {
-      this.#waiting.remove();
-      this.#thought?.finish();
-    }
-    this.#answer.append(text);
-  }
-
-  /**
-   * The answer is over.
-   * @param {{reason: string, newTokens?: number, forgottenTurns?: number, thoughtSeconds?: number, text?: string,
-   *   thought?: string}} ending reason as in a done event, or 'failed'; `text` and `thought` in place of what was shown
-   * @param {(() => void)|null} [onAgain] ask the same once more; offered where the answer repeated itself
-   */
-  finish({ reason, newTokens, forgottenTurns, thoughtSeconds, text, thought }, onAgain = null) {
-    this.#waiting.remove();
-    if (thought !== undefined) this.#thought?.replace(thought);
-    this.#thought?.finish(thoughtSeconds || undefined);
-    if (text !== undefined) this.#answer.replace(text);
-    this.#answer.finish();
-    this.answerElement.removeAttribute('aria-busy');
-    const footer = this.#footer;
-    if (this.text) footer.append(copyButton(() => this.text));
-    if (ENDINGS[reason]) footer.append(element('span', 'ending', ENDINGS[reason]));
-    if (reason === 'loop' && onAgain) {
-      const again = button('Try again', 'quiet copy again', () => {
-        again.remove();
-        onAgain();
-      });
-      footer.append(again);
-    }
-    if (forgottenTurns) footer.append(element('span', 'forgotten', FORGOTTEN));
-    if (newTokens) footer.append(element('span', 'tokens', `${newTokens} ${newTokens === 1 ? 'token' : 'tokens'}`));
-    if (footer.childElementCount) this.#body.after(footer); // what was learned comes below
-    if (ENDINGS[reason]) this.#announcer.say(ENDINGS[reason]);
-    this.#follow();
-  }
-
-  #think() {
-    const dots = [element('i'), element('i'), element('i')];
-    this.#waiting.replaceChildren(element('span', 'visually-hidden', 'Thinking'), ...dots, this.#reading);
-  }
-
-  /** Take question and answer off the page, as if they had not been said. */
-  remove() {
-    this.questionElement.remove();
-    this.answerElement.remove();
-  }
-}
-
-function copyButton(text) {
-  const copy = button('Copy', 'quiet copy', async () => {
-    const copied = await navigator.clipboard?.writeText(text()).then(() => true, () => false);
-    copy.textContent = copied ? 'Copied' : 'Could not copy';
-    setTimeout(() => (copy.textContent = 'Copy'), 1500);
-  });
-  copy.setAttribute('aria-label', 'Copy the answer');
-  return copy;
 }

@@ -1,6 +1,6 @@
 /**
  * The message box. Enter sends, Shift+Enter makes a new line. While an answer comes in, Stop takes the place of Send.
- * What is typed survives a reload of the page.
+ * ArrowUp in an empty box edits the last message. What is typed survives a reload of the page.
  */
 const DRAFT = 'sonata.draft';
 
@@ -14,10 +14,11 @@ export class Composer {
 
   /**
    * @param {HTMLFormElement} form
-   * @param {{accepts: (text: string) => boolean, onSend: (text: string) => void, onStop: () => void}} callbacks `accepts`:
-   *   says why, where it is false, and the text stays in the box
+   * @param {{accepts: (text: string) => boolean, onSend: (text: string) => void, onStop: () => void,
+   *   onEditLast: () => boolean}} callbacks `accepts`: says why, where it is false, and the text stays in the box;
+   *   `onEditLast`: whether there is a message to edit
    */
-  constructor(form, { accepts, onSend, onStop }) {
+  constructor(form, { accepts, onSend, onStop, onEditLast }) {
     this.#form = form;
     this.#box = form.querySelector('textarea');
     this.#send = form.querySelector('.send');
@@ -38,6 +39,8 @@ export class Composer {
       if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
         event.preventDefault();
         this.#submit();
+      } else if (event.key === 'ArrowUp' && !event.isComposing && this.#box.value === '' && onEditLast()) {
+        event.preventDefault();
       }
     });
     this.#box.addEventListener('input', () => this.#changed());
@@ -53,12 +56,25 @@ export class Composer {
     this.#changed();
   }
 
+  /** Put a text below what is in the box. */
+  add(text) {
+    this.text = [this.text.trimEnd(), text].filter(Boolean).join('\n\n');
+    this.focus();
+  }
+
   /** @param {{open: boolean, answering: boolean}} state `open`: a message may be sent */
   setState({ open, answering }) {
     this.#open = open;
     this.#stop.hidden = !answering;
     this.#send.hidden = answering;
     this.#changed();
+  }
+
+  /** Write a message for the user to change and send. */
+  draft(text) {
+    this.text = text;
+    this.focus();
+    this.#box.select();
   }
 
   focus() {

@@ -3,14 +3,16 @@
  * answer is learned at once, and so is a good one if the user wants that; a note shows what changed.
  */
 import { button, element, ProblemLine } from '../page/dom.js';
+import { t } from '../i18n/i18n.js';
 import { editForm, labelled } from '../page/edit_form.js';
 import { LearnedNote } from './learned_note.js';
+import { iconButton } from './variant_switch.js';
 
 const NOTED = {
   good: 'Thanks. What led to this answer counts more from now on.',
   bad: 'Noted. What led to this answer counts less from now on.',
 };
-const SWITCHED_OFF = 'Noted. What you taught is switched off now: it was wrong too often. You find it under Memory.';
+const SWITCHED_OFF = 'Noted. What you taught is switched off now: it was wrong too often. You find it under Learned.';
 
 export class Feedback {
   /** The buttons, for the footer of the answer. */
@@ -24,10 +26,10 @@ export class Feedback {
   #onAsk;
   #onChange;
   #opinion = /** @type {'good'|'bad'|null} */ (null);
-  #good = button('Good', 'quiet copy', () => this.judge('good'));
-  #bad = button('Bad', 'quiet copy', () => this.judge('bad'));
+  #good = iconButton('thumbs-up', t('answers.good'), () => this.judge('good'));
+  #bad = iconButton('thumbs-down', t('answers.bad'), () => this.judge('bad'));
   #remember = button('Remember this answer', 'link', () => this.#rememberIt());
-  #better = button('You should have said …', 'quiet copy', () => this.#toggleForm());
+  #better = iconButton('pencil', t('answers.better'), () => this.#toggleForm());
   #isTaught;
   #said = element('p', 'feedback-outcome');
   #outcome = element('span');
@@ -52,6 +54,8 @@ export class Feedback {
     this.#onChange = onChange;
     this.element.setAttribute('role', 'group');
     this.element.setAttribute('aria-label', 'Your opinion of this answer');
+    this.#better.classList.add('better');
+    this.#better.append(element('span', '', t('answers.better')));
     this.#better.setAttribute('aria-expanded', 'false');
     this.#outcome.setAttribute('role', 'status');
     this.element.append(this.#good, this.#bad, this.#better);

@@ -3,6 +3,7 @@
  * it shows the lesson, which can be forgotten there. Where Sonata was not sure, the model read a few lessons and gave the
  * answer of this one; then the chip says so, and which they were.
  */
+import { floatPanel } from '../page/card.js';
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatShare } from '../page/format.js';
 
@@ -34,6 +35,7 @@ export class LessonChip {
     this.#chip.title = 'What you taught, and how to forget it';
     this.#details.append(this.#chip, this.#panel);
     this.#details.addEventListener('toggle', () => this.#details.open && this.#explain());
+    floatPanel(this.#details, this.#panel);
     this.element.append(this.#details, this.#outcome, this.#problem.element);
   }
 

@@ -1,22 +1,25 @@
 /**
- * Markdown of the model -> safe DOM. HTML in the text is shown as text, images become their description, links open in
- * a new tab. DOMPurify then drops whatever is not on the short list below.
+ * Markdown of the model -> safe DOM. HTML in the text is shown as text, images become links. DOMPurify then drops whatever
+ * is not on the short list below. What rich_blocks.js makes more of is marked: code by its language, formulas, tasks, images.
  */
+import { formulaSyntax, noHeadingInFormula } from './formula_syntax.js';
 import { Lexer, Marked } from '../vendor/marked.esm.js';
 import DOMPurify from '../vendor/purify.es.mjs';
 
 const ALLOWED = {
   ALLOWED_TAGS: [
     'a', 'blockquote', 'br', 'code', 'del', 'em', 'h3', 'h4', 'h5', 'h6', 'hr', 'li', 'ol', 'p', 'pre', 'strong',
-    'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul',
+    'span', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul',
   ],
-  ALLOWED_ATTR: ['align', 'href', 'start', 'tabindex', 'title'],
+  ALLOWED_ATTR: ['align', 'data-formula', 'data-image', 'data-language', 'data-task', 'href', 'start', 'title'],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
-  ADD_URI_SAFE_ATTR: ['align', 'start', 'tabindex'], // the rule above is not for their values
+  ADD_URI_SAFE_ATTR: ['align', 'data-formula', 'data-image', 'data-language', 'data-task', 'start'], // the rule above is not for their values
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
 };
 
+const WEB = /^https?:\/\//i;
+const LANGUAGE = /^[\p{L}\d+#.-]{1,24}/u; // what stands behind the fence of code
 const escapes = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 const escape = (text) => text.replace(/[&<>"]/g, (char) => escapes[char]);
 
@@ -25,32 +28,19 @@ const marked = new Marked({
   breaks: true,
   renderer: {
     html: ({ text, block }) => (block ? `<p>${escape(text.trim())}</p>` : escape(text)),
-    image: ({ text, href }) => escape(`[image: ${text || href}]`),
-    checkbox: ({ checked }) => (checked ? '☑ ' : '☐ '),
+    image({ text, href }) {
+      if (!WEB.test(href)) return escape(`[${text || href}]`);
+      return `<a data-image="yes" href="${escape(href)}">${escape(text)}</a>`;
+    },
+    checkbox: ({ checked }) => `<span data-task="${checked ? 'done' : 'open'}"></span>`,
     heading({ tokens, depth }) {
       const level = Math.min(depth + 2, 6); // the page has its own h1 and h2
       return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>\n`;
     },
-    // A block that scrolls sideways must be reachable by keyboard.
-    code: ({ text }) => `<pre tabindex="0"><code>${escape(text)}</code></pre>\n`,
+    code: ({ text, lang }) => `<pre data-language="${escape(LANGUAGE.exec(lang ?? '')?.[0] ?? '')}"><code>${escape(text)}</code></pre>\n`,
   },
 });
-
-// Formulas between \( and \) or \[ and \] stay as they were written: Markdown would take the backslashes away, and * and _
-// in them for emphasis.
-const FORMULA = /^(?:\\\([^]+?\\\)|\\\[[^]+?\\\])/;
-marked.use({
-  extensions: [{
-    name: 'formula',
-    level: 'inline',
-    start: (source) => source.search(/\\[([]/),
-    tokenizer(source) {
-      const raw = FORMULA.exec(source)?.[0];
-      return raw ? { type: 'formula', raw } : undefined;
-    },
-    renderer: ({ raw }) => escape(raw),
-  }],
-});
+marked.use({ extensions: formulaSyntax(escape), tokenizer: { lheading: noHeadingInFormula } });
 
 DOMPurify.addHook('afterSanitizeAttributes', (node) => {
   if (node.tagName !== 'A') return;
@@ -61,7 +51,7 @@ DOMPurify.addHook('afterSanitizeAttributes', (node) => {
 // How long marked takes for the inside of a paragraph grows with its length times its delimiters, 6 ns each: what would
 // take over 25 ms is plain text. A real paragraph of 2,000 characters with 200 delimiters is a tenth of that.
 const MOST_WORK = 4e6;
-const DELIMITERS = /[*_~`[\]<>()\\!&:@]|www|http/g;
+const DELIMITERS = /[*_~`[\]<>()\\!&:@$]|www|http/g;
 const MOST_NESTED = 20; // blocks within blocks; deeper ones are text
 
 /** marked's lexer, with bounds: a text whose inside would take long, or that nests without end, stays plain. */

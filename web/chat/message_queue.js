@@ -2,7 +2,7 @@
 export class MessageQueue {
   #chat;
   #onCancel;
-  /** @type {{question: string, view: import('./chat_view.js').TurnView}[]} */
+  /** @type {{question: string, view: import('./turn_view.js').TurnView}[]} */
   #waiting = [];
 
   /**
@@ -23,10 +23,17 @@ export class MessageQueue {
     const message = { question, view: this.#chat.addTurn(question) };
     message.view.queue(() => {
       this.#waiting = this.#waiting.filter((other) => other !== message);
-      message.view.remove();
+      this.#chat.removeTurn(message.view);
       this.#onCancel(question);
     });
     this.#waiting.push(message);
+  }
+
+  /** One that was being answered: it comes before all that wait. */
+  addFirst(question) {
+    this.add(question);
+    this.#waiting.unshift(...this.#waiting.splice(-1));
+    this.moveToEnd();
   }
 
   /** The next one, which waits no longer; null where there is none. */

@@ -10,28 +10,36 @@ import { chatInAddress, showInAddress } from './address.js';
 const GONE = 'This conversation is not in this browser: it was deleted, or belongs to another browser.';
 const SHARED = 'This conversation is open in another tab, too. What is said there appears here.';
 
+const OTHERS = -1; // another tab wrote in between
+const VARIANT = -2; // the page shows a variant that is not stored yet
+
 export class StoredChat {
   /** @type {string|null} null until the first answer is stored */
   id = chatInAddress();
-  #shown = 0; // how many of its stored turns are on the page
+  #shown = 0; // how many of its stored turns are on the page, OTHERS or VARIANT
   #answer = ''; // the text of the last of them: another tab may replace it
-  #answering = new Set(); // answers that are not yet stored
+  /** @type {Map<object, Promise<void>>} */
+  #answering = new Map(); // answers that are not yet stored; resolved once they are
+  #isThere = false; // whether the memory is known to have it
   #opened = 0; // how often another conversation was opened
   #looking = Promise.resolve(false); // one look after the other
   #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null); // whose memory was looked into last
   #view;
   #notices;
   #onGone;
+  #onTitle;
 
   /**
    * @param {import('./chat_view.js').ChatView} view
    * @param {import('../page/notices.js').Notices} notices
-   * @param {() => void} onGone the conversation that was on the page is not stored any more
+   * @param {{onGone: () => void, onTitle: (title: string|null) => void}} callbacks the conversation that was on the page
+   *   is not stored any more; its title (null: nothing was said yet)
    */
-  constructor(view, notices, onGone) {
+  constructor(view, notices, { onGone, onTitle }) {
     this.#view = view;
     this.#notices = notices;
     this.#onGone = onGone;
+    this.#onTitle = onTitle;
     view.clear(this.id === null);
   }
 
@@ -40,30 +48,55 @@ export class StoredChat {
     this.id = id;
     this.#opened += 1;
     this.#shown = 0;
+    this.#isThere = false;
     this.#notices.say('chat', null);
+    this.#onTitle(null);
     this.#view.clear(id === null);
   }
 
   /**
    * An answer is on its way: `look` leaves the page alone until `end` is called.
-   * @param {boolean} again it takes the place of the one before
+   * @param {boolean} isVariant it, or its question, takes the place of one that is stored
    * @returns {{stored: (event: {chat: string, turns: number, answer: string}) => void, end: () => unknown}} `stored`:
-   *   question and answer are in the memory now, as the last two of so many turns
+   *   question and answer are in the memory now, as the last two of so many turns; the view knows their numbers
    */
-  begin(again) {
+  begin(isVariant) {
     const opened = this.#opened;
+    if (isVariant && this.#shown) this.#shown = VARIANT;
     const answer = {};
-    this.#answering.add(answer);
+    let settle = () => {};
+    this.#answering.set(answer, new Promise((resolve) => { settle = resolve; }));
     return {
       stored: ({ chat, turns, answer: text }) => {
         if (this.#opened !== opened) return; // the user has left for another conversation
         this.id = chat;
+        this.#isThere = true;
         this.#answer = text;
-        this.#shown = turns === this.#shown + (again ? 0 : 2) ? turns : -1; // else another tab wrote in between
+        this.#shown = turns === this.#view.storedTurns ? turns : OTHERS;
         showInAddress(chat, 'replace');
       },
-      end: () => this.#answering.delete(answer),
+      end: () => {
+        this.#answering.delete(answer);
+        settle();
+      },
     };
+  }
+
+  /** Resolves once the answers that are on their way now are in the memory. */
+  settled() {
+    return Promise.all(this.#answering.values());
+  }
+
+  /** The conversation on the page, of which nothing was stored yet, has begun with something else than a message. */
+  adopt(id) {
+    this.id = id;
+    this.#isThere = true;
+    showInAddress(id, 'replace');
+  }
+
+  /** Rises with each conversation that the page opens, new ones, too. */
+  get openings() {
+    return this.#opened;
   }
 
   /** Whether the page shows what is stored of it. */
@@ -91,30 +124,51 @@ export class StoredChat {
     const { id } = this, { memory } = engine;
     if (!id || this.#answering.size) return false;
     const isLate = () => id !== this.id || engine !== this.#engine || this.#answering.size > 0;
-    let turns;
+    let turns, title;
     try {
       const { state } = await memory.info();
       if (state !== 'ready') return false;
-      ({ turns } = await memory.conversation(id));
+      ({ turns, title } = await memory.conversation(id));
     } catch (error) {
       if (isLate()) return false;
       if (error.reason === 'record') this.#gone();
       else this.#notices.say('chat', describe(fromError(error)).message);
       return false;
     }
-    const asShown = this.#shown === 0 || turns[this.#shown - 1]?.content === this.#answer;
-    if (isLate() || (asShown && turns.length === this.#shown)) return false;
-    const isShared = this.#shown !== 0;
-    if (!asShown) {
-      this.#view.clear(false);
-      this.#shown = 0;
+    if (!isLate()) {
+      this.#isThere = true;
+      this.#onTitle(title);
     }
-    this.#view.addStored(turns.slice(this.#shown), engine);
-    this.#shown = turns.length;
-    this.#answer = turns.at(-1)?.content ?? '';
+    const isShown = this.#shown === turns.length && turns.at(-1)?.content === this.#answer;
+    if (isLate()) return false;
+    const isShared = this.#shown !== 0 && this.#shown !== VARIANT;
+    if (isShown) {
+      this.#view.placeStored(turns);
+      return false;
+    }
+    this.#show(turns, engine);
     queue.moveToEnd();
     this.#notices.say('chat', isShared ? SHARED : null);
     return true;
+  }
+
+  /**
+   * Show another variant of a turn, with what was said below it.
+   * @param {number} number of the variant
+   * @param {import('../engine/engine.js').Engine} engine
+   */
+  async choose(number, engine) {
+    const { id } = this;
+    if (!id) return;
+    const { turns } = await engine.memory.choose(id, number);
+    if (id === this.id) await this.#show(turns, engine, number);
+  }
+
+  /** @param {number|null} chosen the number of a turn at which the reader stays */
+  #show(turns, engine, chosen = null) {
+    this.#shown = turns.length;
+    this.#answer = turns.at(-1)?.content ?? '';
+    return this.#view.showStored(turns, engine, chosen);
   }
 
   /**
@@ -123,7 +177,7 @@ export class StoredChat {
    * @returns {Promise<boolean>} whether it knows now what was said
    */
   async read(engine) {
-    if (!this.id || !this.isShown) return false;
+    if (!this.id || !this.#isThere) return false;
     try {
       await engine.resume(this.id);
       return true;

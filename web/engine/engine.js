@@ -1,32 +1,27 @@
 /**
- * The engine as the page sees it: one worker, behind Comlink. An Engine that failed is disposed of and a new one made.
+ * The engine as the page sees it: a worker, of this tab or of another one (model_tabs.js), behind Comlink. An Engine that
+ * failed is disposed of and a new one made.
  *
  * Errors have the kind as their `name` ("DeviceLostError", "GGUFError", ...). Where the message is written for the user
  * there is no `stack` (user_error.js).
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
+import { Files } from '../files/client.js';
 import { Learning } from '../learning/client.js';
 import { Memory } from '../memory/client.js';
-import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
 
 export class Engine {
-  #worker;
-  #remote;
-  #died;
+  /** @type {Promise<import('./model_tabs.js').Link>} */
+  #link;
 
-  constructor() {
-    this.#worker = new Worker(ownScript(new URL('./worker.js', import.meta.url)), { type: 'module', name: 'sonata-engine' });
-    this.#died = new Promise((_, reject) => {
-      this.#worker.addEventListener('error', (event) => {
-        event.preventDefault();
-        reject(userError('WorkerError', 'The engine could not be started. Check your connection, then load again.'));
-      });
-    });
-    this.#died.catch(() => {});
-    this.#remote = Comlink.wrap(this.#worker);
+  /** @param {Promise<import('./model_tabs.js').Link>} link of ModelTabs.connect */
+  constructor(link) {
+    this.#link = link;
+    link.catch(() => {});
     this.memory = new Memory((call, given, data) => this.#ask('memory', call, given, data));
+    this.files = new Files((call, given, data) => this.#ask('files', call, given, data));
     this.learning = new Learning((call, given) => this.#ask('learning', call, given, null));
   }
 
@@ -39,12 +34,14 @@ export class Engine {
    *   complete?: boolean}) => void} onProgress bytes, but of 'setup' whatever the backend counts; also later, where the
    *   GPU was lost: a new device is opened ('device') and the model brought there ('model')
    * @returns {Promise<{backend: string, adapter: string, software: boolean, features: string[], reason: string|null, model: string,
-   *   contextLength: number, need: string|null, longestPrompt: number|null, notice: string|null}>} `need`: a sentence on the
+   *   contextLength: number, need: string|null, longestPrompt: number|null, notice: string|null,
+   *   runs?: {sha256: string|null, title: string|null}}>} `need`: a sentence on the
    *   memory that a context takes that was asked for; `longestPrompt`: bytes that no prompt goes beyond
-   *   (chat/message_length.js); `notice`: a sentence for the user where the model is not kept
+   *   (chat/message_length.js); `notice`: a sentence for the user where the model is not kept; `runs`: which
+   *   model it is, where another tab runs it
    */
   start(options, onProgress) {
-    return this.#alive(this.#remote.start(options, Comlink.proxy(onProgress), Comlink.proxy(() => this.memory.tell())));
+    return this.#call((remote) => remote.start(options, Comlink.proxy(onProgress), Comlink.proxy(() => this.memory.tell())));
   }
 
   /**
@@ -52,7 +49,7 @@ export class Engine {
    * @param {File[]} files one, or all parts in their order. Rejects with a userError that says why not
    */
   checkModel(files) {
-    return this.#alive(this.#remote.checkModel(files));
+    return this.#call((remote) => remote.checkModel(files));
   }
 
   /**
@@ -62,7 +59,7 @@ export class Engine {
    * @returns {Promise<import('../storage/adapter_store.js').AdapterFacts>} Rejects with a userError that says why not
    */
   addAdapter(files, base) {
-    return this.#alive(this.#remote.addAdapter(files, base));
+    return this.#call((remote) => remote.addAdapter(files, base));
   }
 
   /**
@@ -72,12 +69,12 @@ export class Engine {
    * @returns {Promise<string>} a sentence on what the model leaves out for it, or ""
    */
   useAdapter(facts, base) {
-    return this.#alive(this.#remote.useAdapter(facts, base));
+    return this.#call((remote) => remote.useAdapter(facts, base));
   }
 
   /** An adapter was deleted: an answer that it gives ends. @param {string} name */
   forgetAdapter(name) {
-    return this.#alive(this.#remote.forgetAdapter(name));
+    return this.#call((remote) => remote.forgetAdapter(name));
   }
 
   /**
@@ -87,48 +84,70 @@ export class Engine {
    * @param {number|null} idle after so many seconds in which nobody did anything it may learn; null: the usual number
    */
   openLearning(base, idle = null) {
-    return this.#alive(this.#remote.openLearning(base ?? '', idle));
+    return this.#call((remote) => remote.openLearning(base ?? '', idle));
   }
 
   /** Somebody does something: what is learned in idle times stands still for some seconds. */
   noteActivity() {
-    return this.#alive(this.#remote.noteActivity());
+    return this.#call((remote) => remote.noteActivity());
   }
 
   /** @param {number} level 0 to 1 @param {boolean} charging */
   noteBattery(level, charging) {
-    return this.#alive(this.#remote.noteBattery(level, charging));
+    return this.#call((remote) => remote.noteBattery(level, charging));
   }
 
   /**
+   * Answer a message, behind the last one that is shown.
    * @param {string} text
-   * @param {boolean} [again] another answer to the last message, which this text is, in place of the one there is
-   * @returns {Promise<AsyncIterator<object>>} of {type: 'reading', done, total} (tokens of the prompt), {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
+   * @param {{again?: boolean, after?: number|null, agent?: string}} [asked] `again`: another answer to a message of before,
+   *   which is stored as a variant: that with the number `after`, or else the last one; `text` is not used. Without `again`
+   *   the text goes behind the turn `after`: an edited message has the `after` of the one that was edited (null where
+   *   that was the first). `agent`: the id of who must answer, where the router does not choose
+   * @returns {Promise<AsyncIterator<object>>} of {type: 'context', system, memory, turns, file, tools, free, total, leftOut, bytesPerToken}, once, in tokens: what is
+   *   in the prompt (the first six add up to `total`), about how much of the conversation was left out, and what a token of context
+   *   takes in memory; {type: 'reading', done, total, secondsLeft} (tokens of the prompt; null as long as nobody knows, else it never
+   *   rises), {type: 'route', id, text, agent, title, confidence, ranked, neighbours, ms}
    *   where it was routed (app/routing_service.py: route_entry), {type: 'learned', id, question, answer, ms, nllBefore, nllAfter} where the
    *   message asked to remember something (app/turn_details.py: taught_details), {type: 'lesson', id, question, answer, confidence, ms,
-   *   considered} where a lesson answers (app/learning_service.py: lesson_entry), {type: 'thought', text} ... of a model that thinks before
+   *   considered} where a lesson answers (app/learning_service.py: lesson_entry), {type: 'files', passages, found} where the model reads attached files
+   *   (files/client.js: Consulted), {type: 'thought', text} ... of a model that thinks before
    *   it answers, {type: 'delta', text} ..., then one {type: 'done', reason, promptTokens, newTokens, prefillTokS, decodeTokS,
-   *   forgottenTurns, thoughtSeconds, text, thought} (text, thought: of an answer that repeated itself, what is left) or {type: 'error', kind, message, details} (details: null where the message is written for the user),
-   *   and {type: 'stored', chat, turns, answer, request}: the id of the stored conversation, how many turns it has now,
-   *   the text of the last, and its id
+   *   forgottenTurns, thoughtSeconds, text, thought} (text, thought: of an answer that repeated itself, what is left) or {type: 'error', kind, message, details} (details: null where the message is written for the user; after
+   *   'ContextFullError', 'CannotAnswerError', 'StoreError' and 'AgentError' nothing was changed, and the engine answers the next message),
+   *   and {type: 'stored', chat, turns, answer, request, question, number}: the id of the stored conversation, how many of
+   *   its turns are shown now, the text of the last, its id as an answer (learning.rate), and the numbers of the two turns
    */
-  respond(text, again = false) {
-    return this.#alive(this.#remote.respond(text, again));
+  respond(text, asked = {}) {
+    return this.#call((remote) => remote.respond(text, asked));
+  }
+
+  /**
+   * Go on with the last answer, which was stopped, cut off at a limit, interrupted, or repeated itself.
+   * @returns {Promise<AsyncIterator<object>>} events as of `respond`: 'context', 'reading', 'thought' and 'delta' with what is
+   *   new, 'done' with all of its text (`text`, `thought`), and 'stored', with the number that the answer had before. 'error'
+   *   where there is nothing to go on with (kind 'CannotAnswerError', with a sentence for the user)
+   */
+  continueAnswer() {
+    return this.#call((remote) => remote.respond('', { goesOn: true }));
   }
 
   /** End the running answer after the present token. */
   stop() {
-    return this.#alive(this.#remote.stop());
+    return this.#call((remote) => remote.stop());
   }
 
   /** Forget the conversation. */
   newChat() {
-    return this.#alive(this.#remote.newChat());
+    return this.#call((remote) => remote.newChat());
   }
 
-  /** Go on with a stored conversation. @returns {Promise<{role: string, content: string, created: number, agent: string|null}[]>} what was said */
+  /**
+   * Go on with a stored conversation.
+   * @returns {Promise<import('../memory/client.js').StoredTurn[]>} what is shown of it
+   */
   resume(id) {
-    return this.#alive(this.#remote.resume(id));
+    return this.#call((remote) => remote.resume(id));
   }
 
   /**
@@ -138,12 +157,12 @@ export class Engine {
    *   prefill_tok_s: number, decode_tok_s: number, reason: string}>}
    */
   generate(prompt, { raw = false, maxTokens = 128, temperature = 0, seed = 0 } = {}) {
-    return this.#alive(this.#remote.generate(prompt, { raw, maxTokens, temperature, seed }));
+    return this.#call((remote) => remote.generate(prompt, { raw, maxTokens, temperature, seed }));
   }
 
   /** The logits after a prompt's last token. @returns {Promise<Float32Array>} */
   logits(prompt, { raw = false } = {}) {
-    return this.#alive(this.#remote.logits(prompt, raw));
+    return this.#call((remote) => remote.logits(prompt, raw));
   }
 
   /**
@@ -152,50 +171,53 @@ export class Engine {
    * @returns {Promise<any>} app.bench.profile_report's
    */
   profile(onProgress) {
-    return this.#alive(this.#remote.profile(Comlink.proxy(onProgress)));
+    return this.#call((remote) => remote.profile(Comlink.proxy(onProgress)));
   }
 
   /** End the measurement that is running, if any. */
   stopProfile() {
-    return this.#alive(this.#remote.stopProfile());
+    return this.#call((remote) => remote.stopProfile());
   }
 
   /** Python's memory, which never shrinks. @returns {Promise<number>} */
   pythonHeapBytes() {
-    return this.#alive(this.#remote.pythonHeapBytes());
+    return this.#call((remote) => remote.pythonHeapBytes());
   }
 
   /** Change the number of workers on the CPU, also in the middle of an answer. @returns {Promise<number>} there are now */
   setWorkers(count) {
-    return this.#alive(this.#remote.setWorkers(count));
+    return this.#call((remote) => remote.setWorkers(count));
   }
 
   /** Make the GPU go away, as a driver reset would. */
   loseDevice() {
-    return this.#alive(this.#remote.loseDevice());
+    return this.#call((remote) => remote.loseDevice());
   }
 
   /** Make a worker on the CPU go away without a word. */
   killWorker(index) {
-    return this.#alive(this.#remote.killWorker(index));
+    return this.#call((remote) => remote.killWorker(index));
   }
 
   /** Make a worker on the CPU never answer again. */
   hangWorker(index) {
-    return this.#alive(this.#remote.hangWorker(index));
+    return this.#call((remote) => remote.hangWorker(index));
   }
 
+  /** Nobody uses this engine any more. */
   dispose() {
-    this.#worker.terminate();
+    this.#link.then((link) => link.close(), () => {});
   }
 
   /** @returns {Promise<any>} what a call of an api gives (app/page_calls.py). Rejects with its error */
   async #ask(api, call, given, data) {
-    return valueOf(await this.#alive(this.#remote.ask(api, call, given, data)));
+    return valueOf(await this.#call((remote) => remote.ask(api, call, given, data)));
   }
 
-  #alive(promise) {
-    return Promise.race([promise, this.#died]);
+  /** @param {(remote: any) => Promise<any>} ask */
+  async #call(ask) {
+    const { remote, died } = await this.#link;
+    return Promise.race([ask(remote), died]);
   }
 }
 

@@ -1,28 +1,37 @@
-/** Pyodide with the wheels that build.py put beside it and Sonata's own packages. Runs in the worker. */
+/**
+ * Pyodide with the packages that build.py put beside it and Sonata's own. Runs in the worker.
+ *
+ * Where the site has a snapshot (docs/start.md) and the browser is of the kind that made it, Python's memory is restored
+ * from it. In every other case, and when that fails for whatever reason, Python starts as usual.
+ */
 import { loadPyodide } from '../pyodide/pyodide.mjs';
-import { fetchFile } from '../common/fetch_file.js';
 import { userError } from '../common/user_error.js';
 import { watchFiles } from '../common/watch_files.js';
+import { phase } from '../common/phase.js';
+import { fetchPacked, putFiles, unpacked } from './packed_files.js';
 
 const here = (path) => new URL(path, import.meta.url).href;
+const LOCAL = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
+const LOADED_BY_PYODIDE = /\/pyodide\/pyodide\.asm\.wasm|\/python_stdlib\.zip|\/pyodide-lock\.json/;
 
 /**
  * @param {(bytes: number) => void} [onBytes] called with how many more bytes have come in
+ * @param {string|null} [snapshot] the sha256 of the site's
  * @returns {Promise<any>} Pyodide, ready to import app and py_core
  */
-export async function bootPython(onBytes = () => {}) {
-  const endWatch = watchFiles(/\/pyodide\/pyodide\.asm\.wasm|\/python_stdlib\.zip|\/pyodide-lock\.json/, onBytes);
+export async function bootPython(onBytes = () => {}, snapshot = null) {
+  const endWatch = watchFiles(LOADED_BY_PYODIDE, onBytes);
   try {
-    // Everything is under way before Pyodide itself is up.
-    const wheels = fetchWheels(onBytes);
-    const sonata = fetchBytes('../sonata.zip', onBytes);
-    wheels.catch(() => {});
-    sonata.catch(() => {});
-    const pyodide = await loadPyodide({ indexURL: here('../pyodide/'), packages: [] });
-    for (const wheel of await wheels) pyodide.unpackArchive(wheel, 'wheel');
-    const extractDir = pyodide.runPython('import site; site.getsitepackages()[0]');
-    pyodide.unpackArchive(await sonata, 'zip', { extractDir });
-    return pyodide;
+    const parts = askForParts(onBytes); // under way before Pyodide itself is up
+    const memory = snapshot && fits() ? await memoryOf(snapshot, onBytes) : null;
+    if (memory) {
+      try {
+        return await restored(parts, memory.bytes);
+      } catch (error) {
+        console.info(`Python starts without its snapshot: ${error.message}`);
+      }
+    }
+    return await loadPyodide({ indexURL: here('../pyodide/'), packages: [], fsInit: putting(parts) });
   } catch (error) {
     if (error.name === 'DownloadError') throw error;
     throw userError('DownloadError', `Python could not be loaded (${error.message}). Check your connection, then load again.`);
@@ -31,11 +40,52 @@ export async function bootPython(onBytes = () => {}) {
   }
 }
 
-async function fetchWheels(onBytes) {
-  const names = JSON.parse(new TextDecoder().decode(await fetchBytes('../pyodide/wheels.json', onBytes)));
-  return Promise.all(names.map((name) => fetchBytes(`../pyodide/${name}`, onBytes)));
+/** For the build. @returns {Promise<Uint8Array>} the memory of a Python that has imported what the page needs */
+export async function makeSnapshot() {
+  const parts = askForParts(() => {});
+  const pyodide = await loadPyodide({ indexURL: here('../pyodide/'), packages: [], _makeSnapshot: true });
+  const { sitePackages } = /** @type {any} */ (pyodide)._api;
+  await putting(parts)(pyodide.FS, { sitePackages }); // late: Pyodide makes no snapshot where it has found packages
+  pyodide.runPython('import app.snapshot; app.snapshot.prepare()'); // JavaScript may hold nothing of Python
+  return pyodide.makeMemorySnapshot();
 }
 
-async function fetchBytes(path, onBytes) {
-  return await fetchFile(here(path), 'A part of Python', onBytes);
+/** Python's memory holds what its code found out about the browser: that it can wait for JavaScript, and how. */
+function fits() {
+  const brands = /** @type {any} */ (navigator).userAgentData?.brands ?? [];
+  return 'Suspending' in WebAssembly && brands.some(({ brand }) => brand === 'Chromium');
+}
+
+/**
+ * The snapshot, where it takes no time to get: what the service worker keeps, or what comes from this machine. To
+ * download it takes longer than to start without it.
+ * @returns {Promise<{bytes: Promise<Uint8Array<ArrayBuffer>>}|null>}
+ */
+async function memoryOf(sha256, onBytes) {
+  const kept = await globalThis.caches?.match(here(`../.precache/${sha256}`), { ignoreVary: true }).catch(() => null);
+  if (kept) return { bytes: unpacked(kept) };
+  return LOCAL ? { bytes: fetchPacked(here('../pyodide/snapshot.packed'), onBytes) } : null;
+}
+
+async function restored(parts, memory) {
+  memory.catch(() => {});
+  const pyodide = await loadPyodide({
+    indexURL: here('../pyodide/'), packages: [], fsInit: putting(parts), _loadSnapshot: memory,
+  });
+  phase('python restored');
+  pyodide.pyimport('app.snapshot').restore();
+  return pyodide;
+}
+
+/** @returns {Promise<Uint8Array<ArrayBuffer>>[]} what Python imports besides its standard library, as zips */
+function askForParts(onBytes) {
+  const parts = ['../pyodide/packages.packed', '../sonata.packed'].map((path) => fetchPacked(here(path), onBytes));
+  for (const part of parts) part.catch(() => {});
+  return parts;
+}
+
+function putting(parts) {
+  return async (files, { sitePackages }) => {
+    for (const part of await Promise.all(parts)) putFiles(files, sitePackages, part);
+  };
 }

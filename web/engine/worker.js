@@ -1,7 +1,9 @@
 /**
- * The engine's side of the page: Python in this worker, behind Comlink. engine.js says what each call does.
+ * The engine's side of the pages that use it: Python in this worker, behind Comlink. engine.js says what each call does.
  *
- * Python, the model's bytes and the GPU or the CPU's workers are asked for at the same time; app/worker.py joins them.
+ * The tab that made this worker has one PageApi, each tab that it lets in another one (model_tabs.js): with a conversation
+ * of its own, on the same model. Python, the model's bytes and the GPU or the CPU's workers are asked for at the same time;
+ * app/worker.py joins them.
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
@@ -10,6 +12,7 @@ import { chooseBackend } from '../backends/backend_choice.js';
 import { Embedder } from '../routing/embedder.js';
 import { EventQueue } from './event_queue.js';
 import { fetchFile } from '../common/fetch_file.js';
+import { phase } from '../common/phase.js';
 import { loadHnswKernel } from '../routing/hnsw_kernel.js';
 import { deriveCipher } from '../memory/encryption.js';
 import { memoryStore } from '../memory/indexeddb.js';
@@ -33,172 +36,251 @@ const NOT_OPEN = {
   kind: 'StoreError', message: 'The memory is still opening. Try again in a moment.', details: null, reason: 'busy',
 };
 
-let page = /** @type {any} */ (null); // app.worker.PageWorker
+let running = /** @type {any} */ (null); // app.worker.PageModel
+let starting = /** @type {Promise<object>|null} */ (null); // what `start` tells
+let learning = /** @type {Promise<void>|null} */ (null); // being opened
 let executor = /** @type {any} */ (null); // of the GPU
 let pool = /** @type {import('../backends/wasm/kernel_pool.js').KernelPool|null} */ (null);
 let python = /** @type {any} */ (null); // Pyodide
+const pages = /** @type {Set<PageApi>} */ (new Set());
+const tabs = /** @type {Map<string, PageApi>} */ (new Map()); // those of other tabs, by the lock that a tab holds
+let isLoaded = false;
+const progress = /** @type {Map<string, object>} */ (new Map()); // the last of each stage, for a tab that comes later
 
-Comlink.expose({
-  async start({ model, backend, workers, precision, patience, context, maxTokens, autotune, routing }, onProgress, onMemory) {
-    const downloads = new AbortController();
-    const source = new ModelSource(model);
-    const templates = new TemplateCage();
-    try {
-      const count = await byteCounter(onProgress);
-      const booting = bootPython(count('python'));
-      const router = routing ? openRouter(booting, count('routing')) : undefined;
-      router?.then(() => onProgress({ stage: 'routing', complete: true }), () => {});
-      const [pyodide, stream, choice] = await Promise.all([
-        booting.then((booted) => {
-          page = booted.pyimport('app.worker').PageWorker(deriveCipher, () => void onMemory(), oneLearner, fetchReader);
-          page.open_memory(memoryStore).then(() => page.open_routing(router));
-          onProgress({ stage: 'python', complete: true });
-          return booted;
-        }),
-        openWeights(source, downloads.signal, onProgress),
-        chooseBackend({ backend, workers, patience }),
-      ]);
-      ({ executor, pool } = choice);
-      python = pyodide;
-      if (executor) executor.onReopen = () => onProgress({ stage: 'device', done: 0, total: null });
-      const limits = maxTokens ? [maxTokens] : [];
-      // undefined is Python's None, null is not.
-      const device = executor ?? pool ?? undefined;
-      const tuning = autotune ? tuningStore : undefined;
-      const preparing = throttled(onProgress, 'setup');
-      const info = JSON.parse(await page.start(device, stream, templates, preparing, precision, tuning, memory(), context ?? undefined, ...limits));
-      if (info.error) throw pythonError(info.error);
-      stream.drain();
-      return { ...info, reason: choice.reason, notice: source.notice };
-    } catch (error) {
-      downloads.abort();
-      throw error;
-    }
-  },
+/** What one tab asks of the engine. */
+class PageApi {
+  onProgress = (/** @type {object} */ _progress) => {};
+  onMemory = () => {};
+  #session = /** @type {any} */ (null); // app.page_session.PageSession
+  #end = () => {};
+
+  /** @param {() => void} [end] closes the connection */
+  constructor(end) {
+    if (end) this.#end = end;
+    pages.add(this);
+  }
+
+  /** null while Python starts. */
+  get #page() {
+    return running && (this.#session ??= running.new_session());
+  }
+
+  /** The first tab's options count: what others ask for is the same (model_tabs.js), or was changed since. */
+  start(options, onProgress, onMemory) {
+    this.onProgress = onProgress;
+    this.onMemory = onMemory;
+    for (const last of progress.values()) onProgress(last);
+    starting ??= load(options);
+    return starting;
+  }
+
+  /** Let another tab in. @param {MessagePort} port @param {string} tab the lock that it holds as long as it lives */
+  connect(port, tab) {
+    tabs.get(tab)?.leave();
+    const gone = new AbortController();
+    const page = new PageApi(() => {
+      gone.abort();
+      port.close();
+      if (tabs.get(tab) === page) tabs.delete(tab);
+    });
+    tabs.set(tab, page);
+    Comlink.expose(page, port);
+    navigator.locks.request(tab, { signal: gone.signal }, () => page.leave()).catch(() => {});
+  }
+
+  /** This tab uses the engine no more. */
+  leave() {
+    pages.delete(this);
+    this.#end();
+    const session = this.#session;
+    this.#session = null;
+    if (session) running.end_session(session).then(() => session.destroy());
+  }
+
+  /** That it answers is the answer. */
+  ping() {}
 
   async checkModel(blobs) {
-    if (!page) return; // whoever loads it will be told
+    if (!running) return; // whoever loads it will be told
     const stream = await WeightStream.open(new ModelSource({ blobs }));
     try {
-      const { error } = JSON.parse(await page.check_model(stream));
+      const { error } = JSON.parse(await running.check_model(stream));
       const kind = error?.kind === 'AdapterFileError' ? error.kind : 'FilesError'; // no advice about a server
       if (error) throw pythonError({ ...error, kind });
     } finally {
       stream.close();
     }
-  },
+  }
 
   addAdapter(files, base) {
     return keepAdapter(async (kept) => {
       const large = files.find(({ size }) => size > MOST_ADAPTER_BYTES);
       if (large) throw userError('AdapterError', `${large.name} is larger than any adapter. To open a model, choose a file that ends in .gguf.`);
       const given = await Promise.all(files.map(async (file) => [file.name, new Uint8Array(await file.arrayBuffer())]));
-      const [answer, bytes] = await page.import_adapter(given, JSON.stringify(base), JSON.stringify(kept));
+      const [answer, bytes] = await running.import_adapter(given, JSON.stringify(base), JSON.stringify(kept));
       const { error, facts } = JSON.parse(answer);
       if (error) throw pythonError(error);
       return { facts: { ...facts, base, bytes: bytes.length }, bytes };
     });
-  },
+  }
 
   async useAdapter(facts, base) {
     const read = async () => new Uint8Array(await (await readAdapter(facts)).arrayBuffer());
-    const { error, note } = JSON.parse(await page.use_adapter(facts?.name ?? '', base?.sha256 ?? '', read));
+    const { error, note } = JSON.parse(await this.#page.use_adapter(facts?.name ?? '', base?.sha256 ?? '', read));
     if (error) throw pythonError(error);
     return note;
-  },
+  }
 
   async forgetAdapter(name) {
-    await page?.forget_adapter(name);
-  },
+    await running?.forget_adapter(name);
+  }
 
   async openLearning(base, idle) {
-    await page.open_learning(base, ...(idle === null ? [] : [idle]));
-  },
+    await (learning ??= running.open_learning(base, ...(idle === null ? [] : [idle])));
+  }
 
   noteActivity() {
-    page?.note_activity();
-  },
+    running?.note_activity();
+  }
 
   noteBattery(level, charging) {
-    page?.note_battery(level, charging);
-  },
+    running?.note_battery(level, charging);
+  }
 
-  respond(text, again) {
+  respond(text, asked) {
     const events = new EventQueue();
     const push = (type, value) => events.push(type === 'delta' ? { type, text: value } : { ...JSON.parse(value), type });
-    page.respond(text, push, again)
+    this.#page.respond(text, push, JSON.stringify(asked))
       .then(() => events.end(), (error) => events.fail(error));
     return events;
-  },
+  }
 
   stop() {
-    page.stop();
-  },
+    this.#page.stop();
+  }
 
   newChat() {
-    return page.new_chat();
-  },
+    return this.#page.new_chat();
+  }
 
   /** A call of an api of app/page_calls.py; `data`, bytes, is its first argument. */
   async ask(api, call, given, data) {
-    if (!page) return api === 'memory' && call === 'info' ? { value: OPENING } : { error: NOT_OPEN };
-    const answer = await page.ask(api, call, JSON.stringify(given), data ?? undefined);
-    return typeof answer === 'string' ? JSON.parse(answer) : answer;
-  },
+    if (!this.#page) return api === 'memory' && call === 'info' ? { value: OPENING } : { error: NOT_OPEN };
+    const answer = await this.#page.ask(api, call, JSON.stringify(given), data ?? undefined);
+    return typeof answer === 'string' ? JSON.parse(answer) : copied(answer);
+  }
 
   async resume(id) {
-    const { error, value } = JSON.parse(await page.resume(id));
+    const { error, value } = JSON.parse(await this.#page.resume(id));
     if (error) throw pythonError(error);
     return value;
-  },
+  }
 
   async generate(prompt, { raw, maxTokens, temperature, seed }) {
-    return JSON.parse(await page.generate(prompt, raw, maxTokens, temperature, seed));
-  },
+    return JSON.parse(await this.#page.generate(prompt, raw, maxTokens, temperature, seed));
+  }
 
-  logits(prompt, raw) {
-    return page.logits(prompt, raw);
-  },
+  async logits(prompt, raw) {
+    return copied(await this.#page.logits(prompt, raw));
+  }
 
   async profile(onProgress) {
-    const report = JSON.parse(await page.profile((done) => void onProgress(done)));
+    const report = JSON.parse(await this.#page.profile((done) => void onProgress(done)));
     if (report.error) throw pythonError(report.error);
     return report;
-  },
+  }
 
   stopProfile() {
-    page.stop_profile();
-  },
+    this.#page.stop_profile();
+  }
 
   pythonHeapBytes() {
     return python._module.HEAPU8.length;
-  },
+  }
 
   async setWorkers(count) {
     await pool?.setWorkers(count);
     return pool?.workers ?? 0;
-  },
+  }
 
   loseDevice() {
     executor?.destroy();
-  },
+  }
 
   killWorker(index) {
     pool?.kill(index);
-  },
+  }
 
   hangWorker(index) {
     pool?.hang(index);
-  },
-});
+  }
+}
+
+Comlink.expose(new PageApi());
+
+/** Load Python, the model and what runs it: see `Engine.start`. */
+async function load({ model, backend, workers, precision, patience, context, maxTokens, autotune, routing }) {
+  const downloads = new AbortController();
+  const source = new ModelSource(model);
+  const templates = new TemplateCage();
+  try {
+    phase('worker asked');
+    const { count, snapshot } = await siteSizes(tellProgress);
+    const booting = bootPython(count('python'), snapshot);
+    booting.then(() => phase('python'), () => {});
+    const router = routing ? openRouter(booting, count('routing')) : undefined;
+    router?.then(() => tellProgress({ stage: 'routing', complete: true }), () => {});
+    const [pyodide, stream, choice] = await Promise.all([
+      booting.then((booted) => {
+        running = booted.pyimport('app.worker').PageModel(deriveCipher, tellMemory, oneLearner, fetchReader);
+        phase('modules imported');
+        running.open_memory(memoryStore).then(() => running.open_routing(router));
+        tellProgress({ stage: 'python', complete: true });
+        return booted;
+      }),
+      openWeights(source, downloads.signal, tellProgress).then((opened) => { phase('model opened'); return opened; }),
+      chooseBackend({ backend, workers, patience }).then((chosen) => { phase('device'); return chosen; }),
+    ]);
+    ({ executor, pool } = choice);
+    python = pyodide;
+    if (executor) executor.onReopen = () => tellProgress({ stage: 'device', done: 0, total: null });
+    const limits = maxTokens ? [maxTokens] : [];
+    // undefined is Python's None, null is not.
+    const device = executor ?? pool ?? undefined;
+    const tuning = autotune ? tuningStore : undefined;
+    const preparing = throttled(tellProgress, 'setup');
+    const info = JSON.parse(await running.start(device, stream, templates, preparing, precision, tuning, memory(), context ?? undefined, ...limits));
+    if (info.error) throw pythonError(info.error);
+    phase('model loaded');
+    stream.drain();
+    progress.clear();
+    isLoaded = true;
+    const runs = { sha256: model.sha256 ?? null, title: model.title ?? null };
+    return { ...info, runs, reason: choice.reason, notice: source.notice };
+  } catch (error) {
+    downloads.abort();
+    throw error;
+  }
+}
+
+/** @param {{stage: string, done?: number, total?: number|null, complete?: boolean}} told as `Engine.start` tells it */
+function tellProgress(told) {
+  if (!isLoaded) progress.set(told.stage, told);
+  for (const page of pages) page.onProgress(told);
+}
+
+function tellMemory() {
+  for (const page of pages) page.onMemory();
+}
 
 /**
- * Counts the bytes of the site's files by stage; sizes.json has their sums.
- * @returns {Promise<(stage: 'python'|'routing') => (bytes: number) => void>}
+ * What sizes.json tells: `count` counts the bytes of the site's files by stage; `snapshot`: the checksum of that of
+ * Python, null where there is none.
+ * @returns {Promise<{count: (stage: 'python'|'routing') => (bytes: number) => void, snapshot: string|null}>}
  */
-async function byteCounter(onProgress) {
+async function siteSizes(onProgress) {
   const sizes = JSON.parse(new TextDecoder().decode(await fetchFile(new URL('../sizes.json', import.meta.url), 'A part of the page')));
-  return (stage) => {
+  const count = (stage) => {
     const total = sizes[stage];
     const report = throttled(onProgress, stage);
     let done = 0;
@@ -208,6 +290,7 @@ async function byteCounter(onProgress) {
       report(done, total);
     };
   };
+  return { count, snapshot: sizes.snapshot };
 }
 
 /** Load routing while Python boots and the model loads. The memory's info tells if that failed. */
@@ -257,6 +340,13 @@ function throttled(onProgress, stage) {
     last = now;
     onProgress({ stage, done, total: total ?? null });
   };
+}
+
+/** Python's bytes or array, as a typed array of its own. */
+function copied(proxy) {
+  const values = proxy.toJs();
+  proxy.destroy();
+  return values;
 }
 
 function pythonError({ kind, message, details }) {

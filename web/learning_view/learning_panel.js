@@ -1,6 +1,7 @@
 /** How Sonata learns: each loop with its switch, and plots of what it did. */
 import { element, ProblemLine } from '../page/dom.js';
 import { loadScript, loadStyles } from '../page/load_file.js';
+import { onThemeChange } from '../page/theme.js';
 import { IdleSection } from './idle_section.js';
 import { LoopSection } from './loop_section.js';
 import { PlotFigure } from './plot_figure.js';
@@ -12,9 +13,9 @@ const LEAD = 'All of this happens in your browser, and stays there. You can swit
 export class LearningPanel {
   #learning;
   #run = 0; // of which loading there is news
-  #dark = matchMedia('(prefers-color-scheme: dark)');
-  #onScheme = () => this.#figures.forEach((figure) => figure.draw());
-  #status = element('p', 'memory-lead');
+  #unwatchTheme = () => {};
+  #onTheme = () => this.#figures.forEach((figure) => figure.draw());
+  #status = element('p', 'panel-lead');
   #problem = new ProblemLine();
   #loops = new Map(); // name -> LoopSection
   #figures = new Map(); // name -> PlotFigure
@@ -29,17 +30,17 @@ export class LearningPanel {
     this.#answers.hidden = true;
     this.#idle = new IdleSection(learning);
     this.#idle.show(null);
-    root.append(element('p', 'memory-lead', LEAD), this.#status, this.#problem.element, this.#idle.element, this.#list, this.#answers);
+    root.append(element('p', 'panel-lead', LEAD), this.#status, this.#problem.element, this.#idle.element, this.#list, this.#answers);
   }
 
   async show() {
-    this.#dark.addEventListener('change', this.#onScheme);
+    this.#unwatchTheme = onThemeChange(this.#onTheme);
     await this.refresh();
   }
 
   hide() {
     this.#run += 1;
-    this.#dark.removeEventListener('change', this.#onScheme);
+    this.#unwatchTheme();
     for (const figure of this.#figures.values()) {
       figure.destroy();
       figure.element.remove();

@@ -57,7 +57,7 @@ export class LoopSection {
     this.#now = button('Learn now', 'quiet loop-now', () => this.#try(() => learning.learnNow(name)));
     this.#undo = button('', 'quiet', () => this.#try(() => learning.undoRouter()));
     this.element.setAttribute('aria-labelledby', heading.id);
-    this.element.append(head, element('p', 'memory-lead', about), this.#problem.element, this.#state, this.#now, this.#undo, this.plots);
+    this.element.append(head, element('p', 'panel-lead', about), this.#problem.element, this.#state, this.#now, this.#undo, this.plots);
   }
 
   show({ on, words, runs, undo }) {

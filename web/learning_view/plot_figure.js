@@ -1,7 +1,8 @@
 /** A plot of lines or bars by Chart.js, with a table that says the same. */
 import { element } from '../page/dom.js';
+import { themeColour } from '../page/theme.js';
 
-const COLOURS = 6; // --stage-0 and so on, of memory.css
+const COLOURS = 6; // --stage-0 and so on, of panel.css
 const STYLES = [
   { pointStyle: 'circle', borderDash: [] }, { pointStyle: 'triangle', borderDash: [6, 3] },
   { pointStyle: 'rect', borderDash: [2, 3] }, { pointStyle: 'rectRot', borderDash: [8, 3, 2, 3] },
@@ -21,7 +22,7 @@ export class PlotFigure {
   #plot = /** @type {Plot|null} */ (null);
   #shown = ''; // the plot that is shown, as JSON
   #title = element('h4');
-  #about = element('p', 'memory-lead');
+  #about = element('p', 'panel-lead');
   #box = element('div', 'plot-box');
   #canvas = element('canvas');
   #table = element('table', 'plot-table');
@@ -106,15 +107,13 @@ function summaryOf({ series, format }) {
 
 /** @param {Plot} plot */
 function chartOf({ labels, axis, series, format, from, to, kind = 'line' }) {
-  const style = getComputedStyle(document.documentElement);
-  const value = (name) => style.getPropertyValue(name).trim();
-  const [ink, muted, line, surface] = ['--ink', '--muted', '--line', '--surface'].map(value);
+  const [ink, muted, line, surface] = ['--ink', '--muted', '--line', '--surface'].map(themeColour);
   const font = { family: getComputedStyle(document.body).fontFamily, size: 12 };
   const datasets = series.map(({ name, values, colour }, at) => ({
     label: name,
     data: values,
-    borderColor: value(`--stage-${(colour ?? at) % COLOURS}`),
-    backgroundColor: value(`--stage-${(colour ?? at) % COLOURS}`),
+    borderColor: themeColour(`--stage-${(colour ?? at) % COLOURS}`),
+    backgroundColor: themeColour(`--stage-${(colour ?? at) % COLOURS}`),
     borderWidth: kind === 'line' ? 2 : 0,
     maxBarThickness: 28,
     spanGaps: true,

@@ -10,6 +10,22 @@
 export const PLAIN = 'assistant';
 const TOGETHER_MS = 50;
 
+/**
+ * A turn of a conversation, on the path that is shown. `number`: of its conversation; `after`: that of the turn that it
+ * follows, null for a first one; `siblings`: the numbers of its variants with its own, oldest first (`choose` shows one).
+ * @typedef {{number: number, after: number|null, siblings: number[], role: string, content: string, created: number,
+ *   request: string|null, agent: string|null, route: any, lesson: any, taught: any, reason: string|null,
+ *   tokens: number|null, thinking: {text: string, seconds: number}|null}} StoredTurn
+ */
+
+/**
+ * `turns`: of all branches; `titled`: whose title it is ('': its first words); `said`: when the last turn came. Of a search
+ * also the message that was found, as [text, whether it is a match], and how similar it is.
+ * @typedef {{id: string, title: string, turns: number, pinned: boolean, archived: boolean, titled: ''|'model'|'user',
+ *   said: number, created: number, updated: number, similarity?: number,
+ *   snippet?: {role: string, parts: [string, boolean][]}|null}} StoredConversation
+ */
+
 export class Memory {
   #call;
   #listeners = new Set();
@@ -77,15 +93,45 @@ export class Memory {
   /** @returns {Promise<{agents: string[], points: [number, number, number, string, string, string][]}>} x, y, agent, source, text, id */
   map() { return this.#ask('map'); }
 
-  /** @returns {Promise<{total: number, items: object[]}>} id, title, turns, created, updated, similarity, snippet ({role, parts: [text, isMatch][]}) */
-  conversations({ search = '', offset = 0, limit = 50 } = {}) { return this.#ask('conversations', search, offset, limit); }
+  /**
+   * The one in which something was said last first; of a search those with all its words, in title or messages.
+   * @param {{search?: string, offset?: number, limit?: number|null}} [wanted]
+   * @returns {Promise<{total: number, items: StoredConversation[]}>}
+   */
+  conversations({ search = '', offset = 0, limit = null } = {}) { return this.#ask('conversations', search, offset, limit); }
 
-  /** @returns {Promise<{id: string, title: string, turns: {role: string, content: string, created: number, agent: string|null}[]}>} */
+  /** Those in which something of a similar meaning was said, the most similar first. @returns {Promise<StoredConversation[]>} */
+  similarConversations(search) { return this.#ask('similar_conversations', search); }
+
+  /** Read what a search looks at: the first one does not wait for it. */
+  prepareSearch() { return this.#ask('prepare_search'); }
+
+  /** @returns {Promise<{id: string, title: string, turns: StoredTurn[]}>} the turns that are shown, see `choose` */
   conversation(id) { return this.#ask('conversation', id); }
+
+  /**
+   * Show the branch of a turn: up to the newest turn below it. The model reads it before the next answer.
+   * @param {string} chat @param {number} number of any turn of it @returns {Promise<{id: string, title: string, turns: StoredTurn[]}>}
+   */
+  choose(chat, number) { return this.#ask('choose', chat, number); }
 
   renameConversation(id, title) { return this.#ask('rename_conversation', id, title); }
 
+  pinConversation(id, pinned) { return this.#ask('pin_conversation', id, pinned); }
+
+  archiveConversation(id, archived) { return this.#ask('archive_conversation', id, archived); }
+
+  /** They are gone at once, for good unless `restoreConversations` is called by this page. */
   removeConversations(ids) { return this.#ask('remove_conversations', ids); }
+
+  /** Undo the last `removeConversations`. */
+  restoreConversations() { return this.#ask('restore_conversations'); }
+
+  /** What was removed can be restored no more. */
+  forgetRemoved() { return this.#ask('forget_removed'); }
+
+  /** @param {string} id @param {'markdown'|'json'} form what is shown, or everything @returns {Promise<string>} */
+  exportConversation(id, form) { return this.#ask('export_conversation', id, form); }
 
   /**
    * @param {{filter?: 'all'|'poor'|'errors'|'slow', search?: string, offset?: number, limit?: number}} [wanted]

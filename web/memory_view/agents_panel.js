@@ -27,7 +27,7 @@ export class AgentsPanel {
     this.#root = root;
     this.#memory = memory;
     this.#outcome.setAttribute('role', 'status');
-    root.append(element('p', 'memory-lead', ABOUT), this.#outcome, this.#problem.element, this.#list);
+    root.append(element('p', 'panel-lead', ABOUT), this.#outcome, this.#problem.element, this.#list);
   }
 
   /** A form that was left open is still there, with what was typed. */

@@ -16,7 +16,7 @@ export class DeleteSection {
     const lead = 'Deletes everything that Sonata has learned and logged: what you taught and what was trained on it, conversations, '
       + 'recorded answers, patterns, strategies, the log, policies, adapters and your changes to agents.';
     this.element.append(
-      element('p', 'memory-lead', lead),
+      element('p', 'panel-lead', lead),
       button('Delete everything…', 'danger', () => this.#delete()),
       this.#outcome,
       this.#problem.element,

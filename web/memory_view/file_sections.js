@@ -12,7 +12,7 @@ export class ExportSection {
   #memory;
   #form;
   #passphrase = passphraseInput('new-password');
-  #hint = element('p', 'memory-lead');
+  #hint = element('p', 'panel-lead');
 
   constructor(memory) {
     this.#memory = memory;

@@ -37,7 +37,7 @@ export class LearnedPanel {
       removal: 'Forget',
     });
     const head = element('div', 'learned-head');
-    head.append(element('p', 'memory-lead', LEAD), this.#teach);
+    head.append(element('p', 'panel-lead', LEAD), this.#teach);
     this.#forgotten.setAttribute('role', 'status');
     root.append(head, this.#place, this.#forgotten, this.#list.element);
   }

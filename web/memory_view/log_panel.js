@@ -2,6 +2,7 @@
 import { element, ProblemLine } from '../page/dom.js';
 import { formatCount, formatDate, formatDuration, formatShare } from '../page/format.js';
 import { PLAIN } from '../memory/client.js';
+import { SpeedPlots } from './speed_plots.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
@@ -11,7 +12,7 @@ const FILTERS = [
   { value: 'errors', label: 'Errors' },
   { value: 'slow', label: 'Unusually slow' },
 ];
-const COLOURS = 6; // of stages, in memory.css
+const COLOURS = 6; // of stages, in panel.css
 const TOTAL = 'total';
 
 export class LogPanel {
@@ -20,6 +21,7 @@ export class LogPanel {
   #titles = new Map(); // agent's id -> what people read
   #colours = new Map(); // stage -> which of the colours
   #statistics = element('section', 'statistics');
+  #speeds = new SpeedPlots();
   #problem = new ProblemLine();
 
   constructor(root, memory) {
@@ -36,7 +38,7 @@ export class LogPanel {
       render: (entry, row) => this.#render(entry, row),
       remove: (ids) => memory.removeLog(ids),
     });
-    root.append(this.#statistics, this.#problem.element, this.#list.element);
+    root.append(this.#statistics, this.#speeds.element, this.#problem.element, this.#list.element);
   }
 
   show() {
@@ -47,7 +49,9 @@ export class LogPanel {
     await Promise.all([this.#list.refresh(), this.#summarize()]);
   }
 
-  hide() {}
+  hide() {
+    this.#speeds.hide();
+  }
 
   async #load(asked) {
     const { agents } = await this.#memory.info();
@@ -104,6 +108,7 @@ export class LogPanel {
       const statistics = await this.#memory.statistics();
       this.#problem.say(null);
       this.#showStatistics(statistics);
+      await this.#speeds.show(statistics.speeds);
     } catch (error) {
       this.#problem.say(error);
     }
@@ -123,7 +128,7 @@ export class LogPanel {
     details.append(element('summary', '', gist), this.#table(stages, percentiles, trends));
     if (agents.length) {
       const counts = agents.map(([agent, count]) => `${this.#title(agent)} ${count.toLocaleString('en')}`);
-      details.append(element('p', 'memory-lead', `Requests by agent: ${counts.join(', ')}`));
+      details.append(element('p', 'panel-lead', `Requests by agent: ${counts.join(', ')}`));
     }
     this.#statistics.append(details);
   }

@@ -1,5 +1,6 @@
 /** The map of the requests as a scatter plot by Chart.js: datasets, symbols, the agents' names, and what a point says. */
 import { element } from '../page/dom.js';
+import { themeColour } from '../page/theme.js';
 import { PanZoom } from './map_zoom.js';
 
 /** Seven colours and five shapes: thirty-five agents before two look the same. */
@@ -121,7 +122,7 @@ export class MapChart {
       hidden: !shown || hiddenSources.has(own ? 'own' : 'shipped'),
       order: own ? 0 : 1, // the user's lie above
       hitRadius: FINE.matches ? 3 : 10,
-      backgroundColor: own ? colour : `${colour}88`,
+      backgroundColor: own ? colour : colour.replace('rgb(', 'rgba(').replace(')', ', 0.53)'),
       hoverBackgroundColor: colour,
       borderColor: ink,
       borderWidth: own ? 1.5 : 0,
@@ -185,12 +186,10 @@ export class MapChart {
 
 /** The colours of the style sheet, light or dark. */
 function readColours() {
-  const style = getComputedStyle(document.documentElement);
-  const value = (name) => style.getPropertyValue(name).trim();
   return {
-    agents: Array.from({ length: COLOURS }, (_, number) => value(`--map-${number}`)),
-    ink: value('--ink'),
-    surface: value('--surface'),
+    agents: Array.from({ length: COLOURS }, (_, number) => themeColour(`--map-${number}`)),
+    ink: themeColour('--ink'),
+    surface: themeColour('--surface'),
   };
 }
 

@@ -2,6 +2,7 @@
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatCount } from '../page/format.js';
 import { loadScript, loadStyles } from '../page/load_file.js';
+import { onThemeChange } from '../page/theme.js';
 import { MapChart } from './map_chart.js';
 
 const ABOUT = 'Each point is a request. Its colour and shape show the agent that it goes to. Points close to each other are similar '
@@ -15,9 +16,9 @@ export class MapPanel {
   #chart = /** @type {MapChart|null} */ (null);
   #hiddenAgents = new Set();
   #hiddenSources = new Set();
-  #dark = matchMedia('(prefers-color-scheme: dark)');
-  #onScheme = () => this.#draw();
-  #status = element('p', 'memory-lead');
+  #unwatchTheme = () => {};
+  #onTheme = () => this.#draw();
+  #status = element('p', 'panel-lead');
   #problem = new ProblemLine();
   #again;
   #figure = element('div', 'map-figure');
@@ -37,17 +38,17 @@ export class MapPanel {
     plot.append(this.#box, this.#zoomButtons());
     this.#figure.append(plot, this.#legend);
     this.#figure.hidden = true;
-    root.append(element('p', 'memory-lead', ABOUT), this.#status, this.#problem.element, this.#again, this.#figure);
+    root.append(element('p', 'panel-lead', ABOUT), this.#status, this.#problem.element, this.#again, this.#figure);
   }
 
   async show() {
-    this.#dark.addEventListener('change', this.#onScheme);
+    this.#unwatchTheme = onThemeChange(this.#onTheme);
     await this.refresh();
   }
 
   hide() {
     this.#run += 1;
-    this.#dark.removeEventListener('change', this.#onScheme);
+    this.#unwatchTheme();
     this.#chart?.destroy();
     this.#chart = null;
   }

@@ -12,7 +12,7 @@ export class PassphraseSection {
   #encrypted = null; // what is shown is for this
   #buttons = element('div', 'record-actions');
   #form = element('div');
-  #lead = element('p', 'memory-lead');
+  #lead = element('p', 'panel-lead');
   #outcome = element('p', 'outcome');
 
   constructor(memory) {

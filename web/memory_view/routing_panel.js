@@ -26,7 +26,7 @@ export class RoutingPanel {
       render: (pattern, row) => this.#render(pattern, row),
       remove: (ids) => memory.removePatterns(ids),
     });
-    root.append(element('p', 'memory-lead', lead), this.#list.element);
+    root.append(element('p', 'panel-lead', lead), this.#list.element);
   }
 
   show() {

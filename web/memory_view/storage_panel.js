@@ -10,15 +10,15 @@ import { ModelsSection } from './models_section.js';
 import { PassphraseSection } from './passphrase_section.js';
 import { PoliciesSection } from './policies_section.js';
 
-const SEE_HERE = ' See Memory, Storage.';
+const SEE_HERE = ' See Settings, Storage.';
 
 export class StoragePanel {
   #memory;
   #place = element('p');
   #counts = element('dl', 'counts');
-  #sizes = element('p', 'memory-lead');
+  #sizes = element('p', 'panel-lead');
   #unreadable = element('div', 'record-actions');
-  #uncompacted = element('p', 'memory-lead');
+  #uncompacted = element('p', 'panel-lead');
   #suspicion = element('div', 'record-actions');
   #sections;
 

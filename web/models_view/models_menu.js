@@ -5,6 +5,7 @@
 import { loadStyles } from '../page/load_file.js';
 import { chooseModel } from '../storage/model_list.js';
 import { chosenModel, rememberModel } from '../storage/model_choice.js';
+import { splitModels } from '../files/split_models.js';
 import { Adapters } from './adapters.js';
 import { AddressModel } from './address_model.js';
 
@@ -29,17 +30,17 @@ export class ModelsMenu {
   /**
    * @param {HTMLElement} button @param {HTMLDialogElement} dialog
    * @param {import('../page/notices.js').Notices} notices
-   * @param {{check: (files: File[]) => Promise<void>, onChange: () => void}} page `check` throws where the engine could not
-   *   run the model of these files; `onChange`: another model was chosen
+   * @param {{check: (files: File[]) => Promise<void>, onChange: () => void, attach: (files: File[]) => void}} page `check` throws where the engine could not
+   *   run the model of these files; `onChange`: another model was chosen; `attach`: files that are no models were dropped
    */
-  constructor(button, dialog, notices, { check, onChange }) {
+  constructor(button, dialog, notices, { check, onChange, attach }) {
     this.#check = check;
     this.#dialog = dialog;
     this.#notices = notices;
     this.address = new AddressModel(notices);
     this.adapters = new Adapters(notices);
     this.#onChange = onChange;
-    button.addEventListener('click', () => this.#with((view) => view.open()));
+    button.addEventListener('click', () => this.open());
     addEventListener('dragover', (event) => {
       if (event.dataTransfer?.types.includes('Files')) event.preventDefault();
     });
@@ -47,8 +48,15 @@ export class ModelsMenu {
       const files = [...event.dataTransfer?.files ?? []];
       if (!files.length || event.defaultPrevented) return;
       event.preventDefault(); // or the browser would open it in place of the page
-      this.#with((view) => view.openFiles(files));
+      const { models, others } = splitModels(files);
+      if (models.length) this.#with((view) => view.openFiles(models));
+      if (others.length) attach(others);
     });
+  }
+
+  /** Show the list of models. */
+  open() {
+    return this.#with((view) => view.open());
   }
 
   /** @param {string|File[]|null} chosen as `chosen` */
@@ -58,6 +66,11 @@ export class ModelsMenu {
     this.address.forget();
     rememberModel(typeof chosen === 'string' ? chosen : null);
     this.#onChange();
+  }
+
+  /** Another tab may have chosen since. */
+  reread() {
+    this.chosen = chosenModel();
   }
 
   /** The user's model, or that of the site, in place of the one that the address names. */

@@ -38,6 +38,11 @@ export class BackendMenu {
     return { backend, precision: this.#fromAddress.precision ?? precision };
   }
 
+  /** Another tab may have chosen since. */
+  reread() {
+    if (!this.#fromAddress.backend) this.#select.value = remembered();
+  }
+
   /** For now, without remembering it. */
   useCpu() {
     this.#fromAddress = {};

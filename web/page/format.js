@@ -6,11 +6,6 @@ export function formatProgress(done, total) {
   return total ? `${megabytes(done)} of ${megabytes(total)} MB` : `${megabytes(done)} MB`;
 }
 
-/** "Reading 1,200 of 2,500 tokens": how much of a prompt the model has read. */
-export function formatReading(done, total) {
-  return `Reading ${done.toLocaleString('en')} of ${total.toLocaleString('en')} tokens`;
-}
-
 /** "0.82 tok/s", "12.3 tok/s", "214 tok/s" */
 export function formatRate(tokensPerSecond) {
   const digits = tokensPerSecond < 1 ? 2 : tokensPerSecond < 100 ? 1 : 0;

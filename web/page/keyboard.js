@@ -1,5 +1,7 @@
 /** Keys and focus of the page as a whole. */
 
+const ABOVE = 'dialog[open], :popover-open:not(details > *)'; // what closes itself
+
 /**
  * The Escape key, wherever the focus is: closes the open chip that has the focus, else stops the answer, else closes an
  * open chip. A dialog closes itself.
@@ -8,7 +10,7 @@
  */
 export function listenForEscape(log, stop) {
   document.addEventListener('keydown', (event) => {
-    if (event.key !== 'Escape' || event.defaultPrevented || event.isComposing || document.querySelector('dialog[open]')) return;
+    if (event.key !== 'Escape' || event.defaultPrevented || event.isComposing || document.querySelector(ABOVE)) return;
     const open = /** @type {HTMLDetailsElement[]} */ ([...log.querySelectorAll('details[open]')]);
     const focused = open.find((chip) => chip.contains(document.activeElement));
     if (focused) {

@@ -64,13 +64,30 @@ async function watchForVersions(onFound) {
 /**
  * Say what `watchForVersions` found: never a reason to reload by itself, in the middle of a chat.
  * @param {import('./notices.js').Notices} notices
+ * @param {() => void} onComplete the page starts without its server
  */
-export function tellOfVersions(notices) {
+export function tellOfVersions(notices, onComplete) {
   watchForVersions(({ complete, newer, problem }) => {
-    if (complete) document.documentElement.dataset.offline = 'ready';
+    if (complete) {
+      document.documentElement.dataset.offline = 'ready';
+      onComplete();
+    }
     notices.say('version', newer ? 'A new version is ready:' : null, { label: 'reload', run: () => location.reload() });
     notices.say('site', problem);
   });
+}
+
+/** Keep what nobody has asked for so far, too. @returns {Promise<boolean>} whether all of the site is kept now */
+export async function keepEverything() {
+  const worker = container?.controller;
+  if (!worker) return false;
+  const told = new Promise((resolve) => container.addEventListener('message', function hear({ data }) {
+    if (data?.kind !== 'kept') return;
+    container.removeEventListener('message', hear);
+    resolve(data.whole);
+  }));
+  worker.postMessage({ kind: 'keep' });
+  return told;
 }
 
 /** @returns {Promise<ServiceWorkerRegistration|null>} null where the browser or the server has none for us */

@@ -27,6 +27,16 @@ export function readOptions(search = location.search) {
   };
 }
 
+/**
+ * What tabs that share a worker have in common (engine/model_tabs.js): what their addresses ask of it, and the version of
+ * the site. What is chosen in a menu is for all of them.
+ * @param {ReturnType<typeof readOptions>} options
+ */
+export function engineKey({ patience: _, ...options }) {
+  const version = document.querySelector('meta[name="sonata-version"]')?.getAttribute('content');
+  return JSON.stringify([version, options]);
+}
+
 function oneOf(names, text) {
   return names.includes(text) ? text : null;
 }

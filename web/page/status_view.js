@@ -1,38 +1,50 @@
-/** The line in the header that says what runs the model. */
+/** What runs the model: a chip in the header with its name, and the menu behind it with the rest. */
+import { t } from '../i18n/i18n.js';
+import { part } from './dom.js';
 import { formatRate } from './format.js';
 
 export class StatusView {
   #root;
+  #chip;
+  #name;
   #line;
   #rate;
   #reason;
+  #tabs;
 
-  /** @param {HTMLElement} root */
-  constructor(root) {
+  /** @param {HTMLElement} root in the menu @param {HTMLElement} chip */
+  constructor(root, chip) {
     this.#root = root;
+    this.#chip = chip;
+    this.#name = part(chip, '.chip-name', HTMLElement);
     this.#line = root.querySelector('.status-line');
     this.#rate = root.querySelector('.status-rate');
     this.#reason = root.querySelector('.status-reason');
+    this.#tabs = part(root, '.status-tabs', HTMLElement);
+    this.#tabs.textContent = t('tabs.elsewhere');
   }
 
   /** @param {'loading'|'ready'|'failed'} state @param {string} text */
   show(state, text) {
-    this.#root.dataset.state = state;
+    this.#root.dataset.state = this.#chip.dataset.state = state;
+    if (state !== 'ready') this.#name.textContent = t(`header.${state}`);
     this.#line.textContent = text;
     this.#rate.textContent = '';
     this.#reason.textContent = '';
-    this.#reason.hidden = true;
+    this.#reason.hidden = this.#tabs.hidden = true;
   }
 
-  /** Show what `Engine.start` returned, and the name of the adapter that the model answers with. */
-  showInfo({ backend, adapter, software, features, reason, model, answersWith = null }) {
+  /** Show what `Engine.start` returned, the adapter that the model answers with, and whether another tab runs it. */
+  showInfo({ backend, adapter, software, features, reason, model, answersWith = null, isElsewhere = false }) {
     const name = { webgpu: `WebGPU, ${adapter}`, numpy: `the CPU, ${adapter}`, wasm: `the CPU, ${features}` }[backend];
     this.show('ready', `${model}${answersWith ? ` with ${answersWith}` : ''} on ${name}`);
     const slowly = backend === 'numpy' || (backend === 'webgpu' && software);
-    this.#root.dataset.slow = String(slowly);
+    this.#name.textContent = model;
+    this.#root.dataset.slow = this.#chip.dataset.slow = String(slowly);
     const note = reason || (slowly && 'This GPU is emulated by software, which is slow. The CPU answers faster.');
     this.#reason.textContent = note || '';
     this.#reason.hidden = !note;
+    this.#tabs.hidden = !isElsewhere;
   }
 
   showRate(tokensPerSecond) {

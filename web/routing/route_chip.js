@@ -1,10 +1,12 @@
 /**
- * The chip of an answer: the agent that it comes from, and how likely that agent is right. Opened, it says why. One click
- * sends similar messages to another agent from then on.
+ * The chip of an answer: the agent that it comes from. Opened, it says why in a card, and which agents were close. One click
+ * sends similar messages to another agent from then on, and another one has that agent answer this one, too.
  */
+import { floatPanel } from '../page/card.js';
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatDuration, formatShare } from '../page/format.js';
 import { PLAIN } from '../memory/client.js';
+import { t } from '../i18n/i18n.js';
 
 const NEIGHBOURS = 3;
 const RANKED = 4;
@@ -23,6 +25,7 @@ export class RouteChip {
   #panel = element('div', 'route-panel');
   #outcome = element('p', 'route-outcome');
   #problem = new ProblemLine();
+  #onAgain;
 
   /**
    * @param {{id: string, text: string, agent: string, title: string, reason: string, confidence: number,
@@ -30,8 +33,10 @@ export class RouteChip {
    *   neighbours: {id: string, text: string, agent: string, similarity: number, source: string}[],
    *   ms: Record<string, number>}} route
    * @param {import('../memory/client.js').Memory} memory
+   * @param {(agent: string) => void} onAgain another answer is wanted, of this agent
    */
-  constructor(route, memory) {
+  constructor(route, memory, onAgain) {
+    this.#onAgain = onAgain;
     this.#route = route;
     this.#memory = memory;
     this.#earlier = route.neighbours.find(({ source, text }) => source === 'user' && text === route.text);
@@ -39,17 +44,18 @@ export class RouteChip {
     this.#outcome.setAttribute('role', 'status');
     this.#details.append(this.#chip, this.#panel);
     this.#details.addEventListener('toggle', () => this.#details.open && this.#explain());
+    floatPanel(this.#details, this.#panel);
     this.element.append(this.#details, this.#outcome, this.#problem.element);
     this.#name();
   }
 
   /** Set the chip's own text. */
   #name() {
-    const { agent, title, reason, confidence } = this.#route;
+    const { agent, title, reason } = this.#route;
     const sent = this.#correction ? `Similar messages will go to ${this.#title(this.#correction.agent)}` : '';
     const plain = agent === PLAIN && !sent;
-    const how = reason === 'follow-up' ? 'follow-up' : formatShare(confidence);
-    this.#chip.textContent = sent || (plain ? title : `${title} · ${how}`);
+    const how = { 'follow-up': 'follow-up', chosen: t('routing.chosen') }[reason];
+    this.#chip.textContent = sent || (plain || !how ? title : `${title} · ${how}`);
     this.#chip.title = 'Why this agent, and how to correct it';
     this.element.dataset.kind = sent ? 'corrected' : plain ? 'plain' : 'agent';
   }
@@ -93,6 +99,8 @@ export class RouteChip {
     switch (reason) {
       case 'follow-up':
         return `This looks like a follow-up, so ${title} continues. The message alone does not clearly ask for another agent.`;
+      case 'chosen':
+        return t('routing.whyChosen', { agent: title });
       case 'correction':
         return `You sent similar messages to ${title}.`;
       case 'wording':
@@ -154,7 +162,10 @@ export class RouteChip {
       const { pattern } = await this.#memory.correct(this.#route.id, this.#route.text, agent);
       if (before && before !== pattern) await this.#memory.removePatterns([before]);
       this.#correction = { pattern, agent };
-      this.#outcome.replaceChildren(button('Undo', 'link', () => this.#undo()));
+      const again = t('answers.againAs', { agent: this.#title(agent) });
+      this.#outcome.replaceChildren(
+        button(again, 'link', () => this.#onAgain(agent)), button('Undo', 'link', () => this.#undo()),
+      );
       this.#close();
     });
   }

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 
 from py_core.formats.quantization.bits import half_column, unpack, unpack_iq4_scales, unpack_q3_scales, unpack_scales
 from py_core.formats.quantization.blocks import IQ4_VALUES, BlockFormat, check_readable, nbytes
 
-Buffer = bytes | bytearray | memoryview | np.ndarray
+Buffer: TypeAlias = "bytes | bytearray | memoryview | np.ndarray"
 
-_IQ4_VALUES = np.array(IQ4_VALUES, np.float32)
+
+@cache
+def _iq4_values() -> np.ndarray:
+    return np.array(IQ4_VALUES, np.float32)
 
 
 def dequantize(data: Buffer, fmt: BlockFormat, shape: Sequence[int]) -> np.ndarray:
@@ -116,12 +121,12 @@ def _dequantize_q6_k(blocks: np.ndarray, out: np.ndarray) -> None:
 
 
 def _dequantize_iq4_nl(blocks: np.ndarray, out: np.ndarray) -> None:
-    np.take(_IQ4_VALUES, unpack(blocks[:, 2:], 4, 16), out=out)
+    np.take(_iq4_values(), unpack(blocks[:, 2:], 4, 16), out=out)
     out *= half_column(blocks, 0)
 
 
 def _dequantize_iq4_xs(blocks: np.ndarray, out: np.ndarray) -> None:
-    np.take(_IQ4_VALUES, unpack(blocks[:, 8:], 4, 16), out=out)
+    np.take(_iq4_values(), unpack(blocks[:, 8:], 4, 16), out=out)
     groups = out.reshape(-1, 8, 32)
     groups *= (half_column(blocks, 0) * unpack_iq4_scales(blocks[:, 2:8]))[:, :, None]
 

@@ -5,6 +5,8 @@ Each function takes float32 (blocks, block_size), finite, and fills uint8 (block
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from py_core.formats.quantization.bits import pack, pack_iq4_scales, pack_q3_scales, pack_scales
@@ -17,7 +19,6 @@ from py_core.formats.quantization.scale_search import (
     to_half,
 )
 
-f32 = np.float32
 _MOST = 1e9
 """More than any of these formats holds; squares of it are far from overflowing."""
 
@@ -113,31 +114,39 @@ def _signed(groups: np.ndarray, half: int, reaches: list[float], top: int) -> tu
     weights = _signed_importance(groups)
     scale = fit_scale(groups, weights, nearest, reaches)
     unit, scales, levels = fit_units(groups, weights, nearest, scale, -top, top - 1)
-    codes = (levels + f32(half)).astype(np.uint8).reshape(len(groups), -1)
+    codes = (levels + np.float32(half)).astype(np.uint8).reshape(len(groups), -1)
     return unit, scales.astype(np.int8), codes
 
 
-_LEVELS = np.array(IQ4_VALUES, f32)
-# Of each half step from -128 on the code of the nearest value: borders between values lie at whole and half numbers.
-_CODES = np.abs(np.arange(-128, 128, 0.5)[:, None] + 0.25 - _LEVELS).argmin(axis=1).astype(np.uint8)
 _IQ4_REACHES = [end + float(i) for end in (IQ4_VALUES[0], IQ4_VALUES[-1]) for i in range(-7, 11)]
+
+
+@cache
+def _levels() -> np.ndarray:
+    return np.array(IQ4_VALUES, np.float32)
+
+
+@cache
+def _codes() -> np.ndarray:
+    """Of each half step from -128 on the code of the nearest value: borders lie at whole and half numbers."""
+    return np.abs(np.arange(-128, 128, 0.5)[:, None] + 0.25 - _levels()).argmin(axis=1).astype(np.uint8)
 
 
 def _iq4_codes(values: np.ndarray) -> np.ndarray:
     """Codes 0..15 of elements in units of their scale."""
     halves = np.clip(np.floor(values * 2), -256, 255)
-    return _CODES[(halves + 256).astype(np.int16)]
+    return _codes()[(halves + 256).astype(np.int16)]
 
 
 def _iq4_nearest(values: np.ndarray) -> np.ndarray:
-    return _LEVELS[_iq4_codes(values)]
+    return _levels()[_iq4_codes(values)]
 
 
 def quantize_iq4_nl(rows: np.ndarray, blocks: np.ndarray) -> None:
     groups = rows.reshape(-1, 1, 32)
     scale = fit_scale(groups, _signed_importance(groups), _iq4_nearest, _IQ4_REACHES)
     put_half(blocks, 0, scale)
-    blocks[:, 2:] = pack(_iq4_codes(rows * inverse(to_half(scale).astype(f32))), 4, 16)
+    blocks[:, 2:] = pack(_iq4_codes(rows * inverse(to_half(scale).astype(np.float32))), 4, 16)
 
 
 def quantize_iq4_xs(rows: np.ndarray, blocks: np.ndarray) -> None:
@@ -152,4 +161,4 @@ def quantize_iq4_xs(rows: np.ndarray, blocks: np.ndarray) -> None:
 
 def inverse(scale: np.ndarray) -> np.ndarray:
     """1 / scale, and 0 where the scale is 0 or so small that its inverse would overflow (as a half it is 0 anyway)."""
-    return np.divide(f32(1), scale, out=np.zeros_like(scale), where=np.abs(scale) >= f32(1e-38))
+    return np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=np.abs(scale) >= np.float32(1e-38))

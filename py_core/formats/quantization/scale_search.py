@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
+from typing import TypeAlias
 
 import numpy as np
 
-Nearest = Callable[[np.ndarray], np.ndarray]
+Nearest: TypeAlias = "Callable[[np.ndarray], np.ndarray]"
 """The levels of a format nearest to elements in units of their scale: float32, both of one shape."""
-
-f32 = np.float32
 
 
 def sums(weighted: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -32,7 +31,9 @@ def sums(weighted: np.ndarray, values: np.ndarray) -> np.ndarray:
 def divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     """The quotient, and 0 where the denominator is 0 or so small that its inverse would overflow."""
     shape = np.broadcast_shapes(numerator.shape, denominator.shape)
-    return np.divide(numerator, denominator, out=np.zeros(shape, f32), where=np.abs(denominator) >= f32(1e-38))
+    return np.divide(
+        numerator, denominator, out=np.zeros(shape, np.float32), where=np.abs(denominator) >= np.float32(1e-38)
+    )
 
 
 def to_half(values: np.ndarray) -> np.ndarray:
@@ -47,7 +48,7 @@ def to_half(values: np.ndarray) -> np.ndarray:
 def _half(values: np.ndarray) -> np.ndarray:
     """As a half stores them, float32; infinite where they are too large."""
     with np.errstate(over="ignore"):
-        return values.astype(np.float16).astype(f32)
+        return values.astype(np.float16).astype(np.float32)
 
 
 def fit_scale(groups: np.ndarray, weights: np.ndarray, nearest: Nearest, reaches: Iterable[float]) -> np.ndarray:
@@ -57,9 +58,9 @@ def fit_scale(groups: np.ndarray, weights: np.ndarray, nearest: Nearest, reaches
     """
     peak = np.take_along_axis(groups, np.abs(groups).argmax(axis=2, keepdims=True), axis=2)
     weighted = weights * groups
-    best, scale = np.zeros(groups.shape[:2], f32), np.zeros(groups.shape[:2], f32)
+    best, scale = np.zeros(groups.shape[:2], np.float32), np.zeros(groups.shape[:2], np.float32)
     for reach in reaches:
-        levels = nearest(groups * divide(f32(reach) * np.ones_like(peak), peak))
+        levels = nearest(groups * divide(np.float32(reach) * np.ones_like(peak), peak))
         along, square = sums(weighted, levels), sums(weights * levels, levels)
         found = divide(along, square)
         gain = found * along  # how much less the error is than that of zeros
@@ -76,16 +77,16 @@ def fit_units(
     The largest scale becomes low, or as near to it as the half allows.
     """
     largest = np.take_along_axis(scale, np.abs(scale).argmax(axis=1, keepdims=True), axis=1)
-    unit = to_half(largest / f32(low)).astype(f32)
+    unit = to_half(largest / np.float32(low)).astype(np.float32)
     weighted = weights * groups
-    best = np.full((len(groups), 1), np.inf, f32)  # less the squares of x: zeros have 0
+    best = np.full((len(groups), 1), np.inf, np.float32)  # less the squares of x: zeros have 0
     kept = (unit, np.zeros_like(scale), np.zeros_like(groups))
     for _ in range(2):
         whole = np.clip(np.rint(divide(scale, unit)), low, high)
-        tried = np.zeros(scale.shape, f32)  # nothing may be better than any step, where halves are too coarse
+        tried = np.zeros(scale.shape, np.float32)  # nothing may be better than any step, where halves are too coarse
         number, levels = np.zeros_like(scale), np.zeros_like(groups)
         for step in (0, -1, 1) if high < 64 else (0,):
-            beside = np.clip(whole + f32(step), low, high)
+            beside = np.clip(whole + np.float32(step), low, high)
             size = unit * beside
             found = nearest(groups * divide(np.ones_like(size), size)[:, :, None])
             error = size * (size * sums(weights * found, found) - 2 * sums(weighted, found))
@@ -112,10 +113,10 @@ def fit_scale_and_minimum(
     width = raised.max(axis=2, keepdims=True)
     weight, total = weights.sum(axis=2), sums(weights, groups)
     weighted = weights * groups
-    scale, minimum = width[:, :, 0] / f32(most), -low[:, :, 0]
+    scale, minimum = width[:, :, 0] / np.float32(most), -low[:, :, 0]
     best: np.ndarray | None = None
     for reach in (most, *reaches):
-        codes = np.rint(raised * divide(f32(reach) * np.ones_like(width), width))
+        codes = np.rint(raised * divide(np.float32(reach) * np.ones_like(width), width))
         np.minimum(codes, most, out=codes)
         heavy = weights * codes
         first, second, along = heavy.sum(axis=2), sums(heavy, codes), sums(weighted, codes)
@@ -149,19 +150,19 @@ def fit_two_units(
     Returns these two, float32 (blocks, 2); numbers 0..top of scales and of minima, (blocks, groups); and codes 0..most.
     """
     scale, minimum = fitted
-    units = to_half(np.stack([scale.max(axis=1), minimum.max(axis=1)], axis=1) / f32(top)).astype(f32)
+    units = to_half(np.stack([scale.max(axis=1), minimum.max(axis=1)], axis=1) / np.float32(top)).astype(np.float32)
     weight, total = weights.sum(axis=2), sums(weights, groups)
     weighted = weights * groups
-    best = np.full((len(groups), 1), np.inf, f32)  # less the squares of x: zeros have 0
+    best = np.full((len(groups), 1), np.inf, np.float32)  # less the squares of x: zeros have 0
     kept = (units, np.zeros_like(scale), np.zeros_like(scale), np.zeros_like(groups))
     for _ in range(2):
         whole, depth = (
             np.clip(np.rint(divide(value, units[:, i : i + 1])), 0, top) for i, value in enumerate((scale, minimum))
         )
-        tried = np.zeros(scale.shape, f32)  # nothing may be better than any step, where halves are too coarse
+        tried = np.zeros(scale.shape, np.float32)  # nothing may be better than any step, where halves are too coarse
         number, deep, codes = np.zeros_like(scale), np.zeros_like(scale), np.zeros_like(groups)
         for step, more in product((0, -1, 1), (0, -1, 1)):
-            beside, below = np.clip(whole + f32(step), 0, top), np.clip(depth + f32(more), 0, top)
+            beside, below = np.clip(whole + np.float32(step), 0, top), np.clip(depth + np.float32(more), 0, top)
             size, bottom = units[:, :1] * beside, -units[:, 1:] * below
             found = (groups - bottom[:, :, None]) * divide(np.ones_like(size), size)[:, :, None]
             found = np.clip(np.rint(found, out=found), 0, most, out=found)
@@ -186,7 +187,7 @@ def _fit_both(
     bb = (weights.sum(axis=2) * deep * deep).sum(axis=1)
     ax, bx = (heavy * groups).sum(axis=(1, 2)), (sums(weights, groups) * deep).sum(axis=1)
     determinant = aa * bb - ab * ab
-    both = determinant > f32(1e-6) * aa * bb
+    both = determinant > np.float32(1e-6) * aa * bb
     d = np.where(both, divide(ax * bb - ab * bx, determinant), divide(ax, aa))
     m = np.where(both, divide(ab * ax - aa * bx, determinant), units[:, 1])
     found = _half(np.stack([d, m], axis=1))

@@ -1,0 +1,62 @@
+"""`--file` of `sonata chat` and `sonata ask`: files that are attached to a conversation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.file_service import FileService
+from app.file_text import MOST_BYTES, FileError, shown_name, too_large
+from app.native_services import open_embedder
+from app.services import Services
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.volatile import VolatileRows
+from py_core.routing.embedder import EmbedderError, SentenceEmbedder
+
+FileOption = Annotated[
+    list[Path] | None,
+    typer.Option("--file", metavar="PATH", help="A text, Markdown, code or CSV file to ask about; may be given again."),
+]
+
+
+def bytes_of(path: Path) -> bytes:
+    """Of a file to attach. Raises FileError."""
+    try:
+        if path.is_dir():
+            raise FileError(f"{path} is a folder. Give the files in it one by one.")
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise FileError(too_large(shown_name(path.name), size))
+        return path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+async def attach_file(files: FileService, session: str | None, path: Path) -> str:
+    """Attach a file, to a new conversation where there is none; returns its id. Raises FileError, StoreError."""
+    return (await files.attach(session, path.name, "", bytes_of(path))).session
+
+
+async def unstored_services() -> Services:
+    """Services without agents, whose memory is gone when they are closed: it holds what is attached meanwhile."""
+    embedder: SentenceEmbedder | None = None
+    tried = False
+
+    def opened() -> SentenceEmbedder | None:
+        nonlocal embedder, tried
+        if not tried:
+            tried = True
+            try:
+                embedder = open_embedder()
+            except EmbedderError as error:
+                services.trouble(error)
+        return embedder
+
+    async def rows() -> VolatileRows:
+        return VolatileRows()
+
+    services = Services(NativeCrypto())
+    services.files = FileService(services, opened)
+    await services.open(rows)
+    return services

@@ -1,0 +1,146 @@
+"""What the side bar asks for: the conversations, as plain data.
+
+web/memory/client.js calls its methods with JSON. Times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from app.conversation_export import as_json, as_markdown
+from app.services import Services
+from app.turn_details import turn_entries
+from py_core.memory import sessions
+from py_core.memory.errors import StoreError
+from py_core.memory.memory import Memory
+from py_core.memory.records import Record
+from py_core.memory.text_search import snippet, terms_of
+
+MEANT = 200
+"""A search by meaning looks at so many of the most similar messages."""
+LEAST_TURN_SIMILARITY = 0.15
+"""A single word, such as "coding", is less similar to a message than requests are to each other (docs/decisions.md)."""
+MOST_SIMILAR_CONVERSATIONS = 20
+NO_UNDO = "This can be undone no more: the conversation was deleted for good."
+LONGEST_TITLE = 200
+
+
+class ConversationApi:
+    """Each public method is a call of the page's."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._removed: list[Record] = []  # by the last `remove_conversations`, until it cannot be undone any more
+
+    async def conversations(self, search: str = "", offset: int = 0, limit: int | None = None) -> dict[str, Any]:
+        """The one in which something was said last first. Of a search: those that have all its words in title and
+        messages, those with all in the title first; each with the message that has most of them as a snippet."""
+        if not search.strip():
+            every = list((await self._memory.conversations.newest_first()).values())
+            return {"total": len(every), "items": [_entry(record) for record in _part(every, offset, limit)]}
+        text = self._memory.text
+        found = await text.search(search)
+        shown = _part(found, offset, limit)
+        turns = {match.session: None if match.in_title else text.best_turn(match.session, search) for match in shown}
+        return {"total": len(found), "items": await self._found(search, turns)}
+
+    async def similar_conversations(self, search: str) -> list[dict[str, Any]]:
+        """Those with a message of a similar meaning, the most similar first, with their `similarity`; none without a
+        router. Messages without a vector get one in the background."""
+        services = self._services
+        if services.routing is None or services.indexer is None or not search.strip():
+            return []
+        await services.indexer.index_all()
+        (vector,) = await services.routing.embedder.embed([search])
+        turns: dict[str, str | None] = {}
+        similarities: dict[str, float] = {}
+        for record, similarity in await self._memory.search.search(sessions.TURN, vector, MEANT):
+            id = record.body["session"]
+            if id in turns or similarity < LEAST_TURN_SIMILARITY or len(turns) == MOST_SIMILAR_CONVERSATIONS:
+                continue
+            turns[id], similarities[id] = record.id, similarity
+        return [{**item, "similarity": similarities[item["id"]]} for item in await self._found(search, turns)]
+
+    async def prepare_search(self) -> None:
+        """Read what a search looks at, so that the first one does not wait for it."""
+        await self._memory.text.refresh()
+        if self._services.indexer is not None:
+            await self._services.indexer.index_all()
+
+    async def conversation(self, id: str) -> dict[str, Any]:
+        session = await self._session(id)
+        branches = await self._memory.sessions.branches(id)
+        return {"id": id, "title": session.title, "turns": turn_entries(branches)}
+
+    async def choose(self, id: str, number: int) -> dict[str, Any]:
+        """Show the branch of a turn, by its number. What `conversation` gives then."""
+        await self._memory.sessions.choose(id, number)
+        return await self.conversation(id)
+
+    async def rename_conversation(self, id: str, title: str) -> None:
+        title = " ".join(title.split())
+        if not title:
+            raise StoreError("record", "Type a title.")
+        await self._memory.sessions.edit(id, title=title[:LONGEST_TITLE], titled="user")
+
+    async def pin_conversation(self, id: str, pinned: bool) -> None:
+        await self._memory.sessions.edit(id, pinned=pinned)
+
+    async def archive_conversation(self, id: str, archived: bool) -> None:
+        await self._memory.sessions.edit(id, archived=archived)
+
+    async def remove_conversations(self, ids: list[str]) -> None:
+        """They are deleted at once: only this page still knows them, for `restore_conversations`, until that is told
+        not to be needed or the page ends."""
+        self._removed = await self._memory.sessions.delete(*ids)
+
+    async def restore_conversations(self) -> None:
+        """Undo the last `remove_conversations`."""
+        if not self._removed:
+            raise StoreError("record", NO_UNDO)
+        await self._memory.sessions.restore(self._removed)
+        self._removed = []
+
+    async def forget_removed(self) -> None:
+        """What was deleted cannot be restored any more."""
+        self._removed = []
+
+    async def export_conversation(self, id: str, form: Literal["markdown", "json"]) -> str:
+        """What is shown of it as Markdown, or all of it as JSON: see conversation_export.py."""
+        session = await self._session(id)
+        branches = await self._memory.sessions.branches(id)
+        return as_json(session, branches) if form == "json" else as_markdown(session, branches)
+
+    @property
+    def _memory(self) -> Memory:
+        return self._services.memory_now()
+
+    async def _session(self, id: str) -> sessions.Session:
+        session = await self._memory.sessions.get(id)
+        if session is None:
+            raise StoreError("record", "This conversation was deleted.")
+        return session
+
+    async def _found(self, search: str, turns: dict[str, str | None]) -> list[dict[str, Any]]:
+        """turns: of each conversation that was found, the id of the message that is shown of it."""
+        records = await self._memory.conversations.newest_first()
+        keys = [(sessions.TURN, turn) for turn in turns.values() if turn]
+        contents = {record.id: record.body for record in await self._memory.store.get_many(keys)}
+        return [
+            {**_entry(records[id]), "snippet": _snippet(contents[turn], search) if turn in contents else None}
+            for id, turn in turns.items()
+            if id in records
+        ]
+
+
+def _part(found: list[Any], offset: int, limit: int | None) -> list[Any]:
+    return found[offset:] if limit is None else found[offset : offset + limit]
+
+
+def _entry(record: Record) -> dict[str, Any]:
+    told = {name: record.body[name] for name in ("title", "turns", "pinned", "archived", "titled", "said")}
+    return {"id": record.id, **told, "created": record.created, "updated": record.updated}
+
+
+def _snippet(turn: dict[str, Any], search: str) -> dict[str, Any]:
+    return {"role": turn["role"], "parts": [list(part) for part in snippet(turn["content"], terms_of(search))]}

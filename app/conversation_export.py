@@ -1,0 +1,40 @@
+"""A conversation as a file: Markdown to read, JSON with everything."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from py_core.memory.branches import Branches
+from py_core.memory.sessions import Session
+
+FORMAT, VERSION = "sonata-conversation", 1
+SPEAKERS = {"user": "You", "assistant": "Sonata"}
+UNTITLED = "Untitled"
+
+
+def as_markdown(session: Session, branches: Branches) -> str:
+    """What is shown of it: title, time, and each message below who said it. Answers are Markdown already."""
+    begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.created))
+    parts = [f"# {one_line(session.title) or UNTITLED}", f"*{begun}*"]
+    for turn in branches.path():
+        parts += [f"**{SPEAKERS.get(turn.role, turn.role)}**", turn.content.strip()]
+    return "\n\n".join(parts) + "\n"
+
+
+def as_json(session: Session, branches: Branches) -> str:
+    """All its turns, also those of branches that are not shown: each with its number and that of the turn it follows.
+
+    Times are seconds since 1970. leaf: the number of the last turn that is shown.
+    """
+    names = ("id", "title", "created", "updated", "said", "pinned", "archived", "leaf")
+    turns = [
+        {name: getattr(turn, name) for name in ("number", "after", "role", "content", "created", "details")}
+        for turn in branches.turns
+    ]
+    told = {"format": FORMAT, "version": VERSION, **{name: getattr(session, name) for name in names}, "turns": turns}
+    return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())

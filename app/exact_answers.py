@@ -1,0 +1,55 @@
+"""Answers that are computed before the model guesses (py_core/tools): recognised here, said in place of the model.
+
+The tools are imported with the first message that could be for one: the page starts without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from app.assistant import Assistant, Done
+from app.assistant import Event as Answering
+from app.services import Services
+from py_core.tokenizers.chat_template import Message
+
+if TYPE_CHECKING:
+    from py_core.tools.exact import Exact
+
+EXACT_POLICY = "tools.exact"
+"""The policy that switches it."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A tool gives the answer, which follows."""
+
+    exact: Exact
+
+    def entry(self) -> dict[str, str]:
+        """JSON, for the page and for the stored turn: {kind, words, working}."""
+        return {name: said for name, said in asdict(self.exact).items() if name != "value"}
+
+
+def computed(services: Services, text: str) -> Computed | None:
+    """What a tool answers to a message, by the local time of this device. None where it is for the model, or the user
+    has turned the tools off."""
+    from py_core.tools.first_look import may_be_for_a_tool
+
+    if not may_be_for_a_tool(text) or (services.memory and not services.memory.policies.is_on(EXACT_POLICY)):
+        return None
+    from py_core.tools.answering import answer_exactly
+
+    exact = answer_exactly(text, datetime.now())
+    return Computed(exact) if exact else None
+
+
+async def give_computed(
+    assistant: Assistant, text: str, found: Computed, before: list[Message] | None
+) -> AsyncIterator[Computed | Answering]:
+    """Say it. The model reads it in later turns as its own answer. before: as of Assistant.give."""
+    yield found
+    async for event in assistant.give(text, Done("end", found.exact.words), before):
+        yield event

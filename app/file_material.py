@@ -1,0 +1,62 @@
+"""What of the attached files stands in a prompt: the whole text where it fits, else the passages for a question.
+
+The whole text stands at the beginning of the first message that the model reads, where it stays while the conversation
+goes on, so that it is read once. Passages belong to a question, and stand before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cited:
+    """A passage that the model read for an answer. place: "" for a whole file, whose text is not repeated here."""
+
+    file: str
+    name: str
+    place: str = ""
+    text: str = ""
+
+    def entry(self) -> dict[str, Any]:
+        """As it is stored and shown: JSON."""
+        return {"file": self.file, "name": self.name, "place": self.place, "text": self.text}
+
+
+@dataclass(frozen=True)
+class Material:
+    """cited: what it consists of, in the order of the files. is_whole: whole files. by_words: the passages were found
+    by their words alone, because their meanings are not known yet."""
+
+    text: str
+    tokens: int
+    cited: tuple[Cited, ...]
+    is_whole: bool
+    by_words: bool = False
+
+    @property
+    def opening(self) -> str:
+        """What stands at the beginning of the first message that the model reads."""
+        return self.text if self.is_whole else ""
+
+    def asked(self, question: str) -> str:
+        """A message as the model reads it."""
+        return question if self.is_whole else f"{self.text}\n\nAnswer from this text: {question}"
+
+    def entry(self) -> dict[str, Any]:
+        """As plain data, for the page and for what is stored of the turn: passages (Cited.entry), and how they were
+        found: "whole" files, or by "meaning" and words, or by "words" alone."""
+        found = "whole" if self.is_whole else "words" if self.by_words else "meaning"
+        return {"passages": [one.entry() for one in self.cited], "found": found}
+
+
+def whole_text(name: str, text: str) -> str:
+    """A file in a prompt."""
+    return f"Here is the file {name}:\n\n{text.strip()}\n\nThis is the end of {name}."
+
+
+def passages_text(name: str, passages: Sequence[str]) -> str:
+    """Passages of a file in a prompt, in their order."""
+    return f"From the file {name}:\n\n" + "\n\n".join(passages)

@@ -1,0 +1,111 @@
+"""What a file says, as text: whatever encoding it is in, and a sentence where it is none."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from py_core.passages.chunks import PAGE_BREAK
+
+MOST_BYTES = 4_000_000
+MOST_CHARACTERS = 1_000_000
+"""Some 500 pages. A memory's record holds no more."""
+LONGEST_NAME = 150
+PDF = "application/pdf"
+
+_MARKS = (  # the longer first: that of UTF-32 begins as that of UTF-16
+    (b"\xff\xfe\0\0", "utf-32-le"), (b"\0\0\xfe\xff", "utf-32-be"), (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"),
+)  # fmt: skip
+_KNOWN = (
+    (b"%PDF-", "Sonata's page reads PDF; here, run `pdftotext FILE.pdf` and take the text that it makes."),
+    (b"PK\x03\x04", "It is an archive or an office document: save it as text, CSV or PDF."),
+    (b"\xd0\xcf\x11\xe0", "It is an office document: save it as text, CSV or PDF."),
+    (b"\x89PNG", "Sonata reads no pictures."),
+    (b"\xff\xd8\xff", "Sonata reads no pictures."),
+    (b"GIF8", "Sonata reads no pictures."),
+    (b"GGUF", "It is a model: open it under Models."),
+)
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
+_WINDOWS = {code: bytes([code]).decode("cp1252", "replace") for code in range(0x80, 0xA0)}
+"""Where Windows-1252 has a character, Latin-1 has a control that nobody writes."""
+_SAMPLE = 100_000
+MOST_CONTROLS = 0.02
+"""The share of control characters in a text: terminal logs have some, machine code has many."""
+
+
+class FileError(ValueError):
+    """A file cannot be attached; the message says why, and what to do."""
+
+
+def text_of(name: str, data: bytes, type: str = "") -> str:
+    """The text of a file, with line breaks as they are in Unix. type: its MIME type; of PDF, data is the text of its
+    pages, with a form feed between two.
+
+    UTF-8, UTF-16 and UTF-32 are recognised; what is neither is read as Windows-1252 (Latin-1). Raises FileError.
+    """
+    shown = shown_name(name)
+    if len(data) > MOST_BYTES:
+        raise FileError(too_large(shown, len(data)))
+    if not data:
+        raise FileError(f"{shown} is empty.")
+    for mark, advice in _KNOWN:
+        if data.startswith(mark):
+            raise FileError(f"{shown} is not text. {advice}")
+    text = _decoded(data)
+    if text is None or len(_CONTROLS.findall(text[:_SAMPLE])) > MOST_CONTROLS * len(text[:_SAMPLE]):
+        raise FileError(f"{shown} is not text. Sonata reads text, Markdown, code, CSV and PDF.")
+    text = _CONTROLS.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
+    if not text.replace(PAGE_BREAK, "").strip():
+        if type == PDF:
+            raise FileError(f"{shown} has no text: its pages are pictures. Run a text recognition (OCR) over it first.")
+        raise FileError(f"{shown} is empty.")
+    if len(text) > MOST_CHARACTERS:
+        raise FileError(
+            f"{shown} is too long: it has {len(text):,} characters, and a file may have {MOST_CHARACTERS:,}. "
+            "Take a part."
+        )
+    return text
+
+
+def too_large(shown: str, size: int) -> str:
+    """A sentence about a file of so many bytes."""
+    return f"{shown} is too large: it has {size / 1e6:,.1f} MB, and a file may have 4 MB. Take a part of it."
+
+
+def shown_name(name: str) -> str:
+    """A file's name without folders and without what cannot be shown, at most LONGEST_NAME characters."""
+    last = re.split(r"[/\\]", name)[-1]
+    plain = "".join(character for character in last if character.isprintable())
+    plain = " ".join(unicodedata.normalize("NFC", plain).split()) or "file"
+    return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 1]}…"
+
+
+def _decoded(data: bytes) -> str | None:
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            try:
+                return data[len(mark) :].decode(encoding)
+            except UnicodeDecodeError:
+                return None
+    if (wide := _wide_encoding(data)) is not None:
+        try:
+            return data.decode(wide)
+        except UnicodeDecodeError:
+            return None
+    if b"\0" in data:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1").translate(_WINDOWS)
+
+
+def _wide_encoding(data: bytes) -> str | None:
+    """UTF-16 without a mark, where the text is mostly Latin: every other byte is 0, and only those."""
+    sample = data[: _SAMPLE & ~1]
+    even, odd = sample[::2].count(0), sample[1::2].count(0)
+    most, least = max(even, odd), min(even, odd)
+    if len(data) % 2 or most < 0.4 * len(sample) / 2 or least > 0.02 * len(sample) / 2:
+        return None
+    return "utf-16-be" if even > odd else "utf-16-le"

@@ -1,0 +1,32 @@
+"""The turns of a conversation as the model reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from app.assistant import assistant_message, user_message
+from app.turn_details import is_unread
+from py_core.memory.branches import Turn
+from py_core.routing.agents import Agent
+from py_core.tokenizers.chat_template import Message
+
+
+def messages_of(turns: Sequence[Turn], agents: Mapping[str, Agent]) -> list[Message]:
+    """Each message with the instruction of the agent that answered it. Turns in which the model had no part are left
+    out."""
+    messages = []
+    for place, turn in enumerate(turns):
+        answer = turns[place + 1] if place + 1 < len(turns) else None
+        if is_unread(turn) or (turn.role == "user" and answer is not None and is_unread(answer)):
+            continue
+        if turn.role == "user":
+            messages.append(user_message(turn.content, agent_of(answer, agents)))
+        else:
+            messages.append(assistant_message(turn.content))
+    return messages
+
+
+def agent_of(answer: Turn | None, agents: Mapping[str, Agent]) -> Agent | None:
+    """Who gave an answer, as he is now; None where that is not known."""
+    agent = answer.details.get("agent") if answer else None
+    return agents.get(agent) if isinstance(agent, str) else None

@@ -1,0 +1,50 @@
+"""The conversations of a store without their turns: read once, then only what changed, also in other tabs."""
+
+from __future__ import annotations
+
+import asyncio
+
+from py_core.memory.records import Record
+from py_core.memory.rows import Change
+from py_core.memory.sessions import KIND
+from py_core.memory.store import Store
+
+
+class ConversationList:
+    """For a side bar that is shown anew after each answer, and a search that is asked at each key."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._records: dict[str, Record] = {}
+        self._stale: set[str] | None = None  # ids to read again; None: all
+        self._refreshing = asyncio.Lock()
+        store.on_change(self._note)
+
+    async def newest_first(self) -> dict[str, Record]:
+        """By their ids, the one in which something was said last first. Raises StoreError."""
+        await self._refresh()
+        said = sorted(self._records.values(), key=lambda record: record.body["said"], reverse=True)
+        return {record.id: record for record in said}
+
+    async def _refresh(self) -> None:
+        await self._store.poll()
+        async with self._refreshing:
+            while self._stale is None or self._stale:
+                stale, self._stale = self._stale, set()
+                try:
+                    if stale is None:
+                        self._records = {record.id: record for record in await self._store.query(KIND)}
+                        continue
+                    found = await self._store.get_many([(KIND, id) for id in sorted(stale)])
+                except BaseException:
+                    self._stale = None  # look again at the next call
+                    raise
+                for id in stale:
+                    self._records.pop(id, None)
+                self._records |= {record.id: record for record in found}
+
+    def _note(self, change: Change) -> None:
+        if change.everything or change.cleared is not None:
+            self._stale = None
+        elif self._stale is not None:
+            self._stale.update(id for kind, id in (*change.puts, *change.deletes) if kind == KIND)

@@ -1,0 +1,114 @@
+"""The files that a person attached to a conversation: their text, and the vectors of their passages.
+
+A file belongs to one conversation, is deleted with it (sessions.py), and its passages with the file. A passage's record
+has no text: it says which characters of the file's it is.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from py_core.memory.records import Record, Vector
+from py_core.memory.store import Store
+from py_core.memory.transaction import Transaction
+
+KIND, PASSAGE = "file", "passage"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """name, type: as the file was given; type is its MIME type, "" for none. size: its bytes before it became text."""
+
+    session: str
+    name: str
+    type: str
+    size: int
+    text: str = field(repr=False)
+    id: str = ""
+    created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The characters [start, end) of a file's text. made_by: the fingerprint of what made the vector."""
+
+    start: int
+    end: int
+    place: str
+    made_by: str
+    vector: Vector = field(compare=False, repr=False)
+
+
+class Files:
+    """The files of a store. Every method may raise StoreError."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def keep(self, file: StoredFile) -> StoredFile:
+        """A new one; it gets its id."""
+        id, now = file.id or f"{file.session}/{uuid.uuid4().hex[:12]}", file.created or self._store.clock()
+        kept = StoredFile(file.session, file.name, file.type, file.size, file.text, id, now)
+        body = {"session": file.session, "name": file.name, "type": file.type, "size": file.size, "text": file.text}
+        await self._store.put(Record(KIND, id, body, created=now))
+        return kept
+
+    async def get(self, id: str) -> StoredFile | None:
+        record = await self._store.get(KIND, id)
+        return _file(record) if record else None
+
+    async def of(self, session: str) -> list[StoredFile]:
+        """Those of a conversation, the first one first."""
+        records = await self._store.starting_with(KIND, f"{session}/")
+        return sorted(map(_file, records), key=lambda file: (file.created, file.id))
+
+    async def delete(self, *ids: str) -> None:
+        """With their passages, in one transaction. Missing ids are no error."""
+        passages = [key for id in ids for key in await self._store.keys_starting_with(PASSAGE, f"{id}/")]
+        async with self._store.transaction() as transaction:
+            for id in ids:
+                transaction.delete(KIND, id)
+            for key in passages:
+                transaction.delete(*key)
+
+    async def passages(self, id: str) -> dict[int, Passage]:
+        """The passages of a file that have a vector, by their numbers."""
+        return {
+            int(record.id.rpartition("/")[2]): _passage(record)
+            for record in await self._store.starting_with(PASSAGE, f"{id}/")
+            if record.vector is not None
+        }
+
+    async def keep_passages(self, file: StoredFile, passages: Iterable[tuple[int, Passage]]) -> bool:
+        """Whether they were kept: not where the file was deleted meanwhile."""
+        record = await self._store.get(KIND, file.id)
+        if record is None:
+            return False
+        transaction = Transaction()
+        transaction.expect(KIND, file.id, record.version)
+        for number, one in passages:
+            body = {
+                "session": file.session, "file": file.id, "start": one.start, "end": one.end, "place": one.place,
+                "made_by": one.made_by,
+            }  # fmt: skip
+            transaction.put(Record(PASSAGE, f"{file.id}/{number:06d}", body, one.vector))
+        await self._store.commit(transaction)
+        return True
+
+
+def ids_of_session(session: str) -> Sequence[tuple[str, str]]:
+    """What the ids of a conversation's files and passages begin with: (kind, prefix)."""
+    return (KIND, f"{session}/"), (PASSAGE, f"{session}/")
+
+
+def _file(record: Record) -> StoredFile:
+    assert record.created is not None
+    return StoredFile(id=record.id, created=record.created, **record.body)
+
+
+def _passage(record: Record) -> Passage:
+    assert record.vector is not None
+    body = record.body
+    return Passage(body["start"], body["end"], body["place"], body["made_by"], record.vector)

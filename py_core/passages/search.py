@@ -1,0 +1,65 @@
+"""Which passages a question is about: by their meaning, and by the words that both have.
+
+Meaning finds "cut off from the land" where a text says that the boat could not come; it does not know names and
+numbers. Words know nothing else. The sum of both finds what either does: tests/bench/passages.py, docs/decisions.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from py_core.passages.words import WordIndex
+
+LEAST_SCORE = 0.25
+"""What is below has to do with the question only by chance: "Thanks!" and "Tell me a joke." are below."""
+LEAST_SHARE = 0.1
+"""The same, by words alone."""
+
+
+class Found(NamedTuple):
+    """number: of the passage. score: cosine and share of words together, -1 to 2."""
+
+    number: int
+    score: float
+
+
+class PassageIndex:
+    """Some passages, in their order. Vectors may come later, one by one; until all are there words alone decide."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        """texts: each with its place and the name of its file, which count as its words, too."""
+        self._words = WordIndex(texts)
+        self._vectors: list[np.ndarray | None] = [None] * len(texts)
+        self._rows: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def put(self, number: int, vector: np.ndarray) -> None:
+        """vector: float32 (dimensions,), of length 1."""
+        self._vectors[number] = vector
+        self._rows = None
+
+    def has_vector(self, number: int) -> bool:
+        return self._vectors[number] is not None
+
+    def lacking(self) -> list[int]:
+        """The passages without a vector."""
+        return [number for number, vector in enumerate(self._vectors) if vector is None]
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.lacking()
+
+    def search(self, question: str, vector: np.ndarray | None) -> list[Found]:
+        """All that have to do with the question, the best first. vector: the question's, None: by words alone."""
+        scores, least = self._words.shares(question), LEAST_SHARE
+        if vector is not None and self.is_complete and len(self):
+            if self._rows is None:
+                self._rows = np.stack([one for one in self._vectors if one is not None])
+            scores, least = scores + self._rows @ vector, LEAST_SCORE
+        order = np.argsort(-scores, kind="stable")
+        return [Found(int(number), float(scores[number])) for number in order if scores[number] > least]

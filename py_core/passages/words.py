@@ -1,0 +1,69 @@
+"""Search by words, as BM25 (Robertson & Zaragoza 2009): what is rare in the texts counts, and names and numbers are."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from py_core.memory.text_search import fold
+
+K1, B = 1.2, 0.75
+"""How soon more of the same word counts no more, and how much longer texts count less: the usual values."""
+_RUN = re.compile(r"\w+(?:[-./:,'\u2019]\w+)*")
+_PART = re.compile(r"\w+")
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_FUNCTION_WORDS = """
+    a an the of to in on at for from by with and or is are was were be been do does did has have had it its this that
+    these those there they them i you he she we my your his her our their what who whom whose which when where why how
+    can could may should would will shall not no so as if than then about into me us one any some
+    der die das den dem des ein eine einen einem einer und oder ist sind war waren wird wurde hat haben im in am an auf
+    von zu zum zur mit bei aus fur es er sie wir ihr ich du nicht was wer wen wem wie wo wann warum welche welcher
+    welches
+"""
+_SAY_NOTHING = frozenset(_FUNCTION_WORDS.split())
+"""Words of a question that every text has, English and German."""
+
+
+def words_of(text: str) -> Iterator[str]:
+    """The folded words; of "A-113" also "a" and "113"; of writing without spaces each two neighbours."""
+    for match in _RUN.finditer(fold(text)):
+        parts = _PART.findall(match[0])
+        if len(parts) > 1:
+            yield match[0]
+        for part in parts:
+            if _UNSPACED.search(part):
+                yield from (part[at : at + 2] for at in range(max(len(part) - 1, 1)))
+            else:
+                yield part
+
+
+class WordIndex:
+    """The words of some texts."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._places: dict[str, list[tuple[int, int]]] = {}  # of a word: (text, how often)
+        lengths = np.zeros(len(texts))
+        for number, text in enumerate(texts):
+            counts = Counter(words_of(text))
+            lengths[number] = counts.total()
+            for word, count in counts.items():
+                self._places.setdefault(word, []).append((number, count))
+        self._texts = len(texts)
+        self._norm = K1 * (1 - B + B * lengths / max(lengths.mean() if len(texts) else 1.0, 1.0))
+
+    def shares(self, question: str) -> np.ndarray:
+        """float64 (texts,), 0 to 1: BM25 of each text, of the most that one with all of the question could have."""
+        out, most = np.zeros(self._texts), 0.0
+        asked = list(dict.fromkeys(words_of(question)))
+        for word in [word for word in asked if word not in _SAY_NOTHING] or asked:
+            places = self._places.get(word, [])
+            rarity = math.log(1 + (self._texts - len(places) + 0.5) / (len(places) + 0.5))
+            most += rarity * (K1 + 1)
+            if places:
+                numbers, counts = np.array(places).T
+                out[numbers] += rarity * counts * (K1 + 1) / (counts + self._norm[numbers])
+        return out / most if most else out

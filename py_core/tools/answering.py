@@ -1,0 +1,34 @@
+"""Answers a message exactly, where one of the tools surely knows what is asked.
+
+    answer_exactly("what is 15% of 80", datetime.now()).words     # "15% of 80 = 12"
+
+A tool is a module with `answer(question) -> Exact | None`; TOOLS lists them in the order in which they are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from py_core.tools import arithmetic, counting, date_questions, units
+from py_core.tools.exact import Exact, Question, question_of
+from py_core.tools.expression_parser import LONGEST as LONGEST_EXPRESSION
+
+TOOLS: tuple[Callable[[Question], Exact | None], ...] = (
+    units.answer,
+    date_questions.answer,
+    counting.answer,
+    arithmetic.answer,
+)
+
+
+def answer_exactly(text: str, now: datetime) -> Exact | None:
+    """now: the local time of whoever asks. None where no tool is sure: then the model answers."""
+    if len(text) > LONGEST_EXPRESSION:  # only what says so by its beginning: a text to count in, or one long expression
+        question = Question(text.strip(), text.strip(), now)
+        return counting.answer(question) or arithmetic.answer(question)
+    question = question_of(text, now)
+    for answer in TOOLS:
+        if (exact := answer(question)) is not None:
+            return exact
+    return None

@@ -1,0 +1,72 @@
+"""What a tool is asked, and what it answers."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class Exact:
+    """An answer that was computed. kind: "arithmetic", "date", "unit" or "count". value: the bare result"
+    " ("391"), "" where
+    there is none. words: what is said. working: how it was computed, a sentence or two."""
+
+    kind: str
+    value: str
+    words: str
+    working: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A message as the tools read it. text: in one line, without "please" and the like before and after it, and without
+    the question mark. given: as it was written. now: the local time of whoever asks."""
+
+    text: str
+    given: str
+    now: datetime
+
+
+class CannotComputeError(ValueError):
+    """It is clear what to compute, and that it cannot be done: `english` and `german` say why, each a sentence."""
+
+    def __init__(self, english: str, german: str) -> None:
+        super().__init__(english)
+        self.english, self.german = english, german
+
+    def words(self, language: str) -> str:
+        return self.german if language == "de" else self.english
+
+
+_BEFORE = re.compile(
+    r"(?:(?:hey|hi|hello|hallo|ok|okay|so|well|and|und|also|sonata|please|bitte|now|um|hm+|quick question|kurze frage)"
+    r"\b[\s,!:.-]*)*"
+    r"(?:(?:can|could|would|will) you (?:please )?(?=[a-z])(?:(?:tell me|say) )?"
+    r"|(?:please )?tell me,? |do you (?:happen to )?know |i (?:want|need|would like) to know |i wonder "
+    r"|(?:kannst|könntest|würdest) du (?:mir )?(?:bitte )?(?:sagen,? )?|sag(?:e)? mir,? (?:bitte,? )?|weißt du,? "
+    r"|ich (?:möchte|will) wissen,? )?(?:please |bitte )?",
+    re.IGNORECASE,
+)
+_AFTER = re.compile(
+    r"(?<=[\s,?.!])(?:please|bitte|thanks|thank you|danke|again|nochmal|noch mal|exactly|genau|for me|für mich"
+    r"|sonata)$",
+    re.IGNORECASE,
+)
+_LONGEST_AFTER = 12
+
+
+def question_of(message: str, now: datetime) -> Question:
+    given = unicodedata.normalize("NFC", message).strip()
+    text = " ".join(given.split())
+    begin = _BEFORE.match(text)
+    text = text[begin.end() :] if begin else text
+    while True:
+        text = text.rstrip(" ,.?\u2026")
+        if (bare := text.rstrip("!")) and bare[-1] not in "0123456789)":  # 5! is a number
+            text = bare
+        if (end := _AFTER.search(text, max(len(text) - _LONGEST_AFTER, 0))) is None or not end.start():
+            return Question(text, given, now)
+        text = text[: end.start()]

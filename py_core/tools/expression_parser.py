@@ -1,0 +1,338 @@
+"""Reads arithmetic, in signs and in words: "(3 + 4) / 7", "seventeen times 23", "15 Prozent von 80".
+
+Every word must belong to the expression: whatever else is in the text makes it none.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from py_core.tools.exact import CannotComputeError
+from py_core.tools.expression import (
+    FUNCTIONS,
+    Brackets,
+    Call,
+    Constant,
+    Factorial,
+    Negative,
+    Node,
+    Number,
+    Operation,
+    Percent,
+)
+from py_core.tools.number_text import NUMBER, is_german
+from py_core.tools.number_text import read_number as read_digits
+from py_core.tools.number_words import SCALES
+from py_core.tools.number_words import read_number as read_words
+
+LONGEST = 1000
+"""Characters of an expression."""
+MOST_OPERATIONS = 200
+MOST_BRACKETS = 50
+"""Inside each other."""
+MOST_NUMBER_DIGITS = 300
+"""Of a number in an expression."""
+
+_WORDS: tuple[tuple[str, str, str], ...] = (
+    # words, token, language ("" for both)
+    ("to the power of", "^", "en"), ("raised to the power of", "^", "en"), ("raised to", "^", "en"),
+    ("multiplied by", "*", "en"), ("divided by", "/", "en"), ("times", "*", "en"),
+    ("added to", "+", "en"), ("squared", "^2", "en"), ("cubed", "^3", "en"),
+    ("the square root of", "sqrt", "en"), ("square root of", "sqrt", "en"), ("square root", "sqrt", "en"),
+    ("the cube root of", "cbrt", "en"), ("cube root of", "cbrt", "en"),
+    ("the absolute value of", "abs", "en"), ("the factorial of", "factorial", "en"),
+    ("factorial of", "factorial", "en"),
+    ("factorial", "!", "en"), ("percent of", "%of", "en"), ("per cent of", "%of", "en"), ("percent", "%", "en"),
+    ("per cent", "%", "en"), ("modulo", "mod", ""), ("mod", "mod", ""), ("of", "of", "en"),
+    ("half of", "1/2of", "en"), ("one half of", "1/2of", "en"), ("a third of", "1/3of", "en"),
+    ("one third of", "1/3of", "en"), ("a quarter of", "1/4of", "en"), ("one quarter of", "1/4of", "en"),
+    ("a tenth of", "1/10of", "en"), ("twice", "2*", "en"),
+    ("plus", "+", ""), ("minus", "-", ""), ("pi", "pi", ""), ("π", "pi", ""),
+    ("mal", "*", "de"), ("multipliziert mit", "*", "de"), ("geteilt durch", "/", "de"), ("dividiert durch", "/", "de"),
+    ("durch", "/", "de"), ("hoch", "^", "de"), ("zum quadrat", "^2", "de"), ("quadrat", "^2", "de"),
+    ("die quadratwurzel aus", "sqrt", "de"), ("die quadratwurzel von", "sqrt", "de"),
+    ("quadratwurzel aus", "sqrt", "de"),
+    ("quadratwurzel von", "sqrt", "de"), ("die wurzel aus", "sqrt", "de"), ("die wurzel von", "sqrt", "de"),
+    ("wurzel aus", "sqrt", "de"), ("wurzel von", "sqrt", "de"), ("wurzel", "sqrt", "de"),
+    ("die kubikwurzel aus", "cbrt", "de"), ("kubikwurzel aus", "cbrt", "de"), ("die fakultät von", "factorial", "de"),
+    ("fakultät von", "factorial", "de"), ("fakultät", "!", "de"), ("prozent von", "%of", "de"), ("prozent", "%", "de"),
+    ("von", "of", "de"), ("die hälfte von", "1/2of", "de"), ("hälfte von", "1/2of", "de"),
+    ("ein drittel von", "1/3of", "de"), ("ein viertel von", "1/4of", "de"), ("das doppelte von", "2*", "de"),
+    ("weniger", "-", "de"), ("und", "und", "de"),
+)  # fmt: skip
+_TOKEN_OF_WORDS = {tuple(words.split()): (token, language) for words, token, language in _WORDS}
+_LONGEST_WORDS = max(map(len, _TOKEN_OF_WORDS))
+_SIGNS = {
+    "+": "+", "-": "-", "\u2212": "-", "\u2013": "-", "*": "*", "×": "*", "·": "*", "⋅": "*", "∙": "*", "x": "*",
+    "X": "*",
+    "/": "/", "÷": "/", "∕": "/", "^": "^", "**": "^", "(": "(", ")": ")", "!": "!", "%": "%",
+    "²": "^2", "³": "^3", "√": "sqrt", "∛": "cbrt",
+}  # fmt: skip
+_LEXER = re.compile(
+    rf"\s*(?:(?P<number>{NUMBER})(?P<power>[eE][+-]?\d{{1,4}}(?![\w.]))?"
+    rf"|(?P<sign>\*\*|[-+*/^()!%²³√∛×·⋅∙÷∕\u2212\u2013]|[xX](?=\s*[\d(√])|:(?=\s))"
+    rf"|(?P<word>[^\W\d_]+(?:-[^\W\d_]+)*\d{{0,2}}))"
+)
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str  # number, or what _WORDS and _SIGNS give
+    value: Fraction = Fraction(0)
+    is_word: bool = False
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """language: "en" or "de" where a word or a number tells it, "" where nothing does. operations: how many there are.
+    in_words: whether an operation or a number was a word."""
+
+    node: Node
+    language: str
+    operations: int
+    in_words: bool
+
+
+class _NotArithmeticError(Exception):
+    """The text is no expression."""
+
+
+def parse(text: str, language: str = "", least: int = 1) -> Parsed | None:
+    """An expression with at least so many operations. language: of the words around it, "" where there are none. None
+    where the text is something else. Raises CannotComputeError where it is too long, or its brackets too deep."""
+    if len(text) > LONGEST:
+        if re.fullmatch(r"[-\d\s+*/^().,×÷]+", text) and re.search(
+            r"\d\s*[+*/^×÷]\s*[\d(]|\(\s*\(|\)\s*[-+*/^×÷]", text
+        ):
+            raise _long_expression()
+        return None
+    reader = _Reader(language)
+    try:
+        tokens = reader.tokens(text)
+        parser = _Parser(tokens)
+        node = parser.all()
+    except _NotArithmeticError:
+        return None
+    if parser.operations < least:
+        return None
+    if parser.operations > MOST_OPERATIONS:
+        raise _long_expression()
+    return Parsed(node, reader.language, parser.operations, any(token.is_word for token in tokens))
+
+
+def _long_expression() -> CannotComputeError:
+    return CannotComputeError(
+        f"This is longer than the {LONGEST} characters or {MOST_OPERATIONS} operations that I compute at once.",
+        f"Das ist länger als die {LONGEST} Zeichen oder {MOST_OPERATIONS} Rechenschritte, die ich auf einmal berechne.",
+    )
+
+
+def _deep_brackets() -> CannotComputeError:
+    return CannotComputeError(
+        f"More than {MOST_BRACKETS} brackets are inside each other, which is the most that I compute.",
+        f"Hier stehen mehr als {MOST_BRACKETS} Klammern ineinander; mehr berechne ich nicht.",
+    )
+
+
+class _Reader:
+    """Text to tokens."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+
+    def tokens(self, text: str) -> list[_Token]:
+        parts = self._parts(text)
+        if not self.language and any(kind == "number" and is_german(part) for kind, part, _ in parts):
+            self.language = "de"
+        tokens: list[_Token] = []
+        at = 0
+        while at < len(parts):
+            kind, part, power = parts[at]
+            if kind == "number":
+                value = read_digits(part, self.language)
+                if value is None or len(part) > MOST_NUMBER_DIGITS:
+                    raise _NotArithmeticError
+                at += 1
+                scale = SCALES.get(parts[at][1].lower(), 1) if at < len(parts) and parts[at][0] == "word" else 1
+                at += scale > 100
+                tokens.append(_Token("number", value * (scale if scale > 100 else 1) * Fraction(10) ** power))
+            elif kind == "sign":
+                if part == ":":  # a division in German, elsewhere a time or a list
+                    self._speak("de")
+                tokens.append(_Token("/" if part == ":" else _SIGNS[part]))
+                at += 1
+            else:
+                at = self._read_words(parts, at, tokens)
+        return tokens
+
+    def _parts(self, text: str) -> list[tuple[str, str, int]]:
+        parts: list[tuple[str, str, int]] = []
+        at, end = 0, len(text.rstrip())
+        while at < end:
+            found = _LEXER.match(text, at)
+            if found is None:
+                raise _NotArithmeticError
+            kind = found.lastgroup or ""
+            if kind == "power":
+                kind = "number"
+            power = int(found["power"][1:]) if found["power"] else 0
+            touches = bool(parts) and parts[-1][0] == "number" and text[found.start()] not in " \t"
+            if kind == "word" and touches and found["word"].lower() not in ("pi", "π", "sqrt"):
+                raise _NotArithmeticError  # 3D, 2nd, 401k
+            parts.append((kind, found[kind], power))
+            at = found.end()
+        return parts
+
+    def _read_words(self, parts: list[tuple[str, str, int]], at: int, tokens: list[_Token]) -> int:
+        end = at
+        while end < len(parts) and parts[end][0] == "word":
+            end += 1
+        words = [part.lower() for _, part, _ in parts[at:end]]
+        for length in range(min(_LONGEST_WORDS, len(words)), 0, -1):
+            if (found := _TOKEN_OF_WORDS.get(tuple(words[:length]))) is not None:
+                token, language = found
+                self._speak(language)
+                if token == "und":
+                    raise _NotArithmeticError
+                if token[0].isdigit():  # half of, twice
+                    share, sign = (Fraction(token[:-2]), "of") if token.endswith("of") else (Fraction(2), "*")
+                    tokens += [_Token("number", share, is_word=True), _Token(sign, is_word=True)]
+                    return at + length
+                tokens.extend(_Token(each, is_word=True) for each in (("%", "of") if token == "%of" else (token,)))
+                return at + length
+        if words[0] in FUNCTIONS:
+            tokens.append(_Token(words[0]))
+            return at + 1
+        if (number := read_words(words, 0)) is not None:
+            value, after, language = number
+            self._speak(language)
+            tokens.append(_Token("number", Fraction(value), is_word=True))
+            return at + after
+        raise _NotArithmeticError
+
+    def _speak(self, language: str) -> None:
+        """A word of this language was read; expressions do not mix them."""
+        if language and self.language not in ("", language):
+            raise _NotArithmeticError
+        self.language = self.language or language
+
+
+class _Parser:
+    """Tokens to a tree, by precedence: + and -, then * and /, signs, powers, and what follows a number."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens, self._at, self._depth = tokens, 0, 0
+        self.operations = 0
+
+    def all(self) -> Node:
+        node = self._sum()
+        if self._at < len(self._tokens):
+            raise _NotArithmeticError
+        return node
+
+    @property
+    def _next(self) -> str:
+        return self._tokens[self._at].kind if self._at < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        self._at += 1
+        return self._tokens[self._at - 1].kind
+
+    def _sum(self) -> Node:
+        node = self._product()
+        while self._next in ("+", "-"):
+            if isinstance(node, Percent):  # 5% - 10% is a range
+                raise _NotArithmeticError
+            sign = self._take()
+            self.operations += 1
+            node = Operation(sign, node, self._product())
+        return node
+
+    def _product(self) -> Node:
+        node, divided = self._signed(), False
+        while self._next in ("*", "/", "mod", "of", "(", "pi", "sqrt"):
+            if self._next in ("(", "pi", "sqrt"):
+                if divided:  # 6 / 2(1 + 2) is read in two ways
+                    raise _NotArithmeticError
+                sign = "*"
+            else:
+                sign = self._take()
+            if sign == "of" and not isinstance(node, Percent | Number):
+                raise _NotArithmeticError
+            divided = divided or sign in ("/", "mod")
+            self.operations += 1
+            right = self._signed()
+            if sign == "of" and isinstance(node, Number) and node.value.denominator == 1:
+                raise _NotArithmeticError  # 5 of 8
+            node = Operation(sign, node, right)
+        return node
+
+    def _signed(self) -> Node:
+        if self._next != "-":
+            return self._power()
+        self._take()
+        return Negative(self._power())
+
+    def _power(self) -> Node:
+        base = self._followed()
+        if self._next == "^":
+            self._take()
+            self.operations += 1
+            self._deeper()
+            exponent = self._signed()
+            self._depth -= 1
+            return Operation("^", base, exponent)
+        return base
+
+    def _followed(self) -> Node:
+        node = self._single()
+        while self._next in ("!", "%", "^2", "^3"):
+            kind = self._take()
+            if kind == "%":
+                if self._next in ("number", "(", "pi", "sqrt"):  # 17 % 5 is a remainder to some
+                    raise _NotArithmeticError
+                node = Percent(node)
+                continue
+            self.operations += 1
+            if kind == "!":
+                if isinstance(node, Factorial):
+                    raise _NotArithmeticError  # 5!! is something else
+                node = Factorial(node)
+            else:
+                node = Operation("^", node, Number(Fraction(int(kind[1]))))
+        return node
+
+    def _single(self) -> Node:
+        if not self._next:
+            raise _NotArithmeticError
+        token = self._tokens[self._at]
+        kind = self._take()
+        if kind == "number":
+            return Number(token.value)
+        if kind == "pi":
+            return Constant()
+        if kind == "(":
+            self._deeper()
+            node = self._sum()
+            self._depth -= 1
+            if self._next != ")":
+                raise _NotArithmeticError
+            self._take()
+            return Brackets(node)
+        if kind == "factorial":
+            self.operations += 1
+            return Factorial(self._single())
+        if kind in FUNCTIONS:
+            self.operations += 1
+            self._deeper()
+            inner = self._signed() if self._next == "-" else self._followed()
+            self._depth -= 1
+            return Call(kind, inner)
+        raise _NotArithmeticError
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > MOST_BRACKETS:
+            raise _deep_brackets()

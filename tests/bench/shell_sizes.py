@@ -1,0 +1,61 @@
+"""What a first visit downloads before the model and the sentence embedder, as servers send it.
+
+    python tests/bench/shell_sizes.py [--dist DIST] [--json]
+
+Bytes of each file with gzip (level 6, what most static servers do; brotli makes less), or as it is where that is
+smaller. Left out is what no first visit waits for: files that are kept only once they are asked for, and the snapshot
+of Python, which pages that are not on this machine use from the second visit on (docs/start.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from app.building.site import DIST, EMBEDDER, LATER, NEVER_KEPT
+from app.building.snapshot import SNAPSHOT
+
+LISTED = 25
+
+
+def first_load(dist: Path) -> dict[str, int]:
+    """Path -> bytes as they are sent, the largest first."""
+    left_out = (*LATER, *EMBEDDER, SNAPSHOT, *NEVER_KEPT)
+    sizes = {}
+    for path in dist.rglob("*"):
+        name = path.relative_to(dist).as_posix()
+        if path.is_file() and not name.startswith(left_out):
+            content = path.read_bytes()
+            sizes[name] = min(len(content), len(gzip.compress(content, 6)))
+    return dict(sorted(sizes.items(), key=lambda item: -item[1]))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dist", type=Path, default=DIST)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    sizes = first_load(options.dist)
+    if options.json:
+        print(json.dumps({"bytes": sum(sizes.values()), "files": sizes}, indent=1))
+        return 0
+    table = Table(
+        title=f"First load without models and embedder: {sum(sizes.values()) / 1e6:.2f} MB in {len(sizes)} files"
+    )
+    table.add_column("file")
+    table.add_column("KB, gzip", justify="right")
+    for name, size in list(sizes.items())[:LISTED]:
+        table.add_row(name, f"{size / 1e3:,.0f}")
+    table.add_row("the others", f"{sum(list(sizes.values())[LISTED:]) / 1e3:,.0f}")
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

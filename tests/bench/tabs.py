@@ -1,0 +1,92 @@
+"""What a second and a third tab cost: the time until each is ready, and the memory of all tabs' processes.
+
+    python tests/bench/tabs.py [--tabs 3] [--query "?backend=wasm"] [--json FILE]
+
+Each tab is opened when the one before is ready. Memory is the proportional set size of Chromium's renderer processes
+(shared pages count once), which is Linux's; the row of a tab says what came with it. "alone" is a tab that shares with
+none (another address), for comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from in_browser import LIMIT_MS, chromium, local_server
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Page
+from rich.console import Console
+from rich.table import Table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--tabs", type=int, default=3)
+    parser.add_argument("--query", default="?backend=wasm")
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    options = parser.parse_args()
+    with local_server() as address, chromium() as browser:
+        figures = measure(browser, f"{address}/{options.query}", options.tabs)
+    print(json.dumps(figures))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1))
+    table = Table("tab", "ready after s", "renderers MB", "came with it MB", "runs the model")
+    before = 0.0
+    for row in figures:
+        more = row["renderers_mb"] - before
+        table.add_row(row["tab"], f"{row['ready_s']:.2f}", f"{row['renderers_mb']:.0f}", f"{more:.0f}", row["runs"])
+        before = row["renderers_mb"]
+    Console().print(table)
+
+
+def measure(browser: Browser, url: str, count: int) -> list[dict[str, Any]]:
+    context = browser.new_context()
+    session = browser.new_browser_cdp_session()
+    warm(context, url)
+    rows = [opened(context, session, url, str(number + 1)) for number in range(count)]
+    rows.append(opened(context, session, f"{url}&max_tokens=1000", "alone"))
+    context.close()
+    return rows
+
+
+def warm(context: BrowserContext, url: str) -> None:
+    """The first visit: the service worker and the model are kept."""
+    page = context.new_page()
+    page.goto(url)
+    ready(page)
+    page.wait_for_function("() => navigator.serviceWorker.controller", timeout=LIMIT_MS)
+    page.close()
+
+
+def opened(context: BrowserContext, session: CDPSession, url: str, name: str) -> dict[str, Any]:
+    page, begin = context.new_page(), time.perf_counter()
+    page.goto(url)
+    ready(page)
+    seconds = time.perf_counter() - begin
+    page.wait_for_timeout(3000)  # routing and lessons are loaded, garbage is collected
+    runs = any(worker.url.endswith("/engine/worker.js") for worker in page.workers)
+    return {"tab": name, "ready_s": seconds, "renderers_mb": renderers_mb(session), "runs": "yes" if runs else "no"}
+
+
+def ready(page: Page) -> None:
+    page.wait_for_function("() => document.documentElement.dataset.state === 'ready'", timeout=LIMIT_MS)
+
+
+def renderers_mb(session: CDPSession) -> float:
+    """The proportional set size of all renderer processes."""
+    processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    sizes = (pss_kb(process["id"]) for process in processes if process["type"] == "renderer")
+    return sum(sizes) / 1024
+
+
+def pss_kb(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    return 0
+
+
+if __name__ == "__main__":
+    main()

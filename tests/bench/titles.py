@@ -1,0 +1,62 @@
+"""The titles that a model makes of conversations' first messages (app/titles.py), and how long one takes.
+
+    python tests/bench/titles.py [--model FILE] [--json FILE]
+
+The messages are in tests/bench/data/first_messages.toml. Where the model makes no good title, there is a "-": the first
+words of the message are the title then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import time
+import tomllib
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from app.build_outputs import kernel_path  # noqa: E402
+from app.downloads import default_model_path  # noqa: E402
+from app.template_renderer import native_renderer  # noqa: E402
+from app.titles import make_title  # noqa: E402
+from py_core.backends.wasm.backend import load_wasm  # noqa: E402
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost  # noqa: E402
+from py_core.formats.source import FileSource  # noqa: E402
+from py_core.loading import load_model  # noqa: E402
+
+MESSAGES = tomllib.loads((Path(__file__).parent / "data" / "first_messages.toml").read_text("utf-8"))["messages"]
+
+
+async def measure(path: Path) -> list[dict[str, object]]:
+    backend = partial(load_wasm, WasmtimeHost(kernel_path()), precision="precise")
+    model = await load_model(FileSource(path), backend, native_renderer())
+    rows = []
+    for message in MESSAGES:
+        begin = time.perf_counter()
+        title = await make_title(model, message, "")
+        rows.append({"message": message, "title": title, "seconds": time.perf_counter() - begin})
+        print(f"{title or '-':<62}{message[:90]}", flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, default=None)
+    parser.add_argument("--json", type=Path, default=None)
+    given = parser.parse_args()
+    rows = asyncio.run(measure(given.model or default_model_path()))
+    made = sum(bool(row["title"]) for row in rows)
+    median = statistics.median(float(str(row["seconds"])) for row in rows)
+    print(f"{made} of {len(rows)} have a title; {median:.2f} s each (median)")
+    if given.json:
+        given.json.write_text(json.dumps(rows, indent=1), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

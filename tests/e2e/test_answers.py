@@ -1,0 +1,352 @@
+"""What answers look like: code, tables, tasks, formulas, links. The page alone, with a stand-in for the worker."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from accessibility import found_by_axe
+from chat_page import ChatPage
+from playwright.async_api import Locator, Route, expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SHOW = """async ([texts, piece]) => {
+  const { AnswerView } = await import('./chat/answer_view.js');
+  const log = document.querySelector('#log');
+  log.replaceChildren();
+  for (const text of texts) {
+    const answer = document.createElement('article'), body = document.createElement('div');
+    answer.className = 'message answer';
+    body.className = 'body';
+    answer.append(body);
+    log.append(answer);
+    const view = new AnswerView(body);
+    for (let at = 0; at < text.length; at += piece) {
+      view.append(text.slice(at, at + piece));
+      if (piece < text.length) await new Promise(requestAnimationFrame);
+    }
+    view.finish();
+  }
+}"""
+
+
+async def show(chat: ChatPage, *texts: str, piece: int = 10**9) -> Locator:
+    """Answers of these texts, in place of the conversation; in pieces, one a frame. The first one's body."""
+    await chat.page.evaluate("document.querySelector('#welcome').hidden = true")
+    await chat.page.evaluate(SHOW, [list(texts), piece])
+    return chat.page.locator(".answer .body").first
+
+
+CODE = 'def area(r):\n    # of a circle\n    return 3.14 * r ** 2, "m²"'
+
+
+@pytest.mark.parametrize("piece", [10**9, 9])
+async def test_code_has_its_language_and_colours(page_alone: ChatPage, piece: int) -> None:
+    body = await show(page_alone, f"Look:\n\n```py\n{CODE}\n```\n\nThat is it.", piece=piece)
+
+    await expect(body.locator(".code-language")).to_have_text("Python")
+    await expect(body.locator(".code-comment")).to_have_text("# of a circle")
+    assert await body.locator("pre").text_content() == CODE
+    assert await body.locator(".code-keyword").all_inner_texts() == ["def", "return"]
+    assert await body.locator(".code-string").inner_text() == '"m²"'
+    assert await body.locator(".code-title").inner_text() == "area"
+
+
+async def test_a_string_that_began_in_an_earlier_part_of_long_code_is_still_one(page_alone: ChatPage) -> None:
+    body = await show(page_alone, '```python\ntext = """\n' + "x = 1\n" * 2000 + '"""\nx = 1\n```')
+    last = body.locator("pre > code").last
+    await last.scroll_into_view_if_needed()
+    await expect(last.locator(".code-number")).to_have_text("1")
+    assert await body.locator("pre > code").count() == 2
+    assert await body.locator("pre > code").first.locator(".code-number").count() == 0
+
+
+async def test_code_of_no_or_an_unknown_language_is_plain(page_alone: ChatPage) -> None:
+    body = await show(page_alone, "```\nlet a\n```\n\n```brainrot x\n+-<b>\n```\n\n    indented")
+    assert await body.locator(".code-language").all_inner_texts() == ["Code", "brainrot", "Code"]
+    assert await body.locator("pre").all_text_contents() == ["let a", "+-<b>", "indented"]
+    assert await body.locator("pre span").count() == 0
+
+
+async def test_code_is_copied_as_it_was_written(page_alone: ChatPage) -> None:
+    code = "\n".join(f"let answer{number} = '<42>';" for number in range(800))
+    body = await show(page_alone, f"```js\n{code}\n```", piece=5000)
+    await page_alone.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    copied = """async () => {
+      let text;
+      navigator.clipboard.writeText = async (given) => { text = given; };
+      document.querySelector('.code-copy').click();
+      await Promise.resolve();
+      return text;
+    }"""
+    assert await page_alone.page.evaluate(copied) == code
+    await expect(body.get_by_role("button", name="Copy the code")).to_have_text("Copied")
+
+
+async def test_growing_code_keeps_its_elements_and_the_focus(page_alone: ChatPage) -> None:
+    await show(page_alone, "x")
+    kept = await page_alone.page.evaluate(
+        """async (code) => {
+          const { AnswerView } = await import('./chat/answer_view.js');
+          const body = document.querySelector('.answer .body');
+          body.replaceChildren();
+          const view = new AnswerView(body);
+          const frames = async () => { for (let n = 0; n < 3; n += 1) await new Promise(requestAnimationFrame); };
+          view.append('```python\\n' + code.slice(0, 10));
+          await frames();
+          const pre = body.querySelector('pre');
+          pre.focus();
+          view.append(code.slice(10));
+          await frames();
+          view.append('\\n```');
+          view.finish();
+          return body.querySelector('pre') === pre && (!('moveBefore' in body) || document.activeElement === pre);
+        }""",
+        CODE,
+    )
+    assert kept
+
+
+BUSY = """addEventListener('message', ({ data }) => {
+  while (data.text.includes('forever'));
+  postMessage([['keyword', 1]]);
+});
+postMessage('ready');"""
+
+
+async def test_code_that_takes_too_long_stays_plain_and_the_next_one_is_highlighted(page_alone: ChatPage) -> None:
+    async def fulfill(route: Route) -> None:
+        headers = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
+        await route.fulfill(body=BUSY, content_type="text/javascript", headers=headers)
+
+    page = await page_alone.page.context.new_page()
+    await page.route("**/highlight_worker.js", fulfill)
+    await page.goto(f"{page_alone.site}/THIRD_PARTY.txt")
+    runs = await page.evaluate(
+        """async () => {
+          const { highlight } = await import('./chat/highlighter.js');
+          return Promise.all(['forever', 'x'].map((text) => highlight('python', text)));
+        }"""
+    )
+    await page.close()
+    assert runs == [None, [["keyword", 1]]]
+
+
+async def test_nothing_is_loaded_for_code_and_formulas_before_there_are_any(page_alone: ChatPage) -> None:
+    await page_alone.open_ready()
+    page_alone.requests.clear()
+    await page_alone.ask("list")
+    late = ("highlight", "katex", "code.css")
+    assert not [url for url in page_alone.requests if any(name in url for name in late)]
+    await page_alone.ask("formula")
+    await expect(page_alone.page.locator(".katex")).to_have_count(2)
+    assert [url for url in page_alone.requests if "katex.min.js" in url]
+    assert not [url for url in page_alone.requests if "highlight" in url]
+    assert not [url for url in page_alone.requests if not url.startswith(page_alone.site)]
+
+
+async def test_a_wide_table_scrolls_by_itself_and_can_be_reached_by_keyboard(page_alone: ChatPage) -> None:
+    row = "| " + " | ".join("a_long_word_without_a_break" for _ in range(12)) + " |"
+    body = await show(page_alone, f"{row}\n{'|---' * 12}|\n{row}")
+    box = body.locator(".table-box")
+    assert await box.evaluate("(box) => box.scrollWidth > box.clientWidth")
+    assert await page_alone.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await box.focus()
+    assert await box.evaluate("(box) => document.activeElement === box")
+
+
+async def test_tasks_have_boxes_with_labels_that_cannot_be_changed(page_alone: ChatPage) -> None:
+    body = await show(
+        page_alone, "- [x] Buy **milk**\n- [ ] Call Anna\n  - [x] Find her number\n\n1. [ ] one\n\n2. [x] two"
+    )
+    boxes = body.get_by_role("checkbox")
+    names = ["Buy milk", "Call Anna", "Find her number", "one", "two"]
+    for number, (name, done) in enumerate(zip(names, (True, False, True, False, True), strict=True)):
+        box = body.get_by_role("checkbox", name=name, exact=True)
+        await expect(box).to_be_disabled()
+        assert await box.is_checked() == done, number
+    assert await boxes.count() == 5
+
+
+async def test_formulas_are_set_and_prices_are_not(page_alone: ChatPage) -> None:
+    body = await show(
+        page_alone,
+        "The area $a_1 * b_2$ or \\(c_1 * d_2\\), US$5 and $10, $5-$10, `$x$`, $20k or 30k$ and $HOME and $PATH.\n"
+        "$$\nE = mc^2\n=\n\\boxed{\\sqrt{x}}\n$$\n\n\\[ \\frac{1}{2} \\]\n\n"
+        "An \\( alone, $\\nosuchcommand{$ and $$ too.",
+    )
+    await expect(body.locator("math")).to_have_count(4)
+    tex = await body.locator("annotation").all_text_contents()
+    assert [one.strip() for one in tex] == [
+        "a_1 * b_2",
+        "c_1 * d_2",
+        "E = mc^2\n=\n\\boxed{\\sqrt{x}}",
+        "\\frac{1}{2}",
+    ]
+    text = await body.inner_text()
+    assert "US$5 and $10, $5-$10, $x$, $20k or 30k$ and $HOME and $PATH." in text
+    assert "An ( alone, $\\nosuchcommand{$ and $$ too." in text or "An \\( alone" in text
+    assert page_alone.errors == []  # no style attribute that the policy forbids
+
+
+async def test_a_formula_that_still_comes_is_not_taken_for_something_else(page_alone: ChatPage) -> None:
+    body = await show(page_alone, "So:\n\n$$\na + b\n=\n- c\n$$\n\nThat is **all**.", piece=1)
+    await expect(body.locator("math")).to_have_count(1)
+    assert await body.locator("h3, h4, li").count() == 0
+    assert await body.locator("strong").count() == 1
+
+
+async def test_each_block_reads_in_the_direction_of_its_script(page_alone: ChatPage) -> None:
+    body = await show(page_alone, "An English one.\n\nمرحبا\n\n1. مرحبا\n2. مرحبا\n\n```js\nlet a\n```")  # noqa: RUF001
+    direction = "(all) => all.map((block) => getComputedStyle(block).direction)"
+    assert await body.locator("p, ol, pre").evaluate_all(direction) == ["ltr", "rtl", "rtl", "ltr"]
+
+
+async def test_a_link_asks_before_it_opens_another_site(page_alone: ChatPage) -> None:
+    await show(page_alone, "See [your bank](https://example.org/a?b=1) and ![a cat](https://tracker.invalid/cat.png).")
+    page = page_alone.page
+    page_alone.requests.clear()
+    opened: list[str] = []
+    page.context.on("page", lambda tab: opened.append(tab.url))
+    question = page.locator(".link-question")
+    link = page.get_by_role("link", name="your bank")
+    for button in ("left", "middle"):
+        await link.click(button=button)  # type: ignore[arg-type]
+        await expect(question).to_contain_text("https://example.org/a?b=1")
+        await page.keyboard.press("Escape")
+        await expect(question).to_have_count(0)
+    assert await link.evaluate("(link) => document.activeElement === link")
+
+    await link.press("Enter")
+    go = question.get_by_role("link", name="Open")
+    await expect(go).to_be_focused()
+    assert await go.get_attribute("rel") == "noopener noreferrer nofollow"
+    assert (await go.get_attribute("href"), await go.get_attribute("target")) == ("https://example.org/a?b=1", "_blank")
+    assert await found_by_axe(page) == []
+    await page.keyboard.press("Tab")
+    await expect(question.get_by_role("button", name="Copy address")).to_be_focused()
+    await page.keyboard.press("Escape")
+
+    await page.get_by_role("link", name="Image: a cat (tracker.invalid)").click()
+    await expect(question).to_contain_text("Sonata does not load it")
+    await page.keyboard.press("Escape")
+    assert opened == []
+    assert [url for url in page_alone.requests if not url.startswith(page_alone.site)] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_in_a_rich_answer(page_alone: ChatPage, scheme: str) -> None:
+    await page_alone.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    body = await show(
+        page_alone,
+        f"```py\n@a\nclass B:\n    x: int = 1  # c\n{CODE}\n```\n\n```diff\n+a\n-b\n```\n\n"
+        "```html\n<a href='b'>c &amp; d</a>\n```\n\n"
+        "- [x] a\n- [ ] b\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> q $x^2$\n\n$$x$$\n\n"
+        "![i](https://a.invalid/b.png) [l](https://b.invalid)",
+    )
+    await expect(body.locator(".code-removed")).to_have_text("-b")
+    await expect(body.locator("math")).to_have_count(2)
+    assert await found_by_axe(page_alone.page) == []
+    await page_alone.page.emulate_media(color_scheme="null")  # type: ignore[arg-type]
+
+
+PIECES = r"""
+<img src=x onerror=window.harmed=1>
+<script>window.harmed=1</script>
+<svg onload=window.harmed=1>
+<style>*{}
+<iframe src=//t.invalid>
+<a href=javascript:window.harmed=1>
+<form action=//t.invalid>
+<base href=//t.invalid>
+![a](https://t.invalid/a)
+![a](data:image/png;base64,AA)
+![
+](
+[a](javascript:window.harmed=1)
+[b](//t.invalid)
+[c]: https://t.invalid
+[c]
+[a](https://t.invalid "x\" onclick=window.harmed=1 y=")
+https://t.invalid/<b>
+```
+```py" onclick="window.harmed=1
+`
+``
+~~~
+$$
+$
+\(
+\)
+\[
+\]
+\href{javascript:window.harmed=1}{x}
+\includegraphics{https://t.invalid/a}
+\url{https://t.invalid}
+\def\a{\a\a}\a
+\htmlData{a=b}{x}
+\style{color:red}{x}
+\boxed{x}
+\frac{1}{
+}
+\pmb{x}
+\color{red}
+\rule{1e9em}{1em}
+- [x] 
+- [ ] 
+> 
+# 
+1. 
+**
+*
+_
+~~
+&lt;img src=x&gt;
+\
+&#x3C;img&#x3E;
+a
+5
+']"})
+<!--
+-->
+<![CDATA[
+<?x
+<details open ontoggle=window.harmed=1>
+مرحبا
+""".strip().split("\n")
+PIECES += ["\n", "\n", "\n\n", "\n\n", " ", "  ", "    code\n", "```html\n", "| a | b |\n|---|---|\n", "\u202e", "\0"]
+LIVE = """() => {
+  const allowed = new Set(`A ARTICLE B BLOCKQUOTE BR BUTTON CODE DEL DIV EM FIGCAPTION FIGURE H3 H4 H5 H6 HR INPUT LABEL
+    LI OL P PRE SPAN STRONG TABLE TBODY TD TH THEAD TR UL`.split(/\\s+/));
+  const found = [];
+  for (const node of document.querySelectorAll('#log *')) {
+    if (node.closest('.katex') || node.closest('svg.icon')) {
+      if (/^(a|img|image|script|style|foreignobject|mglyph|annotation-xml)$/i.test(node.tagName)) found.push('inside');
+    } else if (!allowed.has(node.tagName)) found.push(node.outerHTML);
+    for (const { name, value } of node.attributes) {
+      if (/^(on|src|srcset|action|formaction|background|ping|srcdoc)/i.test(name)) found.push(node.outerHTML);
+      if (/href$/i.test(name) && !/^(https?:|mailto:|.*icons\\.svg#)/i.test(value)) found.push(node.outerHTML);
+    }
+    if (node.tagName === 'INPUT' && !(node.type === 'checkbox' && node.disabled)) found.push(node.outerHTML);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("piece", [10**9, 7])
+async def test_no_markdown_becomes_live_html_or_a_request(page_alone: ChatPage, piece: int) -> None:
+    drawn = random.Random(20)
+    count = 250 if piece > 100 else 12
+    texts = ["".join(drawn.choices(PIECES, k=drawn.randint(2, 24))) for _ in range(count)]
+    page_alone.requests.clear()
+    await show(page_alone, *texts, piece=piece)
+    settled = "() => document.querySelectorAll('.answer').length && !document.querySelector('.tail')?.childNodes.length"
+    await page_alone.page.wait_for_function(settled)
+    await page_alone.page.evaluate(
+        "async () => { for (let n = 0; n < 30; n += 1) await new Promise(requestAnimationFrame); }"
+    )
+    assert await page_alone.page.evaluate(LIVE) == []
+    assert await page_alone.page.evaluate("window.harmed") is None
+    assert [url for url in page_alone.requests if not url.startswith(f"{page_alone.site}/")] == []
+    assert page_alone.errors == []

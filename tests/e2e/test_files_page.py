@@ -1,0 +1,142 @@
+"""Files in the page: attached in every way, read for answers, cited, removed, and there again after a reload."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from accessibility import found_by_axe
+from chat_page import ChatPage
+from playwright.async_api import FilePayload, Locator, expect
+from small_pdf import small_pdf
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+expect.set_options(timeout=20_000)
+
+FILLER = "The weather was mild, the paths were dry, and visitors walked from one bed to the next without any hurry."
+GARDEN = small_pdf([[FILLER] * 20, ["The head gardener of the park", "is called Ottilie Brandt."], [FILLER] * 20])
+KEY = b"The key of the shed is under the blue pot."
+DROP = """([names, text]) => {
+  const data = new DataTransfer();
+  for (const name of names) data.items.add(new File([text], name));
+  document.body.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
+}"""
+PASTE = """(text) => {
+  const data = new DataTransfer(), box = document.querySelector('#message');
+  data.setData('text/plain', text);
+  box.focus();
+  if (box.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }))) {
+    document.execCommand('insertText', false, text);
+  }
+}"""
+
+
+@pytest.fixture(scope="module")
+def real_query() -> str:
+    return "?backend=wasm&max_tokens=24"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def chat(real_chat: ChatPage) -> AsyncIterator[ChatPage]:
+    """A new chat, also where the one before has only files."""
+    await real_chat.page.click("#new-chat")
+    await expect(chips(real_chat)).to_have_count(0)
+    yield real_chat
+
+
+def chips(chat: ChatPage) -> Locator:
+    return chat.page.locator("#files .file-chip")
+
+
+def payload(name: str, data: bytes, type: str = "") -> FilePayload:
+    return {"name": name, "mimeType": type, "buffer": data}
+
+
+async def attach(chat: ChatPage, *files: FilePayload) -> None:
+    await chat.page.locator("#composer input[type=file]").set_input_files(files)
+
+
+async def test_a_pdf_is_read_by_its_pages_and_the_answer_cites_the_right_one(chat: ChatPage) -> None:
+    await attach(chat, payload("garden.pdf", GARDEN, "application/pdf"), payload("key.txt", KEY))
+    await expect(chips(chat)).to_have_count(2)
+    await expect(chat.page.locator(".file-chip[data-state=ready]")).to_have_count(2)
+    assert "#chat=" in chat.page.url
+
+    assert "Ottilie" in await chat.ask("What is the head gardener called?")
+    citation = chat.page.locator(".citation", has_text="garden.pdf")
+    await expect(citation.first).to_contain_text("page 2")
+    await citation.first.click()
+    await expect(chat.page.locator(".citation-text")).to_contain_text("is called Ottilie Brandt.")
+    assert await found_by_axe(chat.page) == []
+
+    await chat.page.reload()
+    await expect(chips(chat)).to_have_count(2)
+    await expect(citation.first).to_contain_text("page 2")
+    await chat.wait_for("ready", 180)
+
+
+async def test_a_file_is_attached_asked_about_and_removed_with_the_keyboard_alone(chat: ChatPage) -> None:
+    keyboard = chat.page.keyboard
+    await chat.page.focus("#message")
+    await keyboard.press("Shift+Tab")
+    async with chat.page.expect_file_chooser() as chooser:
+        await keyboard.press("Enter")
+    await (await chooser.value).set_files([payload("key.txt", KEY)])
+    await expect(chat.page.locator(".file-chip[data-state=ready]")).to_have_count(1)
+    await expect(chat.page.locator("#message")).to_be_focused()
+    await keyboard.type("Where is the key?")
+    await keyboard.press("Enter")
+    await expect(chat.page.locator(".citation")).to_have_text(["1key.txt"])
+    await chat.wait_for("ready", 180)
+
+    await chat.page.locator(".citation").focus()
+    await keyboard.press("Enter")
+    await expect(chat.page.locator(".citation-text")).to_have_text(KEY.decode())  # a whole file: its text is fetched
+    await keyboard.press("Enter")
+    await expect(chat.page.locator(".citation-text")).to_be_hidden()
+
+    await chat.page.get_by_role("button", name="Remove key.txt").focus()
+    await keyboard.press("Enter")
+    await expect(chips(chat)).to_have_count(0)
+    await chat.ask("And now?")
+    assert await chat.page.locator(".answer").last.locator(".citation").count() == 0
+
+
+async def test_dropped_files_are_attached_and_models_open_as_models(chat: ChatPage) -> None:
+    await chat.page.evaluate(DROP, [["notes.md", "other.gguf"], "# Notes\n\nBuy seeds."])
+    await expect(chat.page.locator("#models-dialog")).to_be_visible()
+    await expect(chat.page.locator(".models-problems")).not_to_be_empty()
+    await chat.page.locator(".models-close").click()
+    await expect(chips(chat)).to_have_count(1)
+    await expect(chips(chat)).to_contain_text("notes.md")
+
+
+async def test_a_long_text_that_is_pasted_can_become_a_file(chat: ChatPage) -> None:
+    await chat.page.evaluate(PASTE, "A long line of a letter. " * 100)
+    notice = chat.page.locator("#notices", has_text="You pasted 2,500 characters")
+    await expect(notice).to_be_visible()
+    await notice.get_by_role("button", name="Attach it").click()
+    await expect(chat.page.locator("#message")).to_have_value("")
+    await expect(chips(chat)).to_contain_text("Pasted text.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("scan.pdf", small_pdf([[], []]), "scan.pdf has no text: its pages are pictures."),
+        ("broken.pdf", b"%PDF-1.4\nnothing", "broken.pdf cannot be read: it is damaged, or no PDF."),
+        ("photo.png", b"\x89PNG\r\n\x1a\n" + bytes(50), "photo.png is not text. Sonata reads no pictures."),
+        ("line.txt", b"a" * 4_000_001, "line.txt is too large: a file may have 4 MB."),
+    ],
+)
+async def test_what_cannot_be_read_says_why_and_is_not_attached(
+    chat: ChatPage, name: str, data: bytes, said: str
+) -> None:
+    await attach(chat, payload(name, data))
+    await expect(chat.page.locator("#notices")).to_contain_text(said)
+    await expect(chips(chat)).to_have_count(0)
+    await attach(chat, payload("key.txt", KEY))
+    await expect(chat.page.locator("#notices")).not_to_contain_text(said)
+    await expect(chips(chat)).to_have_count(1)

@@ -1,0 +1,76 @@
+"""Firefox and WebKit: a chat on the CPU, and a sentence on what is lost there. docs/browsers.md has the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from plain_server import PlainServer
+from small_site import SmallSite
+from web_driver import ENTER, Tab, firefox, webkit
+
+from app.building.system import can_install, find_firefox, find_webkit
+
+QUERY = "?backend=wasm&workers=2&max_tokens=8"
+READY = """() => {
+  const { state } = document.documentElement.dataset;
+  const problem = document.querySelector('.banner-message').textContent;
+  return ['ready', 'failed'].includes(state) && `${state} ${problem}`.trim();
+}"""
+ANSWERED = """() => document.documentElement.dataset.state === 'ready'
+  && document.querySelector('.answer .body')?.textContent.trim() && window.sonata.lastAnswer.newTokens"""
+
+
+@pytest.fixture
+def files(tiny_files: SmallSite) -> Iterator[PlainServer]:
+    """A server that sends no headers of the site's: the service worker adds them."""
+    with PlainServer(tiny_files.folder) as server:
+        yield server
+
+
+def answer(tab: Tab) -> int:
+    """The number of tokens of an answer to a message that is typed."""
+    assert tab.wait_for(READY) == "ready"
+    tab.type("#message", f"Hello.{ENTER}")
+    return tab.wait_for(ANSWERED)
+
+
+def missing(what: str) -> None:
+    """Fails where `build.py test` installs the browser, or else there is none to test with."""
+    if can_install():
+        pytest.fail(f"There is no {what}: run `python build.py test` once, it installs it.")
+    pytest.skip(f"{what} is not installed, and only on Debian does the build install it.")
+
+
+def test_firefox_answers_with_several_workers_also_when_the_server_is_gone(files: PlainServer) -> None:
+    program = find_firefox()
+    if program is None:
+        return missing("Firefox")
+    with firefox(program) as tab:
+        tab.open(f"{files.url}/{QUERY}")
+        assert answer(tab) > 0
+        assert tab.evaluate("() => sonata.info.adapter") == "CPU, 2 workers, relaxed SIMD"
+        assert tab.evaluate("() => sonata.info.notice") is None, "the model is kept"
+        tab.wait_for("() => document.documentElement.dataset.offline === 'ready'")
+        files.stop()
+        tab.open(f"{files.url}/{QUERY}")
+        assert answer(tab) > 0
+        assert tab.console_errors() == []
+
+
+def test_webkit_answers_with_one_worker_and_says_what_it_lacks(files: PlainServer) -> None:
+    programs = find_webkit()
+    if programs is None:
+        return missing("WebKitGTK")
+    with webkit(*programs) as tab:
+        tab.open(f"{files.url}/{QUERY}")
+        assert answer(tab) > 0
+        if tab.evaluate("() => typeof SharedArrayBuffer") == "undefined":
+            reason = tab.evaluate("() => sonata.info.reason")
+            assert "This browser shares no memory between workers: one of them answers, more slowly." in reason
+        tab.evaluate("() => document.getElementById('model-chip').click()")
+        empty = "() => { const menu = document.getElementById('model-menu');"
+        empty += " return menu.offsetHeight - menu.querySelector('.menu-actions').offsetTop; }"
+        assert tab.evaluate(empty) < 100, "the menu is as high as what is in it"
+        if tab.evaluate("() => typeof FileSystemFileHandle") == "undefined":
+            assert "each visit downloads the model again" in tab.evaluate("() => sonata.info.notice")

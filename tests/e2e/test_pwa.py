@@ -1,0 +1,105 @@
+"""The page as an app: what others share with it, its install button, an update under an open page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from chat_page import STAND_IN, ChatPage, share
+from plain_server import PlainServer
+from playwright.async_api import BrowserContext, async_playwright, expect
+from small_site import SmallSite
+
+from app.building.system import CHROMIUM_FLAGS
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+QUERY = "?backend=wasm"
+
+
+@pytest.fixture
+def light(small: SmallSite) -> SmallSite:
+    """Without the engine and its large files: these tests are of the page around it."""
+    small.write("engine/worker.js", STAND_IN.read_text("utf-8"))
+    small.drop("pyodide/*", "sonata.zip", "embedder/*", "vendor/ort-*", "routing.safetensors")
+    small.publish()
+    return small
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def kept(context: BrowserContext, light: SmallSite, server: PlainServer) -> AsyncIterator[ChatPage]:
+    """The page, ready, with all of the site kept."""
+    chat = ChatPage(await context.new_page(), server.url)
+    await chat.open_ready(QUERY)
+    await chat.page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'")
+    yield chat
+
+
+async def test_what_another_app_shares_comes_into_the_message_box_also_without_the_server(
+    kept: ChatPage, context: BrowserContext, server: PlainServer
+) -> None:
+    server.stop()
+    page = await context.new_page()
+    await share(page, server.url, title="A page", text="Look at this: https://a.example/b", url="https://a.example/b")
+
+    wanted = "A page\nLook at this: https://a.example/b"
+    await expect(page.locator("#message")).to_have_value(wanted)
+    assert await page.locator("#log article").count() == 0, "nobody but the user sends it"
+    assert "shared" not in page.url
+    assert "sonata-shared" not in await page.evaluate("caches.keys()")
+    await page.wait_for_function("() => sessionStorage.getItem('sonata.draft')")
+    await page.reload()
+    await expect(page.locator("#message")).to_have_value(wanted)  # once: it is a draft now
+
+
+async def test_a_link_to_something_shared_that_is_not_there_says_so(kept: ChatPage) -> None:
+    await kept.open("?shared=yes")
+    await expect(kept.page.locator("#notices")).to_contain_text("What was shared did not arrive. Share it again.")
+
+
+async def test_an_open_page_goes_on_under_a_new_service_worker_and_loads_late_modules_of_its_version(
+    kept: ChatPage, light: SmallSite, server: PlainServer
+) -> None:
+    """Another sw.js takes over at once; what belongs together stays together."""
+    panel = "memory_view/log_panel.js"
+    light.write(panel, light.read(panel) + "\nexport const version = 'new';")
+    light.write("sw.js", light.read("sw.js") + "\nself.marked = 'new';")
+    light.publish()
+    changed = """() => new Promise((resolve) => {
+      navigator.serviceWorker.addEventListener('controllerchange', resolve, { once: true });
+      navigator.serviceWorker.getRegistration().then((registration) => registration.update());
+    })"""
+    await kept.page.evaluate(changed)
+    await kept.page.evaluate(
+        """() => new Promise((resolve) => {
+          navigator.serviceWorker.addEventListener('message', resolve, { once: true });
+          navigator.serviceWorker.controller.postMessage({ kind: 'check' });
+        })"""
+    )
+    server.stop()  # both versions are kept now
+    await expect(kept.page.locator("#notices")).to_contain_text("A new version is ready")
+    assert await kept.page.evaluate(f"import('./{panel}').then(({{ version }}) => version ?? 'old')") == "old"
+    await kept.ask("Hello.")
+    await kept.page.reload()
+    await kept.wait_for("ready")
+    assert await kept.page.evaluate(f"import('./{panel}').then(({{ version }}) => version ?? 'old')") == "new"
+    assert kept.errors == []
+
+
+async def test_the_install_button_is_there_while_the_browser_offers_it(
+    chromium_path: Path, light: SmallSite, server: PlainServer, tmp_path: Path
+) -> None:
+    flags = [*CHROMIUM_FLAGS, "--bypass-app-banner-engagement-checks"]
+    async with async_playwright() as playwright:
+        context = await playwright.chromium.launch_persistent_context(
+            tmp_path / "profile", executable_path=chromium_path, args=flags
+        )
+        chat = ChatPage(await context.new_page(), server.url)
+        await chat.open_ready(QUERY)
+        await chat.page.wait_for_selector("#install:not([hidden])")
+        await chat.page.click("#install")
+        await expect(chat.page.locator("#install")).to_be_hidden()
+        assert chat.errors == []
+        await context.close()

@@ -1,0 +1,84 @@
+"""The settings of answers and of the page's looks, with the real engine and a tiny model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from accessibility import found_by_axe
+from chat_page import ChatPage
+from playwright.async_api import expect
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+POLICIES = "async () => Object.fromEntries((await sonata.engine.memory.policies()).map((one) => [one.name, one.value]))"
+
+
+async def policy(chat: ChatPage, name: str) -> object:
+    return (await chat.page.evaluate(POLICIES)).get(name)
+
+
+async def test_how_answers_are_made_is_chosen_and_kept(ready_chat: ChatPage, screenshots: Path) -> None:
+    await ready_chat.routed()
+    part = await ready_chat.open_part("Answers")
+    await expect(part.get_by_label("As the agent says")).to_be_checked()
+    await part.get_by_label("Your instructions").fill("Call me Zorbina.")
+    await part.get_by_label("Your instructions").blur()
+    await expect(part.get_by_role("status")).to_contain_text("Saved")
+    assert await policy(ready_chat, "answers.instructions") == "Call me Zorbina."
+
+    await part.get_by_label("Balanced").check()
+    await expect(part.get_by_label("Balanced")).to_be_checked()
+    assert await policy(ready_chat, "answers.sampling") == "balanced"
+    await part.get_by_label("Your own settings").check()
+    temperature = part.get_by_label("Temperature")
+    await temperature.fill("-2")
+    await temperature.press("Tab")
+    await expect(part.get_by_role("alert")).to_contain_text("temperature is -2")
+    await temperature.fill("0.3")
+    await temperature.press("Tab")
+    await expect(part.get_by_role("alert")).to_be_hidden()
+    assert '"temperature":0.3' in str(await policy(ready_chat, "answers.sampling"))
+    await ready_chat.page.screenshot(path=screenshots / "settings-answers.png")
+    assert await found_by_axe(ready_chat.page) == []
+
+    await part.get_by_label("Longest answer").fill("3")
+    await part.get_by_label("Longest answer").press("Tab")
+    await expect(part.get_by_role("status")).to_contain_text("Saved")
+    await ready_chat.ask("Say something.")
+    assert await ready_chat.page.evaluate("sonata.lastAnswer.newTokens") == 3
+
+    await part.get_by_label("Longest answer").fill("")
+    await part.get_by_label("Longest answer").press("Tab")
+    await part.get_by_label("As the agent says").check()
+    await part.get_by_label("Your instructions").fill("")
+    await part.get_by_label("Your instructions").blur()
+    await ready_chat.page.wait_for_function(
+        "async () => !(await sonata.engine.memory.policies()).some(({ name }) => name.startsWith('answers.'))"
+    )
+
+
+async def test_the_looks_are_chosen_and_kept(ready_chat: ChatPage, screenshots: Path) -> None:
+    page = ready_chat.page
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = await page.evaluate(ground)
+    part = await ready_chat.open_part("Appearance")
+    await part.get_by_label("Dark").check(force=True)
+    assert await page.evaluate(ground) != light
+    await part.get_by_label("Larger").check(force=True)
+    assert await page.evaluate("getComputedStyle(document.documentElement).fontSize") == "20px"
+    await page.screenshot(path=screenshots / "settings-appearance-dark.png")
+    assert await found_by_axe(page) == []
+
+    await part.get_by_label("Language").select_option("de")
+    await page.wait_for_load_state()
+    await expect(page.get_by_role("button", name="Neues Gespräch").first).to_be_visible()
+    assert await page.evaluate(ground) != light, "what was chosen counts before the page is ready"
+    assert await page.evaluate("document.documentElement.lang") == "de"
+    await ready_chat.wait_for("ready", 60)
+    await page.locator("#panel").get_by_role("tab", name="Aussehen").click()
+    await page.get_by_label("Wie das System").check(force=True)
+    await page.get_by_label("Üblich").check(force=True)
+    await page.get_by_label("Sprache").select_option("en")
+    await expect(page.get_by_role("button", name="New chat").first).to_be_visible()
+    assert await page.evaluate(ground) == light
+    await ready_chat.wait_for("ready", 60)

@@ -1,0 +1,176 @@
+"""Other answers and edited messages: variants side by side, over the real engine with a tiny model."""
+
+from __future__ import annotations
+
+import pytest
+from accessibility import found_by_axe
+from chat_page import ChatPage
+from playwright.async_api import Locator, expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+expect.set_options(timeout=60_000)  # Python starts before a stored chat is shown
+
+FIRST, SECOND, OTHER = "The first question.", "The second question.", "Another question."
+
+
+@pytest.fixture(scope="module")
+def tiny_query() -> str:
+    return "?backend=wasm&workers=1&max_tokens=8&routing=off"
+
+
+def questions(chat: ChatPage) -> Locator:
+    return chat.page.locator(".question .body")
+
+
+def place(root: Locator) -> Locator:
+    return root.locator(".variants-place")
+
+
+async def stored(chat: ChatPage) -> None:
+    """Until the page knows where the last message is stored."""
+    await expect(chat.page.locator(".question").last.get_by_role("button", name="Edit")).to_be_attached()
+    await expect(chat.page.locator(".answer").last.get_by_role("button", name="Good")).to_be_attached()
+
+
+async def ask(chat: ChatPage, text: str) -> str:
+    answer = await chat.ask(text)
+    await stored(chat)
+    return answer
+
+
+async def test_any_answer_can_be_tried_again_and_the_variants_are_switched(ready_chat: ChatPage) -> None:
+    page = ready_chat.page
+    await ask(ready_chat, FIRST)
+    await ask(ready_chat, SECOND)
+    first = page.locator(".answer").first
+
+    await first.get_by_role("button", name="Try again").first.click()
+    await expect(questions(ready_chat)).to_have_text([FIRST])  # what was said below belongs to the other answer
+    await expect(place(first)).to_have_text("2 / 2")
+    await ready_chat.wait_for("ready")
+
+    await first.get_by_role("button", name="Earlier version").press("Enter")
+    await expect(questions(ready_chat)).to_have_text([FIRST, SECOND])
+    await expect(place(first)).to_have_text("1 / 2")
+    await expect(first.get_by_role("button", name="Later version")).to_be_focused()
+    told = await page.evaluate("() => sonata.engine.memory.conversation(location.hash.split('chat=')[1])")
+    assert [turn["content"] for turn in told["turns"]][::2] == [FIRST, SECOND]
+
+    await ready_chat.page.reload()
+    await expect(questions(ready_chat)).to_have_text([FIRST, SECOND])
+    await expect(place(first)).to_have_text("1 / 2")
+    await ready_chat.wait_for("ready")
+
+
+async def test_a_message_is_edited_and_the_earlier_version_stays(ready_chat: ChatPage) -> None:
+    page = ready_chat.page
+    await ask(ready_chat, FIRST)
+    await ask(ready_chat, SECOND)
+    question = page.locator(".question").first
+    await question.hover()
+    await question.get_by_role("button", name="Edit").click()
+    box = question.get_by_role("textbox", name="Edit")
+    await expect(box).to_be_focused()
+    await expect(box).to_have_value(FIRST)
+    assert await found_by_axe(page, "#log") == []
+    await box.fill(OTHER)
+    await box.press("Enter")
+
+    await expect(questions(ready_chat)).to_have_text([OTHER])
+    await stored(ready_chat)
+    await expect(place(question)).to_have_text("2 / 2")
+    await question.get_by_role("button", name="Earlier version").press("Enter")
+    await expect(questions(ready_chat)).to_have_text([FIRST, SECOND])
+    await question.get_by_role("button", name="Later version").press("Enter")
+    await expect(questions(ready_chat)).to_have_text([OTHER])
+
+    await ask(ready_chat, SECOND)  # goes on behind the version that is shown
+    await expect(questions(ready_chat)).to_have_text([OTHER, SECOND])
+
+
+async def test_arrow_up_in_an_empty_box_edits_the_last_message_and_escape_leaves_it(ready_chat: ChatPage) -> None:
+    page = ready_chat.page
+    await page.press("#message", "ArrowUp")
+    await expect(page.locator("#message")).to_be_focused()  # there is none
+    await ask(ready_chat, FIRST)
+    await ask(ready_chat, SECOND)
+    await page.focus("#message")
+    await page.keyboard.type("x")
+    await page.keyboard.press("ArrowUp")
+    await expect(page.locator("#message")).to_be_focused()
+    await page.fill("#message", "")
+    await page.keyboard.press("ArrowUp")
+    box = page.get_by_role("textbox", name="Edit")
+    await expect(box).to_have_value(SECOND)
+    await page.keyboard.press("Escape")
+    await expect(box).to_have_count(0)
+    await expect(questions(ready_chat)).to_have_text([FIRST, SECOND])
+
+
+async def test_the_menu_of_an_answer_has_its_figures_and_goes_by_keyboard(ready_chat: ChatPage) -> None:
+    page = ready_chat.page
+    await ask(ready_chat, FIRST)
+    more = page.locator(".answer").last.get_by_role("button", name="More")
+    await more.press("Enter")
+    menu = page.get_by_role("dialog", name="More")
+    names = await menu.locator("dt").all_inner_texts()
+    assert names == ["Written", "Speed", "First word after", "Read", "Reading speed", "Context used"]
+    assert await menu.locator("dd").first.inner_text() == "8 tokens"
+    assert await found_by_axe(page) == []
+    await page.keyboard.press("Escape")
+    await expect(menu).to_have_count(0)
+    await expect(more).to_be_focused()
+    await more.click()
+    await more.click()
+    await expect(menu).to_have_count(0)
+
+
+async def test_what_is_tried_again_while_another_answer_comes_takes_its_place(ready_chat: ChatPage) -> None:
+    page = ready_chat.page
+    await ask(ready_chat, FIRST)
+    await ready_chat.send(SECOND)
+    await page.locator(".answer").first.get_by_role("button", name="Try again").first.press("Enter")
+    await expect(questions(ready_chat)).to_have_text([FIRST])
+    await ready_chat.wait_for("ready")
+    await expect(place(page.locator(".answer").first)).to_have_text("2 / 2")
+    await expect(questions(ready_chat)).to_have_text([FIRST])
+
+
+async def test_an_answer_that_was_cut_off_goes_on_in_its_place(ready_chat: ChatPage) -> None:
+    page = ready_chat.page
+    before = await ask(ready_chat, FIRST)
+    answer = page.locator(".answer").last
+    await expect(answer.locator(".answer-ending")).to_contain_text("Stopped at the length limit.")
+    await answer.locator(".answer-ending").get_by_role("button", name="Continue").click()
+    await page.wait_for_function("(short) => sonata.lastAnswer.text?.length > short", arg=len(before))
+    await ready_chat.wait_for("ready")
+    await expect(answer.locator(".answer-footer")).to_have_count(1)
+    await expect(place(answer)).to_have_count(0)  # the same answer, longer
+    after = await page.evaluate("sonata.lastAnswer.text")
+    assert after.startswith(before)
+    assert len(after) > len(before)
+    await expect(questions(ready_chat)).to_have_text([FIRST])
+    await page.reload()
+    await expect(questions(ready_chat)).to_have_text([FIRST])
+    await ready_chat.wait_for("ready")
+    assert await ready_chat.last_answer() == after.strip()
+
+
+async def test_the_bar_of_the_context_says_what_is_in_the_prompt(ready_chat: ChatPage) -> None:
+    page = ready_chat.page
+    bar = page.locator("#context-bar")
+    await expect(bar).to_be_hidden()
+    await ask(ready_chat, FIRST)
+    await bar.press("Enter")
+    card = page.get_by_role("dialog", name="What the model reads")
+    assert await card.locator("dt").all_inner_texts() == ["Instructions", "Conversation", "Free"]
+    parts = [int(one.split()[0].replace(",", "")) for one in await card.locator("dd").all_inner_texts()]
+    total = int((await card.locator("h2").inner_text()).split(" of ")[1].split()[0].replace(",", ""))
+    assert sum(parts) == total
+    await expect(card).to_contain_text("1,000 more tokens of context take")
+    assert await found_by_axe(page) == []
+    await page.keyboard.press("Escape")
+    await expect(bar).to_be_focused()
+    await page.click("#new-chat")
+    await expect(bar).to_be_hidden()

@@ -1,0 +1,150 @@
+"""What the exact tools compute, and above all what they leave to the model."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import tomllib
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from py_core.tools.answering import answer_exactly
+from py_core.tools.first_look import may_be_for_a_tool
+
+HERE = Path(__file__).parent
+APP = HERE.parents[1] / "app"
+NOW = datetime(2026, 11, 23, 14, 5)
+
+
+def lines(name: str) -> list[str]:
+    kept = (HERE / name).read_text(encoding="utf-8").splitlines()
+    return [line.replace("\\n", "\n") for line in kept if line and not line.startswith("# ")]
+
+
+COMPUTED = [tuple(line.rsplit(" => ", 1)) for line in lines("computed.txt")]
+NOT_COMPUTED = lines("not_computed.txt")
+
+
+@pytest.mark.parametrize(("message", "result"), COMPUTED)
+def test_this_is_computed(message: str, result: str) -> None:
+    assert may_be_for_a_tool(message)
+    exact = answer_exactly(message, NOW)
+    assert exact is not None
+    assert exact.value == ("" if result == "-" else result)
+    assert exact.words
+    assert exact.working
+
+
+def test_the_sets_are_large_enough() -> None:
+    assert len(set(COMPUTED)) >= 150
+    assert len(set(NOT_COMPUTED)) >= 300
+
+
+@pytest.mark.parametrize("message", NOT_COMPUTED)
+def test_this_is_left_to_the_model(message: str) -> None:
+    assert answer_exactly(message, NOW) is None
+
+
+ASKED_FOR = {
+    "What is 17 times 23?", "What is the square root of 81?", "How much is 15 percent of 80?", "17 times 23",
+    "what's 15% of 240", "How many minutes are in a day?", "How many hours does a year have?", "What day is today?",
+    "How many days does February have?", "How many litres are in a gallon?", "how many grams in an ounce",
+    "how many weeks are there in 200 days", "convert 70 miles to km", "how many days till christmas",
+    "What time is it?",
+}  # fmt: skip
+"""Those of the repository's general messages that do ask for a sum, a date or a unit."""
+
+
+def general_messages() -> list[str]:
+    found = (APP / "generic_texts.txt").read_text(encoding="utf-8").splitlines()
+    for path in sorted((APP / "facts").glob("generic_*.jsonl")):
+        found += [json.loads(line)["prompt"] for line in path.read_text(encoding="utf-8").splitlines()]
+    for path in sorted((APP / "agents").rglob("*.toml")):
+        found += strings_of(tomllib.loads(path.read_text(encoding="utf-8")))
+    return found
+
+
+def strings_of(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for each in inner for text in strings_of(each)]
+
+
+def test_no_message_to_the_agents_is_taken_for_a_sum() -> None:
+    messages = general_messages()
+    assert len(messages) > 7000
+    computed = {message for message in messages if answer_exactly(message, NOW) is not None}
+    print(f"{len(computed)} of {len(messages)} are computed")
+    assert computed <= ASKED_FOR
+
+
+def test_the_first_look_lets_through_all_that_a_tool_answers() -> None:
+    assert [message for message, _ in COMPUTED if not may_be_for_a_tool(message)] == []
+    passed = sum(map(may_be_for_a_tool, general_messages()))
+    print(f"{passed} of {len(general_messages())} get a second look")
+
+
+HOSTILE = {
+    "nested": "(" * 10_000 + "1+1" + ")" * 10_000,
+    "nested a little": "(" * 60 + "1+1" + ")" * 60,
+    "powers": "9**9**9**9",
+    "power of a fraction": "(1/3)^999999999",
+    "huge exponent": "10^(10^10)",
+    "long product": "*".join(["99999999999"] * 190),
+    "long sum": "+".join(["1"] * 50_000),
+    "long number": "1" * 100_000 + " + 1",
+    "factorials": "1000!*1000!",
+    "spaces": "what is 1 +" + " " * 20_000 + "1",
+    "commas": "how many days between " + ", " * 10_000,
+    "quotes": 'how many words are in "' * 800,
+    "words": "how many words in " + "in " * 8000,
+    "dots": "5 miles in km" + "." * 20_000,
+    "a long unit": "1" + "a" * 990,
+    "long units": "5 " + " ".join(["a" * 150] * 6) + " in km",
+    "many numbers": "1 " * 499,
+    "many hyphens": "1-" * 400 + "1",
+    "many words": "what is " + "one plus " * 100 + "one",
+    "letters": "how many r's in " + "r" * 20_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_input_ends_at_once(name: str) -> None:
+    begin = time.process_time()
+    if may_be_for_a_tool(HOSTILE[name]):
+        exact = answer_exactly(HOSTILE[name], NOW)
+        assert exact is None or re.fullmatch(r"\S.*\.|[^.]+ = .*", exact.words, re.DOTALL)
+    assert time.process_time() - begin < 2  # CPU time, a hundred times what it takes
+
+
+def test_what_is_too_much_is_said_in_a_sentence() -> None:
+    assert answer_exactly("9**9**9", NOW).words.startswith("The result would be longer than 1,000 digits")
+    assert "50 brackets" in answer_exactly(HOSTILE["nested a little"], NOW).words
+    assert "1000 characters" in answer_exactly(HOSTILE["nested"], NOW).words
+    assert answer_exactly("fünf durch null", NOW).words.startswith("Durch null kann man nicht teilen")
+    assert "28 days" in answer_exactly("what day is 30 February 2026", NOW).words
+
+
+SAID = {
+    "17 * 23": "17 × 23 = 391",
+    "0.1 + 0.2": "0.1 + 0.2 = 0.3",
+    "1/3 =": "1 / 3 ≈ 0.3333333333",
+    "was ist 3,5 mal 2": "3,5 × 2 = 7",
+    "1000000 * 1000000": "1,000,000 × 1,000,000 = 1,000,000,000,000",
+    "Was ist 1.000.000 mal 12?": "1.000.000 × 12 = 12.000.000",
+    "what day is 24 December 2026": "24 December 2026 is a Thursday.",
+    "Welcher Wochentag ist der 24. Dezember 2026?": "Der 24. Dezember 2026 ist ein Donnerstag.",
+    "5 miles in km": "5 miles are 8.04672 kilometers.",
+    "convert 100 F to C": "100 degrees Fahrenheit are about 37.77777778 degrees Celsius.",
+    "how many r's in strawberry": "The letter r occurs 3 times in “strawberry”.",
+    "Wie viele r sind in Erdbeere?": "Der Buchstabe r kommt 2-mal in „Erdbeere“ vor.",
+}
+
+
+@pytest.mark.parametrize("message", SAID)
+def test_an_answer_is_written_as_people_write(message: str) -> None:
+    assert answer_exactly(message, NOW).words == SAID[message]

@@ -1,0 +1,191 @@
+"""Answers that are computed in a conversation, with the real memory, embedder, router and gate, and a tiny model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from app.answer_keeper import Stored
+from app.assistant import Assistant, Delta, Done
+from app.conversation import Conversation, Event
+from app.exact_answers import EXACT_POLICY, Computed
+from app.learning_service import Learned, LearningService
+from app.native_services import native_router_parts
+from app.page_session import Opened, PageSession
+from app.policy_words import told_policies
+from app.recalled import Recalled
+from app.router_factory import RouterParts
+from app.routing_service import Routed, RoutingService
+from app.services import Services
+from app.shipped_gate import shipped_gate
+from app.turn_details import turn_entries
+from py_core.loading import Model
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.memory import Memory
+from py_core.memory.sqlite import SQLiteRows
+
+OpenModel = Callable[..., Awaitable[Model]]
+SUM, RESULT = "What is 17 * 23?", "17 × 23 = 391"
+
+
+@pytest.fixture(scope="module")
+def parts(dist: Path) -> RouterParts:
+    return native_router_parts()
+
+
+@pytest.fixture
+async def model(tiny_path: Path, open_model: OpenModel) -> Model:
+    return await open_model(tiny_path)
+
+
+@pytest.fixture
+async def services(parts: RouterParts, model: Model, tmp_path: Path) -> AsyncIterator[Services]:
+    async def routing(memory: Memory) -> RoutingService:
+        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
+
+    async def learning(memory: Memory) -> LearningService:
+        return await LearningService.open(model, "ab" * 32, parts.embedder, memory, shipped_gate())
+
+    services = Services(NativeCrypto())
+    await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+    await services.route_with(routing)
+    await services.learn_with(learning)
+    yield services
+    await services.close()
+
+
+@pytest.fixture
+def conversation(model: Model, services: Services) -> Conversation:
+    return Conversation(Assistant(model, max_tokens=8), services)
+
+
+def memory_of(services: Services) -> Memory:
+    assert services.memory is not None
+    return services.memory
+
+
+async def all_of(events: AsyncIterator[Event]) -> list[Event]:
+    return [event async for event in events]
+
+
+async def test_a_sum_is_computed_and_neither_router_nor_model_is_asked(conversation: Conversation) -> None:
+    events = await all_of(conversation.respond(SUM))
+    assert [type(event) for event in events] == [Computed, Delta, Done, Stored]
+    computed, delta, done, stored = events
+    assert computed.entry() == {
+        "kind": "arithmetic", "words": RESULT, "working": "Computed exactly, without rounding.",
+    }  # fmt: skip
+    assert delta.text == done.text == stored.answer == RESULT
+    assert done.reason == "end"
+    assert done.new_tokens == 0
+    assert stored.request == ""  # no model made it, so there is nothing to judge
+
+
+async def test_a_stored_answer_knows_that_it_was_computed(conversation: Conversation, services: Services) -> None:
+    *_, stored = await all_of(conversation.respond(SUM))
+    branches = await memory_of(services).sessions.branches(stored.session)
+    question, answer = turn_entries(branches)
+    assert question["content"] == SUM
+    assert answer["tool"] == {
+        "kind": "arithmetic", "words": RESULT, "working": "Computed exactly, without rounding.",
+    }  # fmt: skip
+    assert answer["request"] is None
+    assert answer["taught"] is None
+
+
+async def test_the_model_reads_a_computed_answer_as_its_own(model: Model, conversation: Conversation) -> None:
+    *_, stored = await all_of(conversation.respond(SUM))
+    await all_of(conversation.respond("double that"))
+    read = model.tokenizer.decode(conversation.assistant.sequence.tokens)
+    assert SUM in read
+    assert RESULT in read
+    conversation.reset()
+    await conversation.resume(stored.session)
+    await all_of(conversation.respond("now halve it"))
+    assert RESULT in model.tokenizer.decode(conversation.assistant.sequence.tokens)
+
+
+async def test_try_again_asks_the_model(conversation: Conversation, services: Services) -> None:
+    await all_of(conversation.respond(SUM))
+    events = await all_of(conversation.retry())
+    assert not any(isinstance(event, Computed) for event in events)
+    stored = events[-1]
+    assert isinstance(stored, Stored)
+    assert stored.request
+    answer = turn_entries(await memory_of(services).sessions.branches(stored.session))[-1]
+    assert answer["tool"] is None
+    assert answer["request"] == stored.request
+    assert len(answer["siblings"]) == 2
+
+
+async def test_an_edited_message_is_computed_in_its_place(conversation: Conversation, model: Model) -> None:
+    await all_of(conversation.respond("hello"))
+    await all_of(conversation.respond(SUM))
+    events = await all_of(conversation.respond("6 * 7", after=1))
+    assert isinstance(events[0], Computed)
+    assert [turn.content for turn in conversation.turns][-2:] == ["6 * 7", "6 × 7 = 42"]
+    await all_of(conversation.respond("and now?"))
+    assert SUM not in model.tokenizer.decode(conversation.assistant.sequence.tokens)
+
+
+async def test_what_was_taught_comes_before_what_is_computed(conversation: Conversation) -> None:
+    taught = await all_of(conversation.respond("remember: the answer to what is 17 * 23 is a secret"))
+    assert isinstance(taught[0], Learned)
+    events = await all_of(conversation.respond(SUM))
+    assert any(isinstance(event, Recalled) for event in events)
+    assert not any(isinstance(event, Computed) for event in events)
+
+
+async def test_a_switch_turns_the_tools_off(conversation: Conversation, services: Services) -> None:
+    await memory_of(services).policies.edit(EXACT_POLICY, False)
+    events = await all_of(conversation.respond(SUM))
+    assert isinstance(events[0], Routed)
+    assert not any(isinstance(event, Computed) for event in events)
+    (words,) = [words for policy, words in await told_policies(memory_of(services)) if policy.name == EXACT_POLICY]
+    assert (words.title, words.value, words.can_edit) == ("Exact answers", "off", True)
+    await memory_of(services).policies.edit(EXACT_POLICY, True)
+    assert isinstance((await all_of(conversation.respond(SUM)))[0], Computed)
+
+
+async def test_a_message_for_a_chosen_agent_is_not_computed(conversation: Conversation) -> None:
+    events = await all_of(conversation.respond(SUM, agent="coder"))
+    assert not any(isinstance(event, Computed) for event in events)
+
+
+async def test_the_page_is_told_of_the_tool(model: Model) -> None:
+    opened = Opened()
+    for one in (opened.memory, opened.routing, opened.learning):
+        one.set()
+    told: list[tuple[str, str]] = []
+    session = PageSession(Services(NativeCrypto()), opened, lambda: Assistant(model))
+    await session.respond("5 miles in km", lambda name, value: told.append((name, value)))
+    assert [name for name, _ in told] == ["computed", "delta", "done"]
+    assert json.loads(told[0][1])["kind"] == "unit"
+
+
+def test_the_tools_are_not_imported_before_a_message_needs_them() -> None:
+    code = (
+        "import sys, app.conversation, app.page_session; from app.exact_answers import computed; from app.services "
+        "import Services; from py_core.memory.encryption import NativeCrypto; s = Services(NativeCrypto()); "
+        "before = [m for m in sys.modules if m.startswith('py_core.tools')]; "
+        "computed(s, 'tell me about owls'); "
+        "assert before == [], before; assert 'py_core.tools.answering' not in sys.modules; "
+        "assert computed(s, '6*7').exact.value == '42'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_command_line_computes() -> None:
+    def run(message: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "app.cli", "compute", message], capture_output=True, text=True)
+
+    said = run("17*23")
+    assert said.stdout == f"{RESULT}\nComputed exactly, without rounding.\n"
+    refused = run("tell me about owls")
+    assert refused.returncode == 1
+    assert refused.stderr == "No tool is sure what to compute here: in a chat the model answers this.\n"

@@ -1,0 +1,290 @@
+/**
+ * A message on its way to the model, and its answer on its way to the page: one at a time; what is sent meanwhile waits in
+ * the queue.
+ */
+import { t } from '../i18n/i18n.js';
+import { whyTooLong } from './message_length.js';
+import { describe, fromError } from '../page/problems.js';
+import { askToPersist } from '../page/offline.js';
+
+/**
+ * `isKept`: the question is in the memory already, and is not given back where the answer fails; `isVariant`: of another
+ * message or answer
+ * @typedef {{view: import('./turn_view.js').TurnView, question: string, isKept: boolean, isVariant: boolean, stream: any, ended: boolean}} Turn
+ */
+
+/** Errors of a message that cannot be answered; the engine answers the next one. */
+const REFUSALS = new Set(['ContextFullError', 'CannotAnswerError', 'StoreError', 'AgentError']);
+
+export class Asking {
+  #parts;
+  #page;
+  #turn = /** @type {Turn|null} */ (null); // the running one
+  #recovering = false;
+
+  /**
+   * @param {{chat: import('./chat_view.js').ChatView, composer: import('./composer.js').Composer,
+   *   banner: import('../page/banner.js').Banner, notices: import('../page/notices.js').Notices,
+   *   announcer: import('../page/announcer.js').Announcer, stored: import('./stored_chat.js').StoredChat,
+   *   queue: import('./message_queue.js').MessageQueue, navigation: import('./navigation.js').Navigation,
+   *   status: import('../page/status_view.js').StatusView, watchdog: import('../page/watchdog.js').Watchdog,
+   *   models: import('../models_view/models_menu.js').ModelsMenu, welcome: import('./welcome.js').Welcome,
+   *   contextBar: import('./context_bar.js').ContextBar}} parts of the page
+   * @param {{engine: () => import('../engine/engine.js').Engine, state: () => string, setState: (state: any) => void,
+   *   runner: () => any, fail: (error: any) => void, follow: (engine: any) => void, tell: (promise: Promise<any>) => void}} page
+   *   runner: what `Engine.start` said; follow: show what another tab has added; tell: wait only for a failure
+   */
+  constructor(parts, page) {
+    this.#parts = parts;
+    this.#page = page;
+  }
+
+  /** The question that is being answered. @returns {string|null} */
+  get question() {
+    return this.#turn?.question ?? null;
+  }
+
+  /** How many tokens the model can read. @returns {number|null} */
+  get contextLength() {
+    return this.#page.runner()?.contextLength ?? null;
+  }
+
+  /** Whether a message may fit; one that surely does not is neither shown nor sent. */
+  accepts(question) {
+    const why = whyTooLong(question, this.#page.state() === 'loading' ? null : this.#page.runner());
+    this.#parts.notices.say('length', why);
+    return why === null;
+  }
+
+  send(question) {
+    if (this.#page.state() === 'ready') this.#ask(question);
+    else this.#parts.queue.add(question);
+  }
+
+  answerNext() {
+    const next = this.#page.state() === 'ready' ? this.#parts.queue.take() : null;
+    if (next) this.#ask(next.question, next.view);
+  }
+
+  /**
+   * Another answer to a message, as a variant of the one there is.
+   * @param {import('./turn_view.js').TurnView} view @param {string} [agent] who must answer
+   */
+  again(view, agent) {
+    const { chat } = this.#parts, { number } = view.places.question;
+    const isKnown = number !== null || chat.isLast(view); // or it will be known in a moment: it was just stored
+    if (!isKnown || !this.#isFree()) return;
+    const next = chat.addVariant(view);
+    if (view.hasFailed && number === null) this.#ask(view.question, next); // nothing of it was stored
+    else this.#ask(view.question, next, { again: true, ...(number === null ? {} : { after: number }), ...(agent ? { agent } : {}) });
+  }
+
+  /** Send a message once more, with another text, as a variant of it. @param {import('./turn_view.js').TurnView} view @param {string} text */
+  edit(view, text) {
+    if (!this.accepts(text) || !this.#isFree()) return;
+    const { after } = view.places.question;
+    this.#ask(text, this.#parts.chat.addVariant(view, text), { after });
+  }
+
+  /** Show another variant of a message or an answer. @param {number} number its own */
+  async choose(number) {
+    if (!this.#isFree()) return;
+    const { stored, notices } = this.#parts;
+    try {
+      await stored.choose(number, this.#page.engine());
+    } catch (error) {
+      notices.say('chat', describe(fromError(error)).message);
+    }
+  }
+
+  /** An answer that still comes makes room; nothing does while the model loads. */
+  #isFree() {
+    this.stop();
+    const isFree = this.#page.state() === 'ready';
+    this.#parts.notices.say('free', isFree ? null : t('answers.notReady'));
+    return isFree;
+  }
+
+  /**
+   * What continues an answer that did not come to its end; null where that cannot be.
+   * @param {import('./turn_view.js').TurnView} view @returns {(() => void)|null}
+   */
+  goOn(view) {
+    if (!this.#parts.chat.isLast(view)) return null;
+    return () => {
+      if (!this.#parts.chat.isLast(view) || !this.#isFree()) return;
+      view.goOn();
+      this.#run({ view, isKept: true }, false, (engine) => engine.continueAnswer());
+    };
+  }
+
+  /** @param {{again?: boolean, after?: number|null, agent?: string}} [asked] as Engine.respond takes it */
+  #ask(question, view = this.#parts.chat.addTurn(question), asked = {}) {
+    const isVariant = 'again' in asked || 'after' in asked;
+    return this.#run({ view, isKept: asked.again ?? false }, isVariant, (engine) => engine.respond(question, asked));
+  }
+
+  /**
+   * @param {{view: import('./turn_view.js').TurnView, isKept: boolean}} turn
+   * @param {boolean} isVariant
+   * @param {(engine: import('../engine/engine.js').Engine) => Promise<any>} begin gives the events
+   */
+  async #run({ view, isKept }, isVariant, begin) {
+    const { stored, banner, watchdog, navigation } = this.#parts;
+    const current = /** @type {Turn} */ ({ view, question: view.question, isKept, isVariant, stream: null, ended: false });
+    const storing = stored.begin(isVariant);
+    this.#turn = current;
+    if (this.#page.state() === 'ready') banner.hide();
+    this.#page.setState('answering');
+    watchdog.feed();
+    const engine = this.#page.engine();
+    try {
+      await navigation.opening;
+      if (current.ended) return;
+      current.stream = await begin(engine);
+      for await (const event of current.stream) {
+        if (engine !== this.#page.engine()) return;
+        if (event.type === 'stored') {
+          view.place(numbered(event.question), numbered(event.number));
+          storing.stored(event);
+          if (event.request) view.offerFeedback(event.request, engine.learning);
+        }
+        if (current.ended || event.type === 'stored') continue; // an answer that was stopped is stored, too
+        watchdog.feed();
+        if (banner.isShown) banner.hide();
+        this.#onEvent(current, event, engine);
+      }
+      if (!current.ended) throw new Error('the answer ended without a word');
+    } catch (error) {
+      if (!current.ended) this.#page.fail(fromError(error));
+    } finally {
+      storing.end();
+      if (engine === this.#page.engine()) this.#page.follow(engine);
+    }
+  }
+
+  #onEvent(current, event, engine) {
+    const { status, models, welcome, banner } = this.#parts;
+    this.#endRecovery();
+    if (event.type === 'delta') {
+      current.view.append(event.text);
+    } else if (event.type === 'thought') {
+      current.view.appendThought(event.text);
+    } else if (event.type === 'reading') {
+      current.view.showReading(event.done, event.total, event.secondsLeft);
+    } else if (event.type === 'context') {
+      this.#parts.contextBar.show(event);
+    } else if (event.type === 'route') {
+      current.view.showRoute(event, engine.memory);
+    } else if (event.type === 'lesson') {
+      current.view.showLesson(event, engine.learning);
+    } else if (event.type === 'computed') {
+      current.view.showComputed(event);
+    } else if (event.type === 'files') {
+      current.view.showFiles(event, engine.files);
+    } else if (event.type === 'learned') {
+      current.view.showLearned(event, engine.learning);
+    } else if (event.type === 'done') {
+      window.sonata.lastAnswer = event;
+      status.showRate(event.decodeTokS);
+      models.measure(event.newTokens, event.decodeTokS);
+      welcome.showSpeed(event.newTokens, event.decodeTokS);
+      this.#end(current, event);
+      this.answerNext();
+      askToPersist(); // not before: a visitor who only looks in is not asked anything
+    } else if (REFUSALS.has(event.kind)) {
+      this.interrupt();
+      banner.show(describe(event), []);
+      this.answerNext();
+    } else if (event.type === 'error') {
+      this.#page.fail(event);
+    }
+  }
+
+  /** The answer is over for the page, whatever the worker still does. */
+  #end(current, ending) {
+    if (current.ended) return;
+    current.ended = true;
+    this.#endRecovery();
+    current.view.finish(ending);
+    this.#parts.watchdog.stop();
+    if (this.#turn === current) this.#turn = null;
+    if (this.#page.state() === 'answering') this.#page.setState('ready');
+  }
+
+  /** The running answer failed: keep what there is of it, and give the question back to the message box. */
+  interrupt() {
+    const current = this.#turn;
+    if (!current) return;
+    current.stream?.return();
+    this.#end(current, { reason: 'failed' });
+    if (!current.view.text) this.#parts.chat.removeTurn(current.view);
+    if (!current.isKept) this.giveBack(current.question);
+  }
+
+  /** The tab that answered is gone: ask once more, before what waits. */
+  askAgain() {
+    const current = this.#turn;
+    if (!current || current.isKept || current.isVariant) return this.interrupt();
+    current.stream?.return();
+    this.#end(current, { reason: 'failed' });
+    this.#parts.chat.removeTurn(current.view);
+    this.#parts.queue.addFirst(current.question);
+  }
+
+  /** Put a question that has no answer back into the message box. */
+  giveBack(question) {
+    const { composer } = this.#parts;
+    if (!composer.text) composer.text = question;
+    composer.focus();
+  }
+
+  /** @returns {boolean} whether there was an answer to stop */
+  stop() {
+    if (!this.#turn) return false;
+    this.#parts.banner.hide();
+    this.#end(this.#turn, { reason: 'stopped' });
+    this.#page.tell(this.#page.engine().stop());
+    this.answerNext();
+    return true;
+  }
+
+  /** The page is about to go: what was asked and has no answer yet goes back into the message box. */
+  keepQuestions() {
+    const { queue, composer } = this.#parts;
+    const questions = [...(this.#turn && !this.#turn.isKept ? [this.#turn.question] : []), ...queue.questions];
+    if (questions.length) composer.keep(questions.join('\n\n'));
+  }
+
+  /** The GPU was lost in the middle of a turn, and the engine is on its way back. */
+  onRecovery() {
+    const { watchdog, status, announcer } = this.#parts;
+    if (!this.#turn) return;
+    watchdog.feed();
+    if (this.#recovering) return;
+    this.#recovering = true;
+    const words = t('chat.recovering');
+    status.show('loading', words);
+    announcer.say(words);
+  }
+
+  #endRecovery() {
+    if (this.#recovering) this.#parts.status.showInfo(this.#page.runner());
+    this.#recovering = false;
+  }
+}
+
+/** The place of a turn that was just stored: the rest of it comes when the page looks into the memory. */
+const numbered = (number) => (number === undefined ? null : { number, after: null, siblings: [] });
+
+/** @param {() => Asking} asking @returns {import('./turn_view.js').Actions} */
+export function actionsOf(asking) {
+  return {
+    ask: (question) => asking().send(question),
+    again: (turn, agent) => asking().again(turn, agent),
+    edit: (turn, text) => asking().edit(turn, text),
+    choose: (number) => asking().choose(number),
+    goOn: (turn) => asking().goOn(turn),
+    contextLength: () => asking().contextLength,
+  };
+}

@@ -1,0 +1,18 @@
+/** The title of the conversation on the page: in the header, and on the browser's tab. */
+import { t } from '../i18n/i18n.js';
+
+export class ChatTitle {
+  #heading;
+
+  /** @param {HTMLElement} heading */
+  constructor(heading) {
+    this.#heading = heading;
+    this.show(null);
+  }
+
+  /** @param {string|null} title null: nothing was said yet */
+  show(title) {
+    this.#heading.textContent = title || t('chat.newChat');
+    document.title = title ? `${title} · Sonata` : 'Sonata';
+  }
+}

@@ -1,0 +1,68 @@
+/** How much of the context the last prompt took: a slim bar below the message box, and what is in it in a card. */
+import { openCard } from '../page/card.js';
+import { element } from '../page/dom.js';
+import { formatBytes } from '../page/format.js';
+import { t } from '../i18n/i18n.js';
+
+const PARTS = /** @type {const} */ (['system', 'memory', 'file', 'tools', 'turns']);
+const MORE = 1000; // tokens whose cost is told
+
+/**
+ * @typedef {{system: number, memory: number, turns: number, file: number, tools: number, free: number, total: number,
+ *   leftOut: number, bytesPerToken: number}} Context tokens, as the event of Engine.respond has them
+ */
+
+export class ContextBar {
+  #button;
+  #context = /** @type {Context|null} */ (null);
+
+  /** @param {HTMLButtonElement} button */
+  constructor(button) {
+    this.#button = button;
+    button.setAttribute('aria-haspopup', 'dialog');
+    button.addEventListener('click', () => this.#open());
+    this.show(null);
+  }
+
+  /** @param {Context|null} context null: nothing was asked yet */
+  show(context) {
+    this.#context = context;
+    this.#button.hidden = context === null;
+    if (!context) return;
+    const used = context.total - context.free;
+    const share = (used / context.total).toLocaleString(document.documentElement.lang, { style: 'percent' });
+    const words = t('context.used', { used, total: context.total });
+    this.#button.title = words;
+    this.#button.setAttribute('aria-label', `${share}: ${words}`);
+    this.#button.replaceChildren(track(context), element('span', '', share));
+  }
+
+  #open() {
+    const context = this.#context;
+    if (!context) return;
+    const { total, free, leftOut, bytesPerToken } = context;
+    const list = element('dl', 'context-parts');
+    for (const name of PARTS.filter((part) => context[part] > 0)) list.append(...row(name, context[name]));
+    list.append(...row('free', free));
+    const content = [element('h2', 'context-title', t('context.used', { used: total - free, total })), track(context), list];
+    if (leftOut > 0) content.push(element('p', 'context-left-out', t('context.leftOut', { count: leftOut })));
+    if (bytesPerToken > 0) content.push(element('p', 'context-cost', t('context.cost', { tokens: MORE, size: formatBytes(MORE * bytesPerToken) })));
+    openCard(this.#button, { label: t('context.title'), className: 'context-card', content });
+  }
+}
+
+function row(name, tokens) {
+  const term = element('dt', `context-${name}`, t(`context.${name}`));
+  return [term, element('dd', '', t('answers.tokens', { count: tokens }))];
+}
+
+/** @param {Context} context */
+function track(context) {
+  const made = element('span', 'context-track');
+  for (const name of PARTS) {
+    const part = element('span', `context-${name}`);
+    part.style.inlineSize = `${100 * context[name] / context.total}%`;
+    made.append(part);
+  }
+  return made;
+}

@@ -1,0 +1,60 @@
+/**
+ * Formulas in Markdown: $..$ and \(..\) in a line, $$..$$ and \[..\] in lines of their own. Markdown does not read what is
+ * in them: it would take backslashes away, and * and _ for emphasis. "$5 and $10" are prices.
+ */
+const LONGEST = 4000; // characters of a formula
+const MARKS = /\\[([]|\$/;
+const INLINE = /^(?:\\\(([^]+?)\\\)|\\\[([^]+?)\\\]|\$\$(?!\$)([^]+?)\$\$)/;
+// As pandoc has it: no space inside of the dollars, no letter or digit behind the second.
+const DOLLARS = /^\$(?![\s$])((?:\\.|[^\\$`\n])+?)(?<!\s)\$(?![\p{L}\p{N}$])/u;
+const TEX = /[\\^_={}+*/<>|]/;
+const BLOCK = /^ {0,3}(?:\$\$(?!\$)(?:(?!\$\$)[^])+\$\$|\\\[(?:(?!\\\])[^])+\\\])[ \t]*(?:\n+|$)/;
+const OPEN_BLOCK = /^ {0,3}(?:\$\$(?!\$)|\\\[)[^]*$/; // the answer still comes
+const FORMULA_LINE = /\n {0,3}(?:\$\$|\\\[)/;
+const UNDERLINE = /\n {0,3}(?:=+|-+)[ \t]*(?:\n|$)/;
+const EMPTY_LINE = /\n[ \t]*\n/;
+
+/** For marked: a line of = or - in a formula makes no heading of the lines before it. */
+export function noHeadingInFormula(source) {
+  const begin = source.search(FORMULA_LINE), underline = source.search(UNDERLINE);
+  return begin >= 0 && begin < underline ? undefined : false; // false: marked decides
+}
+
+/** @returns {any[]} extensions of marked. @param {(text: string) => string} escape for HTML */
+export function formulaSyntax(escape) {
+  return [{
+    name: 'formula',
+    level: 'inline',
+    start: (source) => source.search(MARKS),
+    tokenizer(source, before) {
+      const [raw, round, square, dollars] = INLINE.exec(source.slice(0, LONGEST)) ?? [];
+      if (raw) return { type: 'formula', raw, tex: round ?? square ?? dollars, isBlock: round === undefined };
+      if (source[0] !== '$' || /[\p{L}\p{N}$]$/u.test(before?.at(-1)?.raw ?? '')) return undefined; // US$
+      const [found, tex] = DOLLARS.exec(source.slice(0, LONGEST)) ?? [];
+      return found && !isProse(tex) ? { type: 'formula', raw: found, tex, isBlock: false } : undefined;
+    },
+    renderer: ({ raw, isBlock }) => `<span data-formula="${isBlock ? 'block' : 'inline'}">${escape(raw)}</span>`,
+  }, {
+    name: 'formulaBlock',
+    level: 'block',
+    start: (source) => source.search(/^ {0,3}(?:\$\$|\\\[)/m),
+    tokenizer(source) {
+      const near = source.slice(0, LONGEST);
+      const [raw] = BLOCK.exec(near) ?? [];
+      if (raw && !EMPTY_LINE.test(raw.trim())) return { type: 'formulaBlock', raw, text: raw.trim() };
+      const [open] = source.length < LONGEST ? OPEN_BLOCK.exec(source) ?? [] : [];
+      const isOpen = open && !EMPTY_LINE.test(open) && !/\$\$|\\\]/.test(open.trim().slice(2));
+      return isOpen ? { type: 'formulaBlock', raw: open, text: open.trim(), isOpen } : undefined;
+    },
+    renderer: ({ text, isOpen }) => (isOpen ? `<p>${escape(text)}</p>\n` : `<p data-formula="block">${escape(text)}</p>\n`),
+  }];
+}
+
+/** "5 or maybe 10", as between two prices */
+const isProse = (tex) => !TEX.test(tex) && /\s/.test(tex) && /\p{L}{2}/u.test(tex);
+
+/** What is between the marks of a formula as `formulaSyntax` found it. @param {string} source */
+export function texOf(source) {
+  const marks = source.startsWith('$') && !source.startsWith('$$') ? 1 : 2;
+  return source.slice(marks, -marks);
+}

@@ -1,0 +1,294 @@
+/** A question and its answer on the page: where the answer comes from, what it says, and what stands below it. */
+import { AnswerFooter } from './answer_footer.js';
+import { AnswerView } from './answer_view.js';
+import { ComputedChip } from './computed_chip.js';
+import { LearnedNote } from './learned_note.js';
+import { LessonChip } from './lesson_chip.js';
+import { QuestionView } from './question_view.js';
+import { ReadingLine } from './reading_line.js';
+import { ThoughtView } from './thought_view.js';
+import { button, element } from '../page/dom.js';
+import { loadStyles } from '../page/load_file.js';
+import { t } from '../i18n/i18n.js';
+import { userError } from '../common/user_error.js';
+import { RouteChip } from '../routing/route_chip.js';
+
+/** @typedef {import('./question_view.js').Place} Place */
+
+/**
+ * What can be asked for in the conversation. `goOn`: what continues the answer, null where that cannot be.
+ * @typedef {{ask: (question: string) => void, again: (turn: TurnView, agent?: string) => void,
+ *   edit: (turn: TurnView, text: string) => void, choose: (number: number) => void,
+ *   goOn: (turn: TurnView) => (() => void)|null, contextLength: () => number|null}} Actions
+ */
+
+const CUT_OFF = new Set(['stopped', 'length']);
+const NOWHERE = { number: null, after: null, siblings: [] };
+
+export class TurnView {
+  /** Where the two turns stand among those that are stored. */
+  places = { question: /** @type {Place} */ (NOWHERE), answer: /** @type {Place} */ (NOWHERE) };
+  #answer;
+  #body = element('div', 'body');
+  #thought = /** @type {ThoughtView|null} */ (null);
+  #waiting = element('p', 'waiting');
+  #reading = new ReadingLine();
+  #footer;
+  #route = /** @type {RouteChip|null} */ (null);
+  #files = /** @type {HTMLElement|null} */ (null); // what of the files it was read from
+  #isTaught = false; // a lesson gave the answer
+  #isCutOff = false;
+  hasFailed = false;
+  isQueued = false;
+  #asked = performance.now();
+  #firstMs = /** @type {number|null} */ (null); // from the question to the first words
+  #view;
+  #announcer;
+  #follow;
+  #actions;
+
+  /**
+   * @param {string} question
+   * @param {{say: (text: string) => void}} announcer
+   * @param {() => void} follow something was drawn
+   * @param {Actions} actions
+   */
+  constructor(question, announcer, follow, actions) {
+    this.#announcer = announcer;
+    this.#follow = follow;
+    this.#actions = actions;
+    this.#view = new QuestionView(question, {
+      onEdit: (text) => actions.edit(this, text), onChoose: (number) => actions.choose(number),
+    });
+    this.questionElement = this.#view.element;
+    this.answerElement = element('article', 'message answer');
+    this.answerElement.setAttribute('aria-busy', 'true');
+    this.#body.dir = 'auto';
+    this.#footer = this.#newFooter();
+    this.#think();
+    this.answerElement.append(element('h2', 'visually-hidden', 'Sonata'), this.#body, this.#waiting);
+    this.#answer = new AnswerView(this.#body, { onDraw: follow, onSettled: (text) => announcer.say(text) });
+  }
+
+  get question() {
+    return this.#view.text;
+  }
+
+  /** Question and answer are stored; a null stays as it is. @param {Place|null} question @param {Place|null} answer */
+  place(question, answer) {
+    if (question) this.#view.place(this.places.question = question);
+    if (answer) this.#footer.place(this.places.answer = answer);
+  }
+
+  /** The arrows between variants get the focus. @param {number} number of the question or of the answer */
+  focusVariants(number) {
+    const root = number === this.places.question.number ? this.questionElement : this.answerElement;
+    const arrow = root.querySelector('.variants button:enabled');
+    if (arrow instanceof HTMLElement) arrow.focus({ preventScroll: true });
+  }
+
+  /** @returns {boolean} whether the question can be edited */
+  edit() {
+    if (!this.#view.canBeEdited) return false;
+    this.#view.edit();
+    return true;
+  }
+
+  get text() {
+    return this.#answer.text;
+  }
+
+  /** The message waits until the model is loaded. @param {() => void} onCancel */
+  queue(onCancel) {
+    this.isQueued = true;
+    this.questionElement.classList.add('queued');
+    const words = element('span', '', t('answers.waiting'));
+    this.#waiting.replaceChildren(words, button(t('answers.cancel'), 'link', onCancel));
+  }
+
+  /** The message that waited goes to the model. */
+  begin() {
+    this.isQueued = false;
+    this.questionElement.classList.remove('queued');
+    this.#asked = performance.now();
+    this.#think();
+  }
+
+  /** How much of the prompt the model has read. */
+  showReading(done, total, secondsLeft) {
+    this.#reading.show(done, total, secondsLeft);
+  }
+
+  /**
+   * Say above the answer which agent it comes from.
+   * @param {any} route the event
+   * @param {import('../memory/client.js').Memory} memory
+   */
+  showRoute(route, memory) {
+    this.#route = new RouteChip(route, memory, (agent) => this.#actions.again(this, agent));
+    this.#body.before(this.#route.element);
+    this.#follow();
+  }
+
+  /**
+   * Say above the answer that it comes from a lesson, and which.
+   * @param {any} lesson the event
+   * @param {import('../learning/client.js').Learning} learning
+   */
+  showLesson(lesson, learning) {
+    const chip = new LessonChip(lesson, learning, async () => {
+      const { feedback } = this.#footer;
+      if (!feedback) throw userError('BusyError', t('answers.notYet'));
+      return feedback.say('bad');
+    });
+    this.#isTaught = true;
+    this.#route?.element.remove(); // the lesson answers, and no agent
+    this.#body.before(chip.element);
+    this.#follow();
+  }
+
+  /** Say above the answer that a tool computed it, and how. @param {{kind: string, words: string, working: string}} computed the event */
+  showComputed(computed) {
+    this.#body.before(new ComputedChip(computed).element);
+    this.#follow();
+  }
+
+  /**
+   * Say below the answer what the model read of attached files for it.
+   * @param {import('../files/client.js').Consulted} consulted
+   * @param {import('../files/client.js').Files} files
+   */
+  async showFiles(consulted, files) {
+    const place = this.#files = element('div');
+    this.#body.after(place);
+    const [{ citations }] = await Promise.all([import('../files/citations.js'), loadStyles('files/files.css')]);
+    place.append(citations(consulted, files, this.#follow));
+    this.#follow();
+  }
+
+  /**
+   * The message asked to remember something, and that was learned.
+   * @param {any} learned the event; `ms` is null where it was not just now
+   * @param {import('../learning/client.js').Learning} learning
+   */
+  showLearned({ id, question, answer, ...numbers }, learning) {
+    const note = new LearnedNote({ lesson: { id, question, answer }, ...numbers }, {
+      undo: numbers.known ? null : () => learning.undoTeaching(id), ask: () => this.#actions.ask(question),
+    });
+    this.answerElement.append(note.element);
+    this.#follow();
+  }
+
+  /**
+   * The answer is in the memory, where it can be judged. After `finish`.
+   * @param {string} request the answer's id
+   * @param {import('../learning/client.js').Learning} learning
+   */
+  offerFeedback(request, learning) {
+    if (!this.text) return;
+    const said = { request, question: this.question, answer: this.text, isTaught: this.#isTaught };
+    const below = this.#footer.offerFeedback(said, learning, { onAsk: this.#actions.ask, onChange: this.#follow });
+    this.answerElement.append(below);
+    this.#follow();
+  }
+
+  /** What was said of the answer before. @param {string} opinion */
+  showOpinion(opinion) {
+    this.#footer.feedback?.show(opinion);
+  }
+
+  /** More of what the model thinks before it answers. */
+  appendThought(text) {
+    this.#begun();
+    if (!this.#thought) {
+      this.#thought = new ThoughtView();
+      this.#body.before(this.#thought.element);
+    }
+    this.#thought.append(text);
+    this.#follow();
+  }
+
+  append(text) {
+    this.#begun();
+    if (!this.#answer.text || this.#waiting.isConnected) {
+      this.#waiting.remove();
+      this.#thought?.finish();
+    }
+    this.#answer.append(text);
+  }
+
+  /**
+   * The answer is over.
+   * @param {{reason: string, newTokens?: number, promptTokens?: number, prefillTokS?: number, decodeTokS?: number,
+   *   forgottenTurns?: number, thoughtSeconds?: number, text?: string, thought?: string}} ending as a done event, or with
+   *   the reason 'failed'; `text` and `thought` in place of what was shown
+   */
+  finish({ reason, forgottenTurns, thoughtSeconds, text, thought, ...figures }) {
+    this.#waiting.remove();
+    if (thought !== undefined) this.#thought?.replace(thought);
+    this.#thought?.finish(thoughtSeconds || undefined);
+    if (text !== undefined) this.#answer.replace(text);
+    this.#answer.finish();
+    this.answerElement.removeAttribute('aria-busy');
+    this.#isCutOff = CUT_OFF.has(reason);
+    this.hasFailed = reason === 'failed';
+    const context = this.#actions.contextLength();
+    const said = this.#footer.end({
+      reason, forgotten: Boolean(forgottenTurns), figures: { ...figures, firstMs: this.#firstMs, context },
+    });
+    (this.#files ?? this.#body).after(this.#footer.element); // what was learned comes below
+    if (said) this.#announcer.say(said);
+    this.#follow();
+  }
+
+  /** The answer that was over goes on, in its place. */
+  goOn() {
+    const { text } = this.#answer;
+    this.#footer.element.remove();
+    this.#footer.feedback?.below.remove();
+    this.#footer = this.#newFooter();
+    this.#footer.place(this.places.answer);
+    this.answerElement.setAttribute('aria-busy', 'true');
+    this.#answer.replace(text);
+    this.#answer.append('');
+    this.#think();
+    this.#body.after(this.#waiting);
+    this.#follow();
+  }
+
+  #newFooter() {
+    return new AnswerFooter({
+      text: () => this.text,
+      html: () => bare(this.#body).innerHTML,
+      plain: () => bare(this.#body).textContent.trim(),
+      onAgain: () => this.#actions.again(this),
+      onContinue: () => (this.#isCutOff ? this.#actions.goOn(this) : null),
+      onChoose: (number) => this.#actions.choose(number),
+    });
+  }
+
+  #begun() {
+    this.#firstMs ??= performance.now() - this.#asked;
+  }
+
+  #think() {
+    const dots = [element('i'), element('i'), element('i')];
+    this.#waiting.replaceChildren(element('span', 'visually-hidden', t('answers.thinking')), ...dots, this.#reading.element);
+  }
+
+  /** Take question and answer off the page, as if they had not been said. */
+  remove() {
+    this.questionElement.remove();
+    this.answerElement.remove();
+  }
+}
+
+/** An answer without the page's own words and buttons: formulas by their source. */
+function bare(body) {
+  const copy = body.cloneNode(true);
+  for (const head of copy.querySelectorAll('.code-head')) head.remove();
+  for (const formula of copy.querySelectorAll('.katex')) {
+    formula.replaceWith(formula.querySelector('annotation')?.textContent ?? '');
+  }
+  return copy;
+}

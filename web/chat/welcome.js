@@ -1,0 +1,49 @@
+/** What an empty chat shows: what this model does well, how much is remembered, and whether a larger model would run here. */
+import { currentLanguage, t } from '../i18n/i18n.js';
+import { button, part } from '../page/dom.js';
+
+const TIMES = [10, 5, 3, 2]; // as large as the model that runs
+const READING_TOK_S = 8; // as fast as people read
+const LEAST_MEASURED = 16; // tokens of an answer whose speed says something
+
+export class Welcome {
+  #memory;
+  #advice;
+  #openModels;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {{onAsk: (text: string) => void, onDraft: (text: string) => void, openModels: () => void}} callbacks put a question;
+   *   write one into the message box
+   */
+  constructor(root, { onAsk, onDraft, openModels }) {
+    this.#memory = part(root, '.welcome-memory', HTMLElement);
+    this.#advice = part(root, '.welcome-advice', HTMLElement);
+    this.#openModels = openModels;
+    for (const card of root.querySelectorAll('.cards button')) {
+      const text = part(card, 'span', HTMLElement).textContent ?? '';
+      card.addEventListener('click', () => (card instanceof HTMLElement && 'draft' in card.dataset ? onDraft(text) : onAsk(text)));
+    }
+  }
+
+  /** @param {Record<string, number>|undefined} counts of the memory's records by kind; undefined where it is locked */
+  showMemory(counts) {
+    const { session: chats = 0, lesson: facts = 0 } = counts ?? {};
+    const parts = [];
+    if (facts) parts.push(t('chat.remembersFacts', { count: facts }));
+    if (chats) parts.push(t('chat.remembersChats', { count: chats }));
+    this.#memory.textContent = parts.length ? t('chat.remembers', { what: new Intl.ListFormat(currentLanguage()).format(parts) }) : '';
+    this.#memory.hidden = !parts.length;
+  }
+
+  /**
+   * Say so where a clearly larger model would still write as fast as people read: a token reads all weights once.
+   * @param {number} tokens of the last answer @param {number} tokS tokens a second
+   */
+  showSpeed(tokens, tokS) {
+    if (tokens < LEAST_MEASURED) return;
+    const times = TIMES.find((one) => tokS / one >= READING_TOK_S);
+    this.#advice.hidden = !times;
+    if (times) this.#advice.replaceChildren(t('chat.couldRun', { times }), ' ', button(t('chat.chooseModel'), 'link', this.#openModels));
+  }
+}

@@ -1,0 +1,213 @@
+/**
+ * Which tab runs the model. Of the tabs that want the same one leads: it holds a Web Lock and has the worker. The others
+ * use that worker through a MessagePort each, which a SharedWorker hands over (broker_worker.js). When the leader closes,
+ * the lock passes to one that waits for it.
+ *
+ * A tab may also take the lock: to run another model for all of them, or because the leader is silent. Where the browser
+ * has no SharedWorker or no locks, each tab runs its own.
+ */
+import * as Comlink from '../vendor/comlink.mjs';
+import { ownScript } from '../common/own_script.js';
+import { userError } from '../common/user_error.js';
+
+const ASK_MS = 500; // until a leader that does not answer is asked again: it may be about to change
+const PING_MS = 3000;
+const ASKED_PATIENCE = 1 / 4; // of the patience: the leader's page answers that, which has little to do
+
+/**
+ * @typedef {object} Link
+ * @property {any} remote the worker's api for this tab (worker.js), behind Comlink
+ * @property {boolean} isElsewhere whether it is another tab's
+ * @property {Promise<never>} died rejects with a userError where the worker cannot be started, or is gone
+ * @property {() => void} close
+ */
+
+export class ModelTabs {
+  #name;
+  #patience;
+  #onMoved;
+  #shares;
+  #tab = `sonata.tab:${crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`}`;
+  #channel = /** @type {BroadcastChannel|null} */ (null);
+  #leads = false;
+  #waits = false; // for the lock
+  #leader = ''; // the id of the worker that this tab uses, of another tab
+  #askNow = () => {};
+  #lose = (/** @type {Error} */ _why) => {}; // the link to another tab's worker
+
+  /**
+   * @param {string} key what must be the same for tabs to share a worker
+   * @param {{patience: number, onMoved: (take: boolean) => void}} page patience: seconds of silence after which a leader
+   *   counts as gone. onMoved: the worker that this tab uses is gone, and it has to `connect` again, by taking the lock
+   *   where `take` is true
+   */
+  constructor(key, { patience, onMoved }) {
+    this.#name = `sonata.model:${key}`;
+    this.#patience = patience;
+    this.#onMoved = onMoved;
+    this.#shares = Boolean(globalThis.SharedWorker && navigator.locks && globalThis.BroadcastChannel);
+    if (!this.#shares) return;
+    navigator.locks.request(this.#tab, () => new Promise(() => {})).catch(() => {}); // it tells that this tab lives
+    this.#channel = new BroadcastChannel('sonata.model');
+    this.#channel.onmessage = ({ data }) => this.#onLeader(data);
+  }
+
+  /**
+   * @param {{take?: boolean}} [how] take: run the model in this tab from now on, whoever did before
+   * @returns {Promise<Link>}
+   */
+  async connect({ take = false } = {}) {
+    if (this.#shares && !this.#leads) await this.#elect(take);
+    return this.#leads || !this.#shares ? this.#own() : this.#join();
+  }
+
+  // ---- who leads ----
+
+  async #elect(take) {
+    const leads = await this.#lock(take ? { steal: true } : { ifAvailable: true });
+    if (leads || this.#waits) return;
+    this.#waits = true;
+    this.#lock({}).then((now) => {
+      this.#waits = false;
+      if (now) this.#moved();
+    });
+  }
+
+  /** @returns {Promise<boolean>} whether this tab leads now */
+  #lock(options) {
+    return new Promise((resolve) => {
+      navigator.locks.request(this.#name, options, (lock) => {
+        this.#leads ||= lock !== null;
+        resolve(lock !== null);
+        return lock && new Promise(() => {}); // as long as this tab lives, or until another takes it
+      }).catch(({ name }) => {
+        if (name !== 'AbortError') this.#shares = false; // no locks here
+        this.#leads = false;
+        resolve(false);
+        this.#moved();
+      });
+    });
+  }
+
+  /** Another tab leads, or the leader has another worker. */
+  #onLeader({ name, leader }) {
+    if (name !== this.#name || this.#leads) return;
+    if (this.#leader && this.#leader !== leader) this.#moved();
+    else this.#askNow();
+  }
+
+  #moved(take = false) {
+    this.#leader = '';
+    this.#askNow();
+    this.#lose(userError('MovedError', 'The tab that ran the model was closed. Try again in a moment.'));
+    this.#onMoved(take);
+  }
+
+  // ---- the worker of this tab ----
+
+  /** @returns {Link} */
+  #own() {
+    const url = ownScript(new URL('./worker.js', import.meta.url));
+    const worker = new Worker(url, { type: 'module', name: 'sonata-engine' });
+    const died = /** @type {Promise<never>} */ (new Promise((_, reject) => {
+      worker.addEventListener('error', (event) => {
+        event.preventDefault();
+        reject(userError('WorkerError', 'The engine could not be started. Check your connection, then load again.'));
+      });
+    }));
+    died.catch(() => {});
+    const remote = Comlink.wrap(worker);
+    const broker = this.#shares ? this.#welcome(remote) : null;
+    const close = () => {
+      broker?.close();
+      worker.terminate();
+    };
+    return { remote, isElsewhere: false, died, close };
+  }
+
+  /** Let other tabs use this tab's worker, and tell them. */
+  #welcome(remote) {
+    const leader = `${this.#tab}/${Date.now()}/${Math.random()}`;
+    const { port } = openBroker();
+    port.onmessage = ({ data, ports: [page] }) => {
+      if (data.kind === 'heard') return this.#channel?.postMessage({ name: this.#name, leader });
+      page.postMessage({ leader });
+      remote.connect(Comlink.transfer(page, [page]), data.tab);
+    };
+    port.postMessage({ kind: 'lead', key: this.#name });
+    return port;
+  }
+
+  // ---- the worker of another tab ----
+
+  /** @returns {Promise<Link>} */
+  async #join() {
+    for (let silent = 0; ;) {
+      const { port, leader, isHeard } = await this.#ask();
+      if (this.#leads) return this.#own();
+      if (port) return this.#linkTo(port, leader);
+      if (document.visibilityState === 'visible') silent += ASK_MS / 1000;
+      if (silent < this.#patience * ASKED_PATIENCE) continue;
+      if (!isHeard) this.#shares = false; // nobody hands ports over here
+      return this.connect({ take: true });
+    }
+  }
+
+  /** Ask the leader for its worker, once. @returns {Promise<{port: MessagePort|null, leader: string, isHeard: boolean}>} */
+  #ask() {
+    const { port1, port2 } = new MessageChannel();
+    return new Promise((resolve) => {
+      let isHeard = false;
+      const { port: broker } = openBroker();
+      const end = (port, leader = '') => {
+        clearTimeout(timer);
+        this.#askNow = () => {};
+        broker.close();
+        port1.onmessage = null;
+        if (!port) port1.close();
+        resolve({ port, leader, isHeard });
+      };
+      const timer = setTimeout(end, ASK_MS, null);
+      this.#askNow = () => end(null);
+      broker.onmessage = () => { isHeard = true; };
+      port1.onmessage = ({ data }) => end(port1, data.leader);
+      broker.postMessage({ kind: 'ask', key: this.#name, tab: this.#tab }, [port2]);
+    });
+  }
+
+  /** @returns {Link} */
+  #linkTo(port, leader) {
+    this.#leader = leader;
+    const remote = /** @type {any} */ (Comlink.wrap(port));
+    const died = /** @type {Promise<never>} */ (new Promise((_, reject) => { this.#lose = reject; }));
+    died.catch(() => {});
+    const unwatch = this.#watch(remote);
+    const close = () => {
+      unwatch();
+      remote.leave().catch(() => {});
+      if (this.#leader === leader) this.#leader = '';
+    };
+    return { remote, isElsewhere: true, died, close };
+  }
+
+  /** While this tab is looked at: take the lock where the leader is silent, as a tab that the browser has frozen is. */
+  #watch(remote) {
+    let silent = 0, waits = false;
+    const timer = setInterval(() => {
+      if (document.visibilityState !== 'visible') return;
+      silent = waits ? silent + PING_MS / 1000 : 0;
+      if (silent >= this.#patience) {
+        clearInterval(timer);
+        this.#moved(true);
+      }
+      if (waits) return;
+      waits = true;
+      remote.ping().then(() => { waits = false; });
+    }, PING_MS);
+    return () => clearInterval(timer);
+  }
+}
+
+function openBroker() {
+  return new SharedWorker(ownScript(new URL('./broker_worker.js', import.meta.url)), { name: 'sonata-broker' });
+}

@@ -1,0 +1,187 @@
+/**
+ * The files of the conversation on the page: chips above the message box. They come by the paper clip, by dropping them
+ * anywhere, by pasting, or by `attach`; they belong to the conversation and are there again when it is opened.
+ */
+import { html, render } from '../vendor/lit-html/lit-html.js';
+import { icon } from '../common/icon.js';
+import { describe, fromError } from '../page/problems.js';
+import { t } from '../i18n/i18n.js';
+import { formatShare, formatSize } from './words.js';
+import { readFile } from './read_file.js';
+
+const LONG_PASTE = 2000; // characters that are offered as a file
+
+/** @typedef {{opening: number, chat: string|null}} Place a conversation, by when the page opened it; chat: null where it has not begun */
+/** @typedef {{name: string, size: number, words: string, place: Place}} Coming a file on its way into the memory */
+
+/** What went wrong; a sentence of ours may begin with a file's name, as that is written. */
+function sentence(error) {
+  return error.stack ? describe(fromError(error)).message : error.message;
+}
+
+export class Attachments {
+  #root;
+  #parts;
+  #page;
+  #coming = /** @type {Coming[]} */ ([]);
+  #files = /** @type {import('./client.js').AttachedFile[]} */ ([]);
+  #chat = /** @type {string|null} */ (null); // whose files are shown
+  #place = /** @type {Place} */ ({ opening: -1, chat: null }); // where files go that come now
+  #attaching = Promise.resolve(); // one after the other: the first may begin the conversation
+  #looking = /** @type {Promise<void>|null} */ (null);
+  #lookAgain = false;
+
+  /**
+   * @param {{root: HTMLElement, form: HTMLFormElement}} elements
+   * @param {{stored: import('../chat/stored_chat.js').StoredChat, navigation: import('../chat/navigation.js').Navigation,
+   *   composer: import('../chat/composer.js').Composer, notices: import('../page/notices.js').Notices,
+   *   announcer: import('../page/announcer.js').Announcer}} parts of the page
+   * @param {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean}} page
+   */
+  constructor({ root, form }, parts, page) {
+    this.#root = root;
+    this.#parts = parts;
+    this.#page = page;
+    const input = Object.assign(document.createElement('input'), { type: 'file', multiple: true, hidden: true });
+    input.setAttribute('aria-label', t('files.attach'));
+    input.addEventListener('change', () => {
+      this.attach([...input.files ?? []]);
+      input.value = ''; // the same file may be chosen again
+    });
+    form.append(input);
+    form.querySelector('.attach')?.addEventListener('click', () => input.click());
+    form.querySelector('textarea')?.addEventListener('paste', (event) => this.#onPaste(event));
+    this.#watchDragging();
+  }
+
+  /**
+   * Attach files to the conversation on the page; one that cannot be read says why above the message box.
+   * @param {File[]} files
+   */
+  attach(files) {
+    if (!files.length) return;
+    this.#parts.notices.say('files', null);
+    const settled = this.#parts.stored.settled(); // the answer that begins the conversation may be under way
+    const { openings, id } = this.#parts.stored;
+    if (this.#place.opening !== openings) this.#place = { opening: openings, chat: id };
+    for (const file of files) {
+      const coming = { name: file.name, size: file.size, words: t('files.reading'), place: this.#place };
+      this.#coming.push(coming);
+      this.#attaching = this.#attaching.then(() => this.#attach(file, coming, settled));
+    }
+    const { navigation } = this.#parts;
+    navigation.opening = Promise.all([navigation.opening, this.#attaching]).then(() => {}); // messages wait for them
+    this.#show();
+    this.#parts.composer.focus();
+  }
+
+  /** The memory or the conversation on the page changed. */
+  async refresh() {
+    const chat = this.#parts.stored.id;
+    if (chat !== this.#chat) this.#files = [];
+    this.#chat = chat;
+    this.#show();
+    this.#lookAgain = true;
+    this.#looking ??= this.#look().finally(() => { this.#looking = null; });
+    await this.#looking;
+  }
+
+  async #look() {
+    while (this.#lookAgain) {
+      this.#lookAgain = false;
+      const chat = this.#chat;
+      const found = chat === null ? [] : await this.#page.engine().files.files(chat).catch(() => null);
+      if (found === null || chat !== this.#chat) continue; // the memory is still opening: it says when it is there
+      this.#files = found;
+      this.#show();
+    }
+  }
+
+  async #attach(file, coming, settled) {
+    const { stored, notices, announcer } = this.#parts;
+    try {
+      const { data, type } = await readFile(file, (page, pages) => {
+        coming.words = t('files.readingPage', { page, pages });
+        this.#show();
+      });
+      const engine = this.#page.engine();
+      await engine.memory.opened();
+      await settled;
+      const { place } = coming;
+      const isHere = () => place.opening === stored.openings;
+      if (isHere()) place.chat = stored.id;
+      else if (place.chat === null) return; // the person has left a conversation that had not begun
+      const { chat } = await engine.files.attach(data, place.chat, file.name, type, file.size);
+      place.chat = chat;
+      if (isHere() && stored.id === null) {
+        stored.adopt(chat);
+        if (this.#page.isReady()) await stored.read(engine);
+      }
+      announcer.say(t('files.attached', { name: file.name }));
+    } catch (error) {
+      notices.say('files', sentence(error));
+    } finally {
+      this.#coming = this.#coming.filter((other) => other !== coming);
+      await this.refresh();
+    }
+  }
+
+  async #remove(file) {
+    try {
+      await this.#page.engine().files.detach([file.id]);
+      this.#parts.announcer.say(t('files.removed', { name: file.name }));
+    } catch (error) {
+      this.#parts.notices.say('files', sentence(error));
+    }
+    this.#parts.composer.focus();
+    await this.refresh();
+  }
+
+  /** @param {ClipboardEvent} event */
+  #onPaste(event) {
+    const files = [...event.clipboardData?.files ?? []];
+    const text = event.clipboardData?.getData('text/plain') ?? '';
+    if (files.length && !text) {
+      event.preventDefault();
+      this.attach(files);
+    } else if (text.length > LONG_PASTE) {
+      const { notices, composer } = this.#parts;
+      const run = () => {
+        notices.say('paste', null);
+        composer.text = composer.text.replace(text.replaceAll('\r\n', '\n'), '');
+        this.attach([new File([text], t('files.pastedName'), { type: 'text/plain' })]);
+      };
+      notices.say('paste', t('files.longPaste', { count: text.length }), { label: t('files.pasteAttach'), run });
+    }
+  }
+
+  /** Say where files can be dropped, while some are dragged over the page. */
+  #watchDragging() {
+    const { dataset } = document.documentElement;
+    let leaving = 0;
+    const end = () => { delete dataset.dragging; };
+    addEventListener('dragover', (event) => {
+      if (!event.dataTransfer?.types.includes('Files')) return;
+      clearTimeout(leaving);
+      dataset.dragging = 'files';
+      leaving = setTimeout(end, 300); // it comes again and again while they are over the page
+    });
+    addEventListener('drop', end);
+  }
+
+  #show() {
+    const isHere = ({ place }) => place.opening === this.#parts.stored.openings;
+    const coming = this.#coming.filter(isHere).map(({ name, size, words }) => html`<li class="file-chip" data-state="coming">
+      ${icon('file-text')}<span class="file-name" title=${name}>${name}</span><span class="file-about">${formatSize(size)} · ${words}</span></li>`);
+    const here = this.#files.map((file) => {
+      const share = file.passages ? file.indexed / file.passages : 1;
+      const about = share < 1 ? `${formatSize(file.size)} · ${t('files.indexing', { share: formatShare(share) })}` : formatSize(file.size);
+      return html`<li class="file-chip" data-state=${share < 1 ? 'indexing' : 'ready'}>
+        ${icon('file-text')}<span class="file-name" title=${file.name}>${file.name}</span><span class="file-about">${about}</span>
+        <button type="button" class="file-remove" aria-label=${t('files.remove', { name: file.name })} @click=${() => this.#remove(file)}>${icon('x')}</button>
+        ${share < 1 ? html`<progress max="1" .value=${share} aria-label=${t('files.progress', { name: file.name })}></progress>` : ''}</li>`;
+    });
+    this.#root.hidden = !coming.length && !here.length;
+    render([...here, ...coming], this.#root);
+  }
+}

@@ -1,0 +1,33 @@
+/** A file of the user's as bytes for Python: those of a PDF become its text first. */
+import { userError } from '../common/user_error.js';
+import { t } from '../i18n/i18n.js';
+
+// As in app/file_text.py: what is too large is not even read.
+const MOST_BYTES = 4_000_000;
+const MOST_PDF_BYTES = 100_000_000;
+const PDF = 'application/pdf';
+
+/** @param {File} file */
+function isPdf(file) {
+  return file.type === PDF || /\.pdf$/i.test(file.name);
+}
+
+/**
+ * @param {File} file
+ * @param {(page: number, pages: number) => void} onPage of a PDF
+ * @returns {Promise<{data: Uint8Array, type: string}>} Rejects with a sentence for the user
+ */
+export async function readFile(file, onPage) {
+  const most = isPdf(file) ? MOST_PDF_BYTES : MOST_BYTES;
+  if (file.size > most) throw userError('FileError', t('files.tooLarge', { name: file.name, megabytes: most / 1e6 }));
+  let bytes;
+  try {
+    bytes = await file.arrayBuffer();
+  } catch { // a folder, or it was deleted meanwhile
+    throw userError('FileError', t('files.notRead', { name: file.name }));
+  }
+  if (!isPdf(file)) return { data: new Uint8Array(bytes), type: file.type };
+  const { textOfPdf } = await import('./pdf.js');
+  const text = await textOfPdf(bytes, file.name, onPage);
+  return { data: new TextEncoder().encode(text || '\f'), type: PDF };
+}

@@ -1,0 +1,96 @@
+/**
+ * The texts of the page, in the user's language.
+ *
+ *   t('panel.close')                  "Close"
+ *   t(key, { count: 3 })              "3 tokens": an entry {one, other} is chosen by `count`
+ *
+ * A language is a file like en.js: sections of keys, each with a sentence in which {name} stands for a value. English is
+ * there at once; another language is fetched before anything is shown. What is missing in it is said in English; a test
+ * finds what is missing.
+ */
+import { english } from './en.js';
+
+/** @typedef {string|{one: string, other: string}} Entry */
+/** @typedef {Record<string, Record<string, Entry>>} Catalogue */
+
+const KEY = 'sonata.language';
+/** What each language calls itself. */
+export const LANGUAGES = { en: 'English', de: 'Deutsch' };
+/** @type {Record<string, () => Promise<Catalogue>>} */
+const CATALOGUES = { de: async () => (await import('./de.js')).german };
+
+let language = 'en';
+let catalogue = /** @type {Catalogue} */ (english);
+
+/**
+ * Before anything is shown: the language that was chosen, else the browser's. The texts of index.html (data-t) follow.
+ */
+export async function loadLanguage() {
+  const wanted = chosenLanguage() ?? navigator.languages.map((tag) => tag.slice(0, 2)).find((tag) => tag in LANGUAGES) ?? 'en';
+  if (wanted in CATALOGUES) {
+    try {
+      catalogue = await CATALOGUES[wanted]();
+      language = wanted;
+    } catch { /* it could not be fetched: English then */ }
+  }
+  document.documentElement.lang = language;
+  if (language !== 'en') translate(document.documentElement);
+}
+
+/** @returns {string} a code, as in `LANGUAGES`; Intl takes it, too */
+export function currentLanguage() {
+  return language;
+}
+
+/** @returns {string|null} null: as the browser says */
+export function chosenLanguage() {
+  try {
+    const code = localStorage.getItem(KEY);
+    return code !== null && Object.hasOwn(LANGUAGES, code) ? code : null;
+  } catch {
+    return null;
+  }
+}
+
+/** From the next load of the page on. @param {string|null} code null: as the browser says */
+export function chooseLanguage(code) {
+  try {
+    if (code === null) localStorage.removeItem(KEY);
+    else localStorage.setItem(KEY, code);
+  } catch { /* then not */ }
+}
+
+/**
+ * @param {string} key section.name
+ * @param {Record<string, string|number>} [values] numbers are written as the language writes them
+ */
+export function t(key, values = {}) {
+  const entry = find(catalogue, key) ?? find(english, key);
+  if (entry === undefined) throw new Error(`there is no text ${key}`);
+  const sentence = typeof entry === 'string' ? entry : entry[pluralRules().select(Number(values.count)) === 'one' ? 'one' : 'other'];
+  return sentence.replace(/\{(\w+)\}/g, (whole, name) => {
+    const value = values[name];
+    if (value === undefined) return whole;
+    return typeof value === 'number' ? value.toLocaleString(language) : value;
+  });
+}
+
+/** Put the texts where elements name them: data-t="key" for their text, data-t-title and so on for an attribute. */
+function translate(root) {
+  for (const node of root.querySelectorAll('[data-t]')) node.textContent = t(node.dataset.t);
+  for (const name of ['title', 'placeholder', 'aria-label']) {
+    for (const node of root.querySelectorAll(`[data-t-${name}]`)) node.setAttribute(name, t(node.getAttribute(`data-t-${name}`)));
+  }
+}
+
+/** @param {Catalogue} from @param {string} key @returns {Entry|undefined} */
+function find(from, key) {
+  const [section, name] = key.split('.');
+  return from[section]?.[name];
+}
+
+/** @type {Intl.PluralRules|undefined} */
+let rules;
+function pluralRules() {
+  return (rules ??= new Intl.PluralRules(language));
+}

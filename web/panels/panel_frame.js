@@ -1,0 +1,236 @@
+/** The panel beside the chat: its head, the tabs of its parts, and what is shown while the memory opens or is locked. */
+import { t } from '../i18n/i18n.js';
+import { icon } from '../common/icon.js';
+import { button, element, part, ProblemLine } from '../page/dom.js';
+import { userError } from '../common/user_error.js';
+import { passphraseInput } from '../page/edit_form.js';
+import { SectionForm } from '../memory_view/section_form.js';
+import { PANELS } from './panels.js';
+
+const CHANGES_PAUSE_MS = 400;
+
+export class PanelFrame {
+  #root;
+  #title = element('h2');
+  #tabList = element('div', 'panel-tabs');
+  #entries = /** @type {Map<string, {root: HTMLElement, part: any}>} */ (new Map()); // by the part's name
+  #panel = '';
+  #current = '';
+  #shown = /** @type {any} */ (null); // the part that is seen
+  #run = 0; // of which choosing there is news
+  #engine = /** @type {any} */ (null);
+  #unwatch = () => {};
+  #timer = 0;
+  #onResume;
+  #onChoose;
+  #status = element('p', 'panel-status');
+  #problem = new ProblemLine();
+  #unlock = element('section', 'panel-unlock');
+  #body = element('div', 'panel-body');
+
+  /**
+   * @param {HTMLElement} root
+   * @param {{onResume: (id: string) => Promise<void>, onClose: () => void, onChoose: (part: string) => void}} callbacks
+   *   go on with a conversation; the user closes the panel; the user chose another part of it
+   */
+  constructor(root, { onResume, onClose, onChoose }) {
+    this.#root = root;
+    this.#onResume = onResume;
+    this.#onChoose = onChoose;
+    this.#status.setAttribute('role', 'status');
+    this.#title.id = 'panel-title';
+    this.#title.tabIndex = -1;
+    const head = element('div', 'panel-head');
+    const close = button('', 'panel-close', onClose);
+    close.append(icon('x'));
+    close.setAttribute('aria-label', t('panel.close'));
+    const page = element('h1', 'visually-hidden', 'Sonata'); // where the panel covers the one of the chat
+    page.hidden = true;
+    head.append(page, this.#title, close);
+    this.#tabList.setAttribute('role', 'tablist');
+    this.#tabList.setAttribute('aria-labelledby', this.#title.id);
+    this.#tabList.addEventListener('keydown', (event) => this.#onTabKey(event));
+    this.#body.append(this.#status, this.#problem.element, this.#unlock);
+    root.setAttribute('aria-labelledby', this.#title.id);
+    root.replaceChildren(head, this.#tabList, this.#body);
+  }
+
+  /** The name of the panel and its part that are open: "learned/map". */
+  get address() {
+    return this.#parts.length > 1 ? `${this.#panel}/${this.#current}` : this.#panel;
+  }
+
+  /** @param {string} panel @param {string} name of a part; '' or an unknown one: the first */
+  async open(panel, name) {
+    if (panel !== this.#panel) {
+      this.#leave();
+      this.#panel = panel;
+      this.#title.textContent = t(`panel.${panel}`);
+      this.#showTabs();
+    }
+    await this.#choose(this.#parts.some((one) => one.name === name) ? name : this.#parts[0].name);
+  }
+
+  /** Where keys go once the panel is open. */
+  focus() {
+    const first = this.#unlock.querySelector('input')
+      ?? this.#tabList.querySelector('[aria-selected="true"]:not([hidden] *)') ?? this.#title;
+    /** @type {HTMLElement} */ (first).focus();
+  }
+
+  /** Nothing is seen any more. */
+  close() {
+    this.#leave();
+  }
+
+  /** Show another engine's memory: it was started again. @param {import('../engine/engine.js').Engine} engine */
+  use(engine) {
+    if (engine === this.#engine) return;
+    const isOpen = this.#shown !== null || this.#timer !== 0;
+    this.#leave();
+    this.#engine = engine;
+    for (const entry of this.#entries.values()) {
+      entry.part = null;
+      entry.root.replaceChildren();
+    }
+    this.#unlock.replaceChildren();
+    if (isOpen) this.#choose(this.#current);
+  }
+
+  get #parts() {
+    return PANELS[this.#panel] ?? [];
+  }
+
+  #showTabs() {
+    const tabs = this.#parts.map(({ name }) => {
+      const tab = button(t(`panel.tab_${name}`), 'panel-tab', () => {
+        this.#choose(name);
+        this.#onChoose(name);
+      });
+      tab.id = `panel-tab-${name}`;
+      tab.setAttribute('role', 'tab');
+      tab.setAttribute('aria-controls', `panel-part-${name}`);
+      this.#entry(name);
+      return tab;
+    });
+    this.#tabList.hidden = tabs.length < 2;
+    this.#tabList.replaceChildren(...tabs);
+  }
+
+  /** The place of a part. */
+  #entry(name) {
+    let entry = this.#entries.get(name);
+    if (!entry) {
+      const root = element('section', 'panel-part');
+      root.id = `panel-part-${name}`;
+      if (this.#parts.length > 1) {
+        root.setAttribute('role', 'tabpanel');
+        root.setAttribute('aria-labelledby', `panel-tab-${name}`);
+      }
+      root.hidden = true;
+      this.#body.append(root);
+      this.#entries.set(name, (entry = { root, part: null }));
+    }
+    return entry;
+  }
+
+  #onTabKey(event) {
+    const names = this.#parts.map(({ name }) => name);
+    const now = names.indexOf(this.#current);
+    const next = { ArrowRight: now + 1, ArrowLeft: now - 1 + names.length, Home: 0, End: names.length - 1 }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    const tab = part(this.#tabList, `#panel-tab-${names[next % names.length]}`, HTMLElement);
+    tab.focus();
+    tab.click();
+  }
+
+  async #choose(name) {
+    if (name === this.#current && this.#shown) return;
+    this.#leave();
+    this.#current = name;
+    for (const tab of this.#tabList.querySelectorAll('button')) {
+      const isChosen = tab.id === `panel-tab-${name}`;
+      tab.setAttribute('aria-selected', String(isChosen));
+      tab.tabIndex = isChosen ? 0 : -1;
+    }
+    for (const { root } of this.#entries.values()) root.hidden = true;
+    this.#body.scrollTop = 0;
+    this.#unwatch = this.#engine.memory.onChange(() => this.#onChange());
+    await this.#update();
+  }
+
+  #leave() {
+    this.#run += 1;
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+    this.#unwatch();
+    this.#unwatch = () => {};
+    this.#shown?.hide();
+    this.#shown = null;
+  }
+
+  /** Many changes come at once: look when there was time for some. */
+  #onChange() {
+    this.#timer ||= setTimeout(() => {
+      this.#timer = 0;
+      this.#update();
+    }, CHANGES_PAUSE_MS);
+  }
+
+  /** Show the chosen part as the state of the memory allows; one that is seen already is refreshed. */
+  async #update() {
+    const run = (this.#run += 1);
+    const name = this.#current;
+    const entry = this.#entry(name);
+    const engine = this.#engine;
+    try {
+      const info = await engine.memory.info();
+      if (run !== this.#run) return;
+      this.#problem.say(null);
+      this.#showState(info);
+      const { load, whileLocked } = this.#parts.find((one) => one.name === name) ?? this.#parts[0];
+      const seen = info.state === 'ready' || (info.state === 'locked' && whileLocked === true);
+      entry.root.hidden = !seen;
+      if (!seen) {
+        this.#shown?.hide();
+        this.#shown = null;
+        return;
+      }
+      if (!entry.part) {
+        const Part = await load().catch(() => {
+          throw userError('LoadError', 'This part could not be loaded. Check your connection, then select it again.');
+        });
+        if (run !== this.#run) return;
+        entry.part ??= new Part(entry.root, engine.memory, { onResume: this.#onResume, learning: engine.learning, engine });
+      }
+      if (this.#shown === entry.part) return void (await entry.part.refresh?.());
+      this.#shown = entry.part;
+      await entry.part.show();
+    } catch (error) {
+      if (run === this.#run) this.#problem.say(error);
+    }
+  }
+
+  #showState({ state, problem, routing }) {
+    const opening = state === 'opening' ? 'Opening the memory…' : '';
+    const words = routing === 'failed' || routing === 'off' ? 'Search by meaning is not available. Search finds words only.' : '';
+    const text = opening || problem || words;
+    if (this.#status.textContent !== text) this.#status.textContent = text;
+    this.#status.hidden = !text;
+    if (state !== 'locked') this.#unlock.replaceChildren();
+    else if (!this.#unlock.hasChildNodes()) this.#unlock.append(...this.#unlockForm());
+  }
+
+  #unlockForm() {
+    const passphrase = passphraseInput('current-password');
+    const form = new SectionForm('Unlock', async () => {
+      await this.#engine.memory.unlock(passphrase.value);
+      await this.#update();
+      return '';
+    }, 'primary');
+    form.addField('Passphrase', passphrase);
+    const what = element('p', '', 'You can chat while the memory is locked. What Sonata learns is added when you unlock it.');
+    return [element('h3', '', 'Unlock the memory'), what, form.element];
+  }
+}

@@ -1,0 +1,27 @@
+/**
+ * The panels and their parts. Each part is a class in a file of its own, loaded when it is first chosen:
+ *
+ *   new Part(root: HTMLElement, memory, {engine, learning, onResume})
+ *   show(): each time it is chosen   hide(): each time it is left   refresh(): optional; the memory has changed while it is seen
+ *
+ * While the memory is locked every part is a form that unlocks it, except those that work without.
+ *
+ * @typedef {{name: string, whileLocked?: boolean, load: () => Promise<any>}} Part title: panel.tab_NAME of the texts
+ */
+
+/** @type {Record<string, Part[]>} by the panel's name, whose title is panel.NAME of the texts */
+export const PANELS = {
+  learned: [
+    { name: 'learning', load: async () => (await import('../learning_view/learning_panel.js')).LearningPanel },
+    { name: 'lessons', load: async () => (await import('../memory_view/learned_panel.js')).LearnedPanel },
+    { name: 'routing', load: async () => (await import('../memory_view/routing_panel.js')).RoutingPanel },
+    { name: 'map', load: async () => (await import('../memory_view/map_panel.js')).MapPanel },
+    { name: 'log', load: async () => (await import('../memory_view/log_panel.js')).LogPanel },
+  ],
+  agents: [{ name: 'agents', load: async () => (await import('../memory_view/agents_panel.js')).AgentsPanel }],
+  settings: [
+    { name: 'answers', load: async () => (await import('../settings/answers_part.js')).AnswersPart },
+    { name: 'appearance', whileLocked: true, load: async () => (await import('../settings/appearance_part.js')).AppearancePart },
+    { name: 'storage', whileLocked: true, load: async () => (await import('../memory_view/storage_panel.js')).StoragePanel },
+  ],
+};

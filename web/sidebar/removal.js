@@ -1,0 +1,43 @@
+/** Says what was deleted, for as long as it can be undone. */
+import { t } from '../i18n/i18n.js';
+import { button, element } from '../page/dom.js';
+
+const UNDO_MS = 10_000;
+
+export class Removal {
+  element = element('div', 'chats-removed');
+  #end = /** @type {(() => void)|null} */ (null);
+  #timer = 0;
+
+  constructor() {
+    this.element.setAttribute('role', 'status');
+    this.element.hidden = true;
+    for (const name of ['pointerenter', 'focusin']) this.element.addEventListener(name, () => clearTimeout(this.#timer));
+    for (const name of ['pointerleave', 'focusout']) this.element.addEventListener(name, () => this.#wait());
+  }
+
+  /** @param {string} sentence @param {{undo: () => unknown, end: () => unknown}} callbacks end: it can be undone no more */
+  say(sentence, { undo, end }) {
+    this.#close();
+    this.#end = end;
+    this.element.replaceChildren(element('span', '', sentence), button(t('sidebar.undo'), 'link', () => {
+      this.#end = null;
+      this.#close();
+      undo();
+    }));
+    this.element.hidden = false;
+    this.#wait();
+  }
+
+  #wait() {
+    clearTimeout(this.#timer);
+    if (!this.element.hidden) this.#timer = setTimeout(() => this.#close(), UNDO_MS);
+  }
+
+  #close() {
+    clearTimeout(this.#timer);
+    this.element.hidden = true;
+    this.#end?.();
+    this.#end = null;
+  }
+}
