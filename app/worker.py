@@ -109,7 +109,8 @@ class PageModel:
         tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown.
         context: the most tokens of a conversation, None for the usual number.
 
-        Returns JSON: {backend, adapter, software, features, model, contextLength, need, longestPrompt} or
+        Returns JSON: {backend, adapter, software, features, model, parameters, contextLength, need, longestPrompt}
+        or
         {error: {kind, message, details}}.
         """
         try:
@@ -262,6 +263,7 @@ def info_json(model: Model, need: str | None) -> str:
             "software": capabilities.software,
             "features": capabilities.features,
             "model": model.config.name,
+            "parameters": model.graph.parameters,
             "contextLength": model.engine.context_length,
             "need": need,
             "longestPrompt": model.engine.context_length * model.tokenizer.longest_token or None,

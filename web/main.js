@@ -267,6 +267,7 @@ function onReady(info) {
   watchdog.stop();
   banner.hide();
   loading.end();
+  welcome.showModel(info.parameters);
   if (info.backend === 'webgpu') gpuDialog.offer(engine);
   notices.say('model', info.notice);
   notices.say('tabs', null);

@@ -6,6 +6,7 @@ shape is found when a file is opened, not when a kernel reads past its end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -203,6 +204,11 @@ class Graph:
     def linear_weights(self) -> set[str]:
         """The tensors of the blocks' linears, which adapters may change; not those of the head."""
         return {op.weight for op in self.body if isinstance(op, Linear)}
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the model's tensors have."""
+        return sum(math.prod(shape) for shape in self.weights.values())
 
     @property
     def output(self) -> Value:

@@ -74,7 +74,7 @@ export class Composer {
   draft(text) {
     this.text = text;
     this.focus();
-    this.#box.select();
+    this.#box.setSelectionRange(text.endsWith(' ') ? text.length : 0, text.length); // what is only begun is gone on with
   }
 
   focus() {

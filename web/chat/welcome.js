@@ -1,12 +1,17 @@
 /** What an empty chat shows: what this model does well, how much is remembered, and whether a larger model would run here. */
+import { icon } from '../common/icon.js';
 import { currentLanguage, t } from '../i18n/i18n.js';
-import { button, part } from '../page/dom.js';
+import { button, element, part } from '../page/dom.js';
+import { cardsFor } from './cards.js';
 
 const TIMES = [10, 5, 3, 2]; // as large as the model that runs
 const READING_TOK_S = 8; // as fast as people read
 const LEAST_MEASURED = 16; // tokens of an answer whose speed says something
 
 export class Welcome {
+  #cards;
+  #forSmall; // the cards of index.html
+  #callbacks;
   #memory;
   #advice;
   #openModels;
@@ -20,10 +25,18 @@ export class Welcome {
     this.#memory = part(root, '.welcome-memory', HTMLElement);
     this.#advice = part(root, '.welcome-advice', HTMLElement);
     this.#openModels = openModels;
+    this.#callbacks = { onAsk, onDraft };
+    this.#cards = part(root, '.cards', HTMLElement);
+    this.#forSmall = [...this.#cards.children];
     for (const card of root.querySelectorAll('.cards button')) {
-      const text = part(card, 'span', HTMLElement).textContent ?? '';
-      card.addEventListener('click', () => (card instanceof HTMLElement && 'draft' in card.dataset ? onDraft(text) : onAsk(text)));
+      if (card instanceof HTMLElement) this.#listen(card, part(card, 'span', HTMLElement).textContent ?? '', 'draft' in card.dataset);
     }
+  }
+
+  /** A model runs: offer what it does well. @param {number|null|undefined} parameters how many it has, where that is known */
+  showModel(parameters) {
+    const cards = cardsFor(parameters)?.map((card) => this.#card(card)) ?? this.#forSmall;
+    if (cards[0] !== this.#cards.firstElementChild) this.#cards.replaceChildren(...cards);
   }
 
   /** @param {Record<string, number>|undefined} counts of the memory's records by kind; undefined where it is locked */
@@ -45,5 +58,23 @@ export class Welcome {
     const times = TIMES.find((one) => tokS / one >= READING_TOK_S);
     this.#advice.hidden = !times;
     if (times) this.#advice.replaceChildren(t('chat.couldRun', { times }), ' ', button(t('chat.chooseModel'), 'link', this.#openModels));
+  }
+
+  /** @param {import('./cards.js').Card} card */
+  #card({ name, icon: picture, text, isDraft = false }) {
+    const made = element('button');
+    made.type = 'button';
+    const words = element('span', '', text);
+    words.lang = 'en';
+    made.append(icon(picture), element('b', '', t(`chat.card_${name}`)), words);
+    this.#listen(made, text, isDraft);
+    const line = element('li');
+    line.append(made);
+    return line;
+  }
+
+  /** @param {HTMLElement} card @param {string} text @param {boolean} isDraft it waits in the message box for more words */
+  #listen(card, text, isDraft) {
+    card.addEventListener('click', () => (isDraft ? this.#callbacks.onDraft(text) : this.#callbacks.onAsk(text)));
   }
 }

@@ -1,0 +1,37 @@
+"""Modules of the page that need no page, run by node."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from app.building.common import ROOT
+from app.building.node import node_path
+
+CALL = """
+import { readFileSync } from 'node:fs';
+const [source, name, given] = JSON.parse(readFileSync(0, 'utf8'));
+const module = await import(`data:text/javascript,${encodeURIComponent(source)}`);
+console.log(JSON.stringify(given.map((values) => module[name](...values))));
+"""
+
+
+def called(path: str, name: str, given: Sequence[Sequence[Any]]) -> list[Any]:
+    """What a function of a module without imports gives, for each list of arguments."""
+    told = json.dumps([Path(ROOT / "web" / path).read_text("utf-8"), name, given])
+    command = [node_path(), "--input-type=module", "-e", CALL]
+    return json.loads(subprocess.run(command, input=told, capture_output=True, text=True, check=True).stdout)
+
+
+def test_only_a_clearly_larger_model_is_offered_what_the_shipped_one_cannot_do() -> None:
+    sizes = [None, 0, 134_515_008, 494_032_768, 1_100_048_384, 1_235_814_400, 3_085_938_688]
+    unknown, nothing, shipped, half, small, *larger = called("chat/cards.js", "cardsFor", [[size] for size in sizes])
+    assert unknown is nothing is shipped is half is small is None  # the cards of index.html
+    for cards in larger:
+        assert [card["name"] for card in cards] == ["summarise", "rewrite", "code", "plan"]
+        # What needs the user's text waits for it, with the cursor behind it.
+        assert [card.get("isDraft", False) for card in cards] == [True, True, False, False]
+        assert all(card["text"].endswith(": ") for card in cards if card.get("isDraft"))
