@@ -21,6 +21,7 @@ from py_core.backends.base import BackendError
 from py_core.backends.numpy import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
+from py_core.fit import Need, Room, cost
 from py_core.formats.source import open_source
 from py_core.loading import BackendLoader, Model, load_model
 
@@ -69,9 +70,9 @@ async def load(
         def on_bytes(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        def tell(sentence: str) -> None:
+        def tell(need: Need, room: Room) -> None:
             if context is not None:
-                notes.print(escape(sentence), soft_wrap=True)
+                notes.print(escape(cost(need, context)), soft_wrap=True)
 
         check = fit_check(load_backend, available_memory(), tell)
         return await load_model(source, load_backend, renderer, on_bytes, context, check)

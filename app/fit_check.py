@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from py_core.backends.numpy import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
-from py_core.fit import Need, Room, check_room, cost, memory_need
+from py_core.fit import Need, Room, check_room, contexts, memory_need
 from py_core.formats.gguf import GGUFHeader
 from py_core.loading import BeforeLoading
 from py_core.models.config import ModelConfig
@@ -21,20 +22,39 @@ _BACKENDS = {load_webgpu: "webgpu", load_wasm: "wasm", load_numpy: "numpy"}
 
 
 def fit_check(
-    load_backend: Any, memory: int | None, tell: Callable[[str], None] = lambda sentence: None
+    load_backend: Any, memory: int | None, tell: Callable[[Need, Room], None] = lambda need, room: None
 ) -> BeforeLoading:
     """What `load_model` calls before it loads: raises DoesNotFitError, with what would fit.
 
     `load_backend` is a BackendLoader; `memory` are the bytes that the machine has for a model, None if unknown.
-    `tell` gets a sentence on what a model takes that fits.
+    `tell` gets what a model takes that fits, and what there is.
     """
 
     def check(header: GGUFHeader, config: ModelConfig, graph: Graph) -> None:
         need = need_of(load_backend, header, config, graph)
-        check_room(need, config.context_length, room_of(load_backend, memory))
-        tell(cost(need, config.context_length))
+        room = room_of(load_backend, memory)
+        check_room(need, config.context_length, room)
+        tell(need, room)
 
     return check
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What a model takes that is loaded, and what there is for it."""
+
+    need: Need
+    room: Room
+
+
+def fit_facts(fitting: Fitting, context: int) -> dict[str, Any]:
+    """Fit for JSON, sizes in bytes: {trained, weights, pages, scratch, contexts: [[tokens, bytes of everything], ...]}.
+    weights, pages, scratch: with a context of so many tokens. contexts: the lengths that fit, the shortest first."""
+    need, parts = fitting.need, fitting.need.at(context)
+    return {
+        "trained": need.trained, "weights": parts.weights, "pages": parts.pages, "scratch": parts.scratch,
+        "contexts": [[one.context, one.total] for one in contexts(need, fitting.room)],
+    }  # fmt: skip
 
 
 def need_of(load_backend: Any, header: GGUFHeader, config: ModelConfig, graph: Graph) -> Need:

@@ -16,7 +16,7 @@ from pyodide.ffi import JsException, to_js
 from app.answer_adapters import AnswerAdapters
 from app.assistant import MAX_TOKENS, Assistant
 from app.fact_reader import FactReader
-from app.fit_check import fit_check
+from app.fit_check import Fitting, fit_check, fit_facts
 from app.idle_learning import IDLE_SECONDS
 from app.learning_service import LearningService
 from app.one_learner import TabLock
@@ -33,6 +33,7 @@ from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host_browser import BrowserHost
+from py_core.fit import cost
 from py_core.hnsw.wasm_kernel import PyodideHnswKernel
 from py_core.loading import BackendLoader, Model, load_model, read_description
 from py_core.memory.encryption_browser import BrowserCrypto
@@ -109,21 +110,21 @@ class PageModel:
         tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown.
         context: the most tokens of a conversation, None for the usual number.
 
-        Returns JSON: {backend, adapter, software, features, model, parameters, contextLength, need, longestPrompt}
-        or
-        {error: {kind, message, details}}.
+        Returns JSON: {backend, adapter, software, features, model, parameters, contextLength, need, fit, longestPrompt}
+        or {error: {kind, message, details}}. `need`: a sentence on the memory that this context takes; `fit`: of
+        `fit_facts`.
         """
         try:
             loader = loader_of(device, precision, tuning)
-            told: list[str] = []
-            check = fit_check(loader, memory, told.append)
+            told: list[Fitting] = []
+            check = fit_check(loader, memory, lambda need, room: told.append(Fitting(need, room)))
             self._read = partial(read_description, context=context, before_loading=check)
             self._max_tokens = max_tokens
             self._model = await load_model(
                 BrowserSource(stream), loader, BrowserTemplateRenderer(templates), on_progress, context, check
             )
             self._adapters = AnswerAdapters(self._model.engine)
-            return info_json(self._model, told[0] if context is not None else None)
+            return info_json(self._model, told[0])
         except Exception as error:
             return json.dumps({"error": describe(error)})
 
@@ -253,9 +254,8 @@ def loader_of(device: JsObject | None, precision: str, tuning: JsObject | None) 
     return partial(load_webgpu, BrowserHost(device), tuning=tuning)
 
 
-def info_json(model: Model, need: str | None) -> str:
-    """`need`: a sentence on the memory that a context takes that was asked for."""
-    capabilities = model.engine.capabilities
+def info_json(model: Model, fitting: Fitting) -> str:
+    capabilities, context = model.engine.capabilities, model.engine.context_length
     return json.dumps(
         {
             "backend": capabilities.backend,
@@ -264,8 +264,9 @@ def info_json(model: Model, need: str | None) -> str:
             "features": capabilities.features,
             "model": model.config.name,
             "parameters": model.graph.parameters,
-            "contextLength": model.engine.context_length,
-            "need": need,
-            "longestPrompt": model.engine.context_length * model.tokenizer.longest_token or None,
+            "contextLength": context,
+            "need": cost(fitting.need, context),
+            "fit": fit_facts(fitting, context),
+            "longestPrompt": context * model.tokenizer.longest_token or None,
         }
     )

@@ -30,6 +30,7 @@ from py_core.models.graph import Attention, Graph, Linear
 MOST_WASM_MEMORY = 65535 << 16
 """Bytes that the kernels' memory can have: addresses have 32 bits."""
 
+_CONTEXTS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 _LEAST_CONTEXT = 512
 """A shorter context is not worth suggesting."""
 _SMALLER = ("Q8_0", "Q6_K", "Q5_K", "Q4_K")
@@ -216,10 +217,22 @@ def cost(need: Need, context: int) -> str:
     )
 
 
+def contexts(need: Need, room: Room) -> list[Parts]:
+    """What the usual lengths of a context take, up to that which the model was trained for, as far as they fit."""
+    lengths = [*(length for length in _CONTEXTS if length < need.trained), need.trained]
+    return [need.at(length) for length in lengths if need.holds(length, _reached(need, room))]
+
+
+def _reached(need: Need, room: Room) -> Room:
+    """What the backend can use of what there is."""
+    if need.backend != "wasm":
+        return room
+    return replace(room, memory=min(room.memory or MOST_WASM_MEMORY, MOST_WASM_MEMORY))
+
+
 def problem(need: Need, context: int, room: Room) -> str | None:
     """None where the model fits with this context, else a sentence with numbers that says what would."""
-    if need.backend == "wasm":
-        room = replace(room, memory=min(room.memory or MOST_WASM_MEMORY, MOST_WASM_MEMORY))
+    room = _reached(need, room)
     if need.holds(context, room):
         return None
     sizes, advice = cost(need, context), _advice(need, room)

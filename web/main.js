@@ -6,7 +6,6 @@
  */
 import { actionsOf, Asking } from './chat/asking.js';
 import { Announcer } from './page/announcer.js';
-import { BackendMenu } from './page/backend_menu.js';
 import { Banner } from './page/banner.js';
 import { ChatView } from './chat/chat_view.js';
 import { Welcome } from './chat/welcome.js';
@@ -29,6 +28,7 @@ import { phase } from './common/phase.js';
 import { byId } from './page/dom.js';
 import { ChatTitle } from './chat/chat_title.js';
 import { Shortcuts } from './page/shortcuts.js';
+import { RunSettings } from './settings/run_settings.js';
 import { engineKey, readOptions } from './page/options.js';
 import { describe, fromError } from './page/problems.js';
 import { Presence } from './learning/presence.js';
@@ -71,9 +71,10 @@ const navigation = new Navigation({ stored, queue, composer }, {
   stop: () => asking.stop(), forget, engine: () => engine, isReady: () => state === 'ready',
 });
 const presence = new Presence();
+const run = new RunSettings(options, () => load());
 const panels = new PanelOpener({
   root: byId('panel', HTMLElement), stage: byId('stage', HTMLElement), links: byId('sidebar', HTMLElement),
-}, notices, (id) => navigation.resume(id));
+}, notices, { onResume: (id) => navigation.resume(id), page: { run } });
 const drawer = new Drawer({
   bar: byId('sidebar', HTMLElement), rest: [byId('content', HTMLElement)], shade: byId('sidebar-shade', HTMLElement),
   openers: [byId('sidebar-open', HTMLElement)], closer: byId('sidebar-close', HTMLElement),
@@ -83,9 +84,8 @@ const chats = new Chats(byId('chats', HTMLElement), {
 });
 const status = new StatusView(byId('status', HTMLElement), byId('model-chip', HTMLElement));
 const loading = new LoadingView(byId('loading', HTMLElement));
-const menu = new BackendMenu(byId('backend', HTMLSelectElement), options, () => load());
 const models = new ModelsMenu(byId('models-button', HTMLElement), byId('models-dialog', HTMLDialogElement), notices, {
-  check: async (files) => { if (state !== 'failed') await engine.checkModel(files); }, onChange: () => load(),
+  check: async (files) => { if (state !== 'failed') await engine.checkModel(files); }, onChange: () => { run.reset('context'); load(); },
   attach: (files) => attachments.then((view) => view.attach(files)),
 });
 const attachments = openAttachments();
@@ -148,19 +148,20 @@ async function load({ moved = false, take = engine !== null } = {}) {
   const again = engine !== null;
   engine?.dispose();
   if (moved) {
-    menu.reread();
+    run.reread();
     models.reread();
     notices.say('tabs', t('tabs.moved'));
     asking.askAgain();
   } else {
     asking.interrupt();
   }
-  if (again) composer.focus();
+  if (again && !panels.hasFocus) composer.focus();
   navigation.opening = Promise.resolve();
   banner.hide();
   gpuDialog.withdraw();
   models.adapters.end();
   setState('loading');
+  run.tell(null);
   worksOffline.modelRuns(null);
   status.show('loading', 'Loading the model');
   loading.begin(options.routing);
@@ -179,7 +180,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
     if (current !== engine) return;
     const info = await current.start(
       {
-        model, context: options.context, maxTokens: options.maxTokens, ...menu.choice, workers: options.workers,
+        model, ...run.choice, maxTokens: options.maxTokens,
         autotune: options.autotune, patience: options.patience * WORKERS_PATIENCE, routing: options.routing,
       },
       (progress) => {
@@ -271,7 +272,8 @@ function onReady(info) {
   if (info.backend === 'webgpu') gpuDialog.offer(engine);
   notices.say('model', info.notice);
   notices.say('tabs', null);
-  notices.say('context', info.need);
+  notices.say('context', run.inAddress('context') ? info.need : null);
+  run.tell({ ...info, model: runner.model });
   status.showInfo(runner);
   phase('ready');
   announcer.say('The model is ready.');
@@ -295,10 +297,11 @@ function waysOut({ kind, details }) {
   if (details) return [{ label: 'Reload the page', run: () => location.reload() }];
   const actions = /** @type {{label: string, run: () => unknown}[]} */ ([{ label: 'Load again', run: () => load() }]);
   const ofTheGpu = ['BackendError', 'DeviceLostError', 'NoWebGPUError'].includes(kind);
-  const onTheCpu = ['wasm', 'numpy'].includes(window.sonata.info?.backend ?? menu.choice.backend);
-  const useCpu = () => { menu.useCpu(); load(); };
+  const onTheCpu = ['wasm', 'numpy'].includes(window.sonata.info?.backend ?? run.choice.backend);
+  const useCpu = () => { run.useCpu(); load(); };
   if (models.address.isNamed) actions.push({ label: 'Use my usual model', run: () => models.leaveAddress() });
   else if (models.chosen) actions.push({ label: 'Use the model of this page', run: () => models.use(null) });
+  if (run.values.context) actions.push({ label: t('run.usualContext'), run: () => run.choose('context', null) });
   if (ofTheGpu && !onTheCpu) actions.push({ label: 'Use the CPU instead', run: useCpu });
   return actions;
 }

@@ -17,14 +17,16 @@ STAND_IN = Path(__file__).with_name("stand_in_worker.js")
 
 PANEL_OF = {
     "Learning": "Learned", "Lessons": "Learned", "Routing": "Learned", "Map": "Learned", "Log": "Learned",
-    "Answers": "Settings", "Appearance": "Settings", "Storage": "Settings",
+    "Model": "Settings", "Answers": "Settings", "Settings/Learning": "Settings", "Appearance": "Settings",
+    "Storage": "Settings",
     "Agents": "Agents",
 }  # fmt: skip
 """Where the parts of the panels are, by their names."""
 
 
 async def open_part(page: Page, name: str) -> Locator:
-    """Open a part of the panel that has it, by the links of the side bar and the tabs."""
+    """Open a part of the panel that has it, by the links of the side bar and the tabs. "Settings/Learning": where
+    another panel has a part of the same name."""
     side, panel = page.locator("#panel"), PANEL_OF[name]
     if not await side.is_visible() or await side.locator("h2").first.inner_text() != panel:
         if not await page.is_visible("#sidebar"):
@@ -32,11 +34,15 @@ async def open_part(page: Page, name: str) -> Locator:
                 await side.locator(".panel-close").click()
             await page.click("#sidebar-open")
         await page.locator("#sidebar").get_by_role("link", name=panel, exact=True).click()
-    if panel != name:
-        await side.get_by_role("tab", name=name, exact=True).click()
-    part = side.locator(f"#panel-part-{name.lower()}")
-    await part.wait_for(state="attached")
-    return part
+    if panel == name:
+        part = name.lower()
+    else:
+        tab = side.get_by_role("tab", name=name.rpartition("/")[2], exact=True)
+        await tab.click()
+        part = (await tab.get_attribute("id") or "").removeprefix("panel-tab-")
+    found = side.locator(f"#panel-part-{part}")
+    await found.wait_for(state="attached")
+    return found
 
 
 SHARE = """<form method="post" enctype="multipart/form-data" action="%s/share">
@@ -103,6 +109,17 @@ class ChatPage:
         if await self.side.is_visible():
             await self.side.locator(".panel-close").click()
             await self.side.wait_for(state="hidden")
+
+    async def choose(self, setting: str, value: str) -> None:
+        """In Settings, Model: backend, context or workers. The model is loaded again; the panel stays open."""
+        part = await self.open_part("Model")
+        await part.locator(f"#{setting}").select_option(value)
+
+    async def setting(self, name: str) -> str:
+        """What Settings, Model, say; the panel is closed again."""
+        value = await (await self.open_part("Model")).locator(f"#{name}").input_value()
+        await self.close_panel()
+        return value
 
     async def open_model_menu(self) -> None:
         if not await self.page.is_visible("#model-menu"):

@@ -97,6 +97,10 @@ Comlink.expose({
       reason: onTheCpu ? 'This browser has no WebGPU, so Sonata runs on the CPU (2 workers). Current Chrome, Edge and Safari have WebGPU when hardware acceleration is turned on, Firefox on Windows and macOS.' : null,
       model: 'SmolLM2 135M Instruct',
       contextLength: 8192,
+      fit: {
+        trained: 8192, weights: 98_000_000, pages: 377_000_000, scratch: 21_000_000,
+        contexts: [[1024, 166_000_000], [4096, 308_000_000], [8192, 496_000_000]],
+      },
       longestPrompt: 100_000,
       given: url, // the model that it was told to load
       notice: null,

@@ -123,7 +123,9 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
 
     panel = await chat.show("Learning")
     await expect(panel.get_by_role("region", name="By training")).to_contain_text("It gives 100% of the answers")
-    await panel.get_by_role("switch", name="At once").press("Space")
+    switches = await chat.show("Settings/Learning")
+    await switches.get_by_role("switch", name="At once").press("Space")
+    await expect(switches.get_by_role("switch", name="At once")).not_to_be_checked()
     await chat.page.keyboard.press("Escape")
     assert await chat.ask_anew(QUESTION) == ANSWER
     await expect(chat.chip).to_have_count(0)  # the model itself knows it

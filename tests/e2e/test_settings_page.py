@@ -57,6 +57,41 @@ async def test_how_answers_are_made_is_chosen_and_kept(ready_chat: ChatPage, scr
     )
 
 
+async def test_what_runs_the_model_is_chosen_and_kept(ready_chat: ChatPage, screenshots: Path) -> None:
+    page = ready_chat.page
+    await ready_chat.open_part("Answers")
+    part = await ready_chat.open_part("Model")
+    await expect(part).to_contain_text("Set by the address of this page (backend=wasm)")
+    await expect(part.locator(".run-why").first).to_contain_text("as chosen")
+    fit = await page.evaluate("sonata.info.fit")
+    lengths = [length for length, _ in fit["contexts"]]
+    assert lengths == sorted(lengths)
+    assert lengths[-1] == fit["trained"]
+    await expect(part.locator("#context option")).to_have_count(len(lengths) + 1)
+    await expect(part).to_contain_text(f"The model was trained for {fit['trained']:,} tokens.")
+    await page.screenshot(path=screenshots / "settings-model.png")
+    assert await found_by_axe(page) == []
+
+    await ready_chat.choose("context", str(lengths[0]))
+    await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[0]}")
+    await expect(part).to_contain_text(f"Now {lengths[0]:,} tokens")
+    await part.locator("#workers").focus()
+    await part.locator("#workers").select_option("1")
+    await ready_chat.wait_for("ready", 60)
+    await expect(part.locator("#workers")).to_be_focused()  # also while the model is loaded again
+    await expect(part).not_to_contain_text("workers=1")
+    await page.reload()
+    await ready_chat.wait_for("ready", 60)
+    assert await page.evaluate("sonata.info.contextLength") == lengths[0]
+    await expect(part.locator("#workers")).to_have_value("1")
+    assert await page.inner_text("#notices") == ""  # what was chosen is told in Settings only
+
+    await part.locator("#context").select_option("")
+    await ready_chat.wait_for("ready", 60)
+    await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[-1]}")
+    assert await page.evaluate("localStorage.getItem('sonata.context')") is None
+
+
 async def test_the_looks_are_chosen_and_kept(ready_chat: ChatPage, screenshots: Path) -> None:
     page = ready_chat.page
     ground = "getComputedStyle(document.body).backgroundColor"

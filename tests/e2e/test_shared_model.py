@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from chat_page import LOAD_SECONDS, NO_SERVICE_WORKER, ChatPage
-from playwright.async_api import Browser, BrowserContext, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -117,10 +117,7 @@ async def test_other_options_have_a_worker_of_their_own_and_a_menu_counts_for_al
     first, second = await new_tab(browser_tabs, tiny_site, options), await new_tab(browser_tabs, tiny_site, options)
     other = await new_tab(browser_tabs, tiny_site, f"{options}&context=128")
     assert (await says_elsewhere(second), await says_elsewhere(other)) == (True, False)
-    await second.page.evaluate(
-        "() => { const menu = document.querySelector('#backend'); menu.value = 'wasm-fast'; "
-        "menu.dispatchEvent(new Event('change', { bubbles: true })); }"
-    )
+    await second.choose("backend", "wasm-fast")
     await takes_over(second)
     assert has_engine(second.page)
     await first.page.wait_for_function(
@@ -129,4 +126,4 @@ async def test_other_options_have_a_worker_of_their_own_and_a_menu_counts_for_al
     )
     assert [await tab.page.evaluate("sonata.info.features") for tab in (first, second)] == [["fast"], ["fast"]]
     assert not has_engine(first.page)
-    await expect(first.page.locator("#backend")).to_have_value("wasm-fast")
+    assert await first.setting("backend") == "wasm-fast"

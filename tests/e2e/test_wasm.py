@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from chat_page import NO_SERVICE_WORKER, ChatPage
 from plain_server import PlainServer
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 from small_site import SmallSite
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
@@ -76,7 +76,7 @@ async def test_fast_answers_with_less_precision_and_says_the_same_with_one_worke
     await chat.open_ready("?backend=wasm&precision=fast&max_tokens=16&workers=2&routing=off")
     assert "on the CPU, fast" in await chat.page.inner_text(".status-line")
     assert "2 workers" in await reason(chat)
-    assert await chat.page.input_value("#backend") == "wasm-fast"
+    assert await chat.setting("backend") == "wasm-fast"
     assert await chat.ask(QUESTION)
     of_two = await tokens(chat)
     assert await chat.page.evaluate("sonata.engine.setWorkers(1)") == 1
@@ -153,8 +153,8 @@ async def test_a_software_adapter_is_passed_over_for_the_cpu_until_the_menu_says
     await chat.open_ready(query)
     assert "on the CPU, precise" in await chat.page.inner_text(".status-line")
     assert (await reason(chat)).startswith("No GPU available, so Sonata runs on the CPU (")
-    assert await chat.page.input_value("#backend") == "auto"
-
+    part = await chat.open_part("Model")
+    await expect(part.locator("#backend")).to_have_value("auto")
     await chat.page.evaluate(CHOOSE_AT_THE_FIRST_WORDS, "wasm-fast")
     await chat.send(STORY)
     await chat.wait_for("loading")
@@ -167,17 +167,19 @@ async def test_a_software_adapter_is_passed_over_for_the_cpu_until_the_menu_says
     await chat.page.fill("#message", "")
     assert await chat.ask("Hello.")
 
-    await chat.open(f"{query}&backend=wasm")  # the address comes before what is remembered, until the menu is used
-    assert await chat.page.input_value("#backend") == "wasm"
+    await chat.open(f"{query}&backend=wasm")  # the address comes before what is remembered, until something is chosen
+    part = await chat.open_part("Model")
+    await expect(part.locator("#backend")).to_have_value("wasm")
+    await expect(part).to_contain_text("Set by the address of this page (backend=wasm)")
     await chat.page.fill("#message", "half a thought")
-    await chat.open_model_menu()
-    await chat.page.get_by_label("Run the model on").select_option("CPU, fast")
+    await chat.choose("backend", "wasm-fast")
+    await expect(part).not_to_contain_text("Set by the address")
     assert await chat.page.input_value("#message") == "half a thought"
     await chat.page.wait_for_function("() => sessionStorage.getItem('sonata.draft') === 'half a thought'")
     await chat.page.reload()
     await chat.wait_for("ready", 180)
     assert "on the CPU, fast" in await chat.page.inner_text(".status-line")
-    assert await chat.page.input_value("#backend") == "wasm-fast"
+    assert await chat.setting("backend") == "wasm-fast"
     assert await chat.page.input_value("#message") == "half a thought"
     assert await chat.ask("Hello.")
 

@@ -162,6 +162,23 @@ async def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(tiny_pat
     assert not loaded
 
 
+async def test_the_lengths_of_a_context_that_fit_are_told_with_what_they_take(tiny_path: Path) -> None:
+    told: list[fit_check.Fitting] = []
+    check = fit_check.fit_check(load_numpy, None, lambda need, room: told.append(fit_check.Fitting(need, room)))
+    model = await load_model(FileSource(tiny_path), load_numpy, native_renderer(), before_loading=check)
+    model.close()
+    facts = fit_check.fit_facts(told[0], 512)
+    need = told[0].need
+    assert facts["trained"] == need.trained
+    assert facts["weights"] + facts["pages"] + facts["scratch"] == need.at(512).total
+    lengths = [length for length, _ in facts["contexts"]]
+    assert lengths == sorted({*(length for length in (1024, 2048, 4096, 8192) if length < need.trained), need.trained})
+    assert facts["contexts"][-1] == [need.trained, need.at(need.trained).total]
+
+    tight = replace(told[0], room=Room(need.at(need.trained).total - 1))
+    assert [length for length, _ in fit_check.fit_facts(tight, 512)["contexts"]] == lengths[:-1]
+
+
 def test_the_speed_of_another_model_follows_from_what_was_measured() -> None:
     small = Measured(tok_s=100, read=100_000_000, operations=500)
     assert tokens_per_second(200_000_000, 500, small) == pytest.approx(50)

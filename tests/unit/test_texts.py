@@ -14,7 +14,7 @@ from app.building.common import ROOT
 from app.building.node import node_path
 
 WEB = ROOT / "web"
-TOLD = "import * as all from './{name}.mjs'; console.log(JSON.stringify(Object.values(all)[0]))"
+TOLD = "import * as all from './{name}.js'; console.log(JSON.stringify(Object.values(all)[0]))"
 
 Catalogue = dict[str, dict[str, str | dict[str, str]]]
 
@@ -22,9 +22,10 @@ Catalogue = dict[str, dict[str, str | dict[str, str]]]
 @pytest.fixture(scope="module")
 def catalogues(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Catalogue]:
     folder = tmp_path_factory.mktemp("texts")
+    shutil.copytree(WEB / "i18n", folder, dirs_exist_ok=True)
+    (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     found = {}
     for path in sorted((WEB / "i18n").glob("??.js")):
-        shutil.copy(path, folder / f"{path.stem}.mjs")
         (folder / "tell.mjs").write_text(TOLD.format(name=path.stem), encoding="utf-8")
         told = subprocess.run([node_path(), folder / "tell.mjs"], capture_output=True, text=True, check=True)
         found[path.stem] = json.loads(told.stdout)

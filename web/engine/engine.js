@@ -34,9 +34,10 @@ export class Engine {
    *   complete?: boolean}) => void} onProgress bytes, but of 'setup' whatever the backend counts; also later, where the
    *   GPU was lost: a new device is opened ('device') and the model brought there ('model')
    * @returns {Promise<{backend: string, adapter: string, software: boolean, features: string[], reason: string|null, model: string,
-   *   parameters: number, contextLength: number, need: string|null, longestPrompt: number|null, notice: string|null,
+   *   parameters: number, contextLength: number, need: string, fit: {trained: number, weights: number, pages: number,
+   *   scratch: number, contexts: number[][]}, longestPrompt: number|null, notice: string|null,
    *   runs?: {sha256: string|null, title: string|null}}>} `need`: a sentence on the
-   *   memory that a context takes that was asked for; `longestPrompt`: bytes that no prompt goes beyond
+   *   memory that this context takes; `fit`: the same in bytes, and what other lengths take, [tokens, bytes]; `longestPrompt`: bytes that no prompt goes beyond
    *   (chat/message_length.js); `notice`: a sentence for the user where the model is not kept; `runs`: which
    *   model it is, where another tab runs it
    */

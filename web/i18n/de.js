@@ -1,4 +1,6 @@
 /** The texts in German; the keys are those of en.js. */
+import { loops, run } from './de_model.js';
+
 export const german = {
   answers: {
     again: 'Noch einmal',
@@ -126,17 +128,12 @@ export const german = {
     tooLarge: '{name} ist zu groß: Eine Datei darf {megabytes} MB haben. Nimm einen Teil davon.',
   },
   header: {
-    auto: 'Automatisch',
     failed: 'Läuft nicht',
-    fast: 'CPU, schnell',
-    gpu: 'GPU (WebGPU)',
     gpuSpeed: 'Wie schnell ist meine GPU?',
     loading: 'Lädt',
     menu: 'Gespräche',
     model: 'Das Modell und was es ausführt',
     models: 'Modelle',
-    precise: 'CPU, genau',
-    runOn: 'Das Modell läuft auf',
   },
   log: {
     answered: 'Beantwortet',
@@ -147,6 +144,7 @@ export const german = {
     wait: 'Wie lange du auf das erste Wort wartest',
     waitAbout: 'Vom Senden bis zum ersten Token: bei der Hälfte, bei neun von zehn, bei allen bis auf eine von hundert Antworten.',
   },
+  loops,
   panel: {
     agents: 'Agenten',
     close: 'Schließen',
@@ -159,7 +157,9 @@ export const german = {
     tab_learning: 'Lernen',
     tab_lessons: 'Lektionen',
     tab_log: 'Protokoll',
+    tab_loops: 'Lernen',
     tab_map: 'Karte',
+    tab_model: 'Modell',
     tab_routing: 'Verteilung',
     tab_storage: 'Speicher',
   },
@@ -173,6 +173,7 @@ export const german = {
     chosen: 'deine Wahl',
     whyChosen: 'Du wolltest eine Antwort von {agent}.',
   },
+  run,
   settings: {
     instructions: 'Deine Anweisungen',
     instructionsAbout: 'Das Modell liest sie bei jedem Gespräch mit. Kleine Modelle folgen kurzen am besten.',

@@ -1,4 +1,6 @@
 /** The texts in English: sections in alphabetical order, each about one room of the page. See i18n.js. */
+import { loops, run } from './en_model.js';
+
 export const english = {
   answers: {
     again: 'Try again',
@@ -126,17 +128,12 @@ export const english = {
     tooLarge: '{name} is too large: a file may have {megabytes} MB. Take a part of it.',
   },
   header: {
-    auto: 'Automatic',
     failed: 'Not running',
-    fast: 'CPU, fast',
-    gpu: 'GPU (WebGPU)',
     gpuSpeed: 'How fast is my GPU?',
     loading: 'Loading',
     menu: 'Chats',
     model: 'The model and what runs it',
     models: 'Models',
-    precise: 'CPU, precise',
-    runOn: 'Run the model on',
   },
   log: {
     answered: 'Answered',
@@ -147,6 +144,7 @@ export const english = {
     wait: 'How long you wait for the first word',
     waitAbout: 'From sending to the first token: of half, of nine in ten, and of all but one in a hundred answers.',
   },
+  loops,
   panel: {
     agents: 'Agents',
     close: 'Close',
@@ -159,7 +157,9 @@ export const english = {
     tab_learning: 'Learning',
     tab_lessons: 'Lessons',
     tab_log: 'Log',
+    tab_loops: 'Learning',
     tab_map: 'Map',
+    tab_model: 'Model',
     tab_routing: 'Routing',
     tab_storage: 'Storage',
   },
@@ -173,6 +173,7 @@ export const english = {
     chosen: 'your choice',
     whyChosen: 'You asked for an answer of {agent}.',
   },
+  run,
   settings: {
     instructions: 'Your instructions',
     instructionsAbout: 'The model reads them with every conversation. Small models follow short ones best.',

@@ -1,4 +1,5 @@
-/** How Sonata learns: each loop with its switch, and plots of what it did. */
+/** How Sonata learns: what each loop does, and plots of what it did. The switches are in Settings, Learning. */
+import { t } from '../i18n/i18n.js';
 import { element, ProblemLine } from '../page/dom.js';
 import { loadScript, loadStyles } from '../page/load_file.js';
 import { onThemeChange } from '../page/theme.js';
@@ -7,8 +8,7 @@ import { LoopSection } from './loop_section.js';
 import { PlotFigure } from './plot_figure.js';
 import { answersPlot, instantPlot, trainingPlots } from './plots.js';
 
-const LEAD = 'All of this happens in your browser, and stays there. You can switch each kind of learning off; what was learned '
-  + 'stays until you forget it.';
+const SWITCHES = 'settings/loops';
 
 export class LearningPanel {
   #learning;
@@ -30,7 +30,12 @@ export class LearningPanel {
     this.#answers.hidden = true;
     this.#idle = new IdleSection(learning);
     this.#idle.show(null);
-    root.append(element('p', 'panel-lead', LEAD), this.#status, this.#problem.element, this.#idle.element, this.#list, this.#answers);
+    const switches = element('a', '', t('loops.switches'));
+    switches.href = `#panel=${SWITCHES}`;
+    switches.dataset.panel = SWITCHES;
+    const lead = element('p', 'panel-lead', `${t('loops.lead')} `);
+    lead.append(switches);
+    root.append(lead, this.#status, this.#problem.element, this.#idle.element, this.#list, this.#answers);
   }
 
   async show() {

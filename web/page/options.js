@@ -1,10 +1,10 @@
 /**
  * What the address of the page can set, for tests and developers:
  *   ?model=URL          a GGUF file instead of the first one in models.json
- *   ?backend=NAME       webgpu, wasm or numpy, in place of what the menu says (backend_menu.js)
+ *   ?backend=NAME       webgpu, wasm or numpy, in place of what Settings say (settings/run_settings.js)
  *   ?precision=NAME     precise or fast, of wasm; likewise
- *   ?workers=N          how many workers wasm has (default: as many as the machine has cores, at most 8)
- *   ?context=N          the most tokens of a conversation; the page says what memory they take
+ *   ?workers=N          how many workers wasm has (default: as many as the machine has cores, at most 8); likewise
+ *   ?context=N          the most tokens of a conversation; likewise, and the page says what memory they take
  *   ?max_tokens=N       the most tokens of one answer
  *   ?autotune=off       does not measure which shapes of the kernels are the fastest on this GPU
  *   ?routing=off        every message is for the plain assistant

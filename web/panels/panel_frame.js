@@ -8,6 +8,8 @@ import { SectionForm } from '../memory_view/section_form.js';
 import { PANELS } from './panels.js';
 
 const CHANGES_PAUSE_MS = 400;
+const FREE = { state: 'ready', problem: null, routing: '' }; // of the memory, for parts that have nothing to do with it
+const ALWAYS = new Set(Object.values(PANELS).flat().filter(({ always }) => always).map(({ name }) => name));
 
 export class PanelFrame {
   #root;
@@ -23,6 +25,7 @@ export class PanelFrame {
   #timer = 0;
   #onResume;
   #onChoose;
+  #page;
   #status = element('p', 'panel-status');
   #problem = new ProblemLine();
   #unlock = element('section', 'panel-unlock');
@@ -30,10 +33,12 @@ export class PanelFrame {
 
   /**
    * @param {HTMLElement} root
-   * @param {{onResume: (id: string) => Promise<void>, onClose: () => void, onChoose: (part: string) => void}} callbacks
-   *   go on with a conversation; the user closes the panel; the user chose another part of it
+   * @param {{onResume: (id: string) => Promise<void>, onClose: () => void, onChoose: (part: string) => void, page: object}} given
+   *   go on with a conversation; the user closes the panel; the user chose another part of it; what parts work with that
+   *   are always there (panels.js)
    */
-  constructor(root, { onResume, onClose, onChoose }) {
+  constructor(root, { onResume, onClose, onChoose, page }) {
+    this.#page = page;
     this.#root = root;
     this.#onResume = onResume;
     this.#onChoose = onChoose;
@@ -44,9 +49,9 @@ export class PanelFrame {
     const close = button('', 'panel-close', onClose);
     close.append(icon('x'));
     close.setAttribute('aria-label', t('panel.close'));
-    const page = element('h1', 'visually-hidden', 'Sonata'); // where the panel covers the one of the chat
-    page.hidden = true;
-    head.append(page, this.#title, close);
+    const covered = element('h1', 'visually-hidden', 'Sonata'); // where the panel covers the one of the chat
+    covered.hidden = true;
+    head.append(covered, this.#title, close);
     this.#tabList.setAttribute('role', 'tablist');
     this.#tabList.setAttribute('aria-labelledby', this.#title.id);
     this.#tabList.addEventListener('keydown', (event) => this.#onTabKey(event));
@@ -86,15 +91,17 @@ export class PanelFrame {
   /** Show another engine's memory: it was started again. @param {import('../engine/engine.js').Engine} engine */
   use(engine) {
     if (engine === this.#engine) return;
+    const stays = ALWAYS.has(this.#current);
     const isOpen = this.#shown !== null || this.#timer !== 0;
-    this.#leave();
+    if (!stays) this.#leave();
     this.#engine = engine;
-    for (const entry of this.#entries.values()) {
+    for (const [name, entry] of this.#entries) {
+      if (ALWAYS.has(name)) continue;
       entry.part = null;
       entry.root.replaceChildren();
     }
     this.#unlock.replaceChildren();
-    if (isOpen) this.#choose(this.#current);
+    if (isOpen && !stays) this.#choose(this.#current);
   }
 
   get #parts() {
@@ -156,7 +163,7 @@ export class PanelFrame {
     }
     for (const { root } of this.#entries.values()) root.hidden = true;
     this.#body.scrollTop = 0;
-    this.#unwatch = this.#engine.memory.onChange(() => this.#onChange());
+    if (!ALWAYS.has(name)) this.#unwatch = this.#engine.memory.onChange(() => this.#onChange());
     await this.#update();
   }
 
@@ -185,11 +192,11 @@ export class PanelFrame {
     const entry = this.#entry(name);
     const engine = this.#engine;
     try {
-      const info = await engine.memory.info();
+      const { load, whileLocked, always } = this.#parts.find((one) => one.name === name) ?? this.#parts[0];
+      const info = always ? FREE : await engine.memory.info();
       if (run !== this.#run) return;
       this.#problem.say(null);
       this.#showState(info);
-      const { load, whileLocked } = this.#parts.find((one) => one.name === name) ?? this.#parts[0];
       const seen = info.state === 'ready' || (info.state === 'locked' && whileLocked === true);
       entry.root.hidden = !seen;
       if (!seen) {
@@ -202,7 +209,7 @@ export class PanelFrame {
           throw userError('LoadError', 'This part could not be loaded. Check your connection, then select it again.');
         });
         if (run !== this.#run) return;
-        entry.part ??= new Part(entry.root, engine.memory, { onResume: this.#onResume, learning: engine.learning, engine });
+        entry.part ??= new Part(entry.root, engine.memory, { onResume: this.#onResume, learning: engine.learning, engine, page: this.#page });
       }
       if (this.#shown === entry.part) return void (await entry.part.refresh?.());
       this.#shown = entry.part;

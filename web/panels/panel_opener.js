@@ -14,27 +14,30 @@ export class PanelOpener {
   #links;
   #notices;
   #onResume;
+  #page;
   #frame = /** @type {import('./panel_frame.js').PanelFrame|null} */ (null);
   #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null);
   #opener = /** @type {Element|null} */ (null); // what had the focus
 
   /**
-   * @param {{root: HTMLElement, stage: HTMLElement, links: HTMLElement}} elements the panel; what it may cover; where the
-   *   links with data-panel are
+   * @param {{root: HTMLElement, stage: HTMLElement, links: HTMLElement}} elements the panel; what it may cover; where those
+   *   links with data-panel are that also close it
    * @param {import('../page/notices.js').Notices} notices
-   * @param {(id: string) => Promise<void>} onResume continue a stored conversation
+   * @param {{onResume: (id: string) => Promise<void>, page: object}} given continue a stored conversation; what parts work with
+   *   that are always there (panels.js)
    */
-  constructor({ root, stage, links }, notices, onResume) {
+  constructor({ root, stage, links }, notices, { onResume, page }) {
+    this.#page = page;
     this.#root = root;
     this.#stage = stage;
     this.#links = links;
     this.#notices = notices;
     this.#onResume = onResume;
-    links.addEventListener('click', (event) => {
+    document.addEventListener('click', (event) => {
       const link = event.target instanceof Element ? event.target.closest('a[data-panel]') : null;
       if (!(link instanceof HTMLElement)) return;
       event.preventDefault();
-      if (panelInAddress()?.split('/')[0] === link.dataset.panel) this.close();
+      if (links.contains(link) && panelInAddress()?.split('/')[0] === link.dataset.panel) this.close();
       else this.open(link.dataset.panel ?? '');
     });
     root.addEventListener('keydown', (event) => {
@@ -59,6 +62,11 @@ export class PanelOpener {
     if (this.#root.hidden) this.#opener = document.activeElement;
     showPanelInAddress(panel, panelInAddress() ? 'replace' : 'push');
     return this.#follow(true);
+  }
+
+  /** Whether what is done on the page is done in the panel. */
+  get hasFocus() {
+    return this.#root.contains(document.activeElement);
   }
 
   close() {
@@ -96,6 +104,7 @@ export class PanelOpener {
           await this.#onResume(id);
         },
         onClose: () => this.close(),
+        page: this.#page,
         onChoose: (name) => showPanelInAddress(`${panelInAddress()?.split('/')[0]}/${name}`, 'replace'),
       });
       this.#notices.say('panel', null);

@@ -1,12 +1,14 @@
 /**
  * The panels and their parts. Each part is a class in a file of its own, loaded when it is first chosen:
  *
- *   new Part(root: HTMLElement, memory, {engine, learning, onResume})
+ *   new Part(root: HTMLElement, memory, {engine, learning, onResume, page})
  *   show(): each time it is chosen   hide(): each time it is left   refresh(): optional; the memory has changed while it is seen
  *
- * While the memory is locked every part is a form that unlocks it, except those that work without.
+ * While the memory is locked every part is a form that unlocks it, except those that work `whileLocked`, and those that have
+ * nothing to do with it: they are `always` there, also where no engine could be started, and stay when another one comes.
+ * `page` is what they work with.
  *
- * @typedef {{name: string, whileLocked?: boolean, load: () => Promise<any>}} Part title: panel.tab_NAME of the texts
+ * @typedef {{name: string, whileLocked?: boolean, always?: boolean, load: () => Promise<any>}} Part title: panel.tab_NAME of the texts
  */
 
 /** @type {Record<string, Part[]>} by the panel's name, whose title is panel.NAME of the texts */
@@ -20,8 +22,10 @@ export const PANELS = {
   ],
   agents: [{ name: 'agents', load: async () => (await import('../memory_view/agents_panel.js')).AgentsPanel }],
   settings: [
+    { name: 'model', always: true, load: async () => (await import('../settings/model_part.js')).ModelPart },
     { name: 'answers', load: async () => (await import('../settings/answers_part.js')).AnswersPart },
-    { name: 'appearance', whileLocked: true, load: async () => (await import('../settings/appearance_part.js')).AppearancePart },
+    { name: 'loops', load: async () => (await import('../settings/learning_part.js')).LearningPart },
+    { name: 'appearance', always: true, load: async () => (await import('../settings/appearance_part.js')).AppearancePart },
     { name: 'storage', whileLocked: true, load: async () => (await import('../memory_view/storage_panel.js')).StoragePanel },
   ],
 };

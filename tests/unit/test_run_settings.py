@@ -1,0 +1,101 @@
+"""What the page remembers of how the model runs: read from localStorage, checked, and behind what the address says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.building.common import ROOT
+from app.building.node import node_path
+
+PAGE = """
+const kept = new Map(Object.entries(%s));
+globalThis.localStorage = {
+  getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value),
+  removeItem: (key) => kept.delete(key),
+};
+globalThis.location = new URL('http://localhost/%s');
+globalThis.history = { replaceState: (state, title, url) => { globalThis.location = new URL(url); } };
+const { RunSettings } = await import('./run_settings.mjs');
+let loads = 0;
+const number = (name) => Number(location.searchParams.get(name)) || null;
+const run = new RunSettings({
+  backend: location.searchParams.get('backend'), precision: location.searchParams.get('precision'),
+  context: number('context'), workers: number('workers'),
+}, () => { loads += 1; });
+%s
+console.log(JSON.stringify({
+  choice: run.choice, values: run.values, kept: Object.fromEntries(kept), loads, search: location.search,
+  said: ['backend', 'context', 'workers'].map((name) => run.inAddress(name)),
+}));
+"""
+USUAL = {"backend": "auto", "precision": "precise", "context": None, "workers": None}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copy(ROOT / "web" / "settings" / "run_settings.js", tmp_path / "run_settings.mjs")
+    return tmp_path
+
+
+def told(folder: Path, kept: dict[str, str], address: str = "", actions: str = "") -> dict[str, Any]:
+    script = folder / "page.mjs"
+    script.write_text(PAGE % (json.dumps(kept), address, actions), encoding="utf-8")
+    ran = subprocess.run([node_path(), script], capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def test_what_was_chosen_is_read(folder: Path) -> None:
+    kept = {"sonata.backend": "wasm-fast", "sonata.context": "4096", "sonata.workers": "3"}
+    assert told(folder, {})["choice"] == USUAL
+    assert told(folder, kept)["choice"] == {"backend": "wasm", "precision": "fast", "context": 4096, "workers": 3}
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"sonata.backend": "numpy"}, {"sonata.backend": "constructor"}, {"sonata.backend": ""},
+        {"sonata.context": "0"}, {"sonata.context": "-5"}, {"sonata.context": "1e3"}, {"sonata.context": "4096.5"},
+        {"sonata.context": "99999999999"}, {"sonata.context": "2000000"}, {"sonata.context": "NaN"},
+        {"sonata.workers": "17"}, {"sonata.workers": " 2"}, {"sonata.workers": "two"},
+    ],
+)  # fmt: skip
+def test_what_is_no_choice_counts_as_none(folder: Path, kept: dict[str, str]) -> None:
+    assert told(folder, kept)["choice"] == USUAL
+
+
+def test_the_address_comes_first_until_something_is_chosen(folder: Path) -> None:
+    kept = {"sonata.backend": "webgpu", "sonata.context": "4096"}
+    address = "?backend=wasm&precision=fast&context=512&routing=off"
+    before = told(folder, kept, address)
+    assert before["values"] == {"backend": "wasm-fast", "context": 512, "workers": None}
+    assert before["choice"] == {"backend": "wasm", "precision": "fast", "context": 512, "workers": None}
+    assert before["said"] == ["backend=wasm&precision=fast", "context=512", None]
+
+    after = told(folder, kept, address, "run.choose('context', 2048); run.choose('backend', 'auto');")
+    assert after["choice"] == USUAL | {"context": 2048}
+    assert after["kept"] == {"sonata.context": "2048"}
+    assert after["said"] == [None, None, None]
+    assert after["search"] == "?routing=off"
+    assert after["loads"] == 2
+
+
+def test_a_length_is_forgotten_with_the_model_but_not_that_of_the_address(folder: Path) -> None:
+    reset = told(folder, {"sonata.context": "4096", "sonata.workers": "2"}, "", "run.reset('context');")
+    assert reset["choice"] == USUAL | {"workers": 2}
+    assert (reset["kept"], reset["loads"]) == ({"sonata.workers": "2"}, 0)
+    assert told(folder, {}, "?context=512", "run.reset('context');")["choice"]["context"] == 512
+
+
+def test_the_cpu_for_now_is_not_remembered(folder: Path) -> None:
+    now = told(folder, {"sonata.backend": "webgpu"}, "?backend=webgpu", "run.useCpu();")
+    assert now["choice"]["backend"] == "wasm"
+    assert now["kept"] == {"sonata.backend": "webgpu"}
+    again = told(folder, {"sonata.backend": "webgpu"}, "", "run.useCpu(); run.reread();")
+    assert again["choice"]["backend"] == "webgpu"
