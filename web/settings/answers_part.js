@@ -1,5 +1,5 @@
 /** Settings, Answers: instructions for all of them, how tokens are drawn, how long they may be (app/answer_settings.py). */
-import { html, render } from '../vendor/lit-html/lit-html.js';
+import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { live } from '../vendor/lit-html/directives/live.js';
 import { t } from '../i18n/i18n.js';
 import { ProblemLine } from '../page/dom.js';
@@ -30,6 +30,8 @@ export class AnswersPart {
 
   show() {
     this.#saved = '';
+    this.#problem.say(null);
+    render(nothing, this.#root); // what was typed and refused
     return this.refresh();
   }
 
@@ -54,13 +56,14 @@ export class AnswersPart {
     }
   }
 
+  /** What is being typed stays: a field changes with what is stored only. */
   #draw() {
     const own = this.#own;
     render(html`
       <form class="settings-form" @submit=${(event) => event.preventDefault()}>
         <label class="field">
           <span>${t('settings.instructions')}</span>
-          <textarea rows="4" maxlength=${LONGEST_INSTRUCTIONS} aria-describedby="instructions-about" .value=${live(this.#values[INSTRUCTIONS] ?? '')}
+          <textarea rows="4" maxlength=${LONGEST_INSTRUCTIONS} aria-describedby="instructions-about" .value=${this.#values[INSTRUCTIONS] ?? ''}
             placeholder=${t('settings.instructionsExample')}
             @change=${(event) => this.#save(INSTRUCTIONS, event.target.value.trim())}></textarea>
           <small id="instructions-about">${t('settings.instructionsAbout')}</small>
@@ -77,13 +80,13 @@ export class AnswersPart {
         ${own === null ? '' : html`<div class="settings-grid">${SAMPLING.map(({ name, title, standard, hint }) => html`
           <label class="field">
             <span>${title}</span>
-            <input inputmode="decimal" .value=${live(String(own[name] ?? standard))} aria-describedby=${`about-${name}`}
+            <input inputmode="decimal" .value=${String(own[name] ?? standard)} aria-describedby=${`about-${name}`}
               @change=${(event) => this.#saveField(own, name, event.target.value, standard)}>
             <small id=${`about-${name}`}>${hint}</small>
           </label>`)}</div>`}
         <label class="field settings-number">
           <span>${t('settings.longest')}</span>
-          <input inputmode="numeric" .value=${live(String(this.#values[LONGEST] ?? ''))} placeholder="1024" aria-describedby="longest-about"
+          <input inputmode="numeric" .value=${String(this.#values[LONGEST] ?? '')} placeholder="1024" aria-describedby="longest-about"
             @change=${(event) => this.#saveLongest(event.target.value)}>
           <small id="longest-about">${t('settings.longestAbout')}</small>
         </label>
