@@ -177,6 +177,15 @@ class ChatPage:
         await self.wait_for("ready", ANSWER_SECONDS)
         return await self.last_answer()
 
+    async def ask_for_cut_off(self, text: str) -> str:
+        """As `ask`, in new chats until the answer ends at its limit: the tiny model's noise may end by itself before."""
+        for _ in range(10):
+            answer = await self.ask(text)
+            if await self.page.evaluate("sonata.lastAnswer.reason") == "length":
+                return answer
+            await self.page.click("#new-chat")
+        raise AssertionError("Ten answers in a row ended before their limit.")
+
     async def wait_for_words(self, seconds: float = ANSWER_SECONDS) -> str:
         """Until the last answer has begun."""
         await self.page.wait_for_function(

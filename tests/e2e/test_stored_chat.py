@@ -206,7 +206,7 @@ async def test_the_engine_edits_goes_on_and_shows_another_branch(ready_chat: Cha
     async def events_of(*call: object) -> dict[str, dict]:
         return {event["type"]: event for event in await page.evaluate(EVENTS, call)}
 
-    await ready_chat.ask(FIRST)
+    await ready_chat.ask_for_cut_off(FIRST)
     await stored(ready_chat)
     edited = await events_of("respond", SECOND, {"after": None})
     chat = edited["stored"]["chat"]
