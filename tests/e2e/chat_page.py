@@ -178,7 +178,7 @@ class ChatPage:
         return await self.last_answer()
 
     async def ask_for_cut_off(self, text: str) -> str:
-        """As `ask`, in new chats until the answer ends at its limit: the tiny model's noise may end by itself before."""
+        """As `ask`, in new chats until the answer ends at its limit: the tiny model's noise may end before."""
         for _ in range(10):
             answer = await self.ask(text)
             if await self.page.evaluate("sonata.lastAnswer.reason") == "length":
