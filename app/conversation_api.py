@@ -16,8 +16,6 @@ from py_core.memory.memory import Memory
 from py_core.memory.records import Record
 from py_core.memory.text_search import snippet, terms_of
 
-MEANT = 200
-"""A search by meaning looks at so many of the most similar messages."""
 LEAST_TURN_SIMILARITY = 0.15
 """A single word, such as "coding", is less similar to a message than requests are to each other (docs/decisions.md)."""
 MOST_SIMILAR_CONVERSATIONS = 20
@@ -52,13 +50,9 @@ class ConversationApi:
             return []
         await services.indexer.index_all()
         (vector,) = await services.routing.embedder.embed([search])
-        turns: dict[str, str | None] = {}
-        similarities: dict[str, float] = {}
-        for record, similarity in await self._memory.search.search(sessions.TURN, vector, MEANT):
-            id = record.body["session"]
-            if id in turns or similarity < LEAST_TURN_SIMILARITY or len(turns) == MOST_SIMILAR_CONVERSATIONS:
-                continue
-            turns[id], similarities[id] = record.id, similarity
+        found = await self._memory.vectors.search(vector, MOST_SIMILAR_CONVERSATIONS, LEAST_TURN_SIMILARITY)
+        similarities = {record.body["session"]: similarity for record, similarity in found}
+        turns: dict[str, str | None] = {record.body["session"]: record.id for record, _ in found}
         return [{**item, "similarity": similarities[item["id"]]} for item in await self._found(search, turns)]
 
     async def prepare_search(self) -> None:

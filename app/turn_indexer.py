@@ -36,7 +36,7 @@ class TurnIndexer:
 
     async def index_all(self) -> None:
         """Older messages, too; in the background."""
-        self._waiting = {**await self._memory.search.without_vector(TURN), **self._waiting}
+        self._waiting = {**await self._memory.vectors.bare(), **self._waiting}
         self._start()
 
     def _note(self, change: Change) -> None:

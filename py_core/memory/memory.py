@@ -13,6 +13,7 @@ from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.memory.background import Background
 from py_core.memory.conversation_list import ConversationList
 from py_core.memory.conversation_text import ConversationText
+from py_core.memory.conversation_vectors import ConversationVectors
 from py_core.memory.errors import StoreError
 from py_core.memory.files import Files
 from py_core.memory.heads import Heads
@@ -20,7 +21,7 @@ from py_core.memory.lessons import Lessons
 from py_core.memory.patterns import Patterns
 from py_core.memory.policies import Policies
 from py_core.memory.revisions import Revisions
-from py_core.memory.sessions import Sessions
+from py_core.memory.sessions import TURN, Sessions
 from py_core.memory.store import Store
 from py_core.memory.strategies import Strategies
 from py_core.memory.styles import Styles
@@ -52,6 +53,7 @@ class Memory:
         self.sessions = Sessions(store, writer)
         self.conversations = ConversationList(store)
         self.text = ConversationText(store, self.conversations, self.background)
+        self.vectors = ConversationVectors(store, self.conversations, self.background)
         self.witness = Witness(store, writer)
         self.trajectories = Trajectories(store, writer)
         self.strategies = Strategies(store)
@@ -87,6 +89,8 @@ class Memory:
         await self.writer.flush()
         records = await self.store.query(kind)
         await self.store.put_many(replace(record, vector=None) for record in records if record.vector is not None)
+        if kind == TURN:
+            await self.vectors.forget()
 
     async def close(self) -> None:
         """Write what waits, and close the store."""

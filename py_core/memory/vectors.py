@@ -34,7 +34,6 @@ class VectorSearch:
         self._background = background or Background()
         self._indexes: dict[str, dict[int, StoredIndex]] = {}  # kind -> length -> index
         self._stale: dict[str, set[str]] = {}  # ids to read again
-        self._bare: dict[str, dict[str, None]] = {}  # kind -> ids of records without a vector
         self._generation = 0  # counts what makes indexes useless
         self._refreshing = asyncio.Lock()
         store.on_change(self._note)
@@ -58,12 +57,6 @@ class VectorSearch:
         records = {record.id: record for record in await self._store.get_many([(kind, id) for id, _ in found])}
         return [(records[id], similarity) for id, similarity in found if id in records]
 
-    async def without_vector(self, kind: str) -> dict[str, None]:
-        """The ids of records that cannot be found by their meaning. Opens the kind's indexes. Raises StoreError."""
-        await self._store.poll()
-        await self._refresh(kind)
-        return dict(self._bare[kind])
-
     async def save(self) -> None:
         """Keep the graphs that have changed. Raises StoreError."""
         for indexes in tuple(self._indexes.values()):
@@ -77,17 +70,14 @@ class VectorSearch:
                     generation = self._generation
                     self._stale[kind] = set()  # from now on, changes are noted
                     vectors: dict[int, dict[str, Vector]] = {}
-                    bare = dict[str, None]()
                     async for record in self._store.scan(kind):
-                        if record.vector is None:
-                            bare[record.id] = None
-                        else:
+                        if record.vector is not None:
                             vectors.setdefault(len(record.vector), {})[record.id] = record.vector
                     indexes = {length: await self._open(kind, length, found) for length, found in vectors.items()}
                     if generation != self._generation:
                         _forget(indexes)
                         continue
-                    self._indexes[kind], self._bare[kind] = indexes, bare
+                    self._indexes[kind] = indexes
                 stale = self._stale[kind]
                 if not stale:
                     return
@@ -100,10 +90,6 @@ class VectorSearch:
     async def _take(self, kind: str, id: str, record: Record | None) -> None:
         """Bring the indexes of a kind up to date with one record: None is one that was deleted."""
         indexes = self._indexes[kind]
-        if record is not None and record.vector is None:
-            self._bare[kind][id] = None
-        else:
-            self._bare[kind].pop(id, None)
         length = None if record is None or record.vector is None else len(record.vector)
         for other, stored in indexes.items():
             if other != length:
@@ -125,7 +111,6 @@ class VectorSearch:
             for indexes in self._indexes.values():
                 _forget(indexes)
             self._indexes.clear()
-            self._bare.clear()
             self._stale.clear()
         for kind, id in (*change.puts, *change.deletes):
             if kind in self._stale:

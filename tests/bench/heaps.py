@@ -7,6 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Error, Page
 
+CALL_WAIT_MS, CALL_WAITS = 5, 12_000
 _ATTACH = {"autoAttach": True, "waitForDebuggerOnStart": False, "flatten": False}
 
 
@@ -21,6 +22,9 @@ class Heaps:
         self._session.on("Target.receivedMessageFromTarget", lambda event: self._received((), event))
         self._workers: dict[tuple[str, ...], int] = {}
         """Path of sessions that leads to a worker -> the bytes of its heap when it was asked last."""
+        self._names: dict[tuple[str, ...], str] = {}
+        self._answers: dict[int, dict[str, Any]] = {}  # of `call`, by the numbers of what was asked
+        self._wanted = set[int]()
         self._asked = 0
         self._peak = 0
         self._session.send("Target.setAutoAttach", _ATTACH)
@@ -39,8 +43,26 @@ class Heaps:
         peak, self._peak = self._peak, 0
         return peak
 
-    def _send(self, path: tuple[str, ...], method: str, params: dict[str, Any] | None = None) -> None:
+    @property
+    def workers(self) -> dict[tuple[str, ...], str]:
+        """The workers that there are: the file that each runs, by its path."""
+        return dict(self._names)
+
+    def call(self, path: tuple[str, ...], method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What a method of the protocol gives, of a worker, or () the page. Raises TimeoutError."""
+        if not path:
+            return self._session.send(method, params or {})
+        asked = self._send(path, method, params)
+        self._wanted.add(asked)
+        for _ in range(CALL_WAITS):
+            if asked in self._answers:
+                return self._answers.pop(asked)
+            self._page.wait_for_timeout(CALL_WAIT_MS)
+        raise TimeoutError(f"{self._names.get(path, path)} has not answered {method}")
+
+    def _send(self, path: tuple[str, ...], method: str, params: dict[str, Any] | None = None) -> int:
         self._asked += 1
+        asked = self._asked
         message = json.dumps({"id": self._asked, "method": method, "params": params or {}})
         for session in reversed(path[1:]):
             sent = {"sessionId": session, "message": message}
@@ -49,13 +71,16 @@ class Heaps:
             self._session.send("Target.sendMessageToTarget", {"sessionId": path[0], "message": message})
         except Error:  # it has just ended
             self._ended(path)
+        return asked
 
     def _ended(self, path: tuple[str, ...]) -> None:
         """A worker, and with it those that it began."""
         self._workers = {known: size for known, size in self._workers.items() if known[: len(path)] != path}
+        self._names = {known: name for known, name in self._names.items() if known[: len(path)] != path}
 
     def _attached(self, path: tuple[str, ...], event: dict[str, Any]) -> None:
         self._workers[(*path, event["sessionId"])] = 0
+        self._names[(*path, event["sessionId"])] = event["targetInfo"]["url"].rpartition("/")[2].partition("?")[0]
         self._send((*path, event["sessionId"]), "Target.setAutoAttach", _ATTACH)
 
     def _received(self, path: tuple[str, ...], event: dict[str, Any]) -> None:
@@ -68,6 +93,9 @@ class Heaps:
             self._received(path, params)
         elif message.get("method") == "Target.detachedFromTarget":
             self._ended((*path, params["sessionId"]))
+        elif message.get("id") in self._wanted:
+            self._wanted.discard(message["id"])
+            self._answers[message["id"]] = message.get("result", {})
         elif "usedSize" in message.get("result", {}) and path in self._workers:
             self._workers[path] = _bytes(message["result"])
 

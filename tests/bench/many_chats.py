@@ -1,10 +1,11 @@
 """The side bar's work in a memory of many conversations: its list, search by words and by meaning, opening one.
 
-    python tests/bench/many_chats.py [--conversations 1000] [--turns 50] [--browser] [--json FILE]
+    python tests/bench/many_chats.py [--conversations 1000] [--turns 50] [--browser] [--passphrase] [--json FILE]
 
-In a file of SQLite on this machine, and with --browser in Chromium's IndexedDB. "first": after a start, when nothing
-was read yet; "then": the median of ten. Opening the memory ("start", the fastest of three) is compared with an empty
-one's.
+In a file of SQLite on this machine, and with --browser in the real page, in Chromium's IndexedDB (many_chats_page.py;
+with --passphrase there also encrypted). "first": after a start, when nothing was read yet; "then": the median of ten.
+Opening the memory ("start", the fastest of three; in the page the whole page's start, medians) is compared with an
+empty one's.
 """
 
 from __future__ import annotations
@@ -12,29 +13,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "memory")]
+from many_chats_measure import fill, measure
+from many_chats_page import first_words, in_chromium, pack_rows
 
-from in_browser import local_server  # noqa: E402
-from many_chats_measure import fill, measure  # noqa: E402
-from page import BrowserThread, Tab  # noqa: E402
-
-from app.building.system import find_chromium  # noqa: E402
-from py_core.memory.sqlite import SQLiteRows  # noqa: E402
-from py_core.memory.store import Store  # noqa: E402
-
-IN_PAGE = """
-async def main(name, conversations, turns):
-    async def open_store(which):
-        return await Store.open(await IndexedDBRows.open(memory_store, f"{name}-{which}"), crypto=crypto)
-    await fill(open_store, conversations, turns)
-    return await measure(open_store)
-"""
+from py_core.memory.sqlite import SQLiteRows
+from py_core.memory.store import Store
 
 
 async def natively(conversations: int, turns: int) -> dict[str, Any]:
@@ -47,15 +34,10 @@ async def natively(conversations: int, turns: int) -> dict[str, Any]:
         return await measure(open_store)
 
 
-def in_chromium(conversations: int, turns: int) -> dict[str, Any]:
-    thread = BrowserThread()
-    try:
-        with local_server() as site:
-            tab = Tab.open(thread, thread.launch(find_chromium()), site)
-            source = Path(__file__).with_name("many_chats_measure.py").read_text("utf-8") + IN_PAGE
-            return tab.run(source, "many-chats", conversations, turns)
-    finally:
-        thread.close()
+def in_the_page(conversations: int, turns: int, rounds: int, with_key: bool) -> dict[str, dict[str, float]]:
+    with tempfile.TemporaryDirectory() as folder:
+        files = asyncio.run(pack_rows(Path(folder), conversations, turns))
+        return in_chromium(Path(folder), files, first_words(Path(folder)), rounds, with_key)
 
 
 def main() -> None:
@@ -63,15 +45,17 @@ def main() -> None:
     parser.add_argument("--conversations", type=int, default=1000)
     parser.add_argument("--turns", type=int, default=50)
     parser.add_argument("--browser", action="store_true", help="in Chromium, too")
+    parser.add_argument("--passphrase", action="store_true", help="in Chromium with a passphrase, too")
+    parser.add_argument("--rounds", type=int, default=5, help="starts of the page, with and without conversations")
     parser.add_argument("--json", type=Path, default=None)
     given = parser.parse_args()
     figures = {"SQLite": asyncio.run(natively(given.conversations, given.turns))}
-    if given.browser:
-        figures["IndexedDB"] = in_chromium(given.conversations, given.turns)
+    if given.browser or given.passphrase:
+        figures |= in_the_page(given.conversations, given.turns, given.rounds, given.passphrase)
     for place, found in figures.items():
         print(place)
         for name, value in found.items():
-            print(f"  {name:<38}{value:>10,.1f} ms")
+            print(f"  {name:<70}{value:>10,.3f}" if "ratio" in name else f"  {name:<70}{value:>10,.1f} ms")
     if given.json:
         given.json.write_text(json.dumps(figures, indent=1), "utf-8")
 

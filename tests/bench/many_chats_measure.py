@@ -11,10 +11,10 @@ import numpy as np
 from py_core.memory.background import Background
 from py_core.memory.conversation_list import ConversationList
 from py_core.memory.conversation_text import ConversationText
+from py_core.memory.conversation_vectors import ConversationVectors
 from py_core.memory.memory import Memory
 from py_core.memory.records import Record
 from py_core.memory.store import Store
-from py_core.memory.vectors import VectorSearch
 
 BATCH = 20  # conversations that are written at once
 TIMES = 10
@@ -46,7 +46,9 @@ async def fill(open_store: OpenStore, conversations: int, turns: int) -> None:
                     vector = rng.standard_normal(DIMENSIONS, np.float32)
                     transaction.put(Record("turn", f"{id}/{turn:06d}", said, vector))
     background = Background()
-    await ConversationText(store, ConversationList(store), background).refresh()
+    listed = ConversationList(store)
+    await ConversationText(store, listed, background).refresh()
+    await ConversationVectors(store, listed, background).refresh()
     await background.settled()
     await store.close()
 
@@ -72,9 +74,10 @@ async def measure(open_store: OpenStore) -> dict[str, float]:
     figures["search for two words, then"] = await _median(
         TIMES, lambda n: text.search(f"{queries[n]} {queries[n - 1]}")
     )
-    meaning, vectors = VectorSearch(store), np.random.default_rng(1).standard_normal((TIMES, DIMENSIONS), np.float32)
-    figures["search by meaning, first"] = await _median(1, lambda n: meaning.search("turn", vectors[n], 200))
-    figures["search by meaning, then"] = await _median(TIMES, lambda n: meaning.search("turn", vectors[n], 200))
+    meaning = ConversationVectors(store, conversations, background)
+    vectors = np.random.default_rng(1).standard_normal((TIMES, DIMENSIONS), np.float32)
+    figures["search by meaning, first"] = await _median(1, lambda n: meaning.search(vectors[n], 20, 0.15))
+    figures["search by meaning, then"] = await _median(TIMES, lambda n: meaning.search(vectors[n], 20, 0.15))
     figures["open one"] = await _median(TIMES, lambda n: store.starting_with("turn", f"s{n:05d}/"))
     await store.close()
     return figures

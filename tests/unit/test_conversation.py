@@ -117,10 +117,10 @@ async def test_what_happened_is_recorded(model: Model, open_services: OpenServic
     turns = await services.memory.sessions.path(session.id)
     assert [(turn.role, turn.content) for turn in turns[:2]] == [("user", CRASH), ("assistant", answer)]
     await services.memory.background.settled()  # both messages of both turns can be found by meaning now
-    found = await services.memory.search.search("turn", routed.vector, 4)
-    assert len(found) == 4
-    assert found[0][0].body["content"] == CRASH
-    assert found[0][1] > 0.99
+    assert await services.memory.vectors.bare() == {}
+    ((found, similarity),) = await services.memory.vectors.search(routed.vector, 4, 0.0)
+    assert found.body["content"] == CRASH
+    assert similarity > 0.99
 
 
 async def test_a_failed_answer_is_recorded_with_its_error(model: Model, open_services: OpenServices) -> None:

@@ -1,0 +1,167 @@
+"""What is made of the messages of each conversation, and kept beside it: what a search looks at.
+
+A part is a row of bytes with the conversation's name (blobs.py), sealed as the conversation is and deleted with it. So
+a start reads a row a conversation, not one a message. Parts are read when somebody first asks; then all are in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+from py_core.memory.background import Background
+from py_core.memory.blobs import blob_name
+from py_core.memory.conversation_list import ConversationList
+from py_core.memory.errors import StoreError
+from py_core.memory.records import Record
+from py_core.memory.rows import BLOB, Change
+from py_core.memory.sessions import KIND, TURN
+from py_core.memory.store import Store
+
+SCANNED = 50
+"""Where parts of more conversations are to be made, all messages are read, in large pieces."""
+
+
+class Part(Protocol):
+    """Of one conversation."""
+
+    @property
+    def version(self) -> int:
+        """Of the conversation's record that it was made for."""
+        ...
+
+    def dump(self) -> bytes: ...
+
+
+P = TypeVar("P", bound=Part)
+
+
+class ConversationParts(ABC, Generic[P]):
+    """The parts of one kind of all conversations. Follows every change, also of other tabs.
+
+    Whoever changes what a conversation says writes its record, too: by its version it is known whether a part is of
+    now.
+    """
+
+    name: ClassVar[str]
+    """The last part of the rows' names."""
+    made_of: ClassVar[frozenset[str]] = frozenset({KIND})
+    """Kinds of records whose writing says that a conversation goes on."""
+
+    def __init__(self, store: Store, conversations: ConversationList, background: Background) -> None:
+        self._store, self._conversations, self._background = store, conversations, background
+        self._parts: dict[str, P] = {}
+        self._is_read = False
+        self._unkept: set[str] = set()
+        self._keeping = False
+        self._last_changed = ""
+        self._refreshing = asyncio.Lock()
+        store.on_change(self._note)
+
+    async def refresh(self) -> dict[str, Record]:
+        """Read what changed since the last time. Returns the conversations, as ConversationList.newest_first."""
+        async with self._refreshing:
+            records = await self._conversations.newest_first()
+            for id in self._parts.keys() - records.keys():
+                self._drop(id)
+            if not self._is_read:
+                await self._read_kept(records)
+                self._is_read = True
+            stale = {id: record.version for id, record in records.items() if not self._is_current(id, record)}
+            for id in stale.keys() & self._parts.keys():
+                self._drop(id)
+            for id, part in (await self._made(stale)).items():
+                self._take(id, part)
+            self._unkept.update(stale)
+            self._keep_soon()
+            return records
+
+    @abstractmethod
+    def _make(self, version: int, turns: Sequence[Record]) -> P:
+        """turns: all of the conversation, in their order."""
+
+    @abstractmethod
+    def _read(self, id: str, data: bytes) -> P | None:
+        """None where it is not what `dump` makes."""
+
+    def _take(self, id: str, part: P) -> None:
+        self._parts[id] = part
+
+    def _drop(self, id: str) -> None:
+        self._parts.pop(id)
+
+    def _is_current(self, id: str, record: Record) -> bool:
+        return id in self._parts and self._parts[id].version == record.version
+
+    async def _delete_kept(self, ids: Collection[str]) -> None:
+        async with self._store.transaction() as transaction:
+            for id in ids:
+                transaction.delete(BLOB, blob_name(KIND, id, self.name))
+
+    async def _read_kept(self, records: Collection[str]) -> None:
+        kept = await self._store.get_blobs([blob_name(KIND, id, self.name) for id in records])
+        for id in records:
+            data = kept.get(blob_name(KIND, id, self.name))
+            if data is not None and (part := self._read(id, data)) is not None:
+                self._take(id, part)
+
+    async def _made(self, versions: Mapping[str, int]) -> dict[str, P]:
+        """The parts of conversations whose records have these versions, from their messages."""
+        if len(versions) <= SCANNED:
+            return {
+                id: self._make(version, await self._store.starting_with(TURN, f"{id}/"))
+                for id, version in versions.items()
+            }
+        made = {id: self._make(version, ()) for id, version in versions.items()}
+        said = list[Record]()  # of one conversation: its messages come one behind the other
+        async for record in self._store.scan(TURN):
+            if said and session_of(record.id) != session_of(said[0].id):
+                self._made_of(said, versions, made)
+                said = []
+            said.append(record)
+        self._made_of(said, versions, made)
+        return made
+
+    def _made_of(self, said: Sequence[Record], versions: Mapping[str, int], made: dict[str, P]) -> None:
+        if said and (id := session_of(said[0].id)) in versions:
+            made[id] = self._make(versions[id], said)
+
+    def _note(self, change: Change) -> None:
+        """A conversation that was left for another is complete for now: its part is kept before anybody searches."""
+        for kind, id in () if change.elsewhere else change.puts:
+            if kind in self.made_of and (session := session_of(id)) != self._last_changed:
+                if self._last_changed:
+                    self._unkept.add(self._last_changed)
+                    self._keep_soon()
+                self._last_changed = session
+
+    def _keep_soon(self) -> None:
+        if self._unkept and not self._keeping:
+            self._keeping = True
+            self._background.start(self._keep)
+
+    async def _keep(self) -> None:
+        """What cannot be kept is made again when it is needed."""
+        try:
+            while self._unkept:
+                async with self._background.step():
+                    with contextlib.suppress(StoreError):
+                        await self._keep_one(self._unkept.pop())
+        finally:
+            self._keeping = False
+
+    async def _keep_one(self, id: str) -> None:
+        record = await self._store.get(KIND, id)
+        if record is None:
+            return
+        part = self._parts[id] if self._is_current(id, record) else (await self._made({id: record.version}))[id]
+        # Not beside a conversation that was deleted or changed meanwhile.
+        await self._store.put_blob(blob_name(KIND, id, self.name), part.dump(), {record.key: record.version})
+
+
+def session_of(id: str) -> str:
+    """The id of the conversation, of its own or of a message's."""
+    return id.partition("/")[0]

@@ -1,0 +1,235 @@
+"""Eight hours of use, at high speed: what the page holds at the end of each that it did not hold an hour before.
+
+    python tests/bench/eight_hours.py [--hours 8] [--chats 5] [--messages 8] [--json FILE] [--plot FILE]
+
+An hour is some chats of some messages each, with variants, an edited message, files that are attached and removed,
+searches by words and by meaning, chats that are renamed, pinned, deleted and opened again, every panel with its tabs,
+the model's menu, a change of the width, and a pause in which the page may learn. The page is the real one with a tiny
+model and the real router. At the end of an hour a new chat is open and no panel; garbage is collected, then everything
+is looked at (page_memory.py). The first hour opens what is loaded late: growth is counted from its end, as a line
+through the hours (least squares), and shown beside what the stored conversations grew by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from page_memory import PageMemory
+from playwright.sync_api import Page, sync_playwright
+from rich.console import Console
+from rich.table import Table
+
+from app.building.common import ROOT
+from app.building.site import DIST
+from app.building.system import CHROMIUM_FLAGS, find_chromium
+from app.plots import Line, Plot, svg_of
+
+sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT)]
+from plain_server import PlainServer  # noqa: E402
+from small_site import SmallSite  # noqa: E402
+
+QUERY = "?backend=wasm&workers=1&max_tokens=12&idle=2"
+LIMIT_MS = 120_000
+STATE = "document.documentElement.dataset.state"
+KINDS_SHOWN = 12
+FACTS = ("The harbour opens at six.", "Basil needs six hours of light.", "Knots hold better in dry rope.")
+QUESTIONS = (
+    "Why is the sky blue on day {}?", "Rewrite this: the meeting number {} is cancelled.", "17 * {} is what?",
+    "Write a function that reverses string {}.", "Summarise the weather of week {} in a **table**.",
+)  # fmt: skip
+
+
+class Person:
+    """Uses the page."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self.said = page, 0
+
+    def ready(self) -> None:
+        self.page.wait_for_function(f"() => {STATE} === 'ready'", timeout=LIMIT_MS)
+
+    def hour(self, chats: int, messages: int) -> None:
+        for number in range(chats):
+            self.page.click("#new-chat")
+            if number % 2:
+                self.attach()
+            for _ in range(messages):
+                self.ask()
+            self.vary()
+        self.search()
+        self.manage()
+        for panel in ("Learned", "Agents", "Settings"):
+            self.look_at(panel)
+        self.menus()
+        self.resize()
+        self.page.wait_for_timeout(4000)  # a pause: it may learn
+        self.page.click("#new-chat")
+        self.ready()
+
+    def ask(self) -> None:
+        self.said += 1
+        self.page.fill("#message", QUESTIONS[self.said % len(QUESTIONS)].format(self.said))
+        self.page.press("#message", "Enter")
+        self.page.wait_for_function(
+            "(said) => document.querySelectorAll('.question').length && " + f"{STATE} === 'ready'"
+            " && document.querySelector('#message').value === ''",
+            arg=self.said, timeout=LIMIT_MS,
+        )  # fmt: skip
+        last = self.page.locator(".answer").last
+        last.get_by_role("button", name="Good").wait_for(state="attached", timeout=LIMIT_MS)
+
+    def vary(self) -> None:
+        last = self.page.locator(".answer").last
+        last.get_by_role("button", name="Try again").first.click()
+        self.page.locator(".answer").last.locator(".variants-place").wait_for(timeout=LIMIT_MS)
+        self.ready()
+        self.page.locator(".answer").last.get_by_role("button", name="Earlier version").press("Enter")
+        self.ready()
+        self.page.locator(".answer").last.get_by_role("button", name="Good").click()
+
+    def attach(self) -> None:
+        text = "\n\n".join(FACTS[(self.said + n) % len(FACTS)] * 20 for n in range(10)).encode()
+        files = [{"name": name, "mimeType": "text/plain", "buffer": text} for name in ("notes.txt", "more.txt")]
+        self.page.locator("#composer input[type=file]").set_input_files(files)  # type: ignore[arg-type]
+        self.page.wait_for_function(
+            "() => document.querySelectorAll('.file-chip[data-state=ready]').length === 2", timeout=LIMIT_MS
+        )
+        self.page.locator(".file-chip button").last.click()
+        self.page.wait_for_function("() => document.querySelectorAll('.file-chip').length === 1", timeout=LIMIT_MS)
+
+    def search(self) -> None:
+        field = self.page.locator("#chats input[type=search]")
+        for word in ("sky", "meeting", "harbour", "something about ropes", "nothing of the kind"):
+            field.fill(word)
+            self.page.wait_for_timeout(700)
+        field.fill("")
+
+    def manage(self) -> None:
+        """The newest chat is renamed and pinned, the one behind it deleted; an old one is opened."""
+        ids = self.page.eval_on_selector_all("#chats li[data-chat]", "(all) => all.map((one) => one.dataset.chat)")
+        for id, entry in ((ids[0], "Pin"), (ids[0], "Unpin"), (ids[1], "Delete")):
+            row = self.page.locator(f"#chats li[data-chat='{id}']")
+            row.hover()
+            row.locator("button").first.click()
+            self.page.get_by_role("menuitem", name=entry, exact=True).click()
+            self.page.wait_for_timeout(300)
+        self.page.locator(f"#chats li[data-chat='{ids[-1]}'] a").click()
+        self.page.locator("#log article").first.wait_for(timeout=LIMIT_MS)
+        self.ready()
+
+    def look_at(self, panel: str) -> None:
+        for _ in range(2):
+            self.page.locator("#sidebar").get_by_role("link", name=panel, exact=True).click()
+            self.page.locator("#panel h2").first.wait_for(timeout=LIMIT_MS)
+            for tab in self.page.locator("#panel [role=tab]").all():
+                tab.click()
+                self.page.wait_for_timeout(250)
+            self.page.locator("#panel .panel-close").click()
+            self.page.locator("#panel").wait_for(state="hidden")
+
+    def menus(self) -> None:
+        self.page.click("#model-chip")
+        self.page.wait_for_timeout(200)
+        self.page.keyboard.press("Escape")
+        self.page.locator("body").press("?")
+        self.page.wait_for_timeout(200)
+        self.page.keyboard.press("Escape")
+
+    def resize(self) -> None:
+        for width in (390, 1280):
+            self.page.set_viewport_size({"width": width, "height": 800})
+            self.page.wait_for_timeout(200)
+
+
+def growth(samples: Sequence[dict[str, Any]], name: str) -> float:
+    """An hour, from the end of the first one on."""
+    values = [sample[name] for sample in samples[1:] if name in sample]
+    return float(np.polyfit(range(len(values)), values, 1)[0]) if len(values) > 1 else float("nan")
+
+
+def grown_kinds(samples: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Types of Python's objects, by how many more there are each hour."""
+    known = [sample["python kinds"] for sample in samples[1:] if "python kinds" in sample]
+    if len(known) < 2:
+        return {}
+    hours = len(known) - 1
+    rates = {kind: (count - known[0].get(kind, 0)) / hours for kind, count in known[-1].items()}
+    return dict(sorted(rates.items(), key=lambda pair: -pair[1])[:KINDS_SHOWN])
+
+
+def figures_of(samples: Sequence[dict[str, Any]]) -> list[str]:
+    return [name for name, value in samples[-1].items() if isinstance(value, float | int) and name != "seconds"]
+
+
+def show(samples: Sequence[dict[str, Any]]) -> None:
+    table = Table("", "begin", "hour 1", f"hour {len(samples) - 1}", "an hour more", title="What the page holds (MB)")
+    for name in figures_of(samples):
+        cells = (samples[n].get(name, float("nan")) for n in (0, min(1, len(samples) - 1), -1))
+        table.add_row(name, *(f"{value:,.2f}" for value in cells), f"{growth(samples, name):+,.3f}")
+    Console().print(table)
+    for kind, more in grown_kinds(samples).items():
+        print(f"  Python's {kind}: {more:+,.1f} an hour")
+
+
+def plots(samples: Sequence[dict[str, Any]]) -> str:
+    def line(name: str) -> Line:
+        values = [(hour, sample.get(name, float("nan"))) for hour, sample in enumerate(samples)]
+        start = values[1][1] if len(values) > 1 else 0.0
+        return Line(name, [(hour, value - start) for hour, value in values[1:]])
+
+    return svg_of(
+        [
+            Plot("More than after hour 1", "hour", "MB", [
+                line("JavaScript, all"), line("WASM memories"), line("stored, conversations"), line("stored, other"),
+            ]),
+            Plot("More than after hour 1", "hour", "count", [
+                line("nodes not in the document"), line("event listeners"), line("Python blocks, thousands"),
+            ]),
+        ]
+    )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--hours", type=int, default=8)
+    parser.add_argument("--chats", type=int, default=5, help="an hour")
+    parser.add_argument("--messages", type=int, default=8, help="a chat")
+    parser.add_argument("--json", type=Path, help="also write what was seen here")
+    parser.add_argument("--plot", type=Path, help="also draw the growth here, as SVG")
+    options = parser.parse_args()
+    samples: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, sync_playwright() as playwright:
+        small = SmallSite(DIST, Path(place) / "site")
+        with PlainServer(small.folder) as server:
+            server.guards = True
+            browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_FLAGS)
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            page.on("pageerror", lambda error: print(f"the page: {error}", file=sys.stderr))
+            memory, person = PageMemory(page), Person(page)
+            page.goto(f"{server.url}/{QUERY}")
+            person.ready()
+            page.wait_for_function("() => document.documentElement.dataset.routing === 'ready'", timeout=LIMIT_MS)
+            samples.append(memory.sample())
+            for hour in range(options.hours):
+                begin = time.perf_counter()
+                person.hour(options.chats, options.messages)
+                samples.append(memory.sample() | {"seconds": time.perf_counter() - begin})
+                print(f"hour {hour + 1}: {person.said} messages, {samples[-1]['seconds']:.0f} s", file=sys.stderr)
+                if options.json:
+                    options.json.write_text(json.dumps(samples, indent=1), "utf-8")
+            browser.close()
+    show(samples)
+    if options.plot:
+        options.plot.write_text(plots(samples), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

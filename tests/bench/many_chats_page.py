@@ -1,0 +1,266 @@
+"""The page with many conversations in its IndexedDB: what many_chats.py measures in Chromium.
+
+The page runs a tiny model, so that its start hides nothing, with the real router. Two browser profiles are visited in
+turns, one with the conversations and one with an empty memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from many_chats_measure import fill
+from playwright.sync_api import BrowserContext, Page, Playwright, Route, sync_playwright
+
+from app.building.common import ROOT
+from app.building.site import DIST
+from app.building.system import CHROMIUM_FLAGS, find_chromium
+from py_core.memory.packing import pack
+from py_core.memory.rows import CHUNK, LAYOUT, Key
+from py_core.memory.store import Store
+from py_core.memory.volatile import VolatileRows
+
+sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT)]
+from plain_server import PlainServer  # noqa: E402
+from small_site import SmallSite  # noqa: E402
+
+LIMIT_MS = 600_000
+QUERY = "?backend=wasm&workers=1&max_tokens=8"
+TIMES = 9
+PASSPHRASE = "a benchmark"
+WRITE = """async ([files, layout]) => {
+  const { memoryStore } = await import('/memory/indexeddb.js');
+  const { unpack } = await import('/memory/packing.js');
+  const database = await memoryStore.open('sonata-memory', layout);
+  let revision = 0;
+  for (let n = 0; n < files; n += 1) {
+    const [head, data] = await Promise.all(['head', 'data'].map((part) => fetch(`/filled/${n}.${part}`)));
+    const entries = await head.json();
+    const rows = unpack(entries, new Uint8Array(await data.arrayBuffer()));
+    const transaction = database.db.transaction(['rows', 'meta'], 'readwrite');
+    rows.forEach((row, at) => transaction.objectStore('rows').put({ ...row, version: entries[at].at(-1) }));
+    revision = entries.reduce((most, entry) => Math.max(most, entry.at(-1)), revision);
+    transaction.objectStore('meta').put(String(revision), 'revision');
+    await transaction.done;
+  }
+  database.close();
+}"""
+"""As they are, with their versions: what is kept beside a conversation names its."""
+KEPT = """() => new Promise((resolve, reject) => {
+  const opening = indexedDB.open('sonata-memory');
+  opening.onerror = () => reject(opening.error);
+  opening.onsuccess = () => {
+    const rows = opening.result.transaction('rows').objectStore('rows');
+    const counting = rows.count(IDBKeyRange.bound(['index', 'session:'], ['index', 'session;']));
+    counting.onsuccess = () => { opening.result.close(); resolve(counting.result); };
+  };
+})"""
+WATCH = """
+  const seen = window.seen = {};
+  const look = () => {
+    if (document.documentElement?.dataset.state === 'ready') seen.ready ??= performance.now();
+    if (document.querySelector('#chats li[data-chat]')) seen.filled ??= performance.now();
+    if (document.documentElement?.dataset.routing === 'ready') seen.routed ??= performance.now();
+  };
+  new MutationObserver(look).observe(document, { childList: true, subtree: true, attributes: true });
+"""
+MEASURE = """async ([what, times, word]) => {
+  const { memory } = sonata.engine;
+  const list = document.querySelector('#chats');
+  const field = list.querySelector('input[type=search]');
+  const until = (holds) => new Promise((resolve) => {
+    if (holds()) return resolve();
+    const watch = new MutationObserver(() => holds() && (watch.disconnect(), resolve()));
+    watch.observe(document.body, { childList: true, subtree: true, attributes: true, characterData: true });
+  });
+  const frame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  const timed = async (work) => {
+    await frame();
+    const begin = performance.now();
+    await work();
+    list.getBoundingClientRect(); // laid out
+    return performance.now() - begin;
+  };
+  const type = (text) => { field.value = text; field.dispatchEvent(new InputEvent('input')); };
+  const heading = (title) => [...list.querySelectorAll('h2')].some((one) => one.textContent.includes(title));
+  const words = word.split(' ');
+  const works = {
+    list: () => memory.conversations(),
+    words: (n) => memory.conversations({ search: words[n % words.length], limit: 100 }),
+    meaning: (n) => memory.similarConversations(`what was said about ${words[n % words.length]}, number ${n}?`),
+    'words shown': async (n) => {
+      type(words[n % words.length]);
+      await until(() => heading('With these words'));
+    },
+    menu: async (n) => {
+      const first = list.querySelector('li[data-chat]');
+      first.querySelector('button').click();
+      const item = await new Promise((resolve) => {
+        const isPin = (one) => /^(Pin|Unpin)$/.test(one.textContent.trim());
+        const found = () => [...document.querySelectorAll('[role=menuitem]')].find(isPin);
+        until(() => found()).then(() => resolve(found()));
+      });
+      const pins = item.textContent.trim() === 'Pin';
+      item.click();
+      await until(() => heading('Pinned') === pins);
+    },
+    open: async (n) => {
+      const links = list.querySelectorAll('a.chat-link');
+      const link = links[n + 1];
+      const id = link.closest('li').dataset.chat;
+      link.click();
+      await until(() => location.href.endsWith(id) && document.querySelectorAll('#log article').length >= 25);
+    },
+  };
+  const taken = [];
+  for (let n = 0; n < times; n += 1) {
+    taken.push(await timed(() => works[what](n)));
+    if (what === 'words shown') { type(''); await until(() => !heading('With these words')); }
+  }
+  return taken;
+}"""
+
+
+async def pack_rows(folder: Path, conversations: int, turns: int) -> int:
+    """Files of packed rows that WRITE reads. Returns how many."""
+    rows = VolatileRows()
+
+    async def open_store(which: str) -> Store:
+        return await Store.open(rows)
+
+    await fill(open_store, conversations, turns)
+    after: Key | None = None
+    count = 0
+    while chunk := await rows.scan(None, after, CHUNK):
+        head, data = pack(chunk)
+        (folder / f"{count}.head").write_text(json.dumps(head), "utf-8")
+        (folder / f"{count}.data").write_bytes(data)
+        after, count = chunk[-1].key, count + 1
+    return count
+
+
+@contextlib.contextmanager
+def visit(playwright: Playwright, profile: Path) -> Iterator[BrowserContext]:
+    context = playwright.chromium.launch_persistent_context(
+        profile, executable_path=find_chromium(), args=CHROMIUM_FLAGS, viewport={"width": 1280, "height": 800}
+    )
+    try:
+        yield context
+    finally:
+        context.close()
+
+
+def opened(context: BrowserContext, address: str, wanted: str = "ready") -> Page:
+    page = context.new_page()
+    page.add_init_script(WATCH)
+    page.goto(f"{address}/{QUERY}")
+    page.wait_for_function(f"() => seen.{wanted}", timeout=LIMIT_MS)
+    return page
+
+
+def prepare(context: BrowserContext, address: str, rows: Path | None, files: int) -> None:
+    """The first visit, which keeps the site; and the rows."""
+    if rows is not None:
+        page = context.new_page()
+
+        def fulfil(route: Route) -> None:
+            route.fulfill(path=rows / route.request.url.rpartition("/")[2])
+
+        page.route("**/filled/*", fulfil)
+        page.goto(f"{address}/THIRD_PARTY.txt")
+        page.evaluate(WRITE, [files, LAYOUT])
+        page.close()
+    page = opened(context, address, "routed")
+    page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
+    time.sleep(2)  # what was written has reached the disk's cache
+    page.close()
+
+
+def starts(playwright: Playwright, profiles: dict[str, Path], address: str, rounds: int) -> dict[str, float]:
+    """Milliseconds until the page accepts a question and until the side bar shows the chats."""
+    taken: dict[str, list[dict[str, float]]] = {name: [] for name in profiles}
+    for turn in range(rounds):
+        for name in list(profiles)[:: 1 if turn % 2 else -1]:
+            with visit(playwright, profiles[name]) as context:
+                page = opened(context, address)
+                if name != "empty":
+                    page.wait_for_function("() => seen.filled", timeout=LIMIT_MS)
+                taken[name].append(page.evaluate("seen"))
+    figures = {f"start, {name}": median(one["ready"] for one in seen) for name, seen in taken.items()}
+    pairs = zip(taken["full"], taken["empty"], strict=True)
+    figures["start, ratio of full to empty"] = median(full["ready"] / empty["ready"] for full, empty in pairs)
+    figures["side bar filled after ready"] = median(one["filled"] - one["ready"] for one in taken["full"])
+    return figures
+
+
+def used(page: Page, words: list[str]) -> dict[str, float]:
+    """Medians of milliseconds, of a page that was just opened."""
+    page.wait_for_function("() => seen.routed && seen.filled", timeout=LIMIT_MS)
+    page.wait_for_timeout(1000)
+    figures = {}
+
+    def measure(name: str, what: str, times: int = TIMES) -> None:
+        print(f"{name} ...", file=sys.stderr)
+        figures[name] = median(page.evaluate(MEASURE, [what, times, " ".join(words)]))
+
+    measure("search for a word, first", "words", 1)
+    measure("search for a word, then", "words")
+    measure("search by meaning, first", "meaning", 1)
+    measure("search by meaning, then", "meaning")
+    measure("list", "list")
+    measure("search for a word, from the key until shown (40 ms are a pause)", "words shown")
+    measure("an action of a menu, until shown", "menu")
+    measure("open a chat, until shown", "open")
+    return figures
+
+
+def first_words(folder: Path) -> list[str]:
+    """A word of the title of each of some conversations."""
+    rows = json.loads((folder / "0.head").read_text("utf-8"))
+    data, at, words = (folder / "0.data").read_bytes(), 0, list[str]()
+    for kind, _, _, _, body, vector, *_ in rows:
+        if kind == "session" and len(words) < TIMES:
+            words.append(json.loads(data[at : at + body])["title"].split()[0])
+        at += body + max(vector, 0)
+    return words
+
+
+def in_chromium(folder: Path, files: int, words: list[str], rounds: int, with_key: bool) -> dict[str, dict[str, float]]:
+    """folder, files: of pack_rows. with_key: also with a passphrase."""
+    subprocess.run([sys.executable, "build.py", "site"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    figures: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, sync_playwright() as playwright:
+        small, root = SmallSite(DIST, Path(place) / "site"), Path(place)
+        with PlainServer(small.folder) as server:
+            server.guards = True
+            profiles = {"empty": root / "empty", "full": root / "full"}
+            for name, profile in profiles.items():
+                with visit(playwright, profile) as context:
+                    prepare(context, server.url, folder if name == "full" else None, files)
+            figures["IndexedDB"] = starts(playwright, profiles, server.url, rounds)
+            with visit(playwright, profiles["full"]) as context:
+                page = opened(context, server.url)
+                kept = page.evaluate(KEPT)
+                figures["IndexedDB"] |= used(page, words)
+                if with_key:
+                    page.evaluate(f"() => sonata.engine.memory.setPassphrase('{PASSPHRASE}')")
+            if with_key:
+                with visit(playwright, profiles["full"]) as context:
+                    page = opened(context, server.url)
+                    page.evaluate(f"() => sonata.engine.memory.unlock('{PASSPHRASE}')")
+                    page.wait_for_function("() => seen.routed", timeout=LIMIT_MS)
+                    page.evaluate("() => sonata.engine.memory.prepareSearch()")
+                    while page.evaluate(KEPT) < kept:
+                        time.sleep(1)
+                with visit(playwright, profiles["full"]) as context:
+                    page = opened(context, server.url)
+                    page.evaluate(f"() => sonata.engine.memory.unlock('{PASSPHRASE}')")
+                    figures["IndexedDB, with a passphrase"] = used(page, words)
+    return figures

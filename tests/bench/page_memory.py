@@ -1,0 +1,108 @@
+"""What an open page holds, after a collection of garbage: JavaScript's heaps, WASM, Python, the document, the disk."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from heaps import Heaps
+from playwright.sync_api import Page
+
+MB = 1024 * 1024
+PYTHON = """
+import gc, js, json, sys
+from collections import Counter
+gc.collect()
+kinds = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
+js.globalThis.pythonHolds = json.dumps([sys.getallocatedblocks(), kinds.most_common(400)])
+"""
+ASK_PYTHON = """function (source) {
+  const { exports } = this.find(({ exports }) => exports.PyRun_SimpleStringFlags || exports.PyRun_SimpleString);
+  const bytes = new TextEncoder().encode(source + '\\0');
+  const at = exports.malloc(bytes.length);
+  const memory = exports.memory ?? globalThis.pythonMemory;
+  new Uint8Array(memory.buffer).set(bytes, at);
+  const run = exports.PyRun_SimpleString ?? ((text) => exports.PyRun_SimpleStringFlags(text, 0));
+  const failed = run(at);
+  exports.free(at);
+  return failed ? null : globalThis.pythonHolds;
+}"""
+BYTES = "function () { return this.map(({ buffer }) => [buffer.byteLength, buffer instanceof SharedArrayBuffer]); }"
+ATTACHED = """() => {
+  const walk = document.createTreeWalker(document, NodeFilter.SHOW_ALL);
+  let count = 1;
+  while (walk.nextNode()) count += 1;
+  return [count, document.querySelectorAll('#chats *').length];
+}"""
+STORED = """() => new Promise((resolve, reject) => {
+  const opening = indexedDB.open('sonata-memory');
+  opening.onerror = () => reject(opening.error);
+  opening.onsuccess = () => {
+    const sizes = {};
+    opening.result.transaction('rows').objectStore('rows').openCursor().onsuccess = ({ target: { result } }) => {
+      if (!result) { opening.result.close(); return resolve(sizes); }
+      const { kind, body, vector } = result.value;
+      sizes[kind] = (sizes[kind] ?? 0) + body.length + (vector?.length ?? 0);
+      result.continue();
+    };
+  };
+})"""
+CONVERSATIONS = ("session", "turn", "index", "file", "passage")
+"""Kinds of rows that are the conversations themselves, with what is kept beside them."""
+
+
+class PageMemory:
+    """Attach before the page is opened."""
+
+    def __init__(self, page: Page) -> None:
+        self._page, self._heaps = page, Heaps(page)
+        page.context.new_cdp_session(page).send("Performance.enable")
+        self._session = page.context.new_cdp_session(page)
+        self._session.send("Performance.enable")
+
+    def sample(self) -> dict[str, Any]:
+        """Sizes in MB; "python kinds" has objects by their types."""
+        sample: dict[str, Any] = {}
+        paths = {(): "page"} | self._heaps.workers
+        for _ in range(2):  # what a collection in one lets go of in another
+            for path in paths:
+                self._heaps.call(path, "HeapProfiler.collectGarbage")
+        shared = 0.0
+        wasm = 0.0
+        for path, name in paths.items():
+            heap = self._heaps.call(path, "Runtime.getHeapUsage")["usedSize"] / MB
+            sample[f"JavaScript, {name}"] = sample.get(f"JavaScript, {name}", 0.0) + heap
+            for size, is_shared in self._objects(path, "WebAssembly.Memory", BYTES) or []:
+                shared, wasm = (max(shared, size / MB), wasm) if is_shared else (shared, wasm + size / MB)
+        sample["JavaScript, all"] = sum(size for name, size in sample.items() if name.startswith("JavaScript"))
+        sample["WASM memories"] = wasm + shared
+        for path, name in paths.items():
+            if name == "worker.js" and (told := self._objects(path, "WebAssembly.Instance", ASK_PYTHON, PYTHON)):
+                blocks, kinds = json.loads(told)
+                sample["Python blocks, thousands"] = blocks / 1000
+                sample["python kinds"] = dict(kinds)
+        metrics = {one["name"]: one["value"] for one in self._session.send("Performance.getMetrics")["metrics"]}
+        attached, in_list = self._page.evaluate(ATTACHED)
+        sample["nodes"], sample["nodes in the document"] = metrics["Nodes"], attached
+        sample["nodes of the chats' list"] = in_list
+        sample["nodes not in the document"] = metrics["Nodes"] - attached
+        sample["event listeners"] = metrics["JSEventListeners"]
+        stored = self._page.evaluate(STORED)
+        sample["stored, conversations"] = sum(stored.get(kind, 0) for kind in CONVERSATIONS) / MB
+        sample["stored, other"] = sum(size for kind, size in stored.items() if kind not in CONVERSATIONS) / MB
+        sample["stored kinds"] = stored
+        return sample
+
+    def _objects(self, path: tuple[str, ...], kind: str, function: str, argument: str = "") -> Any:
+        """What a function gives of all objects of a class, which are its `this`."""
+        prototype = self._heaps.call(path, "Runtime.evaluate", {"expression": f"{kind}.prototype"})["result"]
+        found = self._heaps.call(path, "Runtime.queryObjects", {"prototypeObjectId": prototype["objectId"]})
+        asked = {
+            "objectId": found["objects"]["objectId"], "functionDeclaration": function, "returnByValue": True,
+            "arguments": [{"value": argument}],
+        }  # fmt: skip
+        told = self._heaps.call(path, "Runtime.callFunctionOn", asked)
+        self._heaps.call(path, "Runtime.releaseObject", {"objectId": found["objects"]["objectId"]})
+        if "exceptionDetails" in told:
+            raise RuntimeError(told["exceptionDetails"]["exception"].get("description", "no description"))
+        return told["result"].get("value")
