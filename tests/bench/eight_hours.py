@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from page_memory import PageMemory
 from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
@@ -33,6 +32,7 @@ from app.building.system import CHROMIUM_FLAGS, find_chromium
 from app.plots import Line, Plot, svg_of
 
 sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT)]
+from page_memory import PageMemory, put_hook  # noqa: E402
 from plain_server import PlainServer  # noqa: E402
 from small_site import SmallSite  # noqa: E402
 
@@ -208,6 +208,7 @@ def main() -> None:
     samples: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, sync_playwright() as playwright:
         small = SmallSite(DIST, Path(place) / "site")
+        put_hook(small)
         with PlainServer(small.folder) as server:
             server.guards = True
             browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_FLAGS)

@@ -15,29 +15,27 @@ import asyncio
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from many_chats_measure import fill, measure
-from many_chats_page import first_words, in_chromium, pack_rows
+from many_chats_page import in_chromium, pack_rows
 
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.store import Store
 
 
-async def natively(conversations: int, turns: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
+async def natively(folder: Path, conversations: int, turns: int) -> dict[str, float]:
+    """Also packs the rows into the folder, for the page."""
 
-        async def open_store(which: str) -> Store:
-            return await Store.open(await SQLiteRows.open(Path(folder) / f"{which}.sqlite"))
+    async def open_store(which: str) -> Store:
+        return await Store.open(await SQLiteRows.open(folder / f"{which}.sqlite"))
 
+    if not (folder / "full.sqlite").exists():
         await fill(open_store, conversations, turns)
-        return await measure(open_store)
-
-
-def in_the_page(conversations: int, turns: int, rounds: int, with_key: bool) -> dict[str, dict[str, float]]:
-    with tempfile.TemporaryDirectory() as folder:
-        files = asyncio.run(pack_rows(Path(folder), conversations, turns))
-        return in_chromium(Path(folder), files, first_words(Path(folder)), rounds, with_key)
+    figures = await measure(open_store)
+    rows = await SQLiteRows.open(folder / "full.sqlite")
+    await pack_rows(rows, folder)
+    await rows.close()
+    return figures
 
 
 def main() -> None:
@@ -47,11 +45,15 @@ def main() -> None:
     parser.add_argument("--browser", action="store_true", help="in Chromium, too")
     parser.add_argument("--passphrase", action="store_true", help="in Chromium with a passphrase, too")
     parser.add_argument("--rounds", type=int, default=5, help="starts of the page, with and without conversations")
+    parser.add_argument("--folder", type=Path, help="keep the conversations here, or take those that are there")
     parser.add_argument("--json", type=Path, default=None)
     given = parser.parse_args()
-    figures = {"SQLite": asyncio.run(natively(given.conversations, given.turns))}
-    if given.browser or given.passphrase:
-        figures |= in_the_page(given.conversations, given.turns, given.rounds, given.passphrase)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.folder or Path(temporary)
+        folder.mkdir(exist_ok=True)
+        figures = {"SQLite": asyncio.run(natively(folder, given.conversations, given.turns))}
+        if given.browser or given.passphrase:
+            figures |= in_chromium(folder, given.rounds, given.passphrase)
     for place, found in figures.items():
         print(place)
         for name, value in found.items():

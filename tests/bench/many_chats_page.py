@@ -16,16 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from many_chats_measure import fill
 from playwright.sync_api import BrowserContext, Page, Playwright, Route, sync_playwright
 
 from app.building.common import ROOT
 from app.building.site import DIST
 from app.building.system import CHROMIUM_FLAGS, find_chromium
 from py_core.memory.packing import pack
-from py_core.memory.rows import CHUNK, LAYOUT, Key
-from py_core.memory.store import Store
-from py_core.memory.volatile import VolatileRows
+from py_core.memory.rows import CHUNK, LAYOUT, Key, Rows
 
 sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT)]
 from plain_server import PlainServer  # noqa: E402
@@ -128,22 +125,17 @@ MEASURE = """async ([what, times, word]) => {
 }"""
 
 
-async def pack_rows(folder: Path, conversations: int, turns: int) -> int:
-    """Files of packed rows that WRITE reads. Returns how many."""
-    rows = VolatileRows()
-
-    async def open_store(which: str) -> Store:
-        return await Store.open(rows)
-
-    await fill(open_store, conversations, turns)
+async def pack_rows(rows: Rows, folder: Path) -> None:
+    """Into files that WRITE reads, and words.json: a word of the title of each of some conversations."""
     after: Key | None = None
-    count = 0
+    count, words = 0, list[str]()
     while chunk := await rows.scan(None, after, CHUNK):
         head, data = pack(chunk)
         (folder / f"{count}.head").write_text(json.dumps(head), "utf-8")
         (folder / f"{count}.data").write_bytes(data)
+        words += [json.loads(row.body)["title"].split()[0] for row in chunk if row.kind == "session"]
         after, count = chunk[-1].key, count + 1
-    return count
+    (folder / "words.json").write_text(json.dumps(words[:TIMES]), "utf-8")
 
 
 @contextlib.contextmanager
@@ -165,7 +157,7 @@ def opened(context: BrowserContext, address: str, wanted: str = "ready") -> Page
     return page
 
 
-def prepare(context: BrowserContext, address: str, rows: Path | None, files: int) -> None:
+def prepare(context: BrowserContext, address: str, rows: Path | None) -> None:
     """The first visit, which keeps the site; and the rows."""
     if rows is not None:
         page = context.new_page()
@@ -175,7 +167,7 @@ def prepare(context: BrowserContext, address: str, rows: Path | None, files: int
 
         page.route("**/filled/*", fulfil)
         page.goto(f"{address}/THIRD_PARTY.txt")
-        page.evaluate(WRITE, [files, LAYOUT])
+        page.evaluate(WRITE, [len(list(rows.glob("*.data"))), LAYOUT])
         page.close()
     page = opened(context, address, "routed")
     page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
@@ -221,19 +213,9 @@ def used(page: Page, words: list[str]) -> dict[str, float]:
     return figures
 
 
-def first_words(folder: Path) -> list[str]:
-    """A word of the title of each of some conversations."""
-    rows = json.loads((folder / "0.head").read_text("utf-8"))
-    data, at, words = (folder / "0.data").read_bytes(), 0, list[str]()
-    for kind, _, _, _, body, vector, *_ in rows:
-        if kind == "session" and len(words) < TIMES:
-            words.append(json.loads(data[at : at + body])["title"].split()[0])
-        at += body + max(vector, 0)
-    return words
-
-
-def in_chromium(folder: Path, files: int, words: list[str], rounds: int, with_key: bool) -> dict[str, dict[str, float]]:
-    """folder, files: of pack_rows. with_key: also with a passphrase."""
+def in_chromium(folder: Path, rounds: int, with_key: bool) -> dict[str, dict[str, float]]:
+    """folder: of pack_rows. with_key: also with a passphrase."""
+    words = json.loads((folder / "words.json").read_text("utf-8"))
     subprocess.run([sys.executable, "build.py", "site"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, sync_playwright() as playwright:
@@ -243,7 +225,7 @@ def in_chromium(folder: Path, files: int, words: list[str], rounds: int, with_ke
             profiles = {"empty": root / "empty", "full": root / "full"}
             for name, profile in profiles.items():
                 with visit(playwright, profile) as context:
-                    prepare(context, server.url, folder if name == "full" else None, files)
+                    prepare(context, server.url, folder if name == "full" else None)
             figures["IndexedDB"] = starts(playwright, profiles, server.url, rounds)
             with visit(playwright, profiles["full"]) as context:
                 page = opened(context, server.url)

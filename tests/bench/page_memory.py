@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from heaps import Heaps
 from playwright.sync_api import Page
+from small_site import SmallSite
 
 MB = 1024 * 1024
 PYTHON = """
@@ -16,18 +18,7 @@ gc.collect()
 kinds = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
 js.globalThis.pythonHolds = json.dumps([sys.getallocatedblocks(), kinds.most_common(400)])
 """
-ASK_PYTHON = """function (source) {
-  const { exports } = this.find(({ exports }) => exports.PyRun_SimpleStringFlags || exports.PyRun_SimpleString);
-  const bytes = new TextEncoder().encode(source + '\\0');
-  const at = exports.malloc(bytes.length);
-  const memory = exports.memory ?? globalThis.pythonMemory;
-  new Uint8Array(memory.buffer).set(bytes, at);
-  const run = exports.PyRun_SimpleString ?? ((text) => exports.PyRun_SimpleStringFlags(text, 0));
-  const failed = run(at);
-  exports.free(at);
-  return failed ? null : globalThis.pythonHolds;
-}"""
-BYTES = "function () { return this.map(({ buffer }) => [buffer.byteLength, buffer instanceof SharedArrayBuffer]); }"
+HOOK = Path(__file__).with_name("page_memory_hook.js")
 ATTACHED = """() => {
   const walk = document.createTreeWalker(document, NodeFilter.SHOW_ALL);
   let count = 1;
@@ -52,7 +43,7 @@ CONVERSATIONS = ("session", "turn", "index", "file", "passage")
 
 
 class PageMemory:
-    """Attach before the page is opened."""
+    """Attach before the page is opened, of a site with `put_hook`. tests/e2e must be in the path."""
 
     def __init__(self, page: Page) -> None:
         self._page, self._heaps = page, Heaps(page)
@@ -72,12 +63,12 @@ class PageMemory:
         for path, name in paths.items():
             heap = self._heaps.call(path, "Runtime.getHeapUsage")["usedSize"] / MB
             sample[f"JavaScript, {name}"] = sample.get(f"JavaScript, {name}", 0.0) + heap
-            for size, is_shared in self._objects(path, "WebAssembly.Memory", BYTES) or []:
+            for size, is_shared in self._evaluated(path, "globalThis.pageMemory?.sizes()") or []:
                 shared, wasm = (max(shared, size / MB), wasm) if is_shared else (shared, wasm + size / MB)
         sample["JavaScript, all"] = sum(size for name, size in sample.items() if name.startswith("JavaScript"))
         sample["WASM memories"] = wasm + shared
-        for path, name in paths.items():
-            if name == "worker.js" and (told := self._objects(path, "WebAssembly.Instance", ASK_PYTHON, PYTHON)):
+        for path in paths:
+            if told := self._evaluated(path, f"globalThis.pageMemory?.ask({json.dumps(PYTHON)})"):
                 blocks, kinds = json.loads(told)
                 sample["Python blocks, thousands"] = blocks / 1000
                 sample["python kinds"] = dict(kinds)
@@ -93,16 +84,15 @@ class PageMemory:
         sample["stored kinds"] = stored
         return sample
 
-    def _objects(self, path: tuple[str, ...], kind: str, function: str, argument: str = "") -> Any:
-        """What a function gives of all objects of a class, which are its `this`."""
-        prototype = self._heaps.call(path, "Runtime.evaluate", {"expression": f"{kind}.prototype"})["result"]
-        found = self._heaps.call(path, "Runtime.queryObjects", {"prototypeObjectId": prototype["objectId"]})
-        asked = {
-            "objectId": found["objects"]["objectId"], "functionDeclaration": function, "returnByValue": True,
-            "arguments": [{"value": argument}],
-        }  # fmt: skip
-        told = self._heaps.call(path, "Runtime.callFunctionOn", asked)
-        self._heaps.call(path, "Runtime.releaseObject", {"objectId": found["objects"]["objectId"]})
+    def _evaluated(self, path: tuple[str, ...], expression: str) -> Any:
+        told = self._heaps.call(path, "Runtime.evaluate", {"expression": expression, "returnByValue": True})
         if "exceptionDetails" in told:
             raise RuntimeError(told["exceptionDetails"]["exception"].get("description", "no description"))
         return told["result"].get("value")
+
+
+def put_hook(site: SmallSite) -> None:
+    """The engine's worker then knows what WASM modules hold."""
+    site.write("engine/page_memory_hook.js", HOOK.read_text("utf-8"))
+    site.write("engine/worker.js", "import './page_memory_hook.js';\n" + site.read("engine/worker.js"))
+    site.publish()
