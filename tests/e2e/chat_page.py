@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -58,6 +58,20 @@ async def share(page: Page, site: str, files: Sequence[FilePayload] = (), **word
         await page.fill(f"[name={name}]", text)
     await page.set_input_files("[name=files]", list(files))
     await page.click("button")
+
+
+async def choose_files(
+    page: Page, open_chooser: Callable[[], Awaitable[None]], files: Sequence[Path | FilePayload]
+) -> None:
+    """Take files in the dialog that `open_chooser` opens.
+
+    Playwright takes over these dialogs as soon as one waits for them, but does not wait until the browser has heard of
+    it: a key that is pressed at once may come first, and then nobody ever hears of the dialog.
+    """
+    async with page.expect_file_chooser() as chooser:
+        await page.evaluate("0")  # its answer comes after the browser has heard of it
+        await open_chooser()
+    await (await chooser.value).set_files(list(files))
 
 
 class ChatPage:

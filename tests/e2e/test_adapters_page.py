@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage
+from chat_page import ChatPage, choose_files
 from playwright.async_api import Locator, Page, expect
 from small_site import MODEL, SmallSite
 
@@ -113,9 +113,8 @@ async def open_list(chat: ChatPage) -> None:
 
 async def pick(chat: ChatPage, *paths: Path) -> None:
     await open_list(chat)
-    async with chat.page.expect_file_chooser() as chooser:
-        await chat.page.get_by_role("button", name="Add an adapter").click()
-    await (await chooser.value).set_files(list(paths))
+    add = chat.page.get_by_role("button", name="Add an adapter")
+    await choose_files(chat.page, add.click, paths)
 
 
 async def press(chat: ChatPage, name: str) -> None:

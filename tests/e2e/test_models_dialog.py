@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import ChatPage, fresh_tab
+from chat_page import ChatPage, choose_files, fresh_tab
 from local_hub import LocalHub, running_hub
 from plain_server import PlainServer
 from playwright.async_api import Browser, Locator, expect
@@ -152,9 +152,7 @@ async def pick(chat: ChatPage, paths: list[Path]) -> None:
     """Open files by the picker."""
     if not await dialog(chat).is_visible():
         await chat.open_models()
-    async with chat.page.expect_file_chooser() as chooser:
-        await press(chat, "Open a file")
-    await (await chooser.value).set_files(paths)
+    await choose_files(chat.page, lambda: press(chat, "Open a file"), paths)
 
 
 async def until_ready_again(chat: ChatPage) -> None:

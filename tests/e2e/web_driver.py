@@ -24,6 +24,11 @@ _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 _START_SECONDS = 60.0
 
 
+DROPPED = "JavaScript error: , line 0: uncaught exception: undefined"
+"""Firefox writes this, now and then, in the tenth of a second after a page is left for another: of a promise of its own
+that went with the page. No listener for rejections hears of it, in the page, its workers or the service worker."""
+
+
 class DriverError(Exception):
     """What the browser says of a command that failed."""
 
@@ -84,7 +89,8 @@ class Tab:
         """What the page wrote to the console as an error. Firefox only, whose own errors are left out."""
         lines = self._console.read_text("utf-8", "replace").splitlines() if self._console else []
         errors = [line for line in lines if line.startswith(("console.error", "JavaScript error"))]
-        return [line for line in errors if not any(sign in line for sign in ("RSLoader", "resource://", "chrome://"))]
+        signs = ("RSLoader", "resource://", "chrome://")
+        return [line for line in errors if line != DROPPED and not any(sign in line for sign in signs)]
 
 
 class _Marionette:
