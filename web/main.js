@@ -40,14 +40,15 @@ import { InstallButton } from './pwa/install.js';
 import { takeShared } from './pwa/shared.js';
 import { WorksOffline } from './pwa/works_offline.js';
 import { PanelOpener } from './panels/panel_opener.js';
-import { loadLanguage, t } from './i18n/i18n.js';
+import { loadLanguage, t, translatePage } from './i18n/i18n.js';
 
 // Milliseconds of a worker's for a second of the page's: a sixth, so that the engine has helped itself before.
 const WORKERS_PATIENCE = 1000 / 6;
 
 const NOT_READ = 'The model was loaded again. It does not know what is above.';
 
-await loadLanguage(); // English takes no time
+await loadLanguage();
+translatePage();
 const options = readOptions();
 const announcer = new Announcer(byId('announcer', HTMLElement));
 const chat = new ChatView({

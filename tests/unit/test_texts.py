@@ -21,13 +21,13 @@ Catalogue = dict[str, dict[str, str | dict[str, str]]]
 
 @pytest.fixture(scope="module")
 def catalogues(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Catalogue]:
-    folder = tmp_path_factory.mktemp("texts")
-    shutil.copytree(WEB / "i18n", folder, dirs_exist_ok=True)
+    folder = tmp_path_factory.mktemp("texts") / "i18n"
+    shutil.copytree(WEB / "i18n", folder)
     (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     found = {}
-    for path in sorted((WEB / "i18n").glob("??.js")):
-        (folder / "tell.mjs").write_text(TOLD.format(name=path.stem), encoding="utf-8")
-        told = subprocess.run([node_path(), folder / "tell.mjs"], capture_output=True, text=True, check=True)
+    for path in sorted(folder.glob("??.js")):
+        (folder / "tell.js").write_text(TOLD.format(name=path.stem), encoding="utf-8")
+        told = subprocess.run([node_path(), folder / "tell.js"], capture_output=True, text=True, check=True)
         found[path.stem] = json.loads(told.stdout)
     return found
 
@@ -78,6 +78,16 @@ def test_each_key_that_the_page_uses_is_there(catalogues: dict[str, Catalogue]) 
     assert {key: path.name for key, path in used.items() if key not in entries(catalogues["en"])} == {}
 
 
-def test_sections_stand_in_the_order_of_the_alphabet(catalogues: dict[str, Catalogue]) -> None:
+def test_each_section_stands_in_the_same_file_of_each_language(catalogues: dict[str, Catalogue]) -> None:
+    places = {
+        language: {
+            (path.name, section)
+            for path in (WEB / "i18n" / language).glob("*.js")
+            for section in re.findall(r"^export const (\w+) = \{$", path.read_text(encoding="utf-8"), re.M)
+        }
+        for language in catalogues
+    }
     for language, catalogue in catalogues.items():
-        assert list(catalogue) == sorted(catalogue), language
+        assert places[language] == places["en"], language
+        assert {section for _, section in places[language]} == set(catalogue), language
+        assert len(places[language]) == len(catalogue), "two files have a section of the same name"

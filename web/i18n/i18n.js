@@ -4,11 +4,10 @@
  *   t('panel.close')                  "Close"
  *   t(key, { count: 3 })              "3 tokens": an entry {one, other} is chosen by `count`
  *
- * A language is a file like en.js: sections of keys, each with a sentence in which {name} stands for a value. English is
- * there at once; another language is fetched before anything is shown. What is missing in it is said in English; a test
- * finds what is missing.
+ * A language is a file like en.js, which joins those of its folder: one for each part of the page. Each export there is a
+ * section of keys, each with a sentence in which {name} stands for a value. Only the language of the user is fetched,
+ * before anything is shown. A test finds what one language says and the other does not.
  */
-import { english } from './en.js';
 
 /** @typedef {string|{one: string, other: string}} Entry */
 /** @typedef {Record<string, Record<string, Entry>>} Catalogue */
@@ -17,22 +16,29 @@ const KEY = 'sonata.language';
 /** What each language calls itself. */
 export const LANGUAGES = { en: 'English', de: 'Deutsch' };
 /** @type {Record<string, () => Promise<Catalogue>>} */
-const CATALOGUES = { de: async () => (await import('./de.js')).german };
+const CATALOGUES = {
+  en: async () => (await import('./en.js')).english,
+  de: async () => (await import('./de.js')).german,
+};
 
 let language = 'en';
-let catalogue = /** @type {Catalogue} */ (english);
+let catalogue = /** @type {Catalogue} */ ({});
 
 /**
- * Before anything is shown: the language that was chosen, else the browser's. The texts of index.html (data-t) follow.
+ * Before anything is said.
+ * @param {string} [code] else the language that was chosen, else the browser's
  */
-export async function loadLanguage() {
-  const wanted = chosenLanguage() ?? navigator.languages.map((tag) => tag.slice(0, 2)).find((tag) => tag in LANGUAGES) ?? 'en';
-  if (wanted in CATALOGUES) {
-    try {
-      catalogue = await CATALOGUES[wanted]();
-      language = wanted;
-    } catch { /* it could not be fetched: English then */ }
+export async function loadLanguage(code = chosenLanguage() ?? navigator.languages.map((tag) => tag.slice(0, 2)).find((tag) => tag in LANGUAGES) ?? 'en') {
+  try {
+    catalogue = await CATALOGUES[code]();
+    language = code;
+  } catch { // it could not be fetched: English then
+    catalogue = await CATALOGUES.en();
   }
+}
+
+/** The texts of index.html (data-t), in the language. */
+export function translatePage() {
   document.documentElement.lang = language;
   if (language !== 'en') translate(document.documentElement);
 }
@@ -65,7 +71,7 @@ export function chooseLanguage(code) {
  * @param {Record<string, string|number>} [values] numbers are written as the language writes them
  */
 export function t(key, values = {}) {
-  const entry = find(catalogue, key) ?? find(english, key);
+  const entry = find(catalogue, key);
   if (entry === undefined) throw new Error(`there is no text ${key}`);
   const sentence = typeof entry === 'string' ? entry : entry[pluralRules().select(Number(values.count)) === 'one' ? 'one' : 'other'];
   return sentence.replace(/\{(\w+)\}/g, (whole, name) => {
