@@ -40,6 +40,7 @@ import { InstallButton } from './pwa/install.js';
 import { takeShared } from './pwa/shared.js';
 import { WorksOffline } from './pwa/works_offline.js';
 import { PanelOpener } from './panels/panel_opener.js';
+import { told } from './i18n/engine_texts.js';
 import { loadLanguage, t, translatePage } from './i18n/i18n.js';
 
 // Milliseconds of a worker's for a second of the page's: a sixth, so that the engine has helped itself before.
@@ -273,7 +274,7 @@ function onReady(info) {
   if (info.backend === 'webgpu') gpuDialog.offer(engine);
   notices.say('model', info.notice);
   notices.say('tabs', null);
-  notices.say('context', run.inAddress('context') ? info.need : null);
+  notices.say('context', run.inAddress('context') ? info.need && told(info.need) : null);
   run.tell({ ...info, model: runner.model });
   status.showInfo(runner);
   phase('ready');

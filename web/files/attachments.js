@@ -7,6 +7,7 @@ import { icon } from '../common/icon.js';
 import { describe, fromError } from '../page/problems.js';
 import { t } from '../i18n/i18n.js';
 import { formatShare, formatSize } from './words.js';
+import { told } from '../i18n/engine_texts.js';
 import { readFile } from './read_file.js';
 
 const LONG_PASTE = 2000; // characters that are offered as a file
@@ -16,7 +17,7 @@ const LONG_PASTE = 2000; // characters that are offered as a file
 
 /** What went wrong; a sentence of ours may begin with a file's name, as that is written. */
 function sentence(error) {
-  return error.stack ? describe(fromError(error)).message : error.message;
+  return error.stack ? describe(fromError(error)).message : told(error.message);
 }
 
 export class Attachments {

@@ -8,6 +8,7 @@
  * section of keys, each with a sentence in which {name} stands for a value. Only the language of the user is fetched,
  * before anything is shown. A test finds what one language says and the other does not.
  */
+import { setSentences } from './engine_texts.js';
 
 /** @typedef {string|{one: string, other: string}} Entry */
 /** @typedef {Record<string, Record<string, Entry>>} Catalogue */
@@ -18,7 +19,11 @@ export const LANGUAGES = { en: 'English', de: 'Deutsch' };
 /** @type {Record<string, () => Promise<Catalogue>>} */
 const CATALOGUES = {
   en: async () => (await import('./en.js')).english,
-  de: async () => (await import('./de.js')).german,
+  de: async () => {
+    const [{ german }, { sentences }] = await Promise.all([import('./de.js'), import('./de/engine.js')]);
+    setSentences(sentences);
+    return german;
+  },
 };
 
 let language = 'en';

@@ -14,6 +14,7 @@
  *   replaced?: Lesson|null, known?: boolean}} Taught `replaced`: what was taught before for the same question; `known`: the
  *   very same was taught before
  */
+import { told } from '../i18n/engine_texts.js';
 export class Learning {
   #call;
 
@@ -85,7 +86,14 @@ export class Learning {
    *   lessons that this model has learned, and groups of the latest answers, the oldest first;
    *   `problem`: why nothing can be learned now
    */
-  overview() { return this.#ask('overview'); }
+  async overview() {
+    const overview = await this.#ask('overview');
+    if (overview.problem) overview.problem = told(overview.problem);
+    if (overview.idle) overview.idle.sentence = told(overview.idle.sentence);
+    for (const loop of overview.loops) loop.words = told(loop.words);
+    for (const training of overview.trainings) training.why = told(training.why);
+    return overview;
+  }
 
   /** Switch a loop on or off. */
   setLoop(name, on) { return this.#ask('set_loop', name, on); }

@@ -5,6 +5,7 @@
  * those of the store a `reason` ("locked", "passphrase", "file", ...: py_core/memory/errors.py), those of an agent the `field`
  * that is wrong, if it is one. Times are seconds since 1970.
  */
+import { told } from '../i18n/engine_texts.js';
 
 /** The agent that answers what suits no other (py_core/routing/agents.py: FALLBACK_ID). */
 export const PLAIN = 'assistant';
@@ -56,7 +57,11 @@ export class Memory {
    *   nouns: Record<string, [string, string]>, unreadable: number, agents: {id: string, title: string}[],
    *   uncompacted: string|null, suspicion: string|null}>} the last two are sentences
    */
-  info() { return this.#ask('info'); }
+  async info() {
+    const info = await this.#ask('info');
+    for (const name of ['problem', 'uncompacted', 'suspicion']) info[name] &&= told(info[name]);
+    return info;
+  }
 
   /** Resolves once the memory is open, or it is known that it will not be. */
   async opened() {
@@ -144,7 +149,11 @@ export class Memory {
   /** @returns {Promise<{percentiles: object, trends: object, agents: [string, number][]}>} */
   statistics() { return this.#ask('statistics'); }
 
-  policies() { return this.#ask('policies'); }
+  async policies() {
+    const policies = await this.#ask('policies');
+    for (const { words } of policies) for (const name of ['title', 'value', 'about', 'by', 'deletion']) words[name] = told(words[name]);
+    return policies;
+  }
 
   editPolicy(name, value) { return this.#ask('edit_policy', name, value); }
 

@@ -1,4 +1,5 @@
 /** Which adapter the model answers with, and those that this browser keeps. adapters_section.js shows them. */
+import { told } from '../i18n/engine_texts.js';
 import { chosenAdapter, rememberAdapter } from '../storage/adapter_choice.js';
 import { onAdapters, removeAdapter, storedAdapters } from '../storage/adapter_store.js';
 import { userError } from '../common/user_error.js';
@@ -52,7 +53,7 @@ export class Adapters {
         problem = facts ? await engine.useAdapter(facts, this.base) : NOT_KEPT;
         if (engine === this.#engine) this.current = facts ?? null;
       } catch (error) {
-        problem = error.message;
+        problem = told(error.message);
       }
     }
     this.#notices.say('adapter', problem || null);

@@ -1,4 +1,5 @@
 /** Turns an error into a sentence for the person at the page that says what to do. */
+import { told } from '../i18n/engine_texts.js';
 
 /** Advice by the error's kind, for messages that do not say it already (`said`). */
 const ADVICE = {
@@ -23,7 +24,7 @@ export function describe({ kind, message, details }) {
   }
   const { said, advice } = ADVICE[kind] ?? {};
   const what = sentence(message || kind);
-  return { kind, message: advice && !said.test(what) ? `${what} ${advice}` : what, details: null };
+  return { kind, message: advice && !said.test(what) ? `${told(what)} ${advice}` : told(what), details: null };
 }
 
 /**
