@@ -46,8 +46,6 @@ import { loadLanguage, t, translatePage } from './i18n/i18n.js';
 // Milliseconds of a worker's for a second of the page's: a sixth, so that the engine has helped itself before.
 const WORKERS_PATIENCE = 1000 / 6;
 
-const NOT_READ = 'The model was loaded again. It does not know what is above.';
-
 await loadLanguage();
 translatePage();
 const options = readOptions();
@@ -165,7 +163,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
   setState('loading');
   run.tell(null);
   worksOffline.modelRuns(null);
-  status.show('loading', 'Loading the model');
+  status.show('loading', t('status.loading'));
   loading.begin(options.routing);
   chat.follow();
   watchdog.feed();
@@ -226,9 +224,9 @@ async function onMemory(current) {
   document.documentElement.dataset.memory = info.state;
   welcome.showMemory(info.counts);
   notices.say('memory', info.problem);
-  const what = stored.id && !stored.isShown ? 'This conversation is in the locked memory:' : 'The memory is locked:';
+  const what = t(stored.id && !stored.isShown ? 'notices.lockedChat' : 'notices.lockedMemory');
   const locked = info.state === 'locked' ? what : null;
-  notices.say('locked', locked, { label: 'unlock', run: () => panels.open('settings/storage') });
+  notices.say('locked', locked, { label: t('notices.unlock'), run: () => panels.open('settings/storage') });
   await follow(current);
   showFiles();
 }
@@ -257,7 +255,7 @@ async function readStored(current, again) {
   if (stored.id) await current.memory.opened();
   await stored.look(current, queue);
   const isRead = await stored.read(current);
-  if (again && !isRead && chat.hasAnswers) chat.addNote(NOT_READ);
+  if (again && !isRead && chat.hasAnswers) chat.addNote(t('loading.again'));
 }
 
 function onProgress(progress) {
@@ -278,7 +276,7 @@ function onReady(info) {
   run.tell({ ...info, model: runner.model });
   status.showInfo(runner);
   phase('ready');
-  announcer.say('The model is ready.');
+  announcer.say(t('loading.ready'));
   setState('ready');
   asking.answerNext();
 }
@@ -290,31 +288,29 @@ function fail(error) {
   loading.end();
   gpuDialog.withdraw();
   asking.interrupt();
-  status.show('failed', 'The model is not running');
+  status.show('failed', t('status.failed'));
   setState('failed');
   banner.show(problem, waysOut(problem));
 }
 
 function waysOut({ kind, details }) {
-  if (details) return [{ label: 'Reload the page', run: () => location.reload() }];
-  const actions = /** @type {{label: string, run: () => unknown}[]} */ ([{ label: 'Load again', run: () => load() }]);
+  if (details) return [{ label: t('problems.reload'), run: () => location.reload() }];
+  const actions = /** @type {{label: string, run: () => unknown}[]} */ ([{ label: t('problems.loadAgain'), run: () => load() }]);
   const ofTheGpu = ['BackendError', 'DeviceLostError', 'NoWebGPUError'].includes(kind);
   const onTheCpu = ['wasm', 'numpy'].includes(window.sonata.info?.backend ?? run.choice.backend);
   const useCpu = () => { run.useCpu(); load(); };
-  if (models.address.isNamed) actions.push({ label: 'Use my usual model', run: () => models.leaveAddress() });
-  else if (models.chosen) actions.push({ label: 'Use the model of this page', run: () => models.use(null) });
+  if (models.address.isNamed) actions.push({ label: t('problems.ownModel'), run: () => models.leaveAddress() });
+  else if (models.chosen) actions.push({ label: t('problems.pageModel'), run: () => models.use(null) });
   if (run.values.context) actions.push({ label: t('run.usualContext'), run: () => run.choose('context', null) });
-  if (ofTheGpu && !onTheCpu) actions.push({ label: 'Use the CPU instead', run: useCpu });
+  if (ofTheGpu && !onTheCpu) actions.push({ label: t('problems.useCpu'), run: useCpu });
   return actions;
 }
 
 function onSilence() {
   if (models.address.isAsking) return watchdog.feed();
   const wait = () => { watchdog.feed(); composer.focus(); };
-  const message = state === 'loading'
-    ? 'Loading has made no progress for a while. Check your connection. You can wait, or load again.'
-    : 'The model has said nothing for a while. It may still be working: you can wait, stop the answer, or load again.';
-  banner.show({ message }, [{ label: 'Load again', run: () => load() }, { label: 'Wait', run: wait }]);
+  const message = t(state === 'loading' ? 'problems.silentLoading' : 'problems.silentModel');
+  banner.show({ message }, [{ label: t('problems.loadAgain'), run: () => load() }, { label: t('problems.wait'), run: wait }]);
 }
 
 /** The model starts a new conversation. */

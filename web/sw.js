@@ -52,11 +52,12 @@ const POLICIES = [ // by how a path ends: the first that fits
 
 let reading = /** @type {Promise<State>|null} */ (null); // the state, a promise; in the cache it is one JSON
 let saving = Promise.resolve(); // one after the other
-let checking = /** @type {Promise<string|null>|null} */ (null); // the update under way
+let checking = /** @type {Promise<Problem|null>|null} */ (null); // the update under way
 let candidate = /** @type {Files|null} */ (null); // the files it wants: {path: sha256}
 let asked = 0; // when a page or a worker last wanted a file
 let inspecting = /** @type {Promise<void>|null} */ (null); // the check of what is kept that is under way
-let damage = /** @type {string|null} */ (null); // what it found, for the user
+/** @typedef {{text: string, path?: string}} Problem the texts site.* of the page say it */
+let damage = /** @type {Problem|null} */ (null); // what it found
 let retired = false; // the site is served without a service worker now
 const arriving = new Map(); // sha256 -> the download under way
 
@@ -187,7 +188,7 @@ async function download(cache, path, sha256) {
     return cache.put(keyOf(sha256), new Response(bytes, { headers }));
   }
   const error = new Error(`${path} on the server is not the file that its list tells of`);
-  error.name = 'Mismatch';
+  Object.assign(error, { name: 'Mismatch', path });
   throw error;
 }
 
@@ -221,8 +222,8 @@ async function inspection() {
     }
   }
   damage = missing
-    ? `A part of the page (${missing}) is damaged in this browser, and its server does not give it out. Reload when the server is there.`
-    : mended ? 'A part of the page was damaged in this browser and has been fetched again. Reload to use it.' : null;
+    ? { text: 'damaged', path: missing }
+    : mended ? { text: 'mended' } : null;
   if (damage) await tellPages(null);
 }
 
@@ -239,7 +240,7 @@ async function takeShared({ body, headers }) {
 
 /**
  * Bring the site up to date. One at a time; who asks meanwhile gets the same answer.
- * @returns {Promise<string|null>} what the user should know; never rejects
+ * @returns {Promise<Problem|null>} what the user should know; never rejects
  */
 function check() {
   checking ??= update().then(() => null, problemOf).finally(() => { checking = candidate = null; });
@@ -325,10 +326,10 @@ async function retire() {
 
 async function problemOf(error) {
   if (error.name === 'QuotaExceededError') {
-    return 'There is no room in this browser to store the page, so it does not work offline. Free some disk space, then reload.';
+    return { text: 'noRoom' };
   }
   if (error.name === 'Mismatch' && (await state()).current) {
-    return `The update failed: ${error.message}. This version still works. Build the site again on the server.`;
+    return { text: 'updateFailed', path: error.path };
   }
   return null; // the server went away, or it changes what it sends; the next check goes on
 }

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,25 @@ from app.building.node import node_path
 
 WEB = ROOT / "web"
 TOLD = "import * as all from './{name}.js'; console.log(JSON.stringify(Object.values(all)[0]))"
+
+# What may stand in the code, and why.
+ALLOWED = {
+    "backends/": "said in workers",
+    "engine/": "said in workers",
+    "routing/embedder": "said in workers",
+    "routing/hnsw_kernel.js": "said in workers",
+    "common/fetch_file.js": "said in workers",
+    "tokenizers/": "said in workers",
+    "storage/": "said in workers, or in the view of the models",
+    "memory/encryption.js": "said to Python",
+    "memory/moving.js": "said to Python",
+    "sw.js": "an error that nobody is told",
+    "models_view/": "the view of the models",
+    "page/gpu_dialog.js": "the view of the GPU's speed",
+    "chat/cards.js": "requests that the model reads",
+    "chat/turn_view.js": "an opinion, for code",
+    "memory_view/storage_panel.js": "what is cut from a sentence of Python",
+}
 
 Catalogue = dict[str, dict[str, str | dict[str, str]]]
 
@@ -91,3 +111,53 @@ def test_each_section_stands_in_the_same_file_of_each_language(catalogues: dict[
         assert places[language] == places["en"], language
         assert {section for _, section in places[language]} == set(catalogue), language
         assert len(places[language]) == len(catalogue), "two files have a section of the same name"
+
+
+def test_each_text_of_the_code_is_in_the_catalogue() -> None:
+    script = Path(__file__).with_name("texts_in_code.cjs")
+    told = subprocess.run([node_path(), "--expose-internals", script, WEB], capture_output=True, text=True, check=True)
+    found = [text for text in json.loads(told.stdout) if not text["path"].startswith(tuple(ALLOWED))]
+    assert found == [], "use t(), and add these to web/i18n/en and web/i18n/de"
+
+
+class Markup(HTMLParser):
+    """The texts of index.html: `named` by a key, and `bare` ones without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.named: dict[str, str] = {}
+        self.bare: list[str] = []
+        self._open: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        for name in ("title", "placeholder", "aria-label"):
+            if text := values.get(name):
+                self._see(text, values.get(f"data-t-{name}"))
+        if tag not in {"meta", "link", "img", "input", "use", "br"}:
+            self._open.append((tag, values))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in (name for name, _ in self._open):
+            while self._open.pop()[0] != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        inside = [tag for tag, _ in self._open]
+        if re.search("[A-Za-z]{2}", data) and not {"noscript", "title", "script"} & set(inside):
+            self._see(data.strip(), self._open[-1][1].get("data-t"))
+
+    def _see(self, text: str, key: str | None) -> None:
+        is_silent = any(tag == "dialog" or values.get("lang") for tag, values in self._open[1:])
+        if key:
+            self.named[key] = text
+        elif text != "Sonata" and not is_silent:
+            self.bare.append(text)
+
+
+def test_each_text_of_the_markup_is_that_of_the_catalogue(catalogues: dict[str, Catalogue]) -> None:
+    page = Markup()
+    page.feed((WEB / "index.html").read_text(encoding="utf-8"))
+    assert page.bare == []
+    english = entries(catalogues["en"])
+    assert {key: english.get(key) for key in page.named} == page.named

@@ -8,12 +8,6 @@ import { editForm, labelled } from '../page/edit_form.js';
 import { LearnedNote } from './learned_note.js';
 import { iconButton } from './variant_switch.js';
 
-const NOTED = {
-  good: 'Thanks. What led to this answer counts more from now on.',
-  bad: 'Noted. What led to this answer counts less from now on.',
-};
-const SWITCHED_OFF = 'Noted. What you taught is switched off now: it was wrong too often. You find it under Learned.';
-
 export class Feedback {
   /** The buttons, for the footer of the answer. */
   element = element('span', 'feedback');
@@ -28,7 +22,7 @@ export class Feedback {
   #opinion = /** @type {'good'|'bad'|null} */ (null);
   #good = iconButton('thumbs-up', t('answers.good'), () => this.judge('good'));
   #bad = iconButton('thumbs-down', t('answers.bad'), () => this.judge('bad'));
-  #remember = button('Remember this answer', 'link', () => this.#rememberIt());
+  #remember = button(t('feedback.remember'), 'link', () => this.#rememberIt());
   #better = iconButton('pencil', t('answers.better'), () => this.#toggleForm());
   #isTaught;
   #said = element('p', 'feedback-outcome');
@@ -53,13 +47,13 @@ export class Feedback {
     this.#onAsk = onAsk;
     this.#onChange = onChange;
     this.element.setAttribute('role', 'group');
-    this.element.setAttribute('aria-label', 'Your opinion of this answer');
+    this.element.setAttribute('aria-label', t('feedback.group'));
     this.#better.classList.add('better');
     this.#better.append(element('span', '', t('answers.better')));
     this.#better.setAttribute('aria-expanded', 'false');
     this.#outcome.setAttribute('role', 'status');
     this.element.append(this.#good, this.#bad, this.#better);
-    this.#remember.title = 'Give this answer whenever you ask this, also in other words';
+    this.#remember.title = t('feedback.rememberTitle');
     this.#said.append(this.#outcome, this.#remember);
     this.below.append(this.#problem.element, this.#said);
     this.#showOpinion();
@@ -77,7 +71,7 @@ export class Feedback {
     return this.#try(async () => {
       const told = await this.#learning[isBack ? 'takeBack' : opinion](this.#request);
       this.#opinion = isBack ? null : opinion;
-      this.#outcome.textContent = isBack ? 'Taken back.' : told?.off ? SWITCHED_OFF : NOTED[opinion];
+      this.#outcome.textContent = t(`feedback.${isBack ? 'takenBack' : told?.off ? 'off' : opinion}`);
       this.#forgetNote(); // a correction is taken back, too
     });
   }
@@ -111,18 +105,18 @@ export class Feedback {
     if (this.#form) return this.#closeForm(this.#better);
     const question = textarea(this.#question);
     const answer = textarea('');
-    answer.placeholder = 'A short answer is learned best';
+    answer.placeholder = t('feedback.short');
     this.#outcome.textContent = '';
     this.#forgetNote();
     this.#form = editForm({
-      fields: [labelled('When I ask', question), labelled('you should say', answer)],
-      label: 'Teach',
+      fields: [labelled(t('feedback.whenAsked'), question), labelled(t('feedback.youSay'), answer)],
+      label: t('feedback.teach'),
       controls: { question, answer },
       save: () => this.#teach(question.value, answer.value),
       close: () => this.#closeForm(this.#note ?? this.#better),
     });
     this.#form.classList.add('feedback-form');
-    this.#form.setAttribute('aria-label', 'You should have said');
+    this.#form.setAttribute('aria-label', t('feedback.form'));
     this.#better.setAttribute('aria-expanded', 'true');
     this.below.prepend(this.#form);
     answer.focus();

@@ -1,6 +1,7 @@
 /** "Learned just now": what was taught, with what was answered before, and how sure the model was and is of it. */
+import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../page/dom.js';
-import { formatDuration } from '../page/format.js';
+import { formatDuration, formatShare } from '../page/format.js';
 
 const LEAST = 0.001; // what is less likely is "under 0.1%"
 
@@ -16,21 +17,21 @@ export class LearnedNote {
    *   had answered; undo: null where there is nothing to undo; ask: put the question once more
    */
   constructor({ lesson, ms, nllBefore, nllAfter, replaced, known = false }, { before = '', undo, ask = null }) {
-    const title = known ? 'You had taught this already' : ms === null ? 'Learned' : 'Learned just now';
+    const title = t(known ? 'feedback.known' : ms === null ? 'feedback.learned' : 'feedback.learnedNow');
     const head = element('h3', '', title);
-    if (!known && ms !== null) head.append(' ', element('small', '', `in ${formatDuration(ms)}`));
+    if (!known && ms !== null) head.append(' ', element('small', '', t('feedback.inTime', { time: formatDuration(ms) })));
     const said = element('dl', 'learned-said');
-    said.append(...entry('Question', lesson.question));
+    said.append(...entry(t('feedback.question'), lesson.question));
     const old = replaced?.answer ?? before;
-    if (old) said.append(...entry(replaced ? 'You had taught' : 'Before', old));
-    said.append(...entry('From now on', lesson.answer));
+    if (old) said.append(...entry(t(replaced ? 'feedback.taught' : 'feedback.before'), old));
+    said.append(...entry(t('feedback.next'), lesson.answer));
     this.#outcome.setAttribute('role', 'status');
     this.element.setAttribute('aria-label', title);
     this.element.tabIndex = -1;
-    const undoing = button('Undo', 'quiet', () => this.#undo(undoing, undo));
+    const undoing = button(t('feedback.undo'), 'quiet', () => this.#undo(undoing, undo));
     if (undo) this.#actions.append(undoing);
-    if (ask) this.#actions.append(button('Ask again', 'quiet', ask));
-    const sure = element('p', 'learned-lead', 'How sure the model is of each word of the new answer:');
+    if (ask) this.#actions.append(button(t('feedback.askAgain'), 'quiet', ask));
+    const sure = element('p', 'learned-lead', t('feedback.sure'));
     this.element.append(head, said, sure, certainties(nllBefore, nllAfter), this.#actions, this.#outcome, this.#problem.element);
   }
 
@@ -46,7 +47,7 @@ export class LearnedNote {
       await undo();
       this.element.classList.add('undone');
       this.#actions.remove();
-      this.#outcome.textContent = 'Undone.';
+      this.#outcome.textContent = t('feedback.undone');
       this.focus();
     } catch (error) {
       pressed.disabled = false;
@@ -64,7 +65,7 @@ function entry(name, text) {
 /** Two bars: how sure the model was, and is now. */
 function certainties(before, after) {
   const list = element('ul', 'certainties');
-  for (const [name, nll] of /** @type {[string, number][]} */ ([['Before', before], ['Now', after]])) {
+  for (const [name, nll] of /** @type {[string, number][]} */ ([[t('feedback.before'), before], [t('feedback.now'), after]])) {
     const share = Math.exp(-nll);
     const bar = element('span', 'certainty-bar');
     bar.style.inlineSize = `${100 * share}%`;
@@ -79,6 +80,6 @@ function certainties(before, after) {
 
 /** "under 0.1%", "4.2%", "98%" */
 export function formatCertainty(share) {
-  if (share < LEAST) return `under ${100 * LEAST}%`;
-  return `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
+  if (share < LEAST) return t('feedback.lessThan', { share: formatShare(LEAST, 1) });
+  return formatShare(share, share < 0.1 ? 1 : 0);
 }

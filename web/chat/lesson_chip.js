@@ -3,6 +3,7 @@
  * it shows the lesson, which can be forgotten there. Where Sonata was not sure, the model read a few lessons and gave the
  * answer of this one; then the chip says so, and which they were.
  */
+import { t } from '../i18n/i18n.js';
 import { floatPanel } from '../page/card.js';
 import { button, element, ProblemLine } from '../page/dom.js';
 import { formatShare } from '../page/format.js';
@@ -32,7 +33,7 @@ export class LessonChip {
     this.#onWrong = onWrong;
     this.#outcome.setAttribute('role', 'status');
     this.#chip.textContent = this.#title;
-    this.#chip.title = 'What you taught, and how to forget it';
+    this.#chip.title = t('taught.tooltip');
     this.#details.append(this.#chip, this.#panel);
     this.#details.addEventListener('toggle', () => this.#details.open && this.#explain());
     floatPanel(this.#details, this.#panel);
@@ -42,7 +43,7 @@ export class LessonChip {
   get #words() {
     const { read, question } = this.#lesson;
     const short = question.length > LONGEST_QUESTION ? `${question.slice(0, LONGEST_QUESTION)}…` : question;
-    return read?.length ? `Read from what you taught: ${short}` : 'You taught this';
+    return read?.length ? t('taught.read', { question: short }) : t('taught.youTaught');
   }
 
   get #title() {
@@ -59,22 +60,22 @@ export class LessonChip {
       this.#problem.say(error);
     }
     const said = element('dl', 'learned-said');
-    for (const [name, text] of [['When you ask', lesson?.question ?? question], ['it says', lesson?.answer]]) {
+    for (const [name, text] of [[t('taught.ask'), lesson?.question ?? question], [t('taught.says'), lesson?.answer]]) {
       if (text) said.append(element('dt', '', name), Object.assign(element('dd', '', text), { dir: 'auto' }));
     }
     const { read } = this.#lesson;
-    const sure = read?.length ? notSure(read, confidence) : `Your message asks for this with a likelihood of ${formatShare(confidence)}, as far as Sonata can tell.`;
+    const sure = read?.length ? notSure(read, confidence) : t('taught.likely', { share: formatShare(confidence) });
     const actions = element('div', 'lesson-actions');
-    if (lesson) actions.append(button('Forget', 'quiet', () => this.#forget()), button('This was wrong', 'quiet', () => this.#wrong()));
-    else actions.append(element('p', 'lesson-lead', 'It was forgotten since.'));
-    this.#panel.replaceChildren(element('h3', '', 'What you taught'), said, element('p', 'lesson-lead', sure), actions);
+    if (lesson) actions.append(button(t('taught.forget'), 'quiet', () => this.#forget()), button(t('taught.wrong'), 'quiet', () => this.#wrong()));
+    else actions.append(element('p', 'lesson-lead', t('taught.gone')));
+    this.#panel.replaceChildren(element('h3', '', t('taught.title')), said, element('p', 'lesson-lead', sure), actions);
   }
 
   async #forget() {
     await this.#try(async () => {
       await this.#learning.forget([this.#lesson.id]);
-      this.#chip.textContent = `${this.#words} · forgotten`;
-      this.#outcome.replaceChildren(button('Undo', 'link', () => this.#undo()));
+      this.#chip.textContent = `${this.#words} · ${t('taught.forgotten')}`;
+      this.#outcome.replaceChildren(button(t('taught.undo'), 'link', () => this.#undo()));
     });
   }
 
@@ -82,13 +83,13 @@ export class LessonChip {
     await this.#try(async () => {
       const replaced = await this.#learning.restore([this.#lesson.id]);
       this.#chip.textContent = this.#title;
-      this.#outcome.replaceChildren(replaced ? 'It is kept as history: you have taught a newer answer since.' : 'It is remembered again.');
+      this.#outcome.replaceChildren(t(replaced ? 'taught.history' : 'taught.remembered'));
     });
   }
 
   async #wrong() {
     await this.#try(async () => {
-      if (await this.#onWrong()) this.#outcome.replaceChildren('Noted. Messages like this one lead to it less easily.');
+      if (await this.#onWrong()) this.#outcome.replaceChildren(t('taught.noted'));
     });
   }
 
@@ -109,7 +110,7 @@ export class LessonChip {
 
 /** Why the model read lessons, and which. */
 function notSure(read, confidence) {
-  const which = read.length === 1 ? 'it' : `what you taught for ${read.map(({ question }) => `“${question}”`).join(', ')}`;
-  return `Sonata was not sure that your message asks for this (${formatShare(confidence)}), so the model read ${which} and answered `
-    + 'from this.';
+  const questions = read.map(({ question }) => t('taught.quoted', { question })).join(', ');
+  const which = read.length === 1 ? t('taught.it') : t('taught.which', { questions });
+  return t('taught.notSure', { which, share: formatShare(confidence) });
 }

@@ -4,11 +4,10 @@
  * The memory opens before the model is loaded, so the turns are on the page early; the model reads them afterwards
  * (Engine.resume).
  */
+import { t } from '../i18n/i18n.js';
 import { describe, fromError } from '../page/problems.js';
 import { chatInAddress, showInAddress } from './address.js';
 
-const GONE = 'This conversation is not in this browser: it was deleted, or belongs to another browser.';
-const SHARED = 'This conversation is open in another tab, too. What is said there appears here.';
 
 const OTHERS = -1; // another tab wrote in between
 const VARIANT = -2; // the page shows a variant that is not stored yet
@@ -148,7 +147,7 @@ export class StoredChat {
     }
     this.#show(turns, engine);
     queue.moveToEnd();
-    this.#notices.say('chat', isShared ? SHARED : null);
+    this.#notices.say('chat', isShared ? t('problems.chatShared') : null);
     return true;
   }
 
@@ -188,7 +187,7 @@ export class StoredChat {
   }
 
   #gone() {
-    const text = this.#shown === 0 ? GONE : 'This conversation was deleted.';
+    const text = t(this.#shown === 0 ? 'problems.chatGone' : 'problems.chatDeleted');
     this.open(null);
     showInAddress(null, 'replace');
     this.#notices.say('chat', text);

@@ -1,9 +1,10 @@
 /** What a model thought before it answered: folded away above the answer, as plain text. */
+import { t } from '../i18n/i18n.js';
 import { element } from '../page/dom.js';
-import { formatThinking } from '../page/format.js';
+import { formatSeconds } from '../page/format.js';
 
 export class ThoughtView {
-  #summary = element('summary', '', 'Thinking');
+  #summary = element('summary', '', t('answers.thinking'));
   #text = element('p');
   #begin = performance.now();
   element = document.createElement('details');
@@ -25,6 +26,6 @@ export class ThoughtView {
 
   /** The thought is over. @param {number} [seconds] that it took; else the time since it began */
   finish(seconds = (performance.now() - this.#begin) / 1000) {
-    this.#summary.textContent = formatThinking(seconds);
+    this.#summary.textContent = t('answers.thought', { time: formatSeconds(seconds) });
   }
 }

@@ -6,6 +6,7 @@
  * A tab may also take the lock: to run another model for all of them, or because the leader is silent. Where the browser
  * has no SharedWorker or no locks, each tab runs its own.
  */
+import { t } from '../i18n/i18n.js';
 import * as Comlink from '../vendor/comlink.mjs';
 import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
@@ -99,7 +100,7 @@ export class ModelTabs {
   #moved(take = false) {
     this.#leader = '';
     this.#askNow();
-    this.#lose(userError('MovedError', 'The tab that ran the model was closed. Try again in a moment.'));
+    this.#lose(userError('MovedError', t('problems.tabClosed')));
     this.#onMoved(take);
   }
 
@@ -112,7 +113,7 @@ export class ModelTabs {
     const died = /** @type {Promise<never>} */ (new Promise((_, reject) => {
       worker.addEventListener('error', (event) => {
         event.preventDefault();
-        reject(userError('WorkerError', 'The engine could not be started. Check your connection, then load again.'));
+        reject(userError('WorkerError', t('problems.engineNotStarted')));
       });
     }));
     died.catch(() => {});

@@ -1,10 +1,15 @@
 /** The texts in German; files and keys are those of English. */
 import * as chat from './de/chat.js';
 import * as files from './de/files.js';
+import * as learning from './de/learning.js';
+import * as memory from './de/memory.js';
 import * as model from './de/model.js';
 import * as page from './de/page.js';
 import * as panels from './de/panels.js';
 import * as settings from './de/settings.js';
 import * as sidebar from './de/sidebar.js';
+import * as storage from './de/storage.js';
 
-export const german = { ...chat, ...files, ...model, ...page, ...panels, ...settings, ...sidebar };
+export const german = {
+  ...chat, ...files, ...learning, ...memory, ...model, ...page, ...panels, ...settings, ...sidebar, ...storage,
+};

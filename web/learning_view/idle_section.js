@@ -1,4 +1,5 @@
 /** What learns in pauses: what it does now, how far it is, and buttons to pause it or to let it go on. */
+import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../page/dom.js';
 
 const UNDER_WAY = ['running', 'held'];
@@ -14,14 +15,14 @@ export class IdleSection {
 
   /** @param {import('../learning/client.js').Learning} learning */
   constructor(learning) {
-    const title = element('h3', '', 'In pauses');
+    const title = element('h3', '', t('idle.title'));
     title.id = 'idle-title';
     this.element.setAttribute('aria-labelledby', title.id);
     this.#progress.max = 1;
-    this.#progress.setAttribute('aria-label', 'How much of it is done');
+    this.#progress.setAttribute('aria-label', t('idle.done'));
     this.#sentence.setAttribute('role', 'status');
-    this.#pause = button('Pause', 'quiet', () => this.#try(() => learning.pause()));
-    this.#resume = button('Go on', 'quiet', () => this.#try(() => learning.resume()));
+    this.#pause = button(t('idle.pause'), 'quiet', () => this.#try(() => learning.pause()));
+    this.#resume = button(t('idle.goOn'), 'quiet', () => this.#try(() => learning.resume()));
     const actions = element('div', 'record-actions');
     actions.append(this.#pause, this.#resume);
     this.element.append(title, this.#sentence, this.#progress, actions, this.#problem.element);

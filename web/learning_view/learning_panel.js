@@ -26,7 +26,7 @@ export class LearningPanel {
   constructor(root, _memory, { learning }) {
     this.#learning = learning;
     this.#status.setAttribute('role', 'status');
-    this.#answers.append(element('h3', '', 'Your answers'));
+    this.#answers.append(element('h3', '', t('learning.answers')));
     this.#answers.hidden = true;
     this.#idle = new IdleSection(learning);
     this.#idle.show(null);
@@ -55,7 +55,7 @@ export class LearningPanel {
 
   async refresh() {
     const run = (this.#run += 1);
-    if (!this.#loops.size) this.#status.textContent = 'Looking at what was learned…';
+    if (!this.#loops.size) this.#status.textContent = t('learning.looking');
     try {
       const [overview] = await Promise.all([
         this.#learning.overview(), loadScript('vendor/chart.umd.min.js'), loadStyles('learning_view/learning.css'),

@@ -1,4 +1,5 @@
 /** A plot of lines or bars by Chart.js, with a table that says the same. */
+import { t } from '../i18n/i18n.js';
 import { element } from '../page/dom.js';
 import { themeColour } from '../page/theme.js';
 
@@ -38,9 +39,9 @@ export class PlotFigure {
     const scroller = element('div', 'plot-scroller');
     scroller.tabIndex = 0;
     scroller.setAttribute('role', 'group');
-    scroller.setAttribute('aria-label', 'The numbers as a table');
+    scroller.setAttribute('aria-label', t('plots.table'));
     scroller.append(this.#table);
-    details.append(element('summary', '', 'As a table'), scroller);
+    details.append(element('summary', '', t('plots.asTable')), scroller);
     this.element.append(caption, this.#box, details);
   }
 
@@ -101,7 +102,8 @@ function summaryOf({ series, format }) {
     const known = values.filter((value) => value !== null && value !== undefined);
     if (known.length === 0) return '';
     const last = format(/** @type {number} */ (known.at(-1)));
-    return known.length === 1 ? `${name}: ${last}.` : `${name}: from ${format(/** @type {number} */ (known[0]))} to ${last}.`;
+    return known.length === 1
+      ? t('plots.summaryOfOne', { name, last }) : t('plots.summary', { name, first: format(/** @type {number} */ (known[0])), last });
   }).join(' ');
 }
 

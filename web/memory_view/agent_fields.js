@@ -1,16 +1,17 @@
 /** What can be set of an agent: the fields as data, and what changed between two states of them. Python checks the values. */
+import { t } from '../i18n/i18n.js';
 import { userError } from '../common/user_error.js';
 
-/** Fields of py_core/sampling.py, with its defaults. */
+/** Fields of py_core/sampling.py, with its defaults. Texts: sampling.NAME, sampling.NAME_hint. */
 export const SAMPLING = [
-  { name: 'temperature', title: 'Temperature', standard: 0, hint: '0 always takes the most likely token. 0.7 gives varied answers.' },
-  { name: 'top_k', title: 'Top k', standard: 0, hint: 'Choose among this many of the most likely tokens. 0 means all.' },
-  { name: 'top_p', title: 'Top p', standard: 1, hint: 'Choose among the most likely tokens that have this total probability. 1 means all.' },
-  { name: 'min_p', title: 'Min p', standard: 0, hint: 'Leave out tokens below this share of the highest probability. 0 leaves out none.' },
-  { name: 'repetition_penalty', title: 'Repetition penalty', standard: 1, hint: 'Above 1, avoids tokens that were used.' },
-  { name: 'frequency_penalty', title: 'Frequency penalty', standard: 0, hint: 'Above 0, avoids tokens that were used often.' },
-  { name: 'presence_penalty', title: 'Presence penalty', standard: 0, hint: 'Above 0, avoids tokens that were used at least once.' },
-  { name: 'penalty_window', title: 'Penalty window', standard: 64, hint: 'How many of the last tokens the penalties look at, up to 256.' },
+  { name: 'temperature', standard: 0 },
+  { name: 'top_k', standard: 0 },
+  { name: 'top_p', standard: 1 },
+  { name: 'min_p', standard: 0 },
+  { name: 'repetition_penalty', standard: 1 },
+  { name: 'frequency_penalty', standard: 0 },
+  { name: 'presence_penalty', standard: 0 },
+  { name: 'penalty_window', standard: 64 },
 ];
 export const MAX_TOKENS = 1024; // of an agent that says nothing else
 
@@ -29,7 +30,7 @@ export function readNumber(text, field, standard) {
   if (!typed) return standard;
   const number = Number(typed);
   if (Number.isFinite(number)) return number;
-  const error = userError('AgentError', `Type a number such as ${standard}, not “${text.trim()}”.`);
+  const error = userError('AgentError', t('agents.typeNumber', { example: standard, typed: text.trim() }));
   throw Object.assign(error, { field });
 }
 

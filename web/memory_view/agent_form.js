@@ -1,13 +1,12 @@
 /** The form of an agent: what can be set of it, and a question before what was typed is thrown away. */
+import { t } from '../i18n/i18n.js';
 import { element } from '../page/dom.js';
 import { PLAIN } from '../memory/client.js';
 import { ask } from '../page/ask.js';
 import { MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, idFromTitle, readExamples, readNumber } from './agent_fields.js';
 import { editForm, labelled } from '../page/edit_form.js';
 
-const DISCARD = {
-  title: 'Discard your changes?', paragraphs: ['Your changes to this agent are not saved.'], yes: 'Discard',
-};
+const discard = () => ask({ title: t('agents.discardTitle'), paragraphs: [t('agents.discardAbout')], yes: t('agents.discard') });
 
 export class AgentForm {
   element = element('section', 'agent-form');
@@ -25,7 +24,7 @@ export class AgentForm {
   constructor(agent, { save, close }) {
     this.#agent = agent;
     this.#close = close;
-    const head = element('h3', '', agent ? `Edit ${agent.title}` : 'Add an agent');
+    const head = element('h3', '', agent ? t('agents.editTitle', { title: agent.title }) : t('agents.add'));
     head.id = 'agent-form-title';
     this.element.setAttribute('aria-labelledby', head.id);
     this.#controls = this.#makeControls();
@@ -36,7 +35,7 @@ export class AgentForm {
         this.#saved = true;
       },
       close: () => this.#leave(),
-      label: agent ? 'Save' : 'Add',
+      label: agent ? t('forms.save') : t('agents.addIt'),
       controls: this.#controls,
     });
     this.element.append(head, form);
@@ -52,7 +51,7 @@ export class AgentForm {
   }
 
   async #leave() {
-    if (!this.isChanged || await ask(DISCARD)) this.#close(this.#agent?.id ?? this.#controls.id.value.trim());
+    if (!this.isChanged || await discard()) this.#close(this.#agent?.id ?? this.#controls.id.value.trim());
   }
 
   #makeControls() {
@@ -60,7 +59,7 @@ export class AgentForm {
     const controls = {
       title: line(agent.title),
       definition: area(agent.definition),
-      system_prompt: Object.assign(area(agent.system_prompt), { placeholder: 'You are a helpful AI assistant who …' }),
+      system_prompt: Object.assign(area(agent.system_prompt), { placeholder: t('agents.promptExample') }),
       examples: area((agent.examples ?? []).join('\n'), 'agent-examples'),
       max_tokens: line(agent.max_tokens, String(MAX_TOKENS)),
     };
@@ -80,25 +79,25 @@ export class AgentForm {
   #layOut() {
     const { title, id, definition, system_prompt: prompt, examples, max_tokens: maxTokens } = this.#controls;
     const sampling = element('details', 'agent-sampling');
-    sampling.append(element('summary', '', 'Generation settings'));
+    sampling.append(element('summary', '', t('agents.sampling')));
     sampling.open = Object.keys(this.#agent?.sampling ?? {}).some((name) => name !== 'frequency_penalty');
     const grid = element('div', 'agent-grid');
     grid.append(
-      hinted('Maximum length', maxTokens, 'In tokens. A token is about three quarters of a word.'),
-      ...SAMPLING.map(({ name, title: label, hint }) => hinted(label, this.#controls[name], hint)),
+      hinted(t('agents.longest'), maxTokens, t('agents.longestHint')),
+      ...SAMPLING.map(({ name }) => hinted(t(`sampling.${name}`), this.#controls[name], t(`sampling.${name}_hint`))),
     );
     sampling.append(grid);
     /** @type {HTMLElement[]} */
-    const fields = [labelled('Name', title)];
-    if (id) fields.push(hinted('Id', id, 'Lower-case letters, digits and hyphens. You cannot change it later.'));
+    const fields = [labelled(t('agents.name'), title)];
+    if (id) fields.push(hinted(t('agents.id'), id, t('agents.idHint')));
     fields.push(
-      hinted('Description', definition, 'Shown in the list of agents.'),
-      hinted('System prompt', prompt, 'The model reads this before the conversation. A small model works best with one sentence that starts like those of the other agents.'),
+      hinted(t('agents.description'), definition, t('agents.descriptionHint')),
+      hinted(t('agents.prompt'), prompt, t('agents.promptHint')),
     );
     if (this.#agent?.id !== PLAIN) {
-      const beside = this.#agent?.shipped ? 'Sonata adds them to the examples that it comes with. ' : '';
-      const hint = `${beside}Similar messages go to this agent. More examples, and more different ones, make this more reliable.`;
-      fields.push(hinted('Example requests, one per line', examples, hint));
+      const beside = this.#agent?.shipped ? `${t('agents.examplesBeside')} ` : '';
+      const hint = `${beside}${t('agents.examplesHint')}`;
+      fields.push(hinted(t('agents.examples'), examples, hint));
     }
     return [...fields, sampling];
   }

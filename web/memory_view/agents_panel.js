@@ -1,14 +1,11 @@
 /** The agents: those that come with Sonata and the user's own, to edit, to add, to remove and to bring back. */
+import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../page/dom.js';
-import { formatCount } from '../page/format.js';
 import { loadStyles } from '../page/load_file.js';
 import { PLAIN } from '../memory/client.js';
 import { AgentForm } from './agent_form.js';
 import { askingButton } from '../page/ask.js';
 import { actions, facts } from './record_row.js';
-
-const ABOUT = 'Sonata sends each message to the agent that suits it. An agent has a system prompt, generation settings and example requests. '
-  + 'Changes apply from the next message on.';
 
 export class AgentsPanel {
   #memory;
@@ -27,7 +24,7 @@ export class AgentsPanel {
     this.#root = root;
     this.#memory = memory;
     this.#outcome.setAttribute('role', 'status');
-    root.append(element('p', 'panel-lead', ABOUT), this.#outcome, this.#problem.element, this.#list);
+    root.append(element('p', 'panel-lead', t('agents.about')), this.#outcome, this.#problem.element, this.#list);
   }
 
   /** A form that was left open is still there, with what was typed. */
@@ -58,17 +55,17 @@ export class AgentsPanel {
   #draw() {
     const agents = JSON.parse(this.#agents);
     const focused = this.#list.contains(document.activeElement) ? /** @type {HTMLElement|null|undefined} */ (document.activeElement?.closest('[data-agent]'))?.dataset.agent : null;
-    const add = button('Add an agent', 'primary agents-add', () => this.#open(null));
+    const add = button(t('agents.add'), 'primary agents-add', () => this.#open(null));
     const shown = element('ul', 'record-list');
-    shown.setAttribute('aria-label', 'Agents');
+    shown.setAttribute('aria-label', t('agents.list'));
     shown.append(...agents.filter(({ hidden }) => !hidden).map((agent) => this.#row(agent)));
     this.#list.replaceChildren(add, shown);
     const removed = agents.filter(({ hidden }) => hidden);
     if (removed.length) {
       const list = element('ul', 'record-list');
-      list.setAttribute('aria-label', 'Removed agents');
+      list.setAttribute('aria-label', t('agents.removedList'));
       list.append(...removed.map((agent) => this.#removedRow(agent)));
-      this.#list.append(element('h3', '', 'Removed'), list);
+      this.#list.append(element('h3', '', t('agents.removedHead')), list);
     }
     if (focused) this.#focus(focused);
   }
@@ -76,30 +73,30 @@ export class AgentsPanel {
   #row(agent) {
     const { id, title, definition, shipped, edited, examples = [] } = agent;
     const head = element('p', 'record-title', title);
-    const own = examples.length ? `${formatCount(examples.length, 'example')} of yours` : null;
-    const unknown = !shipped && !examples.length ? 'no examples yet, so only your corrections send messages to it' : null;
-    const buttons = [named(button('Edit', 'quiet', () => this.#open(agent)), title)];
+    const own = examples.length ? t('agents.ownExamples', { count: examples.length }) : null;
+    const unknown = !shipped && !examples.length ? t('agents.noExamples') : null;
+    const buttons = [named(button(t('agents.edit'), 'quiet', () => this.#open(agent)), title)];
     if (edited) {
-      const question = `Undo your changes to ${title}?`;
-      buttons.push(askingButton('Undo changes', () => question, 'Undo', () => {
-        return this.#act(() => this.#memory.resetAgent(id), `Your changes to ${title} were undone.`, id);
+      const question = t('agents.undoAsk', { title });
+      buttons.push(askingButton(t('agents.undoChanges'), () => question, t('agents.undo'), () => {
+        return this.#act(() => this.#memory.resetAgent(id), t('agents.undone', { title }), id);
       }));
     }
     if (shipped && id !== PLAIN) { // it can be restored, so no question is needed
-      const remove = () => this.#act(() => this.#memory.removeAgent(id), `${title} was removed. You can restore it below.`, id);
-      buttons.push(named(button('Remove', 'quiet', remove), title));
+      const remove = () => this.#act(() => this.#memory.removeAgent(id), t('agents.removed', { title }), id);
+      buttons.push(named(button(t('agents.remove'), 'quiet', remove), title));
     } else if (!shipped) {
-      const what = examples.length ? ` and its ${formatCount(examples.length, 'example')}` : '';
-      buttons.push(askingButton('Delete', () => `Delete ${title}${what}?`, 'Delete', () => {
-        return this.#act(() => this.#memory.removeAgent(id), `${title} was deleted.`, id);
+      const question = examples.length ? t('agents.askWith', { title, count: examples.length }) : t('agents.ask', { title });
+      buttons.push(askingButton(t('agents.delete'), () => question, t('agents.delete'), () => {
+        return this.#act(() => this.#memory.removeAgent(id), t('agents.deleted', { title }), id);
       }));
     }
     return row(id, head, element('p', 'agent-definition', definition), facts(kind(agent), own, unknown), actions(...buttons));
   }
 
   #removedRow({ id, title, definition }) {
-    const restore = button('Restore', 'quiet', () => {
-      return this.#act(() => this.#memory.restoreAgent(id), `${title} was restored.`, id);
+    const restore = button(t('agents.restore'), 'quiet', () => {
+      return this.#act(() => this.#memory.restoreAgent(id), t('agents.restored', { title }), id);
     });
     return row(id, element('p', 'record-title', title), element('p', 'agent-definition', definition), actions(named(restore, title)));
   }
@@ -134,7 +131,7 @@ export class AgentsPanel {
     if (!agent) await this.#memory.addAgent(fields);
     else if (Object.keys(fields).length) await this.#memory.editAgent(agent.id, fields);
     await this.refresh();
-    this.#outcome.textContent = agent ? `${fields.title ?? agent.title} was saved.` : `${fields.title} was added.`;
+    this.#outcome.textContent = agent ? t('agents.saved', { title: fields.title ?? agent.title }) : t('agents.added', { title: fields.title });
   }
 
   #close(id) {
@@ -163,12 +160,12 @@ function row(id, ...content) {
 }
 
 function kind({ shipped, edited }) {
-  if (!shipped) return 'your own';
-  return edited ? 'edited by you' : null;
+  if (!shipped) return t('agents.yours');
+  return edited ? t('agents.edited') : null;
 }
 
 /** "Edit" for the eye, "Edit Coder" for a screen reader. */
 function named(made, title) {
-  made.setAttribute('aria-label', `${made.textContent} ${title}`);
+  made.setAttribute('aria-label', t('agents.named', { action: made.textContent ?? '', title }));
   return made;
 }

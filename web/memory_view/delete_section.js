@@ -1,6 +1,7 @@
 /** Delete what was learned and logged, after saying what goes. */
+import { currentLanguage, t } from '../i18n/i18n.js';
+import { formatNumber } from '../page/format.js';
 import { button, element, ProblemLine } from '../page/dom.js';
-import { formatCount } from '../page/format.js';
 import { ask } from '../page/ask.js';
 import { removeAdapters, storedAdapters } from '../storage/adapter_store.js';
 
@@ -13,11 +14,9 @@ export class DeleteSection {
   constructor(memory) {
     this.#memory = memory;
     this.#outcome.setAttribute('role', 'status');
-    const lead = 'Deletes everything that Sonata has learned and logged: what you taught and what was trained on it, conversations, '
-      + 'recorded answers, patterns, strategies, the log, policies, adapters and your changes to agents.';
     this.element.append(
-      element('p', 'panel-lead', lead),
-      button('Delete everything…', 'danger', () => this.#delete()),
+      element('p', 'panel-lead', t('deletion.about')),
+      button(t('deletion.deleteAsk'), 'danger', () => this.#delete()),
       this.#outcome,
       this.#problem.element,
     );
@@ -29,11 +28,11 @@ export class DeleteSection {
     this.#problem.say(null);
     this.#outcome.textContent = '';
     try {
-      const sure = await ask({ title: 'Delete everything?', paragraphs: whatGoes(await this.#memory.info(), await storedAdapters()), yes: 'Delete everything' });
+      const sure = await ask({ title: t('deletion.title'), paragraphs: whatGoes(await this.#memory.info(), await storedAdapters()), yes: t('deletion.delete') });
       if (!sure) return;
       await this.#memory.deleteAll();
       await removeAdapters();
-      this.#outcome.textContent = 'Everything was deleted.';
+      this.#outcome.textContent = t('deletion.done');
     } catch (error) {
       this.#problem.say(error);
     }
@@ -42,18 +41,21 @@ export class DeleteSection {
 
 /** @param {any} info of the memory @param {object[]} adapters */
 function whatGoes({ state, counts, nouns }, adapters) {
-  const ofAdapters = adapters.length ? [formatCount(adapters.length, 'adapter')] : [];
+  const ofAdapters = adapters.length ? [counted(adapters.length, 'adapter')] : [];
   if (state === 'locked') {
     return [
-      'This deletes the locked memory and its passphrase. You cannot undo this, and you cannot export the memory without its passphrase.',
-      ofAdapters.length ? `It also deletes ${ofAdapters[0]}, which you can save under Models. The models stay.` : 'The models stay.',
+      t('deletion.locked'), ofAdapters.length ? t('deletion.lockedAdapters', { adapters: ofAdapters[0] }) : t('deletion.modelsStay'),
     ];
   }
-  const stored = Object.entries(nouns).filter(([kind]) => counts[kind]).map(([kind, [one, several]]) => formatCount(counts[kind], one, several));
-  const what = [...stored, ...ofAdapters, 'your changes to agents'];
+  const stored = Object.keys(nouns).filter((kind) => counts[kind]).map((kind) => counted(counts[kind], kind));
+  const what = [...stored, ...ofAdapters, t('deletion.agents')];
   return [
-    `This deletes ${what.slice(0, -1).join(', ')}${what.length > 1 ? ' and ' : ''}${what.at(-1)}.`,
-    `You cannot undo this. If you may need the memory again, export it first${ofAdapters.length ? ', and save the adapters under Models' : ''}.`,
-    'The models stay, and so does your passphrase.',
+    t('deletion.what', { what: new Intl.ListFormat(currentLanguage()).format(what) }),
+    t(ofAdapters.length ? 'deletion.finalAdapters' : 'deletion.final'),
+    t('deletion.stays'),
   ];
+}
+
+function counted(count, kind) {
+  return `${formatNumber(count)} ${t(`kinds.${kind}`, { count })}`;
 }

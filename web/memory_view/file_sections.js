@@ -1,6 +1,7 @@
 /** The whole memory to a file, and from one. */
+import { t } from '../i18n/i18n.js';
 import { element } from '../page/dom.js';
-import { formatBytes, formatCount } from '../page/format.js';
+import { formatBytes } from '../page/format.js';
 import { userError } from '../common/user_error.js';
 import { ask } from '../page/ask.js';
 import { saveFile } from '../page/save_file.js';
@@ -16,18 +17,15 @@ export class ExportSection {
 
   constructor(memory) {
     this.#memory = memory;
-    this.#form = new SectionForm('Export to a file', () => this.#export());
+    this.#form = new SectionForm(t('stored.exportTo'), () => this.#export());
     this.#form.add(this.#hint);
     this.#passphrase.required = false;
-    this.#form.addField('Passphrase of the file (optional)', this.#passphrase);
+    this.#form.addField(t('stored.exportPassphrase'), this.#passphrase);
     this.element = this.#form.element;
   }
 
   refresh({ encrypted }) {
-    const without = encrypted
-      ? 'Without a passphrase of its own, the file has the passphrase of the memory.'
-      : 'Without a passphrase, anyone who has the file can read it.';
-    this.#hint.textContent = `Saves everything that Sonata has learned and logged to one file. ${without} Each adapter is a file of its own, which you can save under Models.`;
+    this.#hint.textContent = t('stored.exportAbout', { without: t(encrypted ? 'stored.exportSame' : 'stored.exportPlain') });
   }
 
   async #export() {
@@ -36,7 +34,7 @@ export class ExportSection {
     saveFile(new Blob([bytes], { type: 'application/octet-stream' }), name);
     this.#passphrase.value = '';
     const { unreadable } = await this.#memory.info();
-    return `${name} (${formatBytes(bytes.byteLength)}) was downloaded.${leftOut(unreadable)}`;
+    return t('stored.exported', { name, size: formatBytes(bytes.byteLength) }) + leftOut(unreadable);
   }
 }
 
@@ -51,15 +49,15 @@ export class ImportSection {
 
   constructor(memory) {
     this.#memory = memory;
-    this.#form = new SectionForm('Import', () => this.#import());
+    this.#form = new SectionForm(t('stored.import'), () => this.#import());
     Object.assign(this.#file, { type: 'file', required: true });
     this.#mode.append(
-      new Option('Merge (keep the newer version)', 'merge'),
-      new Option('Replace (delete everything here first)', 'replace'),
+      new Option(t('stored.importMerge'), 'merge'),
+      new Option(t('stored.importReplace'), 'replace'),
     );
-    this.#form.addField('Exported file', this.#file);
-    this.#form.addField('How to import', this.#mode);
-    this.#passphraseField = this.#form.addField('Passphrase of the file', this.#passphrase);
+    this.#form.addField(t('stored.importFile'), this.#file);
+    this.#form.addField(t('stored.importHow'), this.#mode);
+    this.#passphraseField = this.#form.addField(t('stored.importPassphrase'), this.#passphrase);
     this.#askPassphrase(false);
     this.#file.addEventListener('change', () => this.#askPassphrase(false));
     this.element = this.#form.element;
@@ -71,19 +69,19 @@ export class ImportSection {
     const [file] = this.#file.files ?? [];
     const mode = this.#mode.value;
     const sure = mode === 'merge' || (await ask({
-      title: 'Replace the memory?',
-      paragraphs: ['Everything here is deleted, and the file takes its place. This cannot be undone.'],
-      yes: 'Replace',
+      title: t('stored.replaceTitle'),
+      paragraphs: [t('stored.replaceAbout')],
+      yes: t('stored.replace'),
     }));
     if (!sure) return '';
     const bytes = await file.arrayBuffer().catch(() => {
-      throw userError('FileError', 'The browser cannot read the file. Choose it again.');
+      throw userError('FileError', t('stored.fileUnreadable'));
     });
     try {
       const imported = await this.#memory.importFile(new Uint8Array(bytes), mode, this.#passphrase.value || null);
       this.#file.value = '';
       this.#askPassphrase(false);
-      const what = imported.written ? `Imported ${formatCount(imported.written, 'item')}.` : 'The file has nothing new.';
+      const what = imported.written ? t('stored.imported', { count: imported.written }) : t('stored.nothingNew');
       return what + leftOut(imported.leftOut);
     } catch (error) {
       if (error.reason === 'locked' || error.reason === 'passphrase') this.#askPassphrase(true);
@@ -100,5 +98,5 @@ export class ImportSection {
 }
 
 function leftOut(count) {
-  return count ? ` ${count.toLocaleString('en')} could not be read and ${count === 1 ? 'was' : 'were'} left out.` : '';
+  return count ? ` ${t('stored.leftOut', { count })}` : '';
 }

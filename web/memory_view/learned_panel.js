@@ -1,22 +1,18 @@
 /** What the user taught: questions with their answers. Each can be edited, switched off, and forgotten. */
+import { t } from '../i18n/i18n.js';
 import { LearnedNote } from '../chat/learned_note.js';
 import { button, element } from '../page/dom.js';
 import { editForm, labelled } from '../page/edit_form.js';
-import { formatCount, formatDate, formatShare } from '../page/format.js';
+import { formatDate, formatShare } from '../page/format.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
-const LEAD = 'Sonata gives these answers when you ask such a question again, also in other words.';
-const EMPTY = 'You have taught nothing yet. Click "You should have said …" below an answer, or "Teach something" here.';
-const SOURCES = { taught: 'you taught it', corrected: 'you corrected an answer', praised: 'you liked the answer' };
-const FILTERS = [
-  { value: 'now', label: 'Current' }, { value: 'off', label: 'Switched off' }, { value: 'history', label: 'Replaced' },
-];
+const FILTERS = { now: 'facts.current', off: 'facts.off', history: 'facts.history' };
 
 export class LearnedPanel {
   #learning;
   #list;
-  #teach = button('Teach something', 'primary', () => this.#openForm());
+  #teach = button(t('facts.teachSomething'), 'primary', () => this.#openForm());
   #note = /** @type {LearnedNote|null} */ (null); // of what was taught last
   #place = element('div', 'learned-place'); // of the form and the note
   #forgotten = element('p', 'learned-forgotten');
@@ -24,20 +20,19 @@ export class LearnedPanel {
   constructor(root, _memory, { learning }) {
     this.#learning = learning;
     this.#list = new RecordList({
-      nouns: ['fact', 'facts'],
-      searchLabel: 'Search facts',
+      texts: 'facts',
+      searchLabel: t('facts.search'),
       filters: FILTERS,
-      filterLabel: 'Show',
-      empty: EMPTY,
+      filterLabel: t('records.show'),
+      empty: t('facts.empty'),
       selectable: true,
       load: (asked) => learning.lessons(asked),
       key: ({ id }) => id,
       render: (lesson, row) => this.#render(lesson, row),
       remove: (ids) => this.#forget(ids),
-      removal: 'Forget',
     });
     const head = element('div', 'learned-head');
-    head.append(element('p', 'panel-lead', LEAD), this.#teach);
+    head.append(element('p', 'panel-lead', t('facts.lead')), this.#teach);
     this.#forgotten.setAttribute('role', 'status');
     root.append(head, this.#place, this.#forgotten, this.#list.element);
   }
@@ -54,20 +49,20 @@ export class LearnedPanel {
 
   #render(lesson, row) {
     const { question, answer, source, uses, created, lastUsed, quality, on, replacedBy, similarity } = lesson;
-    const used = uses ? `used ${formatCount(uses, 'time')}, last ${formatDate(lastUsed)}` : 'not used yet';
+    const used = uses ? t('records.usedLast', { count: uses, date: formatDate(lastUsed) }) : t('records.unused');
     const asked = element('p', 'record-text lesson-question', question);
     const said = element('p', 'record-text', answer);
     asked.dir = said.dir = 'auto';
-    const state = replacedBy ? 'replaced by a newer answer' : on ? null : 'switched off';
-    const buttons = replacedBy ? [] : [this.#switch(lesson), row.action('Edit', () => this.#edit(lesson, row))];
+    const state = replacedBy ? t('facts.isReplaced') : on ? null : t('facts.isOff');
+    const buttons = replacedBy ? [] : [this.#switch(lesson), row.action(t('records.edit'), () => this.#edit(lesson, row))];
     return [
       asked, said,
       facts(
         state && element('b', 'record-agent', state),
-        similarity === null ? null : `${formatShare(similarity)} similar`,
-        used, `quality ${formatShare(quality)}`, `${SOURCES[source] ?? source} ${formatDate(created)}`,
+        similarity === null ? null : t('records.similar', { share: formatShare(similarity) }),
+        used, t('records.quality', { share: formatShare(quality) }), t(`facts.source_${source}`, { date: formatDate(created) }),
       ),
-      actions(...buttons, row.deleteAction('Forget this?', 'Forget')),
+      actions(...buttons, row.deleteAction()),
     ];
   }
 
@@ -75,11 +70,11 @@ export class LearnedPanel {
     const label = element('label', 'switch');
     const box = Object.assign(element('input'), { type: 'checkbox', checked: on });
     box.setAttribute('role', 'switch');
-    box.setAttribute('aria-label', `Use the answer to: ${question}`);
+    box.setAttribute('aria-label', t('facts.useFor', { question }));
     box.addEventListener('change', async () => {
       if (!await this.#list.attempt(() => this.#learning.switchLesson(id, box.checked))) box.checked = on;
     });
-    label.append(box, element('span', '', 'Use it'));
+    label.append(box, element('span', '', t('facts.use')));
     return label;
   }
 
@@ -91,7 +86,7 @@ export class LearnedPanel {
       (this.#note ?? this.#teach).focus();
     };
     const save = async () => this.#showLearned(await this.#learning.teach(question.value, answer.value));
-    const form = editForm({ ...fields, label: 'Teach', save, close });
+    const form = editForm({ ...fields, label: t('facts.teach'), save, close });
     this.#note = null;
     this.#teach.hidden = true;
     this.#place.replaceChildren(form);
@@ -122,14 +117,14 @@ export class LearnedPanel {
   async #forget(ids) {
     await this.#learning.forget(ids);
     this.#note?.element.remove(); // its Undo may be for what is gone
-    const undo = button('Undo', 'link', async () => {
+    const undo = button(t('forms.undo'), 'link', async () => {
       let replaced = 0;
       if (!await this.#list.attempt(async () => { replaced = await this.#learning.restore(ids); })) return;
-      const stay = replaced ? ` ${formatCount(replaced, 'fact')} under “Replaced”: you have taught a newer answer since.` : '';
-      this.#forgotten.replaceChildren(`Remembered again.${stay}`);
+      const stay = replaced ? ` ${t('facts.stayReplaced', { count: replaced })}` : '';
+      this.#forgotten.replaceChildren(t('facts.remembered') + stay);
       await this.refresh();
     });
-    this.#forgotten.replaceChildren(`${formatCount(ids.length, 'fact')} forgotten. `, undo);
+    this.#forgotten.replaceChildren(`${t('facts.forgotten', { count: ids.length })} `, undo);
   }
 }
 
@@ -138,6 +133,6 @@ function lessonFields(asked, said) {
   const field = (value) => Object.assign(element('textarea'), { value, required: true, dir: 'auto' });
   const question = field(asked), answer = field(said);
   return {
-    question, answer, fields: [labelled('Question', question), labelled('Answer', answer)], controls: { question, answer },
+    question, answer, fields: [labelled(t('facts.question'), question), labelled(t('facts.answer'), answer)], controls: { question, answer },
   };
 }

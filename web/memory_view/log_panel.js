@@ -1,17 +1,13 @@
 /** The log of requests: what each took, who answered, what went wrong; and how long the stages take by and large. */
+import { t } from '../i18n/i18n.js';
 import { element, ProblemLine } from '../page/dom.js';
-import { formatCount, formatDate, formatDuration, formatShare } from '../page/format.js';
+import { formatDate, formatDuration, formatNumber, formatShare } from '../page/format.js';
 import { PLAIN } from '../memory/client.js';
 import { SpeedPlots } from './speed_plots.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
-const FILTERS = [
-  { value: 'all', label: 'All requests' },
-  { value: 'poor', label: 'Poor answers' },
-  { value: 'errors', label: 'Errors' },
-  { value: 'slow', label: 'Unusually slow' },
-];
+const FILTERS = { all: 'log.all', poor: 'log.poor', errors: 'log.errors', slow: 'log.slow' };
 const COLOURS = 6; // of stages, in panel.css
 const TOTAL = 'total';
 
@@ -27,11 +23,11 @@ export class LogPanel {
   constructor(root, memory) {
     this.#memory = memory;
     this.#list = new RecordList({
-      nouns: ['request', 'requests'],
-      searchLabel: 'Search the log',
+      texts: 'log',
+      searchLabel: t('log.search'),
       filters: FILTERS,
-      filterLabel: 'Show',
-      empty: 'The log is empty.',
+      filterLabel: t('records.show'),
+      empty: t('log.empty'),
       selectable: true,
       load: (asked) => this.#load(asked),
       key: ({ id }) => id,
@@ -71,9 +67,9 @@ export class LogPanel {
       text ? element('b', 'record-agent', this.#title(agent)) : null,
       formatDate(created),
       backend,
-      adapter ? `adapter ${adapter}` : null,
-      confidence === null || agent === PLAIN ? null : `agent ${formatShare(confidence)} certain`,
-      quality === null ? null : `quality ${formatShare(quality)}`,
+      adapter ? t('log.adapter', { adapter }) : null,
+      confidence === null || agent === PLAIN ? null : t('log.certain', { share: formatShare(confidence) }),
+      quality === null ? null : t('records.quality', { share: formatShare(quality) }),
     ));
     return [...nodes, actions(row.deleteAction())];
   }
@@ -93,7 +89,7 @@ export class LogPanel {
   #legend(stages) {
     const legend = element('p', 'stage-legend');
     for (const [stage, ms] of Object.entries(stages)) {
-      legend.append(element('span', `stage-${this.#colour(stage)}`, `${stage} ${formatDuration(ms)}`));
+      legend.append(element('span', `stage-${this.#colour(stage)}`, `${stageName(stage)} ${formatDuration(ms)}`));
     }
     return legend;
   }
@@ -123,12 +119,12 @@ export class LogPanel {
     details.open = opened;
     const total = percentiles[TOTAL];
     const gist = total
-      ? `50% of requests take less than ${formatDuration(total[50])}, 99% less than ${formatDuration(total[99])}`
-      : 'Time of each stage';
+      ? t('log.gist', { half: formatDuration(total[50]), most: formatDuration(total[99]) })
+      : t('log.stages');
     details.append(element('summary', '', gist), this.#table(stages, percentiles, trends));
     if (agents.length) {
-      const counts = agents.map(([agent, count]) => `${this.#title(agent)} ${count.toLocaleString('en')}`);
-      details.append(element('p', 'panel-lead', `Requests by agent: ${counts.join(', ')}`));
+      const counts = agents.map(([agent, count]) => `${this.#title(agent)} ${formatNumber(count)}`);
+      details.append(element('p', 'panel-lead', t('log.byAgent', { counts: counts.join(', ') })));
     }
     this.#statistics.append(details);
   }
@@ -136,7 +132,7 @@ export class LogPanel {
   #table(stages, percentiles, trends) {
     const table = element('table', 'percentiles');
     const head = element('tr');
-    for (const name of ['Stage', '50% below', '90% below', '99% below', 'Trend']) {
+    for (const name of [t('log.stage'), ...['50', '90', '99'].map((share) => t('log.below', { share })), t('log.trend')]) {
       const cell = element('th', '', name);
       cell.scope = 'col';
       head.append(cell);
@@ -144,7 +140,7 @@ export class LogPanel {
     table.createTHead().append(head);
     const body = table.createTBody();
     for (const stage of [...stages.filter((name) => name !== TOTAL), ...stages.filter((name) => name === TOTAL)]) {
-      const name = element('th', '', stage);
+      const name = element('th', '', stageName(stage));
       name.scope = 'row';
       const row = body.insertRow();
       row.append(name, ...[50, 90, 99].map((p) => element('td', '', formatDuration(percentiles[stage][p]))));
@@ -162,6 +158,11 @@ export class LogPanel {
 function trendOf(trend) {
   if (!trend || trend.medians.length < 2) return '–';
   const change = Math.abs(trend.change);
-  if (change < 0.01) return 'no change';
-  return `${formatShare(change)} ${trend.change > 0 ? 'slower' : 'faster'} in ${formatCount(trend.medians.length, 'hour')}`;
+  if (change < 0.01) return t('log.noChange');
+  return t(trend.change > 0 ? 'log.slower' : 'log.faster', { share: formatShare(change), count: trend.medians.length });
+}
+
+/** @param {string} stage a key of app/answer_records.py's stages */
+function stageName(stage) {
+  return t(`stages.${stage}`);
 }

@@ -1,4 +1,5 @@
 /** The map of the requests as a scatter plot by Chart.js: datasets, symbols, the agents' names, and what a point says. */
+import { t } from '../i18n/i18n.js';
 import { element } from '../page/dom.js';
 import { themeColour } from '../page/theme.js';
 import { PanZoom } from './map_zoom.js';
@@ -12,7 +13,6 @@ const SHAPES = [
 const ROUND = { circle: 1, triangle: 1.2, rect: 1.15, rectRot: 1.15 }; // so that all look equally large
 const SMALL = 2.75; // pixels
 const LARGE = 6.5;
-const SOURCES = { example: 'comes with Sonata', agent: 'example you gave', user: 'your correction' };
 const FINE = matchMedia('(pointer: fine)');
 
 export class MapChart {
@@ -142,7 +142,7 @@ export class MapChart {
     if (!point) return;
     const { text, source } = point.raw;
     const about = element('p', 'map-tip-about');
-    about.append(element('b', '', point.dataset.label), ` · ${SOURCES[source] ?? source}`);
+    about.append(element('b', '', point.dataset.label), ` · ${t(`map.source_${source}`)}`);
     this.#tip.replaceChildren(about, element('p', 'map-tip-text', text));
     const { x, y } = point.element;
     const { offsetWidth: width, offsetHeight: height } = this.#tip;

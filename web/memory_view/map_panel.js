@@ -1,13 +1,10 @@
 /** The map of the patterns: every request that routing knows as a point, and a legend that counts them. */
+import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../page/dom.js';
-import { formatCount } from '../page/format.js';
+import { formatNumber } from '../page/format.js';
 import { loadScript, loadStyles } from '../page/load_file.js';
 import { onThemeChange } from '../page/theme.js';
 import { MapChart } from './map_chart.js';
-
-const ABOUT = 'Each point is a request. Its colour and shape show the agent that it goes to. Points close to each other are similar '
-  + 'requests.';
-const NOTHING_OWN = 'When you correct the agent of an answer, your request appears here as a larger, outlined point.';
 
 export class MapPanel {
   #memory;
@@ -28,17 +25,17 @@ export class MapPanel {
 
   constructor(root, memory) {
     this.#memory = memory;
-    this.#again = button('Try again', 'quiet', () => this.refresh());
+    this.#again = button(t('map.again'), 'quiet', () => this.refresh());
     this.#again.hidden = true;
     this.#status.setAttribute('role', 'status');
     this.#box.tabIndex = 0;
     this.#box.setAttribute('role', 'group');
-    this.#box.setAttribute('aria-label', 'Map: plus and minus zoom, the arrow keys move it, 0 shows all');
+    this.#box.setAttribute('aria-label', t('map.box'));
     const plot = element('div', 'map-plot');
     plot.append(this.#box, this.#zoomButtons());
     this.#figure.append(plot, this.#legend);
     this.#figure.hidden = true;
-    root.append(element('p', 'panel-lead', ABOUT), this.#status, this.#problem.element, this.#again, this.#figure);
+    root.append(element('p', 'panel-lead', t('map.about')), this.#status, this.#problem.element, this.#again, this.#figure);
   }
 
   async show() {
@@ -56,7 +53,7 @@ export class MapPanel {
   /** Ask for the points again. */
   async refresh() {
     const run = (this.#run += 1);
-    if (!this.#map) this.#status.textContent = 'Drawing the map…';
+    if (!this.#map) this.#status.textContent = t('map.drawing');
     try {
       const [map, { agents }] = await Promise.all([
         this.#memory.map(), this.#memory.info(), loadScript('vendor/chart.umd.min.js'), loadStyles('memory_view/map.css'),
@@ -78,10 +75,10 @@ export class MapPanel {
     const map = this.#map ?? [];
     const { requests, own } = count(map);
     this.#figure.hidden = requests === 0;
-    if (requests === 0) return void (this.#status.textContent = `The map is empty. ${NOTHING_OWN}`);
-    this.#status.textContent = own ? '' : NOTHING_OWN;
+    if (requests === 0) return void (this.#status.textContent = `${t('map.empty')} ${t('map.nothingOwn')}`);
+    this.#status.textContent = own ? '' : t('map.nothingOwn');
     this.#chart ??= new MapChart(Chart, this.#box, (zoomed) => (this.#whole.disabled = !zoomed));
-    const summary = `Map of ${formatCount(requests, 'request')} of ${formatCount(map.length, 'agent')}. The list shows the number of requests of each agent.`;
+    const summary = t('map.ofAgents', { count: map.length, requests: `${formatNumber(requests)} ${t('map.requests', { count: requests })}` });
     const agents = map.map((agent) => ({ ...agent, shown: !this.#hiddenAgents.has(agent.id) }));
     this.#chart.show(agents, this.#hiddenSources, summary);
     this.#drawLegend(map, this.#chart, { requests, own });
@@ -90,13 +87,13 @@ export class MapPanel {
   #drawLegend(map, chart, { requests, own }) {
     const focused = /** @type {HTMLElement|null} */ (document.activeElement)?.dataset.entry;
     const sources = element('ul');
-    sources.append(this.#entry(this.#hiddenSources, 'shipped', 'Shipped', requests - own, mark('shipped')));
-    if (own) sources.append(this.#entry(this.#hiddenSources, 'own', 'Yours', own, mark('own')));
+    sources.append(this.#entry(this.#hiddenSources, 'shipped', t('map.shipped'), requests - own, mark('shipped')));
+    if (own) sources.append(this.#entry(this.#hiddenSources, 'own', t('map.yours'), own, mark('own')));
     const agents = element('ul');
     for (const { id, title, index, points } of map) {
       agents.append(this.#entry(this.#hiddenAgents, id, title, points.length, chart.symbol(index)));
     }
-    const all = this.#hiddenAgents.size ? 'Show all agents' : 'Hide all agents';
+    const all = this.#hiddenAgents.size ? t('map.showAll') : t('map.hideAll');
     const toggle = button(all, 'link', () => {
       this.#hiddenAgents = new Set(this.#hiddenAgents.size ? [] : map.map(({ id }) => id));
       this.#draw();
@@ -116,8 +113,8 @@ export class MapPanel {
     entry.dataset.entry = name;
     entry.setAttribute('aria-pressed', String(!hidden.has(name)));
     symbol.setAttribute('aria-hidden', 'true');
-    const counted = element('span', 'map-count', number.toLocaleString('en'));
-    counted.append(element('span', 'visually-hidden', number === 1 ? ' request' : ' requests'));
+    const counted = element('span', 'map-count', formatNumber(number));
+    counted.append(element('span', 'visually-hidden', ` ${t('map.requests', { count: number })}`));
     entry.append(symbol, element('span', 'map-name', title), counted);
     const line = element('li');
     line.append(entry);
@@ -132,10 +129,10 @@ export class MapPanel {
       made.title = label;
       return made;
     };
-    this.#whole = make('Show the whole map', 'Whole map', () => this.#chart?.showAll());
+    this.#whole = make(t('map.wholeTitle'), t('map.whole'), () => this.#chart?.showAll());
     this.#whole.disabled = true;
     group.append(
-      make('Zoom in', '+', () => this.#chart?.zoomIn()), make('Zoom out', '−', () => this.#chart?.zoomOut()), this.#whole,
+      make(t('map.zoomIn'), '+', () => this.#chart?.zoomIn()), make(t('map.zoomOut'), '−', () => this.#chart?.zoomOut()), this.#whole,
     );
     return group;
   }

@@ -1,4 +1,5 @@
 /** The model files that this browser keeps. */
+import { t } from '../i18n/i18n.js';
 import { element } from '../page/dom.js';
 import { formatBytes } from '../page/format.js';
 import { removeModel, storedModels } from '../storage/model_store.js';
@@ -9,8 +10,8 @@ import { actions, facts } from './record_row.js';
 export class ModelsSection {
   #onRemove;
   #list = new RecordList({
-    nouns: ['model file', 'model files'],
-    empty: 'This browser stores no model. Sonata downloads it each time.',
+    texts: 'modelFiles',
+    empty: t('modelFiles.empty'),
     load: async ({ offset, limit }) => {
       const models = await storedModels();
       return { total: models.length, items: models.slice(offset, offset + limit) };
@@ -18,12 +19,12 @@ export class ModelsSection {
     key: ({ sha256, name }) => `${sha256}/${name}`,
     render: ({ name, bytes, complete }, row) => [
       element('p', 'record-title', name),
-      facts(formatBytes(bytes), complete ? null : 'download is incomplete'),
-      actions(row.deleteAction('Delete this model? Sonata downloads it again when you need it.')),
+      facts(formatBytes(bytes), complete ? null : t('modelFiles.incomplete')),
+      actions(row.deleteAction()),
     ],
     remove: async ([key]) => {
       if (await removeModel(key.split('/')[0])) return void (await this.#onRemove());
-      throw userError('BusyError', 'A tab is downloading or loading this model. Wait until it has finished, then delete it.');
+      throw userError('BusyError', t('modelFiles.inUse'));
     },
   });
   element = this.#list.element;

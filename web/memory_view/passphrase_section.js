@@ -1,10 +1,8 @@
 /** Set, change or remove the passphrase that the memory is encrypted with. */
+import { t } from '../i18n/i18n.js';
 import { button, element } from '../page/dom.js';
 import { userError } from '../common/user_error.js';
 import { editForm, labelled, passphraseInput } from '../page/edit_form.js';
-
-const IN_THE_CLEAR = 'Whoever can read the files of this browser still sees how many items there are of each kind, their ids, '
-  + 'times and sizes. Backups, snapshots and freed blocks of your disk may hold what was stored before you set the passphrase.';
 
 export class PassphraseSection {
   element = element('div');
@@ -27,28 +25,28 @@ export class PassphraseSection {
     this.#encrypted = encrypted;
     this.#form.replaceChildren();
     this.#lead.textContent = encrypted
-      ? `The memory is encrypted. Sonata asks for the passphrase when you open the page. ${IN_THE_CLEAR}`
-      : 'A passphrase encrypts what is in the memory in this browser. It has at least 8 characters. Nobody can recover a forgotten passphrase.';
+      ? `${t('passphrase.encrypted')} ${t('passphrase.inTheClear')}`
+      : t('passphrase.plain');
     this.#buttons.replaceChildren(...(encrypted
-      ? [button('Change', 'quiet', () => this.#set()), button('Remove', 'quiet', () => this.#remove())]
-      : [button('Set a passphrase', 'quiet', () => this.#set())]));
+      ? [button(t('passphrase.change'), 'quiet', () => this.#set()), button(t('passphrase.remove'), 'quiet', () => this.#remove())]
+      : [button(t('passphrase.set'), 'quiet', () => this.#set())]));
   }
 
   #set() {
-    const old = this.#encrypted ? [field('Current passphrase', 'current-password')] : [];
-    const first = field('New passphrase', 'new-password');
-    const second = field('Repeat passphrase', 'new-password');
-    this.#open([...old, first, second], 'Save', this.#encrypted ? 'The passphrase was changed.' : 'The memory is now encrypted.', () => {
+    const old = this.#encrypted ? [field(t('passphrase.current'), 'current-password')] : [];
+    const first = field(t('passphrase.new'), 'new-password');
+    const second = field(t('passphrase.repeat'), 'new-password');
+    this.#open([...old, first, second], t('passphrase.save'), t(this.#encrypted ? 'passphrase.changed' : 'passphrase.nowEncrypted'), () => {
       if (first.input.value !== second.input.value) {
-        throw userError('StoreError', 'The passphrases differ. Type the new passphrase again.');
+        throw userError('StoreError', t('passphrase.differ'));
       }
       return this.#memory.setPassphrase(first.input.value, old[0]?.input.value ?? null);
     });
   }
 
   #remove() {
-    const old = field('Current passphrase', 'current-password');
-    this.#open([old], 'Remove', 'The memory is no longer encrypted.', () => this.#memory.removePassphrase(old.input.value));
+    const old = field(t('passphrase.current'), 'current-password');
+    this.#open([old], t('passphrase.remove'), t('passphrase.removed'), () => this.#memory.removePassphrase(old.input.value));
   }
 
   #open(fields, label, done, change) {

@@ -1,4 +1,5 @@
 /** Parameters that were learned or chosen. */
+import { t } from '../i18n/i18n.js';
 import { element } from '../page/dom.js';
 import { formatDate, formatShare } from '../page/format.js';
 import { userError } from '../common/user_error.js';
@@ -15,8 +16,8 @@ export class PoliciesSection {
   constructor(memory) {
     this.#memory = memory;
     this.#list = new RecordList({
-      nouns: ['policy', 'policies'],
-      empty: 'There are no policies. Policies are settings that Sonata learns while you use it.',
+      texts: 'policies',
+      empty: t('policies.empty'),
       load: async ({ offset, limit }) => {
         const policies = await memory.policies();
         return { total: policies.length, items: policies.slice(offset, offset + limit) };
@@ -37,11 +38,11 @@ export class PoliciesSection {
     const title = element('p', 'record-title', words.title);
     const value = words.time === null ? words.value : formatDate(words.time);
     if (value) title.append(shownValue(value));
-    const edit = words.canEdit ? [row.action('Edit', () => this.#edit(policy, row))] : [];
+    const edit = words.canEdit ? [row.action(t('records.edit'), () => this.#edit(policy, row))] : [];
     return [
       title,
-      facts(words.about || null, `${formatShare(confidence)} certain`, words.by, changed ? formatDate(changed) : null),
-      actions(...edit, row.deleteAction(`${words.deletion} this policy?`, words.deletion)),
+      facts(words.about || null, t('records.certain', { share: formatShare(confidence) }), words.by, changed ? formatDate(changed) : null),
+      actions(...edit, row.deleteAction(t('policies.sure', { deletion: words.deletion }), words.deletion)),
     ];
   }
 
@@ -54,7 +55,7 @@ export class PoliciesSection {
 function controlOf(value) {
   if (typeof value === 'boolean') {
     const select = element('select');
-    for (const choice of [true, false]) select.append(new Option(String(choice), String(choice), false, choice === value));
+    for (const choice of [true, false]) select.append(new Option(t(`policies.${choice}`), String(choice), false, choice === value));
     return select;
   }
   const input = element('input');
@@ -71,7 +72,7 @@ function valueOf(control, before) {
   if (!Array.isArray(before)) return typed;
   const numbers = typed.split(/[\s,]+/).filter(Boolean).map(Number);
   if (numbers.some((number) => !Number.isFinite(number))) {
-    throw userError('ValueError', 'Type numbers with commas between them, for example 0.5, 1, 2.');
+    throw userError('ValueError', t('policies.typeNumbers'));
   }
   return numbers;
 }

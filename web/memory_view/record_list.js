@@ -2,8 +2,8 @@
  * A list of what the memory holds, a page at a time: search, a filter, selection, deleting, rows that are edited in
  * place. When the memory changes, `refresh` brings it up to date and leaves alone what has not changed or is being edited.
  */
+import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../page/dom.js';
-import { formatCount } from '../page/format.js';
 import { askingButton } from '../page/ask.js';
 import { Row } from './record_row.js';
 
@@ -32,23 +32,22 @@ export class RecordList {
 
   /**
    * @param {object} options
-   * @param {[string, string]} options.nouns singular and plural
+   * @param {string} options.texts section of the texts of these entries: count, list, none, sure, verb, and so on
    * @param {(asked: {search: string, filter: string, offset: number, limit: number}) => Promise<{total: number, items: any[]}>} options.load
    * @param {(item: any) => string} options.key
    * @param {(item: any, row: Row) => Node[]} options.render what a row shows; see Row for what it can do
    * @param {string} options.empty what is said where there is nothing at all
    * @param {string} [options.searchLabel] there is a search field
-   * @param {{value: string, label: string}[]} [options.filters] the first one holds until another is chosen
+   * @param {Record<string, string>} [options.filters] value -> key of its text; the first one holds until another is chosen
    * @param {string} [options.filterLabel]
    * @param {(keys: string[]) => Promise<void>} [options.remove] entries can be deleted
-   * @param {string} [options.removal] what the buttons that do so say: "Delete"
    * @param {boolean} [options.selectable] several at once, too
    */
   constructor(options) {
     this.#options = options;
-    this.#list.setAttribute('aria-label', capital(options.nouns[1]));
+    this.#list.setAttribute('aria-label', t(`${options.texts}.list`));
     this.#count.setAttribute('role', 'status');
-    this.#pages.setAttribute('aria-label', 'Pages');
+    this.#pages.setAttribute('aria-label', t('records.pages'));
     if (options.selectable) this.#bar.append(this.#selectAll());
     this.#bar.append(this.#count, this.#bulk);
     if (options.searchLabel) this.#tools.append(this.#searchField());
@@ -119,7 +118,7 @@ export class RecordList {
   #filterMenu() {
     const menu = element('select');
     menu.setAttribute('aria-label', this.#options.filterLabel);
-    for (const { value, label } of this.#options.filters) menu.append(new Option(label, value));
+    for (const [value, key] of Object.entries(this.#options.filters)) menu.append(new Option(t(key), value));
     menu.addEventListener('change', () => this.#turnTo(0));
     return (this.#filter = menu);
   }
@@ -131,7 +130,7 @@ export class RecordList {
       this.#onSelect();
     });
     const label = element('label', 'records-all');
-    label.append(this.#all, element('span', 'visually-hidden', 'Select all on this page'));
+    label.append(this.#all, element('span', 'visually-hidden', t('records.all')));
     return label;
   }
 
@@ -166,10 +165,10 @@ export class RecordList {
   }
 
   #showCounts({ search, filter }) {
-    const [one, many] = this.#options.nouns;
-    const narrowed = search || (filter && filter !== this.#options.filters[0].value);
-    this.#count.textContent = formatCount(this.#total, one, many);
-    this.#empty.textContent = narrowed ? `No ${many} found.` : this.#options.empty;
+    const { texts, filters } = this.#options;
+    const narrowed = search || (filter && filter !== Object.keys(filters)[0]);
+    this.#count.textContent = t(`${texts}.count`, { count: this.#total });
+    this.#empty.textContent = narrowed ? t(`${texts}.none`) : this.#options.empty;
     this.#empty.hidden = this.#rows.size > 0;
     const nothing = this.#rows.size === 0 && !narrowed;
     this.#tools.hidden = nothing || !this.#tools.hasChildNodes();
@@ -188,9 +187,9 @@ export class RecordList {
     };
     this.#pages.hidden = this.#total <= PAGE;
     this.#pages.replaceChildren(
-      turn('Previous', this.#offset - PAGE, this.#offset > 0),
-      element('span', '', `${(this.#offset + 1).toLocaleString('en')} to ${last.toLocaleString('en')}`),
-      turn('Next', this.#offset + PAGE, last < this.#total),
+      turn(t('records.previous'), this.#offset - PAGE, this.#offset > 0),
+      element('span', '', t('records.range', { first: this.#offset + 1, last })),
+      turn(t('records.next'), this.#offset + PAGE, last < this.#total),
     );
   }
 
@@ -202,9 +201,10 @@ export class RecordList {
     this.#all.disabled = this.#rows.size === 0;
     if (this.#bulk.dataset.keys === keys.join(' ')) return;
     this.#bulk.dataset.keys = keys.join(' ');
-    const what = formatCount(keys.length, ...this.#options.nouns);
-    const verb = this.#options.removal ?? 'Delete';
-    const buttons = keys.length ? [askingButton(`${verb} ${what}`, () => `${verb} ${what}?`, verb, () => this.remove(keys))] : [];
+    const { texts } = this.#options;
+    const several = (name) => t(`${texts}.${name}`, { count: keys.length });
+    const buttons = keys.length
+      ? [askingButton(several('verbSeveral'), () => several('sureSeveral'), t(`${texts}.verb`), () => this.remove(keys))] : [];
     this.#bulk.replaceChildren(...buttons);
   }
 
@@ -212,8 +212,4 @@ export class RecordList {
     this.#rows.get(key)?.element.remove();
     this.#rows.delete(key);
   }
-}
-
-function capital(text) {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -1,4 +1,5 @@
 /** An entry in a list: a box to select it, what it shows, and its buttons; or the form in which it is edited. */
+import { t } from '../i18n/i18n.js';
 import { button, element } from '../page/dom.js';
 import { askingButton } from '../page/ask.js';
 import { editForm } from '../page/edit_form.js';
@@ -22,7 +23,7 @@ export class Row {
     if (options.selectable) {
       const box = element('input', 'record-box');
       box.type = 'checkbox';
-      box.setAttribute('aria-label', `Select this ${options.nouns[0]}`);
+      box.setAttribute('aria-label', t(`${options.texts}.select`));
       box.addEventListener('change', onSelect);
       this.element.append(box);
       this.#box = box;
@@ -69,7 +70,7 @@ export class Row {
   }
 
   /** A button that deletes the entry, after asking once. */
-  deleteAction(question = `Delete this ${this.#options.nouns[0]}?`, label = 'Delete') {
+  deleteAction(question = t(`${this.#options.texts}.sure`), label = t(`${this.#options.texts}.verb`)) {
     return askingButton(label, () => question, label, () => this.#list.remove([this.#key]));
   }
 

@@ -1,12 +1,12 @@
 /** What was learned of requests: corrections and examples, each with the agent that such requests are for. */
+import { t } from '../i18n/i18n.js';
 import { element } from '../page/dom.js';
-import { formatCount, formatDate, formatShare } from '../page/format.js';
+import { formatDate, formatShare } from '../page/format.js';
 import { agentSelect, labelled } from '../page/edit_form.js';
 import { RecordList } from './record_list.js';
 import { actions, facts } from './record_row.js';
 
 const SHIPPED = 'example';
-const SOURCES = { user: 'Your correction', agent: 'Example you gave', [SHIPPED]: 'Comes with Sonata' };
 
 export class RoutingPanel {
   #memory;
@@ -15,18 +15,17 @@ export class RoutingPanel {
 
   constructor(root, memory) {
     this.#memory = memory;
-    const lead = 'Sonata sends a message that is similar to one of these to its agent. To add one, correct the agent of an answer in the chat.';
     this.#list = new RecordList({
-      nouns: ['pattern', 'patterns'],
-      searchLabel: 'Search patterns',
-      empty: 'There are no patterns yet. When the wrong agent answers, click its name above the answer and choose another.',
+      texts: 'patterns',
+      searchLabel: t('patterns.search'),
+      empty: t('patterns.empty'),
       selectable: true,
       load: ({ search, offset, limit }) => this.#load({ search, offset, limit }),
       key: ({ id }) => id,
       render: (pattern, row) => this.#render(pattern, row),
       remove: (ids) => memory.removePatterns(ids),
     });
-    root.append(element('p', 'panel-lead', lead), this.#list.element);
+    root.append(element('p', 'panel-lead', t('patterns.lead')), this.#list.element);
   }
 
   show() {
@@ -47,20 +46,20 @@ export class RoutingPanel {
   #render(pattern, row) {
     const { text, agent, source, weight, uses, created, lastUsed, similarity } = pattern;
     const to = element('b', 'record-agent', this.#title(agent));
-    const used = uses ? `used ${formatCount(uses, 'time')}${lastUsed ? `, last ${formatDate(lastUsed)}` : ''}` : 'not used yet';
+    const used = usedOf(uses, lastUsed);
     return [
       element('p', 'record-text', text),
       facts(
         to,
-        similarity === null ? null : `${formatShare(similarity)} similar`,
-        SOURCES[source] ?? source,
+        similarity === null ? null : t('records.similar', { share: formatShare(similarity) }),
+        t(`patterns.source_${source}`),
         weightOf(weight),
         source === SHIPPED ? null : used,
-        `${source === SHIPPED ? 'since' : 'learned'} ${formatDate(created)}`,
+        t(source === SHIPPED ? 'patterns.since' : 'patterns.learned', { date: formatDate(created) }),
       ),
       source === SHIPPED
-        ? actions(row.deleteAction('Reset its weight?', 'Reset'))
-        : actions(row.action('Edit', () => this.#edit(pattern, row)), row.deleteAction()),
+        ? actions(row.deleteAction(t('patterns.resetAsk'), t('patterns.reset')))
+        : actions(row.action(t('records.edit'), () => this.#edit(pattern, row)), row.deleteAction()),
     ];
   }
 
@@ -70,7 +69,7 @@ export class RoutingPanel {
     words.required = true;
     const select = agentSelect(this.#agents, agent);
     row.edit(
-      [labelled('Request', words), labelled('Agent', select)],
+      [labelled(t('patterns.request'), words), labelled(t('patterns.agent'), select)],
       () => this.#memory.editPattern(id, { text: words.value.trim(), agent: select.value }),
     );
   }
@@ -83,6 +82,11 @@ export class RoutingPanel {
 /** How much a pattern's vote counts: a weight of 1 is the usual (py_core/memory/patterns.py). */
 function weightOf(weight) {
   const change = weight - 1;
-  if (Math.abs(change) < 0.005) return 'counts as usual';
-  return `counts ${formatShare(Math.abs(change))} ${change > 0 ? 'more' : 'less'} than usual`;
+  if (Math.abs(change) < 0.005) return t('patterns.usual');
+  return t(change > 0 ? 'patterns.more' : 'patterns.less', { share: formatShare(Math.abs(change)) });
+}
+
+function usedOf(count, lastUsed) {
+  if (!count) return t('records.unused');
+  return lastUsed ? t('records.usedLast', { count, date: formatDate(lastUsed) }) : t('records.used', { count });
 }

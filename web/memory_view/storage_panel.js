@@ -1,6 +1,7 @@
 /** Where everything is kept and how much there is; each section is about one thing that can be done with it. */
+import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../page/dom.js';
-import { formatBytes, formatCount } from '../page/format.js';
+import { formatBytes, formatNumber } from '../page/format.js';
 import { ExportSection, ImportSection } from './file_sections.js';
 import { storedAdapters } from '../storage/adapter_store.js';
 import { storedModels } from '../storage/model_store.js';
@@ -24,15 +25,15 @@ export class StoragePanel {
 
   constructor(root, memory) {
     this.#memory = memory;
-    const about = section('Stored items');
+    const about = section(t('stored.title'));
     about.append(this.#place, this.#counts, this.#suspicion, this.#unreadable, this.#uncompacted, this.#sizes);
     this.#sections = [
-      { title: 'Passphrase', part: new PassphraseSection(memory) },
-      { title: 'Export', part: new ExportSection(memory) },
-      { title: 'Import', part: new ImportSection(memory) },
-      { title: 'Policies', part: new PoliciesSection(memory) },
-      { title: 'Models', part: new ModelsSection(() => this.#measure()), whileLocked: true },
-      { title: 'Delete everything', part: new DeleteSection(memory), whileLocked: true },
+      { title: t('stored.passphrase'), part: new PassphraseSection(memory) },
+      { title: t('stored.export'), part: new ExportSection(memory) },
+      { title: t('stored.import'), part: new ImportSection(memory) },
+      { title: t('stored.policies'), part: new PoliciesSection(memory) },
+      { title: t('stored.models'), part: new ModelsSection(() => this.#measure()), whileLocked: true },
+      { title: t('deletion.delete'), part: new DeleteSection(memory), whileLocked: true },
     ].map(({ title, ...rest }) => {
       const made = section(title);
       made.append(rest.part.element);
@@ -63,31 +64,28 @@ export class StoragePanel {
   hide() {}
 
   #showTrouble({ unreadable, uncompacted, suspicion }) {
-    const items = unreadable ? formatCount(unreadable, 'item') : '';
-    warn(this.#unreadable, items && `${items} cannot be read.`, (problem) => {
+    warn(this.#unreadable, unreadable ? t('stored.unreadable', { count: unreadable }) : '', (problem) => {
       const remove = () => this.#memory.removeUnreadable().catch((error) => problem.say(error));
-      return askingButton('Delete unreadable items', () => `Delete ${items}?`, 'Delete', remove);
+      return askingButton(t('stored.unreadableDelete'), () => t('stored.unreadableAsk', { count: unreadable }), t('forms.delete'), remove);
     });
     warn(this.#suspicion, (suspicion ?? '').replace(SEE_HERE, ''), (problem) => {
       const accept = () => this.#memory.accept().catch((error) => problem.say(error));
-      return button('Do not warn again', 'quiet', accept);
+      return button(t('stored.acceptSuspicion'), 'quiet', accept);
     });
     this.#uncompacted.textContent = uncompacted ?? '';
     this.#uncompacted.hidden = !uncompacted;
   }
 
   #showInfo({ state, persistent, place, encrypted, counts, nouns, unreadable, uncompacted, suspicion }) {
-    const lasts = persistent
-      ? 'It stays after a restart.'
-      : 'It is lost when you close this tab. To keep it, export it.';
-    const cipher = encrypted ? ' Your passphrase encrypts it.' : '';
-    this.#place.textContent = `The memory is in ${place}. ${lasts}${cipher}`;
+    const lasts = t(persistent ? 'stored.stays' : 'stored.lost');
+    const cipher = encrypted ? ` ${t('stored.encrypted')}` : '';
+    this.#place.textContent = `${t('stored.place', { place: placeOf(place) })} ${lasts}${cipher}`;
     this.#counts.hidden = state === 'locked';
     this.#showTrouble({ unreadable, uncompacted, suspicion });
-    this.#counts.replaceChildren(...Object.entries(nouns).map(([kind, [one, several]]) => {
-      const [number, ...words] = formatCount(counts[kind] ?? 0, one, several).split(' ');
+    this.#counts.replaceChildren(...Object.keys(nouns).map((kind) => {
+      const count = counts[kind] ?? 0;
       const row = element('div');
-      row.append(element('dt', '', words.join(' ')), element('dd', '', number));
+      row.append(element('dt', '', t(`kinds.${kind}`, { count })), element('dd', '', formatNumber(count)));
       return row;
     }));
   }
@@ -105,10 +103,10 @@ async function storageSizes() {
 }
 
 function describeSizes({ models, memory, page, rest }) {
-  const parts = [`Models and adapters: ${formatBytes(models)}.`];
-  if (memory === null) parts.unshift(`Chat memory and this page: ${formatBytes(rest)}.`);
-  else parts.unshift(`Chat memory: ${formatBytes(memory)}.`);
-  if (page) parts.push(`This page, stored for offline use: ${formatBytes(page)}.`);
+  const parts = [t('stored.sizeModels', { size: formatBytes(models) })];
+  if (memory === null) parts.unshift(t('stored.sizeAll', { size: formatBytes(rest) }));
+  else parts.unshift(t('stored.sizeMemory', { size: formatBytes(memory) }));
+  if (page) parts.push(t('stored.sizePage', { size: formatBytes(page) }));
   return parts.join(' ');
 }
 
@@ -126,4 +124,10 @@ function section(title) {
   const made = element('section', 'storage-section');
   made.append(element('h3', '', title));
   return made;
+}
+
+/** @param {string} place as a store of py_core/memory names it */
+function placeOf(place) {
+  const [, database] = place.match(/^this browser's database (.*)$/) ?? [];
+  return database ? t('stored.place_database', { name: database }) : place === 'memory only' ? t('stored.place_volatile') : place;
 }

@@ -1,4 +1,5 @@
 /** Questions before something is deleted: in the place of the button that asks, or in a dialog of their own. */
+import { t } from '../i18n/i18n.js';
 import { button, element } from './dom.js';
 
 const UNSEEN_MS = 1000; // a double click takes half of it
@@ -12,7 +13,7 @@ const UNSEEN_MS = 1000; // a double click takes half of it
 export function askingButton(label, question, yes, run) {
   const root = element('span', 'asking');
   const first = button(label, 'quiet', () => {
-    const refuse = button('Keep', 'quiet', back);
+    const refuse = button(t('forms.keep'), 'quiet', back);
     const asked = element('span', 'asking-question', question());
     const group = element('span', 'asking-answers');
     group.setAttribute('role', 'group');
@@ -43,7 +44,7 @@ export function askingButton(label, question, yes, run) {
  *   the user did nothing that leads to it, so `yes` waits a moment: a click or a key may be meant for what was there before
  * @returns {Promise<boolean>} true only for a click on `yes`
  */
-export function ask({ title, paragraphs, yes, no = 'Cancel', isUnexpected = false }) {
+export function ask({ title, paragraphs, yes, no = t('forms.cancel'), isUnexpected = false }) {
   const dialog = element('dialog', 'ask');
   const head = element('h2', '', title);
   head.id = 'ask-title';

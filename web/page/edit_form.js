@@ -1,4 +1,5 @@
 /** The form in which an entry is edited in its place: what was typed stays until it is saved or given up. */
+import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from './dom.js';
 
 /**
@@ -7,13 +8,13 @@ import { button, element, ProblemLine } from './dom.js';
  *   error names it as its `field`; `label` is what the button says
  * @returns {HTMLFormElement} its first field wants the focus once it is in the page
  */
-export function editForm({ fields, save, close, label = 'Save', controls = {} }) {
+export function editForm({ fields, save, close, label = t('forms.save'), controls = {} }) {
   const form = element('form', 'edit-form');
   const problem = new ProblemLine();
   const fieldProblem = new FieldProblem(controls);
   const submit = element('button', 'primary', label);
   const actions = element('div', 'edit-actions');
-  actions.append(submit, button('Cancel', 'quiet', close));
+  actions.append(submit, button(t('forms.cancel'), 'quiet', close));
   form.append(...fields, problem.element, actions);
   form.addEventListener('submit', async (event) => {
     event.preventDefault();

@@ -1,4 +1,5 @@
 /** Files that the page loads when a part of it is first opened. Each is loaded once; one that could not be is tried again. */
+import { t } from '../i18n/i18n.js';
 import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
 
@@ -25,7 +26,7 @@ function load(path, make) {
       tag.addEventListener('error', () => {
         tag.remove();
         files.delete(href);
-        reject(userError('LoadError', 'A part of the page could not be loaded. Check your connection, then try again.'));
+        reject(userError('LoadError', t('problems.partNotLoaded')));
       });
       document.head.append(tag);
     }));

@@ -2,10 +2,9 @@
  * The panel that shows how loading goes on. Its figures count every byte that is downloaded or read from what the browser
  * keeps: Python with its packages, the model, and what routes messages to agents. At least one stage runs at any time.
  */
+import { t } from '../i18n/i18n.js';
 import { part } from './dom.js';
 import { formatProgress } from './format.js';
-
-const LABELS = { python: 'Starting Python', model: 'Loading the model', routing: 'Loading the routing', setup: 'Preparing the model' };
 
 export class LoadingView {
   #root;
@@ -61,7 +60,7 @@ export class LoadingView {
     // The model is prepared while the routing still loads: chatting does not wait for that.
     if (this.#isDone('python') && this.#isDone('model')) this.#stages.setup.dataset.state = 'running';
     const running = ['model', 'python'].find((stage) => !this.#isDone(stage)) ?? 'setup';
-    this.#label.textContent = LABELS[running];
+    this.#label.textContent = t(`loading.label_${running}`);
     const counts = Object.values(this.#counts);
     const done = counts.reduce((sum, count) => sum + count.done, 0);
     const known = counts.length > 0 && counts.every(({ total }) => total);

@@ -1,3 +1,4 @@
+import { t } from '../i18n/i18n.js';
 import { button } from './dom.js';
 
 /** Quiet lines above the message box, each with at most one thing to do: nothing that stands in the way. */
@@ -27,7 +28,7 @@ export class Notices {
     line.append(text);
     if (action) line.append(' ', button(action.label, 'link', action.run));
     const close = button('×', 'notice-close', () => line.remove());
-    close.setAttribute('aria-label', 'Dismiss');
+    close.setAttribute('aria-label', t('notices.dismiss'));
     line.append(close);
     this.#lines.set(kind, line);
     this.#root.append(line);

@@ -2,6 +2,7 @@
  * The page's side of the service worker (sw.js): registers it, lets it isolate the page, hears of new versions.
  * Where there is none (an old browser, a private window, plain http) the page works from the network alone.
  */
+import { t } from '../i18n/i18n.js';
 import { ownScript } from '../common/own_script.js';
 
 const RELOADED = 'sonata.reloaded-to-isolate';
@@ -40,8 +41,8 @@ function mayReload() {
 /**
  * Keep the site for when the server is gone, and look for new versions: now, each hour, and when the page is looked at
  * again.
- * @param {(found: {complete: boolean, newer: boolean, problem: string|null}) => void} onFound `complete`: the page starts
- *   without its server; `newer`: a reload brings another version; `problem`: a sentence for the user
+ * @param {(found: {complete: boolean, newer: boolean, problem: {text: string, path?: string}|null}) => void} onFound `complete`: the page starts
+ *   without its server; `newer`: a reload brings another version; `problem`: the texts site.* have a sentence of that
  */
 async function watchForVersions(onFound) {
   if (!container) return;
@@ -72,8 +73,8 @@ export function tellOfVersions(notices, onComplete) {
       document.documentElement.dataset.offline = 'ready';
       onComplete();
     }
-    notices.say('version', newer ? 'A new version is ready:' : null, { label: 'reload', run: () => location.reload() });
-    notices.say('site', problem);
+    notices.say('version', newer ? t('notices.newVersion') : null, { label: t('notices.reload'), run: () => location.reload() });
+    notices.say('site', problem && t(`site.${problem.text}`, problem));
   });
 }
 

@@ -1,15 +1,16 @@
 /** Turns an error into a sentence for the person at the page that says what to do. */
 import { told } from '../i18n/engine_texts.js';
+import { t } from '../i18n/i18n.js';
 
 /** Advice by the error's kind, for messages that do not say it already (`said`). */
 const ADVICE = {
   GGUFError: {
     said: /\bload (it )?again/i,
-    advice: 'Load it again. If that does not help, the file on the server is damaged.',
+    advice: 'problems.fileDamaged',
   },
-  DeviceLostError: { said: /load/i, advice: 'Load the model again to continue. Your message is kept.' },
-  BackendError: { said: /load|reload|try/i, advice: 'Load the model again.' },
-  ContextFullError: { said: /shorten/i, advice: 'Shorten the message.' },
+  DeviceLostError: { said: /load/i, advice: 'problems.loadToContinue' },
+  BackendError: { said: /load|reload|try/i, advice: 'problems.loadModelAgain' },
+  ContextFullError: { said: /shorten/i, advice: 'problems.shorten' },
 };
 
 /**
@@ -19,12 +20,12 @@ const ADVICE = {
  */
 export function describe({ kind, message, details }) {
   if (details) {
-    const what = sentence(`Something went wrong in the engine: ${message || kind}`);
-    return { kind, message: `${what} Reload the page to start again.`, details };
+    const what = sentence(t('problems.engine', { message: message || kind }));
+    return { kind, message: `${what} ${t('problems.reloadToStart')}`, details };
   }
   const { said, advice } = ADVICE[kind] ?? {};
   const what = sentence(message || kind);
-  return { kind, message: advice && !said.test(what) ? `${told(what)} ${advice}` : told(what), details: null };
+  return { kind, message: advice && !said.test(what) ? `${told(what)} ${t(advice)}` : told(what), details: null };
 }
 
 /**

@@ -36,12 +36,12 @@ export class StatusView {
 
   /** Show what `Engine.start` returned, the adapter that the model answers with, and whether another tab runs it. */
   showInfo({ backend, adapter, software, features, reason, model, answersWith = null, isElsewhere = false }) {
-    const name = { webgpu: `WebGPU, ${adapter}`, numpy: `the CPU, ${adapter}`, wasm: `the CPU, ${features}` }[backend];
-    this.show('ready', `${model}${answersWith ? ` with ${answersWith}` : ''} on ${name}`);
+    const name = { webgpu: `WebGPU, ${adapter}`, numpy: t('status.cpu', { kind: adapter }), wasm: t('status.cpu', { kind: features }) }[backend];
+    this.show('ready', t('status.on', { model: answersWith ? t('status.withAdapter', { model, adapter: answersWith }) : model, device: name }));
     const slowly = backend === 'numpy' || (backend === 'webgpu' && software);
     this.#name.textContent = model;
     this.#root.dataset.slow = this.#chip.dataset.slow = String(slowly);
-    const note = reason || (slowly && 'This GPU is emulated by software, which is slow. The CPU answers faster.');
+    const note = reason || (slowly && t('status.software'));
     this.#reason.textContent = note || '';
     this.#reason.hidden = !note;
     this.#tabs.hidden = !isElsewhere;

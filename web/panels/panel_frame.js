@@ -206,7 +206,7 @@ export class PanelFrame {
       }
       if (!entry.part) {
         const Part = await load().catch(() => {
-          throw userError('LoadError', 'This part could not be loaded. Check your connection, then select it again.');
+          throw userError('LoadError', t('panel.partNotLoaded'));
         });
         if (run !== this.#run) return;
         entry.part ??= new Part(entry.root, engine.memory, { onResume: this.#onResume, learning: engine.learning, engine, page: this.#page });
@@ -220,8 +220,8 @@ export class PanelFrame {
   }
 
   #showState({ state, problem, routing }) {
-    const opening = state === 'opening' ? 'Opening the memory…' : '';
-    const words = routing === 'failed' || routing === 'off' ? 'Search by meaning is not available. Search finds words only.' : '';
+    const opening = state === 'opening' ? t('panel.opening') : '';
+    const words = routing === 'failed' || routing === 'off' ? t('panel.wordsOnly') : '';
     const text = opening || problem || words;
     if (this.#status.textContent !== text) this.#status.textContent = text;
     this.#status.hidden = !text;
@@ -231,13 +231,13 @@ export class PanelFrame {
 
   #unlockForm() {
     const passphrase = passphraseInput('current-password');
-    const form = new SectionForm('Unlock', async () => {
+    const form = new SectionForm(t('panel.unlock'), async () => {
       await this.#engine.memory.unlock(passphrase.value);
       await this.#update();
       return '';
     }, 'primary');
-    form.addField('Passphrase', passphrase);
-    const what = element('p', '', 'You can chat while the memory is locked. What Sonata learns is added when you unlock it.');
-    return [element('h3', '', 'Unlock the memory'), what, form.element];
+    form.addField(t('stored.passphrase'), passphrase);
+    const what = element('p', '', t('panel.lockedAbout'));
+    return [element('h3', '', t('panel.unlockTitle')), what, form.element];
   }
 }

@@ -11,7 +11,7 @@ import { t } from '../i18n/i18n.js';
 const NEIGHBOURS = 3;
 const RANKED = 4;
 const LEAST_SHARE = 0.005; // of an agent that is worth a line
-const WHOSE = { user: 'your correction', agent: 'your agent’s example' };
+const WHOSE = ['user', 'agent']; // sources of patterns that are worth a word
 
 export class RouteChip {
   element = element('div', 'route');
@@ -52,11 +52,11 @@ export class RouteChip {
   /** Set the chip's own text. */
   #name() {
     const { agent, title, reason } = this.#route;
-    const sent = this.#correction ? `Similar messages will go to ${this.#title(this.#correction.agent)}` : '';
+    const sent = this.#correction ? t('routing.willGo', { agent: this.#title(this.#correction.agent) }) : '';
     const plain = agent === PLAIN && !sent;
-    const how = { 'follow-up': 'follow-up', chosen: t('routing.chosen') }[reason];
+    const how = { 'follow-up': t('routing.followUp'), chosen: t('routing.chosen') }[reason];
     this.#chip.textContent = sent || (plain || !how ? title : `${title} · ${how}`);
-    this.#chip.title = 'Why this agent, and how to correct it';
+    this.#chip.title = t('routing.tooltip');
     this.element.dataset.kind = sent ? 'corrected' : plain ? 'plain' : 'agent';
   }
 
@@ -76,15 +76,15 @@ export class RouteChip {
     const { agent, neighbours } = this.#route;
     const part = element('section');
     const near = neighbours.slice(0, NEIGHBOURS);
-    part.append(element('h3', '', `Why ${this.#title(agent)}`), element('p', 'route-reason', this.#reason()));
+    part.append(element('h3', '', t('routing.why', { agent: this.#title(agent) })), element('p', 'route-reason', this.#reason()));
     if (near.length === 0) return part;
-    part.append(element('p', 'route-lead', 'The most similar requests, and the agents they are for:'));
+    part.append(element('p', 'route-lead', t('routing.nearest')));
     const list = element('ol', 'route-neighbours');
     for (const { text, agent: theirs, similarity, source } of near) {
       const item = element('li');
       const about = element('span', 'route-about');
-      about.append(`${this.#title(theirs)}, ${formatShare(similarity)} similar`);
-      if (WHOSE[source]) about.append(' ', element('b', `route-source ${source}`, WHOSE[source]));
+      about.append(t('routing.similar', { agent: this.#title(theirs), share: formatShare(similarity) }));
+      if (WHOSE.includes(source)) about.append(' ', element('b', `route-source ${source}`, t(`routing.whose_${source}`)));
       item.append(element('q', '', text), about);
       list.append(item);
     }
@@ -98,18 +98,18 @@ export class RouteChip {
     const title = this.#title(agent), sure = formatShare(confidence);
     switch (reason) {
       case 'follow-up':
-        return `This looks like a follow-up, so ${title} continues. The message alone does not clearly ask for another agent.`;
+        return t('routing.whyFollowUp', { agent: title });
       case 'chosen':
         return t('routing.whyChosen', { agent: title });
       case 'correction':
-        return `You sent similar messages to ${title}.`;
+        return t('routing.whyCorrection', { agent: title });
       case 'wording':
-        return `The wording fits ${title} best (${sure}), although the most similar requests are for other agents.`;
+        return t('routing.whyWording', { agent: title, share: sure });
       case 'examples':
-        return `The most similar requests, taken together, are for ${title} (${sure}).`;
+        return t('routing.whyExamples', { agent: title, share: sure });
       default: {
-        const limit = `No agent reached ${formatShare(threshold)}, so the plain assistant answered.`;
-        return ranked.length ? `${limit} The most likely one is ${this.#title(ranked[0][0])} with ${sure}.` : limit;
+        const limit = t('routing.whyNone', { share: formatShare(threshold) });
+        return ranked.length ? `${limit} ${t('routing.whyBest', { agent: this.#title(ranked[0][0]), share: sure })}` : limit;
       }
     }
   }
@@ -129,15 +129,15 @@ export class RouteChip {
       list.append(item);
     }
     const part = element('section');
-    part.append(element('h3', '', alone ? 'Most likely agents for this message alone' : 'Most likely agents'), list);
+    part.append(element('h3', '', t(alone ? 'routing.likelyAlone' : 'routing.likely')), list);
     return [part];
   }
 
   #times() {
     const steps = Object.entries(this.#route.ms);
     const total = steps.reduce((sum, [, ms]) => sum + ms, 0);
-    const each = steps.map(([step, ms]) => `${step} ${formatDuration(ms)}`).join(', ');
-    return element('p', 'route-times', `Decided in ${formatDuration(total)}: ${each}`);
+    const each = steps.map(([step, ms]) => `${t(`stages.${step}`)} ${formatDuration(ms)}`).join(', ');
+    return element('p', 'route-times', t('routing.times', { total: formatDuration(total), each }));
   }
 
   #choice(agents) {
@@ -145,14 +145,14 @@ export class RouteChip {
     const part = element('section');
     const group = element('div', 'route-agents');
     group.setAttribute('role', 'group');
-    group.setAttribute('aria-label', 'Send similar messages to');
+    group.setAttribute('aria-label', t('routing.sendTo'));
     for (const { id, title } of agents) {
       const choose = button(title, 'quiet', () => this.#correct(id));
       choose.disabled = id === now;
       group.append(choose);
     }
-    if (agents.length) part.append(element('h3', '', 'Send similar messages to'), group);
-    if (!this.#correction) part.append(button('That was right', 'quiet route-confirm', () => this.#confirm()));
+    if (agents.length) part.append(element('h3', '', t('routing.sendTo')), group);
+    if (!this.#correction) part.append(button(t('routing.confirm'), 'quiet route-confirm', () => this.#confirm()));
     return part;
   }
 
@@ -164,7 +164,7 @@ export class RouteChip {
       this.#correction = { pattern, agent };
       const again = t('answers.againAs', { agent: this.#title(agent) });
       this.#outcome.replaceChildren(
-        button(again, 'link', () => this.#onAgain(agent)), button('Undo', 'link', () => this.#undo()),
+        button(again, 'link', () => this.#onAgain(agent)), button(t('forms.undo'), 'link', () => this.#undo()),
       );
       this.#close();
     });
@@ -177,7 +177,7 @@ export class RouteChip {
       if (this.#earlier) await this.#memory.correct('', text, this.#earlier.agent);
       else await this.#memory.removePatterns([/** @type {{pattern: string}} */ (this.#correction).pattern]);
       this.#correction = null;
-      this.#outcome.replaceChildren('Undone');
+      this.#outcome.replaceChildren(t('routing.undone'));
       this.#close();
     });
   }
@@ -185,7 +185,7 @@ export class RouteChip {
   async #confirm() {
     await this.#try(async () => {
       await this.#memory.confirm(this.#route.id);
-      this.#outcome.replaceChildren('Thanks, noted');
+      this.#outcome.replaceChildren(t('routing.confirmed'));
       this.#close();
     });
   }

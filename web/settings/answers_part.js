@@ -77,12 +77,12 @@ export class AnswersPart {
               <span>${t(`settings.sampling_${name}`)}<small>${t(`settings.sampling_${name}About`)}</small></span>
             </label>`)}
         </fieldset>
-        ${own === null ? '' : html`<div class="settings-grid">${SAMPLING.map(({ name, title, standard, hint }) => html`
+        ${own === null ? '' : html`<div class="settings-grid">${SAMPLING.map(({ name, standard }) => html`
           <label class="field">
-            <span>${title}</span>
+            <span>${t(`sampling.${name}`)}</span>
             <input inputmode="decimal" .value=${String(own[name] ?? standard)} aria-describedby=${`about-${name}`}
               @change=${(event) => this.#saveField(own, name, event.target.value, standard)}>
-            <small id=${`about-${name}`}>${hint}</small>
+            <small id=${`about-${name}`}>${t(`sampling.${name}_hint`)}</small>
           </label>`)}</div>`}
         <label class="field settings-number">
           <span>${t('settings.longest')}</span>

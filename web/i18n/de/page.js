@@ -34,3 +34,77 @@ export const tabs = {
   elsewhere: 'Ein anderer Tab lässt das Modell laufen. Was du hier änderst, gilt für alle Tabs.',
   moved: 'Das Modell läuft jetzt in diesem oder einem anderen Tab. Was gerade beantwortet wurde, wird noch einmal gefragt.',
 };
+
+export const forms = {
+  cancel: 'Abbrechen',
+  delete: 'Löschen',
+  keep: 'Behalten',
+  save: 'Speichern',
+  undo: 'Rückgängig',
+};
+
+export const loading = {
+  again: 'Das Modell wurde neu geladen. Was oben steht, kennt es nicht.',
+  bytes: '{done} von {total}',
+  label_model: 'Das Modell wird geladen',
+  label_python: 'Python wird gestartet',
+  label_routing: 'Die Verteilung wird geladen',
+  label_setup: 'Das Modell wird vorbereitet',
+  model: 'Modell',
+  python: 'Python',
+  ready: 'Das Modell ist bereit.',
+  routing: 'Verteilung',
+  setup: 'Vorbereitung',
+  title: 'Lädt',
+};
+
+export const notices = {
+  dismiss: 'Ausblenden',
+  lockedChat: 'Dieses Gespräch liegt im gesperrten Gedächtnis:',
+  lockedMemory: 'Das Gedächtnis ist gesperrt:',
+  newVersion: 'Eine neue Version ist da:',
+  reload: 'neu laden',
+  unlock: 'entsperren',
+};
+
+export const problems = {
+  chatDeleted: 'Dieses Gespräch wurde gelöscht.',
+  chatGone: 'Dieses Gespräch ist nicht in diesem Browser: Es wurde gelöscht oder gehört zu einem anderen.',
+  chatShared: 'Dieses Gespräch ist auch in einem anderen Tab offen. Was dort gesagt wird, erscheint hier.',
+  details: 'Einzelheiten',
+  engine: 'Im Kern ist etwas schiefgegangen: {message}',
+  engineNotStarted: 'Der Kern ließ sich nicht starten. Prüfe deine Verbindung und lade noch einmal.',
+  fileDamaged: 'Lade noch einmal. Hilft das nicht, ist die Datei auf dem Server beschädigt.',
+  loadAgain: 'Noch einmal laden',
+  loadModelAgain: 'Lade das Modell noch einmal.',
+  loadToContinue: 'Lade das Modell noch einmal, um weiterzumachen. Deine Nachricht bleibt.',
+  ownModel: 'Mein übliches Modell nehmen',
+  pageModel: 'Das Modell dieser Seite nehmen',
+  partNotLoaded: 'Ein Teil der Seite ließ sich nicht laden. Prüfe deine Verbindung und versuch es noch einmal.',
+  reload: 'Seite neu laden',
+  reloadToStart: 'Lade die Seite neu, um von vorn zu beginnen.',
+  shorten: 'Kürze die Nachricht.',
+  silentLoading: 'Das Laden kommt seit einer Weile nicht voran. Prüfe deine Verbindung. Du kannst warten oder noch einmal laden.',
+  silentModel: 'Das Modell sagt seit einer Weile nichts. Vielleicht arbeitet es noch: Du kannst warten, die Antwort anhalten oder noch einmal laden.',
+  tabClosed: 'Der Tab, in dem das Modell lief, wurde geschlossen. Versuch es gleich noch einmal.',
+  tooLong: { one: 'Der Text ist zu lang: Er hat {count} Zeichen, und das Modell liest höchstens {tokens} Token. Kürze ihn oder schick ihn in Teilen.', other: 'Der Text ist zu lang: Er hat {count} Zeichen, und das Modell liest höchstens {tokens} Token. Kürze ihn oder schick ihn in Teilen.' },
+  useCpu: 'Die CPU nehmen',
+  veryLong: 'Die Nachricht ist sehr lang. Schick sie, wenn das Modell geladen ist: Erst dann zeigt sich, ob sie passt.',
+  wait: 'Warten',
+};
+
+export const status = {
+  cpu: 'der CPU, {kind}',
+  failed: 'Das Modell läuft nicht',
+  loading: 'Das Modell wird geladen',
+  on: '{model} auf {device}',
+  software: 'Diese GPU wird von Software nachgebildet, das ist langsam. Die CPU antwortet schneller.',
+  withAdapter: '{model} mit {adapter}',
+};
+
+export const site = {
+  damaged: 'Ein Teil der Seite ({path}) ist in diesem Browser beschädigt, und der Server gibt ihn nicht heraus. Lade neu, wenn der Server da ist.',
+  mended: 'Ein Teil der Seite war in diesem Browser beschädigt und wurde neu geholt. Lade neu, um ihn zu verwenden.',
+  noRoom: 'In diesem Browser ist kein Platz, um die Seite zu speichern. Darum geht sie nicht ohne Netz. Schaff Platz auf der Festplatte und lade neu.',
+  updateFailed: 'Die Aktualisierung ist fehlgeschlagen: {path} auf dem Server ist nicht die Datei, die in seiner Liste steht. Diese Version geht weiter. Baue die Website auf dem Server neu.',
+};

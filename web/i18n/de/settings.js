@@ -29,3 +29,22 @@ export const settings = {
   theme_light: 'Hell',
   theme_system: 'Wie das System',
 };
+
+export const sampling = {
+  frequency_penalty: 'Abzug nach Häufigkeit',
+  frequency_penalty_hint: 'Über 0 werden Token gemieden, die oft vorkamen.',
+  min_p: 'Min p',
+  min_p_hint: 'Token unter diesem Anteil der größten Wahrscheinlichkeit fallen weg. Bei 0 fällt keines weg.',
+  penalty_window: 'Fenster der Abzüge',
+  penalty_window_hint: 'Wie viele der letzten Token die Abzüge berücksichtigen, höchstens 256.',
+  presence_penalty: 'Abzug für Vorhandenes',
+  presence_penalty_hint: 'Über 0 werden Token gemieden, die mindestens einmal vorkamen.',
+  repetition_penalty: 'Abzug für Wiederholung',
+  repetition_penalty_hint: 'Über 1 werden Token gemieden, die schon vorkamen.',
+  temperature: 'Temperatur',
+  temperature_hint: 'Bei 0 kommt immer das wahrscheinlichste Token. 0,7 macht Antworten abwechslungsreich.',
+  top_k: 'Top k',
+  top_k_hint: 'Nur unter so vielen der wahrscheinlichsten Token wählen. 0 heißt: unter allen.',
+  top_p: 'Top p',
+  top_p_hint: 'Unter den wahrscheinlichsten Token wählen, die zusammen diese Wahrscheinlichkeit haben. 1 heißt: unter allen.',
+};

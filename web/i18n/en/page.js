@@ -34,3 +34,77 @@ export const tabs = {
   elsewhere: 'Another tab runs the model. What you change here is for all tabs.',
   moved: 'The model moved to this tab or another one. What was being answered is asked again.',
 };
+
+export const forms = {
+  cancel: 'Cancel',
+  delete: 'Delete',
+  keep: 'Keep',
+  save: 'Save',
+  undo: 'Undo',
+};
+
+export const loading = {
+  again: 'The model was loaded again. It does not know what is above.',
+  bytes: '{done} of {total}',
+  label_model: 'Loading the model',
+  label_python: 'Starting Python',
+  label_routing: 'Loading the routing',
+  label_setup: 'Preparing the model',
+  model: 'Model',
+  python: 'Python',
+  ready: 'The model is ready.',
+  routing: 'Routing',
+  setup: 'Setup',
+  title: 'Loading',
+};
+
+export const notices = {
+  dismiss: 'Dismiss',
+  lockedChat: 'This conversation is in the locked memory:',
+  lockedMemory: 'The memory is locked:',
+  newVersion: 'A new version is ready:',
+  reload: 'reload',
+  unlock: 'unlock',
+};
+
+export const problems = {
+  chatDeleted: 'This conversation was deleted.',
+  chatGone: 'This conversation is not in this browser: it was deleted, or belongs to another browser.',
+  chatShared: 'This conversation is open in another tab, too. What is said there appears here.',
+  details: 'Details',
+  engine: 'Something went wrong in the engine: {message}',
+  engineNotStarted: 'The engine could not be started. Check your connection, then load again.',
+  fileDamaged: 'Load it again. If that does not help, the file on the server is damaged.',
+  loadAgain: 'Load again',
+  loadModelAgain: 'Load the model again.',
+  loadToContinue: 'Load the model again to continue. Your message is kept.',
+  ownModel: 'Use my usual model',
+  pageModel: 'Use the model of this page',
+  partNotLoaded: 'A part of the page could not be loaded. Check your connection, then try again.',
+  reload: 'Reload the page',
+  reloadToStart: 'Reload the page to start again.',
+  shorten: 'Shorten the message.',
+  silentLoading: 'Loading has made no progress for a while. Check your connection. You can wait, or load again.',
+  silentModel: 'The model has said nothing for a while. It may still be working: you can wait, stop the answer, or load again.',
+  tabClosed: 'The tab that ran the model was closed. Try again in a moment.',
+  tooLong: { one: 'The text is too long: it has {count} character, and the model reads at most {tokens} tokens. Shorten it, or send it in parts.', other: 'The text is too long: it has {count} characters, and the model reads at most {tokens} tokens. Shorten it, or send it in parts.' },
+  useCpu: 'Use the CPU instead',
+  veryLong: 'The message is very long. Send it when the model is loaded: only then it is known whether it fits.',
+  wait: 'Wait',
+};
+
+export const status = {
+  cpu: 'the CPU, {kind}',
+  failed: 'The model is not running',
+  loading: 'Loading the model',
+  on: '{model} on {device}',
+  software: 'This GPU is emulated by software, which is slow. The CPU answers faster.',
+  withAdapter: '{model} with {adapter}',
+};
+
+export const site = {
+  damaged: 'A part of the page ({path}) is damaged in this browser, and its server does not give it out. Reload when the server is there.',
+  mended: 'A part of the page was damaged in this browser and has been fetched again. Reload to use it.',
+  noRoom: 'There is no room in this browser to store the page, so it does not work offline. Free some disk space, then reload.',
+  updateFailed: 'The update failed: {path} on the server is not the file that its list tells of. This version still works. Build the site again on the server.',
+};

@@ -29,3 +29,22 @@ export const settings = {
   theme_light: 'Light',
   theme_system: 'As the system',
 };
+
+export const sampling = {
+  frequency_penalty: 'Frequency penalty',
+  frequency_penalty_hint: 'Above 0, avoids tokens that were used often.',
+  min_p: 'Min p',
+  min_p_hint: 'Leave out tokens below this share of the highest probability. 0 leaves out none.',
+  penalty_window: 'Penalty window',
+  penalty_window_hint: 'How many of the last tokens the penalties look at, up to 256.',
+  presence_penalty: 'Presence penalty',
+  presence_penalty_hint: 'Above 0, avoids tokens that were used at least once.',
+  repetition_penalty: 'Repetition penalty',
+  repetition_penalty_hint: 'Above 1, avoids tokens that were used.',
+  temperature: 'Temperature',
+  temperature_hint: '0 always takes the most likely token. 0.7 gives varied answers.',
+  top_k: 'Top k',
+  top_k_hint: 'Choose among this many of the most likely tokens. 0 means all.',
+  top_p: 'Top p',
+  top_p_hint: 'Choose among the most likely tokens that have this total probability. 1 means all.',
+};
