@@ -148,7 +148,7 @@ async def test_the_view_is_loaded_when_it_is_opened_and_worked_by_keyboard(chat:
 
     await chat.page.focus("[data-panel=learned]")
     await chat.page.keyboard.press("Enter")
-    await expect(chat.panel).to_contain_text("You can switch each kind of learning off")
+    await expect(chat.panel).to_contain_text("What was learned stays until you forget it")
     assert await chat.page.evaluate("document.activeElement.id") == "panel-tab-learning"
     await chat.page.keyboard.press("ArrowRight")
     await expect(chat.panel).to_contain_text("You have taught nothing yet")

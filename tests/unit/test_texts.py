@@ -120,6 +120,18 @@ def test_each_text_of_the_code_is_in_the_catalogue() -> None:
     assert found == [], "use t(), and add these to web/i18n/en and web/i18n/de"
 
 
+def test_numbers_and_dates_are_written_by_the_page_s_format() -> None:
+    own = ("i18n/", "page/format.js", *ALLOWED)
+    by_hand = re.compile(r"\.toFixed\(|\.toLocale\w*String\(|\.to(Date|Time)String\(\)\}|Intl\.(Number|DateTime)Format")
+    found = {
+        name
+        for path in WEB.rglob("*.js")
+        if not (name := path.relative_to(WEB).as_posix()).startswith(own)
+        and by_hand.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == {"sidebar/groups.js"}, "use page/format.js; groups.js names months"
+
+
 class Markup(HTMLParser):
     """The texts of index.html: `named` by a key, and `bare` ones without."""
 

@@ -1,7 +1,7 @@
 /** How much of the context the last prompt took: a slim bar below the message box, and what is in it in a card. */
 import { openCard } from '../page/card.js';
 import { element } from '../page/dom.js';
-import { formatBytes } from '../page/format.js';
+import { formatBytes, formatShare } from '../page/format.js';
 import { t } from '../i18n/i18n.js';
 
 const PARTS = /** @type {const} */ (['system', 'memory', 'file', 'tools', 'turns']);
@@ -30,7 +30,7 @@ export class ContextBar {
     this.#button.hidden = context === null;
     if (!context) return;
     const used = context.total - context.free;
-    const share = (used / context.total).toLocaleString(document.documentElement.lang, { style: 'percent' });
+    const share = formatShare(used / context.total);
     const words = t('context.used', { used, total: context.total });
     this.#button.title = words;
     this.#button.setAttribute('aria-label', `${share}: ${words}`);

@@ -6,8 +6,8 @@ import { html, render } from '../vendor/lit-html/lit-html.js';
 import { icon } from '../common/icon.js';
 import { describe, fromError } from '../page/problems.js';
 import { t } from '../i18n/i18n.js';
-import { formatShare, formatSize } from './words.js';
 import { told } from '../i18n/engine_texts.js';
+import { formatBytes, formatShare } from '../page/format.js';
 import { readFile } from './read_file.js';
 
 const LONG_PASTE = 2000; // characters that are offered as a file
@@ -173,10 +173,10 @@ export class Attachments {
   #show() {
     const isHere = ({ place }) => place.opening === this.#parts.stored.openings;
     const coming = this.#coming.filter(isHere).map(({ name, size, words }) => html`<li class="file-chip" data-state="coming">
-      ${icon('file-text')}<span class="file-name" title=${name}>${name}</span><span class="file-about">${formatSize(size)} · ${words}</span></li>`);
+      ${icon('file-text')}<span class="file-name" title=${name}>${name}</span><span class="file-about">${formatBytes(size)} · ${words}</span></li>`);
     const here = this.#files.map((file) => {
       const share = file.passages ? file.indexed / file.passages : 1;
-      const about = share < 1 ? `${formatSize(file.size)} · ${t('files.indexing', { share: formatShare(share) })}` : formatSize(file.size);
+      const about = share < 1 ? `${formatBytes(file.size)} · ${t('files.indexing', { share: formatShare(share) })}` : formatBytes(file.size);
       return html`<li class="file-chip" data-state=${share < 1 ? 'indexing' : 'ready'}>
         ${icon('file-text')}<span class="file-name" title=${file.name}>${file.name}</span><span class="file-about">${about}</span>
         <button type="button" class="file-remove" aria-label=${t('files.remove', { name: file.name })} @click=${() => this.#remove(file)}>${icon('x')}</button>

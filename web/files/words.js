@@ -1,19 +1,5 @@
-/** Sizes and places of files, in the page's language. */
-import { currentLanguage, t } from '../i18n/i18n.js';
-
-/** @param {number} bytes */
-export function formatSize(bytes) {
-  const units = ['byte', 'kilobyte', 'megabyte'];
-  const at = bytes < 1000 ? 0 : bytes < 1e6 ? 1 : 2;
-  const value = bytes / 1000 ** at;
-  const digits = at && value < 10 ? 1 : 0;
-  return new Intl.NumberFormat(currentLanguage(), { style: 'unit', unit: units[at], maximumFractionDigits: digits }).format(value);
-}
-
-/** @param {number} share 0 to 1 */
-export function formatShare(share) {
-  return new Intl.NumberFormat(currentLanguage(), { style: 'percent' }).format(share);
-}
+/** Places in files, in the page's language. */
+import { t } from '../i18n/i18n.js';
 
 const PLACES = [ // as py_core/passages/chunks.py writes them
   [/^page (\d+)$/, 'files.page'],

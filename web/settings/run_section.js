@@ -3,7 +3,7 @@ import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { live } from '../vendor/lit-html/directives/live.js';
 import { findAdapter, isSoftware } from '../backends/webgpu/adapter.js';
 import { t } from '../i18n/i18n.js';
-import { formatBytes } from '../page/format.js';
+import { formatBytes, formatNumber } from '../page/format.js';
 import { BACKENDS, MOST_WORKERS } from './run_settings.js';
 
 const USUAL_WORKERS = 8; // at most, as in backends/wasm/kernel_pool.js
@@ -68,7 +68,7 @@ export class RunSection {
     const counts = Array.from({ length: most }, (_, at) => at + 1);
     if (workers && !counts.includes(workers)) counts.push(workers);
     const usual = Math.min(most, USUAL_WORKERS);
-    const options = [['', t('run.autoOf', { count: usual })], ...counts.map((count) => [String(count), count.toLocaleString()])];
+    const options = [['', t('run.autoOf', { count: usual })], ...counts.map((count) => [String(count), formatNumber(count)])];
     return this.#field('workers', t('run.workers'), options, workers === null ? '' : String(workers), html`
       <small id="workers-about">${t('run.workersAbout', { count: cores })}</small>
       ${crossOriginIsolated ? nothing : html`<small>${t('run.workersAlone')}</small>`}`);

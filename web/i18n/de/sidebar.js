@@ -19,7 +19,7 @@ export const sidebar = {
   pin: 'Anheften',
   pinned: 'Angeheftet',
   rename: 'Umbenennen',
-  search: 'Gespräche durchsuchen',
+  search: 'Gespräche suchen',
   select: 'Mehrere auswählen',
   selected: { one: 'Ein Gespräch ausgewählt', other: '{count} Gespräche ausgewählt' },
   several: 'Ausgewählte Gespräche',
