@@ -338,10 +338,15 @@ async def test_everything_fits_the_screen(chat: MemoryPage, screenshots: Path) -
 
 async def shoot(chat: MemoryPage, path: Path) -> None:
     await chat.page.screenshot(path=path)
-    wide = await chat.page.evaluate(
-        "[document.documentElement, ...document.querySelectorAll('.top, .route-panel, .panel-body, .panel-tabs')]"
-        ".filter((node) => node.scrollWidth > node.clientWidth).map((node) => node.className || node.tagName)"
-    )
+    wide = []
+    for _ in range(50):  # a new size takes some frames
+        wide = await chat.page.evaluate(
+            "[document.documentElement, ...document.querySelectorAll('.top, .route-panel, .panel-body, .panel-tabs')]"
+            ".filter((node) => node.scrollWidth > node.clientWidth).map((node) => node.className || node.tagName)"
+        )
+        if not wide:
+            break
+        await chat.page.wait_for_timeout(100)
     assert wide == [], f"{path.stem}: too wide"
 
 

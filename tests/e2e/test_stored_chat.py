@@ -224,6 +224,7 @@ async def test_the_engine_edits_goes_on_and_shows_another_branch(ready_chat: Cha
     for _ in range(9):  # what is drawn first may be the end: then nothing is stored
         if "stored" not in longer:
             longer = await events_of("continueAnswer")
+    assert "stored" in longer, longer
     assert longer["stored"]["number"] == 1
     assert longer["done"]["text"].startswith(first["content"])
     turns = (await page.evaluate("(chat) => sonata.engine.memory.conversation(chat)", chat))["turns"]
