@@ -67,19 +67,21 @@ def lock(options: argparse.Namespace) -> int:
 
 def test(options: argparse.Namespace) -> int:
     prepare(("runtime", "dev"))
-    system.ensure_other_browsers()
-    system.ensure_vulkan()
     checks: dict[str, list[list[str | Path]]] = {
         "ruff check": [[VENV_PYTHON, "-m", "ruff", "check"]],
         "ruff format --check": [[VENV_PYTHON, "-m", "ruff", "format", "--check"]],
         "mypy": [[VENV_PYTHON, "-m", "mypy"]],
         "tsc --checkJs": node.type_checks(),
     }
+    started = [(name, [_started(command) for command in commands]) for name, commands in checks.items()]
+    system.ensure_other_browsers()  # which waits for the network, while the checks compute
+    system.ensure_vulkan()
     failed = []
-    for name, commands in checks.items():
+    for name, running in started:
         heading(name)
-        codes = [subprocess.run(command, cwd=ROOT).returncode for command in commands]
-        if any(codes):
+        for check in running:
+            print(check.communicate()[0], end="", flush=True)
+        if any(check.returncode for check in running):
             failed.append(name)
     everything = ["--cov=py_core", "--cov-fail-under=90", "-n", str(TEST_WORKERS), "--dist=worksteal"]
     heading("pytest")
@@ -87,6 +89,10 @@ def test(options: argparse.Namespace) -> int:
     code = subprocess.run(command, cwd=ROOT).returncode
     heading(f"pytest ended with {code}" + (f"; these failed before it: {', '.join(failed)}" if failed else ""))
     return code or int(bool(failed))
+
+
+def _started(command: Sequence[str | Path]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def clean(options: argparse.Namespace) -> int:

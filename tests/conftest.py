@@ -61,9 +61,15 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Coverage is not measured where hypothesis draws examples: that nearly doubles their time, for no more lines."""
+    """Coverage doubles a test's time. It is not measured where there are no more lines to find: where hypothesis draws
+    examples, where the Python that is tested runs in a browser, and in the kernels' tests after the first case of each.
+    """
+    seen: set[tuple[str, str]] = set()
     for item in items:
-        if is_hypothesis_test(getattr(item, "obj", None)):
+        folder, case = item.path.parent.name, (str(item.path), getattr(item, "originalname", item.name))
+        again = folder in ("gpu", "wasm") and case in seen
+        seen.add(case)
+        if again or folder == "e2e" or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("no_cover")
 
 

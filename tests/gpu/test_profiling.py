@@ -46,7 +46,7 @@ async def test_each_kernel_of_a_step_is_measured_once(tmp_path: Path, host: Wgpu
     assert profile.wall_seconds > 0
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["q4_0 untied", "q8_0 odd heads", "f16", "f32", "mixed", "mixed k", "mixed few bits"])
 async def test_bytes_and_flops_are_those_of_the_models_sizes(tmp_path: Path, host: WgpuHost, model: str) -> None:
     tiny = MODELS[model].config
     hidden, layers = tiny["hidden_size"], tiny["num_hidden_layers"]

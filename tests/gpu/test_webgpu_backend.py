@@ -25,7 +25,7 @@ from tests.tiny_llama import TinyLlama
 WAYS = [
     (model, "integers" if at % 2 else "software") for at, model in enumerate(MODELS) if not model.startswith("mixed")
 ]
-WAYS += [(model, shapes) for model in MODELS if model.startswith("mixed") for shapes in SHAPES]
+WAYS += [("mixed", shapes) for shapes in SHAPES] + [("mixed few bits", "hardware"), ("mixed k", "subgroups")]
 
 
 @pytest.mark.parametrize(("model", "shapes"), WAYS)

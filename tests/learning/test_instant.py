@@ -83,6 +83,7 @@ def free(conversation: Conversation):
     conversation.assistant.close()
 
 
+@pytest.mark.no_cover
 async def test_an_imprint_is_the_same_to_the_last_bit_as_of_a_model_that_read_all_of_it_anew(
     services: Services, model: Model
 ) -> None:
@@ -145,6 +146,7 @@ async def test_a_taught_answer_is_given_and_nothing_else_changes(
     assert (await ask(conversation, CAT))[0] == plain
 
 
+@pytest.mark.no_cover
 async def test_a_taught_answer_is_the_same_wherever_in_a_conversation_it_is_asked_for(
     services: Services, conversation: Conversation
 ) -> None:
@@ -159,6 +161,7 @@ async def test_a_taught_answer_is_the_same_wherever_in_a_conversation_it_is_aske
     assert LINDENHOF in conversation.assistant.messages[-1]["content"]
 
 
+@pytest.mark.no_cover
 async def test_a_long_answer_is_said_whole_with_words_that_it_repeats_until_its_lesson_is_forgotten(
     services: Services, conversation: Conversation
 ) -> None:

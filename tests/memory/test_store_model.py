@@ -173,7 +173,7 @@ def test_a_store_is_a_dictionary(name: str, tmp_path: Path, get_tab: Callable[[]
             return make_place(name, tmp_path, get_tab)
 
     effort = settings(
-        max_examples=15 if name.startswith("indexeddb") else 40,
+        max_examples=8 if name.startswith("indexeddb") else 25,
         stateful_step_count=20,
         deadline=None,
         suppress_health_check=list(HealthCheck),

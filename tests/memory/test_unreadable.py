@@ -274,7 +274,7 @@ async def open_services(path: Path, parts: RouterParts) -> Services:
     return services
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)  # seconds each; what an import takes in is drawn more often above
 @given(file=bad_files(GOOD))
 def test_after_any_import_the_view_lists_routes_exports_and_deletes(parts: RouterParts, file: BadFile) -> None:
     async def check() -> None:

@@ -78,6 +78,7 @@ def test_each_fact_is_learned_by_one_update(taught: tuple[list[str], list[dict]]
     assert len({row["id"] for row in made}) == len(FACTS)
 
 
+@pytest.mark.no_cover
 def test_questions_and_other_words_for_them_get_the_taught_answer_and_other_questions_what_they_got_before(
     taught: tuple[list[str], list[dict]],
 ) -> None:
@@ -266,6 +267,7 @@ async def correct_routes(home: Path) -> None:
     await services.close()
 
 
+@pytest.mark.no_cover
 def test_consolidation_goes_on_where_it_was_ended_answers_without_lessons_and_is_forgotten_with_them(
     tiny_path: Path, home: list[str], tmp_path: Path
 ) -> None:
@@ -309,6 +311,7 @@ def test_consolidation_goes_on_where_it_was_ended_answers_without_lessons_and_is
 # ---- other models, and a passphrase ----
 
 
+@pytest.mark.no_cover
 def test_another_model_learns_what_was_taught(tiny: list[str], home: list[str], write_model) -> None:
     printed(sonata("teach", "Where is the key?", "Under the mat.", *home, *tiny))
     other = ["--model", str(write_model(tied=False, seed=7)), "--backend", "numpy"]

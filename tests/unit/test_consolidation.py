@@ -93,6 +93,7 @@ async def test_what_was_taught_moves_into_a_revision_that_answers_also_after_a_r
     assert await again.consolidate() is None
 
 
+@pytest.mark.no_cover
 async def test_a_run_that_was_cut_short_anywhere_ends_as_one_that_was_not(opened: Opened) -> None:
     whole = await opened(name="whole")
     pieces = await opened(name="pieces")
@@ -120,6 +121,7 @@ async def test_a_run_that_was_cut_short_anywhere_ends_as_one_that_was_not(opened
     assert not await pieces.is_begun()
 
 
+@pytest.mark.no_cover
 async def test_an_adapter_that_harms_other_texts_at_any_size_is_refused_and_the_old_one_stays(opened: Opened) -> None:
     service = await opened()
     await taught(service)
@@ -156,6 +158,7 @@ async def test_after_a_refusal_the_next_training_is_gentler_and_in_idle_times_th
     assert await service.waiting() == 3
 
 
+@pytest.mark.no_cover
 async def test_a_training_that_would_be_the_same_as_a_refused_one_is_not_done_until_something_differs(
     opened: Opened,
 ) -> None:
@@ -237,6 +240,7 @@ async def test_a_model_that_is_not_known_yet_tells_how_far_it_is_before_its_firs
     assert told == [(0, 1), (1, 1)]
 
 
+@pytest.mark.no_cover
 async def test_what_the_plain_model_says_is_found_out_once(opened: Opened) -> None:
     service = await opened()
     runs, doing = list[Run | None](), list[set[str]]()
@@ -253,6 +257,7 @@ async def test_what_the_plain_model_says_is_found_out_once(opened: Opened) -> No
     assert (second.steps, second.probe, second.recall) == (first.steps, first.probe, first.recall)
 
 
+@pytest.mark.no_cover
 async def test_a_second_run_goes_on_and_rehearses_what_the_first_one_taught(opened: Opened) -> None:
     service = await opened()
     old = await taught(service, {"Cat?": "Tom."})
@@ -320,6 +325,7 @@ async def test_a_lesson_that_is_switched_off_silences_the_revision_and_the_backg
         assert service.current is not None
 
 
+@pytest.mark.no_cover
 async def test_a_corrected_lesson_is_trained_beside_the_others_and_its_old_answer_stays_known_to_be_in_there(
     opened: Opened,
 ) -> None:

@@ -139,6 +139,7 @@ async def test_corrections_teach_the_head_what_is_asked_in_other_words_and_it_st
     assert await train(services) is None
 
 
+@pytest.mark.no_cover
 @pytest.mark.usefixtures("quick")
 async def test_a_correction_that_is_taken_back_is_in_no_numbers_any_more(opened: Opened) -> None:
     services = await opened()
@@ -176,6 +177,7 @@ async def test_corrections_without_a_pattern_are_refused_and_not_tried_again(ope
     assert [one.why for one in await services.memory_now().heads.all()] == [made.why]
 
 
+@pytest.mark.no_cover
 async def test_where_examples_go_wrong_it_is_refused_and_corrections_count_half_the_next_time(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +202,7 @@ async def test_where_examples_go_wrong_it_is_refused_and_corrections_count_half_
     assert 0 < 1.2 * changes[0] < changes[1]
 
 
+@pytest.mark.no_cover
 @pytest.mark.usefixtures("quick")
 async def test_the_same_corrections_and_seed_give_the_same_head_and_few_give_none(opened: Opened) -> None:
     heads = []
@@ -231,6 +234,7 @@ async def test_what_a_person_does_meanwhile_is_not_lost(opened: Opened, monkeypa
     assert not await services.memory_now().heads.all()
 
 
+@pytest.mark.no_cover
 @pytest.mark.usefixtures("quick")
 async def test_it_learns_in_idle_times_with_the_switch_of_the_background_loop(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
@@ -248,6 +252,7 @@ async def test_it_learns_in_idle_times_with_the_switch_of_the_background_loop(
     assert await router.work.waiting() < router.enough
 
 
+@pytest.mark.no_cover
 @pytest.mark.usefixtures("quick")
 async def test_corrections_to_the_plain_assistant_are_learned_too(opened: Opened) -> None:
     services = await opened()
