@@ -76,19 +76,23 @@ class Person:
 
     def ask(self) -> None:
         self.said += 1
+        shown = self.page.locator(".question").count()
         self.page.fill("#message", QUESTIONS[self.said % len(QUESTIONS)].format(self.said))
         self.page.press("#message", "Enter")
         self.page.wait_for_function(
-            "(said) => document.querySelectorAll('.question').length && " + f"{STATE} === 'ready'"
-            " && document.querySelector('#message').value === ''",
-            arg=self.said, timeout=LIMIT_MS,
-        )  # fmt: skip
-        last = self.page.locator(".answer").last
-        last.get_by_role("button", name="Good").wait_for(state="attached", timeout=LIMIT_MS)
+            "(count) => document.querySelectorAll('.question').length > count", arg=shown, timeout=LIMIT_MS
+        )
+        self.ready()
+        # Once it is known where it is stored.
+        self.page.locator(".question").last.get_by_role("button", name="Edit").wait_for(
+            state="attached", timeout=LIMIT_MS
+        )
 
     def vary(self) -> None:
-        last = self.page.locator(".answer").last
-        last.get_by_role("button", name="Try again").first.click()
+        again = self.page.locator(".answer").last.get_by_role("button", name="Try again")
+        if not again.count():  # it was computed
+            return
+        again.first.click()
         self.page.locator(".answer").last.locator(".variants-place").wait_for(timeout=LIMIT_MS)
         self.ready()
         self.page.locator(".answer").last.get_by_role("button", name="Earlier version").press("Enter")

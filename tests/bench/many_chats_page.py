@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from playwright.sync_api import BrowserContext, Page, Playwright, Route, sync_playwright
+from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwright
 
 from app.building.common import ROOT
 from app.building.site import DIST
@@ -157,17 +158,12 @@ def opened(context: BrowserContext, address: str, wanted: str = "ready") -> Page
     return page
 
 
-def prepare(context: BrowserContext, address: str, rows: Path | None) -> None:
-    """The first visit, which keeps the site; and the rows."""
-    if rows is not None:
+def prepare(context: BrowserContext, address: str, files: int) -> None:
+    """The first visit, which keeps the site; and the rows. files: how many the server has of them."""
+    if files:
         page = context.new_page()
-
-        def fulfil(route: Route) -> None:
-            route.fulfill(path=rows / route.request.url.rpartition("/")[2])
-
-        page.route("**/filled/*", fulfil)
         page.goto(f"{address}/THIRD_PARTY.txt")
-        page.evaluate(WRITE, [len(list(rows.glob("*.data"))), LAYOUT])
+        page.evaluate(WRITE, [files, LAYOUT])
         page.close()
     page = opened(context, address, "routed")
     page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
@@ -220,12 +216,14 @@ def in_chromium(folder: Path, rounds: int, with_key: bool) -> dict[str, dict[str
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, sync_playwright() as playwright:
         small, root = SmallSite(DIST, Path(place) / "site"), Path(place)
+        shutil.copytree(folder, small.folder / "filled", ignore=shutil.ignore_patterns("*.sqlite*"))
+        files = len(list(folder.glob("*.data")))
         with PlainServer(small.folder) as server:
             server.guards = True
             profiles = {"empty": root / "empty", "full": root / "full"}
             for name, profile in profiles.items():
                 with visit(playwright, profile) as context:
-                    prepare(context, server.url, folder if name == "full" else None)
+                    prepare(context, server.url, files if name == "full" else 0)
             figures["IndexedDB"] = starts(playwright, profiles, server.url, rounds)
             with visit(playwright, profiles["full"]) as context:
                 page = opened(context, server.url)
