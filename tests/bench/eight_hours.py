@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Error, Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
@@ -38,6 +38,7 @@ from small_site import SmallSite  # noqa: E402
 
 QUERY = "?backend=wasm&workers=1&max_tokens=12&idle=2"
 LIMIT_MS = 120_000
+STUCK = Path(tempfile.gettempdir()) / "eight_hours_stuck.png"
 STATE = "document.documentElement.dataset.state"
 KINDS_SHOWN = 12
 FACTS = ("The harbour opens at six.", "Basil needs six hours of light.", "Knots hold better in dry rope.")
@@ -143,14 +144,13 @@ class Person:
         self.page.click("#model-chip")
         self.page.wait_for_timeout(200)
         self.page.keyboard.press("Escape")
-        self.page.locator("body").press("?")
-        self.page.wait_for_timeout(200)
-        self.page.keyboard.press("Escape")
 
     def resize(self) -> None:
         for width in (390, 1280):
             self.page.set_viewport_size({"width": width, "height": 800})
             self.page.wait_for_timeout(200)
+        if not self.page.is_visible("#chats"):
+            self.page.click("#sidebar-open")
 
 
 def growth(samples: Sequence[dict[str, Any]], name: str) -> float:
@@ -225,7 +225,11 @@ def main() -> None:
             samples.append(memory.sample())
             for hour in range(options.hours):
                 begin = time.perf_counter()
-                person.hour(options.chats, options.messages)
+                try:
+                    person.hour(options.chats, options.messages)
+                except Error:
+                    page.screenshot(path=STUCK)
+                    raise
                 samples.append(memory.sample() | {"seconds": time.perf_counter() - begin})
                 print(f"hour {hour + 1}: {person.said} messages, {samples[-1]['seconds']:.0f} s", file=sys.stderr)
                 if options.json:
