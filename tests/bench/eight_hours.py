@@ -71,7 +71,7 @@ class Person:
             self.look_at(panel)
         self.menus()
         self.resize()
-        self.page.wait_for_timeout(4000)  # a pause: it may learn
+        self.page.wait_for_timeout(3000)  # a pause: it may learn
         self.page.click("#new-chat")
         self.ready()
 
@@ -114,7 +114,7 @@ class Person:
         field = self.page.locator("#chats input[type=search]")
         for word in ("sky", "meeting", "harbour", "something about ropes", "nothing of the kind"):
             field.fill(word)
-            self.page.wait_for_timeout(700)
+            self.page.wait_for_timeout(500)
         field.fill("")
 
     def manage(self) -> None:
@@ -134,7 +134,7 @@ class Person:
         for _ in range(2):
             self.page.locator("#sidebar").get_by_role("link", name=panel, exact=True).click()
             self.page.locator("#panel h2").first.wait_for(timeout=LIMIT_MS)
-            for tab in self.page.locator("#panel [role=tab]").all():
+            for tab in self.page.locator("#panel [role=tab]:visible").all():
                 tab.click()
                 self.page.wait_for_timeout(250)
             self.page.locator("#panel .panel-close").click()
