@@ -17,8 +17,7 @@ import { StoredChat } from './chat/stored_chat.js';
 import { Engine } from './engine/engine.js';
 import { ModelTabs } from './engine/model_tabs.js';
 import { keepFocus, listenForEscape } from './page/keyboard.js';
-import { GpuDialog } from './page/gpu_dialog.js';
-import { ModelsMenu } from './models_view/models_menu.js';
+import { Models } from './models_view/models.js';
 import { removeModel, storedModels } from './storage/model_store.js';
 import { LoadingView } from './page/loading_view.js';
 import { Notices } from './page/notices.js';
@@ -74,7 +73,7 @@ const presence = new Presence();
 const run = new RunSettings(options, () => load());
 const panels = new PanelOpener({
   root: byId('panel', HTMLElement), stage: byId('stage', HTMLElement), links: byId('sidebar', HTMLElement),
-}, notices, { onResume: (id) => navigation.resume(id), page: { run } });
+}, notices, { onResume: (id) => navigation.resume(id), page: { run, get models() { return models; }, engine: () => engine } });
 const drawer = new Drawer({
   bar: byId('sidebar', HTMLElement), rest: [byId('content', HTMLElement)], shade: byId('sidebar-shade', HTMLElement),
   openers: [byId('sidebar-open', HTMLElement)], closer: byId('sidebar-close', HTMLElement),
@@ -84,13 +83,13 @@ const chats = new Chats(byId('chats', HTMLElement), {
 });
 const status = new StatusView(byId('status', HTMLElement), byId('model-chip', HTMLElement));
 const loading = new LoadingView(byId('loading', HTMLElement));
-const models = new ModelsMenu(byId('models-button', HTMLElement), byId('models-dialog', HTMLDialogElement), notices, {
+const models = new Models(notices, {
   check: async (files) => { if (state !== 'failed') await engine.checkModel(files); }, onChange: () => { run.reset('context'); load(); },
   attach: (files) => attachments.then((view) => view.attach(files)),
+  panel: { open: () => panels.open('settings/model'), leave: () => panels.uncover() },
 });
 const attachments = openAttachments();
 const tabs = new ModelTabs(engineKey(options), { patience: options.patience, onMoved: (take) => load({ moved: true, take }) });
-const gpuDialog = new GpuDialog(byId('gpu-dialog', HTMLDialogElement), byId('gpu-speed', HTMLButtonElement));
 const watchdog = new Watchdog(options.patience, onSilence);
 const worksOffline = new WorksOffline(notices, byId('works-offline', HTMLElement));
 new InstallButton(byId('install', HTMLButtonElement));
@@ -158,7 +157,6 @@ async function load({ moved = false, take = engine !== null } = {}) {
   if (again && !panels.hasFocus) composer.focus();
   navigation.opening = Promise.resolve();
   banner.hide();
-  gpuDialog.withdraw();
   models.adapters.end();
   setState('loading');
   run.tell(null);
@@ -269,7 +267,6 @@ function onReady(info) {
   banner.hide();
   loading.end();
   welcome.showModel(info.parameters);
-  if (info.backend === 'webgpu') gpuDialog.offer(engine);
   notices.say('model', info.notice);
   notices.say('tabs', null);
   notices.say('context', run.inAddress('context') ? info.need && told(info.need) : null);
@@ -286,7 +283,7 @@ function fail(error) {
   const problem = describe(error);
   watchdog.stop();
   loading.end();
-  gpuDialog.withdraw();
+  run.tell(null);
   asking.interrupt();
   status.show('failed', t('status.failed'));
   setState('failed');

@@ -157,11 +157,11 @@ def measure(context: BrowserContext, address: str, path: Path, tokens: int) -> d
     heaps = Heaps(page)
     page.click("#model-chip")
     page.click("#models-button")
-    page.wait_for_selector("#models-dialog[open]")
+    page.wait_for_selector("#models .models-open")
     began = time.monotonic()
-    page.set_input_files("#models-dialog input[type=file]", path)
-    heaps.sample_while(f"{STATE} === 'ready' && !document.querySelector('#models-dialog [role=alert]:not([hidden])')")
-    if said := page.locator("#models-dialog [role=alert]:visible").all_inner_texts():
+    page.set_input_files("#models input[type=file]", path)
+    heaps.sample_while(f"{STATE} === 'ready' && !document.querySelector('#models [role=alert]:not([hidden])')")
+    if said := page.locator("#models [role=alert]:visible").all_inner_texts():
         raise RuntimeError(said[0])
     found["copied"] = size / 1e6 / (time.monotonic() - began)
     found["heap_copying"], found["loads"] = heaps.take_peak(), []

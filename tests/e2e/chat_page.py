@@ -140,8 +140,10 @@ class ChatPage:
             await self.page.click("#model-chip")
 
     async def open_models(self) -> None:
+        """In Settings, Model."""
         await self.open_model_menu()
         await self.page.click("#models-button")
+        await self.page.wait_for_selector("#models")
 
     async def use_stand_in(self) -> None:
         """Before `open`: a worker without a model (stand_in_worker.js)."""

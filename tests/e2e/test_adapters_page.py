@@ -107,7 +107,7 @@ def model_line(chat: ChatPage) -> Locator:
 
 
 async def open_list(chat: ChatPage) -> None:
-    if not await chat.page.locator("#models-dialog").is_visible():
+    if not await chat.page.locator("#models").is_visible():
         await chat.open_models()
 
 
@@ -118,12 +118,12 @@ async def pick(chat: ChatPage, *paths: Path) -> None:
 
 
 async def press(chat: ChatPage, name: str) -> None:
-    await chat.page.locator("#models-dialog").get_by_role("button", name=name, exact=True).click()
+    await chat.page.locator("#models").get_by_role("button", name=name, exact=True).click()
 
 
 async def refused(chat: ChatPage, *words: str) -> None:
     """A sentence says why, and nothing was kept or changed."""
-    problem = chat.page.locator("#models-dialog").get_by_role("alert")
+    problem = chat.page.locator("#models").get_by_role("alert")
     for word in words:
         await expect(problem).to_contain_text(word)
     assert await chat.page.evaluate(STORED) == []
@@ -152,7 +152,7 @@ async def test_an_adapter_is_added_answers_survives_a_reload_and_is_deleted(
     await pick(chat, pirate)
     await expect(row(chat, "pirate-talk")).to_contain_text("In use")
     await expect(model_line(chat)).to_contain_text("Tiny with pirate-talk on the CPU")
-    await press(chat, "Close")
+    await chat.close_panel()
     first = await chat.ask("And now?")
     assert await chat.page.locator(".question").count() == 2  # the conversation goes on
     changed = await answer(chat)
@@ -259,7 +259,7 @@ async def test_a_full_disk_keeps_what_was_there_and_says_so(
     session = await chat.page.context.new_cdp_session(chat.page)
     await session.send("Storage.overrideQuotaForOrigin", {"origin": chat.site, "quotaSize": 1_000_000})
     await pick(chat, own_file(tmp_path / "large.safetensors", base, 5, "large", rank=16))
-    problem = chat.page.locator("#models-dialog").get_by_role("alert")
+    problem = chat.page.locator("#models").get_by_role("alert")
     await expect(problem).to_contain_text("There is no room in this browser to keep the adapter large (0.7 MB)")
     await session.detach()  # there is room again
     assert await chat.page.evaluate(STORED) == kept
@@ -282,7 +282,7 @@ async def test_what_a_closed_tab_left_is_cleaned_up_and_what_is_damaged_can_stil
     await chat.page.evaluate(damage, facts["sha256"])
     assert await chat.page.evaluate(STORED) == [facts]
     await press(chat, "Save pirate-talk")
-    problem = chat.page.locator("#models-dialog").get_by_role("alert")
+    problem = chat.page.locator("#models").get_by_role("alert")
     await expect(problem).to_contain_text("pirate-talk in this browser is damaged. Delete it, then add its file again.")
     await pick(chat, *peft)
     await expect(model_line(chat)).to_contain_text("with adapter")
@@ -296,7 +296,7 @@ async def test_what_a_closed_tab_left_is_cleaned_up_and_what_is_damaged_can_stil
     }}"""
     for stored in await chat.page.evaluate(STORED):
         await chat.page.evaluate(forget, stored["sha256"])
-    await press(chat, "Close")
+    await chat.close_panel()
     await open_list(chat)
     await expect(row(chat, "pirate-talk")).to_contain_text("for another model")
     async with chat.page.expect_download():
@@ -309,7 +309,7 @@ async def test_what_a_closed_tab_left_is_cleaned_up_and_what_is_damaged_can_stil
 async def test_delete_everything_counts_adapters_and_deletes_them(chat: ChatPage, pirate: Path) -> None:
     await pick(chat, pirate)
     await expect(model_line(chat)).to_contain_text("with pirate-talk")
-    await press(chat, "Close")
+    await chat.close_panel()
     await chat.open_part("Storage")
     await chat.page.get_by_role("button", name="Delete everything…").click()
     question = chat.page.get_by_role("dialog", name="Delete everything?")

@@ -1,5 +1,5 @@
 """?model=: anybody can make such a link, so a model from another site is named and asked about. The worker is a
-stand-in, which tells what it was given; that nothing is fetched before is in test_models_dialog.py."""
+stand-in, which tells what it was given; that nothing is fetched before is in test_models_page.py."""
 
 from __future__ import annotations
 

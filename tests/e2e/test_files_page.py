@@ -105,9 +105,9 @@ async def test_a_file_is_attached_asked_about_and_removed_with_the_keyboard_alon
 
 async def test_dropped_files_are_attached_and_models_open_as_models(chat: ChatPage) -> None:
     await chat.page.evaluate(DROP, [["notes.md", "other.gguf"], "# Notes\n\nBuy seeds."])
-    await expect(chat.page.locator("#models-dialog")).to_be_visible()
+    await expect(chat.page.locator("#models")).to_be_visible()
     await expect(chat.page.locator(".models-problems")).not_to_be_empty()
-    await chat.page.locator(".models-close").click()
+    await chat.close_panel()
     await expect(chips(chat)).to_have_count(1)
     await expect(chips(chat)).to_contain_text("notes.md")
 

@@ -139,7 +139,8 @@ async def works_offline(page: Page) -> None:
     await page.click("#model-chip")
     assert await page.is_visible("#works-offline")
     await page.click("#models-button")  # this view asks other sites only once its list of them is opened
-    await page.locator("#models-dialog").get_by_role("button", name="Close").click()
+    await page.wait_for_selector("#models")
+    await page.click(".panel-close")
 
 
 def is_of_the_page(path: str) -> bool:

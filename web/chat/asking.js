@@ -28,7 +28,7 @@ export class Asking {
    *   announcer: import('../page/announcer.js').Announcer, stored: import('./stored_chat.js').StoredChat,
    *   queue: import('./message_queue.js').MessageQueue, navigation: import('./navigation.js').Navigation,
    *   status: import('../page/status_view.js').StatusView, watchdog: import('../page/watchdog.js').Watchdog,
-   *   models: import('../models_view/models_menu.js').ModelsMenu, welcome: import('./welcome.js').Welcome,
+   *   models: import('../models_view/models.js').Models, welcome: import('./welcome.js').Welcome,
    *   contextBar: import('./context_bar.js').ContextBar}} parts of the page
    * @param {{engine: () => import('../engine/engine.js').Engine, state: () => string, setState: (state: any) => void,
    *   runner: () => any, fail: (error: any) => void, follow: (engine: any) => void, tell: (promise: Promise<any>) => void}} page

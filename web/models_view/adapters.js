@@ -1,11 +1,9 @@
 /** Which adapter the model answers with, and those that this browser keeps. adapters_section.js shows them. */
 import { told } from '../i18n/engine_texts.js';
+import { t } from '../i18n/i18n.js';
 import { chosenAdapter, rememberAdapter } from '../storage/adapter_choice.js';
 import { onAdapters, removeAdapter, storedAdapters } from '../storage/adapter_store.js';
 import { userError } from '../common/user_error.js';
-
-const NOT_KEPT = 'The adapter that you chose is not in this browser any more, so the model answers without it.';
-const NO_BASE = 'Sonata has to keep a model to tell which adapters belong to it, and it keeps no copy of this one. Bring the model under Models, then add the adapter again.';
 
 /** @typedef {import('../storage/adapter_store.js').AdapterFacts} AdapterFacts */
 
@@ -25,7 +23,7 @@ export class Adapters {
       const { current } = this;
       if (current && !(await storedAdapters()).some(({ sha256 }) => sha256 === current.sha256)) {
         await this.#stopUsing(current).catch(() => {}); // the engine failed: the page says so
-        this.#notices.say('adapter', NOT_KEPT);
+        this.#notices.say('adapter', t('models.adapterNotKept'));
       }
       this.#tell();
     });
@@ -50,7 +48,7 @@ export class Adapters {
     if (chosen) {
       const facts = (await storedAdapters()).find((one) => one.sha256 === chosen);
       try {
-        problem = facts ? await engine.useAdapter(facts, this.base) : NOT_KEPT;
+        problem = facts ? await engine.useAdapter(facts, this.base) : t('models.adapterNotKept');
         if (engine === this.#engine) this.current = facts ?? null;
       } catch (error) {
         problem = told(error.message);
@@ -86,7 +84,7 @@ export class Adapters {
 
   /** Keep an adapter of the user's, and use it. @param {File[]} files one, or the two that PEFT writes */
   async add(files) {
-    if (!this.base) throw userError('AdapterError', NO_BASE);
+    if (!this.base) throw userError('AdapterError', t('models.noBase'));
     await this.use(await this.#running().addAdapter(files, this.base));
   }
 
@@ -104,7 +102,7 @@ export class Adapters {
   }
 
   #running() {
-    if (!this.#engine) throw userError('BusyError', 'The model is still loading. Wait until it is there, then try again.');
+    if (!this.#engine) throw userError('BusyError', t('models.loading'));
     return this.#engine;
   }
 

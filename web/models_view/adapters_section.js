@@ -1,5 +1,6 @@
-/** The adapters in the Models dialog: which one the model answers with, and what can be done with each. */
+/** The adapters in Settings, Model: which one the model answers with, and what can be done with each. */
 import { formatBytes, formatShare } from '../page/format.js';
+import { t } from '../i18n/i18n.js';
 import { part } from '../page/dom.js';
 import { readAdapter } from '../storage/adapter_store.js';
 import { saveFile } from '../page/save_file.js';
@@ -25,7 +26,7 @@ export class AdaptersSection {
     const list = await this.#adapters.list();
     const { current } = this.#adapters;
     const none = listRow({
-      title: 'No adapter', about: 'The model answers as it is', inUse: current === null, use: () => this.#use(null),
+      title: t('models.noAdapter'), about: t('models.noAdapterAbout'), inUse: current === null, use: () => this.#use(null),
     });
     this.#list.replaceChildren(none, ...list.map((facts) => this.#row(facts, current)));
   }
@@ -33,8 +34,8 @@ export class AdaptersSection {
   #row(facts, current) {
     const isForThis = this.#adapters.isForThis(facts);
     const about = [
-      formatBytes(facts.bytes), isForThis ? null : `for ${facts.base.title || 'another model'}`,
-      facts.lost ? `made smaller, which changed ${formatShare(facts.lost)} of it` : null,
+      formatBytes(facts.bytes), isForThis ? null : t('models.forModel', { title: facts.base.title || t('models.another') }),
+      facts.lost ? t('models.smaller', { share: formatShare(facts.lost) }) : null,
     ];
     return listRow({
       title: facts.name, about: about.filter(Boolean).join(' · '), inUse: facts.sha256 === current?.sha256,

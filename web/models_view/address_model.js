@@ -3,6 +3,7 @@
  * name, so one from another site is named and asked about before anything of it is fetched. A yes counts for this address
  * in this tab.
  */
+import { t } from '../i18n/i18n.js';
 import { ask } from '../page/ask.js';
 import { readOptions } from '../page/options.js';
 import { allowedHosts, ownHost } from '../storage/added_hosts.js';
@@ -36,7 +37,7 @@ export class AddressModel {
     const text = readOptions().modelUrl;
     if (!text) return null;
     if (!URL.canParse(text, location.href)) {
-      throw userError('AddressError', `The page's address asks for the model "${cut(text)}", which is no address of a file. Correct it after "?model=".`);
+      throw userError('AddressError', t('models.noAddress', { text: cut(text) }));
     }
     const { origin, protocol, href: url } = new URL(text, location.href);
     if (origin === location.origin && protocol === location.protocol) return { title: null, url, hosts: [ownHost()] };
@@ -59,19 +60,19 @@ export class AddressModel {
   /** @param {URL} url */
   async #ask(url) {
     // A page that has this one in a frame could lie over the question, and lead a click to its button.
-    if (window.top !== window) return this.#decline(url, 'This page is shown inside another one, so');
+    if (window.top !== window) return this.#decline(url, 'models.inFrame');
     const file = cut(decoded(url.pathname.split('/').at(-1) ?? ''));
     this.isAsking = true;
     try {
       const isWanted = await ask({
-        title: `Open a model from ${url.host}?`,
+        title: t('models.askTitle', { host: url.host }),
         paragraphs: [
-          `The address of this page asks for another model than usual: ${file || 'a file'} from ${url.host}. Nothing of it was fetched yet.`,
-          'It would read this conversation and answer in the place of your model. If somebody sent you the link and you do not trust them, go on with your usual model.',
+          t('models.askWhat', { file: file || t('models.aFile'), host: url.host }),
+          t('models.askWhy'),
         ],
-        yes: 'Open this model', no: 'Use my usual model', isUnexpected: true,
+        yes: t('models.askYes'), no: t('models.askNo'), isUnexpected: true,
       });
-      if (!isWanted) return this.#decline(url, 'As you wished,');
+      if (!isWanted) return this.#decline(url, 'models.asWished');
       agreeToModel(url.href);
       return true;
     } finally {
@@ -79,8 +80,9 @@ export class AddressModel {
     }
   }
 
+  /** @param {URL} url @param {string} why the key of a sentence */
   #decline(url, why) {
-    this.#notices.say('address', `${why} the model from ${url.host} that the address asked for was not opened.`);
+    this.#notices.say('address', t(why, { host: url.host }));
     return false;
   }
 }

@@ -1,4 +1,5 @@
 /** One quiet recommendation: the best model of the list that this computer runs fast enough, by what was measured. */
+import { t } from '../i18n/i18n.js';
 import { formatBytes } from '../page/format.js';
 
 const READING_TOK_S = 8; // as fast as people read
@@ -20,16 +21,16 @@ export function advise(measured, offered, memory) {
   const best = fits.sort((one, other) => other.bytes - one.bytes)[0];
   if (!best) return null;
   const words = Math.round(WORDS_A_TOKEN * speed(best));
-  return `Your computer can run ${best.title}: ${formatBytes(best.bytes)}, about ${words} words a second, much better answers.`;
+  return t('models.advice', { title: best.title, size: formatBytes(best.bytes), count: words });
 }
 
 /** "12.3 of 98.4 MB, 3.2 MB/s, 27 s left" */
 export function progressWords({ done, total, perSecond }) {
-  const parts = [`${formatBytes(done)} of ${formatBytes(total)}`];
+  const parts = [t('models.ofBytes', { done: formatBytes(done), total: formatBytes(total) })];
   if (perSecond > 0) {
     const seconds = Math.ceil((total - done) / perSecond);
     const left = seconds < 90 ? `${seconds} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
-    parts.push(`${formatBytes(perSecond)}/s`, `${left} left`);
+    parts.push(`${formatBytes(perSecond)}/s`, t('models.left', { time: left }));
   }
   return parts.join(', ');
 }

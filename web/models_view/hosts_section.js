@@ -1,6 +1,7 @@
 /** Which hosts models may come from: those of the site's list, and those that the user allows. */
 import { addedHosts, addHost, removeHost } from '../storage/added_hosts.js';
 import { readCatalog } from '../storage/hub.js';
+import { t } from '../i18n/i18n.js';
 import { button, element, part } from '../page/dom.js';
 
 export class HostsSection {
@@ -33,11 +34,11 @@ export class HostsSection {
     if (!this.#root.open) return;
     const added = addedHosts();
     const rows = [...this.#listed.filter((entry) => !added.includes(entry)).map((entry) => row(entry)), ...added.map((entry) => {
-      const remove = button('Remove', 'quiet', () => this.#try(async () => {
+      const remove = button(t('models.remove'), 'quiet', () => this.#try(async () => {
         removeHost(entry);
         this.show();
       }));
-      remove.setAttribute('aria-label', `Remove ${entry}`);
+      remove.setAttribute('aria-label', `${t('models.remove')} ${entry}`);
       return row(entry, remove);
     })];
     this.#list.replaceChildren(...rows);
@@ -48,7 +49,7 @@ export class HostsSection {
 function row(entry, action) {
   const made = element('li');
   const words = element('div', 'models-words');
-  words.append(entry.startsWith('*.') ? `every host below ${entry.slice(2)}` : entry);
+  words.append(entry.startsWith('*.') ? t('models.everyHost', { host: entry.slice(2) }) : entry);
   made.append(words, ...action ? [action] : []);
   return made;
 }

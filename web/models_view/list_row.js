@@ -1,4 +1,5 @@
-/** A row of the lists in the Models dialog. */
+/** A row of the lists of models and adapters. */
+import { t } from '../i18n/i18n.js';
 import { askingButton } from '../page/ask.js';
 import { button, element } from '../page/dom.js';
 
@@ -11,10 +12,10 @@ export function listRow({ title, about, inUse = false, use = null, save = null, 
   const words = element('div', 'models-words');
   words.append(element('strong', '', title), element('small', '', about));
   const actions = element('div', 'models-row-actions');
-  if (inUse) actions.append(element('span', 'models-in-use', 'In use'));
-  else if (use) actions.append(named(button('Use', 'quiet', use), `Use ${title}`));
-  if (save) actions.append(named(button('Save', 'quiet', save), `Save ${title}`));
-  if (remove) actions.append(askingButton('Delete', () => `Delete ${title}?`, 'Delete', remove));
+  if (inUse) actions.append(element('span', 'models-in-use', t('models.inUse')));
+  else if (use) actions.append(named(button(t('models.use'), 'quiet', use), `${t('models.use')} ${title}`));
+  if (save) actions.append(named(button(t('models.save'), 'quiet', save), `${t('models.save')} ${title}`));
+  if (remove) actions.append(askingButton(t('models.delete'), () => t('models.deleteAsked', { title }), t('models.delete'), remove));
   row.append(words, actions);
   return row;
 }

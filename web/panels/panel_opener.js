@@ -37,6 +37,7 @@ export class PanelOpener {
       const link = event.target instanceof Element ? event.target.closest('a[data-panel]') : null;
       if (!(link instanceof HTMLElement)) return;
       event.preventDefault();
+      /** @type {HTMLElement|null} */ (link.closest('[popover]'))?.hidePopover();
       if (links.contains(link) && panelInAddress()?.split('/')[0] === link.dataset.panel) this.close();
       else this.open(link.dataset.panel ?? '');
     });

@@ -69,7 +69,7 @@ export class AnswersPart {
           <small id="instructions-about">${t('settings.instructionsAbout')}</small>
         </label>
         <fieldset class="choices">
-          <legend>${t('settings.sampling')}</legend>
+          <legend>${t('settings.sampling')}<small>${t('settings.samplingAbout')}</small></legend>
           ${[...PRESETS, OWN].map((name) => html`
             <label class="choice">
               <input type="radio" name="sampling" value=${name} .checked=${live(name === OWN ? own !== null : name === this.#sampling)}

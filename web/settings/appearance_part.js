@@ -23,10 +23,10 @@ export class AppearancePart {
     const choose = (run) => (value) => { run(value); this.#draw(); };
     render(html`
       <form class="settings-form" @submit=${(event) => event.preventDefault()}>
-        ${choices('theme', t('settings.theme'), [
+        ${choices('theme', t('settings.theme'), t('settings.themeAbout'), [
           ['', t('settings.theme_system')], ['light', t('settings.theme_light')], ['dark', t('settings.theme_dark')],
         ], chosenTheme() ?? '', choose((value) => chooseTheme(value || null)))}
-        ${choices('text', t('settings.text'), TEXT_SIZES.map((size) => [size, t(`settings.text_${size}`)]), chosenTextSize(),
+        ${choices('text', t('settings.text'), t('settings.textAbout'), TEXT_SIZES.map((size) => [size, t(`settings.text_${size}`)]), chosenTextSize(),
           choose(chooseTextSize))}
         <label class="field settings-number">
           <span>${t('settings.language')}</span>
@@ -44,13 +44,14 @@ export class AppearancePart {
   }
 }
 
-/** One of a few, side by side. @param {string[][]} options value and words @param {(value: string) => void} choose */
-function choices(name, title, options, chosen, choose) {
+/** One of a few, side by side. @param {string} about what it does @param {string[][]} options value and words @param {(value: string) => void} choose */
+function choices(name, title, about, options, chosen, choose) {
   return html`
-    <fieldset class="choices segments">
+    <fieldset class="choices segments" aria-describedby=${`${name}-about`}>
       <legend>${title}</legend>
       ${options.map(([value, words]) => html`
         <label class="segment"><input type="radio" name=${name} value=${value} .checked=${live(value === chosen)}
           @change=${() => choose(value)}><span>${words}</span></label>`)}
+      <small id=${`${name}-about`}>${about}</small>
     </fieldset>`;
 }

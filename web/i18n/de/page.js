@@ -1,10 +1,9 @@
 export const header = {
   failed: 'Läuft nicht',
-  gpuSpeed: 'Wie schnell ist meine GPU?',
   loading: 'Lädt',
   menu: 'Gespräche',
   model: 'Das Modell und was es ausführt',
-  models: 'Modelle',
+  models: 'Modelle und Einstellungen',
 };
 
 export const pwa = {

@@ -1,10 +1,9 @@
 export const header = {
   failed: 'Not running',
-  gpuSpeed: 'How fast is my GPU?',
   loading: 'Loading',
   menu: 'Chats',
   model: 'The model and what runs it',
-  models: 'Models',
+  models: 'Models and settings',
 };
 
 export const pwa = {

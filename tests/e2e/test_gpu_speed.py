@@ -1,4 +1,4 @@
-"""The dialog that asks how fast the GPU is: on the page alone, and with the real measurement in Chromium."""
+"""How fast the GPU is, a fold-out in Settings: on the page alone, and with the real measurement in Chromium."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 QUESTION = "How fast is my GPU?"
 
 
-def dialog(page: Page) -> Locator:
-    return page.get_by_role("dialog", name=QUESTION)
+def fold_out(page: Page) -> Locator:
+    return page.locator("details.gpu")
 
 
-async def open_dialog(chat: ChatPage) -> Locator:
-    await chat.open_model_menu()
-    await chat.page.get_by_role("button", name=QUESTION).click()
-    return dialog(chat.page)
+async def measure(chat: ChatPage) -> Locator:
+    await chat.open_part("Model")
+    await fold_out(chat.page).get_by_text(QUESTION).click()
+    return fold_out(chat.page)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -39,7 +39,7 @@ async def module_answered(browser: Browser, site: str) -> AsyncIterator[ChatPage
 
 @pytest.fixture
 def answered(module_answered: ChatPage) -> ChatPage:
-    """The page of all tests here that need an answer only. Each opens the dialog itself, and closes it."""
+    """The page of all tests here that need an answer only. Each opens it itself, and closes it."""
     return module_answered
 
 
@@ -51,23 +51,25 @@ async def test_the_table_fits_the_screen(
     page = answered.page
     await page.set_viewport_size({"width": width, "height": height})
     await page.emulate_media(color_scheme=scheme)
-    await page.screenshot(path=screenshots / f"gpu-header-{width}-{scheme}.png")
-    shown = await open_dialog(answered)
+    shown = await measure(answered)
     await shown.get_by_role("row", name="attention").wait_for()
     await page.screenshot(path=screenshots / f"gpu-{width}-{scheme}.png")
-    for locator in (shown, shown.locator(".gpu-result")):
+    for locator in (page.locator(".panel-body"), shown.locator(".gpu-result")):
         assert await locator.evaluate("(node) => node.scrollWidth <= node.clientWidth")
-    for name in ("Measure again", "Close"):
-        box = await shown.get_by_role("button", name=name).bounding_box() or {}
-        assert min(box["x"], box["y"]) >= 0
-        assert box["x"] + box["width"] <= width
-        assert box["y"] + box["height"] <= height
-    await shown.get_by_role("button", name="Close").click()
+    again = shown.get_by_role("button", name="Measure again")
+    await expect(again).to_be_enabled()
+    await again.scroll_into_view_if_needed()
+    await page.screenshot(path=screenshots / f"gpu-{width}-{scheme}-end.png")
+    box = await again.bounding_box() or {}
+    assert min(box["x"], box["y"]) >= 0
+    assert box["x"] + box["width"] <= width
+    assert box["y"] + box["height"] <= height
+    await answered.close_panel()
     assert answered.errors == []
 
 
-async def test_rows_say_what_was_measured_and_escape_closes_it_and_gives_the_focus_back(answered: ChatPage) -> None:
-    shown = await open_dialog(answered)
+async def test_rows_say_what_was_measured_and_closing_the_panel_folds_it_up(answered: ChatPage) -> None:
+    shown = await measure(answered)
     assert await shown.get_by_role("progressbar").is_visible()
     row = shown.get_by_role("row", name="linear 576x49152 Q8_0")
     said = " ".join((await row.inner_text()).split())
@@ -80,21 +82,22 @@ async def test_rows_say_what_was_measured_and_escape_closes_it_and_gives_the_foc
         for words in ("A graphics card", "1.1 ms, 893 tok/s (position 512)", "2.6 TB/s", "51.2 TFLOP/s")
     )
     await answered.page.keyboard.press("Escape")
-    assert not await shown.is_visible()
-    assert await answered.page.evaluate("document.activeElement.id") in ("model-chip", "message")
+    await expect(shown).to_be_hidden()
+    await expect(shown).to_have_js_property("open", False)
 
 
 async def test_it_is_offered_only_while_a_gpu_runs_the_model(page_alone: ChatPage) -> None:
-    button = page_alone.page.locator("#gpu-speed")
     await page_alone.open_ready("?backend=wasm")
-    await expect(button).to_have_js_property("hidden", True)
+    part = await page_alone.open_part("Model")
+    await expect(part.locator("#backend")).to_be_visible()
+    await expect(fold_out(page_alone.page)).to_be_hidden()
     await page_alone.open_ready()
     await page_alone.send("slowly broken")
-    shown = await open_dialog(page_alone)
+    shown = await measure(page_alone)
     assert await shown.is_visible()
     await page_alone.problem()
-    assert not await shown.is_visible()
-    await expect(button).to_have_js_property("hidden", True)
+    await expect(shown).to_be_hidden()
+    await expect(shown).to_have_js_property("open", False)
 
 
 OPEN_AT_THE_FIRST_WORDS = """() => {
@@ -102,8 +105,10 @@ OPEN_AT_THE_FIRST_WORDS = """() => {
   const watch = new MutationObserver(() => {
     if (!log.querySelector('.answer .body')?.textContent.trim()) return;
     watch.disconnect();
+    const step = document.querySelector('.gpu-step');
+    window.steps = [];
+    new MutationObserver(() => window.steps.push(step.textContent)).observe(step, { childList: true });
     document.querySelector('#gpu-speed').click();
-    window.dialogSaid = document.querySelector('#gpu-dialog').innerText;
   });
   watch.observe(log, { childList: true, subtree: true, characterData: true });
 }"""
@@ -124,11 +129,12 @@ NOTE_HOW_FAR = """() => {
 async def test_the_real_gpu_is_measured_between_two_answers(tiny_chat: ChatPage, screenshots: Path) -> None:
     chat = tiny_chat
     await chat.open_ready("?backend=webgpu&max_tokens=200&routing=off")
+    await chat.open_part("Model")
     await chat.page.evaluate(OPEN_AT_THE_FIRST_WORDS)
     await chat.send("Tell me a very long story about a lighthouse.")
-    shown = dialog(chat.page)
+    shown = fold_out(chat.page)
     await shown.get_by_role("row", name="attention").wait_for(timeout=180_000)
-    assert "Waiting for the running answer" in await chat.page.evaluate("window.dialogSaid")
+    assert (await chat.page.evaluate("window.steps"))[0] == "Waiting for the running answer"
     assert await chat.state() == "ready"  # the answer came first, and whole
     assert await chat.page.evaluate("sonata.lastAnswer.reason") in ("end", "length", "loop")
 
@@ -144,7 +150,7 @@ async def test_the_real_gpu_is_measured_between_two_answers(tiny_chat: ChatPage,
     await chat.page.evaluate(NOTE_HOW_FAR)
     await shown.get_by_role("button", name="Measure again").click()
     await chat.page.wait_for_function("() => window.measured > 0", timeout=180_000)
-    await shown.get_by_role("button", name="Close").click()
+    await chat.close_panel()
     await chat.page.evaluate("sonata.engine.newChat()")  # waits its turn, but not for a measurement nobody looks at
     assert await chat.page.evaluate("window.measured") < 1
     assert await chat.ask("And of Italy?")

@@ -1,8 +1,10 @@
 /**
- * The Models dialog: the models that this browser keeps, those that the hub has, and a file of the user's. It is loaded
- * when it is first opened. Only opening the hub's list and downloading from it use the network.
+ * The models of Settings, Model: those that this browser keeps, those that the hub has, a file of the user's, and adapters.
+ * Only opening the hub's list and downloading from it use the network.
  */
-import { button, part, ProblemLine } from '../page/dom.js';
+import { html, render } from '../vendor/lit-html/lit-html.js';
+import { t } from '../i18n/i18n.js';
+import { button, element, part, ProblemLine } from '../page/dom.js';
 import { formatBytes } from '../page/format.js';
 import { askToPersist } from '../page/offline.js';
 import { withAdded } from '../storage/added_hosts.js';
@@ -23,8 +25,8 @@ const OF_ADAPTERS = /\.(safetensors|json)$/i; // an adapter may also be a GGUF f
  * @typedef {import('../storage/hub.js').Listed|'gone'|'unknown'} Listed
  */
 
-export class ModelsDialog {
-  #dialog;
+export class ModelsView {
+  element = element('section', 'models');
   #parts;
   #problem = new ProblemLine();
   #keeper = new ModelKeeper(() => this.#showProgress());
@@ -36,30 +38,27 @@ export class ModelsDialog {
   #adapters;
   #kept;
 
-  /**
-   * @param {HTMLDialogElement} dialog
-   * @param {{running: () => {chosen: string|File[]|null, measured: {tokS: number, bytes: number}|null},
-   *   check: (files: File[]) => Promise<void>, use: (chosen: string|File[]|null) => void,
-   *   adapters: import('./adapters.js').Adapters}} page see models_menu.js
-   */
-  constructor(dialog, page) {
-    this.#dialog = dialog;
+  /** @param {import('./models.js').Models} page */
+  constructor(page) {
     this.#page = page;
-    const find = (name) => part(dialog, `.models-${name}`, HTMLElement);
+    const root = this.element;
+    root.id = 'models';
+    root.setAttribute('aria-labelledby', 'models-title');
+    render(skeleton(), root);
+    const find = (name) => part(root, `.models-${name}`, HTMLElement);
     this.#parts = {
-      advice: find('advice'), kept: find('kept'), adding: find('adding'), hub: part(dialog, 'details', HTMLDetailsElement), offered: find('offered'),
+      advice: find('advice'), kept: find('kept'), adding: find('adding'), hub: part(root, '.models-hub', HTMLDetailsElement), offered: find('offered'),
       asking: find('asking'), progress: find('progress'), words: find('progress-words'),
-      bar: part(dialog, '.models-progress progress', HTMLProgressElement), room: find('room'),
-      file: part(dialog, 'input[type=file]', HTMLInputElement),
+      bar: part(root, '.models-progress progress', HTMLProgressElement), room: find('room'),
+      file: part(root, 'input[type=file]', HTMLInputElement),
     };
     find('problems').append(this.#problem.element);
-    this.#hosts = new HostsSection(part(dialog, '.models-hosts', HTMLDetailsElement), (run) => this.#try(run));
+    this.#hosts = new HostsSection(part(root, '.models-hosts', HTMLDetailsElement), (run) => this.#try(run));
     this.#adapters = page.adapters;
     this.#kept = new AdaptersSection(find('adapters'), page.adapters, (run) => this.#try(run));
-    page.adapters.onChange(() => dialog.open && this.#kept.show());
+    page.adapters.onChange(() => this.#isSeen && this.#kept.show());
     for (const name of ['open', 'add']) find(name).addEventListener('click', () => this.#parts.file.click());
     find('stop').addEventListener('click', () => this.#keeper.stop());
-    find('close').addEventListener('click', () => dialog.close());
     this.#parts.file.addEventListener('change', () => {
       const files = [...this.#parts.file.files ?? []];
       this.#parts.file.value = '';
@@ -72,10 +71,17 @@ export class ModelsDialog {
     this.#parts.hub.addEventListener('toggle', () => this.#parts.hub.open && this.#try(() => this.#askHub()));
   }
 
-  async open() {
-    if (!this.#dialog.open) this.#dialog.showModal();
-    this.#problem.say(null);
-    await this.#try(() => this.#show());
+  show() {
+    return this.#try(() => this.#show());
+  }
+
+  /** Something else runs. A problem stays in view. */
+  refresh() {
+    this.#show().catch(() => {}); // the lists are as they were
+  }
+
+  get #isSeen() {
+    return this.element.checkVisibility();
   }
 
   /**
@@ -83,7 +89,6 @@ export class ModelsDialog {
    * also where there is no room to copy it.
    */
   async openFiles(given) {
-    await this.open();
     await this.#try(async () => {
       if (given.some(({ name }) => OF_ADAPTERS.test(name))) return this.#addAdapter(given);
       await mustBeModels(given);
@@ -118,32 +123,33 @@ export class ModelsDialog {
   }
 
   #use(chosen) {
-    this.#dialog.close();
     this.#page.use(chosen);
+    part(this.element, '#models-title', HTMLElement).focus(); // the button that was pressed vanishes
+    this.refresh();
   }
 
   async #show() {
-    const { chosen } = this.#page.running();
+    const { chosen } = this.#page;
     const brought = await broughtModels();
     const site = listRow({
-      title: 'The model of this page', about: 'Comes with Sonata', inUse: chosen === null, use: () => this.#use(null),
+      title: t('models.site'), about: t('models.siteAbout'), inUse: chosen === null, use: () => this.#use(null),
     });
     this.#parts.kept.replaceChildren(site, ...brought.map((model) => this.#keptRow(model, chosen)));
     this.#showOffered(brought);
     this.#hosts.show();
     await this.#kept.show();
     const { quota, usage } = await room();
-    this.#parts.room.textContent = quota ? `${formatBytes(usage)} used by this page, ${formatBytes(quota - usage)} left` : '';
+    this.#parts.room.textContent = quota ? t('models.room', { used: formatBytes(usage), left: formatBytes(quota - usage) }) : '';
   }
 
   #keptRow(model, running) {
     const inUse = model.sha256 === running;
-    const size = model.complete ? formatBytes(model.bytes) : `${formatBytes(model.have)} of ${formatBytes(model.bytes)}, not complete`;
+    const size = model.complete ? formatBytes(model.bytes) : t('models.incomplete', { have: formatBytes(model.have), all: formatBytes(model.bytes) });
     return listRow({
       title: model.title, about: [size, model.licence].filter(Boolean).join(' · '), inUse,
       use: model.complete ? () => this.#use(model.sha256) : null,
       remove: inUse ? null : () => this.#try(async () => {
-        if (!await removeModel(model.sha256)) throw userError('BusyError', `${model.title} is just being downloaded or loaded: stop that, or wait for it, then delete it.`);
+        if (!await removeModel(model.sha256)) throw userError('BusyError', t('models.busy', { title: model.title }));
         await this.#show();
       }),
     });
@@ -190,7 +196,7 @@ export class ModelsDialog {
       return typeof listed === 'object' ? [{ ...entry, ...listed }] : [];
     });
     const gigabytes = /** @type {any} */ (navigator).deviceMemory ?? 8;
-    const advice = advise(this.#page.running().measured, offered, gigabytes * 1e9);
+    const advice = advise(this.#page.measured, offered, gigabytes * 1e9);
     this.#parts.advice.textContent = advice ?? '';
     this.#parts.advice.hidden = !advice;
   }
@@ -200,10 +206,10 @@ export class ModelsDialog {
    * @param {Entry} entry @param {Listed} listed @param {number} have bytes that are here already
    */
   #offeredRow(catalog, entry, listed, have) {
-    const size = listed === 'gone' ? 'gone from the hub' : listed === 'unknown' ? 'size unknown' : formatBytes(listed.bytes);
+    const size = listed === 'gone' ? t('models.gone') : listed === 'unknown' ? t('models.sizeUnknown') : formatBytes(listed.bytes);
     const row = listRow({ title: entry.title, about: `${size} · ${entry.licence} · ${entry.good_at}` });
     if (typeof listed !== 'object') return row;
-    const label = have ? 'Continue' : 'Download';
+    const label = t(have ? 'models.continue' : 'models.download');
     const get = button(label, 'quiet', () => this.#try(() => this.#download(catalog, entry, listed)));
     part(row, '.models-row-actions', HTMLElement).append(named(get, `${label} ${entry.title}`));
     return row;
@@ -220,7 +226,7 @@ export class ModelsDialog {
     const catalog = (this.#catalog ??= await readCatalog());
     const entry = entryOf(catalog, field.value);
     const listed = await this.#keeper.ask(withAdded(catalog), entry);
-    if (!listed) throw userError('RefusedError', `${new URL(catalog.hub).host} has no ${entry.file} in ${entry.repository}. Check the name.`);
+    if (!listed) throw userError('RefusedError', t('models.notThere', { host: new URL(catalog.hub).host, file: entry.file, repository: entry.repository }));
     await this.#download(catalog, entry, listed);
     field.value = '';
   }
@@ -230,7 +236,7 @@ export class ModelsDialog {
   #showProgress() {
     const { bringing } = this.#keeper;
     this.#parts.progress.hidden = !bringing;
-    this.#dialog.toggleAttribute('data-bringing', bringing !== null);
+    this.element.toggleAttribute('data-bringing', bringing !== null);
     if (!bringing) return;
     this.#parts.words.textContent = bringing.total ? `${bringing.title}: ${progressWords(bringing)}` : bringing.title;
     if (bringing.total) this.#parts.bar.value = bringing.done / bringing.total;
@@ -246,6 +252,55 @@ export class ModelsDialog {
       this.#problem.say(error);
     }
   }
+}
+
+/** Its elements; what is in the lists comes later. */
+function skeleton() {
+  return html`
+    <h3 id="models-title" tabindex="-1">${t('models.title')}</h3>
+    <p class="panel-lead">${t('models.about')}</p>
+    <p class="models-advice" hidden></p>
+    <ul class="models-kept" aria-label=${t('models.kept')}></ul>
+    <div class="models-actions">
+      <button class="models-open quiet" type="button">${t('models.open')}</button>
+      <p class="models-room"></p>
+      <input type="file" accept=".gguf,.safetensors,.json" multiple aria-label=${t('models.fileLabel')} hidden>
+    </div>
+    <details class="models-hub">
+      <summary>${t('models.hub')}</summary>
+      <p class="models-privacy">${t('models.privacy')}</p>
+      <p class="models-asking" role="status" hidden>${t('models.asking')}</p>
+      <ul class="models-offered" aria-label=${t('models.offered')}></ul>
+      <form>
+        <label for="models-named">${t('models.named')}</label>
+        <input id="models-named" type="text" placeholder="OWNER/REPOSITORY/FILE.gguf" autocomplete="off" autocapitalize="off" spellcheck="false" required>
+        <button class="quiet" type="submit">${t('models.download')}</button>
+      </form>
+    </details>
+    <details class="models-hosts">
+      <summary>${t('models.hosts')}</summary>
+      <ul aria-label=${t('models.hostList')}></ul>
+      <form>
+        <label for="models-host">${t('models.host')}</label>
+        <input id="models-host" type="text" placeholder="example.org" autocomplete="off" autocapitalize="off" spellcheck="false" required>
+        <button class="quiet" type="submit">${t('models.allow')}</button>
+      </form>
+    </details>
+    <section class="models-adapters" aria-labelledby="adapters-title">
+      <h3 id="adapters-title">${t('models.adapters')}</h3>
+      <p class="panel-lead">${t('models.adaptersAbout')}</p>
+      <ul aria-label=${t('models.adapters')}></ul>
+      <p class="models-adding" role="status" hidden>${t('models.adding')}</p>
+      <button class="models-add quiet" type="button">${t('models.add')}</button>
+    </section>
+    <div class="models-state">
+      <div class="models-problems"></div>
+      <div class="models-progress" hidden>
+        <p class="models-progress-words" id="models-progress"></p>
+        <progress aria-labelledby="models-progress" max="1" value="0"></progress>
+        <button class="models-stop quiet" type="button">${t('models.stop')}</button>
+      </div>
+    </div>`;
 }
 
 /** Bytes that the page may keep and keeps; none where it may keep nothing. */

@@ -1,4 +1,4 @@
-"""The Models dialog: models from a hub on this machine, from the file picker, dropped on the page; one chat."""
+"""The models of Settings: models from a hub on this machine, from the file picker, dropped on the page; one chat."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from accessibility import found_by_axe
 from chat_page import ChatPage, choose_files, fresh_tab
 from local_hub import LocalHub, running_hub
 from plain_server import PlainServer
@@ -42,7 +43,7 @@ UNTIL_KEPT = """async (nbytes) => {
   const enough = (models) => models.some(({ bytes }) => bytes >= nbytes);
   while (!enough(await sonata.storedModels())) await new Promise((resolve) => setTimeout(resolve, 20));
 }"""
-CLOSE_LISTS = "for (const part of document.querySelectorAll('#models-dialog details')) part.open = false"
+CLOSE_LISTS = "for (const part of document.querySelectorAll('#models details')) part.open = false"
 FORGET = """async () => {
   localStorage.clear();
   for (const { sha256 } of await sonata.storedModels()) await sonata.removeModel(sha256);
@@ -124,33 +125,33 @@ async def stand_in_page(browser: Browser, address: str) -> AsyncIterator[ChatPag
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page_alone(stand_in_page: ChatPage, hub: LocalHub) -> ChatPage:
-    """The page with the stand-in worker, which runs any model: for the dialog, and what the browser keeps."""
+    """The page with the stand-in worker, which runs any model: for the list, and what the browser keeps."""
     await stand_in_page.page.evaluate(FORGET)
     await stand_in_page.open_ready()
     return stand_in_page
 
 
-def dialog(chat: ChatPage) -> Locator:
-    return chat.page.locator("#models-dialog")
+def models(chat: ChatPage) -> Locator:
+    return chat.page.locator("#models")
 
 
 def row(chat: ChatPage, title: str) -> Locator:
-    return dialog(chat).get_by_role("listitem").filter(has_text=title)
+    return models(chat).get_by_role("listitem").filter(has_text=title)
 
 
 async def open_list(chat: ChatPage) -> None:
     await chat.open_models()
-    await dialog(chat).get_by_text("More models, from huggingface.co").click()
+    await models(chat).get_by_text("More models, from huggingface.co").click()
     await expect(row(chat, "Gone")).to_be_visible()
 
 
 async def press(chat: ChatPage, name: str) -> None:
-    await dialog(chat).get_by_role("button", name=name, exact=True).click()
+    await models(chat).get_by_role("button", name=name, exact=True).click()
 
 
 async def pick(chat: ChatPage, paths: list[Path]) -> None:
     """Open files by the picker."""
-    if not await dialog(chat).is_visible():
+    if not await models(chat).is_visible():
         await chat.open_models()
     await choose_files(chat.page, lambda: press(chat, "Open a file"), paths)
 
@@ -161,7 +162,7 @@ async def until_ready_again(chat: ChatPage) -> None:
 
 
 async def problem(chat: ChatPage) -> str:
-    line = dialog(chat).get_by_role("alert")
+    line = models(chat).get_by_role("alert")
     await expect(line).to_be_visible(timeout=30_000)
     return await line.inner_text()
 
@@ -176,13 +177,13 @@ async def test_a_model_of_the_list_is_stopped_continued_used_and_deleted_in_one_
     await chat.open_models()
     await expect(row(chat, "The model of this page")).to_contain_text("In use")
     assert hub.listings == []
-    await dialog(chat).get_by_text("More models, from huggingface.co").click()
+    await models(chat).get_by_text("More models, from huggingface.co").click()
     await expect(row(chat, "Gone")).to_contain_text("gone from the hub")
     await expect(row(chat, "Other")).to_contain_text(f"{size / 1e6:.1f} MB · MIT · Noise")
 
     hub.gate, hub.gate_at = threading.Event(), 2_000_000
     await press(chat, "Download Other")
-    words = dialog(chat).locator(".models-progress-words")
+    words = models(chat).locator(".models-progress-words")
     await expect(words).to_contain_text(f"MB of {size / 1e6:.1f} MB, ")
     await expect(words).to_contain_text("left")
     await chat.page.screenshot(path=screenshots / "models-download.png")
@@ -255,7 +256,7 @@ async def test_a_model_in_several_files_is_one_model(chat: ChatPage, hub: LocalH
     assert len(stored) == 2  # the site's, and this one, which was there already
 
     await chat.open_models()  # the list is still open
-    await dialog(chat).get_by_label("Another file there").fill(f"{hub.url}/{REPOSITORY}/resolve/main/{FILE}")
+    await models(chat).get_by_label("Another file there").fill(f"{hub.url}/{REPOSITORY}/resolve/main/{FILE}")
     await press(chat, "Download")
     await press(chat, f"Use {FILE[:-5]}")
     await until_ready_again(chat)
@@ -286,22 +287,22 @@ async def test_a_redirect_to_a_host_that_is_not_listed_is_refused_until_the_user
         refused = f"sends on to {host[7:]}, which is not on the list of hosts that models may come from."
         assert f"{refused} If you trust it, allow it under Models." in await chat.problem()
         await chat.open_models()
-        await dialog(chat).get_by_text("Hosts that models may come from").click()
-        await expect(dialog(chat).get_by_text(hub.url)).to_be_visible()
-        await dialog(chat).get_by_label("Another host").fill("no host")
+        await models(chat).get_by_text("Hosts that models may come from").click()
+        await expect(models(chat).get_by_text(hub.url)).to_be_visible()
+        await models(chat).get_by_label("Another host").fill("no host")
         await press(chat, "Allow")
         assert '"no host" is no host that models could come from' in await problem(chat)
-        await dialog(chat).get_by_label("Another host").fill(host)
+        await models(chat).get_by_label("Another host").fill(host)
         await press(chat, "Allow")
-        await expect(dialog(chat).get_by_role("alert")).to_be_hidden()
-        await press(chat, "Close")
+        await expect(models(chat).get_by_role("alert")).to_be_hidden()
+        await chat.close_panel()
         await chat.load_again()
         assert await chat.page.evaluate(TOKENS) != first
         names = [PART.replace("00001", f"0000{number}") for number in (1, 2, 3)]
         assert sorted({name for name, _ in stranger.asked}) == names
         await chat.open_models()
         await press(chat, f"Remove {host}")
-        await expect(dialog(chat).get_by_text(host)).to_be_hidden()
+        await expect(models(chat).get_by_text(host)).to_be_hidden()
         assert await chat.page.evaluate("localStorage.getItem('sonata.hosts')") == "[]"
 
 
@@ -316,12 +317,12 @@ async def test_files_that_are_no_models_are_refused_and_the_model_stays(
     said = await problem(chat)
     assert re.match(r"Large needs \d\.\d\d GB for 8192 tokens of context", said)
     assert "The kernels on the CPU reach 4.29 GB of memory, whatever the machine has. A Q4_K_M file of this" in said
-    await press(chat, "Close")
+    await chat.close_panel()
     damaged = bytearray(other)
     at = damaged.index(b"llama.block_count") + len(b"llama.block_count") + 4
     damaged[at] = 77  # blocks that are not there
     await chat.page.evaluate(DROP, [base64.b64encode(damaged).decode(), "damaged.gguf"])
-    await expect(dialog(chat).get_by_role("alert")).to_contain_text("not a complete model", timeout=30_000)
+    await expect(models(chat).get_by_role("alert")).to_contain_text("not a complete model", timeout=30_000)
     assert [model["name"] for model in await chat.page.evaluate("sonata.storedModels()")] == ["tiny.gguf"]
     assert await chat.page.evaluate(TOKENS) == first
 
@@ -350,7 +351,7 @@ async def test_a_dropped_file_is_read_as_it_is_where_there_is_no_room_and_one_th
     assert await chat.page.evaluate(TOKENS) == first
 
 
-# --- the dialog alone ---
+# --- the list alone ---
 
 
 async def test_a_download_survives_broken_connections_and_a_reload(
@@ -397,7 +398,7 @@ async def test_a_file_is_opened_by_the_picker_and_kept_until_it_is_deleted(
     assert "My Model" in await chat.page.inner_text(".status-line")
     await chat.open_models()
     await expect(row(chat, "My Model")).to_contain_text("In use")
-    await expect(dialog(chat).locator(".models-room")).to_contain_text("left")
+    await expect(models(chat).locator(".models-room")).to_contain_text("left")
     assert hub.listings == []
 
     assert await chat.page.evaluate("sonata.removeModel(localStorage.getItem('sonata.model'))")  # as in another tab
@@ -435,12 +436,15 @@ async def test_it_fits_on_every_screen(page_alone: ChatPage, screenshots: Path, 
     await chat.page.emulate_media(color_scheme=scheme)
     await open_list(chat)
     await chat.page.screenshot(path=screenshots / f"models-{width}-{scheme}.png")
-    for name in ("Open a file", "Close", "Download Other"):
-        box = await dialog(chat).get_by_role("button", name=name, exact=True).bounding_box() or {}
+    for name in ("Open a file", "Add an adapter", "Download Other"):
+        button = models(chat).get_by_role("button", name=name, exact=True)
+        await button.scroll_into_view_if_needed()
+        box = await button.bounding_box() or {}
         assert min(box["x"], box["y"]) >= 0
         assert box["x"] + box["width"] <= width
         assert box["y"] + box["height"] <= 800
-    await press(chat, "Close")
+    assert await found_by_axe(chat.page) == []
+    await chat.close_panel()
     overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert await chat.page.evaluate(overflow) == 0
     await chat.page.screenshot(path=screenshots / f"models-closed-{width}-{scheme}.png")

@@ -1,46 +1,47 @@
 /**
- * Which model the page runs, and the button that opens the Models dialog, which is loaded when it is first asked for.
- * A model file can be dropped anywhere on the page.
+ * Which model the page runs, and what leads to the list of models in Settings (models_view.js). A model file can be dropped
+ * anywhere on the page.
  */
-import { loadStyles } from '../page/load_file.js';
+import { t } from '../i18n/i18n.js';
 import { chooseModel } from '../storage/model_list.js';
 import { chosenModel, rememberModel } from '../storage/model_choice.js';
 import { splitModels } from '../files/split_models.js';
 import { Adapters } from './adapters.js';
 import { AddressModel } from './address_model.js';
 
-const NOT_KEPT = 'The model that you chose is not in this browser any more, so the page runs its own.';
 const LEAST_MEASURED = 16; // tokens of an answer whose speed says something
 
-export class ModelsMenu {
+export class Models {
   /** A model that the user brought, by its sha256, or files to be read as they are; null: the model of the site. */
   chosen = /** @type {string|File[]|null} */ (chosenModel());
+  /** How fast the model of so many bytes was; null: nobody knows yet. */
+  measured = /** @type {{tokS: number, bytes: number}|null} */ (null);
+  /** The list of models, once it was opened. */
+  view = /** @type {import('./models_view.js').ModelsView|null} */ (null);
   /** The model that the address of the page names. */
   address;
   /** What changes how the model answers. */
   adapters;
-  #dialog;
+  /** @type {(files: File[]) => Promise<void>} throws where the engine could not run the model of these files */
+  check;
   #notices;
-  #check;
   #onChange;
-  #view = /** @type {import('./models_dialog.js').ModelsDialog|null} */ (null);
+  #panel;
   #bytes = 0; // of the model that runs, 0 if unknown
-  #measured = /** @type {{tokS: number, bytes: number}|null} */ (null);
 
   /**
-   * @param {HTMLElement} button @param {HTMLDialogElement} dialog
    * @param {import('../page/notices.js').Notices} notices
-   * @param {{check: (files: File[]) => Promise<void>, onChange: () => void, attach: (files: File[]) => void}} page `check` throws where the engine could not
-   *   run the model of these files; `onChange`: another model was chosen; `attach`: files that are no models were dropped
+   * @param {{check: (files: File[]) => Promise<void>, onChange: () => void, attach: (files: File[]) => void,
+   *   panel: {open: () => Promise<void>, leave: () => void}}} page `check` as above; `onChange`: another model was chosen;
+   *   `attach`: files that are no models were dropped; `panel`: shows Settings, Model, and leaves it where it covers the chat
    */
-  constructor(button, dialog, notices, { check, onChange, attach }) {
-    this.#check = check;
-    this.#dialog = dialog;
+  constructor(notices, { check, onChange, attach, panel }) {
+    this.check = check;
     this.#notices = notices;
+    this.#panel = panel;
     this.address = new AddressModel(notices);
     this.adapters = new Adapters(notices);
     this.#onChange = onChange;
-    button.addEventListener('click', () => this.open());
     addEventListener('dragover', (event) => {
       if (event.dataTransfer?.types.includes('Files')) event.preventDefault();
     });
@@ -49,20 +50,21 @@ export class ModelsMenu {
       if (!files.length || event.defaultPrevented) return;
       event.preventDefault(); // or the browser would open it in place of the page
       const { models, others } = splitModels(files);
-      if (models.length) this.#with((view) => view.openFiles(models));
+      if (models.length) this.open().then(() => this.view?.openFiles(models));
       if (others.length) attach(others);
     });
   }
 
   /** Show the list of models. */
   open() {
-    return this.#with((view) => view.open());
+    return this.#panel.open();
   }
 
   /** @param {string|File[]|null} chosen as `chosen` */
   use(chosen) {
     this.chosen = chosen;
-    this.#measured = null;
+    this.measured = null;
+    this.#panel.leave();
     this.address.forget();
     rememberModel(typeof chosen === 'string' ? chosen : null);
     this.#onChange();
@@ -83,29 +85,12 @@ export class ModelsMenu {
   async model() {
     const model = /** @type {Awaited<ReturnType<typeof chooseModel>>} */ (await this.address.model() ?? await chooseModel(this.chosen));
     this.#bytes = model.bytes ?? 0;
-    this.#notices.say('chosen', model.missing ? NOT_KEPT : null);
+    this.#notices.say('chosen', model.missing ? t('models.notKept') : null);
     return model;
   }
 
   /** How fast an answer was. */
   measure(tokens, tokS) {
-    if (this.#bytes && tokens >= LEAST_MEASURED) this.#measured = { tokS, bytes: this.#bytes };
-  }
-
-  async #with(run) {
-    try {
-      const [{ ModelsDialog }] = await Promise.all([import('./models_dialog.js'), loadStyles('models_view/models.css')]);
-      this.#view ??= new ModelsDialog(this.#dialog, {
-        running: () => ({ chosen: this.chosen, measured: this.#measured }),
-        check: this.#check,
-        adapters: this.adapters,
-        use: (chosen) => this.use(chosen),
-      });
-      this.#notices.say('models-view', null);
-    } catch {
-      this.#notices.say('models-view', 'The Models view could not be loaded. Check your connection, then try again.');
-      return;
-    }
-    await run(this.#view);
+    if (this.#bytes && tokens >= LEAST_MEASURED) this.measured = { tokS, bytes: this.#bytes };
   }
 }
