@@ -29,8 +29,6 @@ ALLOWED = {
     "memory/encryption.js": "said to Python",
     "memory/moving.js": "said to Python",
     "sw.js": "an error that nobody is told",
-    "models_view/": "the view of the models",
-    "page/gpu_dialog.js": "the view of the GPU's speed",
     "chat/cards.js": "requests that the model reads",
     "chat/turn_view.js": "an opinion, for code",
     "memory_view/storage_panel.js": "what is cut from a sentence of Python",

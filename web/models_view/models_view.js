@@ -273,7 +273,7 @@ function skeleton() {
       <ul class="models-offered" aria-label=${t('models.offered')}></ul>
       <form>
         <label for="models-named">${t('models.named')}</label>
-        <input id="models-named" type="text" placeholder="OWNER/REPOSITORY/FILE.gguf" autocomplete="off" autocapitalize="off" spellcheck="false" required>
+        <input id="models-named" type="text" placeholder=${t('models.namedExample')} autocomplete="off" autocapitalize="off" spellcheck="false" required>
         <button class="quiet" type="submit">${t('models.download')}</button>
       </form>
     </details>
@@ -282,7 +282,7 @@ function skeleton() {
       <ul aria-label=${t('models.hostList')}></ul>
       <form>
         <label for="models-host">${t('models.host')}</label>
-        <input id="models-host" type="text" placeholder="example.org" autocomplete="off" autocapitalize="off" spellcheck="false" required>
+        <input id="models-host" type="text" placeholder=${t('models.hostExample')} autocomplete="off" autocapitalize="off" spellcheck="false" required>
         <button class="quiet" type="submit">${t('models.allow')}</button>
       </form>
     </details>
