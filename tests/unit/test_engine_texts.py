@@ -156,7 +156,7 @@ def test_sentences_are_told_with_their_values_one_by_one_and_unknown_ones_stay(g
     ) == [
         "notes.txt ist leer.",
         "Sonata lernt. 40% sind geschafft, noch etwa 3 Minuten.",
-        "12 Fakten in Gebrauch; 1 Antwort kamen aus dem, was du gelehrt hast. Something unheard of.",
+        "12 Tatsachen in Gebrauch; 1 Antwort kamen aus dem, was du beigebracht hast. Something unheard of.",
         "Die Datei ist abgeschnitten: Sie hat 3 von 9 Bytes. Kopiere sie noch einmal. Nichts wurde geändert.",
         "a.png ist kein Text. Sonata liest keine Bilder.",
         "",
