@@ -118,12 +118,9 @@ class ConsolidationService:
     async def _take(self, run: Run | None) -> None:
         before, adapter = self.adapter, None
         if run is not None:
-            parameters = await self._parameters(run)
-            if parameters is None:
+            adapter = await self.adapter_of(run)
+            if adapter is None:
                 run = None  # of another recipe's shape, or damaged: the plain model answers
-            else:
-                layout = layout_of(self.learning.model.graph, self.recipe)
-                adapter = layout.adapter(parameters, f"learned {run.revision}", self.learning.base_sha256)
         self.current, self.adapter = run, adapter
         await self._answer_with(adapter)
         number = None
@@ -133,6 +130,16 @@ class ConsolidationService:
         self.learning.use_revision(run.revision if run else 0, number)
         if before is not None:
             await self._adapters.forget(before.name)
+
+    async def adapter_of(self, run: Run) -> LoraAdapter | None:
+        """A run's revision; None where its numbers cannot be read, or are of another layout."""
+        if self.current is not None and self.current.id == run.id:
+            return self.adapter
+        parameters = await self._parameters(run)
+        if parameters is None:
+            return None
+        layout = layout_of(self.learning.model.graph, self.recipe)
+        return layout.adapter(parameters, f"learned {run.revision}", self.learning.base_sha256)
 
     async def _runs(self) -> list[Run]:
         return await self.learning.memory.revisions.runs(self.learning.base_sha256)

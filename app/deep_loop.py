@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from app.learning_service import THRESHOLD_POLICY
+from app.loop_runs import note_run
 from app.services import Services
 from py_core.learning.gate_threshold import Evidence, fitted_threshold
 from py_core.learning.reasoning_bank import DAY_SECONDS, GOOD, Bank, Experience, archive, distil
@@ -115,6 +116,7 @@ class DeepLoop:
             # A moment later, or the newest answer would count twice.
             await memory.policies.set(UNTIL_POLICY, math.nextafter(newest, math.inf), confidence=1.0, source="deep")
             await memory.policies.set(REPORT_POLICY, json.dumps(asdict(done)), confidence=1.0, source="deep")
+            await note_run(memory.policies, "deep", now, "done", len(trajectories))
             await memory.trajectories.delete_lost_traces()
             await memory.store.compact()
             report(5, 5)

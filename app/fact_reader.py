@@ -60,6 +60,11 @@ class FactReader:
         self.is_there = base_sha256[:16] in READERS
         """Whether this model has one."""
 
+    @property
+    def adapter(self) -> LoraAdapter | None:
+        """What was opened; None before anything was read."""
+        return self._adapter
+
     def keep(self) -> None:
         """Fetch it, so that it is there later; waits for nothing. Once, unless that fails."""
         if self.is_there and not self._is_kept:

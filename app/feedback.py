@@ -78,8 +78,10 @@ class Feedback:
         """To such questions this is the answer; the one that was given counts as bad, where it is known. `take_back`
         forgets what was learned."""
         async with self._judging:
-            learned = await self._learning.teach(question, answer, "corrected")
             before = await self._memory.trajectories.get(id)
+            learned = await self._learning.teach(
+                question, answer, "corrected", corrects=before.answered if before else ""
+            )
             if before is not None:
                 taught = _taught(learned, before)
                 if before.feedback:

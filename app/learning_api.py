@@ -5,8 +5,7 @@ web/learning/client.js calls its methods with JSON. Times are seconds since 1970
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from app.feedback import Feedback
 from app.idle_learning import IdleLearning
 from app.learning_service import Learned, LearningService
 from app.services import Services
-from py_core.learning.quality import WEIGHTS
+from py_core.adapters.lora import LoraAdapter
 from py_core.memory.errors import StoreError
 from py_core.memory.lessons import KIND as LESSON
 from py_core.memory.lessons import Lesson
@@ -23,7 +22,6 @@ from py_core.memory.revisions import Run
 from py_core.memory.rows import Change
 from py_core.memory.text_search import has_all, terms_of
 from py_core.memory.trajectories import KIND as TRAJECTORY
-from py_core.memory.trajectories import Trajectory
 from py_core.routing.embedder import EmbedderError
 
 LEAST_SIMILARITY = 0.35
@@ -32,8 +30,7 @@ MEANT = 200
 FORGOTTEN = 200
 """So many forgotten lessons can be restored."""
 PLOTTED = 30
-"""So many lessons, and groups of answers, are plotted at most."""
-PLOTTED_ANSWERS = 600
+"""So many lessons and trainings are plotted at most."""
 ROUTER = "Undo the router's training"
 OPENING = "Sonata is still loading what it learns with. Try again in a moment."
 NO_READER = "The model that runs has no addition for reading facts, so nothing is read."
@@ -43,9 +40,12 @@ Filter = Literal["now", "off", "history"]
 class LearningApi:
     """Each public method is a call of the page's."""
 
-    def __init__(self, services: Services, leaves_out: Callable[[], str] = lambda: "") -> None:
-        """leaves_out: Assistant.leaves_out of the model that runs."""
-        self._services, self._leaves_out = services, leaves_out
+    def __init__(
+        self, services: Services, leaves_out: Callable[[], str] = lambda: "",
+        chosen: Callable[[], LoraAdapter | None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """leaves_out, chosen: Assistant.leaves_out and Assistant.adapter of the model that runs."""
+        self._services, self._leaves_out, self._chosen = services, leaves_out, chosen
         self._feedback = Feedback(services)
         self._forgotten: dict[str, Lesson] = {}
         self.close = services.listen(self._on_change)
@@ -86,6 +86,13 @@ class LearningApi:
     async def lesson(self, id: str) -> dict[str, Any] | None:
         lesson = await self._memory.lessons.get(id)
         return None if lesson is None else _lesson(lesson)
+
+    async def lesson_story(self, id: str) -> dict[str, Any] | None:
+        """What a lesson changed (app/lesson_story.py); None where it was forgotten."""
+        from app.lesson_story import story_of  # late, as in app/services.py
+
+        lesson = await self._memory.lessons.get(id)
+        return None if lesson is None else await story_of(lesson, self._memory, self._services.learning)
 
     async def lessons(
         self, filter: Filter = "now", search: str = "", offset: int = 0, limit: int = 50
@@ -132,10 +139,13 @@ class LearningApi:
     # ---- the loops ----
 
     async def overview(self) -> dict[str, Any]:
-        """{problem, idle, loops, lessons, trainings, answers}: what the Learning view shows. `problem`: why nothing can
-        be learned now. `idle`: what learns in pauses, and how far it is. Each loop: {name, on, words, runs, undo};
-        `runs`: whether it runs in pauses, and can be asked to run now; `undo`: what `undo` takes back, "" for nothing.
+        """{problem, idle, loops, lessons, trainings, answers, events}: what the Learning view shows. `problem`: why
+        nothing can be learned now. `idle`: what learns in pauses, and how far it is. Each loop: {name, on, words, runs,
+        undo}; `runs`: whether it runs in pauses, and can be asked to run now; `undo`: what `undo` takes back, "" for
+        nothing. answers, events: app/learning_history.py.
         """
+        from app.learning_history import events, periods  # late, as in app/services.py
+
         services, memory = self._services, self._memory
         lessons = await memory.lessons.all()
         learning, idle, routing = services.learning, services.idle, services.routing
@@ -161,8 +171,21 @@ class LearningApi:
             ],
             "lessons": await self._learned_lately(lessons),
             "trainings": [_training(run) for run in runs[-PLOTTED:]],
-            "answers": _groups(await memory.trajectories.all(limit=PLOTTED_ANSWERS)),
+            "answers": periods(await memory.trajectories.all()),
+            "events": await events(memory, learning.base_sha256 if learning is not None else ""),
         }
+
+    async def adapters(self) -> list[dict[str, Any]]:
+        """What answers come with besides the model's weights: app/adapter_views.py."""
+        from app.adapter_views import adapter_views  # late, as in app/services.py
+
+        return await adapter_views(self._services, self._chosen())
+
+    async def switch_adapter(self, id: str, on: bool) -> None:
+        """Answer with what a training learned, or not; id: of its run."""
+        await self._memory.revisions.switch(id, on)
+        if self._services.consolidation is not None:
+            await self._services.consolidation.refresh()
 
     async def undo_router(self) -> None:
         """Route as before the router was trained last, until there are new corrections."""
@@ -272,28 +295,6 @@ def _training(run: Run) -> dict[str, Any]:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _groups(answers: Sequence[Trajectory]) -> list[dict[str, Any]]:
-    """At most PLOTTED groups of answers in their order, each with its means; those whose quality is not known are left
-    out. answers: the newest first."""
-    known = [answer for answer in reversed(answers) if answer.quality is not None]
-    size = max(math.ceil(len(known) / PLOTTED), 1)
-    groups = [known[at : at + size] for at in range(0, len(known), size)]
-    return [
-        {
-            "created": group[-1].created,
-            "count": len(group),
-            "quality": _mean(answer.quality for answer in group),
-            "parts": {name: _mean(answer.parts.get(name) for answer in group) for name in WEIGHTS},
-        }
-        for group in groups
-    ]
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _is_shown(lesson: Lesson, filter: Filter) -> bool:

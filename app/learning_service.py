@@ -111,6 +111,11 @@ class LearningService:
         return self.reader is not None and self.reader.is_there
 
     @property
+    def reads_now(self) -> bool:
+        """The same, and the user's switch is on."""
+        return self.reads and self.memory.policies.is_on(READING_POLICY)
+
+    @property
     def threshold(self) -> float:
         """A lesson whose score is above it answers the message."""
         policy = self.memory.policies.look(THRESHOLD_POLICY)
@@ -135,7 +140,7 @@ class LearningService:
         begin = time.perf_counter()
         considered = await self.look(text)
         recalled = await self._opened(considered, begin)
-        if recalled is not None or self.reader is None or not self.memory.policies.is_on(READING_POLICY):
+        if recalled is not None or self.reader is None or not self.reads_now:
             return recalled
         return await self.reader.unsure(considered, begin)
 
@@ -183,11 +188,11 @@ class LearningService:
     # ---- teaching ----
 
     async def teach(
-        self, question: str, answer: str, source: Source = "taught", edited: Lesson | None = None
+        self, question: str, answer: str, source: Source = "taught", edited: Lesson | None = None, corrects: str = ""
     ) -> Learned:
         """Learn an answer. What was taught before for the same question becomes history; the same lesson stays one.
 
-        edited: takes the place of this lesson, too, whatever it answers.
+        edited: takes the place of this lesson, too, whatever it answers. corrects: the answer that is corrected.
         Raises LessonError where it is empty, or too long for the model.
         """
         begin = time.perf_counter()
@@ -198,7 +203,7 @@ class LearningService:
             )
         async with self._changing:
             await self.refresh()
-            lesson = Lesson(question, answer, source)
+            lesson = Lesson(question, answer, source, before=corrects or (edited.before if edited else ""))
             tokens = await self.imprints.tokens(lesson)
             (meaning,) = await self.embedder.meanings([question])
             same = await self._same(question, meaning.vector)

@@ -31,12 +31,15 @@ from app.recalled import Recalled
 from app.routing_service import Routed, route_entry
 from app.services import Services
 from app.turn_details import context_entry, done_entry, reading_entry, taught_details, turn_entries
+from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import BackendError
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from app.lesson_trial import LessonTrial
 
 JsObject = Any
 OnEvent = Callable[[str, str], None]
@@ -62,7 +65,8 @@ class PageSession:
         """new_assistant: over the model that runs; raises BackendError where none does yet."""
         self._services, self._opened, self._new_assistant = services, opened, new_assistant
         self._conversation: Conversation | None = None
-        self._learning = LearningApi(services, self._leaves_out)
+        self._learning = LearningApi(services, self._leaves_out, self._adapter)
+        self._trial: LessonTrial | None = None
         self._calls = PageCalls(
             {"memory": MemoryApi(services), "learning": self._learning, "files": FilesApi(services.files)}
         )
@@ -166,6 +170,29 @@ class PageSession:
         if self._conversation is not None:
             self._conversation.stop()
 
+    async def try_lesson(self, id: str, learned: bool, on_event: OnEvent) -> None:
+        """Ask a lesson's question beside the conversation: app/lesson_trial.py. Events as of `respond`: "lesson",
+        "delta" ..., then "done" or "error". One at a time: the one before ends."""
+        from app.lesson_trial import LessonTrial  # late, as in app/services.py
+
+        self.stop_trial()
+        try:
+            trial = self._trial = LessonTrial(self._services, self._new_assistant, self._model())
+            async for event in trial.ask(id, learned):
+                if isinstance(event, Recalled):
+                    on_event("lesson", json.dumps(event.entry()))
+                elif isinstance(event, Delta):
+                    on_event("delta", event.text)
+                else:
+                    on_event("done", json.dumps(done_entry(event, whole=True)))
+        except Exception as error:
+            on_event("error", json.dumps(describe(error)))
+
+    def stop_trial(self) -> None:
+        """End the answer of `try_lesson`, if one runs."""
+        if self._trial is not None:
+            self._trial.stop()
+
     async def new_chat(self) -> None:
         """End every answer asked for so far, and forget the conversation."""
         self.stop()
@@ -220,6 +247,7 @@ class PageSession:
     async def close(self) -> None:
         """The page is gone: end its answers, and give back what the model keeps of its conversation."""
         self.stop()
+        self.stop_trial()
         self.stop_profile()
         async with self._turn:
             self._learning.close()
@@ -228,6 +256,9 @@ class PageSession:
 
     def _leaves_out(self) -> str:
         return self._conversation.assistant.leaves_out if self._conversation is not None else ""
+
+    def _adapter(self) -> LoraAdapter | None:
+        return self._conversation.assistant.adapter if self._conversation is not None else None
 
     def _model(self) -> Model:
         return self.talk().assistant.model

@@ -18,6 +18,7 @@ from app.idle_learning import LAST
 from app.idle_work import BACKGROUND_POLICY
 from app.learning_service import EMBEDDER_POLICY as LESSONS_EMBEDDER
 from app.learning_service import INSTANT_POLICY, READING_POLICY, THRESHOLD_POLICY
+from app.loop_runs import RUNS_POLICY
 from app.router_training import LEAST_WEIGHT, WEIGHT_POLICY
 from app.routing_service import AGENTS_POLICY
 from app.training_settings import PREFIX
@@ -140,6 +141,10 @@ _KNOWN: Mapping[str, _Known] = {
     UNTIL_POLICY: _Known(
         "Answers looked at so far", "Up to this time; newer ones are new.", _nothing, is_time=True, can_edit=False
     ),
+    **{
+        RUNS_POLICY.format(loop): _Known(title, "The plot under Learning shows them.", _nothing, can_edit=False)
+        for loop, title in (("deep", "Looks at all answers"), ("style", "Trainings of your style"))
+    },
     LESSONS_EMBEDDER: _Known(
         "What searches among facts", "Names the model that made the facts' vectors.", _nothing, can_edit=False
     ),

@@ -25,6 +25,7 @@ from app.assistant import SYSTEM_PROMPT
 from app.consolidation_texts import shipped_texts
 from app.idle_work import Report, unheard
 from app.learning_service import LearningService
+from app.loop_runs import note_run
 from app.memory_follower import MemoryFollower
 from py_core.adapters.head import HeadAdapter
 from py_core.adapters.lora import AdapterError
@@ -222,7 +223,10 @@ class StyleService:
             if len(learned_from) + len(held) < ENOUGH:
                 return None
             style = await self._learned(learned_from, held, report, priority)
-            kept = await self.learning.memory.styles.keep(style)
+            memory = self.learning.memory
+            if kept := await memory.styles.keep(style):
+                answers = len(learned_from) + len(held)
+                await note_run(memory.policies, "style", memory.store.clock(), style.verdict, answers)
         await self.refresh()
         return style if kept else None
 

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 
 from py_core.adapters.lora import LoraAdapter
+from py_core.adapters.norms import pair_norm
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
 from py_core.backends.training import Loss, TrainingState
 from py_core.engine.scheduler import Priority
@@ -376,11 +377,7 @@ def layout_of(graph: Graph, recipe: Recipe) -> ParameterLayout:
 
 def norm_of(layout: ParameterLayout, parameters: np.ndarray) -> float:
     """The Frobenius norm of all changes of weights together, scale * b @ a."""
-    total = 0.0
-    for a, b in layout.views(parameters).values():
-        # |b a|^2 = sum((b'b) * (a a')), which is rank by rank.
-        total += float(((b.T @ b).astype(np.float64) * (a @ a.T)).sum())
-    return abs(layout.scale) * math.sqrt(max(total, 0.0))
+    return math.hypot(*(pair_norm(a, b, layout.scale) for a, b in layout.views(parameters).values()))
 
 
 def _digest(array: np.ndarray) -> str:

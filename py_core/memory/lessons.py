@@ -26,7 +26,8 @@ class Lesson:
 
     vector: of the question's meaning, float32 (dimensions,), of length 1; None until it is known. on: whether it may
     answer. replaced_by: the id of a newer lesson for the same question, "" for none: such a lesson is history.
-    quality: 0 to 1, by what the person said of its answers. uses: how many answers it gave.
+    quality: 0 to 1, by what the person said of its answers. uses: how many answers it gave. before: the answer that the
+    person corrected with it, "" where there was none or nobody kept it.
     """
 
     question: str
@@ -38,6 +39,7 @@ class Lesson:
     replaced_by: str = ""
     quality: float = 1.0
     uses: int = field(default=0, compare=False)
+    before: str = field(default="", compare=False)
     created: float = field(default=0.0, compare=False)
     last_used: float = field(default=0.0, compare=False)
 

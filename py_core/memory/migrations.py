@@ -6,6 +6,7 @@
 4  encrypted memories have a ledger (ledger.py)
 5  policies tell how many observations they were made of, and when
 6  conversations are trees (branches.py): turns tell which one they follow, conversations what is shown of them
+7  lessons keep the answer that was corrected
 """
 
 from __future__ import annotations
@@ -59,8 +60,13 @@ def _with_branches(record: Record) -> Record:
     return record
 
 
+def _with_before(record: Record) -> Record:
+    """Nobody kept it; where the answer's trajectory is there still, the page finds it there."""
+    return replace(record, body={"before": "", **record.body}) if record.kind == "lesson" else record
+
+
 MIGRATIONS: Mapping[int, Migration] = {
-    1: _same, 2: _quality_to_weight, 3: _same, 4: _with_observations, 5: _with_branches,
+    1: _same, 2: _quality_to_weight, 3: _same, 4: _with_observations, 5: _with_branches, 6: _with_before,
 }  # fmt: skip
 """Migrations by the version that they start from."""
 

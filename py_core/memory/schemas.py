@@ -111,6 +111,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "quality": checks.share,
             "uses": checks.integer(LARGEST_INTEGER),
             "last_used": checks.time,
+            "before": checks.text(),
         },
     ),
     "consolidation": Schema(

@@ -97,7 +97,8 @@ async def chat(shared: LearningPage) -> AsyncIterator[LearningPage]:
 async def test_a_corrected_answer_is_given_in_other_words_without_the_server_and_no_more_once_forgotten(
     chat: LearningPage,
 ) -> None:
-    assert "Heron" not in await chat.ask(FERRY)
+    said = await chat.ask(FERRY)
+    assert "Heron" not in said
     await chat.under_answer("You should have said …").press("Enter")
     form = chat.page.get_by_role("form", name="You should have said")
     await expect(form.get_by_label("When I ask")).to_have_value(FERRY)
@@ -114,6 +115,19 @@ async def test_a_corrected_answer_is_given_in_other_words_without_the_server_and
         float(text.strip("%under ")) for text in await chat.learned.locator(".certainty-share").all_inner_texts()
     ]
     assert before < 50 < now
+    await chat.show("Lessons")
+    await chat.panel.get_by_text("Before and now").press("Enter")
+    first, wanted, today = [chat.panel.get_by_role("article").nth(at) for at in range(3)]
+    await expect(first.locator(".story-text")).to_have_text(re.compile(r"\W+".join(re.findall(r"\w+", said)[:6])))
+    await expect(wanted).to_contain_text(HERON)
+    await expect(today).to_contain_text("It was not asked since.")
+    await today.get_by_role("button", name="Ask it now").press("Enter")
+    await expect(today).to_contain_text(f"{HERON}Asked just now · Word by word")
+    await first.get_by_role("button", name="Ask without it").press("Enter")
+    await expect(first).to_contain_text("Without what was learned, asked just now")
+    assert "Heron" not in await first.locator(".story-text").inner_text()
+    assert await found_by_axe(chat.page) == []
+    await chat.close_panel()
 
     assert "Grey Heron" in await chat.ask_anew(FERRY_OTHERWISE)
     await expect(chat.chip.locator("summary")).to_contain_text("You taught this · ")
@@ -227,15 +241,22 @@ async def test_loops_are_switched_off_paused_and_run_and_their_plots_have_tables
     await plot.get_by_text("As a table").press("Enter")
     await expect(plot.get_by_role("row").first).to_have_text("Factbeforenow")
     await expect(plot.get_by_role("row").last).to_contain_text("When does the bakery at")
-    quality = chat.panel.get_by_role("figure").filter(has_text="Quality of the answers")
+    quality = chat.panel.get_by_role("figure").filter(has_text="Quality over time")
     await quality.get_by_text("As a table").press("Enter")
-    await expect(quality.get_by_role("row").first).to_have_text(re.compile("^Answeredqualityfits the question"))
+    heads = re.compile("^Daygoodcorrectedbadfrom what you taughtqualityfits the question")
+    await expect(quality.get_by_role("row").first).to_have_text(heads)
+    history = chat.panel.get_by_role("region", name="What was learned when")
+    await history.locator("summary").press("Enter")
+    await expect(history.get_by_role("listitem").first).to_contain_text(f"You taught: {BAKERY}")
+    await expect(history.get_by_role("img")).to_have_attribute("aria-label", re.compile("At once: [1-9]"))
+    await expect(chat.panel.get_by_role("region", name="Adapters")).to_contain_text("There is none yet.")
     pauses = chat.panel.get_by_role("region", name="In pauses")
     await pauses.get_by_role("button", name="Pause").press("Enter")
     await expect(pauses.get_by_role("button", name="Go on")).to_be_focused()
     deep = chat.panel.get_by_role("region", name="From experience")
     await deep.get_by_role("button", name="Learn now").click()
     await expect(deep).to_contain_text("The last time it saw")
+    await expect(history.get_by_role("listitem").filter(has_text="Looked at")).to_have_count(1)
     style = chat.panel.get_by_role("region", name="Your style")
     await expect(style).to_contain_text("Switched off. It needs 12 answers")
     await expect(chat.panel.get_by_role("alert")).to_have_count(0)

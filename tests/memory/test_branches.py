@@ -144,6 +144,10 @@ async def test_a_branch_goes_on_past_a_turn_that_is_damaged(store: Store) -> Non
     assert texts(await sessions.branches(session.id)) == ["Two"]
 
 
+BEFORE = 5
+"""The version before conversations were trees."""
+
+
 def old(record: Record) -> Record:
     """As the version before stored it."""
     new = ("leaf", "pinned", "archived", "titled", "said", "after")
@@ -158,10 +162,10 @@ async def test_conversations_of_the_version_before_are_straight_lines(lasting: P
     records = [record async for record in store.scan()]
     data = await export(store, in_the_clear=True)
     for record in records:
-        assert migrate(old(record), LAYOUT - 1, LAYOUT) == record
+        assert migrate(old(record), BEFORE, LAYOUT) == record
     store.problem_of = lambda record: None
     await store.put_many(map(old, records))
-    await store._rows.apply(Batch(meta={"schema": str(LAYOUT - 1)}))
+    await store._rows.apply(Batch(meta={"schema": str(BEFORE)}))
     await store.close()
     again = Sessions(await lasting.open(problem_of=problem_of_record))
     assert texts(await again.branches(session.id)) == ["One", "Two", "Three", "Four"]

@@ -27,6 +27,7 @@ from app.consolidation_service import TRIES, RefusedBeforeError
 from app.native_services import open_embedder
 from app.training_settings import policy_name
 from py_core.adapters.lora import LoraAdapter
+from py_core.adapters.norms import layer_norms
 from py_core.backends.numpy_training import NumpyTraining
 from py_core.backends.training import Loss, Pack
 from py_core.learning.consolidation_job import Stage
@@ -308,6 +309,9 @@ async def test_a_lesson_that_is_switched_off_silences_the_revision_and_the_backg
     run = await service.consolidate()
     memory = memory_of(service)
     assert run is not None
+    answers = service.adapter
+    assert answers is not None
+    assert await service.adapter_of(run) is answers
     for off, on in (
         (lambda: service.learning.switch(cat, False), lambda: service.learning.switch(cat, True)),
         (
@@ -320,6 +324,9 @@ async def test_a_lesson_that_is_switched_off_silences_the_revision_and_the_backg
         await service.refresh()
         assert service.current is None
         assert service.learning.imprints.revision == 0
+        shown = await service.adapter_of(run)  # people can look at it still
+        assert shown is not None
+        np.testing.assert_allclose(layer_norms(shown), layer_norms(answers), rtol=1e-5)
         await on()
         await service.refresh()
         assert service.current is not None

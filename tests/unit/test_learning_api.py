@@ -13,7 +13,7 @@ import pytest
 
 from app.assistant import Assistant
 from app.idle_loops import idle_loops
-from app.learning_api import PLOTTED, LearningApi
+from app.learning_api import LearningApi
 from app.learning_service import LearningService
 from app.lesson_imprints import LessonError
 from app.native_services import open_embedder
@@ -157,7 +157,7 @@ async def test_the_overview_has_what_plots_show(api: LearningApi, services: Serv
     assert services.memory is not None
     taught = await api.teach(FERRY, HERON)
     parts = {"fits": 0.5, "coherent": None, "diverse": 1.0, "new": 1.0, "finished": 0.25}
-    count = 2 * PLOTTED + 1
+    count = 61
     for number in range(count):
         quality = number / count
         made = Trajectory(f"t{number}", "One", "Two", parts=parts, quality=quality, created=1e9 + number)
@@ -167,12 +167,12 @@ async def test_the_overview_has_what_plots_show(api: LearningApi, services: Serv
     (lesson,) = overview["lessons"]
     assert lesson["question"] == FERRY
     assert lesson["nllAfter"] == pytest.approx(taught["nllAfter"], abs=1e-3)
-    groups = overview["answers"]
-    assert len(groups) <= PLOTTED
-    assert sum(group["count"] for group in groups) == count
-    assert groups[0]["quality"] == pytest.approx((0 + 1 + 2) / 3 / count)
-    assert groups[0]["parts"] == parts
-    assert [group["created"] for group in groups] == sorted(group["created"] for group in groups)
+    first, last = overview["answers"]
+    assert (first["days"], first["count"], last["count"]) == (7, count, 0)
+    assert first["quality"] == pytest.approx((count - 1) / 2 / count)
+    assert first["parts"] == parts
+    assert last["quality"] is None
+    assert [event["kind"] for event in overview["events"]] == ["taught"]
 
 
 async def test_what_is_said_of_an_answer_is_told_again_and_a_better_one_can_be_taken_back(
@@ -292,3 +292,45 @@ async def test_without_a_model_lessons_are_seen_and_forgotten_but_nothing_can_be
     assert await api.lessons() == {"total": 0, "items": []}
     await api.forget(["nobody"])
     await services.close()
+
+
+async def test_the_story_of_a_correction_has_the_answer_before_also_of_a_version_that_did_not_keep_it(
+    api: LearningApi, services: Services
+) -> None:
+    assert services.memory is not None
+    services.memory.trajectories.record(Trajectory("t", FERRY, "The ferry is called Sandholm."))
+    lesson = (await api.should_have_said("t", FERRY, HERON))["lesson"]
+    story = await api.lesson_story(lesson["id"])
+    assert story is not None
+    assert story["before"] == {"text": "The ferry is called Sandholm.", "cut": False}
+    assert (story["answer"], story["last"], story["earlier"]) == (HERON, None, [])
+    assert story["nllBefore"] > story["nllAfter"] > 0
+    edited = (await api.edit_lesson(lesson["id"], FERRY, FIVE))["lesson"]["id"]
+    story = await api.lesson_story(edited)
+    assert story is not None
+    assert story["before"]["text"] == "The ferry is called Sandholm."
+    assert [one["text"] for one in story["earlier"]] == [HERON]
+    await services.memory.trajectories.delete("t")
+    assert (await api.lesson_story(lesson["id"]) or {})["before"]["text"] == "The ferry is called Sandholm."
+    # A lesson of an older version: only the answer's trajectory knows, as long as it is there.
+    services.memory.trajectories.record(Trajectory("u", BAKERY, "At noon.", created=1e9))
+    older = (await api.should_have_said("u", BAKERY, FIVE))["lesson"]["id"]
+    await services.memory.lessons.edit(older, before="")
+    assert (await api.lesson_story(older) or {})["before"] == {"text": "At noon.", "cut": False}
+    await services.memory.trajectories.delete("u")
+    assert (await api.lesson_story(older) or {})["before"] is None
+    assert await api.lesson_story("forgotten") is None
+
+
+async def test_adapters_are_told_with_their_strength_by_layer(services: Services) -> None:
+    assert services.learning is not None
+    chosen = drawn(services.learning.model.graph, 3)
+    (told,) = await LearningApi(services, chosen=lambda: chosen).adapters()
+    assert (told["kind"], told["id"], told["on"], told["rank"]) == ("chosen", "drawn 3", True, 8)
+    layers: dict[int, float] = {}
+    for name, pair in chosen.pairs.items():
+        layer = int(name.split(".")[1])
+        layers[layer] = layers.get(layer, 0.0) + float((pair.delta.astype(float) ** 2).sum())
+    assert [layer for layer, _ in told["norms"]] == sorted(layers)
+    assert [norm**2 for _, norm in told["norms"]] == pytest.approx([layers[one] for one in sorted(layers)], rel=1e-4)
+    assert told["norm"] ** 2 == pytest.approx(sum(layers.values()), rel=1e-4)

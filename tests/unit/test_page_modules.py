@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,3 +36,21 @@ def test_only_a_clearly_larger_model_is_offered_what_the_shipped_one_cannot_do()
         # What needs the user's text waits for it, with the cursor behind it.
         assert [card.get("isDraft", False) for card in cards] == [True, True, False, False]
         assert all(card["text"].endswith(": ") for card in cards if card.get("isDraft"))
+
+
+def test_a_difference_by_words_gives_both_texts_back_and_marks_as_little_as_it_can() -> None:
+    texts = [
+        ("", ""), ("", "One two"), ("One two", ""), ("It is called  Sandholm.", "It is called the Grey Heron."),
+        ("a b c a b b a", "c b a b a c"), ("Ein Wort\nnoch eins", "Ein anderes Wort\nnoch eins"),
+    ]  # fmt: skip
+    for (before, after), pieces in zip(texts, called("common/word_diff.js", "wordDiff", texts), strict=True):
+        for kind, text in (("gone", before), ("new", after)):
+            kept = "".join(piece["text"] for piece in pieces if piece["kind"] in ("same", kind))
+            assert kept.split() == text.split()
+        assert all(one["kind"] != other["kind"] for one, other in pairwise(pieces))
+    *_, ferry, letters, inserted = called("common/word_diff.js", "wordDiff", texts)
+    assert [(piece["kind"], piece["text"].strip()) for piece in ferry] == [
+        ("same", "It is called"), ("gone", "Sandholm."), ("new", "the Grey Heron."),
+    ]  # fmt: skip
+    assert sum(len(piece["text"].split()) for piece in letters if piece["kind"] == "same") == 4
+    assert [piece["kind"] for piece in inserted] == ["same", "new", "same"]

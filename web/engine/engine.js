@@ -133,6 +133,16 @@ export class Engine {
     return this.#call((remote) => remote.respond('', { goesOn: true }));
   }
 
+  /**
+   * Ask a lesson's question again, beside the conversation: nothing of it is kept.
+   * @param {string} id of the lesson @param {boolean} learned with all that was learned; else the plain model
+   * @returns {Promise<AsyncIterator<object>>} events as of `respond`: 'lesson', 'delta' ..., and 'done' or 'error'. Whoever
+   *   leaves before the end stops it; there is one at a time
+   */
+  tryLesson(id, learned) {
+    return this.#call((remote) => remote.tryLesson(id, learned));
+  }
+
   /** End the running answer after the present token. */
   stop() {
     return this.#call((remote) => remote.stop());

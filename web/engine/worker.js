@@ -155,6 +155,13 @@ class PageApi {
     return events;
   }
 
+  tryLesson(id, learned) {
+    const events = new EventQueue(() => this.#page.stop_trial());
+    const push = (type, value) => events.push(type === 'delta' ? { type, text: value } : { ...JSON.parse(value), type });
+    this.#page.try_lesson(id, learned, push).then(() => events.end(), (error) => events.fail(error));
+    return events;
+  }
+
   stop() {
     this.#page.stop();
   }

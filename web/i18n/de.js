@@ -1,6 +1,7 @@
 /** The texts in German; files and keys are those of English. */
 import * as chat from './de/chat.js';
 import * as files from './de/files.js';
+import * as learned from './de/learned.js';
 import * as learning from './de/learning.js';
 import * as memory from './de/memory.js';
 import * as model from './de/model.js';
@@ -11,5 +12,5 @@ import * as sidebar from './de/sidebar.js';
 import * as storage from './de/storage.js';
 
 export const german = {
-  ...chat, ...files, ...learning, ...memory, ...model, ...page, ...panels, ...settings, ...sidebar, ...storage,
+  ...chat, ...files, ...learned, ...learning, ...memory, ...model, ...page, ...panels, ...settings, ...sidebar, ...storage,
 };

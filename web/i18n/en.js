@@ -1,6 +1,7 @@
 /** The texts in English. A file is a part of the page, each of its exports a section: i18n.js says more. */
 import * as chat from './en/chat.js';
 import * as files from './en/files.js';
+import * as learned from './en/learned.js';
 import * as learning from './en/learning.js';
 import * as memory from './en/memory.js';
 import * as model from './en/model.js';
@@ -11,5 +12,5 @@ import * as sidebar from './en/sidebar.js';
 import * as storage from './en/storage.js';
 
 export const english = {
-  ...chat, ...files, ...learning, ...memory, ...model, ...page, ...panels, ...settings, ...sidebar, ...storage,
+  ...chat, ...files, ...learned, ...learning, ...memory, ...model, ...page, ...panels, ...settings, ...sidebar, ...storage,
 };

@@ -10,6 +10,16 @@
  * @typedef {{state: string, sentence: string, done: number, total: number}} IdleStatus done, total: tokens
  * @typedef {{created: number, verdict: 'accepted'|'scaled'|'refused', why: string, losses: number[], probe: Record<string, number>,
  *   recall: Record<string, number>, norm: number, tokens: number, seconds: number}} Training
+ * @typedef {{question: string, answer: string, source: Lesson['source'], created: number, before: {text: string, cut: boolean}|null,
+ *   earlier: {text: string, created: number}[], last: {text: string, created: number}|null, nllBefore: number|null,
+ *   nllAfter: number|null}} Story what a lesson changed: app/lesson_story.py
+ * @typedef {{created: number, days: number, count: number, good: number, bad: number, corrected: number, helped: number,
+ *   quality: number|null, parts: Record<string, number|null>}} Period answers of a day or a week: app/learning_history.py
+ * @typedef {{created: number, loop: 'instant'|'background'|'router'|'deep'|'style', kind: string, count: number, text: string}} LearningEvent
+ *   something that a loop did: app/learning_history.py
+ * @typedef {{kind: 'learned'|'style'|'reader'|'chosen', id: string, on: boolean, older: boolean, created: number|null, bytes: number|null, rank: number|null,
+ *   norms: [number, number][], norm: number|null, facts: string[], count: number, tests: [string, number|null, number][]}} AdapterView
+ *   app/adapter_views.py
  * @typedef {{lesson: {id: string, question: string, answer: string}, ms: number|null, nllBefore: number, nllAfter: number,
  *   replaced?: Lesson|null, known?: boolean}} Taught `replaced`: what was taught before for the same question; `known`: the
  *   very same was taught before
@@ -61,6 +71,9 @@ export class Learning {
   /** @returns {Promise<Lesson|null>} */
   lesson(id) { return this.#ask('lesson', id); }
 
+  /** @returns {Promise<Story|null>} null: it was forgotten. `engine.tryLesson` asks its question again */
+  lessonStory(id) { return this.#ask('lesson_story', id); }
+
   /** What it said before becomes history; `undoTeaching` of the new one brings that back. @returns {Promise<Taught>} */
   editLesson(id, { question, answer }) { return this.#ask('edit_lesson', id, question, answer); }
 
@@ -82,8 +95,8 @@ export class Learning {
    *   loops: {name: string, on: boolean, words: string, runs: boolean, undo: string}[],
    *   trainings: Training[],
    *   lessons: {question: string, nllBefore: number, nllAfter: number}[],
-   *   answers: {created: number, count: number, quality: number|null, parts: Record<string, number|null>}[]}>} the latest
-   *   lessons that this model has learned, and groups of the latest answers, the oldest first;
+   *   answers: Period[], events: LearningEvent[]}>} the latest
+   *   lessons that this model has learned, the answers and what the loops did, the oldest first;
    *   `problem`: why nothing can be learned now
    */
   async overview() {
@@ -94,6 +107,12 @@ export class Learning {
     for (const training of overview.trainings) training.why = told(training.why);
     return overview;
   }
+
+  /** @returns {Promise<AdapterView[]>} what answers come with besides the model's weights */
+  adapters() { return this.#ask('adapters'); }
+
+  /** Answer with what a training learned, or not. @param {string} id of the adapter @param {boolean} on */
+  switchAdapter(id, on) { return this.#ask('switch_adapter', id, on); }
 
   /** Switch a loop on or off. */
   setLoop(name, on) { return this.#ask('set_loop', name, on); }

@@ -3,10 +3,13 @@ import { t } from '../i18n/i18n.js';
 import { element, ProblemLine } from '../page/dom.js';
 import { loadScript, loadStyles } from '../page/load_file.js';
 import { onThemeChange } from '../page/theme.js';
+import { AdaptersSection } from './adapters_section.js';
 import { IdleSection } from './idle_section.js';
 import { LoopSection } from './loop_section.js';
 import { PlotFigure } from './plot_figure.js';
-import { answersPlot, instantPlot, trainingPlots } from './plots.js';
+import { instantPlot, trainingPlots } from './plots.js';
+import { qualityPlot } from './progress_plots.js';
+import { TimelineFigure } from './timeline_figure.js';
 
 const SWITCHES = 'settings/loops';
 
@@ -14,28 +17,32 @@ export class LearningPanel {
   #learning;
   #run = 0; // of which loading there is news
   #unwatchTheme = () => {};
-  #onTheme = () => this.#figures.forEach((figure) => figure.draw());
+  #onTheme = () => [...this.#figures.values(), this.#timeline, this.#adapters].forEach((one) => one?.draw());
   #status = element('p', 'panel-lead');
   #problem = new ProblemLine();
   #loops = new Map(); // name -> LoopSection
   #figures = new Map(); // name -> PlotFigure
+  #timeline = /** @type {TimelineFigure|null} */ (null);
   #list = element('div', 'loops');
   #idle;
-  #answers = element('section', 'loop');
+  #adapters;
+  #history = loopPart('history');
+  #answers = loopPart('answers');
 
   constructor(root, _memory, { learning }) {
     this.#learning = learning;
     this.#status.setAttribute('role', 'status');
-    this.#answers.append(element('h3', '', t('learning.answers')));
-    this.#answers.hidden = true;
     this.#idle = new IdleSection(learning);
     this.#idle.show(null);
+    this.#adapters = new AdaptersSection(learning);
+    for (const { element: one } of this.#sections) one.hidden = true; // until there is something to show
     const switches = element('a', '', t('loops.switches'));
     switches.href = `#panel=${SWITCHES}`;
     switches.dataset.panel = SWITCHES;
     const lead = element('p', 'panel-lead', `${t('loops.lead')} `);
     lead.append(switches);
-    root.append(lead, this.#status, this.#problem.element, this.#idle.element, this.#list, this.#answers);
+    root.append(lead, this.#status, this.#problem.element, this.#history.element, this.#answers.element,
+      this.#idle.element, this.#list, this.#adapters.element);
   }
 
   async show() {
@@ -51,19 +58,28 @@ export class LearningPanel {
       figure.element.remove();
     }
     this.#figures.clear();
+    this.#timeline?.destroy();
+    this.#timeline?.element.remove();
+    this.#timeline = null;
+    this.#adapters.hide();
+  }
+
+  get #sections() {
+    return [this.#history, this.#answers, this.#adapters];
   }
 
   async refresh() {
     const run = (this.#run += 1);
     if (!this.#loops.size) this.#status.textContent = t('learning.looking');
     try {
-      const [overview] = await Promise.all([
-        this.#learning.overview(), loadScript('vendor/chart.umd.min.js'), loadStyles('learning_view/learning.css'),
+      const [overview, adapters] = await Promise.all([
+        this.#learning.overview(), this.#learning.adapters(), loadScript('vendor/chart.umd.min.js'), loadStyles('learning_view/learning.css'),
       ]);
       if (run !== this.#run) return;
       this.#problem.say(null);
       this.#status.textContent = overview.problem ?? '';
       this.#show(overview);
+      this.#adapters.show(adapters, Chart);
     } catch (error) {
       if (run !== this.#run) return;
       this.#status.textContent = '';
@@ -71,8 +87,10 @@ export class LearningPanel {
     }
   }
 
-  #show({ idle, loops, lessons, trainings, answers }) {
+  #show({ idle, loops, lessons, trainings, answers, events }) {
+    for (const { element: one } of this.#sections) one.hidden = false;
     this.#idle.show(idle);
+    this.#showHistory(events);
     for (const loop of loops) {
       if (!this.#loops.has(loop.name)) {
         const made = new LoopSection(loop.name, this.#learning);
@@ -83,8 +101,24 @@ export class LearningPanel {
     }
     this.#plot('instant', this.#loops.get('instant')?.plots, instantPlot(lessons));
     for (const [name, plot] of Object.entries(trainingPlots(trainings))) this.#plot(name, this.#loops.get('background')?.plots, plot);
-    this.#plot('answers', this.#answers, answersPlot(answers));
-    this.#answers.hidden = !this.#figures.has('answers');
+    this.#plot('answers', this.#answers.element, qualityPlot(answers));
+    this.#answers.empty.hidden = this.#figures.has('answers');
+  }
+
+  /** @param {import('../learning/client.js').LearningEvent[]} events */
+  #showHistory(events) {
+    this.#history.empty.hidden = events.length > 0;
+    if (!events.length) {
+      this.#timeline?.destroy();
+      this.#timeline?.element.remove();
+      this.#timeline = null;
+      return;
+    }
+    if (!this.#timeline) {
+      this.#timeline = new TimelineFigure(Chart);
+      this.#history.element.append(this.#timeline.element);
+    }
+    this.#timeline.show(events);
   }
 
   /** @param {string} name @param {HTMLElement|undefined} place @param {import('./plot_figure.js').Plot|null} plot null: there is nothing to show yet */
@@ -103,4 +137,15 @@ export class LearningPanel {
     }
     figure.show(plot);
   }
+}
+
+/** A part with a title, and what is said while it has nothing to show. @param {string} name progress.NAME of the texts */
+function loopPart(name) {
+  const made = element('section', 'loop');
+  const heading = element('h3', '', t(`progress.${name}`));
+  heading.id = `progress-${name}-title`;
+  made.setAttribute('aria-labelledby', heading.id);
+  const nothing = element('p', 'panel-lead', t(`progress.${name}Empty`));
+  made.append(heading, nothing);
+  return { element: made, empty: nothing };
 }

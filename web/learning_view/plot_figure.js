@@ -12,9 +12,12 @@ const MOST_POINTS = 40; // that are drawn as marks
 
 /**
  * @typedef {{title: string, about: string, labels: string[], axis: string,
- *   series: {name: string, values: (number|null)[], colour?: number}[], format: (value: number) => string, from?: number,
- *   to?: number, kind?: 'line'|'bar'}} Plot `labels`: of the horizontal axis, whose name is `axis`; `from`, `to`: what the
+ *   series: Series[], format: (value: number) => string, from?: number,
+ *   to?: number, kind?: 'line'|'bar', stacked?: boolean}} Plot `labels`: of the horizontal axis, whose name is `axis`; `from`, `to`: what the
  *   vertical one shows at least
+ * @typedef {{name: string, values: (number|null)[], colour?: number, kind?: 'line'|'bar', format?: (value: number) => string,
+ *   right?: number, onlyInTable?: boolean}} Series `kind`, `format`: where they are not the plot's; `right`: drawn against an
+ *   axis on the right, from 0 to this
  */
 export class PlotFigure {
   element = element('figure', 'plot');
@@ -82,7 +85,7 @@ export class PlotFigure {
       const row = element('tr');
       const first = element('th', '', label);
       first.scope = 'row';
-      row.append(first, ...series.map(({ values }) => element('td', '', said(values[at], format))));
+      row.append(first, ...series.map((one) => element('td', '', said(one.values[at], one.format ?? format))));
       return row;
     });
     const body = element('tbody'), top = element('thead');
@@ -98,21 +101,27 @@ function said(value, format) {
 
 /** "Loss: from 3.1 to 0.2. ..." */
 function summaryOf({ series, format }) {
-  return series.map(({ name, values }) => {
+  return series.filter(({ onlyInTable }) => !onlyInTable).map(({ name, values, format: own }) => {
+    const say = own ?? format;
     const known = values.filter((value) => value !== null && value !== undefined);
     if (known.length === 0) return '';
-    const last = format(/** @type {number} */ (known.at(-1)));
+    const last = say(/** @type {number} */ (known.at(-1)));
     return known.length === 1
-      ? t('plots.summaryOfOne', { name, last }) : t('plots.summary', { name, first: format(/** @type {number} */ (known[0])), last });
+      ? t('plots.summaryOfOne', { name, last }) : t('plots.summary', { name, first: say(/** @type {number} */ (known[0])), last });
   }).join(' ');
 }
 
 /** @param {Plot} plot */
-function chartOf({ labels, axis, series, format, from, to, kind = 'line' }) {
+function chartOf({ labels, axis, series: all, format, from, to, kind: usual = 'line', stacked = false }) {
+  const series = all.filter(({ onlyInTable }) => !onlyInTable);
+  const right = series.find((one) => one.right !== undefined);
   const [ink, muted, line, surface] = ['--ink', '--muted', '--line', '--surface'].map(themeColour);
   const font = { family: getComputedStyle(document.body).fontFamily, size: 12 };
-  const datasets = series.map(({ name, values, colour }, at) => ({
+  const datasets = series.map(({ name, values, colour, kind = usual, right: most }, at) => ({
     label: name,
+    type: kind,
+    yAxisID: most === undefined ? 'y' : 'right',
+    order: kind === 'line' ? 0 : 1, // lines lie above bars
     data: values,
     borderColor: themeColour(`--stage-${(colour ?? at) % COLOURS}`),
     backgroundColor: themeColour(`--stage-${(colour ?? at) % COLOURS}`),
@@ -125,24 +134,30 @@ function chartOf({ labels, axis, series, format, from, to, kind = 'line' }) {
   }));
   const ticks = { color: muted, font, maxRotation: 0, autoSkipPadding: 16 };
   return {
-    type: kind,
+    type: usual,
     data: { labels, datasets },
     options: {
       animation: false,
       maintainAspectRatio: false,
       interaction: { mode: 'index', intersect: false },
       scales: {
-        x: { ticks, grid: { display: false }, border: { color: line }, title: { display: true, text: axis, color: muted, font } },
+        x: { stacked, ticks, grid: { display: false }, border: { color: line }, title: { display: true, text: axis, color: muted, font } },
         y: {
           ticks: { ...ticks, callback: (number) => format(Number(number)), maxTicksLimit: 6 }, grid: { color: line }, border: { display: false },
-          suggestedMin: from, suggestedMax: to,
+          stacked, suggestedMin: from, suggestedMax: to,
         },
+        ...(right && {
+          right: {
+            position: 'right', min: 0, max: right.right, grid: { display: false }, border: { display: false },
+            ticks: { ...ticks, callback: (number) => (right.format ?? format)(Number(number)), maxTicksLimit: 6 },
+          },
+        }),
       },
       plugins: {
         legend: { display: series.length > 1, align: 'start', labels: { color: ink, font, usePointStyle: true, boxHeight: 7 } },
         tooltip: {
           backgroundColor: surface, titleColor: ink, bodyColor: ink, borderColor: line, borderWidth: 1, titleFont: font, bodyFont: font,
-          usePointStyle: true, callbacks: { label: ({ dataset, raw }) => `${dataset.label}: ${format(raw)}` },
+          usePointStyle: true, callbacks: { label: ({ dataset, raw, datasetIndex }) => `${dataset.label}: ${said(raw, series[datasetIndex].format ?? format)}` },
         },
       },
     },

@@ -5,7 +5,6 @@ import { formatDate, formatNumber, formatRounded, formatShare } from '../page/fo
 /** @typedef {import('./plot_figure.js').Plot} Plot */
 
 const LONGEST_LABEL = 24;
-const PARTS = ['fits', 'coherent', 'diverse', 'new', 'finished'];
 
 /** @param {{question: string, nllBefore: number, nllAfter: number}[]} lessons @returns {Plot|null} */
 export function instantPlot(lessons) {
@@ -17,23 +16,6 @@ export function instantPlot(lessons) {
     series: [
       { name: t('plots.before'), values: lessons.map(({ nllBefore }) => Math.exp(-nllBefore)), colour: 1 },
       { name: t('plots.now'), values: lessons.map(({ nllAfter }) => Math.exp(-nllAfter)), colour: 0 },
-    ],
-    format: formatShare, from: 0, to: 1,
-  };
-}
-
-/** @param {{created: number, count: number, quality: number|null, parts: Record<string, number|null>}[]} answers groups of them @returns {Plot|null} */
-export function answersPlot(answers) {
-  if (answers.length < 2) return null;
-  const ofPart = (part) => answers.map(({ parts }) => parts[part] ?? null);
-  const parts = PARTS.filter((part) => ofPart(part).some((value) => value !== null));
-  return {
-    title: t('plots.quality'), about: t('plots.qualityAbout'),
-    axis: t('plots.answered'),
-    labels: answers.map(({ created }) => formatDate(created)),
-    series: [
-      { name: t('plots.qualityName'), values: answers.map(({ quality }) => quality) },
-      ...parts.map((part) => ({ name: t(`plots.part_${part}`), values: ofPart(part) })),
     ],
     format: formatShare, from: 0, to: 1,
   };

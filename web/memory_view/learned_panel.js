@@ -5,20 +5,23 @@ import { button, element } from '../page/dom.js';
 import { editForm, labelled } from '../page/edit_form.js';
 import { formatDate, formatShare } from '../page/format.js';
 import { RecordList } from './record_list.js';
+import { LessonStory } from './lesson_story.js';
 import { actions, facts } from './record_row.js';
 
 const FILTERS = { now: 'facts.current', off: 'facts.off', history: 'facts.history' };
 
 export class LearnedPanel {
   #learning;
+  #engine;
   #list;
   #teach = button(t('facts.teachSomething'), 'primary', () => this.#openForm());
   #note = /** @type {LearnedNote|null} */ (null); // of what was taught last
   #place = element('div', 'learned-place'); // of the form and the note
   #forgotten = element('p', 'learned-forgotten');
 
-  constructor(root, _memory, { learning }) {
+  constructor(root, _memory, { learning, engine }) {
     this.#learning = learning;
+    this.#engine = engine;
     this.#list = new RecordList({
       texts: 'facts',
       searchLabel: t('facts.search'),
@@ -62,6 +65,7 @@ export class LearnedPanel {
         similarity === null ? null : t('records.similar', { share: formatShare(similarity) }),
         used, t('records.quality', { share: formatShare(quality) }), t(`facts.source_${source}`, { date: formatDate(created) }),
       ),
+      new LessonStory(lesson.id, { learning: this.#learning, engine: this.#engine }).element,
       actions(...buttons, row.deleteAction()),
     ];
   }

@@ -74,6 +74,11 @@ export function formatDate(seconds, now = new Date()) {
   return new Intl.DateTimeFormat(DATES[currentLanguage()] ?? currentLanguage(), parts).format(date);
 }
 
+/** Seconds since 1970: "12 Nov" */
+export function formatDay(seconds) {
+  return new Intl.DateTimeFormat(DATES[currentLanguage()] ?? currentLanguage(), { day: 'numeric', month: 'short' }).format(1000 * seconds);
+}
+
 /** @param {Intl.NumberFormatOptions} options */
 function numbers(options) {
   return new Intl.NumberFormat(currentLanguage(), options);

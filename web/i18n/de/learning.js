@@ -8,14 +8,12 @@ export const idle = {
 };
 
 export const learning = {
-  answers: 'Deine Antworten',
   looking: 'Das Gelernte wird angesehen …',
   now: 'Jetzt lernen',
 };
 
 export const plots = {
   after: 'nachher',
-  answered: 'Beantwortet',
   asTable: 'Als Tabelle',
   before: 'vorher',
   fact: 'Tatsache',
@@ -28,17 +26,9 @@ export const plots = {
   normAbout: 'Die Norm von allem, was zu den Gewichten hinzukommt; 0, wo ein Training verworfen wurde.',
   normName: 'Norm',
   now: 'jetzt',
-  part_coherent: 'zusammenhängend',
-  part_diverse: 'abwechslungsreich',
-  part_finished: 'zu Ende gebracht',
-  part_fits: 'passt zur Frage',
-  part_new: 'neu',
   plain: 'Modell allein',
   probe: 'Perplexität anderer Texte',
   probeAbout: 'Texte, an denen nie trainiert wurde: Macht ein Training sie unwahrscheinlicher, wird es abgeschwächt oder verworfen.',
-  quality: 'Güte der Antworten',
-  qualityAbout: 'Nach dem, was du dazu gesagt hast, und sonst nach Zeichen wie Abbruch, neuem Versuch oder Wiederholung.',
-  qualityName: 'Güte',
   recall: 'Tatsachen, die das Modell selbst weiß',
   recallAbout: 'Der Anteil der Tatsachen, deren Antworten Wort für Wort kommen, ohne das sofort Gelernte.',
   step: 'Schritt',

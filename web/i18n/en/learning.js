@@ -8,14 +8,12 @@ export const idle = {
 };
 
 export const learning = {
-  answers: 'Your answers',
   looking: 'Looking at what was learned…',
   now: 'Learn now',
 };
 
 export const plots = {
   after: 'after',
-  answered: 'Answered',
   asTable: 'As a table',
   before: 'before',
   fact: 'Fact',
@@ -28,17 +26,9 @@ export const plots = {
   normAbout: 'The norm of all that is added to the weights; 0 where a training was thrown away.',
   normName: 'norm',
   now: 'now',
-  part_coherent: 'coherent',
-  part_diverse: 'diverse',
-  part_finished: 'finished',
-  part_fits: 'fits the question',
-  part_new: 'new',
   plain: 'plain model',
   probe: 'Perplexity of other texts',
   probeAbout: 'Texts that were never trained on: a training that makes them less likely is made smaller, or thrown away.',
-  quality: 'Quality of the answers',
-  qualityAbout: 'By what you said of them, and else by signs such as a stop, another try or repetition.',
-  qualityName: 'quality',
   recall: 'Facts that the model itself knows',
   recallAbout: 'The share of the facts whose answers come word by word, without what is learned at once.',
   step: 'Step',

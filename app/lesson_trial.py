@@ -1,0 +1,65 @@
+"""Asks a lesson's question again, beside the conversation: nothing of it is kept, and no answer waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+
+from app.assistant import Assistant, Delta, Done
+from app.chat_lessons import paused, recall
+from app.learned_answer import LEARNED_SAMPLING
+from app.recalled import Recalled
+from app.services import Services
+from py_core.loading import Model
+from py_core.memory.errors import StoreError
+
+MOST_TOKENS = 100
+"""Of an answer without what was taught: it may say anything."""
+
+
+class LessonTrial:
+    """One question. Always the likeliest words, so that answers with and without what was taught can be compared."""
+
+    def __init__(self, services: Services, new_assistant: Callable[[], Assistant], model: Model) -> None:
+        """new_assistant: as the conversations have it, with all that was learned."""
+        self._services, self._new_assistant, self._model = services, new_assistant, model
+        self._assistant: Assistant | None = None
+        self._stopped = False
+
+    async def ask(self, id: str, learned: bool) -> AsyncIterator[Recalled | Delta | Done]:
+        """learned: with all that was learned, as a chat's first message; else the plain model. Recalled comes where a
+        lesson answers. Raises StoreError, BackendError, ContextFullError."""
+        lesson = await self._services.memory_now().lessons.get(id)
+        if lesson is None:
+            raise StoreError("record", "This was forgotten.")
+        plain = None if learned else Assistant(self._model, LEARNED_SAMPLING, MOST_TOKENS)
+        assistant = self._assistant = plain or self._new_assistant()
+        try:
+            with self._services.answering(), paused(self._services):
+                recalled = None
+                if learned:
+                    question = lesson.question
+                    recalled = await recall(self._services, assistant, question, lambda: self._stopped)
+                if self._stopped:
+                    yield Done("stopped")
+                    return
+                if recalled is not None:
+                    yield recalled
+                if recalled is not None and recalled.done is not None:
+                    said = assistant.give(lesson.question, recalled.done)
+                else:
+                    heads = recalled.heads if recalled else ()
+                    said = assistant.respond(lesson.question, sampling=LEARNED_SAMPLING, heads=heads)
+                async with aclosing(said) as events:  # type: ignore[type-var]
+                    async for event in events:
+                        if isinstance(event, Delta | Done):
+                            yield event
+        finally:
+            self._assistant = None
+            assistant.close()
+
+    def stop(self) -> None:
+        """End the running answer."""
+        self._stopped = True
+        if self._assistant is not None:
+            self._assistant.stop()
