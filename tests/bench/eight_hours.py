@@ -99,7 +99,7 @@ class Person:
         self.page.locator(".answer").last.get_by_role("button", name="Earlier version").press("Enter")
         self.ready()
         place = self.page.locator(".answer").last.locator(".variants-place")
-        place.get_by_text("1 / 2").wait_for(timeout=LIMIT_MS)
+        place.filter(has_text="1 / 2").wait_for(timeout=LIMIT_MS)
 
     def attach(self) -> None:
         text = "\n\n".join(FACTS[(self.said + n) % len(FACTS)] * 20 for n in range(10)).encode()
