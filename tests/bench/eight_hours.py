@@ -196,7 +196,7 @@ def plots(samples: Sequence[dict[str, Any]]) -> str:
                 line("JavaScript, all"), line("WASM memories"), line("stored, conversations"), line("stored, other"),
             ]),
             Plot("More than after hour 1", "hour", "count", [
-                line("nodes not in the document"), line("event listeners"), line("Python blocks, thousands"),
+                line("nodes not in the document"), line("event listeners"), line("Python objects, thousands"),
             ]),
         ]
     )  # fmt: skip

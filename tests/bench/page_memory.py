@@ -12,11 +12,11 @@ from small_site import SmallSite
 
 MB = 1024 * 1024
 PYTHON = """
-import gc, js, json, sys
+import gc, js, json
 from collections import Counter
 gc.collect()
 kinds = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
-js.globalThis.pythonHolds = json.dumps([sys.getallocatedblocks(), kinds.most_common(400)])
+js.globalThis.pythonHolds = json.dumps([kinds.total(), kinds.most_common(400)])
 """
 HOOK = Path(__file__).with_name("page_memory_hook.js")
 ATTACHED = """() => {
@@ -69,8 +69,8 @@ class PageMemory:
         sample["WASM memories"] = wasm + shared
         for path in paths:
             if told := self._evaluated(path, f"globalThis.pageMemory?.ask({json.dumps(PYTHON)})"):
-                blocks, kinds = json.loads(told)
-                sample["Python blocks, thousands"] = blocks / 1000
+                objects, kinds = json.loads(told)
+                sample["Python objects, thousands"] = objects / 1000
                 sample["python kinds"] = dict(kinds)
         metrics = {one["name"]: one["value"] for one in self._session.send("Performance.getMetrics")["metrics"]}
         attached, in_list = self._page.evaluate(ATTACHED)

@@ -3,7 +3,7 @@ const memories = [];
 let python = null;
 
 function note({ exports }) {
-  if (exports.memory instanceof WebAssembly.Memory) memories.push(new WeakRef(exports.memory));
+  if (exports.memory instanceof WebAssembly.Memory) memories.push(exports.memory);
   if (exports.PyRun_SimpleString || exports.PyRun_SimpleStringFlags) python = exports;
 }
 
@@ -24,14 +24,14 @@ WebAssembly.Instance = class extends WebAssembly.Instance {
 WebAssembly.Memory = class extends WebAssembly.Memory {
   constructor(...given) {
     super(...given);
-    memories.push(new WeakRef(this));
+    memories.push(this);
   }
 };
 
 globalThis.pageMemory = {
-  /** [bytes, whether others have it, too] of each. */
+  /** [bytes, whether others have it, too] of each, also of those that nobody else needs any more. */
   sizes() {
-    const there = new Set(memories.map((one) => one.deref()?.buffer).filter((one) => one));
+    const there = new Set(memories.map(({ buffer }) => buffer));
     return [...there].map((buffer) => [buffer.byteLength, buffer instanceof SharedArrayBuffer]);
   },
 
