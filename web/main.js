@@ -267,7 +267,7 @@ function onReady(info) {
   banner.hide();
   loading.end();
   welcome.showModel(info.parameters);
-  notices.say('model', info.notice);
+  notices.say('model', info.notice && told(info.notice));
   notices.say('tabs', null);
   notices.say('context', run.inAddress('context') ? info.need && told(info.need) : null);
   run.tell({ ...info, model: runner.model });

@@ -16,6 +16,7 @@ from app import policy_words
 from app.building.common import ROOT
 from app.building.node import node_path
 from app.building.python_archives import NATIVE_ONLY
+from tests.unit.test_texts import ALLOWED, texts_in_code
 
 NOT_SAID = (
     # said in both languages, patterns, and what the model reads
@@ -112,7 +113,9 @@ class German:
 
     def told(self, *texts: str) -> list[str]:
         source = "import { setSentences, told } from './engine_texts.js'; import { sentences } from './de/engine.js';"
-        source += f"setSentences(sentences); console.log(JSON.stringify({json.dumps(texts)}.map(told)))"
+        source += "import { workerSentences } from './de/workers.js';"
+        source += "setSentences([...sentences, ...workerSentences]); "
+        source += f"console.log(JSON.stringify({json.dumps(texts)}.map(told)))"
         return self.run(source)  # type: ignore[return-value]
 
 
@@ -161,3 +164,14 @@ def test_sentences_are_told_with_their_values_one_by_one_and_unknown_ones_stay(g
         "a.png ist kein Text. Sonata liest keine Bilder.",
         "",
     ]
+
+
+def test_each_sentence_of_a_worker_has_its_german(german: German) -> None:
+    said = {
+        text["text"].replace("{}{}", "{}").removesuffix(" {}").replace("{}", "7")
+        for text in texts_in_code()
+        if any(text["path"].startswith(path) and why == "said in workers" for path, why in ALLOWED.items())
+    }
+    assert len(said) > 50
+    told = german.told(*said)
+    assert [english for english, words in zip(said, told, strict=True) if english == words] == []

@@ -17,7 +17,7 @@ from app.building.node import node_path
 WEB = ROOT / "web"
 TOLD = "import * as all from './{name}.js'; console.log(JSON.stringify(Object.values(all)[0]))"
 
-# What may stand in the code, and why.
+# What may stand in the code, and why. What workers say has its German in web/i18n/de/workers.js (test_engine_texts.py).
 ALLOWED = {
     "backends/": "said in workers",
     "engine/": "said in workers",
@@ -25,9 +25,10 @@ ALLOWED = {
     "routing/hnsw_kernel.js": "said in workers",
     "common/fetch_file.js": "said in workers",
     "tokenizers/": "said in workers",
-    "storage/": "said in workers, or in the view of the models",
-    "memory/encryption.js": "said to Python",
+    "storage/": "said in workers",
+    "memory/encryption.js": "said in workers",
     "memory/moving.js": "said to Python",
+    "common/own_script.js": "a mistake in a program",
     "sw.js": "an error that nobody is told",
     "chat/cards.js": "requests that the model reads",
     "chat/turn_view.js": "an opinion, for code",
@@ -111,10 +112,15 @@ def test_each_section_stands_in_the_same_file_of_each_language(catalogues: dict[
         assert len(places[language]) == len(catalogue), "two files have a section of the same name"
 
 
-def test_each_text_of_the_code_is_in_the_catalogue() -> None:
+def texts_in_code() -> list[dict[str, str]]:
+    """Of each text that stands in the page's JavaScript `path`, `line` and `text`, with {} for a value."""
     script = Path(__file__).with_name("texts_in_code.cjs")
     told = subprocess.run([node_path(), "--expose-internals", script, WEB], capture_output=True, text=True, check=True)
-    found = [text for text in json.loads(told.stdout) if not text["path"].startswith(tuple(ALLOWED))]
+    return json.loads(told.stdout)  # type: ignore[no-any-return]
+
+
+def test_each_text_of_the_code_is_in_the_catalogue() -> None:
+    found = [text for text in texts_in_code() if not text["path"].startswith(tuple(ALLOWED))]
     assert found == [], "use t(), and add these to web/i18n/en and web/i18n/de"
 
 

@@ -98,7 +98,7 @@ function isQuiet(node, above, text) {
   const { parent } = whole(node, above);
   if (!isCall(parent)) return false;
   const name = nameOf(parent);
-  return SILENT.test(name) || (/Error$|^reject$|^fail$/.test(name) && /^[a-z{]/.test(text) && name !== 'userError');
+  return SILENT.test(name) || (/Error$|^reject$|^fail$/.test(name) && /^[a-z]/.test(text) && name !== 'userError');
 }
 
 function isRead(node, above) {

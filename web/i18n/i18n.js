@@ -20,8 +20,10 @@ export const LANGUAGES = { en: 'English', de: 'Deutsch' };
 const CATALOGUES = {
   en: async () => (await import('./en.js')).english,
   de: async () => {
-    const [{ german }, { sentences }] = await Promise.all([import('./de.js'), import('./de/engine.js')]);
-    setSentences(sentences);
+    const [{ german }, { sentences }, { workerSentences }] = await Promise.all([
+      import('./de.js'), import('./de/engine.js'), import('./de/workers.js'),
+    ]);
+    setSentences([...sentences, ...workerSentences]);
     return german;
   },
 };

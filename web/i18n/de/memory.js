@@ -107,7 +107,7 @@ export const map = {
   nothingOwn: 'Wenn du bei einer Antwort den Agenten korrigierst, erscheint deine Anfrage hier als größerer, umrandeter Punkt.',
   ofAgents: { one: 'Karte mit {requests} von {count} Agenten. Die Liste sagt, wie viele Anfragen jeder Agent hat.', other: 'Karte mit {requests} von {count} Agenten. Die Liste sagt, wie viele Anfragen jeder Agent hat.' },
   requests: { one: 'Anfrage', other: 'Anfragen' },
-  shipped: 'Mitgeliefert',
+  shipped: 'Von Sonata',
   showAll: 'Alle Agenten zeigen',
   source_agent: 'Beispiel von dir',
   source_example: 'von Sonata mitgebracht',
