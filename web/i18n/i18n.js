@@ -5,9 +5,10 @@
  *   t(key, { count: 3 })              "3 tokens": an entry {one, other} is chosen by `count`
  *
  * A language is a file like en.js, which joins those of its folder: one for each part of the page. Each export there is a
- * section of keys, each with a sentence in which {name} stands for a value. Only the language of the user is fetched,
- * before anything is shown. A test finds what one language says and the other does not.
+ * section of keys, each with a sentence in which {name} stands for a value. English is there at once: no key that is
+ * pressed meets a page that does not listen yet. Another language is fetched before anything is shown. A test finds what one language says and the other does not.
  */
+import { english } from './en.js';
 import { setSentences } from './engine_texts.js';
 
 /** @typedef {string|{one: string, other: string}} Entry */
@@ -18,7 +19,7 @@ const KEY = 'sonata.language';
 export const LANGUAGES = { en: 'English', de: 'Deutsch' };
 /** @type {Record<string, () => Promise<Catalogue>>} */
 const CATALOGUES = {
-  en: async () => (await import('./en.js')).english,
+  en: async () => english,
   de: async () => {
     const [{ german }, { sentences }, { workerSentences }] = await Promise.all([
       import('./de.js'), import('./de/engine.js'), import('./de/workers.js'),
@@ -29,7 +30,7 @@ const CATALOGUES = {
 };
 
 let language = 'en';
-let catalogue = /** @type {Catalogue} */ ({});
+let catalogue = /** @type {Catalogue} */ (english);
 
 /**
  * Before anything is said.
