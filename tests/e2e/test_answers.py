@@ -235,22 +235,6 @@ async def test_a_link_asks_before_it_opens_another_site(page_alone: ChatPage) ->
     assert [url for url in page_alone.requests if not url.startswith(page_alone.site)] == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing_in_a_rich_answer(page_alone: ChatPage, scheme: str) -> None:
-    await page_alone.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    body = await show(
-        page_alone,
-        f"```py\n@a\nclass B:\n    x: int = 1  # c\n{CODE}\n```\n\n```diff\n+a\n-b\n```\n\n"
-        "```html\n<a href='b'>c &amp; d</a>\n```\n\n"
-        "- [x] a\n- [ ] b\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> q $x^2$\n\n$$x$$\n\n"
-        "![i](https://a.invalid/b.png) [l](https://b.invalid)",
-    )
-    await expect(body.locator(".code-removed")).to_have_text("-b")
-    await expect(body.locator("math")).to_have_count(2)
-    assert await found_by_axe(page_alone.page) == []
-    await page_alone.page.emulate_media(color_scheme="null")  # type: ignore[arg-type]
-
-
 PIECES = r"""
 <img src=x onerror=window.harmed=1>
 <script>window.harmed=1</script>

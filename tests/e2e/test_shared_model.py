@@ -109,6 +109,16 @@ async def test_a_leader_that_crashes_or_falls_silent_is_replaced(browser_tabs: B
     assert await says_elsewhere(third)
     crashing.cancel()
 
+    # The leader is there and says nothing: its worker has no end of something else to do.
+    (worker,) = (one for one in second.page.workers if one.url.endswith("/engine/worker.js"))
+    stuck = asyncio.ensure_future(worker.evaluate("() => { for (;;); }"))
+    await takes_over(third)
+    assert await third.ask("Hello")
+    await second.page.wait_for_function("() => !document.querySelector('.status-tabs').hidden")
+    await second.wait_for("ready", LOAD_SECONDS)
+    assert has_engine(third.page)
+    stuck.cancel()
+
 
 async def test_other_options_have_a_worker_of_their_own_and_a_menu_counts_for_all_tabs(
     browser_tabs: BrowserContext, tiny_site: str

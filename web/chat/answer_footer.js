@@ -64,8 +64,8 @@ export class AnswerFooter {
     if (!said) return '';
     this.#ending.hidden = false;
     this.#ending.append(element('span', words ? 'ending' : 'forgotten', said));
-    const goOn = offers.includes('continue') ? onContinue() : null;
-    if (goOn) this.#ending.append(button(t('answers.continue'), 'link', goOn));
+    // Only the last answer can go on: actions.css hides the button of the others.
+    if (offers.includes('continue')) this.#ending.append(button(t('answers.continue'), 'link go-on', () => onContinue()?.()));
     if (offers.includes('again')) this.#ending.append(button(t('answers.again'), 'link', () => this.#answer.onAgain()));
     return said;
   }

@@ -25,6 +25,7 @@ export class AnswerView {
   #fence = ''; // where code has settled in parts: the line that begins it
   #long = /** @type {import('./code_figure.js').CodeFigure|null} */ (null); // that code
   #figures = /** @type {import('./code_figure.js').CodeFigure[]} */ ([]); // code in the tail
+  #headings = /** @type {number[]} */ ([]); // within which the tail stands, as renderBlocks takes them
   #isPlain = false; // up to the next empty line from `#plainTo` on
   #plainTo = 0;
   #tailText = '';
@@ -60,6 +61,7 @@ export class AnswerView {
     this.#fence = '';
     this.#long = null;
     this.#figures = [];
+    this.#headings = [];
     this.#isPlain = false;
     this.#plainTo = 0;
     this.#settled.replaceChildren();
@@ -123,7 +125,7 @@ export class AnswerView {
 
   /** These blocks will not change any more. @param {any[]} blocks @param {number} length of the text up to there */
   #settleBlocks(blocks, length) {
-    const { fragment, text } = this.#render(blocks);
+    const { fragment, text } = this.#render(blocks, this.#headings);
     const figures = enrich(fragment, this.#figures, this.#drawn);
     this.#figures = this.#figures.filter((figure) => !figures.includes(figure));
     this.#settle(fragment.childNodes, length, text);
@@ -141,7 +143,7 @@ export class AnswerView {
 
   /** Show the blocks that may still change. @param {any[]} blocks */
   #drawTail(blocks) {
-    const { fragment, text } = this.#render(blocks);
+    const { fragment, text } = this.#render(blocks, [...this.#headings]);
     this.#tailText = text;
     if (this.#grow(fragment)) return;
     this.#figures = enrich(fragment, this.#figures, this.#drawn);
@@ -159,13 +161,13 @@ export class AnswerView {
     return grows;
   }
 
-  /** What goes on of long code is added to it; the rest is elements. @param {any[]} blocks @returns {{fragment: DocumentFragment, text: string}} */
-  #render(blocks) {
+  /** What goes on of long code is added to it; the rest is elements. @param {any[]} blocks @param {number[]} headings @returns {{fragment: DocumentFragment, text: string}} */
+  #render(blocks, headings) {
     const [first] = blocks;
     const isPart = this.#long !== null && this.#fence !== '' && first?.type === 'code';
     // Where all of the code has settled but the line that ends it, there is nothing to add.
     if (isPart && first.text) this.#long?.set(first.text);
-    const fragment = renderBlocks(isPart ? blocks.slice(1) : blocks);
+    const fragment = renderBlocks(isPart ? blocks.slice(1) : blocks, headings);
     return { fragment, text: `${isPart ? first.text : ''} ${textOf(fragment)}`.trim() };
   }
 

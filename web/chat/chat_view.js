@@ -169,6 +169,7 @@ export class ChatView {
     this.removeFrom(turn);
     const made = this.addTurn(question);
     if (isSame) made.place(places.question, null);
+    made.keepFocus();
     return made;
   }
 
@@ -201,9 +202,9 @@ export class ChatView {
     this.follow();
   }
 
-  /** Keep the newest line in view, unless the reader has scrolled up. */
+  /** Keep the newest line in view, unless the reader has scrolled up; the welcome is read from its top. */
   follow() {
-    if (this.#following) this.#scroller.scrollTop = this.#scroller.scrollHeight;
+    if (this.#following && this.#welcome.hidden) this.#scroller.scrollTop = this.#scroller.scrollHeight;
   }
 }
 

@@ -23,6 +23,17 @@ const LANGUAGE = /^[\p{L}\d+#.-]{1,24}/u; // what stands behind the fence of cod
 const escapes = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 const escape = (text) => text.replace(/[&<>"]/g, (char) => escapes[char]);
 
+const FIRST_LEVEL = 3; // the chat is h1, each message h2
+const LAST_LEVEL = 6;
+let above = /** @type {number[]} */ ([]); // of what is rendered now: see `renderBlocks`
+
+/** The level on the page of a heading with so many `#`: no level is left out, however the model numbers its headings. */
+function levelOf(depth) {
+  while (above.length && above[above.length - 1] >= depth) above.pop();
+  above.push(depth);
+  return Math.min(FIRST_LEVEL + above.length - 1, LAST_LEVEL);
+}
+
 const marked = new Marked({
   gfm: true,
   breaks: true,
@@ -34,7 +45,7 @@ const marked = new Marked({
     },
     checkbox: ({ checked }) => `<span data-task="${checked ? 'done' : 'open'}"></span>`,
     heading({ tokens, depth }) {
-      const level = Math.min(depth + 2, 6); // the page has its own h1 and h2
+      const level = levelOf(depth);
       return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>\n`;
     },
     code: ({ text, lang }) => `<pre data-language="${escape(LANGUAGE.exec(lang ?? '')?.[0] ?? '')}"><code>${escape(text)}</code></pre>\n`,
@@ -88,7 +99,13 @@ export function lexBlocks(markdown) {
   return new BoundedLexer(marked.defaults).lex(markdown);
 }
 
-/** @returns {DocumentFragment} */
-export function renderBlocks(blocks) {
+/**
+ * @param {any[]} blocks of lexBlocks
+ * @param {number[]} headings how many `#` the headings have within which the blocks stand, outermost first. Changed to those
+ *   within which comes what follows
+ * @returns {DocumentFragment}
+ */
+export function renderBlocks(blocks, headings) {
+  above = headings;
   return DOMPurify.sanitize(marked.parser(blocks), { ...ALLOWED, RETURN_DOM_FRAGMENT: true });
 }

@@ -62,6 +62,7 @@ export class TurnView {
     });
     this.questionElement = this.#view.element;
     this.answerElement = element('article', 'message answer');
+    this.answerElement.tabIndex = -1; // gets the focus where what had it makes room for the answer
     this.answerElement.setAttribute('aria-busy', 'true');
     this.#body.dir = 'auto';
     this.#footer = this.#newFooter();
@@ -85,6 +86,11 @@ export class TurnView {
     const root = number === this.places.question.number ? this.questionElement : this.answerElement;
     const arrow = root.querySelector('.variants button:enabled');
     if (arrow instanceof HTMLElement) arrow.focus({ preventScroll: true });
+  }
+
+  /** The answer takes the focus where nothing has it any more: what was pressed is off the page. */
+  keepFocus() {
+    if (document.activeElement === document.body) this.answerElement.focus({ preventScroll: true });
   }
 
   /** @returns {boolean} whether the question can be edited */
@@ -246,6 +252,7 @@ export class TurnView {
     const { text } = this.#answer;
     this.#footer.element.remove();
     this.#footer.feedback?.below.remove();
+    this.keepFocus();
     this.#footer = this.#newFooter();
     this.#footer.place(this.places.answer);
     this.answerElement.setAttribute('aria-busy', 'true');
