@@ -56,7 +56,7 @@ EMBEDDER = ("embedder/", "vendor/ort-wasm", ROUTING_DATA)
 NEVER_KEPT = ("models/", "screenshots/")
 """Where files lie that the service worker leaves alone: web/storage/model_store.js keeps models, and only browsers that
 offer to install the page look at its screenshots."""
-LATER = ("readers/", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
+LATER = ("i18n/de", "readers/", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
 """Where files lie that no page needs to start: the service worker keeps them once they were asked for, or the page
 is ready and has its model."""
 MODEL_SUFFIXES = (".gguf", ".onnx")

@@ -177,7 +177,7 @@ async def test_a_stored_chat_that_is_left_adds_nothing_more(page_alone: ChatPage
 
 async def test_a_message_that_cannot_fit_is_neither_shown_nor_sent(page_alone: ChatPage) -> None:
     await page_alone.send("x" * 100_001)
-    said = "The text is too long: it has 100,001 characters, and the model reads at most 8192 tokens."
+    said = "The text is too long: it has 100,001 characters, and the model reads at most 8,192 tokens."
     await expect(page_alone.page.locator("#notices")).to_contain_text(f"{said} Shorten it, or send it in parts.")
     assert await page_alone.page.locator("#log article").count() == 0
     assert len(await page_alone.page.input_value("#message")) == 100_001

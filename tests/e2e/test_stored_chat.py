@@ -65,8 +65,7 @@ async def test_a_change_of_backend_keeps_the_chat(ready_chat: ChatPage) -> None:
     await ready_chat.ask(FIRST)
     alone = await prompt_tokens(ready_chat)
     await stored(ready_chat)
-    await ready_chat.open_model_menu()
-    await ready_chat.page.get_by_label("Run the model on").select_option("CPU, fast")
+    await ready_chat.choose("backend", "wasm-fast")
     await ready_chat.wait_for("loading")
     await ready_chat.wait_for("ready")
 

@@ -122,7 +122,8 @@ async def test_a_session_under_a_path_asks_no_other_site_and_goes_on_whole_witho
         await chat.page.wait_for_selector("#log pre code span")
         assert await chat.page.evaluate(DIFFERENT, files) == []
         assert await chat.page.evaluate(IMPORTED, [path for path in files if is_of_the_page(path)]) == []
-        assert chat.errors == []
+        # Chromium's own line where a page asks for a GPU, as Settings, Model, does, and there is none.
+        assert [line for line in chat.errors if line != "No available adapters."] == []
         await browser.close()
     assert_none_elsewhere(log, address)
 

@@ -101,11 +101,11 @@ export function lexBlocks(markdown) {
 
 /**
  * @param {any[]} blocks of lexBlocks
- * @param {number[]} headings how many `#` the headings have within which the blocks stand, outermost first. Changed to those
+ * @param {number[]} [headings] how many `#` the headings have within which the blocks stand, outermost first. Changed to those
  *   within which comes what follows
  * @returns {DocumentFragment}
  */
-export function renderBlocks(blocks, headings) {
+export function renderBlocks(blocks, headings = []) {
   above = headings;
   return DOMPurify.sanitize(marked.parser(blocks), { ...ALLOWED, RETURN_DOM_FRAGMENT: true });
 }

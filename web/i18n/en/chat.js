@@ -113,7 +113,7 @@ export const routing = {
   times: 'Decided in {total}: {each}',
   tooltip: 'Why this agent, and how to correct it',
   undone: 'Undone',
-  whose_agent: 'your agent’s example',
+  whose_agent: "your agent's example",
   whose_user: 'your correction',
   why: 'Why {agent}',
   whyBest: 'The most likely one is {agent} with {share}.',

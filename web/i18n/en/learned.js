@@ -1,5 +1,5 @@
 export const adapters = {
-  about: 'Small matrices that are added to the model’s own. The bars show how much each layer of the model is changed: the norm of what is added there.',
+  about: "Small matrices that are added to the model's own. The bars show how much each layer of the model is changed: the norm of what is added there.",
   answers: { one: 'Learned from {count} answer.', other: 'Learned from {count} answers.' },
   axis: 'Layer',
   empty: 'There is none yet. Teach eight facts, or press “Learn now” under “By training”: what is learned in a pause then is shown here, with what it was tested with.',

@@ -67,7 +67,7 @@ export const models = {
   deleteAsked: 'Delete {title}?',
   download: 'Download',
   everyHost: 'every host below {host}',
-  fileLabel: 'A model’s GGUF file, or all parts of one, or the files of an adapter',
+  fileLabel: "A model's GGUF file, or all parts of one, or the files of an adapter",
   forModel: 'for {title}',
   gone: 'gone from the hub',
   host: 'Another host',
@@ -85,7 +85,7 @@ export const models = {
   namedExample: 'OWNER/REPOSITORY/FILE.gguf',
   noAdapter: 'No adapter',
   noAdapterAbout: 'The model answers as it is',
-  noAddress: 'The page’s address asks for the model "{text}", which is no address of a file. Correct it after "?model=".',
+  noAddress: 'The page\'s address asks for the model "{text}", which is no address of a file. Correct it after "?model=".',
   noBase: 'Sonata has to keep a model to tell which adapters belong to it, and it keeps no copy of this one. Bring the model under Models, then add the adapter again.',
   notKept: 'The model that you chose is not in this browser any more, so the page runs its own.',
   notThere: '{host} has no {file} in {repository}. Check the name.',
@@ -106,7 +106,7 @@ export const models = {
 };
 
 export const gpu = {
-  about: 'Measures by the GPU’s own clock where the time of a token goes, and how near each step comes to what the GPU can do.',
+  about: "Measures by the GPU's own clock where the time of a token goes, and how near each step comes to what the GPU can do.",
   again: 'Measure again',
   between: 'Between kernels',
   betweenAbout: 'the GPU goes from one to the next',
