@@ -165,6 +165,7 @@ async def test_everything_is_done_by_keyboard_alone(full: ChatPage) -> None:
             await keys.press("Control+,")
         else:
             await keys.use(link, "Shift+Tab")
+        await expect(full.side).to_be_visible()
         for name in [name for name, of in PANEL_OF.items() if of == panel and name != panel]:
             await keys.go_to(full.side.get_by_role("tab", name=name.rpartition("/")[2], exact=True), "ArrowRight")
             await expect(full.part.locator("> *").first).to_be_attached()
