@@ -24,7 +24,7 @@ _KNOWN = (
     (b"\x89PNG", "Sonata reads no pictures."),
     (b"\xff\xd8\xff", "Sonata reads no pictures."),
     (b"GIF8", "Sonata reads no pictures."),
-    (b"GGUF", "It is a model: open it under Models."),
+    (b"GGUF", "It is a model: open it in Settings, Model."),
 )
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _WINDOWS = {code: bytes([code]).decode("cp1252", "replace") for code in range(0x80, 0xA0)}

@@ -137,12 +137,14 @@ _KNOWN: Mapping[str, _Known] = {
     DEPTHS_POLICY: _Known(
         "Where answers are recorded", "The depths of the model at which an answer's states are kept.", _shares
     ),
-    REPORT_POLICY: _Known("The last look at all answers", "What it found is under Learning.", _nothing, can_edit=False),
+    REPORT_POLICY: _Known(
+        "The last look at all answers", "What it found is in Learned, Learning.", _nothing, can_edit=False
+    ),
     UNTIL_POLICY: _Known(
         "Answers looked at so far", "Up to this time; newer ones are new.", _nothing, is_time=True, can_edit=False
     ),
     **{
-        RUNS_POLICY.format(loop): _Known(title, "The plot under Learning shows them.", _nothing, can_edit=False)
+        RUNS_POLICY.format(loop): _Known(title, "The plot in Learned, Learning shows them.", _nothing, can_edit=False)
         for loop, title in (("deep", "Looks at all answers"), ("style", "Trainings of your style"))
     },
     LESSONS_EMBEDDER: _Known(
@@ -151,7 +153,7 @@ _KNOWN: Mapping[str, _Known] = {
     EMBEDDER_POLICY: _Known(
         "What searches among routes", "Names the model that made the patterns' vectors.", _nothing, can_edit=False
     ),
-    AGENTS_POLICY: _Known("Your changes to agents", "Edit them under Agents.", _nothing, can_edit=False),
+    AGENTS_POLICY: _Known("Your changes to agents", "Edit them in Agents.", _nothing, can_edit=False),
     **{
         LAST.format(loop): _Known(f"When {said} was last done", "", _nothing, is_time=True, can_edit=False)
         for loop, said in (

@@ -47,7 +47,7 @@ from py_core.tokenizers.template_renderer_browser import BrowserTemplateRenderer
 JsObject = Any
 
 LOST = (
-    "The browser found Sonata's memory damaged and threw it away. If you have an export, import it under Settings, "
+    "The browser found Sonata's memory damaged and threw it away. If you have an export, import it in Settings, "
     "Storage."
 )
 NO_EMBEDDER = (
@@ -56,7 +56,7 @@ NO_EMBEDDER = (
 )
 NAMELESS_MODEL = (
     "Nothing can be taught to a model that the browser does not keep: what it learns belongs to its file. Open it "
-    "under Models."
+    "in Settings, Model."
 )
 
 

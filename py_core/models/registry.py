@@ -29,7 +29,7 @@ def refuse_adapters(header: GGUFHeader) -> None:
     if header.metadata.get("general.type") == "adapter":
         raise AdapterFileError(
             "This file is an adapter: it changes how a model answers, and is no model. `sonata adapters import` keeps "
-            "it, and `--adapter` answers with it; in the page, open it under Models."
+            "it, and `--adapter` answers with it; in the page, open it in Settings, Model."
         )
 
 

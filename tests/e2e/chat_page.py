@@ -156,7 +156,7 @@ class ChatPage:
         await self.page.route("**/worker.js", fulfill)
 
     async def allow_host(self, url: str) -> None:
-        """Before `open`: models may come from this server, as if the user had allowed it under Models."""
+        """Before `open`: models may come from this server, as if the user had allowed it in Settings, Model."""
         host = url.rpartition("/")[0]
         await self.page.add_init_script(f"localStorage.setItem('sonata.hosts', JSON.stringify(['{host}']))")
 

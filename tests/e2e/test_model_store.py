@@ -555,5 +555,5 @@ async def test_a_model_in_several_files_is_refused_where_a_part_is_not_as_long_a
         other.told[names[0]] = 110_000
         shorter = (await tab.load_from(url, len(small.model)))["error"]
     said = f"{names[0]} has another length than its server said"
-    assert longer == f"{said} (90000 bytes). Download all parts, then open them under Models."
-    assert shorter == f"{said} (110000 bytes). Download all parts, then open them under Models."
+    assert longer == f"{said} (90000 bytes). Download all parts, then open them in Settings, Model."
+    assert shorter == f"{said} (110000 bytes). Download all parts, then open them in Settings, Model."

@@ -9,6 +9,7 @@ import { formatBytes } from '../page/format.js';
 import { askToPersist } from '../page/offline.js';
 import { withAdded } from '../storage/added_hosts.js';
 import { entryOf, readCatalog } from '../storage/hub.js';
+import { siteModel } from '../storage/model_list.js';
 import { joinFiles, mustBeModels } from '../storage/model_parts.js';
 import { ModelKeeper } from '../storage/model_keeper.js';
 import { broughtModels, removeModel } from '../storage/model_store.js';
@@ -33,6 +34,7 @@ export class ModelsView {
   #page;
   #catalog = /** @type {import('../storage/hub.js').Catalog|null} */ (null);
   #listed = /** @type {Map<string, Listed>} */ (new Map()); // by the entry's name
+  #site = /** @type {Awaited<ReturnType<typeof siteModel>>|null} */ (null);
   #asking = false;
   #hosts;
   #adapters;
@@ -131,15 +133,18 @@ export class ModelsView {
   async #show() {
     const { chosen } = this.#page;
     const brought = await broughtModels();
-    const site = listRow({
-      title: t('models.site'), about: t('models.siteAbout'), inUse: chosen === null, use: () => this.#use(null),
-    });
-    this.#parts.kept.replaceChildren(site, ...brought.map((model) => this.#keptRow(model, chosen)));
+    this.#site ??= await siteModel().catch(() => null); // without the site's list it has no name
+    this.#parts.kept.replaceChildren(this.#siteRow(this.#site, chosen), ...brought.map((model) => this.#keptRow(model, chosen)));
     this.#showOffered(brought);
     this.#hosts.show();
     await this.#kept.show();
     const { quota, usage } = await room();
     this.#parts.room.textContent = quota ? t('models.room', { used: formatBytes(usage), left: formatBytes(quota - usage) }) : '';
+  }
+
+  #siteRow(model, running) {
+    const known = model ? [t('models.site'), formatBytes(model.bytes), model.licence] : [];
+    return listRow({ title: model?.title ?? t('models.site'), about: known.join(' · '), inUse: running === null, use: () => this.#use(null) });
   }
 
   #keptRow(model, running) {

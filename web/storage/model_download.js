@@ -3,7 +3,7 @@ import { fetchAnywhere } from './elsewhere.js';
 import { checkHost, checkRedirect, DISCREET } from './model_hosts.js';
 import { placed } from './model_parts.js';
 
-const BY_HAND = 'Download all parts, then open them under Models.';
+const BY_HAND = 'Download all parts, then open them in Settings, Model.';
 const BLOB_PIECE = 4 << 20; // bytes that are read at once
 
 /**

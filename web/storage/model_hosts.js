@@ -2,7 +2,7 @@
 import { cut } from '../common/cut.js';
 import { userError } from '../common/user_error.js';
 
-const TO_DO = 'If you trust it, allow it under Models.';
+const TO_DO = 'If you trust it, allow it in Settings, Model.';
 /** Options of a request: another host is told neither who asks nor where the page lies. */
 export const DISCREET = /** @type {const} */ ({ credentials: 'same-origin', referrerPolicy: 'no-referrer' });
 

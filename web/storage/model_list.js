@@ -21,6 +21,12 @@ export async function chooseModel(chosen) {
   return { ...model, url: url.href, name: url.pathname.split('/').at(-1), missing: chosen !== null };
 }
 
+/** The model that the site itself has: what people call it, and its size. @returns {Promise<{title: string, bytes: number, licence: string}>} */
+export async function siteModel() {
+  const [model] = await readModels();
+  return model;
+}
+
 async function readModels() {
   try {
     const response = await fetch('./models.json');

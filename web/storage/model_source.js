@@ -11,8 +11,8 @@ import { releaseMemory } from '../common/release_memory.js';
 const NO_ROOM = 'There is no room in this browser to store the model, so each visit downloads it again. Free some disk space to change that.';
 const NO_STORE = 'This browser stores no files for the page (as in a private window), so each visit downloads the model again.';
 
-const GONE = 'This model is not in this browser any more. Choose another one under Models, or bring it again.';
-const DAMAGED = 'The copy of this model in this browser was damaged, so it was deleted. Download it, or open its file, again under Models.';
+const GONE = 'This model is not in this browser any more. Choose another one in Settings, Model, or bring it again.';
+const DAMAGED = 'The copy of this model in this browser was damaged, so it was deleted. Download it, or open its file, again in Settings, Model.';
 
 const LOOK_MS = 200; // between two looks at how far another tab is
 

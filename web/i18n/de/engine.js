@@ -78,7 +78,7 @@ export const sentences = [
   ['It is an archive or an office document: save it as text, CSV or PDF.', 'Es ist ein Archiv oder ein Office-Dokument: Speichere es als Text, CSV oder PDF.'],
   ['It is an office document: save it as text, CSV or PDF.', 'Es ist ein Office-Dokument: Speichere es als Text, CSV oder PDF.'],
   ['Sonata reads no pictures.', 'Sonata liest keine Bilder.'],
-  ['It is a model: open it under Models.', 'Es ist ein Modell: Öffne es unter Modelle.'],
+  ['It is a model: open it in Settings, Model.', 'Es ist ein Modell: Öffne es in den Einstellungen unter Modell.'],
   ['{name} is empty.', '{name} ist leer.'],
   ['{name} is not text. {advice}', '{name} ist kein Text. {advice}'],
   ['{name} is not text. Sonata reads text, Markdown, code, CSV and PDF.', '{name} ist kein Text. Sonata liest Text, Markdown, Code, CSV und PDF.'],
@@ -164,9 +164,9 @@ export const sentences = [
   ['An empty request cannot be learned: there is nothing to compare others with.', 'Eine leere Anfrage lässt sich nicht lernen: Es gibt nichts, womit andere zu vergleichen wären.'],
 
   // the page's engine
-  ['The browser found Sonata\'s memory damaged and threw it away. If you have an export, import it under Settings, Storage.', 'Der Browser fand Sonatas Gedächtnis beschädigt und hat es verworfen. Wenn du einen Export hast, importiere ihn unter Einstellungen, Speicher.'],
+  ['The browser found Sonata\'s memory damaged and threw it away. If you have an export, import it in Settings, Storage.', 'Der Browser fand Sonatas Gedächtnis beschädigt und hat es verworfen. Wenn du einen Export hast, importiere ihn unter Einstellungen, Speicher.'],
   ['Nothing can be taught without the sentence embedder, which routing loads: open the page without ?routing=off, or reload it.', 'Ohne den Satz-Embedder, den der Router lädt, kann nichts gelehrt werden: Öffne die Seite ohne ?routing=off oder lade sie neu.'],
-  ['Nothing can be taught to a model that the browser does not keep: what it learns belongs to its file. Open it under Models.', 'Einem Modell, das der Browser nicht behält, kann nichts beigebracht werden: Was es lernt, gehört zu seiner Datei. Öffne es unter Modelle.'],
+  ['Nothing can be taught to a model that the browser does not keep: what it learns belongs to its file. Open it in Settings, Model.', 'Einem Modell, das der Browser nicht behält, kann nichts beigebracht werden: Was es lernt, gehört zu seiner Datei. Öffne es in den Einstellungen unter Modell.'],
   ['The model is not loaded yet. Wait for `sonata.info`.', 'Das Modell ist noch nicht geladen. Warte auf `sonata.info`.'],
 
   // the memory
@@ -222,12 +222,12 @@ export const sentences = [
   ['How sure the gate must be that a message asks for a fact. Fitted to what you said of answers.', 'Wie sicher das Tor sein muss, dass eine Nachricht nach einer Tatsache fragt. Angepasst an deine Urteile über Antworten.'],
   ['In the router\'s training, beside what was measured. Half after a training that harmed other routes.', 'Beim Training des Routers, neben dem Gemessenen. Die Hälfte nach einem Training, das anderen Wegen geschadet hat.'],
   ['The depths of the model at which an answer\'s states are kept.', 'Die Tiefen des Modells, an denen Zustände einer Antwort aufgehoben werden.'],
-  ['What it found is under Learning.', 'Was dabei gefunden wurde, steht unter Lernen.'],
-  ['The plot under Learning shows them.', 'Das Bild unter Lernen zeigt sie.'],
+  ['What it found is in Learned, Learning.', 'Was dabei gefunden wurde, steht in „Gelerntes“ unter Lernen.'],
+  ['The plot in Learned, Learning shows them.', 'Das Bild in „Gelerntes“ unter Lernen zeigt sie.'],
   ['Up to this time; newer ones are new.', 'Bis zu diesem Zeitpunkt; neuere sind neu.'],
   ['Names the model that made the facts\' vectors.', 'Nennt das Modell, das die Vektoren der Tatsachen gemacht hat.'],
   ['Names the model that made the patterns\' vectors.', 'Nennt das Modell, das die Vektoren der Muster gemacht hat.'],
-  ['Edit them under Agents.', 'Bearbeite sie unter Agenten.'],
+  ['Edit them in Agents.', 'Bearbeite sie unter Agenten.'],
   ['Your instructions', 'Deine Anweisungen'],
   ['How answers are drawn', 'Wie Antworten entstehen'],
   ['The longest answer', 'Die längste Antwort'],

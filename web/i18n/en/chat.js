@@ -133,7 +133,7 @@ export const tools = {
   kind_count: 'counting',
   kind_date: 'dates',
   kind_unit: 'units',
-  lead: 'An exact tool gave this answer, not the model. “Try again” asks the model. Exact tools can be turned off under Settings, Answers.',
+  lead: 'An exact tool gave this answer, not the model. “Try again” asks the model. Exact tools can be turned off in Settings, Answers.',
   switch: 'Exact answers',
   switchAbout: 'Sums, dates, units and letters are computed before the model guesses.',
 };
