@@ -34,6 +34,13 @@ UNTIL = """async ([state, done, pause]) => {
     }
     throw new Error(`not ${state} in time, but: ${seen.slice(-20).join(' ')}`);
 }"""
+IN_USE = """async (on) => (await sonata.engine.learning.adapters()).some(
+  (one) => one.kind === 'learned' && one.on === on)"""
+RESPOND = """async (text) => {
+  let said = '';
+  for await (const event of await sonata.engine.respond(text)) if (event.type === 'delta') said += event.text;
+  return said;
+}"""
 PATIENCE = 60_000
 
 
@@ -129,6 +136,18 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
     await chat.page.keyboard.press("Escape")
     assert await chat.ask_anew(QUESTION) == ANSWER
     await expect(chat.chip).to_have_count(0)  # the model itself knows it
+    panel = await chat.show("Learning")
+    adapter = panel.get_by_role("region", name="Adapters").locator(".adapter").filter(has_text="From a training")
+    used, facts = adapter.get_by_role("switch"), adapter.locator("summary").filter(has_text="Learned from 1 fact")
+    await facts.press("Enter")
+    for on in (False, True):
+        await used.press("Space")
+        await chat.page.wait_for_function(IN_USE, arg=on, timeout=PATIENCE)
+        await expect(used).to_be_checked(checked=on)
+        await expect(used).to_be_focused()
+        await expect(adapter.get_by_role("listitem")).to_be_visible()  # what was opened stays open
+        await chat.page.evaluate("sonata.engine.newChat()")
+        assert (await chat.page.evaluate(RESPOND, QUESTION) == ANSWER) == on
     row = (await chat.show("Lessons")).locator(".record").filter(has_text=ANSWER)
     await row.get_by_role("button", name="Forget").click()
     await row.get_by_role("button", name="Forget").click()

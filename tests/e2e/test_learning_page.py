@@ -28,6 +28,11 @@ READ = {
     "What is the topic of my thesis?": "Your thesis is about moss on medieval walls.",
 }
 SIZES = ((1280, 800), (390, 844), (320, 568))
+TABS_IN_A_ROW = """() => {
+  const box = (selector) => document.querySelector(`#panel:not([hidden]) ${selector}`)?.getBoundingClientRect();
+  const [row, tab] = [box('.panel-tabs'), box('[role=tab][aria-selected=true]')];
+  return !tab || (row.height < 2 * tab.height && row.left <= tab.left && tab.right <= row.right);
+}"""
 expect.set_options(timeout=20_000)
 
 
@@ -324,8 +329,9 @@ async def test_everything_fits_the_screen_and_axe_finds_nothing_wrong(chat: Lear
 async def look_at(chat: LearningPage, path: Path) -> None:
     await chat.page.screenshot(path=path)
     wide = await chat.page.evaluate(
-        "[document.documentElement, ...document.querySelectorAll('.top, .answer, .panel-body, .panel-tabs')]"
+        "[document.documentElement, ...document.querySelectorAll('.top, .answer, .panel-body')]"
         ".filter((node) => node.scrollWidth > node.clientWidth).map((node) => node.className || node.tagName)"
     )
     assert wide == [], f"{path.stem}: too wide"
+    assert await chat.page.evaluate(TABS_IN_A_ROW), path.stem
     assert await found_by_axe(chat.page) == [], path.stem

@@ -2,6 +2,7 @@
 import { t } from '../i18n/i18n.js';
 import { element, ProblemLine } from '../page/dom.js';
 import { formatBytes, formatDate, formatRounded, formatShare } from '../page/format.js';
+import { userError } from '../common/user_error.js';
 import { PlotFigure } from './plot_figure.js';
 import { strengthPlot } from './progress_plots.js';
 
@@ -12,6 +13,7 @@ export class AdaptersSection {
   #learning;
   #figures = /** @type {PlotFigure[]} */ ([]);
   #shown = '';
+  #states = /** @type {((on: boolean) => void)[]} */ ([]); // say whether each is in use
   #empty = element('p', 'panel-lead', t('adapters.empty'));
   #about = element('p', 'panel-lead', t('adapters.about'));
   #problem = new ProblemLine();
@@ -28,13 +30,15 @@ export class AdaptersSection {
 
   /** @param {AdapterView[]} adapters @param {any} Chart the library */
   show(adapters, Chart) {
-    const now = JSON.stringify(adapters);
-    if (now === this.#shown) return;
-    this.hide();
-    this.#shown = now;
-    this.#empty.hidden = adapters.some(({ kind }) => kind === 'learned');
-    this.#about.hidden = !adapters.length;
-    this.#list.replaceChildren(...adapters.map((one) => this.#card(one, Chart)));
+    const now = JSON.stringify(adapters, (name, value) => (name === 'on' ? undefined : value));
+    if (now !== this.#shown) {
+      this.hide();
+      this.#shown = now;
+      this.#empty.hidden = adapters.some(({ kind }) => kind === 'learned');
+      this.#about.hidden = !adapters.length;
+      this.#list.replaceChildren(...adapters.map((one) => this.#card(one, Chart)));
+    }
+    adapters.forEach(({ on }, at) => this.#states[at](on)); // in place: a switch keeps the focus, details stay open
   }
 
   /** Draw the plots again: the colours have changed. */
@@ -46,17 +50,17 @@ export class AdaptersSection {
     for (const figure of this.#figures) figure.destroy();
     this.#figures = [];
     this.#shown = '';
+    this.#states = [];
     this.#list.replaceChildren();
   }
 
   /** @param {AdapterView} adapter @param {any} Chart */
   #card(adapter, Chart) {
-    const { kind, id, on, older, created, bytes, rank, norms, norm, facts, count, tests } = adapter;
+    const { kind, id, older, created, bytes, rank, norms, norm, facts, count, tests } = adapter;
     const card = element('article', 'adapter');
     const head = element('div', 'loop-head');
     const title = element('h4', '', t(`adapters.kind_${kind}`, { name: id }));
-    head.append(title, kind === 'learned' && !older ? this.#switch(adapter, title.textContent ?? '')
-      : element('span', 'adapter-state', t(older ? 'adapters.older' : on ? 'adapters.on' : 'adapters.off')));
+    head.append(title, kind === 'learned' && !older ? this.#switch(id, title.textContent ?? '') : this.#state(older));
     const known = [
       created === null ? null : t('adapters.made', { when: formatDate(created) }), bytes === null ? null : formatBytes(bytes),
       rank === null ? null : t('adapters.rank', { rank }), norm === null ? null : t('adapters.strength', { norm: formatRounded(norm) }),
@@ -77,18 +81,30 @@ export class AdaptersSection {
     return card;
   }
 
-  /** @param {AdapterView} adapter @param {string} name */
-  #switch({ id, on }, name) {
+  /** @param {boolean} older */
+  #state(older) {
+    const words = element('span', 'adapter-state');
+    this.#states.push((on) => { words.textContent = t(older ? 'adapters.older' : on ? 'adapters.on' : 'adapters.off'); });
+    return words;
+  }
+
+  /** @param {string} id @param {string} name */
+  #switch(id, name) {
     const label = element('label', 'switch');
-    const box = Object.assign(element('input'), { type: 'checkbox', checked: on });
+    const box = Object.assign(element('input'), { type: 'checkbox' });
+    let was = false;
+    this.#states.push((on) => { box.checked = was = on; });
     box.setAttribute('role', 'switch');
     box.setAttribute('aria-label', `${t('adapters.use')}: ${name}`);
     box.addEventListener('change', async () => {
       this.#problem.say(null);
       try {
-        await this.#learning.switchAdapter(id, box.checked);
+        const wanted = box.checked;
+        await this.#learning.switchAdapter(id, wanted);
+        box.checked = was = (await this.#learning.adapters()).some((one) => one.id === id && one.on);
+        if (wanted && !was) throw userError('AdapterError', t('adapters.notUsed'));
       } catch (error) {
-        box.checked = on;
+        box.checked = was;
         this.#problem.say(error);
       }
     });

@@ -1,7 +1,7 @@
 /** The log of requests: what each took, who answered, what went wrong; and how long the stages take by and large. */
 import { t } from '../i18n/i18n.js';
 import { element, ProblemLine } from '../page/dom.js';
-import { formatDate, formatDuration, formatNumber, formatShare } from '../page/format.js';
+import { formatDate, formatDuration, formatMeasured, formatNumber, formatShare } from '../page/format.js';
 import { PLAIN } from '../memory/client.js';
 import { SpeedPlots } from './speed_plots.js';
 import { RecordList } from './record_list.js';
@@ -58,7 +58,7 @@ export class LogPanel {
   #render({ created, text, agent, backend, stages, totalMs, quality, error, confidence, adapter }, row) {
     const head = element('p', 'record-title');
     head.append(text ? element('span', 'log-text', text) : this.#title(agent));
-    if (totalMs > 0) head.append(element('span', 'log-total', formatDuration(totalMs)));
+    if (totalMs > 0) head.append(element('span', 'log-total', formatMeasured(totalMs)));
     /** @type {HTMLElement[]} */
     const nodes = [head];
     if (error) nodes.push(element('p', 'log-error', error));
@@ -89,7 +89,7 @@ export class LogPanel {
   #legend(stages) {
     const legend = element('p', 'stage-legend');
     for (const [stage, ms] of Object.entries(stages)) {
-      legend.append(element('span', `stage-${this.#colour(stage)}`, `${stageName(stage)} ${formatDuration(ms)}`));
+      legend.append(element('span', `stage-${this.#colour(stage)}`, `${stageName(stage)} ${formatMeasured(ms)}`));
     }
     return legend;
   }
@@ -119,7 +119,7 @@ export class LogPanel {
     details.open = opened;
     const total = percentiles[TOTAL];
     const gist = total
-      ? t('log.gist', { half: formatDuration(total[50]), most: formatDuration(total[99]) })
+      ? t('log.gist', { half: formatDuration(total[50] || 1), most: formatDuration(total[99] || 1) })
       : t('log.stages');
     details.append(element('summary', '', gist), this.#table(stages, percentiles, trends));
     if (agents.length) {
@@ -143,7 +143,7 @@ export class LogPanel {
       const name = element('th', '', stageName(stage));
       name.scope = 'row';
       const row = body.insertRow();
-      row.append(name, ...[50, 90, 99].map((p) => element('td', '', formatDuration(percentiles[stage][p]))));
+      row.append(name, ...[50, 90, 99].map((p) => element('td', '', formatMeasured(percentiles[stage][p]))));
       row.append(element('td', '', trendOf(trends[stage])));
     }
     return table;

@@ -2,6 +2,7 @@
 import { currentLanguage, t } from '../i18n/i18n.js';
 
 const DATES = { en: 'en-GB' }; // "12 Nov", which nobody takes for the 11th of December
+const CLOCK_MS = 0.1; // steps of a browser's clock where the page is not isolated
 
 /** "1,240", "1.240" @param {number} value @param {number} [digits] exactly as many after the point */
 export function formatNumber(value, digits = 0) {
@@ -42,12 +43,18 @@ export function formatSpeed(limit, { gb_s: gigabytes, gflop_s: gigaflops }) {
   return `${formatNumber(value, value < 100 ? 1 : 0)} ${prefix}${unit}`;
 }
 
-/** Milliseconds: "310 µs", "12.5 ms", "8.4 s", "2 min 5 s" */
+/** Milliseconds: "0 ms", "310 µs", "12.5 ms", "8.4 s", "2 min 5 s" */
 export function formatDuration(ms) {
+  if (ms === 0) return '0 ms';
   if (ms < 1000) return formatMicroseconds(ms * 1000);
   const seconds = ms / 1000;
   if (seconds < 60) return `${formatNumber(seconds, 1)} s`;
   return `${formatNumber(Math.floor(seconds / 60))} min ${Math.floor(seconds % 60)} s`;
+}
+
+/** Milliseconds that were measured: as `formatDuration`, but "under 0.1 ms" where a browser's clock tells no more. */
+export function formatMeasured(ms) {
+  return ms < CLOCK_MS ? t('log.under', { time: `${formatNumber(CLOCK_MS, 1)} ms` }) : formatDuration(ms);
 }
 
 /** "3 s", "2 min 5 s": at least a second, and whole ones */

@@ -160,6 +160,7 @@ export class PanelFrame {
       const isChosen = tab.id === `panel-tab-${name}`;
       tab.setAttribute('aria-selected', String(isChosen));
       tab.tabIndex = isChosen ? 0 : -1;
+      if (isChosen) this.#tabList.scrollLeft = tab.offsetLeft - (this.#tabList.clientWidth - tab.offsetWidth) / 2;
     }
     for (const { root } of this.#entries.values()) root.hidden = true;
     this.#body.scrollTop = 0;

@@ -4,7 +4,7 @@
  */
 import { floatPanel } from '../page/card.js';
 import { button, element, ProblemLine } from '../page/dom.js';
-import { formatDuration, formatShare } from '../page/format.js';
+import { formatMeasured, formatShare } from '../page/format.js';
 import { PLAIN } from '../memory/client.js';
 import { t } from '../i18n/i18n.js';
 
@@ -136,8 +136,8 @@ export class RouteChip {
   #times() {
     const steps = Object.entries(this.#route.ms);
     const total = steps.reduce((sum, [, ms]) => sum + ms, 0);
-    const each = steps.map(([step, ms]) => `${t(`stages.${step}`)} ${formatDuration(ms)}`).join(', ');
-    return element('p', 'route-times', t('routing.times', { total: formatDuration(total), each }));
+    const each = steps.map(([step, ms]) => `${t(`stages.${step}`)} ${formatMeasured(ms)}`).join(', ');
+    return element('p', 'route-times', t('routing.times', { total: formatMeasured(total), each }));
   }
 
   #choice(agents) {

@@ -11,6 +11,7 @@ export const adapters = {
   made: 'gemacht {when}',
   norm: 'Stärke',
   notRead: 'Er kommt mit Sonata und wird geöffnet, wenn zum ersten Mal eine Tatsache gelesen wird: Dann steht hier seine Stärke.',
+  notUsed: 'Er kann gerade nicht benutzt werden: Eine Tatsache, aus der er gelernt wurde, ist abgeschaltet, oder „Durch Training“ ist es.',
   off: 'nicht in Gebrauch',
   older: 'ein neueres Training hat es ersetzt',
   on: 'in Gebrauch',

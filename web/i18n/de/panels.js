@@ -28,6 +28,7 @@ export const log = {
   trend: 'Entwicklung',
   verb: 'Löschen',
   verbSeveral: { one: '{count} Anfrage löschen', other: '{count} Anfragen löschen' },
+  under: 'unter {time}',
   wait: 'Wie lange du auf das erste Wort wartest',
   waitAbout: 'Vom Senden bis zum ersten Token: bei der Hälfte, bei neun von zehn, bei allen bis auf eine von hundert Antworten.',
 };

@@ -11,6 +11,7 @@ export const adapters = {
   made: 'made {when}',
   norm: 'Strength',
   notRead: 'It comes with Sonata and is opened when a fact is first read: then its strength is shown here.',
+  notUsed: 'It cannot be used now: a fact that it was learned from is switched off, or “By training” is.',
   off: 'not in use',
   older: 'a newer training took its place',
   on: 'in use',

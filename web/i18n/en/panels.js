@@ -28,6 +28,7 @@ export const log = {
   trend: 'Trend',
   verb: 'Delete',
   verbSeveral: { one: 'Delete {count} request', other: 'Delete {count} requests' },
+  under: 'under {time}',
   wait: 'How long you wait for the first word',
   waitAbout: 'From sending to the first token: of half, of nine in ten, and of all but one in a hundred answers.',
 };
