@@ -30,6 +30,7 @@ from app.cli_attaching import FileOption, bytes_of, unstored_services
 from app.cli_bench import profile_tables, speed_table
 from app.cli_bench_learning import bench_learning
 from app.cli_bench_style import bench_style
+from app.cli_chats import chats_app
 from app.cli_compute import compute
 from app.cli_consolidation import consolidate
 from app.cli_files import convert, quantize
@@ -78,6 +79,7 @@ bench_app = typer.Typer(rich_markup_mode="markdown")
 app.add_typer(bench_app, name="bench")
 app.add_typer(models_app, name="models")
 app.add_typer(adapters_app, name="adapters")
+memory_app.add_typer(chats_app, name="chats")
 app.add_typer(memory_app, name="memory")
 notes = console(stderr=True)
 

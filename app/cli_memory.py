@@ -80,7 +80,7 @@ def show(id: IdArgument, home: HomeOption = None, as_json: JsonOption = False) -
         return
     table = Table(show_header=False)
     for name, value in lesson_entry(lesson).items():
-        text = _date(value) if name in ("created", "last_used") else str(value)
+        text = date_words(value) if name in ("created", "last_used") else str(value)
         table.add_row(name.replace("_", " "), escape(text))
     for one in older:
         table.add_row("replaces", escape(f"{one.id[:SHORT_ID]}: {one.answer}"))
@@ -103,7 +103,7 @@ def forget(
     async def run() -> list[Lesson]:
         async with opened_memory(home) as memory:
             found = await memory.lessons.all() if every else await _found(memory, ids or [])
-            if found and _agreed(yes, f"Forget {_named(found)} for ever?"):
+            if found and agreed(yes, f"Forget {_named(found)} for ever?"):
                 await memory.lessons.delete(*(lesson.id for lesson in found))
                 return found
             return []
@@ -126,7 +126,7 @@ def undo(
             if id is None and not lessons:
                 raise ValueError("Nothing was taught that could be taken back.")
             (found,) = lessons[-1:] if id is None else await _found(memory, [id])
-            if not _agreed(yes, f"Forget {_named([found])} for ever?"):
+            if not agreed(yes, f"Forget {_named([found])} for ever?"):
                 return None
             return found, await memory.lessons.undo(found.id)
 
@@ -174,7 +174,7 @@ def import_memory(
     async def run() -> Imported | None:
         async with opened_memory(home) as memory:
             what = ", ".join(_stored(await counts(memory.store))) or "nothing"
-            if replacing and not _agreed(yes, f"Delete everything in {memory.store.place} first ({what})?"):
+            if replacing and not agreed(yes, f"Delete everything in {memory.store.place} first ({what})?"):
                 return None
 
             async def opens(passphrase: str | None) -> Imported:
@@ -231,8 +231,8 @@ def show_policies(
         return
     table = Table("name", "what it is", "value", "certain", "who says so", "since")
     for policy, words in told:
-        value = words.value if words.time is None else _date(words.time)
-        row = policy.name, words.title, value, f"{policy.confidence:.0%}", words.by, _date(policy.changed)
+        value = words.value if words.time is None else date_words(words.time)
+        row = policy.name, words.title, value, f"{policy.confidence:.0%}", words.by, date_words(policy.changed)
         table.add_row(*map(escape, row))
     console().print(table)
 
@@ -250,8 +250,8 @@ async def _found(memory: Memory, given: Sequence[str]) -> list[Lesson]:
     return list({lesson.id: lesson for lesson in found}.values())
 
 
-def _agreed(yes: bool, question: str) -> bool:
-    """Raises ValueError where nobody can be asked."""
+def agreed(yes: bool, question: str) -> bool:
+    """Whether to delete. Raises ValueError where nobody can be asked."""
     if yes:
         return True
     if not sys.stdin.isatty():
@@ -269,10 +269,10 @@ def _table(lessons: Sequence[Lesson]) -> Table:
         table.add_column(heading, justify="right")
     for one in lessons:
         state = "replaced" if one.replaced_by else "on" if one.on else "off"
-        words = one.id[:SHORT_ID], one.question, one.answer, _date(one.created), state
+        words = one.id[:SHORT_ID], one.question, one.answer, date_words(one.created), state
         table.add_row(*map(escape, words), str(one.uses), f"{one.quality:.0%}")
     return table
 
 
-def _date(seconds: float) -> str:
+def date_words(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +64,26 @@ async def open_services(path: Path, model: Model | None = None, base_sha256: str
     kernel: HnswKernel | None = None
     services = Services(NativeCrypto(), kernel=lambda: kernel)
 
-    async def open_routing(memory: Memory) -> RoutingService:
+    def take_kernel(parts: RouterParts) -> None:
         nonlocal kernel
-        parts = native_router_parts()
         kernel = parts.kernel
-        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
 
     await services.open(lambda: SQLiteRows.open(path))
-    await services.route_with(open_routing)
+    await route_natively(services, take_kernel)
     if model is not None:
         await services.learn_with(lambda memory: open_learning(services, model, base_sha256, memory))
     return services
+
+
+async def route_natively(services: Services, made: Callable[[RouterParts], None] = lambda parts: None) -> None:
+    """Routing over the memory of `services`; where that fails, `problem` says why. made: is told of what it runs on."""
+
+    async def opening(memory: Memory) -> RoutingService:
+        parts = native_router_parts()
+        made(parts)
+        return await RoutingService.open(parts.embedder, parts.data, memory, parts.kernel)
+
+    await services.route_with(opening)
 
 
 async def open_learning(services: Services, model: Model, base_sha256: str, memory: Memory) -> LearningService:
