@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -70,7 +69,7 @@ class ChatTemplate:
         self._takes_system: bool | None = None
         self._takes_repeats: bool | None = None
         self._marks: tuple[Tokenizer, frozenset[str]] | None = None
-        self._until = math.inf
+        self._left = math.inf
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any], tokenizer: Tokenizer, renderer: TemplateRenderer) -> ChatTemplate:
@@ -96,11 +95,11 @@ class ChatTemplate:
     @contextmanager
     def bounded(self) -> Iterator[None]:
         """All that is rendered inside takes MAX_SECONDS together. Elsewhere each rendering may take as long."""
-        self._until = time.monotonic() + MAX_SECONDS
+        self._left = MAX_SECONDS
         try:
             yield
         finally:
-            self._until = math.inf
+            self._left = math.inf
 
     async def takes_system(self) -> bool:
         """Whether it prints a system message. Some refuse it, some leave it out without a word."""
@@ -157,10 +156,13 @@ class ChatTemplate:
 
     async def _run(self, variables: Mapping[str, Any], check: bool) -> str:
         try:
-            seconds = min(self._until - time.monotonic(), MAX_SECONDS)
+            seconds = min(self._left, MAX_SECONDS)
             if seconds <= 0:
                 raise too_slow()
-            return decode_text(await self._renderer.run(encode_request(self.source, variables), check, seconds))
+            try:
+                return decode_text(await self._renderer.run(encode_request(self.source, variables), check, seconds))
+            finally:
+                self._left -= self._renderer.spent
         except TemplateBrokenError as error:
             raise ChatTemplateError(f"the model's chat template is broken {error}; {_OTHER_FILE}") from None
         except TemplateError as error:

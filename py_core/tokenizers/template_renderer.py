@@ -2,7 +2,8 @@
 
 web/kernels/jinja is that module, the same in the page (template_renderer_browser.py) and natively
 (template_renderer_wasmtime.py). It has memory of its own with a maximum, gets a copy of the conversation, and gives
-back text; the host ends it after some seconds.
+back text; the host ends it after some seconds. Natively these are seconds of the processor: a machine under load gives
+a template little of it, so the clock on the wall says nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ class TemplateCostlyError(TemplateError):
 
 class TemplateRenderer(Protocol):
     """Runs one template at a time, each in memory of its own."""
+
+    spent: float
+    """Seconds that the last run took of those that it got: of the processor, as far as the host can tell."""
 
     async def run(self, request: bytes, check: bool, seconds: float) -> bytes:
         """The text, in UTF-8, that the template of `encode_request` makes. check: only read the source, make nothing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from pyodide.ffi import to_js
@@ -15,9 +16,12 @@ class BrowserTemplateRenderer:
     def __init__(self, cage: Any) -> None:
         """cage: a TemplateCage of web/tokenizers/template_cage.js."""
         self._cage = cage
+        self.spent = 0.0
 
     async def run(self, request: bytes, check: bool, seconds: float) -> bytes:
+        begin = time.monotonic()
         answer = await self._cage.run(to_js(request), check, 1000 * seconds)
+        self.spent = time.monotonic() - begin
         if hasattr(answer, "text"):
             content: bytes = answer.text.to_bytes()
             return content

@@ -18,13 +18,15 @@ import wasmtime
 from py_core.tokenizers.template_renderer import COSTLY, FAILED, error_of, too_slow
 
 _STACK_BYTES = 1 << 20
+_LEAST_WAIT = 0.005
 
 
 class WasmtimeTemplateRenderer:
-    """`run` blocks: the caller's loop waits for a template, for the seconds that it gets and no longer."""
+    """`run` blocks: the caller's loop waits for a template, for its seconds of the processor and no longer."""
 
     def __init__(self, wasm: Path) -> None:
         """`wasm`: web/kernels/jinja, compiled (app/build_outputs.py)."""
+        self.spent = 0.0
         config = wasmtime.Config()
         config.epoch_interruption = True
         config.max_wasm_stack = _STACK_BYTES
@@ -38,8 +40,11 @@ class WasmtimeTemplateRenderer:
     async def run(self, request: bytes, check: bool, seconds: float) -> bytes:
         instance = _Instance(self._engine, self._linker, self._compiling.result())
         try:
-            with self._watchdog.watching(seconds):
-                return instance.run(request, check)
+            with self._watchdog.watching(seconds) as spent:
+                try:
+                    return instance.run(request, check)
+                finally:
+                    self.spent = spent()
         except wasmtime.Trap as trap:
             if trap.trap_code == wasmtime.TrapCode.INTERRUPT:
                 raise too_slow() from None
@@ -56,31 +61,46 @@ class _Watchdog:
     def __init__(self, end: Callable[[], None]) -> None:
         self._end = end
         self._changed = threading.Condition()
-        self._deadline = self._wakes_up = math.inf
+        self._left: Callable[[], float] = lambda: math.inf
+        self._wakes_up = math.inf
         threading.Thread(target=self._watch, name="template watchdog", daemon=True).start()
 
     @contextmanager
-    def watching(self, seconds: float) -> Iterator[None]:
-        """Calls `end` if what is inside takes longer."""
+    def watching(self, seconds: float) -> Iterator[Callable[[], float]]:
+        """Calls `end` if what is inside takes longer. Gives what tells the seconds that it has taken."""
+        clock = _clock_of_this_thread()
+        begin = clock()
         with self._changed:
-            self._deadline = time.monotonic() + seconds
-            if self._deadline < self._wakes_up:
+            self._left = lambda: begin + seconds - clock()
+            if time.monotonic() + seconds < self._wakes_up:
                 self._changed.notify()
         try:
-            yield
+            yield lambda: clock() - begin
         finally:
             with self._changed:
-                self._deadline = math.inf
+                self._left = lambda: math.inf
 
     def _watch(self) -> None:
         with self._changed:
             while True:
-                self._wakes_up = self._deadline
-                wait = self._deadline - time.monotonic()
-                self._changed.wait(None if wait == math.inf else max(wait, 0.0))
-                if time.monotonic() >= self._deadline:
-                    self._deadline = math.inf
+                left = self._left()
+                if left <= 0:
+                    self._left = lambda: math.inf
                     self._end()
+                    continue
+                # Where the thread has not had the processor all the time, some is left then.
+                wait = max(left, _LEAST_WAIT)
+                self._wakes_up = time.monotonic() + wait
+                self._changed.wait(None if wait == math.inf else wait)
+
+
+def _clock_of_this_thread() -> Callable[[], float]:
+    """Seconds of the processor, for any thread to ask; where the system does not tell them, those on the wall."""
+    clock_of = getattr(time, "pthread_getcpuclockid", None)
+    if clock_of is None:
+        return time.monotonic
+    clock = clock_of(threading.get_ident())
+    return lambda: time.clock_gettime(clock)
 
 
 class _Instance:

@@ -9,6 +9,8 @@ import asyncio
 import copy
 import gc
 import resource
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 import wasmtime
 
 from app.template_renderer import native_renderer
-from py_core.tokenizers import chat_template
+from py_core.tokenizers import chat_template, template_renderer_wasmtime
 from py_core.tokenizers.byte_bpe import BYTE_TO_CHAR, ByteBPE
 from py_core.tokenizers.chat_template import ChatTemplateCostlyError, ChatTemplateError
 from py_core.tokenizers.template_renderer import TemplateRenderer
@@ -146,6 +148,43 @@ def test_the_renderer_works_on_after_a_template_was_ended() -> None:
     assert render(template_of("{{ messages[0].content }}"), MESSAGES) == "x"
 
 
+@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="the system does not tell a thread's time")
+def test_only_the_time_of_the_processor_is_counted() -> None:
+    ended = threading.Event()
+    watchdog = template_renderer_wasmtime._Watchdog(ended.set)
+    with watchdog.watching(0.05) as spent:
+        time.sleep(0.3)  # as on a machine that has no time for it
+        assert not ended.is_set()
+        while not ended.is_set():
+            assert spent() < 10.0
+    with watchdog.watching(0.05):  # the watchdog goes on
+        ended.clear()
+        while not ended.is_set():
+            pass
+
+
+def test_renderings_of_one_prompt_share_the_time() -> None:
+    class Slow(Counting):
+        async def run(self, request: bytes, check: bool, seconds: float) -> bytes:
+            given.append(seconds)
+            self.spent = 0.15
+            return b"x"
+
+    given: list[float] = []
+    template = chat_template.ChatTemplate("x", Slow())
+
+    async def twice() -> None:
+        with template.bounded():
+            for _ in range(3):
+                await template.render(MESSAGES)
+
+    with pytest.raises(ChatTemplateCostlyError):
+        asyncio.run(twice())
+    assert given == pytest.approx([0.2, 0.05])
+    asyncio.run(template.render(MESSAGES))  # elsewhere each gets all of it
+    assert given[2:] == [0.2]
+
+
 def test_a_rendering_leaves_no_memory_behind() -> None:
     def stores() -> int:
         gc.collect()
@@ -178,6 +217,7 @@ class Counting:
 
     def __init__(self) -> None:
         self.runs = 0
+        self.spent = 0.0
 
     async def run(self, request: bytes, check: bool, seconds: float) -> bytes:
         self.runs += 1
