@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from chat_page import LOAD_SECONDS, NO_SERVICE_WORKER, ChatPage
+from plain_server import PlainServer
 from playwright.async_api import Browser, BrowserContext, Page
+from small_site import SmallSite
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 QUERY = "?backend=wasm&workers=1&max_tokens=60&routing=off"
 SLOW = "?backend=numpy&max_tokens=1000&routing=off"
+KEPT = "() => document.documentElement.dataset.offline === 'ready'"
 ELSEWHERE = "Another tab runs the model."
 RESPOND = """async (text) => {
   let said = '';
@@ -26,6 +29,14 @@ RESPOND = """async (text) => {
 async def browser_tabs(browser: Browser) -> AsyncIterator[BrowserContext]:
     opened = await browser.new_context()
     await opened.add_init_script(NO_SERVICE_WORKER)
+    yield opened
+    await opened.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def tabs_alone(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """With a service worker, which keeps the site."""
+    opened = await browser.new_context()
     yield opened
     await opened.close()
 
@@ -93,19 +104,25 @@ async def test_answers_at_once_are_those_of_each_tab_alone(browser_tabs: Browser
     assert list(at_once) == alone
 
 
-async def test_a_leader_that_crashes_or_falls_silent_is_replaced(browser_tabs: BrowserContext, tiny_site: str) -> None:
+async def test_a_leader_that_crashes_or_falls_silent_is_replaced_also_when_the_server_is_gone(
+    tabs_alone: BrowserContext, tiny_files: SmallSite
+) -> None:
     query = f"{QUERY}&patience=4"
-    first, second = await new_tab(browser_tabs, tiny_site, query), await new_tab(browser_tabs, tiny_site, query)
-    answer = await second.ask("Hello")
-    address = await second.page.evaluate("location.hash")
-    session = await browser_tabs.new_cdp_session(first.page)
+    with PlainServer(tiny_files.folder) as server:
+        first = await new_tab(tabs_alone, server.url, query)
+        await first.page.wait_for_function(KEPT, timeout=LOAD_SECONDS * 1000)
+        second = await new_tab(tabs_alone, server.url, query)
+        answer = await second.ask("Hello")
+        address = await second.page.evaluate("location.hash")
+    # From here on all is read from what the browser keeps, the model too.
+    session = await tabs_alone.new_cdp_session(first.page)
     async with first.page.expect_event("crash"):
         crashing = asyncio.ensure_future(session.send("Page.crash"))  # it never answers
     await second.page.bring_to_front()
     await takes_over(second)
     assert await second.last_answer() == answer
     assert await second.page.evaluate("location.hash") == address
-    third = await new_tab(browser_tabs, tiny_site, query)
+    third = await new_tab(tabs_alone, server.url, query)
     assert await says_elsewhere(third)
     crashing.cancel()
 
