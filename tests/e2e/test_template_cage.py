@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, Route
 
 from app.template_renderer import native_renderer
 from py_core.tokenizers.template_renderer import COSTLY, FAILED, decode_text, encode_request
@@ -22,7 +22,7 @@ RUN = """async ([requests, milliseconds]) => {
   const answers = [];
   for (const request of requests) {
     const bytes = Uint8Array.from(atob(request), (c) => c.charCodeAt(0));
-    const { text, ...wrong } = await cage.run(bytes, false, milliseconds);
+    const { text, spent: _, ...wrong } = await cage.run(bytes, false, milliseconds);
     answers.push(text ? Array.from(text, (byte) => String.fromCharCode(byte)).join('') : wrong);
   }
   return answers;
@@ -97,3 +97,14 @@ async def test_templates_that_are_asked_for_at_once_run_one_after_the_other(page
     endless, plain = (encode_request(source, {"a": "b"}) for source in (ENDLESS, "{{ a }}"))
     answers = await asyncio.gather(in_page(page, [endless], 0.2), in_page(page, [plain], 30.0))
     assert answers == [[{"kind": COSTLY}], ["b"]]
+
+
+async def test_the_start_of_the_worker_takes_none_of_a_templates_time(page: Page) -> None:
+    async def hold(route: Route) -> None:
+        await asyncio.sleep(1.5)
+        await route.continue_()
+
+    await page.route("**/template_worker.js", hold)
+    await page.evaluate(OPEN)
+    assert await in_page(page, [encode_request("{{ a }}", {"a": "b"})], 0.5) == ["b"]
+    await page.unroute("**/template_worker.js")

@@ -9,13 +9,15 @@ import { ownScript } from '../common/own_script.js';
 
 const COSTLY = 3; // of web/kernels/jinja
 
-// An answer may have come while this worker was busy: what waits in its queue is looked at before the template is ended.
-const LOOK_AGAIN_MS = 50;
+// Time is counted in ticks. One that comes late counts as two at most: the machine was busy or asleep then, and so was the
+// template, or this worker was, and an answer may wait in its queue.
+const TICK_MS = 50;
 
 export class TemplateCage {
   #module;
   #worker = /** @type {Worker|null} */ (null);
   #turn = /** @type {Promise<unknown>} */ (Promise.resolve()); // one template at a time
+  #begin = () => {};
   #end = /** @type {(answer: object) => void} */ (() => {});
 
   constructor() {
@@ -27,9 +29,10 @@ export class TemplateCage {
   /**
    * @param {Uint8Array} request what py_core/tokenizers/template_renderer.py encodes
    * @param {boolean} check only read the template, make nothing
-   * @param {number} milliseconds after which the template is ended
-   * @returns {Promise<{text: Uint8Array}|{kind: number, words?: string}>} the text, or what is wrong: `kind` is
-   *   that of web/kernels/jinja, without `words` the template took too long. DownloadError: the module cannot be had
+   * @param {number} milliseconds after which the template is ended; the start of its worker is not counted
+   * @returns {Promise<({text: Uint8Array}|{kind: number, words?: string})&{spent: number}>} the text, or what is wrong: `kind`
+   *   is that of web/kernels/jinja, without `words` the template took too long. spent: how many of the milliseconds it took.
+   *   DownloadError: the module cannot be had
    */
   run(request, check, milliseconds) {
     const answer = this.#turn.then(() => this.#run(request, check, milliseconds));
@@ -40,19 +43,32 @@ export class TemplateCage {
   async #run(request, check, milliseconds) {
     const module = await this.#module;
     const worker = this.#worker ?? this.#start(module);
-    let timer = 0;
+    let timer = 0, spent = 0, last = 0;
+    const count = () => {
+      const now = performance.now();
+      if (last) spent += Math.min(now - last, 2 * TICK_MS);
+      last = now;
+    };
     try {
-      return await new Promise((resolve) => {
+      const answer = await new Promise((resolve) => {
         this.#end = resolve;
-        const end = () => {
-          this.#stop();
-          resolve({ kind: COSTLY });
+        this.#begin = () => {
+          count();
+          timer = setInterval(() => {
+            if (spent >= milliseconds) { // since the last tick: what had come until then was looked at
+              this.#stop();
+              resolve({ kind: COSTLY });
+            }
+            count();
+          }, TICK_MS);
         };
-        timer = setTimeout(() => { timer = setTimeout(end, LOOK_AGAIN_MS); }, milliseconds);
         worker.postMessage({ request, check }, [request.buffer]);
       });
+      count();
+      return { ...answer, spent };
     } finally {
-      clearTimeout(timer);
+      clearInterval(timer);
+      this.#begin = () => {};
       if (!this.#worker) this.#start(module);
     }
   }
@@ -61,7 +77,7 @@ export class TemplateCage {
     const worker = this.#worker = new Worker(
       ownScript(new URL('./template_worker.js', import.meta.url)), { type: 'module', name: 'sonata-templates' },
     );
-    worker.onmessage = ({ data }) => this.#end(data);
+    worker.onmessage = ({ data }) => (data.begins ? this.#begin() : this.#end(data));
     worker.onerror = (event) => {
       event.preventDefault();
       this.#stop();

@@ -55,6 +55,7 @@ self.onmessage = ({ data: { module, request, check } }) => {
     compiled = module;
     return;
   }
+  self.postMessage({ begins: true });
   try {
     const text = rendered(request, check);
     self.postMessage({ text }, [text.buffer]);
