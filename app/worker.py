@@ -120,9 +120,8 @@ class PageModel:
             check = fit_check(loader, memory, lambda need, room: told.append(Fitting(need, room)))
             self._read = partial(read_description, context=context, before_loading=check)
             self._max_tokens = max_tokens
-            self._model = await load_model(
-                BrowserSource(stream), loader, BrowserTemplateRenderer(templates), on_progress, context, check
-            )
+            source, renderer = BrowserSource(stream), BrowserTemplateRenderer(templates)
+            self._model = await load_model(source, loader, renderer, on_progress, context, check, mark_phase)
             self._adapters = AnswerAdapters(self._model.engine)
             return info_json(self._model, told[0])
         except Exception as error:
@@ -243,6 +242,13 @@ class PageModel:
         if self._model is None:
             raise BackendError("The model is not loaded yet. Wait for `sonata.info`.")
         return self._model
+
+
+def mark_phase(name: str) -> None:
+    """As web/common/phase.js."""
+    from js import performance  # late: a snapshot of Python holds no object of JavaScript
+
+    performance.mark(f"sonata: {name}")
 
 
 def loader_of(device: JsObject | None, precision: str, tuning: JsObject | None) -> BackendLoader:

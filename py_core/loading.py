@@ -72,18 +72,22 @@ async def load_model(
     source: WeightSource, load_backend: BackendLoader, renderer: TemplateRenderer,
     progress: Progress | None = None, context: int | None = None,
     before_loading: BeforeLoading = lambda header, config, graph: None,
+    phase: Callable[[str], None] = lambda name: None,
 ) -> Model:  # fmt: skip
     """Read the header, then let the backend bring the weights. `before_loading` may refuse the model, by raising.
 
-    renderer: runs the model's chat template.
+    renderer: runs the model's chat template. phase: told as each part is done.
 
     Raises GGUFError, TokenizerError, ChatTemplateError or BackendError with a sentence.
     """
     header, config, graph = await read_description(source, context, before_loading)
+    phase("header read")
     tokenizer = tokenizer_from_gguf(header.metadata)
+    phase("tokenizer made")
     template = ChatTemplate.from_gguf(header.metadata, tokenizer, renderer)
     await template.check()
     await _check_prompt(tokenizer, template)
+    phase("template checked")
     backend = await load_backend(source, header, config, graph, progress)
     return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids), graph)
 

@@ -172,7 +172,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
   chats.use(current);
   // For tests and developers, in the console.
   const loseDevice = () => current.loseDevice();
-  window.sonata = { engine: current, info: null, lastAnswer: null, loseDevice, load: () => load(), storedModels, removeModel };
+  window.sonata = { engine: current, chat, info: null, lastAnswer: null, loseDevice, load: () => load(), storedModels, removeModel };
   try {
     const model = await models.model();
     if (current !== engine) return;

@@ -16,6 +16,7 @@ def third_party_text(root: Path, node_modules: Path, files: Mapping[str, Path]) 
         "Comlink, SmolLM2-135M-Instruct and all-MiniLM-L6-v2 (Apache License 2.0)": "comlink/LICENSE",
         "Chart.js": "chart.js/LICENSE.md",
         "@kurkle/color": "@kurkle/color/LICENSE.md",
+        "esbuild": "esbuild/LICENSE.md",
         "idb": "idb/LICENSE",
         "lit-html": "lit-html/LICENSE",
         "Lucide": "lucide-static/LICENSE",

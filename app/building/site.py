@@ -8,11 +8,12 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from app.build_outputs import ROUTING_DATA, embedder_files
 from app.building import embedder, kernels, notices
+from app.building.bundle import MODULES, bundle
 from app.building.common import ROOT, BuildError, write_atomically
 from app.building.download import Download, Downloader, Source
 from app.building.icons import icon_sprite
@@ -56,7 +57,7 @@ EMBEDDER = ("embedder/", "vendor/ort-wasm", ROUTING_DATA)
 NEVER_KEPT = ("models/", "screenshots/")
 """Where files lie that the service worker leaves alone: web/storage/model_store.js keeps models, and only browsers that
 offer to install the page look at its screenshots."""
-LATER = ("i18n/de", "readers/", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
+LATER = ("bundle/de-", "readers/", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
 """Where files lie that no page needs to start: the service worker keeps them once they were asked for, or the page
 is ready and has its model."""
 MODEL_SUFFIXES = (".gguf", ".onnx")
@@ -93,6 +94,8 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
         site[f"vendor/{name}"] = NODE_MODULES / source
     site.update(_answer_libraries(root))
     site.update(_pdf_reader())
+    joined = bundle(site)
+    site.update(joined.files)
     site["icons.svg"] = icon_sprite(NODE_MODULES)
     for name in PYODIDE:
         site[f"pyodide/{name}"] = NODE_MODULES / "pyodide" / name
@@ -111,7 +114,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
     site["sizes.json"] = sizes_json(site)
     site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)
     site["_headers"] = headers_file(root).encode()
-    site["index.html"] = _stamped(site)
+    site["index.html"] = _page(site, joined.preload)
     site["precache.json"] = precache_json(site)  # last, so that it is never newer than what it lists
     return sync(site, dist)
 
@@ -135,26 +138,37 @@ def _pdf_reader() -> dict[str, Path]:
     return made | {f"vendor/pdf/cmaps/{path.name}": path for path in sorted((package / "cmaps").glob("*.bcmap"))}
 
 
-def _stamped(site: Mapping[str, Content]) -> bytes:
-    """The page, with a name for the version of the site: a tab shares its worker with tabs of the same version only
-    (web/engine/model_tabs.js)."""
+def _page(site: Mapping[str, Content], preload: Sequence[str]) -> bytes:
+    """The page, with what it imports from its beginning, and with a name for the version of the site: a tab shares its
+    worker with tabs of the same version only (web/engine/model_tabs.js)."""
     page = site["index.html"]
     text = (page if isinstance(page, bytes) else page.read_bytes()).decode()
     digests = (f"{name} {_sha256(site[name])}" for name in sorted(site) if not name.startswith("models/"))
     version = hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
+    links = "".join(f'<link rel="modulepreload" href="{name}">\n  ' for name in preload)
+    text = text.replace('<script type="module"', f'{links}<script type="module"', 1)
     return text.replace('content="unbuilt"', f'content="{version}"').encode()
 
 
 def precache_json(site: Mapping[str, Content]) -> bytes:
     """What web/sw.js keeps for when the server is gone: {"files": {path: sha256}, "later": the same}.
 
-    That is everything but itself and the models, which web/storage/model_store.js keeps; those `later` only once they
-    were asked for, or the model is there. Sites with the same files have the same list, and so are the same version.
+    That is everything but itself, the models, which web/storage/model_store.js keeps, and what only a reader of the
+    code asks for; those `later` only once they were asked for, or the model is there. Sites with the same files have
+    the same list, and so are the same version.
     """
-    kept = (name for name in sorted(site) if name not in NOT_PRECACHED and not name.startswith(NEVER_KEPT))
+    kept = (name for name in sorted(site.keys() - unused(site)) if not name.startswith(NEVER_KEPT))
     digests = {name: _sha256(site[name]) for name in kept}
     later = {name: digests.pop(name) for name in tuple(digests) if name.startswith(LATER)}
     return json.dumps({"files": digests, "later": later}, indent=1).encode()
+
+
+def unused(site: Mapping[str, Content]) -> set[str]:
+    """The files that no page asks for: the modules that were joined (bundle.py), source maps, and what the browser and
+    servers read."""
+    modules = site[MODULES]
+    joined = json.loads(modules if isinstance(modules, bytes) else modules.read_bytes())
+    return {*joined, *(name for name in site if name.endswith(".js.map")), MODULES, *NOT_PRECACHED}
 
 
 def sizes_json(site: Mapping[str, Content]) -> bytes:

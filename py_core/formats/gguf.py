@@ -37,7 +37,7 @@ from py_core.showing import shown
 
 __all__ = ["GGUFError", "GGUFHeader", "NeedMoreData", "TensorInfo", "parse_header", "read_header", "write_gguf"]
 
-FIRST_PREFIX_BYTES = 1 << 20
+FIRST_PREFIX_BYTES = 2 << 20
 MAX_DIMS = 4
 MIN_KEY_VALUE_BYTES = 8 + 4 + 1
 MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8

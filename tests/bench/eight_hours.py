@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import Error, Page, sync_playwright
+from playwright.sync_api import Error, Locator, Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
@@ -84,18 +84,23 @@ class Person:
             "(count) => document.querySelectorAll('.question').length > count", arg=shown, timeout=LIMIT_MS
         )
         self.ready()
-        # Once it is known where it is stored.
-        self.page.locator(".question").last.get_by_role("button", name="Edit").wait_for(
-            state="attached", timeout=LIMIT_MS
-        )
+        # Once it is known where it is stored; the tiny model's noise may end at once, and what says nothing is not.
+        stored = self.page.locator(".question").last.get_by_role("button", name="Edit")
+        stored.or_(self.silent).wait_for(state="attached", timeout=LIMIT_MS)
+
+    @property
+    def silent(self) -> Locator:
+        return self.page.locator(".answer").last.locator(".ending", has_text="The model said nothing.")
 
     def vary(self) -> None:
         again = self.page.locator(".answer").last.get_by_role("button", name="Try again")
-        if not again.count():  # it was computed
+        if not again.count() or self.silent.count():  # it was computed, or is not stored
             return
         again.first.click()
-        self.page.locator(".answer").last.locator(".variants-place").wait_for(timeout=LIMIT_MS)
+        self.page.locator(".answer").last.locator(".variants-place").or_(self.silent).first.wait_for(timeout=LIMIT_MS)
         self.ready()
+        if self.silent.count():
+            return
         self.page.locator(".answer").last.get_by_role("button", name="Earlier version").press("Enter")
         self.ready()
         place = self.page.locator(".answer").last.locator(".variants-place")

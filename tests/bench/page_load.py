@@ -30,6 +30,7 @@ from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 
 PLAIN = [sys.executable, "-u", "-m", "http.server", "--bind", "127.0.0.1"]
 READY = "['ready', 'failed'].includes(document.documentElement.dataset.state)"
+QUESTIONS = ("Why is the sky blue?", "Write a haiku about rain.", "Name three fish.")
 VISITS = ("first", "second", "offline")
 SERVERS = ("isolating", "plain")
 
@@ -56,6 +57,22 @@ def seconds_to_ready(visit: Callable[[], object], page: Page) -> float:
     return took
 
 
+def use(page: Page) -> None:
+    """As somebody would before the next visit: a few questions, some seconds apart.
+
+    Chromium keeps the machine code of WebAssembly once more of it is needed, seconds after the rest was made; after a
+    visit without a question it makes all of it again.
+    """
+    for question in QUESTIONS:
+        page.wait_for_timeout(3000)
+        page.fill("#message", question)
+        page.press("#message", "Enter")
+        page.wait_for_function("() => document.documentElement.dataset.state === 'answering'", timeout=LIMIT_MS)
+        page.wait_for_function(f"() => {READY}", timeout=LIMIT_MS)
+    page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
+    page.wait_for_timeout(2000)  # what was written has reached the disk's cache
+
+
 def one_round(kind: str, dist: Path, backend: str) -> dict[str, float]:
     server, address = start_server(kind, dist)
     figures: dict[str, float] = {}
@@ -66,11 +83,10 @@ def one_round(kind: str, dist: Path, backend: str) -> dict[str, float]:
                 profile, executable_path=find_chromium(), args=[*CHROMIUM_FLAGS, WEBGPU_FLAG]
             )
             page = context.new_page()
-            figures[name] = seconds_to_ready(lambda: page.goto(f"{address}/?backend={backend}"), page)
+            figures[name] = seconds_to_ready(lambda: page.goto(f"{address}/?backend={backend}&max_tokens=40"), page)
             figures[f"{name}_cpu"] = browsers_cpu_seconds()  # of this one: the visits before have ended theirs
             if name == "first":
-                page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
-                time.sleep(2)  # what was written has reached the disk's cache
+                use(page)
             context.close()
 
         try:

@@ -14,13 +14,12 @@ import argparse
 import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from in_browser import LIMIT_MS
-from page_load import READY, VISITS, start_server
+from page_load import READY, VISITS, start_server, use
 from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
@@ -83,13 +82,12 @@ def one_round(dist: Path, backend: str) -> dict[str, dict[str, float]]:
                 profile, executable_path=find_chromium(), args=[*CHROMIUM_FLAGS, WEBGPU_FLAG]
             )
             page = context.new_page()
-            page.goto(f"{address}/?backend={backend}")
+            page.goto(f"{address}/?backend={backend}&max_tokens=40")
             page.wait_for_function(f"() => {READY}", timeout=LIMIT_MS)
             began, answered = page.evaluate(ASK, MESSAGE)
             figures[name] = phases_of(page) | {"first token": answered, "from sending": answered - began}
             if name == "first":
-                page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
-                time.sleep(2)  # what was written has reached the disk's cache
+                use(page)
             context.close()
     return figures
 

@@ -3,8 +3,9 @@
     python tests/bench/shell_sizes.py [--dist DIST] [--json]
 
 Bytes of each file with gzip (level 6, what most static servers do; brotli makes less), or as it is where that is
-smaller. Left out is what no first visit waits for: files that are kept only once they are asked for, and the snapshot
-of Python, which pages that are not on this machine use from the second visit on (docs/start.md).
+smaller. Left out is what no first visit waits for: the modules that were joined (app/building/bundle.py) and their
+source maps, files that are kept only once they are asked for, and the snapshot of Python, which pages that are not on
+this machine use from the second visit on (docs/start.md).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from app.building.site import DIST, EMBEDDER, LATER, NEVER_KEPT
+from app.building.site import DIST, EMBEDDER, LATER, NEVER_KEPT, NOT_PRECACHED, unused
 from app.building.snapshot import SNAPSHOT
 
 LISTED = 25
@@ -28,10 +29,10 @@ def first_load(dist: Path) -> dict[str, int]:
     """Path -> bytes as they are sent, the largest first."""
     left_out = (*LATER, *EMBEDDER, SNAPSHOT, *NEVER_KEPT)
     sizes = {}
-    for path in dist.rglob("*"):
-        name = path.relative_to(dist).as_posix()
-        if path.is_file() and not name.startswith(left_out):
-            content = path.read_bytes()
+    found = {path.relative_to(dist).as_posix(): path for path in dist.rglob("*") if path.is_file()}
+    for name in found.keys() - (unused(found) - NOT_PRECACHED):
+        if not name.startswith(left_out):
+            content = found[name].read_bytes()
             sizes[name] = min(len(content), len(gzip.compress(content, 6)))
     return dict(sorted(sizes.items(), key=lambda item: -item[1]))
 

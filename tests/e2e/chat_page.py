@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from playwright.async_api import Browser, ConsoleMessage, FilePayload, Locator, Page, Route
+from small_site import STAND_IN
 
 LOAD_SECONDS = 180.0
 ANSWER_SECONDS = 180.0
 NO_SERVICE_WORKER = "delete Navigator.prototype.serviceWorker"
 """Makes a page like one in a browser without service workers: it gets each file from the server, as a test wants it."""
-STAND_IN = Path(__file__).with_name("stand_in_worker.js")
 
 
 PANEL_OF = {
@@ -146,7 +146,8 @@ class ChatPage:
         await self.page.wait_for_selector("#models")
 
     async def use_stand_in(self) -> None:
-        """Before `open`: a worker without a model (stand_in_worker.js)."""
+        """Before `open`: a worker without a model (stand_in_worker.js), and the site's modules in place of those that
+        the build joined, so that a test can import one."""
 
         async def fulfill(route: Route) -> None:
             headers = {"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Resource-Policy": "same-origin"}
@@ -154,6 +155,8 @@ class ChatPage:
 
         await self.page.add_init_script(NO_SERVICE_WORKER)  # which would fetch the real one
         await self.page.route("**/worker.js", fulfill)
+        apart = "import '../main.js';"
+        await self.page.route("**/bundle/main.js", lambda to: to.fulfill(body=apart, content_type="text/javascript"))
 
     async def allow_host(self, url: str) -> None:
         """Before `open`: models may come from this server, as if the user had allowed it in Settings, Model."""

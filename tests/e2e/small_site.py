@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import posixpath
+import re
 import shutil
 from pathlib import Path
 
 from app.building import site
+from app.building.bundle import MODULES
 from tests.tiny_llama import TinyLlama
 from tests.tiny_models import Variant
 
 MODEL = "models/tiny.gguf"
+STAND_IN = Path(__file__).with_name("stand_in_worker.js")
 PIECE_BYTES = 1 << 16
 TINY = TinyLlama(hidden=128, ffn=512, layers=4)
 
@@ -54,11 +58,35 @@ class SmallSite:
         lists = json.loads((self._dist / "precache.json").read_text("utf-8"))
         known = lists["files"] | lists["later"]
         links = {name: known[name] for name in content.keys() & known if content[name].samefile(self._dist / name)}
-        changed = site.precache_json({name: path for name, path in content.items() if name not in links})
+        changed = site.precache_json(
+            {name: path for name, path in content.items() if name not in links or name == MODULES}
+        )
         made = json.loads(changed)
         files = links | made["files"] | made["later"]
         later = {name: files.pop(name) for name in sorted(files) if name.startswith(site.LATER)}
         self.write("precache.json", json.dumps({"files": dict(sorted(files.items())), "later": later}, indent=1))
+
+    def use_stand_in(self) -> None:
+        """A worker without a model (stand_in_worker.js) in place of the engine, without the engine's large files: for
+        tests of the page around it."""
+        script = STAND_IN.read_text("utf-8")
+        self.write("engine/worker.js", script)
+        imported = {
+            posixpath.normpath(f"engine/{name}") for name in re.findall(r"^import .*?'(.+)';$", script, re.MULTILINE)
+        }
+        joined = set(json.loads(self.read(MODULES)))
+        self.write(MODULES, json.dumps(sorted(joined - imported)))
+        self.drop("pyodide/*", "sonata.packed", "embedder/*", "vendor/ort-*", "routing.safetensors")
+        self.publish()
+
+    def holding(self, module: str) -> str:
+        """The file of the page into which the build joined a module that others of its files import, too. Who imports
+        it gets what the page itself has of that module."""
+        return next(
+            path.relative_to(self.folder).as_posix()
+            for path in sorted(self.folder.glob("bundle/*.js"))
+            if f"// site:{module}\n" in path.read_text("utf-8")
+        )
 
     def drop(self, *patterns: str) -> None:
         """Files that a test does not need."""

@@ -185,6 +185,7 @@ async def test_an_adapter_is_added_answers_survives_a_reload_and_is_deleted(
     assert await answer(chat) == plain
     await open_list(chat)
     await press(chat, "Use pirate-talk")
+    await expect(row(chat, "pirate-talk")).to_contain_text("In use")  # the list is drawn anew then
     await row(chat, "pirate-talk").get_by_role("button", name="Delete").click()
     await row(chat, "pirate-talk").get_by_role("group").get_by_role("button", name="Delete").click()
     await expect(row(chat, "pirate-talk")).to_have_count(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chat_page import STAND_IN, ChatPage
+from chat_page import ChatPage
 from plain_server import PlainServer
 from playwright.async_api import BrowserContext
 from small_site import SmallSite
@@ -20,8 +20,8 @@ ACCENT = "getComputedStyle(document.documentElement).accentColor"
 READER = "readers/any.safetensors"
 FETCHED_IF_THERE = "(path) => fetch(path).then((response) => response.text()).catch(() => 'failed')"
 FETCHED_STYLE = "fetch('page/style.css').then((response) => response.text())"
-FROM_A_WORKER = """async () => {
-  const { ownScript } = await import('./common/own_script.js');
+FROM_A_WORKER = """async (holding) => {
+  const { ownScript } = await import(`./${holding}`);
   const worker = new Worker(ownScript('probe.js'), { type: 'module' });
   return new Promise((resolve) => { worker.onmessage = ({ data }) => resolve(data); });
 }"""
@@ -36,9 +36,7 @@ NEWBORN_MS = 3000
 @pytest.fixture
 def no_engine(small: SmallSite) -> None:
     """The page's worker is a stand-in, where a test is of the files and not of the answers: it needs no large ones."""
-    small.write("engine/worker.js", STAND_IN.read_text("utf-8"))
-    small.drop("pyodide/*", "sonata.packed", "embedder/*", "vendor/ort-*", "routing.safetensors")
-    small.publish()
+    small.use_stand_in()
 
 
 async def open_page(context: BrowserContext, url: str, more: str = "") -> ChatPage:
@@ -245,6 +243,7 @@ async def test_a_page_that_is_open_keeps_its_version_beside_one_with_the_new(
     small.write("probe.js", "import { version } from './probe_part.js'; postMessage(version);")
     small.write("probe_part.js", "export const version = 'old';")
     small.publish()
+    own_script = small.holding("common/own_script.js")
     old = await open_page(context, far_server.url)
     small.write("probe_part.js", "export const version = 'new';")
     small.publish_new_style()
@@ -254,15 +253,15 @@ async def test_a_page_that_is_open_keeps_its_version_beside_one_with_the_new(
 
     assert await new.page.evaluate(ACCENT) == NEW
     assert NEW in await new.page.evaluate(FETCHED_STYLE)
-    assert await new.page.evaluate(FROM_A_WORKER) == "new"
+    assert await new.page.evaluate(FROM_A_WORKER, own_script) == "new"
     assert NEW not in await old.page.evaluate(FETCHED_STYLE)
-    assert await old.page.evaluate(FROM_A_WORKER) == "old"
+    assert await old.page.evaluate(FROM_A_WORKER, own_script) == "old"
     # The browser ends a service worker that has nothing to do; what it knew must be there when it begins again.
     session = await context.new_cdp_session(old.page)
     await session.send("ServiceWorker.enable")
     await session.send("ServiceWorker.stopAllWorkers")
     assert NEW not in await old.page.evaluate(FETCHED_STYLE)
-    assert await old.page.evaluate(FROM_A_WORKER) == "old"
+    assert await old.page.evaluate(FROM_A_WORKER, own_script) == "old"
 
 
 @pytest.mark.usefixtures("no_engine")
@@ -270,22 +269,22 @@ async def test_an_interrupted_update_leaves_the_old_version_and_is_taken_up_agai
     context: BrowserContext, server: PlainServer, small: SmallSite
 ) -> None:
     chat = await open_page(context, server.url)
-    small.write("main.js", small.read("main.js") + "\n// new")
+    small.write("bundle/main.js", small.read("bundle/main.js") + "\n// new")
     small.publish_new_style()
-    server.breaks["main.js"] = 1000
+    server.breaks["bundle/main.js"] = 1000
     server.paths()
 
     await reload(chat)
     assert await chat.page.evaluate(ACCENT) != NEW
     assert NEW not in await chat.page.evaluate(FETCHED_STYLE)
-    assert "// new" not in await chat.page.evaluate("fetch('main.js').then((response) => response.text())")
-    assert {"page/style.css", "main.js"} <= set(server.paths())
+    assert "// new" not in await chat.page.evaluate("fetch('bundle/main.js').then((response) => response.text())")
+    assert {"page/style.css", "bundle/main.js"} <= set(server.paths())
 
     server.breaks.clear()
     await reload(chat)
     assert await chat.page.evaluate(ACCENT) == NEW
     asked = [path for path in server.paths() if path not in ("precache.json", "sw.js")]
-    assert set(asked) == {"main.js"}
+    assert set(asked) == {"bundle/main.js"}
 
 
 @pytest.mark.usefixtures("no_engine")
@@ -395,14 +394,14 @@ async def test_a_script_that_was_damaged_in_the_browser_is_never_run_but_fetched
     context: BrowserContext, far_server: PlainServer, small: SmallSite
 ) -> None:
     chat = await open_page(context, far_server.url)
-    for path in ("main.js", "chat/markdown.js"):
+    for path in ("bundle/main.js", "page/early.js"):
         await chat.page.evaluate(DAMAGE, [path, "harmed = 1"])
     far_server.paths()
     await reload(chat)
     assert await chat.page.evaluate("globalThis.harmed") is None
-    assert await chat.page.evaluate(FETCHED, "main.js") == small.read("main.js")
+    assert await chat.page.evaluate(FETCHED, "bundle/main.js") == small.read("bundle/main.js")
     asked = [path for path in far_server.paths() if path not in ("precache.json", "sw.js")]
-    assert sorted(asked) == ["chat/markdown.js", "main.js"]
+    assert sorted(asked) == ["bundle/main.js", "page/early.js"]
 
 
 @pytest.mark.usefixtures("no_engine")

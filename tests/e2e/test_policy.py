@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from chat_page import NO_SERVICE_WORKER, STAND_IN, ChatPage
+from chat_page import NO_SERVICE_WORKER, ChatPage
 from plain_server import PlainServer
 from playwright.async_api import BrowserContext
 from small_site import SmallSite
@@ -53,8 +53,8 @@ HOSTILE_WORKER = f"""({TRY})([
   await WebAssembly.compile(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0)); // which it may
   self.postMessage(refused);
 }});"""
-RUN_WORKER = """async () => {
-  const { ownScript } = await import('./common/own_script.js');
+RUN_WORKER = """async (holding) => {
+  const { ownScript } = await import(`./${holding}`);
   const worker = new Worker(ownScript('routing/embedder_worker.js'));
   return new Promise((resolve, reject) => {
     worker.onmessage = ({ data }) => resolve(data);
@@ -66,11 +66,9 @@ RUN_WORKER = """async () => {
 @pytest.fixture
 def light(small: SmallSite) -> SmallSite:
     """Without the engine and its large files, with scripts that try what their policies forbid."""
-    small.write("engine/worker.js", STAND_IN.read_text("utf-8"))
     small.write("hostile.js", HOSTILE_PAGE)
     small.write("routing/embedder_worker.js", HOSTILE_WORKER)
-    small.drop("pyodide/*", "sonata.packed", "embedder/*", "vendor/ort-*", "routing.safetensors")
-    small.publish()
+    small.use_stand_in()
     return small
 
 
@@ -86,7 +84,7 @@ async def guarded(request: pytest.FixtureRequest, context: BrowserContext, light
         yield chat
 
 
-async def test_what_the_headers_forbid_is_refused(guarded: ChatPage) -> None:
+async def test_what_the_headers_forbid_is_refused(guarded: ChatPage, light: SmallSite) -> None:
     sent: Any = "path => fetch(path).then(({ headers }) => Object.fromEntries(headers))"
     for path in ("index.html", "engine/worker.js", "storage/model_worker.js"):
         found = await guarded.page.evaluate(sent, path)
@@ -94,7 +92,7 @@ async def test_what_the_headers_forbid_is_refused(guarded: ChatPage) -> None:
         assert {name: found.get(name.lower()) for name in wanted} == wanted
     assert guarded.errors == []
 
-    assert await guarded.page.evaluate(RUN_WORKER) == [
+    assert await guarded.page.evaluate(RUN_WORKER, light.holding("common/own_script.js")) == [
         "require-trusted-types-for",
         "require-trusted-types-for",
         "connect-src",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from chat_page import STAND_IN, ChatPage, share
+from chat_page import ChatPage, share
 from plain_server import PlainServer
 from playwright.async_api import BrowserContext, async_playwright, expect
 from small_site import SmallSite
@@ -22,9 +22,7 @@ QUERY = "?backend=wasm"
 @pytest.fixture
 def light(small: SmallSite) -> SmallSite:
     """Without the engine and its large files: these tests are of the page around it."""
-    small.write("engine/worker.js", STAND_IN.read_text("utf-8"))
-    small.drop("pyodide/*", "sonata.zip", "embedder/*", "vendor/ort-*", "routing.safetensors")
-    small.publish()
+    small.use_stand_in()
     return small
 
 
@@ -63,7 +61,7 @@ async def test_an_open_page_goes_on_under_a_new_service_worker_and_loads_late_mo
     kept: ChatPage, light: SmallSite, server: PlainServer
 ) -> None:
     """Another sw.js takes over at once; what belongs together stays together."""
-    panel = "memory_view/log_panel.js"
+    (panel,) = (path.relative_to(light.folder).as_posix() for path in light.folder.glob("bundle/log_panel-*.js"))
     light.write(panel, light.read(panel) + "\nexport const version = 'new';")
     light.write("sw.js", light.read("sw.js") + "\nself.marked = 'new';")
     light.publish()

@@ -240,7 +240,7 @@ async def test_a_device_lost_while_nothing_happens_is_replaced_at_the_next_quest
 
 
 async def test_a_device_that_cannot_be_replaced_is_told_and_the_cpu_goes_on(chat: ChatPage, tiny_query: str) -> None:
-    await chat.page.route("**/webgpu/adapter.js", only_one_adapter)
+    await chat.page.route("**/engine/worker.js", only_one_adapter)
     await chat.open_ready(tiny_query)
     await chat.page.evaluate(LOSE_AT_THE_FIRST_WORDS)
     await chat.send(STORY)

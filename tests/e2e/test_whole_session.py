@@ -30,17 +30,10 @@ BROWSERS_OWN = (".google.com", ".googleapis.com")
 """Hosts that Chromium itself asks, whatever page it shows; it says of such a request that no page began it."""
 
 ANSWER_WITH = """async (texts) => {
-  const { AnswerView } = await import('./chat/answer_view.js');
-  const parent = document.createElement('article');
-  parent.className = 'answer';
-  document.getElementById('log').append(parent);
   for (const text of texts) {
-    const body = document.createElement('div');
-    body.className = 'body';
-    parent.append(body);
-    const view = new AnswerView(body);
-    view.append(text);
-    view.finish();
+    const turn = sonata.chat.addTurn('What is shown?');
+    turn.append(text);
+    turn.finish({ reason: 'stop' });
   }
   await new Promise((drawn) => setTimeout(drawn, 500)); // formulas and colours come later
 }"""
@@ -146,8 +139,7 @@ async def works_offline(page: Page) -> None:
 
 def is_of_the_page(path: str) -> bool:
     """A module that the page imports; the others are of workers, or scripts that define a global."""
-    others = ("vendor/", "pyodide/", "engine/worker", "backends/", "main.js", "page/early.js")
-    return path.endswith(".js") and not path.endswith("worker.js") and not path.startswith(others)
+    return path.startswith("bundle/") and path != "bundle/main.js"
 
 
 def assert_none_elsewhere(log: Path, address: str) -> None:

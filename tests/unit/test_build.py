@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from app.building import locks, site
+from app.building.bundle import MODULES
 from app.building.common import ROOT, BuildError, make_in_venv
 from app.building.zips import members_of, zip_bytes
 from app.checksums import sha256_of
@@ -94,9 +95,8 @@ def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_c
     libraries = {
         name for name in lists["later"] if name.startswith(("vendor/highlight/", "vendor/katex/", "vendor/pdf/"))
     }
-    german = {name for name in lists["later"] if name.startswith("i18n/de")}
-    assert {"i18n/de.js", "i18n/de/engine.js"} <= german
-    assert set(lists["later"]) == readers | libraries | german
+    (german,) = (name for name in lists["later"] if name.startswith("bundle/de-"))
+    assert set(lists["later"]) == readers | libraries | {german}
     assert {"vendor/highlight/core.min.js", "vendor/highlight/python.min.js", "vendor/katex/katex.min.css"} <= libraries
     assert {
         "vendor/pdf/pdf.min.mjs",
@@ -107,16 +107,22 @@ def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_c
     files = lists["files"] | lists["later"]
     names = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
     never = {f"models/{model.file}" for model in model_files()} | {f"screenshots/{view}.jpg" for view in VIEWS}
-    assert names - set(files) == {"sw.js", "precache.json", "_headers", *never}
+    modules = set(read_json(dist / "bundle/modules.json"))
+    maps = {name for name in names if name.endswith(".js.map")}
+    assert {"main.js", "chat/turn_view.js", "vendor/comlink.mjs"} <= modules
+    others = {"sw.js", "precache.json", "_headers", "bundle/modules.json"}
+    assert names - set(files) == others | modules | maps | never
     assert files == {name: sha256_of(dist / name) for name in files}
 
 
 def test_the_list_for_the_service_worker_depends_on_the_contents_alone(tmp_path):
     source = tmp_path / "a.js"
     source.write_text("one")
-    listed = site.precache_json({"b.js": b"two", "a.js": source, "sw.js": b"three", "models/m.gguf": b"four"})
-    assert listed == site.precache_json({"a.js": b"one", "b.js": b"two"})
-    assert listed != site.precache_json({"a.js": b"one", "b.js": b"2"})
+    joined = {MODULES: b'["c.js"]'}
+    more = {"b.js": b"two", "a.js": source, "sw.js": b"three", "models/m.gguf": b"four", "c.js": b"five"}
+    listed = site.precache_json(more | joined)
+    assert listed == site.precache_json({"a.js": b"one", "b.js": b"two"} | joined)
+    assert listed != site.precache_json({"a.js": b"one", "b.js": b"2"} | joined)
 
 
 def test_the_manifest_names_files_that_there_are(dist):

@@ -17,6 +17,7 @@ const ENDINGS = {
   loop: { words: 'answers.looped', offers: ['again'] },
   failed: { words: 'answers.interrupted', offers: ['again'] },
 };
+const NOTHING_SAID = { words: 'answers.nothingSaid', offers: ['again'] };
 
 /**
  * @typedef {{text: () => string, html: () => string, plain: () => string, onAgain: () => void, onContinue: () => (() => void)|null,
@@ -59,7 +60,8 @@ export class AnswerFooter {
     } else {
       this.#actions.append(this.#again);
     }
-    const { words, offers } = ENDINGS[reason] ?? { words: null, offers: [] };
+    const usual = text() ? { words: null, offers: [] } : NOTHING_SAID;
+    const { words, offers } = ENDINGS[reason] ?? usual;
     const said = [words ? t(words) : '', forgotten ? t('answers.forgotten') : ''].filter(Boolean).join(' ');
     if (!said) return '';
     this.#ending.hidden = false;

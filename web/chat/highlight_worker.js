@@ -32,7 +32,8 @@ addEventListener('message', ({ data: { language, text, from } }) => {
 });
 
 Promise.all(GRAMMARS.map(async (name) => {
-  hljs.registerLanguage(name, (await import(`../vendor/highlight/${name}.min.js`)).default);
+  const grammar = `../vendor/highlight/${name}.min.js`;
+  hljs.registerLanguage(name, (await import(grammar)).default);
 })).then(() => postMessage('ready'), () => postMessage(null));
 
 /** @returns {[string, number][]} of highlight.js's HTML, behind its first `from` characters */

@@ -47,6 +47,11 @@ const tabs = /** @type {Map<string, PageApi>} */ (new Map()); // those of other 
 let isLoaded = false;
 const progress = /** @type {Map<string, object>} */ (new Map()); // the last of each stage, for a tab that comes later
 
+// Python takes the longest and is the same for every model: it starts before a page asks for anything.
+const counting = siteSizes(tellProgress);
+const booting = counting.then(({ count, snapshot }) => bootPython(count('python'), snapshot));
+booting.then(() => phase('python'), () => {}); // `load` throws why not
+
 /** What one tab asks of the engine. */
 class PageApi {
   onProgress = (/** @type {object} */ _progress) => {};
@@ -232,10 +237,8 @@ async function load({ model, backend, workers, precision, patience, context, max
   const templates = new TemplateCage();
   try {
     phase('worker asked');
-    const { count, snapshot } = await siteSizes(tellProgress);
-    const booting = bootPython(count('python'), snapshot);
-    booting.then(() => phase('python'), () => {});
-    const router = routing ? openRouter(booting, count('routing')) : undefined;
+    const { count } = await counting;
+    const router = routing ? openRouter(count('routing')) : undefined;
     router?.then(() => tellProgress({ stage: 'routing', complete: true }), () => {});
     const [pyodide, stream, choice] = await Promise.all([
       booting.then((booted) => {
@@ -301,7 +304,7 @@ async function siteSizes(onProgress) {
 }
 
 /** Load routing while Python boots and the model loads. The memory's info tells if that failed. */
-function openRouter(booting, onBytes) {
+function openRouter(onBytes) {
   const here = (path) => new URL(path, import.meta.url).href;
   const parts = [
     Embedder.open(here('../embedder/'), onBytes), booting.then(loadHnswKernel),

@@ -21,9 +21,7 @@ export const LANGUAGES = { en: 'English', de: 'Deutsch' };
 const CATALOGUES = {
   en: async () => english,
   de: async () => {
-    const [{ german }, { sentences }, { workerSentences }] = await Promise.all([
-      import('./de.js'), import('./de/engine.js'), import('./de/workers.js'),
-    ]);
+    const { german, sentences, workerSentences } = await import('./de.js');
     setSentences([...sentences, ...workerSentences]);
     return german;
   },

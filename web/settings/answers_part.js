@@ -21,6 +21,7 @@ export class AnswersPart {
   #problem = new ProblemLine();
   #values = /** @type {Record<string, any>} */ ({});
   #saved = '';
+  #storing = /** @type {Record<string, any>} */ ({}); // what is on its way: what was read before does not set it back
 
   /** @param {HTMLElement} root @param {import('../memory/client.js').Memory} memory */
   constructor(root, memory) {
@@ -39,7 +40,7 @@ export class AnswersPart {
 
   async refresh() {
     const policies = await this.#memory.policies();
-    this.#values = Object.fromEntries(policies.map(({ name, value }) => [name, value]));
+    this.#values = { ...Object.fromEntries(policies.map(({ name, value }) => [name, value])), ...this.#storing };
     this.#draw();
   }
 
@@ -120,8 +121,13 @@ export class AnswersPart {
 
   /** An empty value, and what the agents say, are no policy at all. */
   async #store(name, value) {
-    if (value === '' || (name === SAMPLED && value === 'agent')) await this.#memory.removePolicies([name]);
-    else await this.#memory.editPolicy(name, value);
+    this.#storing[name] = value;
+    try {
+      if (value === '' || (name === SAMPLED && value === 'agent')) await this.#memory.removePolicies([name]);
+      else await this.#memory.editPolicy(name, value);
+    } finally {
+      delete this.#storing[name];
+    }
   }
 
   async #try(run) {

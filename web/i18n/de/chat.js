@@ -36,6 +36,7 @@ export const answers = {
   more: 'Mehr',
   notCopied: 'Kopieren ging nicht',
   notReady: 'Warte, bis das Modell geladen ist.',
+  nothingSaid: 'Das Modell hat nichts gesagt.',
   notYet: 'Warte, bis die Antwort vollständig ist.',
   read: 'Gelesen',
   readAloud: 'Vorlesen',

@@ -36,6 +36,7 @@ export const answers = {
   more: 'More',
   notCopied: 'Could not copy',
   notReady: 'Wait until the model is loaded.',
+  nothingSaid: 'The model said nothing.',
   notYet: 'Wait until the answer is complete.',
   read: 'Read',
   readAloud: 'Read aloud',
