@@ -341,7 +341,7 @@ async def shoot(chat: MemoryPage, path: Path) -> None:
     wide = []
     for _ in range(50):  # a new size takes some frames
         wide = await chat.page.evaluate(
-            "[document.documentElement, ...document.querySelectorAll('.top, .route-panel, .panel-body, .panel-tabs')]"
+            "[document.documentElement, ...document.querySelectorAll('.top, .route-panel, .panel-body')]"
             ".filter((node) => node.scrollWidth > node.clientWidth).map((node) => node.className || node.tagName)"
         )
         if not wide:

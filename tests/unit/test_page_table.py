@@ -46,13 +46,14 @@ def test_pages_hold_what_is_seen_and_none_is_lost(window: int, steps: list[tuple
                 page = int(table.rows[slot, position // PAGE])
                 assert page < table.capacity
                 assert written[page, position % PAGE] == (slot, position)
-            stored[slot] = read[slot] = length
+            stored[slot], read[slot] = length, max(read[slot], length)
         else:
             stored[slot] = max(0, stored[slot] - count) if what == "rewind" else 0
             if not table.sees(slot, stored[slot]):
                 assert stored[slot] < read[slot] - SLACK
                 stored[slot] = 0
             table.release(slot, stored[slot])
+            read[slot] = read[slot] if stored[slot] else 0
         assert len(table._free) == len(set(table._free))
         for held in table._held:
             assert not set(held) & set(table._free)
