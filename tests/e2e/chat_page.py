@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import Browser, ConsoleMessage, FilePayload, Locator, Page, Route
+from playwright.async_api import Browser, ConsoleMessage, FilePayload, Locator, Page, Route, expect
 from small_site import STAND_IN
 
 LOAD_SECONDS = 180.0
@@ -129,11 +129,10 @@ class ChatPage:
         part = await self.open_part("Model")
         await part.locator(f"#{setting}").select_option(value)
 
-    async def setting(self, name: str) -> str:
-        """What Settings, Model, say; the panel is closed again."""
-        value = await (await self.open_part("Model")).locator(f"#{name}").input_value()
+    async def shows(self, name: str, value: str) -> None:
+        """Settings, Model, come to say this; the panel is closed again."""
+        await expect((await self.open_part("Model")).locator(f"#{name}")).to_have_value(value)
         await self.close_panel()
-        return value
 
     async def open_model_menu(self) -> None:
         if not await self.page.is_visible("#model-menu"):

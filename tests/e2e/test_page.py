@@ -375,7 +375,7 @@ async def test_settings_offer_numpy_only_to_those_who_asked_for_it(page_alone: C
     await page_alone.open_ready("?backend=numpy")
     await page_alone.open_part("Model")
     await expect(options).to_have_text([*offered, "CPU (numpy)"])
-    assert await page_alone.setting("backend") == "numpy"
+    await page_alone.shows("backend", "numpy")
 
 
 async def test_the_page_works_where_nothing_can_be_stored(chat: ChatPage) -> None:

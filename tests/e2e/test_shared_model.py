@@ -153,4 +153,4 @@ async def test_other_options_have_a_worker_of_their_own_and_a_menu_counts_for_al
     )
     assert [await tab.page.evaluate("sonata.info.features") for tab in (first, second)] == [["fast"], ["fast"]]
     assert not has_engine(first.page)
-    assert await first.setting("backend") == "wasm-fast"
+    await first.shows("backend", "wasm-fast")

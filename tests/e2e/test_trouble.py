@@ -157,7 +157,7 @@ async def test_webgpu_asked_for_where_there_is_none_offers_the_cpu(chat_without_
     await chat.wait_for("loading")
     await chat.wait_for("ready", 180)
     assert "on the CPU, precise" in await chat.page.inner_text(".status-line")
-    assert await chat.setting("backend") == "wasm"
+    await chat.shows("backend", "wasm")
 
 
 LOSE = "window.sonata.loseDevice()"

@@ -76,7 +76,7 @@ async def test_fast_answers_with_less_precision_and_says_the_same_with_one_worke
     await chat.open_ready("?backend=wasm&precision=fast&max_tokens=16&workers=2&routing=off")
     assert "on the CPU, fast" in await chat.page.inner_text(".status-line")
     assert "2 workers" in await reason(chat)
-    assert await chat.setting("backend") == "wasm-fast"
+    await chat.shows("backend", "wasm-fast")
     assert await chat.ask(QUESTION)
     of_two = await tokens(chat)
     assert await chat.page.evaluate("sonata.engine.setWorkers(1)") == 1
@@ -179,7 +179,7 @@ async def test_a_software_adapter_is_passed_over_for_the_cpu_until_the_menu_says
     await chat.page.reload()
     await chat.wait_for("ready", 180)
     assert "on the CPU, fast" in await chat.page.inner_text(".status-line")
-    assert await chat.setting("backend") == "wasm-fast"
+    await chat.shows("backend", "wasm-fast")
     assert await chat.page.input_value("#message") == "half a thought"
     assert await chat.ask("Hello.")
 
