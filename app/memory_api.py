@@ -15,7 +15,7 @@ from app.answer_settings import check_setting
 from app.answer_speeds import speed_groups
 from app.conversation_api import ConversationApi
 from app.routing_service import RoutingService
-from app.stored_kinds import NOUNS, counts
+from app.stored_kinds import counts
 from py_core.memory import patterns, witness
 from py_core.memory.errors import StoreError
 from py_core.memory.passphrase import remove_passphrase, set_passphrase
@@ -40,12 +40,12 @@ class MemoryApi(ConversationApi):
     """Each public method is a call of the page's. Those that need the router raise EmbedderError without it."""
 
     async def info(self) -> dict[str, Any]:
-        """`counts`: of each kind of record; `nouns`: what one and several of it are called, in an order for people."""
+        """What can be told without reading what is stored."""
         services = self._services
         about: dict[str, Any] = {
             "state": services.memory_state, "routing": services.routing_state, "learning": services.learning_state,
             "problem": services.problem,
-            "persistent": False, "place": "", "encrypted": False, "counts": {}, "nouns": NOUNS, "unreadable": 0,
+            "persistent": False, "place": "", "encrypted": False, "unreadable": 0,
             "agents": [], "uncompacted": None, "suspicion": None,
         }  # fmt: skip
         if services.memory is not None:
@@ -53,12 +53,15 @@ class MemoryApi(ConversationApi):
             rows = services.locked_rows or store
             about |= {"persistent": rows.persistent, "place": rows.place}
             about["encrypted"] = services.memory_state == "locked" or store.lock is not None
-            about["counts"] = await counts(store)
             about["unreadable"] = len(store.unreadable)
             about |= {"uncompacted": store.uncompacted, "suspicion": store.suspicion}
         if services.routing is not None:
             about["agents"] = [{"id": agent.id, "title": agent.title} for agent in services.routing.agents.values()]
         return about
+
+    async def counts(self) -> dict[str, int]:
+        """How many records of each kind are stored, in an order for people: none while the memory is locked."""
+        return {} if self._services.memory is None else await counts(self._services.memory.store)
 
     # ---- patterns ----
 

@@ -220,7 +220,7 @@ async function onMemory(current) {
   document.documentElement.dataset.routing = info.routing;
   document.documentElement.dataset.learning = info.learning;
   document.documentElement.dataset.memory = info.state;
-  welcome.showMemory(info.counts);
+  current.memory.counts().then((counts) => current === engine && welcome.showMemory(counts), () => {});
   notices.say('memory', info.problem);
   const what = t(stored.id && !stored.isShown ? 'notices.lockedChat' : 'notices.lockedMemory');
   const locked = info.state === 'locked' ? what : null;

@@ -1,13 +1,14 @@
 """The page with many conversations in its IndexedDB: what many_chats.py measures in Chromium.
 
-The page runs a tiny model, so that its start hides nothing, with the real router. Two browser profiles are visited in
-turns, one with the conversations and one with an empty memory.
+Starts are those of the page with its usual model: two browser profiles are visited in turns, one with the conversations
+and one with an empty memory. What people do in it is measured with a tiny model and the real router.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from plain_server import PlainServer  # noqa: E402
 from small_site import SmallSite  # noqa: E402
 
 LIMIT_MS = 600_000
-QUERY = "?backend=wasm&workers=1&max_tokens=8"
+QUERY = "?backend=wasm&max_tokens=8"
 TIMES = 9
 PASSPHRASE = "a benchmark"
 WRITE = """async ([files, layout]) => {
@@ -89,6 +90,13 @@ MEASURE = """async ([what, times, word]) => {
   const type = (text) => { field.value = text; field.dispatchEvent(new InputEvent('input')); };
   const heading = (title) => [...list.querySelectorAll('h2')].some((one) => one.textContent.includes(title));
   const words = word.split(' ');
+  const isOpen = (articles) => document.querySelectorAll('#log article').length >= articles;
+  const open = async (n, articles) => {
+    const link = list.querySelectorAll('a.chat-link')[n + 1];
+    const id = link.closest('li').dataset.chat;
+    link.click();
+    await until(() => location.href.endsWith(id) && isOpen(articles));
+  };
   const works = {
     list: () => memory.conversations(),
     words: (n) => memory.conversations({ search: words[n % words.length], limit: 100 }),
@@ -109,18 +117,14 @@ MEASURE = """async ([what, times, word]) => {
       item.click();
       await until(() => heading('Pinned') === pins);
     },
-    open: async (n) => {
-      const links = list.querySelectorAll('a.chat-link');
-      const link = links[n + 1];
-      const id = link.closest('li').dataset.chat;
-      link.click();
-      await until(() => location.href.endsWith(id) && document.querySelectorAll('#log article').length >= 25);
-    },
+    open: (n) => open(n, 2),
+    'open whole': (n) => open(n, 25),
   };
   const taken = [];
   for (let n = 0; n < times; n += 1) {
     taken.push(await timed(() => works[what](n)));
     if (what === 'words shown') { type(''); await until(() => !heading('With these words')); }
+    if (what.startsWith('open')) await until(() => isOpen(25));
   }
   return taken;
 }"""
@@ -159,7 +163,8 @@ def opened(context: BrowserContext, address: str, wanted: str = "ready") -> Page
 
 
 def prepare(context: BrowserContext, address: str, files: int) -> None:
-    """The first visit, which keeps the site; and the rows. files: how many the server has of them."""
+    """The first visits, which keep the site and the code that the browser compiles; and the rows. files: how many the
+    server has of them."""
     if files:
         page = context.new_page()
         page.goto(f"{address}/THIRD_PARTY.txt")
@@ -168,6 +173,9 @@ def prepare(context: BrowserContext, address: str, files: int) -> None:
     page = opened(context, address, "routed")
     page.wait_for_function("() => document.documentElement.dataset.offline === 'ready'", timeout=LIMIT_MS)
     time.sleep(2)  # what was written has reached the disk's cache
+    page.close()
+    page = opened(context, address, "routed")
+    page.wait_for_timeout(4000)
     page.close()
 
 
@@ -209,7 +217,8 @@ def used(page: Page, words: list[str]) -> dict[str, float]:
     measure("list", "list")
     measure("search for a word, from the key until shown (40 ms are a pause)", "words shown")
     measure("an action of a menu, until shown", "menu")
-    measure("open a chat, until shown", "open")
+    measure("open a chat, until its newest turn is shown", "open")
+    measure("open a chat, until 25 messages are there", "open whole")
     return figures
 
 
@@ -220,30 +229,37 @@ def in_chromium(folder: Path, rounds: int, with_key: bool) -> dict[str, dict[str
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, sync_playwright() as playwright:
         small, root = SmallSite(DIST, Path(place) / "site"), Path(place)
-        shutil.copytree(folder, small.folder / "filled", ignore=shutil.ignore_patterns("*.sqlite*"))
+        whole = Path(shutil.copytree(DIST, root / "whole", copy_function=os.link))
+        for site in (small.folder, whole):
+            shutil.copytree(folder, site / "filled", ignore=shutil.ignore_patterns("*.sqlite*"))
         files = len(list(folder.glob("*.data")))
-        with PlainServer(small.folder) as server:
+        with PlainServer(whole) as server:
             server.guards = True
             profiles = {"empty": root / "empty", "full": root / "full"}
             for name, profile in profiles.items():
                 with visit(playwright, profile) as context:
                     prepare(context, server.url, files if name == "full" else 0)
             figures["IndexedDB"] = starts(playwright, profiles, server.url, rounds)
-            with visit(playwright, profiles["full"]) as context:
+        with PlainServer(small.folder) as server:
+            server.guards = True
+            profile = root / "small"
+            with visit(playwright, profile) as context:
+                prepare(context, server.url, files)
+            with visit(playwright, profile) as context:
                 page = opened(context, server.url)
                 kept = page.evaluate(KEPT)
                 figures["IndexedDB"] |= used(page, words)
                 if with_key:
                     page.evaluate(f"() => sonata.engine.memory.setPassphrase('{PASSPHRASE}')")
             if with_key:
-                with visit(playwright, profiles["full"]) as context:
+                with visit(playwright, profile) as context:
                     page = opened(context, server.url)
                     page.evaluate(f"() => sonata.engine.memory.unlock('{PASSPHRASE}')")
                     page.wait_for_function("() => seen.routed", timeout=LIMIT_MS)
                     page.evaluate("() => sonata.engine.memory.prepareSearch()")
                     while page.evaluate(KEPT) < kept:
                         time.sleep(1)
-                with visit(playwright, profiles["full"]) as context:
+                with visit(playwright, profile) as context:
                     page = opened(context, server.url)
                     page.evaluate(f"() => sonata.engine.memory.unlock('{PASSPHRASE}')")
                     figures["IndexedDB, with a passphrase"] = used(page, words)

@@ -1,4 +1,4 @@
-"""How long the page takes until it can be asked: first visit, second visit, without the server.
+"""How long the page takes until it can be asked: first, second and third visit, and without the server.
 
     python tests/bench/page_load.py [--rounds N] [--backend wasm] [--dist PATH] [--json]
 
@@ -31,7 +31,7 @@ from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 PLAIN = [sys.executable, "-u", "-m", "http.server", "--bind", "127.0.0.1"]
 READY = "['ready', 'failed'].includes(document.documentElement.dataset.state)"
 QUESTIONS = ("Why is the sky blue?", "Write a haiku about rain.", "Name three fish.")
-VISITS = ("first", "second", "offline")
+VISITS = ("first", "second", "third", "offline")
 SERVERS = ("isolating", "plain")
 
 
@@ -92,6 +92,7 @@ def one_round(kind: str, dist: Path, backend: str) -> dict[str, float]:
         try:
             visit("first")
             visit("second")
+            visit("third")
         finally:
             server.terminate()
             server.communicate(timeout=10)

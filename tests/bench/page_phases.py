@@ -2,10 +2,10 @@
 
     python tests/bench/page_phases.py [--rounds N] [--backend wasm] [--dist PATH] [--json]
 
-The first visit begins with an empty browser profile, the second one with what the first left, the third without a
-server. The page's and its worker's marks come from web/common/phase.js; what they do runs side by side, so a phase is
-not the sum of those above it. "first token" is of a message that was typed once the page was ready: the milliseconds
-between brackets are from sending it.
+The first visit begins with an empty browser profile, the others with what those before left: in the second one the
+browser compiles much of the page's JavaScript still. The last one is without a server. The page's and its worker's
+marks come from web/common/phase.js; what they do runs side by side, so a phase is not the sum of those above it. "first
+token" is of a message that was typed once the page was ready: the milliseconds between brackets are from sending it.
 """
 
 from __future__ import annotations

@@ -395,7 +395,7 @@ async def test_export_delete_all_and_import_with_a_passphrase(chat: MemoryPage, 
     download = await downloading.value
     file = tmp_path / download.suggested_filename
     await download.save_as(file)
-    before = (await chat.memory("info"))["counts"]
+    before = await chat.memory("counts")
     assert before["pattern"] > 0
 
     told = await chat.panel.locator(".counts dt").all_inner_texts()
@@ -405,11 +405,11 @@ async def test_export_delete_all_and_import_with_a_passphrase(chat: MemoryPage, 
     question = chat.page.get_by_role("dialog", name="Delete everything?")
     await expect(question).to_contain_text(f"{before['pattern']} pattern")
     await question.get_by_role("button", name="Cancel").click()
-    assert (await chat.memory("info"))["counts"] == before
+    assert await chat.memory("counts") == before
     await chat.button("Delete everything…").click()
     await question.get_by_role("button", name="Delete everything").click()
     await expect(chat.panel.get_by_text("Everything was deleted.")).to_be_visible()
-    after = (await chat.memory("info"))["counts"]
+    after = await chat.memory("counts")
     assert [after[kind] for kind in ("pattern", "session", "witness")] == [0, 0, 0]
 
     await chat.panel.get_by_label("Exported file").set_input_files(file)
@@ -423,7 +423,7 @@ async def test_export_delete_all_and_import_with_a_passphrase(chat: MemoryPage, 
     await secret.fill("of the file")
     await chat.button("Import").click()
     await expect(chat.panel.get_by_text(re.compile(r"Imported [\d,]+ items?\.$"))).to_be_visible(timeout=60_000)
-    restored = (await chat.memory("info"))["counts"]
+    restored = await chat.memory("counts")
     assert {kind: restored[kind] for kind in ("pattern", "session", "witness")} == {
         kind: before[kind] for kind in ("pattern", "session", "witness")
     }
@@ -591,4 +591,5 @@ async def test_a_memory_whose_passphrase_is_lost_can_be_deleted(chat: MemoryPage
     await question.get_by_role("button", name="Delete everything").click()
     await expect(chat.button("Set a passphrase")).to_be_visible()
     info = await chat.memory("info")
-    assert (info["state"], info["encrypted"], info["counts"]["pattern"]) == ("ready", False, 0)
+    assert (info["state"], info["encrypted"]) == ("ready", False)
+    assert (await chat.memory("counts"))["pattern"] == 0

@@ -39,9 +39,8 @@ export class Welcome {
     if (cards[0] !== this.#cards.firstElementChild) this.#cards.replaceChildren(...cards);
   }
 
-  /** @param {Record<string, number>|undefined} counts of the memory's records by kind; undefined where it is locked */
-  showMemory(counts) {
-    const { session: chats = 0, lesson: facts = 0 } = counts ?? {};
+  /** @param {Record<string, number>} counts of the memory's records by kind */
+  showMemory({ session: chats = 0, lesson: facts = 0 }) {
     const parts = [];
     if (facts) parts.push(t('chat.remembersFacts', { count: facts }));
     if (chats) parts.push(t('chat.remembersChats', { count: chats }));

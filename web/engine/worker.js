@@ -29,7 +29,7 @@ const MOST_ADAPTER_BYTES = 2 ** 29;
 
 // The memory's info before Python has started.
 const OPENING = {
-  state: 'opening', routing: 'opening', learning: 'opening', problem: null, persistent: false, place: '', encrypted: false, counts: {}, nouns: {}, agents: [],
+  state: 'opening', routing: 'opening', learning: 'opening', problem: null, persistent: false, place: '', encrypted: false, agents: [],
   unreadable: 0, uncompacted: null, suspicion: null,
 };
 const NOT_OPEN = {

@@ -53,8 +53,7 @@ export class Memory {
 
   /**
    * @returns {Promise<{state: 'opening'|'ready'|'locked', routing: 'opening'|'ready'|'failed'|'off', learning: 'opening'|'ready'|'failed'|'off', problem: string|null,
-   *   persistent: boolean, place: string, encrypted: boolean, counts: Record<string, number>,
-   *   nouns: Record<string, [string, string]>, unreadable: number, agents: {id: string, title: string}[],
+   *   persistent: boolean, place: string, encrypted: boolean, unreadable: number, agents: {id: string, title: string}[],
    *   uncompacted: string|null, suspicion: string|null}>} the last two are sentences
    */
   async info() {
@@ -62,6 +61,9 @@ export class Memory {
     for (const name of ['problem', 'uncompacted', 'suspicion']) info[name] &&= told(info[name]);
     return info;
   }
+
+  /** How many records of each kind are stored, which has to be counted. @returns {Promise<Record<string, number>>} */
+  counts() { return this.#ask('counts'); }
 
   /** Resolves once the memory is open, or it is known that it will not be. */
   async opened() {

@@ -28,7 +28,7 @@ export class DeleteSection {
     this.#problem.say(null);
     this.#outcome.textContent = '';
     try {
-      const sure = await ask({ title: t('deletion.title'), paragraphs: whatGoes(await this.#memory.info(), await storedAdapters()), yes: t('deletion.delete') });
+      const sure = await ask({ title: t('deletion.title'), paragraphs: await this.#whatGoes(), yes: t('deletion.delete') });
       if (!sure) return;
       await this.#memory.deleteAll();
       await removeAdapters();
@@ -37,17 +37,21 @@ export class DeleteSection {
       this.#problem.say(error);
     }
   }
+
+  async #whatGoes() {
+    return whatGoes(...await Promise.all([this.#memory.info(), this.#memory.counts(), storedAdapters()]));
+  }
 }
 
-/** @param {any} info of the memory @param {object[]} adapters */
-function whatGoes({ state, counts, nouns }, adapters) {
+/** @param {any} info of the memory @param {Record<string, number>} counts @param {object[]} adapters */
+function whatGoes({ state }, counts, adapters) {
   const ofAdapters = adapters.length ? [counted(adapters.length, 'adapter')] : [];
   if (state === 'locked') {
     return [
       t('deletion.locked'), ofAdapters.length ? t('deletion.lockedAdapters', { adapters: ofAdapters[0] }) : t('deletion.modelsStay'),
     ];
   }
-  const stored = Object.keys(nouns).filter((kind) => counts[kind]).map((kind) => counted(counts[kind], kind));
+  const stored = Object.entries(counts).flatMap(([kind, count]) => count ? [counted(count, kind)] : []);
   const what = [...stored, ...ofAdapters, t('deletion.agents')];
   return [
     t('deletion.what', { what: new Intl.ListFormat(currentLanguage()).format(what) }),

@@ -48,8 +48,8 @@ export class StoragePanel {
 
   /** Sections keep what is being typed in them. */
   async refresh() {
-    const info = await this.#memory.info();
-    this.#showInfo(info);
+    const [info, counts] = await Promise.all([this.#memory.info(), this.#memory.counts()]);
+    this.#showInfo(info, counts);
     for (const { part, whileLocked, element: made } of this.#sections) {
       made.hidden = info.state === 'locked' && whileLocked !== true;
       if (!made.hidden) part.refresh(info);
@@ -76,14 +76,13 @@ export class StoragePanel {
     this.#uncompacted.hidden = !uncompacted;
   }
 
-  #showInfo({ state, persistent, place, encrypted, counts, nouns, unreadable, uncompacted, suspicion }) {
+  #showInfo({ state, persistent, place, encrypted, unreadable, uncompacted, suspicion }, counts) {
     const lasts = t(persistent ? 'stored.stays' : 'stored.lost');
     const cipher = encrypted ? ` ${t('stored.encrypted')}` : '';
     this.#place.textContent = `${t('stored.place', { place: placeOf(place) })} ${lasts}${cipher}`;
     this.#counts.hidden = state === 'locked';
     this.#showTrouble({ unreadable, uncompacted, suspicion });
-    this.#counts.replaceChildren(...Object.keys(nouns).map((kind) => {
-      const count = counts[kind] ?? 0;
+    this.#counts.replaceChildren(...Object.entries(counts).map(([kind, count]) => {
       const row = element('div');
       row.append(element('dt', '', t(`kinds.${kind}`, { count })), element('dd', '', formatNumber(count)));
       return row;
