@@ -140,7 +140,7 @@ def _tokens(model: Model, count: int) -> list[int]:
 
 @asynccontextmanager
 async def _sequence(model: Model) -> AsyncIterator[TokenSequence]:
-    sequence = model.engine.new_sequence()
+    sequence = model.engine.new_sequence(shares=False)
     try:
         yield sequence
     finally:

@@ -50,12 +50,13 @@ async def complete(
     model: Model, text: str, *, raw: bool, max_tokens: int, sampling: SamplingParams,
     on_text: Callable[[str], None] = lambda piece: None, adapter: int = 0,
 ) -> Completion:  # fmt: skip
-    """Answer a prompt, or with `raw` continue it: then the end token is a token like others. `on_text` gets pieces.
+    """Answer a prompt, or with `raw` continue it: then the end token is a token like others, and all of the prompt is
+    read, also what another sequence has read. `on_text` gets pieces.
 
     adapter: the number of the set of LoRA matrices to answer with (`Engine.add_adapter`).
     """
     prompt = await encode_prompt(model, text, raw)
-    sequence, timings = model.engine.new_sequence(), Timings()
+    sequence, timings = model.engine.new_sequence(shares=not raw), Timings()
     model.engine.use_adapter(sequence, adapter)
     stream = TextStream(model, sequence, max_tokens, sampling, timings, raw=raw)
     try:

@@ -68,6 +68,8 @@ class TokenSequence:
     """The number of the set of LoRA matrices that it runs with (`Backend.use_adapter`), 0 for none."""
     head_adapter: int = 0
     """The number of the adapter at the head's input (`Backend.use_head_adapter`), 0 for none."""
+    shares: bool = True
+    """Whether it begins with what others have read, and they with what it has (`Backend.begin_with`)."""
 
     @property
     def length(self) -> int:
@@ -296,6 +298,15 @@ class Backend(Protocol):
         """A session that trains pairs of this layout, which begin as zeros: `Training.restore` brings what they are.
 
         Raises ValueError for a graph that has no gradient (models/backward.py), BackendError where there is no memory.
+        """
+        ...
+
+    def begin_with(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
+        """Let a sequence that holds a beginning of `tokens` hold what other sequences have read of it, where that is
+        more than it has read itself.
+
+        How many tokens it holds then: not the last one, which has to run to give logits. Where nobody read more, or
+        the backend shares nothing, the sequence stays as it is.
         """
         ...
 

@@ -181,6 +181,9 @@ class NumpyBackend(AdapterUse):
 
         return NumpyTraining(self._config, training_plan(self._graph, layout), self._weights, self._rotations)
 
+    def begin_with(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
+        return sequence.length
+
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]
         # The last token runs again: its logits are gone.

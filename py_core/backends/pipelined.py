@@ -18,7 +18,6 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.adapter_use import AdapterUse
 from py_core.backends.base import (
     AfterPass,
     BackendError,
@@ -33,6 +32,8 @@ from py_core.backends.base import (
     check_scored_states,
     pass_end,
 )
+from py_core.backends.page_table import PAGE
+from py_core.backends.prefix_cache import PrefixCache
 from py_core.backends.sampling_state import GREEDY, RING, ring_of, state_bytes
 from py_core.backends.training import Training
 from py_core.models.graph import Graph
@@ -64,7 +65,7 @@ _MOST_LOSSES = 3
 T = TypeVar("T")
 
 
-class PipelinedBackend(AdapterUse):
+class PipelinedBackend(PrefixCache):
     """See `Backend` for the contract of each public method."""
 
     BATCH_SECONDS = 0.025
@@ -169,6 +170,7 @@ class PipelinedBackend(AdapterUse):
         self.append(sequence, tokens)
         self._losses = 0
         await self._run_pending(sequence, after_pass=after_pass)
+        self._keep_prefix(sequence)
 
     async def decode(
         self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
@@ -338,6 +340,7 @@ class PipelinedBackend(AdapterUse):
         self._release(sequence.slot, sequence.stored)
 
     def free(self, sequence: TokenSequence) -> None:
+        self._keep_prefix(sequence)
         self.truncate(sequence, 0)
         del self._sequences[sequence.slot]
         self._free_slots.append(sequence.slot)
@@ -346,6 +349,8 @@ class PipelinedBackend(AdapterUse):
         if self._logits_of is sequence:
             self._logits_of = None
         sequence.stored = min(sequence.stored, stored)
+        if self._is_shared(sequence, sequence.stored):
+            sequence.stored -= sequence.stored % PAGE
         if not self._sees(sequence.slot, sequence.stored):
             sequence.stored = 0
             self._release(sequence.slot, 0)
@@ -406,7 +411,9 @@ class PipelinedBackend(AdapterUse):
     async def _write_rows(self, sequence: TokenSequence, first: int, stop: int, logit_rows: int) -> int:
         """Write the state of a pass over the tokens from `first` to `stop`; the number of its rows."""
         rows = [(sequence.tokens[at], at, sequence.slot) for at in range(first, stop)]
-        await self._reserve(sequence.slot, first, stop)
+        # Tokens that are stored run again in their pages, which others may hold, too: what is written is the same.
+        begin = first if self._shared_table is None else max(first, sequence.stored)
+        await self._reserve(sequence.slot, begin, max(begin, stop))
         self._logits_of = None
         self._write_state(state_bytes(rows, GREEDY, logit_rows, sequence.adapter, sequence.head_adapter))
         return len(rows)

@@ -81,9 +81,13 @@ class Engine:
         """The most tokens that a sequence can hold."""
         return self.backend.context_length
 
-    def new_sequence(self) -> TokenSequence:
-        """Start an empty sequence of tokens. Raises BackendError when there are too many."""
+    def new_sequence(self, shares: bool = True) -> TokenSequence:
+        """Start an empty sequence of tokens. Raises BackendError when there are too many.
+
+        shares: False where all of it has to be read, though others have, as in a measurement.
+        """
         sequence = self.backend.new_sequence()
+        sequence.shares = shares
         self._sequences[sequence.slot] = sequence
         return sequence
 
@@ -264,7 +268,8 @@ class Engine:
         self, sequence: TokenSequence, prompt: Sequence[int], timings: Timings, on_progress: ReadProgress | None = None,
         priority: Priority = Priority.INTERACTIVE,
     ) -> None:  # fmt: skip
-        """Make the sequence hold exactly `prompt`. What it shares with the prompt from the start on is not run again.
+        """Make the sequence hold exactly `prompt`. What it shares with the prompt from the start on is not run again,
+        and neither are whole pages of it that another sequence has read.
 
         `on_progress` is called before the first forward pass and after each.
         Raises ContextFullError when the prompt does not fit; the sequence then still holds what it held.
@@ -275,6 +280,7 @@ class Engine:
         # At least the last token runs, to give logits.
         shared = min(shared_length(sequence.tokens, prompt), max(len(prompt) - 1, 0))
         self.truncate(sequence, shared)
+        shared = self.backend.begin_with(sequence, prompt)
         # Where the shared part lies far back, a model with windows may have to read it again.
         reused = shared if sequence.stored >= shared - 1 else sequence.stored
         timings.prompt_tokens, timings.reused_tokens = len(prompt), reused

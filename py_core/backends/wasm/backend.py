@@ -14,6 +14,7 @@ from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_formats
+from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import RING, adapter_of, head_adapters_of
 from py_core.backends.training import Training
@@ -105,7 +106,20 @@ class WasmBackend(PipelinedBackend):
         self._host.close()
 
     async def _reserve(self, slot: int, first: int, length: int) -> None:
-        await self._pages.reserve(self._host, slot, first, length)
+        self._make_room(slot, first, length)
+        try:
+            await self._pages.reserve(self._host, slot, first, length)
+        except BackendError:
+            if not self._make_room(slot, first, length, most=0):
+                raise
+            await self._pages.reserve(self._host, slot, first, length)
+
+    @property
+    def _shared_table(self) -> PageTable | None:
+        return self._pages.shared_table
+
+    def _write_table_row(self, slot: int) -> None:
+        self._pages.write_row(self._host, slot)
 
     def _release(self, slot: int, length: int) -> None:
         self._pages.release(slot, length)

@@ -75,8 +75,19 @@ class KVPages:
                 self._add_extents(group, extents, await self._claim(host, extents * len(group.layers)))
                 group.pages.add_capacity(capacity)
             if group.pages.take(slot, first, length):
-                row = self._entries(group, group.pages.rows[slot])
-                host.write(group.table + slot * row.nbytes, row.tobytes())
+                self.write_row(host, slot)
+
+    @property
+    def shared_table(self) -> PageTable | None:
+        """The table of all layers, where none has a window: sequences can share its pages."""
+        only = self._groups[0].pages if len(self._groups) == 1 else None
+        return only if only and not only.window else None
+
+    def write_row(self, host: KernelHost, slot: int) -> None:
+        """Write a slot's row of each table again."""
+        for group in self._groups:
+            row = self._entries(group, group.pages.rows[slot])
+            host.write(group.table + slot * row.nbytes, row.tobytes())
 
     def release(self, slot: int, length: int) -> None:
         for group in self._groups:

@@ -16,12 +16,14 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import (
     MAX_LOGIT_ROWS,
+    BackendError,
     Capabilities,
     DeviceLostError,
     Progress,
     TokenSequence,
     check_formats,
 )
+from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import (
     GREEDY,
@@ -157,6 +159,7 @@ class WebGPUBackend(PipelinedBackend):
         self.capabilities = self._on_adapter()
         self.max_rows = self._shapes.max_rows
         await self._source.rewind()
+        self._forget_prefixes()
         await self.load(None)
         for sequence in self._sequences.values():
             sequence.stored = 0
@@ -266,10 +269,25 @@ class WebGPUBackend(PipelinedBackend):
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, int(1 / expected)))
         begin = time.perf_counter()
         made = sum([len(ids) async for ids in self.decode(sequence, steps, GREEDY)])
-        return (time.perf_counter() - begin) / made
+        taken = (time.perf_counter() - begin) / made
+        sequence.stored = 0  # its pages hold nothing that anybody may begin with
+        return taken
 
     async def _reserve(self, slot: int, first: int, length: int) -> None:
-        self._pages.reserve(slot, first, length)
+        self._make_room(slot, first, length)
+        try:
+            self._pages.reserve(slot, first, length)
+        except BackendError:
+            if not self._make_room(slot, first, length, most=0):
+                raise
+            self._pages.reserve(slot, first, length)
+
+    @property
+    def _shared_table(self) -> PageTable | None:
+        return self._pages.shared_table
+
+    def _write_table_row(self, slot: int) -> None:
+        self._pages.write_row(slot)
 
     def _release(self, slot: int, length: int) -> None:
         self._pages.release(slot, length)

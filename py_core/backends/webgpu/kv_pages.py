@@ -54,8 +54,19 @@ class KVPages:
             while group.pages.lacks(slot, first, length):
                 self._grow(group)
             if group.pages.take(slot, first, length):
-                row = group.pages.rows[slot]
-                self._host.write(group.table.buffer, slot * row.nbytes, row.tobytes())
+                self.write_row(slot)
+
+    @property
+    def shared_table(self) -> PageTable | None:
+        """The table of all layers, where none has a window: sequences can share its pages."""
+        only = self._groups[0].pages if len(self._groups) == 1 else None
+        return only if only and not only.window else None
+
+    def write_row(self, slot: int) -> None:
+        """Write a slot's row of each table again."""
+        for group in self._groups:
+            row = group.pages.rows[slot]
+            self._host.write(group.table.buffer, slot * row.nbytes, row.tobytes())
 
     def release(self, slot: int, length: int) -> None:
         for group in self._groups:

@@ -1,0 +1,94 @@
+"""Sequences that begin alike share the pages of their beginning: the same on every backend that has a page table.
+
+Pages are kept when a prompt is read, and when a sequence ends. Only whole ones are shared, and only those before a
+sequence's last token, so that nobody writes into a shared one: who goes back into one reads its tokens anew, up to
+PAGE - 1 of them. So what was said since the last prompt is not kept when it is taken back: another answer to the same
+question would read more. A model with windows gives pages back while it reads, and shares none.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from py_core.backends.adapter_use import AdapterUse
+from py_core.backends.base import TokenSequence
+from py_core.backends.page_table import PAGE, PageTable
+from py_core.backends.radix_tree import RadixTree
+from py_core.models.graph import Graph
+
+
+class PrefixCache(AdapterUse):
+    """What `PipelinedBackend` shares."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self._prefixes = RadixTree()
+
+    @property
+    @abstractmethod
+    def _shared_table(self) -> PageTable | None:
+        """The page table of the model's layers; None where they have several, or one with a window."""
+
+    @abstractmethod
+    def _write_table_row(self, slot: int) -> None:
+        """Bring the slot's row of `_shared_table` to where the kernels read it."""
+
+    def begin_with(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
+        table = self._shared_table
+        if table is None or not sequence.shares or sequence.tokens != list(tokens[: sequence.length]):
+            return sequence.length
+        pages = self._prefixes.match(sequence.adapter, tokens[: len(tokens) - 1])
+        found = len(pages) * PAGE
+        if found <= sequence.stored:
+            return sequence.length
+        self._rewind(sequence, 0)
+        table.release(sequence.slot, 0)
+        table.adopt(sequence.slot, pages)
+        self._write_table_row(sequence.slot)
+        sequence.tokens, sequence.stored = list(tokens[:found]), found
+        return found
+
+    def use_adapter(self, sequence: TokenSequence, number: int) -> None:
+        if sequence.adapter != number:
+            self._keep_prefix(sequence)
+        super().use_adapter(sequence, number)
+
+    def remove_adapter(self, number: int) -> None:
+        super().remove_adapter(number)
+        if table := self._shared_table:
+            table.drop(self._prefixes.forget(number))  # another set may get the number
+
+    def _keep_prefix(self, sequence: TokenSequence) -> None:
+        """Before the sequence forgets tokens, or when others may want them: keep its pages for whoever begins alike."""
+        table = self._shared_table
+        if table is None or not sequence.shares:
+            return
+        pages = table.held(sequence.slot)[: max(sequence.stored - 1, 0) // PAGE]
+        table.hold(self._prefixes.insert(sequence.adapter, sequence.tokens, pages))
+
+    def _forget_prefixes(self) -> None:
+        """What the pages held is lost, and the page table is a new one."""
+        self._prefixes = RadixTree()
+
+    def _make_room(self, slot: int, first: int, length: int, most: int | None = None) -> bool:
+        """Let go of pages that nobody uses, rather than have more than `most` pages: without it, those of one
+        conversation. Whether any were."""
+        table, found = self._shared_table, False
+        while table is not None and table.lacks(slot, first, length):
+            if table.grown() <= (table.pages_per_slot if most is None else most):
+                break
+            page = self._prefixes.evict(lambda page: table.references(page) == 1)
+            if page is None:
+                break
+            table.drop([page])
+            found = True
+        return found
+
+    def _is_shared(self, sequence: TokenSequence, position: int) -> bool:
+        """Whether the page of a position is also another's, who must not be written over."""
+        table = self._shared_table
+        if table is None:
+            return False
+        held = table.held(sequence.slot)
+        return position // PAGE < len(held) and table.references(held[position // PAGE]) > 1

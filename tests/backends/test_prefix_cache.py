@@ -1,0 +1,144 @@
+"""Sequences that begin alike share pages, and each still has the logits that it would have alone. Tiny models."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from py_core.backends import page_table
+from py_core.backends.base import TokenSequence
+from py_core.backends.page_table import PAGE
+from py_core.backends.pipelined import PipelinedBackend
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.engine.engine import Engine, Timings
+from tests.backend_pairs import GREEDY, Pair, open_pair, prompt
+from tests.tiny_adapters import drawn
+from tests.tiny_llama import TinyLlama
+
+CONTEXT = 6 * PAGE
+
+
+@pytest.fixture(params=["webgpu", "wasm"])
+async def tiny(
+    request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Pair]:
+    """In float32, with few pages, so that some are evicted."""
+    monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
+    path = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT).write(
+        tmp_path / "tiny.gguf"
+    )
+    pair = await open_pair(path, WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm(True)))
+    yield pair
+    pair.other.close()
+
+
+async def read(engine: Engine, sequence: TokenSequence, tokens: list[int]) -> Timings:
+    await engine.prefill(sequence, tokens, timings := Timings())
+    return timings
+
+
+async def assert_alike(tiny: Pair, sequence: TokenSequence) -> None:
+    """As on numpy, which shares nothing."""
+    reference = tiny.numpy.new_sequence()
+    await tiny.numpy.prefill(reference, sequence.tokens)
+    expected, got = await tiny.numpy.logits(reference), await tiny.other.logits(sequence)
+    tiny.numpy.free(reference)
+    assert np.abs(got - expected).max() <= 2e-3 * np.abs(expected).max()
+
+
+async def test_a_second_text_with_the_same_beginning_reads_the_rest_only(tiny: Pair) -> None:
+    engine = Engine(tiny.other, ())
+    beginning = prompt(150, seed=1)
+    first, second = engine.new_sequence(), engine.new_sequence()
+    assert (await read(engine, first, beginning + prompt(20, seed=2))).reused_tokens == 0
+    timings = await read(engine, second, beginning + prompt(30, seed=3))
+    assert timings.reused_tokens == 2 * PAGE
+    await assert_alike(tiny, second)
+    await assert_alike(tiny, first)
+
+
+async def test_what_a_sequence_that_is_gone_has_read_is_there_still(tiny: Pair) -> None:
+    engine = Engine(tiny.other, ())
+    text = prompt(3 * PAGE, seed=1)
+    first = engine.new_sequence()
+    await read(engine, first, text)
+    assert len([ids async for ids in engine.generate(first, 80, GREEDY, Timings())])
+    said = list(first.tokens)
+    engine.free(first)
+    second = engine.new_sequence()
+    assert (await read(engine, second, said)).reused_tokens == len(said) // PAGE * PAGE
+    await assert_alike(tiny, second)
+
+
+async def test_who_goes_back_into_a_shared_page_writes_one_of_its_own(tiny: Pair) -> None:
+    engine = Engine(tiny.other, ())
+    text = prompt(200, seed=1)
+    first, second = engine.new_sequence(), engine.new_sequence()
+    await read(engine, first, text)
+    await read(engine, second, text)
+    timings = await read(engine, second, text[:100] + prompt(90, seed=2))
+    assert timings.reused_tokens == PAGE
+    await assert_alike(tiny, second)
+    await assert_alike(tiny, first)
+
+
+async def test_with_a_set_of_lora_matrices_a_text_is_another(tiny: Pair) -> None:
+    engine = Engine(tiny.other, ())
+    text = prompt(100, seed=1)
+    plain, adapted = engine.new_sequence(), engine.new_sequence()
+    await read(engine, plain, text)
+    number = await engine.add_adapter(drawn(tiny.numpy._graph, 3))
+    engine.use_adapter(adapted, number)
+    assert (await read(engine, adapted, text)).reused_tokens == 0
+    engine.use_adapter(plain, number)
+    assert (await read(engine, plain, text)).reused_tokens == PAGE
+    await engine.remove_adapter(number)
+    third = engine.new_sequence()
+    engine.use_adapter(third, await engine.add_adapter(drawn(tiny.numpy._graph, 4)))
+    assert (await read(engine, third, text)).reused_tokens == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_is_done_in_whatever_order_each_has_its_own_logits(tiny: Pair, seed: int) -> None:
+    """Open, read, go on, go back, read another text, free: as on numpy, which shares nothing."""
+    draw, engine = random.Random(seed), Engine(tiny.other, ())
+    beginnings = [prompt(140, seed=at) for at in range(2)]
+    open_ones: list[TokenSequence] = []
+    reused = 0
+    for step in range(25):
+        what = draw.choice(["open", "read", "read", "go on", "go back", "free"])
+        if (what == "open" and len(open_ones) < 4) or not open_ones:
+            open_ones.append(engine.new_sequence())
+            what = "read"
+        sequence = draw.choice(open_ones)
+        if what == "read":
+            text = draw.choice(beginnings)[: draw.randrange(1, 140)] + prompt(draw.randrange(1, 150), seed=step)
+            reused += (await read(engine, sequence, text)).reused_tokens
+        elif what == "go on" and sequence.length:
+            async for _ in engine.generate(sequence, draw.randrange(1, 60), GREEDY, Timings()):
+                pass
+        elif what == "go back" and sequence.length > 1:
+            engine.truncate(sequence, draw.randrange(1, sequence.length))
+        elif what == "free":
+            open_ones.remove(sequence)
+            engine.free(sequence)
+            continue
+        if sequence.length and draw.random() < 0.5:
+            await assert_alike(tiny, sequence)
+    for sequence in open_ones:
+        if sequence.length:
+            await assert_alike(tiny, sequence)
+    assert isinstance(tiny.other, PipelinedBackend)
+    table = tiny.other._shared_table
+    assert table is not None
+    assert table.capacity <= 4 * table.pages_per_slot
+    for sequence in open_ones:
+        engine.free(sequence)
+    kept = {page for page in range(table.capacity) if table.references(page)}
+    assert len(kept) == len(tiny.other._prefixes)
+    assert all(table.references(page) == 1 for page in kept)
