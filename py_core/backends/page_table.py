@@ -72,13 +72,15 @@ class PageTable:
         self._held: list[list[int]] = [[] for _ in range(slots)]
         self._first = [0] * slots
         """Which of a sequence's pages is the first that it holds."""
+        self.changed: set[int] = set()
+        """The sequences whose rows are others than when they were last brought to the kernels."""
 
     def lacks(self, slot: int, first: int, length: int) -> bool:
         """Whether a pass over positions first .. length - 1 of a sequence needs more pages than there are."""
         begin, unseen = self._unseen(slot, first, length)
         end = self._first[slot] + len(self._held[slot])
-        shared = len(self._shared(slot, max(first // PAGE, begin)))
-        return pages_of(length) - max(begin, end) + shared > len(self._free) + unseen
+        new = max(pages_of(length) - max(begin, end), 0) + len(self._shared(slot, max(first // PAGE, begin), length))
+        return new > len(self._free) + unseen
 
     def grown(self) -> int:
         """The capacity after this one: the double, but no more for the first sequence than it ever holds."""
@@ -90,28 +92,23 @@ class PageTable:
         self._free = list(range(self.capacity, capacity))[::-1] + self._free
         self.capacity = capacity
 
-    def take(self, slot: int, first: int, length: int) -> bool:
+    def take(self, slot: int, first: int, length: int) -> None:
         """Give a sequence, whose positions before `first` are stored, the pages for first .. length - 1.
 
         Those that no position from `first` on sees are taken back, but for SLACK. Pages that others hold, too, are not
-        written: new ones take the place of those from `first` on. Whether its row has changed.
+        written: new ones take the place of those from `first` on. What is stored in one of them comes first into a
+        page of the sequence's own (`others_page`).
         """
         held = self._held[slot]
         begin, unseen = self._unseen(slot, first, length)
         self.drop(held[:unseen])
         del held[:unseen]
         self._first[slot] = self._first[slot] + unseen if held else begin
-        start = end = self._first[slot] + len(held)
-        others = self._shared(slot, first // PAGE)
-        for place in others:
-            self.drop([held[place - self._first[slot]]])
-            self.rows[slot, place] = held[place - self._first[slot]] = self._new()
-        while end < pages_of(length):
-            page = self._new()
-            self.rows[slot, end] = page
-            held.append(page)
-            end += 1
-        return end > start or bool(others)
+        for place in self._shared(slot, first // PAGE, length):
+            self.replace(slot, place, self.new_page())
+        for place in range(self._first[slot] + len(held), pages_of(length)):
+            held.append(self.new_page())
+            self._write(slot, place, held[-1])
 
     def release(self, slot: int, length: int) -> None:
         """Take back the pages that only positions from `length` on use."""
@@ -131,7 +128,28 @@ class PageTable:
             raise ValueError("the sequence holds pages")
         self.hold(pages)
         self._held[slot] = list(pages)
-        self.rows[slot, : len(pages)] = pages
+        for place, page in enumerate(pages):
+            self._write(slot, place, page)
+
+    def others_page(self, slot: int, position: int) -> int | None:
+        """The page of a sequence's position, where others hold it, too, and positions before it are in it."""
+        place = position // PAGE
+        if not position % PAGE or place not in self._shared(slot, place, position):
+            return None
+        return self._held[slot][place - self._first[slot]]
+
+    def new_page(self) -> int:
+        """A page that nobody holds, for who asks, until `drop`. There must be one (`lacks`)."""
+        page = self._free.pop()
+        self._references[page] = 1
+        return page
+
+    def replace(self, slot: int, place: int, page: int) -> None:
+        """A sequence holds a page of `new_page` at this place in its row, in place of the one that was there."""
+        held, at = self._held[slot], place - self._first[slot]
+        self.drop([held[at]])
+        held[at] = page
+        self._write(slot, place, page)
 
     def hold(self, pages: Sequence[int]) -> None:
         """Keep pages that are held already, until `drop`."""
@@ -154,17 +172,15 @@ class PageTable:
         """Whether a sequence that is stored up to `position` holds all that this position sees."""
         return not self.window or self._first[slot] * PAGE <= max(0, position + 1 - self.window)
 
-    def _new(self) -> int:
-        page = self._free.pop()
-        self._references[page] = 1
-        return page
+    def _write(self, slot: int, place: int, page: int) -> None:
+        self.rows[slot, place] = page
+        self.changed.add(slot)
 
-    def _shared(self, slot: int, first: int) -> list[int]:
-        """The places, from `first` on, of a sequence's pages that others hold, too."""
-        begin = self._first[slot]
-        return [
-            begin + at for at, page in enumerate(self._held[slot]) if begin + at >= first and self._references[page] > 1
-        ]
+    def _shared(self, slot: int, first: int, length: int) -> list[int]:
+        """The places, from `first` on, of a sequence's pages for positions before `length` that others hold, too."""
+        begin, held = self._first[slot], self._held[slot]
+        places = range(max(first, begin), min(pages_of(length), begin + len(held)))
+        return [place for place in places if self._references[held[place - begin]] > 1]
 
     def _unseen(self, slot: int, first: int, length: int) -> tuple[int, int]:
         """The first page that a pass and what follows it may see, and how many before it the sequence holds."""

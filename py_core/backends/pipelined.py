@@ -32,7 +32,6 @@ from py_core.backends.base import (
     check_scored_states,
     pass_end,
 )
-from py_core.backends.page_table import PAGE
 from py_core.backends.prefix_cache import PrefixCache
 from py_core.backends.sampling_state import GREEDY, RING, ring_of, state_bytes
 from py_core.backends.training import Training
@@ -170,7 +169,7 @@ class PipelinedBackend(PrefixCache):
         self.append(sequence, tokens)
         self._losses = 0
         await self._run_pending(sequence, after_pass=after_pass)
-        self._keep_prefix(sequence)
+        self._keep_prefix(sequence, ends=False)
 
     async def decode(
         self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
@@ -334,13 +333,14 @@ class PipelinedBackend(PrefixCache):
     async def open_training(self, layout: ParameterLayout) -> Training: ...
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
+        if length < sequence.length:
+            self._keep_prefix(sequence)
         del sequence.tokens[length:]
         # The last token runs again: its logits are gone.
         self._rewind(sequence, max(length - 1, 0))
         self._release(sequence.slot, sequence.stored)
 
     def free(self, sequence: TokenSequence) -> None:
-        self._keep_prefix(sequence)
         self.truncate(sequence, 0)
         del self._sequences[sequence.slot]
         self._free_slots.append(sequence.slot)
@@ -349,8 +349,6 @@ class PipelinedBackend(PrefixCache):
         if self._logits_of is sequence:
             self._logits_of = None
         sequence.stored = min(sequence.stored, stored)
-        if self._is_shared(sequence, sequence.stored):
-            sequence.stored -= sequence.stored % PAGE
         if not self._sees(sequence.slot, sequence.stored):
             sequence.stored = 0
             self._release(sequence.slot, 0)

@@ -1,9 +1,8 @@
 """Sequences that begin alike share the pages of their beginning: the same on every backend that has a page table.
 
-Pages are kept when a prompt is read, and when a sequence ends. Only whole ones are shared, and only those before a
-sequence's last token, so that nobody writes into a shared one: who goes back into one reads its tokens anew, up to
-PAGE - 1 of them. So what was said since the last prompt is not kept when it is taken back: another answer to the same
-question would read more. A model with windows gives pages back while it reads, and shares none.
+Pages are kept when a prompt is read, and when a sequence forgets tokens or ends: then the last one, too, which may have
+room. Who writes into a page that others hold gets a copy of its own first. A model with windows gives pages back while
+it reads, and shares none.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from collections.abc import Sequence
 
 from py_core.backends.adapter_use import AdapterUse
 from py_core.backends.base import TokenSequence
-from py_core.backends.page_table import PAGE, PageTable
-from py_core.backends.radix_tree import RadixTree
+from py_core.backends.page_table import PAGE, PageTable, pages_of
+from py_core.backends.radix_tree import LEAST_COPIED, RadixTree
 from py_core.models.graph import Graph
 
 
@@ -30,22 +29,16 @@ class PrefixCache(AdapterUse):
     def _shared_table(self) -> PageTable | None:
         """The page table of the model's layers; None where they have several, or one with a window."""
 
-    @abstractmethod
-    def _write_table_row(self, slot: int) -> None:
-        """Bring the slot's row of `_shared_table` to where the kernels read it."""
-
     def begin_with(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
         table = self._shared_table
         if table is None or not sequence.shares or sequence.tokens != list(tokens[: sequence.length]):
             return sequence.length
-        pages = self._prefixes.match(sequence.adapter, tokens[: len(tokens) - 1])
-        found = len(pages) * PAGE
-        if found <= sequence.stored:
+        pages, found = self._prefixes.match(sequence.adapter, tokens[: len(tokens) - 1])
+        if found < sequence.stored + LEAST_COPIED:
             return sequence.length
         self._rewind(sequence, 0)
         table.release(sequence.slot, 0)
         table.adopt(sequence.slot, pages)
-        self._write_table_row(sequence.slot)
         sequence.tokens, sequence.stored = list(tokens[:found]), found
         return found
 
@@ -59,13 +52,17 @@ class PrefixCache(AdapterUse):
         if table := self._shared_table:
             table.drop(self._prefixes.forget(number))  # another set may get the number
 
-    def _keep_prefix(self, sequence: TokenSequence) -> None:
-        """Before the sequence forgets tokens, or when others may want them: keep its pages for whoever begins alike."""
+    def _keep_prefix(self, sequence: TokenSequence, ends: bool = True) -> None:
+        """Keep the sequence's pages for whoever begins alike. `ends`: it does not go on in the last one, which may have
+        room, since it forgets tokens."""
         table = self._shared_table
         if table is None or not sequence.shares:
             return
-        pages = table.held(sequence.slot)[: max(sequence.stored - 1, 0) // PAGE]
-        table.hold(self._prefixes.insert(sequence.adapter, sequence.tokens, pages))
+        length = sequence.stored if ends else sequence.stored // PAGE * PAGE
+        pages = table.held(sequence.slot)[: pages_of(length)]
+        new, old = self._prefixes.insert(sequence.adapter, sequence.tokens[:length], pages)
+        table.hold(new)
+        table.drop(old)
 
     def _forget_prefixes(self) -> None:
         """What the pages held is lost, and the page table is a new one."""
@@ -84,11 +81,3 @@ class PrefixCache(AdapterUse):
             table.drop([page])
             found = True
         return found
-
-    def _is_shared(self, sequence: TokenSequence, position: int) -> bool:
-        """Whether the page of a position is also another's, who must not be written over."""
-        table = self._shared_table
-        if table is None:
-            return False
-        held = table.held(sequence.slot)
-        return position // PAGE < len(held) and table.references(held[position // PAGE]) > 1

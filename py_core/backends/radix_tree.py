@@ -1,28 +1,53 @@
 """Pages of keys and values by the tokens that they hold: what was read once is found again.
 
-A radix tree (as in RadixAttention, arXiv 2312.07104) whose edges are whole pages: a page's keys and values depend on
-its tokens, on all before them, and on the set of LoRA matrices, which is the root that a path begins at.
+A radix tree (as in RadixAttention, arXiv 2312.07104) whose edges are the tokens of a page: a page's keys and values
+depend on its tokens, on all before them, and on the set of LoRA matrices, which is the root that a path begins at. The
+last page of a text may hold fewer tokens than fit; nothing comes behind such a one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from py_core.backends.page_table import PAGE
 
 Edge: TypeAlias = tuple[int, ...]
-"""The tokens of a page."""
+"""The tokens of a page: PAGE, or fewer of a text's last one."""
+
+LEAST_COPIED = 8
+"""Tokens that a page must hold of a text's end, so that it is worth a copy. All chats begin with fewer."""
 
 
 class _Node:
     """A page behind those of its parents. `page` is that of the backend, -1 for a root."""
 
-    __slots__ = ("children", "edge", "page", "parent")
+    __slots__ = ("children", "edge", "order", "page", "parent")
 
     def __init__(self, parent: _Node | None, edge: Edge, page: int) -> None:
         self.parent, self.edge, self.page = parent, edge, page
         self.children: dict[Edge, _Node] = {}
+        self.order: list[Edge] = []
+        """The children's edges, sorted: those that begin alike are neighbours. None is the beginning of another."""
+
+    def add(self, edge: Edge, page: int) -> _Node:
+        child = self.children[edge] = _Node(self, edge, page)
+        insort(self.order, edge)
+        return child
+
+    def remove(self, edge: Edge) -> None:
+        del self.children[edge]
+        del self.order[bisect_left(self.order, edge)]
+
+    def nearest(self, edge: Edge) -> tuple[_Node | None, int]:
+        """The child that has most of the edge's tokens in common with it from the first on, and how many."""
+        at = bisect_left(self.order, edge)
+        found: tuple[_Node | None, int] = None, 0
+        for other in self.order[max(at - 1, 0) : at + 1]:
+            if (length := _common(edge, other)) > found[1]:
+                found = self.children[other], length
+        return found
 
 
 class RadixTree:
@@ -37,60 +62,70 @@ class RadixTree:
     def __len__(self) -> int:
         return len(self._recent)
 
-    def match(self, adapter: int, tokens: Sequence[int]) -> list[int]:
-        """The pages of the longest beginning of `tokens` that is there, in whole pages. They count as used now."""
-        path = self._path(adapter, tokens)
-        self._touch(path)
-        return [node.page for node in path]
+    def match(self, adapter: int, tokens: Sequence[int]) -> tuple[list[int], int]:
+        """The pages of the longest beginning of `tokens` that is there, and its length. They count as used now.
 
-    def insert(self, adapter: int, tokens: Sequence[int], pages: Sequence[int]) -> list[int]:
-        """Put the pages of a text's beginning in, PAGE tokens each; those of them that are new in the tree.
+        The last one may hold other tokens behind it, or have room: it is copied before anybody writes there.
+        """
+        node, path, length = self._roots.get(adapter), list[_Node](), 0
+        for edge in _edges(tokens) if node else ():
+            assert node is not None
+            child, common = node.nearest(edge)
+            if child is None or (common < PAGE and common < LEAST_COPIED):
+                break
+            path.append(child)
+            length += common
+            if common < PAGE:
+                break
+            node = child
+        self._touch(path)
+        return [node.page for node in path], length
+
+    def insert(self, adapter: int, tokens: Sequence[int], pages: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Put the pages of a text in, PAGE tokens each, of the last one maybe fewer: those of them that are new in the
+        tree, and those that are there no more, since a new one has what they have and more.
 
         For tokens that are there already the tree keeps its own page.
         """
         node = self._roots.setdefault(adapter, _Node(None, (), -1))
-        path, new = list[_Node](), list[int]()
-        for edge, page in zip(_edges(tokens), pages, strict=False):
-            if edge not in node.children:
-                node.children[edge] = _Node(node, edge, page)
+        path, new, old = list[_Node](), list[int](), list[int]()
+        for edge, page in zip(_edges(tokens), pages, strict=True):
+            child, common = node.nearest(edge)
+            if child is None or common < len(edge):
+                if child is not None and common == len(child.edge):
+                    self._remove(child)
+                    old.append(child.page)
+                child = node.add(edge, page)
                 new.append(page)
-            node = node.children[edge]
-            path.append(node)
+            path.append(child)
+            node = child
         self._touch(path)
-        return new
+        return new, old
 
     def evict(self, is_free: Callable[[int], bool]) -> int | None:
         """Take out the page that was not used for the longest time, of those with none behind them that `is_free`
         allows; None where there is none."""
         for node in self._recent:
             if not node.children and is_free(node.page):
-                assert node.parent is not None
-                del node.parent.children[node.edge]
-                del self._recent[node]
+                self._remove(node)
                 return node.page
         return None
 
     def forget(self, adapter: int) -> list[int]:
         """Take out all that was made with a set of LoRA matrices; the pages."""
         root = self._roots.pop(adapter, None)
-        pages, left = list[int](), [root] if root else []
+        pages, left = list[int](), list(root.children.values()) if root else []
         while left:
             node = left.pop()
             left.extend(node.children.values())
-            if node in self._recent:
-                del self._recent[node]
-                pages.append(node.page)
+            del self._recent[node]
+            pages.append(node.page)
         return pages
 
-    def _path(self, adapter: int, tokens: Sequence[int]) -> list[_Node]:
-        path = list[_Node]()
-        node = self._roots.get(adapter)
-        for edge in _edges(tokens) if node else ():
-            node = node.children.get(edge) if node else None
-            if node is None:
-                break
-            path.append(node)
-        return path
+    def _remove(self, node: _Node) -> None:
+        assert node.parent is not None
+        node.parent.remove(node.edge)
+        del self._recent[node]
 
     def _touch(self, path: list[_Node]) -> None:
         for node in reversed(path):
@@ -98,5 +133,12 @@ class RadixTree:
             self._recent[node] = None
 
 
-def _edges(tokens: Sequence[int]) -> list[Edge]:
-    return [tuple(tokens[at : at + PAGE]) for at in range(0, len(tokens) - PAGE + 1, PAGE)]
+def _edges(tokens: Sequence[int]) -> Iterator[Edge]:
+    return (tuple(tokens[at : at + PAGE]) for at in range(0, len(tokens), PAGE))
+
+
+def _common(a: Edge, b: Edge) -> int:
+    for at, (one, other) in enumerate(zip(a, b, strict=False)):
+        if one != other:
+            return at
+    return min(len(a), len(b))

@@ -71,7 +71,7 @@ async def test_what_a_sequence_that_is_gone_has_read_is_there_still(tiny: Pair) 
     said = list(first.tokens)
     engine.free(first)
     second = engine.new_sequence()
-    assert (await read(engine, second, said)).reused_tokens == len(said) // PAGE * PAGE
+    assert (await read(engine, second, said)).reused_tokens == len(said) - 1  # the last one gives the logits
     await assert_alike(tiny, second)
 
 
@@ -82,9 +82,28 @@ async def test_who_goes_back_into_a_shared_page_writes_one_of_its_own(tiny: Pair
     await read(engine, first, text)
     await read(engine, second, text)
     timings = await read(engine, second, text[:100] + prompt(90, seed=2))
-    assert timings.reused_tokens == PAGE
+    assert timings.reused_tokens == 100
     await assert_alike(tiny, second)
     await assert_alike(tiny, first)
+
+
+async def test_a_page_that_begins_alike_is_copied(tiny: Pair) -> None:
+    engine = Engine(tiny.other, ())
+    text = prompt(200, seed=1)
+    first, second = engine.new_sequence(), engine.new_sequence()
+    await read(engine, first, text)
+    assert (await read(engine, second, text[:90] + prompt(70, seed=2))).reused_tokens == 90
+    await assert_alike(tiny, second)
+    await assert_alike(tiny, first)
+
+
+async def test_another_answer_to_a_question_reads_nothing(tiny: Pair) -> None:
+    engine = Engine(tiny.other, ())
+    sequence, question = engine.new_sequence(), prompt(90, seed=1)
+    for answer in range(3):
+        assert (await read(engine, sequence, question)).reused_tokens == (90 - 1 if answer else 0)
+        assert len([ids async for ids in engine.generate(sequence, 70, GREEDY, Timings())])
+        await assert_alike(tiny, sequence)
 
 
 async def test_with_a_set_of_lora_matrices_a_text_is_another(tiny: Pair) -> None:

@@ -374,7 +374,7 @@ async def test_each_method_of_the_host_tells_that_the_device_is_lost() -> None:
     recorded = host.record([dispatch])
     host._device.destroy()
     calls = {
-        "create_buffer": (256, "buffer"), "write": (buffer, 0, bytes(4)), "copy": (buffer, buffer, 4),
+        "create_buffer": (256, "buffer"), "write": (buffer, 0, bytes(4)), "copy": (buffer, 0, buffer, 128, 4),
         "pipeline": (wgsl, "w", "kernel"), "record": ([dispatch],), "submit": ([recorded],),
     }  # fmt: skip
     for name, arguments in calls.items():

@@ -69,7 +69,7 @@ async def test_the_pages_of_layers_with_windows_lie_side_by_side(tmp_path: Path,
     source = FileSource(VARIANTS["gemma3"].write(tmp_path / "tiny.gguf"))
     config, graph = describe_model(await read_header(source), 4096)
     arena = Arena()
-    pages = KVPages(config, graph, Mode.PRECISE, 2, arena)
+    pages = KVPages(config, graph, Mode.PRECISE, 2, arena, arena.take(64))
     host = WasmtimeHost(kernel_wasm(True))
     for slot, length in ((0, 700), (1, 1400), (0, 2600)):
         await pages.reserve(host, slot, length - 1, length)

@@ -1,4 +1,5 @@
-// Operations on the rows of values that other kernels made, each row by one worker: norms, gates, rotations, sums, caps.
+// Operations on the rows of values that other kernels made, each row by one worker: norms, gates, rotations, sums, caps;
+// and copies.
 #include "kernels.h"
 
 // out = x / sqrt(mean(x^2) + eps) * weight; out may be x. `size` is a multiple of 4.
@@ -83,5 +84,15 @@ void soft_cap(const Op *op, const Context *c) {
     const f32 *x = (f32 *)at(op->a[0]) + ((op->a[4] ? c->first : 0) + m) * width;
     f32 *y = (f32 *)at(op->a[1]) + m * width;
     for (u32 i = 0; i < width; i += 4) store_up_to(y + i, soft_cap4(load(x + i), real(op->a[3])), width - i);
+  }
+}
+
+// Copies pieces of memory whose addresses grow by the same stride.
+// a: source, target, bytes of a piece (a multiple of 16), stride, number of pieces
+void copy(const Op *op, const Context *c) {
+  for (u32 piece = c->worker; piece < op->a[4]; piece += c->workers) {
+    const f32 *source = at(op->a[0] + piece * op->a[3]);
+    f32 *target = at(op->a[1] + piece * op->a[3]);
+    for (u32 i = 0; i < op->a[2] / 4; i += 4) wasm_v128_store(target + i, load(source + i));
   }
 }

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.backends.base import BackendError
-from py_core.backends.page_table import PageTable, layer_groups
+from py_core.backends.page_table import PAGE, PageTable, layer_groups
 from py_core.backends.wasm.host import KernelHost
-from py_core.backends.wasm.layout import EXTENT, Arena, head_page_bytes
+from py_core.backends.wasm.layout import EXTENT, Arena, Op, OpKind, head_page_bytes, program_bytes
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 
@@ -32,8 +32,11 @@ class _Group:
 class KVPages:
     """Takes the tables' room from the arena. The pages begin where the arena ends, so that they can grow."""
 
-    def __init__(self, config: ModelConfig, graph: Graph, limbs: int, slots: int, arena: Arena) -> None:
-        self.part_bytes = EXTENT * config.num_key_value_heads * head_page_bytes(config.head_dim, limbs)
+    def __init__(self, config: ModelConfig, graph: Graph, limbs: int, slots: int, arena: Arena, state: int) -> None:
+        self._heads, self._head_bytes = config.num_key_value_heads, head_page_bytes(config.head_dim, limbs)
+        self.part_bytes = EXTENT * self._heads * self._head_bytes
+        self._state = state
+        self._copying = arena.take(len(program_bytes([Op(OpKind.COPY)], state)))
         self._arena, self._parts = arena, 0
         self._free: dict[int, int] = {}
         """Parts that were given back: how many follow one another, by the first."""
@@ -74,20 +77,15 @@ class KVPages:
                 extents = _extents(capacity) - len(group.extents)
                 self._add_extents(group, extents, await self._claim(host, extents * len(group.layers)))
                 group.pages.add_capacity(capacity)
-            if group.pages.take(slot, first, length):
-                self.write_row(host, slot)
+            await self._copy_others_page(host, group, slot, first)
+            group.pages.take(slot, first, length)
+            self._write_rows(host, group)
 
     @property
     def shared_table(self) -> PageTable | None:
         """The table of all layers, where none has a window: sequences can share its pages."""
         only = self._groups[0].pages if len(self._groups) == 1 else None
         return only if only and not only.window else None
-
-    def write_row(self, host: KernelHost, slot: int) -> None:
-        """Write a slot's row of each table again."""
-        for group in self._groups:
-            row = self._entries(group, group.pages.rows[slot])
-            host.write(group.table + slot * row.nbytes, row.tobytes())
 
     def release(self, slot: int, length: int) -> None:
         for group in self._groups:
@@ -99,7 +97,8 @@ class KVPages:
     def write_tables(self, host: KernelHost) -> None:
         """Write all tables again."""
         for group in self._groups:
-            host.write(group.table, self._entries(group, group.pages.rows).tobytes())
+            group.pages.changed.update(range(len(group.pages.rows)))
+            self._write_rows(host, group)
 
     async def take(self, host: KernelHost, nbytes: int) -> int:
         """The address of memory for something else, between pages: so much as parts take.
@@ -115,6 +114,33 @@ class KVPages:
         for before in sorted(self._free, reverse=True):
             if (after := before + self._free[before]) in self._free:
                 self._free[before] += self._free.pop(after)
+
+    async def _copy_others_page(self, host: KernelHost, group: _Group, slot: int, first: int) -> None:
+        """What is stored before `first` in a page that others hold, too, comes into one of the sequence's own."""
+        page = group.pages.others_page(slot, first)
+        if page is None:
+            return
+        own = group.pages.new_page()
+        try:
+            source, target = (
+                self._arena.end + int(entry) // EXTENT * self.part_bytes + int(entry) % EXTENT * self._head_bytes
+                for entry in self._entries(group, np.array([page, own]))
+            )
+            pieces = len(group.layers) * self._heads
+            copy = Op(OpKind.COPY, (source, target, self._head_bytes, EXTENT * self._head_bytes, pieces))
+            host.write(self._copying, program_bytes([copy], self._state))
+            await host.run(self._copying, 1)
+        except BaseException:
+            group.pages.drop([own])
+            raise
+        group.pages.replace(slot, first // PAGE, own)
+
+    def _write_rows(self, host: KernelHost, group: _Group) -> None:
+        """Bring the rows that have changed to where the kernels read them."""
+        for slot in group.pages.changed:
+            row = self._entries(group, group.pages.rows[slot])
+            host.write(group.table + slot * row.nbytes, row.tobytes())
+        group.pages.changed.clear()
 
     async def _claim(self, host: KernelHost, parts: int) -> int:
         """The first of so many parts that follow one another: some that were given back, or new ones."""

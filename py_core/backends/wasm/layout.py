@@ -11,7 +11,7 @@ from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
 from py_core.models.graph import Activation
 
-ABI = 8
+ABI = 9
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -47,6 +47,7 @@ class OpKind(IntEnum):
     LOGIT_SUMS = 18
     HEAD_MIX = 19
     TOKEN_SCORES = 20
+    COPY = 21
 
 
 class Epilogue(IntEnum):

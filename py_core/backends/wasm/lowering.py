@@ -72,7 +72,7 @@ class ProgramLowering:
         self.logits = take(max(MAX_LOGIT_ROWS * config.vocab_size, self._columns * max_rows) * 4 + 16)
         self._weights_of_tokens = take(config.vocab_size * 4 + 16)
         self._angles: dict[Rotation, int] = {}
-        self.pages = KVPages(config, graph, mode, slots, self.arena)
+        self.pages = KVPages(config, graph, mode, slots, self.arena, self.state)
         self._one_bytes = activation_bytes(widest, 1) + 64
         self._one = take(self._one_bytes * workers)
         self._many = take(activation_bytes(widest, max_rows))

@@ -286,9 +286,6 @@ class WebGPUBackend(PipelinedBackend):
     def _shared_table(self) -> PageTable | None:
         return self._pages.shared_table
 
-    def _write_table_row(self, slot: int) -> None:
-        self._pages.write_row(slot)
-
     def _release(self, slot: int, length: int) -> None:
         self._pages.release(slot, length)
 

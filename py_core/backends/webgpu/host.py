@@ -103,8 +103,8 @@ class Host(Protocol):
         """Queue a write; it happens before anything submitted later."""
         ...
 
-    def copy(self, source: int, target: int, nbytes: int) -> None:
-        """Queue a copy of the first nbytes of one buffer to another."""
+    def copy(self, source: int, source_offset: int, target: int, target_offset: int, nbytes: int) -> None:
+        """Queue a copy from one buffer to another one. Offsets and nbytes are multiples of 4."""
         ...
 
     def pipeline(self, wgsl: str, access: str, label: str) -> int:

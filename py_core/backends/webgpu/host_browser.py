@@ -57,8 +57,8 @@ class BrowserHost:
     def write(self, buffer: int, offset: int, data: bytes | bytearray | memoryview) -> None:
         self._open().write(buffer, offset, to_js(memoryview(data)))
 
-    def copy(self, source: int, target: int, nbytes: int) -> None:
-        self._open().copy(source, target, nbytes)
+    def copy(self, source: int, source_offset: int, target: int, target_offset: int, nbytes: int) -> None:
+        self._open().copy(source, source_offset, target, target_offset, nbytes)
 
     def pipeline(self, wgsl: str, access: str, label: str) -> int:
         return self._open().pipeline(wgsl, access, label)

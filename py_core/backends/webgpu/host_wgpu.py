@@ -133,9 +133,11 @@ class WgpuHost:
         self._open().queue.write_buffer(self._buffers[buffer], offset, data)
 
     @_telling_loss()
-    def copy(self, source: int, target: int, nbytes: int) -> None:
+    def copy(self, source: int, source_offset: int, target: int, target_offset: int, nbytes: int) -> None:
         encoder = self._open().create_command_encoder()
-        encoder.copy_buffer_to_buffer(self._buffers[source], 0, self._buffers[target], 0, nbytes)
+        encoder.copy_buffer_to_buffer(
+            self._buffers[source], source_offset, self._buffers[target], target_offset, nbytes
+        )
         self._device.queue.submit([encoder.finish()])
 
     def pipeline(self, wgsl: str, access: str, label: str) -> int:

@@ -30,6 +30,7 @@ class KVPages:
     def __init__(self, host: Host, config: ModelConfig, graph: Graph, slots: int) -> None:
         self._host = host
         self.page_bytes = 2 * config.num_key_value_heads * PAGE * config.head_dim * 4
+        self._between = host.create_buffer(self.page_bytes, "a page that is copied")
         groups = layer_groups(graph, config.context_length)
         self._groups = [self._group(PageTable(slots, config.context_length, each), groups[each]) for each in groups]
         self._group_of = {layer: group for group in self._groups for layer in group.buffers}
@@ -53,8 +54,9 @@ class KVPages:
         for group in self._groups:
             while group.pages.lacks(slot, first, length):
                 self._grow(group)
-            if group.pages.take(slot, first, length):
-                self.write_row(slot)
+            self._copy_others_page(group, slot, first)
+            group.pages.take(slot, first, length)
+            self._write_rows(group)
 
     @property
     def shared_table(self) -> PageTable | None:
@@ -62,18 +64,31 @@ class KVPages:
         only = self._groups[0].pages if len(self._groups) == 1 else None
         return only if only and not only.window else None
 
-    def write_row(self, slot: int) -> None:
-        """Write a slot's row of each table again."""
-        for group in self._groups:
-            row = group.pages.rows[slot]
-            self._host.write(group.table.buffer, slot * row.nbytes, row.tobytes())
-
     def release(self, slot: int, length: int) -> None:
         for group in self._groups:
             group.pages.release(slot, length)
 
     def sees(self, slot: int, position: int) -> bool:
         return all(group.pages.sees(slot, position) for group in self._groups)
+
+    def _copy_others_page(self, group: _Group, slot: int, first: int) -> None:
+        """What is stored before `first` in a page that others hold, too, comes into one of the sequence's own."""
+        page = group.pages.others_page(slot, first)
+        if page is None:
+            return
+        own = group.pages.new_page()
+        for buffer in group.buffers.values():
+            # WebGPU copies nothing within a buffer.
+            self._host.copy(buffer, page * self.page_bytes, self._between, 0, self.page_bytes)
+            self._host.copy(self._between, 0, buffer, own * self.page_bytes, self.page_bytes)
+        group.pages.replace(slot, first // PAGE, own)
+
+    def _write_rows(self, group: _Group) -> None:
+        """Bring the rows that have changed to the GPU."""
+        for slot in group.pages.changed:
+            row = group.pages.rows[slot]
+            self._host.write(group.table.buffer, slot * row.nbytes, row.tobytes())
+        group.pages.changed.clear()
 
     def _group(self, pages: PageTable, layers: list[int]) -> _Group:
         nbytes = pages.rows.nbytes
@@ -87,7 +102,7 @@ class KVPages:
         group.pages.add_capacity(capacity)
         for layer, buffer in group.buffers.items():
             group.buffers[layer] = self._new_buffer(group.pages)
-            self._host.copy(buffer, group.buffers[layer], old * self.page_bytes)
+            self._host.copy(buffer, 0, group.buffers[layer], 0, old * self.page_bytes)
             self._host.destroy_buffer(buffer)
         self.generation += 1
 

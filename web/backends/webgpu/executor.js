@@ -84,9 +84,10 @@ class GpuExecutor {
     this.#device.queue.writeBuffer(this.#objects.get(handle), offset, data);
   }
 
-  copy(source, target, nbytes) {
+  copy(source, sourceOffset, target, targetOffset, nbytes) {
     const encoder = this.#device.createCommandEncoder();
-    encoder.copyBufferToBuffer(this.#objects.get(source), 0, this.#objects.get(target), 0, nbytes);
+    const [from, to] = [this.#objects.get(source), this.#objects.get(target)];
+    encoder.copyBufferToBuffer(from, sourceOffset, to, targetOffset, nbytes);
     this.#device.queue.submit([encoder.finish()]);
   }
 
