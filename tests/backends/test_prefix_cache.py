@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from py_core.backends import page_table
 from py_core.backends.base import TokenSequence
 from py_core.backends.page_table import PAGE
 from py_core.backends.pipelined import PipelinedBackend
+from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
@@ -23,16 +24,20 @@ from tests.tiny_llama import TinyLlama
 CONTEXT = 6 * PAGE
 
 
+def written(folder: Path) -> Path:
+    tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
+    return tiny.write(folder / "tiny.gguf")
+
+
 @pytest.fixture(params=["webgpu", "wasm"])
 async def tiny(
     request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Pair]:
     """In float32, with few pages, so that some are evicted."""
     monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
-    path = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT).write(
-        tmp_path / "tiny.gguf"
+    pair = await open_pair(
+        written(tmp_path), WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm(True))
     )
-    pair = await open_pair(path, WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm(True)))
     yield pair
     pair.other.close()
 
@@ -120,6 +125,57 @@ async def test_with_a_set_of_lora_matrices_a_text_is_another(tiny: Pair) -> None
     third = engine.new_sequence()
     engine.use_adapter(third, await engine.add_adapter(drawn(tiny.numpy._graph, 4)))
     assert (await read(engine, third, text)).reused_tokens == 0
+
+
+class DyingHost(WasmtimeHost):
+    """Its workers die in the run of this number, once."""
+
+    dies = runs = 0
+
+    def run(self, program: int, steps: int) -> Awaitable[list[int]]:
+        self.runs += 1
+        if self.runs != self.dies:
+            return super().run(program, steps)
+
+        async def lost() -> list[int]:
+            raise WorkersRestartedError
+
+        return lost()
+
+
+@pytest.mark.parametrize("dies", range(1, 6))
+async def test_workers_that_die_while_pages_are_shared_and_copied_cost_time_only(
+    tmp_path: Path, kernel_wasm, dies: int
+) -> None:
+    host = DyingHost(kernel_wasm(True))
+    pair = await open_pair(written(tmp_path), host)
+    engine, text = Engine(pair.other, ()), prompt(130, seed=1)
+    first, second = engine.new_sequence(), engine.new_sequence()
+    await read(engine, first, text)
+    host.runs, host.dies = 0, dies
+    assert (await read(engine, second, text[:90] + prompt(40, seed=2))).reused_tokens == 90  # copies, then reads
+    engine.truncate(first, 80)
+    await read(engine, first, text[:80] + prompt(30, seed=3))
+    await assert_alike(pair, second)
+    await assert_alike(pair, first)
+    assert host.runs > dies
+    pair.other.close()
+
+
+async def test_a_device_that_is_lost_costs_time_only(tmp_path: Path) -> None:
+    host = WgpuHost()
+    pair = await open_pair(written(tmp_path), host)
+    engine, text = Engine(pair.other, ()), prompt(100, seed=1)
+    first, second = engine.new_sequence(), engine.new_sequence()
+    await read(engine, first, text)
+    host._device.destroy()
+    await read(engine, second, text[:90] + prompt(40, seed=2))
+    await assert_alike(pair, second)
+    await assert_alike(pair, first)
+    third = engine.new_sequence()
+    assert (await read(engine, third, text[:90] + prompt(40, seed=3))).reused_tokens == 90
+    await assert_alike(pair, third)
+    pair.other.close()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -95,3 +95,16 @@ def test_soft_cap_equals_numpy_for_any_number(host, m, width, cap, seed) -> None
     op = Op(OpKind.SOFT_CAP, (put(host, arena, x), out, width, real_bits(cap), 0))
     got = made(host, arena, op, out, m, width)
     np.testing.assert_allclose(got, reference.soft_cap(x, cap)[:m], rtol=0, atol=3e-7 * cap)
+
+
+@given(pieces=st.integers(1, 9), words=st.integers(1, 20), gap=st.integers(0, 3), seed=seeds)
+@few
+def test_pieces_are_copied_and_nothing_between_them(host, pieces, words, gap, seed) -> None:
+    arena, size = Arena(), 4 * words
+    source = np.random.default_rng(seed).standard_normal((pieces, size + 4 * gap)).astype(np.float32)
+    target = put(host, arena, np.full_like(source, SENTINEL))
+    strides = (4 * size, 4 * source.shape[1], pieces)
+    run(host, arena, [Op(OpKind.COPY, (put(host, arena, source), target, *strides))], state_bytes([(0, 0, 0)]))
+    got = read(host, target, *source.shape)
+    np.testing.assert_array_equal(got[:, :size], source[:, :size])
+    assert (got[:, size:] == SENTINEL).all()
