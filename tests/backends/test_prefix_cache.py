@@ -56,6 +56,19 @@ async def assert_alike(tiny: Pair, sequence: TokenSequence) -> None:
     assert np.abs(got - expected).max() <= 2e-3 * np.abs(expected).max()
 
 
+def assert_no_page_is_lost(tiny: Pair, engine: Engine, open_ones: list[TokenSequence]) -> None:
+    """Those that are kept for others, and nobody else's, are left when all is closed."""
+    assert isinstance(tiny.other, PipelinedBackend)
+    table = tiny.other._shared_table
+    assert table is not None
+    assert table.capacity <= 4 * table.pages_per_slot
+    for sequence in open_ones:
+        engine.free(sequence)
+    kept = {page for page in range(table.capacity) if table.references(page)}
+    assert len(kept) == len(tiny.other._prefixes)
+    assert all(table.references(page) == 1 for page in kept)
+
+
 async def test_a_second_text_with_the_same_beginning_reads_the_rest_only(tiny: Pair) -> None:
     engine = Engine(tiny.other, ())
     beginning = prompt(150, seed=1)
@@ -159,6 +172,7 @@ async def test_workers_that_die_while_pages_are_shared_and_copied_cost_time_only
     await assert_alike(pair, second)
     await assert_alike(pair, first)
     assert host.runs > dies
+    assert_no_page_is_lost(pair, engine, [first, second])
     pair.other.close()
 
 
@@ -208,12 +222,4 @@ async def test_whatever_is_done_in_whatever_order_each_has_its_own_logits(tiny: 
     for sequence in open_ones:
         if sequence.length:
             await assert_alike(tiny, sequence)
-    assert isinstance(tiny.other, PipelinedBackend)
-    table = tiny.other._shared_table
-    assert table is not None
-    assert table.capacity <= 4 * table.pages_per_slot
-    for sequence in open_ones:
-        engine.free(sequence)
-    kept = {page for page in range(table.capacity) if table.references(page)}
-    assert len(kept) == len(tiny.other._prefixes)
-    assert all(table.references(page) == 1 for page in kept)
+    assert_no_page_is_lost(tiny, engine, open_ones)
