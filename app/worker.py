@@ -235,6 +235,10 @@ class PageModel:
         embedder = browser_embedder(parts.embedder)
         return await RoutingService.open(embedder, parts.data.to_bytes(), memory, self._kernel)
 
+    def speculate(self, on: bool) -> None:
+        """Whether tokens are guessed and run together (`Engine.speculates`), for a measurement."""
+        self._running().engine.speculates = on
+
     def _new_assistant(self) -> Assistant:
         return Assistant(self._running(), max_tokens=self._max_tokens, adapters=self._adapters)
 

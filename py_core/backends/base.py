@@ -15,6 +15,7 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
+from py_core.backends.speculation import PromptLookup
 from py_core.formats.gguf import TensorInfo
 from py_core.sampling import SamplingParams
 
@@ -70,6 +71,8 @@ class TokenSequence:
     """The number of the adapter at the head's input (`Backend.use_head_adapter`), 0 for none."""
     shares: bool = True
     """Whether it begins with what others have read, and they with what it has (`Backend.begin_with`)."""
+    guesses: PromptLookup | None = None
+    """What may come next, where decoding is to run guesses with its steps. It gets what is decoded meanwhile."""
 
     @property
     def length(self) -> int:

@@ -19,6 +19,7 @@ from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import (
+    MAX_LOGIT_ROWS,
     AfterPass,
     BackendError,
     Capabilities,
@@ -34,6 +35,7 @@ from py_core.backends.base import (
 )
 from py_core.backends.prefix_cache import PrefixCache
 from py_core.backends.sampling_state import GREEDY, RING, ring_of, state_bytes
+from py_core.backends.speculation import Lookahead
 from py_core.backends.training import Training
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
@@ -86,6 +88,7 @@ class PipelinedBackend(PrefixCache):
         self._losses = 0
         self._logits_of: TokenSequence | None = None
         self._step_seconds = _UNKNOWN_STEP
+        self._lookahead = Lookahead()
 
     @abstractmethod
     async def _reserve(self, slot: int, first: int, length: int) -> None:
@@ -132,6 +135,10 @@ class PipelinedBackend(PrefixCache):
 
         The first step samples the present logits; with `forward_first` it runs the state's row before that.
         """
+
+    @abstractmethod
+    async def _sample_rows(self, m: int, length: int, sampling: SamplingParams) -> list[int]:
+        """Run the state's m rows, all of which get logits, and sample what follows each; the ids."""
 
     @abstractmethod
     async def _read_logits(self, rows: int) -> np.ndarray:
@@ -183,6 +190,14 @@ class PipelinedBackend(PrefixCache):
             more = submitted < n and keep_going()
             if not more and not in_flight:
                 return
+            guess = self._guess(sequence, start + n - sequence.length) if more else []
+            if guess and not in_flight:
+                ids = await self._verify(sequence, guess, sampling)
+                submitted, prepared = sequence.length + len(ids) - start, False
+                self._append(sequence, ids)
+                yield ids
+                continue
+            more = more and not guess  # what is in flight is waited for first
             try:
                 if not prepared:
                     forward_first = await self._prepare(sequence, sampling)
@@ -212,10 +227,48 @@ class PipelinedBackend(PrefixCache):
             if steps:
                 self._note_step((now - arrived) / steps, (now - began) / steps_run)
             arrived = now
-            self._losses = 0
-            sequence.tokens.extend(ids)
-            sequence.stored = sequence.length - 1
+            self._lookahead.note_plain(len(ids))
+            self._append(sequence, ids)
             yield ids
+
+    def _append(self, sequence: TokenSequence, ids: list[int]) -> None:
+        """These were sampled: keys and values of all but the last are there."""
+        self._losses = 0
+        sequence.tokens.extend(ids)
+        sequence.stored = sequence.length - 1
+        if sequence.guesses is not None:
+            sequence.guesses.extend(ids)
+
+    def _guess(self, sequence: TokenSequence, left: int) -> list[int]:
+        """What may come next, where it pays to run it with the last token."""
+        guesses = sequence.guesses
+        if guesses is None or not guesses.match or self._step_seconds == _UNKNOWN_STEP:
+            return []
+        rows = self._lookahead.rows(guesses.match, self._step_seconds, min(left, self.max_rows, MAX_LOGIT_ROWS))
+        return guesses.propose(rows - 1) if rows else []
+
+    async def _verify(self, sequence: TokenSequence, guess: Sequence[int], sampling: SamplingParams) -> list[int]:
+        """Run the last token and a guess of the next ones; what is sampled, up to the first that was guessed wrong."""
+        assert sequence.guesses is not None
+        match, begin, last = sequence.guesses.match, time.perf_counter(), sequence.length - 1
+        rows = [(token, last + at, sequence.slot) for at, token in enumerate([sequence.tokens[-1], *guess])]
+        while True:
+            try:
+                await self._restore()
+                if sequence.stored < last:
+                    await self._run_pending(sequence)
+                await self._reserve(sequence.slot, sequence.stored, last + len(rows))
+                self._logits_of = None
+                self._write_state(state_bytes(rows, sampling, len(rows), sequence.adapter, sequence.head_adapter))
+                if sampling.penalizes:
+                    self._write_history(sequence.slot, ring_of([*sequence.tokens, *guess]))
+                ids = await self._sample_rows(len(rows), last + len(rows), sampling)
+                break
+            except self.RESTARTS as error:
+                self._lose(error)
+        right = next((at for at, (one, other) in enumerate(zip(guess, ids, strict=False)) if one != other), len(guess))
+        self._lookahead.note(match, len(rows), right, time.perf_counter() - begin)
+        return ids[: right + 1]
 
     async def logits(self, sequence: TokenSequence) -> np.ndarray:
         return (await self.last_logits(sequence, 1))[0]

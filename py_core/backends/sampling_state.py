@@ -60,6 +60,11 @@ def head_adapters_of(state: bytes) -> np.ndarray:
     return np.frombuffer(state, np.uint32)[STATE_HEADER // 4 + 12 :: ROW_BYTES // 4]
 
 
+def tokens_of(state: bytes) -> list[int]:
+    """The tokens of a state's rows: what was sampled, where it was read back after that."""
+    return np.frombuffer(state, np.uint32)[STATE_HEADER // 4 :: ROW_BYTES // 4].tolist()
+
+
 def ring_of(tokens: Sequence[int]) -> np.ndarray:
     """The history ring of a sequence: token i at i % RING, uint32 (RING,)."""
     ring = np.zeros(RING, np.uint32)

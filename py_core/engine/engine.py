@@ -13,6 +13,7 @@ from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import Backend, BackendError, Capabilities, ContextFullError, TokenSequence, too_long
+from py_core.backends.speculation import PromptLookup
 from py_core.backends.training import Training
 from py_core.backends.webgpu.profiling import KernelProfiler, Limits, OnRound, Profile
 from py_core.engine.repetition import LoopDetector
@@ -70,6 +71,8 @@ class Engine:
         self._scheduler = Scheduler(backend)
         self._sequences: dict[int, TokenSequence] = {}
         """By their slots."""
+        self.speculates = True
+        """Whether tokens are guessed and run together (speculation.py). They are the same with and without."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -84,7 +87,8 @@ class Engine:
     def new_sequence(self, shares: bool = True) -> TokenSequence:
         """Start an empty sequence of tokens. Raises BackendError when there are too many.
 
-        shares: False where all of it has to be read, though others have, as in a measurement.
+        shares: False where each token has to be read and sampled by itself, as in a measurement: neither is what others
+        have read taken over, nor is anything guessed.
         """
         sequence = self.backend.new_sequence()
         sequence.shares = shares
@@ -312,6 +316,7 @@ class Engine:
         begin = time.perf_counter()
         start = kept = sequence.length
         wanted = max_tokens
+        sequence.guesses = PromptLookup(sequence.tokens) if self.speculates and sequence.shares else None
         timings.reason = "length"
         if start + wanted > self.context_length:
             wanted, timings.reason = self.context_length - start, "context"

@@ -200,6 +200,11 @@ export class Engine {
     return this.#call((remote) => remote.setWorkers(count));
   }
 
+  /** Whether tokens are guessed and run together; answers are the same with and without. @param {boolean} isOn */
+  setSpeculation(isOn) {
+    return this.#call((remote) => remote.setSpeculation(isOn));
+  }
+
   /** Make the GPU go away, as a driver reset would. */
   loseDevice() {
     return this.#call((remote) => remote.loseDevice());

@@ -215,6 +215,10 @@ class PageApi {
     return pool?.workers ?? 0;
   }
 
+  setSpeculation(isOn) {
+    running.speculate(isOn);
+  }
+
   loseDevice() {
     executor?.destroy();
   }

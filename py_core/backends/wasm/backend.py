@@ -16,7 +16,14 @@ from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_formats
 from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
-from py_core.backends.sampling_state import RING, adapter_of, head_adapters_of
+from py_core.backends.sampling_state import (
+    RING,
+    ROW_BYTES,
+    STATE_HEADER,
+    adapter_of,
+    head_adapters_of,
+    tokens_of,
+)
 from py_core.backends.training import Training
 from py_core.backends.wasm.head_programs import HeadPrograms
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
@@ -157,14 +164,19 @@ class WasmBackend(PipelinedBackend):
     def _start_steps(
         self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
     ) -> asyncio.Future[list[int]]:
-        sampler = "penalties " if sampling.penalizes else ""
-        sampler += "argmax" if sampling.temperature == 0 else "sample"
+        sampler = _sampler(sampling)
         step = self._passes[f"step {sampler}"]
         if forward_first:
             return asyncio.ensure_future(self._host.run(step, count))
         first = self._host.run(self._lowering.programs[sampler], 1)
         rest = self._host.run(step, count - 1) if count > 1 else None
         return asyncio.ensure_future(_joined(first, rest))
+
+    async def _sample_rows(self, m: int, length: int, sampling: SamplingParams) -> list[int]:
+        run = self._host.run(self._passes[f"step {_sampler(sampling)}"], 1)
+        read = self._host.read(self._lowering.state, STATE_HEADER + m * ROW_BYTES)
+        _, state = await asyncio.gather(run, read)
+        return tokens_of(state)
 
     @property
     def _passes(self) -> Mapping[str, int]:
@@ -175,6 +187,11 @@ class WasmBackend(PipelinedBackend):
     async def _read_logits(self, rows: int) -> np.ndarray:
         data = await self._host.read(self._lowering.logits, rows * self._vocab_size * 4)
         return np.frombuffer(data, np.float32).reshape(rows, -1).copy()
+
+
+def _sampler(sampling: SamplingParams) -> str:
+    """The name of the program that samples so."""
+    return ("penalties " if sampling.penalizes else "") + ("argmax" if sampling.temperature == 0 else "sample")
 
 
 async def _joined(first, rest) -> list[int]:  # type: ignore[no-untyped-def]

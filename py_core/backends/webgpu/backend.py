@@ -33,6 +33,7 @@ from py_core.backends.sampling_state import (
     adapter_of,
     head_adapters_of,
     state_bytes,
+    tokens_of,
 )
 from py_core.backends.training import Training
 from py_core.backends.webgpu.adapter_plans import AdapterPlans
@@ -304,6 +305,11 @@ class WebGPUBackend(PipelinedBackend):
         self._host.write(self._buffers.history.buffer, slot * RING * 4, ring.tobytes())
 
     async def _run_rows(self, m: int, length: int, logit_rows: int) -> None:
+        self._host.submit(await self._lists_of(m, length, logit_rows))
+        await self._host.read(self._buffers.state.buffer, 0, 4)
+
+    async def _lists_of(self, m: int, length: int, logit_rows: int) -> list[int]:
+        """The recorded lists of a pass over m rows, of which the last ones get logits."""
         lists = [self._record("body", m, length)]
         if logit_rows > 1 and not self._head_kind and "heads" not in self._made_later:
             kernels = self._lowering.head()
@@ -312,8 +318,7 @@ class WebGPUBackend(PipelinedBackend):
         if logit_rows:
             head = ("heads" if logit_rows > 1 else "head") + self._head_kind
             lists.append(self._record(head, logit_rows, length))
-        self._host.submit(lists)
-        await self._host.read(self._buffers.state.buffer, 0, 4)
+        return lists
 
     async def _run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
         rank = self._sets.rank
@@ -357,12 +362,16 @@ class WebGPUBackend(PipelinedBackend):
     def _start_steps(
         self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
     ) -> asyncio.Future[list[int]]:
-        sampler = ["penalties"] if sampling.penalizes else []
-        sampler.append("argmax" if sampling.temperature == 0 else "sample")
+        sampler = _samplers(sampling)
         step = f"step{self._head_kind}"
         names = ([step] if forward_first else []) + sampler + [step, *sampler] * (count - 1)
         self._host.submit([self._record(name, 1, position + count) for name in names])
         return asyncio.ensure_future(self._read_ids(sequence, position, count))
+
+    async def _sample_rows(self, m: int, length: int, sampling: SamplingParams) -> list[int]:
+        lists = await self._lists_of(m, length, m)
+        self._host.submit(lists + [self._record(name, m, length) for name in _samplers(sampling)])
+        return tokens_of(await self._host.read(self._buffers.state.buffer, 0, STATE_HEADER + m * ROW_BYTES))
 
     async def _read_ids(self, sequence: TokenSequence, position: int, count: int) -> list[int]:
         offset = (sequence.slot * RING + position % RING) * 4
@@ -421,3 +430,8 @@ class WebGPUBackend(PipelinedBackend):
 
     def _buffer(self, size: int, label: str) -> Binding:
         return Binding(self._host.create_buffer(size, label), 0, size)
+
+
+def _samplers(sampling: SamplingParams) -> list[str]:
+    """The names of the lists that sample so."""
+    return (["penalties"] if sampling.penalizes else []) + ["argmax" if sampling.temperature == 0 else "sample"]

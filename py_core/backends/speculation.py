@@ -1,0 +1,133 @@
+"""Tokens that are guessed before they are sampled, and run together: exact, since each is sampled where it was guessed.
+
+Nobody needs a second model for a guess (prompt lookup): where the end of the text was there before, what came after it
+may come again. A pass over several rows costs little more than over one, since both read the weights once. The sampler
+draws a token from its row's logits, the seed and the position, so the tokens are those of a decode without guesses;
+those behind the first wrong guess are thrown away (arXiv 2211.17192 with a draft that is certain of its tokens).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+SIZES = (4, 8)
+"""Rows of a pass with guesses: the last token, and the others guessed. Kernels take rows in tiles of four."""
+
+LEAST_MATCH = 3
+"""Tokens at the end of a text that must have been there before."""
+
+MOST_MATCH = 32
+"""More of them say no more."""
+
+MOST_LOOKED_AT = 8
+"""Earlier places that are compared, the newest ones."""
+
+MOST_TOKENS = 8192
+"""Of a longer text only so many of the last are looked through."""
+
+_FIRST_BELIEF = 0.75
+"""How likely a guess is right, before there was one."""
+
+_NEWEST_SHARE = 0.2
+"""The newest pass's weight in what is known of guesses and of times."""
+
+_LEAST_GAIN = 1.1
+"""Times as many tokens a second that a guess must promise."""
+
+_FORGETTING = 0.01
+"""Of how wrong guesses were, so much is forgotten with each token: a text may change to one that repeats itself."""
+
+_PER_ROW = 0.1
+"""What a row more costs, in steps, before a pass of so many rows was timed."""
+
+
+class PromptLookup:
+    """Finds what came after the end of a text where that was there before. Places are chained by their last tokens."""
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self._tokens: list[int] = []
+        self._newest: dict[tuple[int, ...], int] = {}
+        """Where the last of LEAST_MATCH tokens was, the newest time that they were there."""
+        self._before: list[int] = []
+        """The time before, for each place; -1 for none."""
+        self._place, self.match = -1, 0
+        """The earlier place that is most like the end, and how many tokens before it are the same."""
+        self.extend(tokens[-MOST_TOKENS:])
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """The text goes on with these."""
+        for token in tokens:
+            self._tokens.append(token)
+            key = tuple(self._tokens[-LEAST_MATCH:])
+            self._before.append(self._newest.get(key, -1) if len(key) == LEAST_MATCH else -1)
+            self._newest[key] = len(self._tokens) - 1
+        self._place, self.match = self._best()
+
+    def propose(self, count: int) -> list[int]:
+        """The tokens that came after the place found. A text that has turned to repeating itself goes on so."""
+        period = len(self._tokens) - 1 - self._place
+        found = self._tokens[self._place + 1 : self._place + 1 + count]
+        while len(found) < count:
+            found.append(found[len(found) - period])
+        return found
+
+    def _best(self) -> tuple[int, int]:
+        best, most = -1, 0
+        place = self._before[-1] if self._before else -1
+        for _ in range(MOST_LOOKED_AT):
+            if place < 0:
+                break
+            if (length := self._alike(place)) > most:
+                best, most = place, length
+            place = self._before[place]
+        return best, most
+
+    def _alike(self, place: int) -> int:
+        """How many tokens up to this place are those up to the end."""
+        tokens, length = self._tokens, LEAST_MATCH
+        while length < min(MOST_MATCH, place + 1) and tokens[place - length] == tokens[-1 - length]:
+            length += 1
+        return length
+
+
+class Lookahead:
+    """Decides how many tokens to guess by what guesses were worth and what passes cost, so that none costs more."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[int, float] = {}
+        """Of a pass of so many rows, with all that belongs to it."""
+        self._belief: dict[int, float] = {}
+        """How likely a guess is right, by how much of the text before it was there before."""
+
+    def rows(self, match: int, step: float, most: int) -> int:
+        """Rows of the next pass after a match of so many tokens: one of SIZES up to `most`, or 0 for a plain step.
+
+        step: seconds of one.
+        """
+        belief, best, gain = self._belief.get(_kind(match), _FIRST_BELIEF), 0, _LEAST_GAIN
+        for size in SIZES:
+            seconds = self._seconds.get(size, step * (1 + _PER_ROW * (size - 1)))
+            tokens = (1 - belief**size) / (1 - belief)
+            if size <= most and tokens * step / seconds > gain:
+                best, gain = size, tokens * step / seconds
+        return best
+
+    def note(self, match: int, rows: int, right: int, seconds: float) -> None:
+        """A pass of so many rows took so long, and so many of its guesses were right."""
+        known = self._seconds.get(rows, seconds)
+        self._seconds[rows] = known + (seconds - known) * _NEWEST_SHARE
+        tried = min(right + 1, rows - 1)  # what lies behind a wrong one says nothing
+        belief = self._belief.get(_kind(match), _FIRST_BELIEF)
+        weight = 1 - (1 - _NEWEST_SHARE / 2) ** tried
+        self._belief[_kind(match)] = min(belief + (right / tried - belief) * weight, 0.99)
+
+    def note_plain(self, tokens: int) -> None:
+        """So many tokens were sampled without a guess."""
+        for kind, belief in self._belief.items():
+            if belief < _FIRST_BELIEF:
+                self._belief[kind] = belief + (_FIRST_BELIEF - belief) * (1 - (1 - _FORGETTING) ** tokens)
+
+
+def _kind(match: int) -> int:
+    """Matches that are worth about the same."""
+    return min(match, 2 * LEAST_MATCH) if match < 2 * LEAST_MATCH else MOST_MATCH if match >= 16 else 2 * LEAST_MATCH

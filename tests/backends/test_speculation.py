@@ -1,0 +1,191 @@
+"""Tokens that are guessed and run together are those of a decode without guesses, whatever was guessed. Tiny models."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+
+import pytest
+
+from py_core.backends.base import TokenSequence
+from py_core.backends.pipelined import PipelinedBackend
+from py_core.backends.speculation import PromptLookup
+from py_core.backends.wasm.host import WorkersRestartedError
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.engine.engine import Engine, Timings
+from py_core.sampling import SamplingParams
+from tests.backend_pairs import GREEDY, open_pair, prompt
+from tests.tiny_adapters import drawn
+from tests.tiny_llama import TinyLlama
+
+CONTEXT, TOKENS = 400, 120
+SAMPLINGS = {
+    "greedy": GREEDY,
+    "sampled": SamplingParams(temperature=0.9, top_k=40, top_p=0.95, seed=5),
+    "penalties": SamplingParams(temperature=0.7, repetition_penalty=1.2, frequency_penalty=0.2, seed=7),
+}
+
+
+class Told(PromptLookup):
+    """Knows what comes, and is wrong as often as it is told."""
+
+    def __init__(self, before: int, told: list[int], wrong: float, seed: int = 0) -> None:
+        self._at, self._told, self._wrong = before, told, wrong
+        self._draw = random.Random(seed)
+        self.match, self.asked = 32, 0
+
+    def extend(self, tokens: list[int]) -> None:  # type: ignore[override]
+        self._at += len(tokens)
+
+    def propose(self, count: int) -> list[int]:
+        self.asked += 1
+        found = (self._told[self._at : self._at + count] + [0] * count)[:count]
+        return [token if self._draw.random() >= self._wrong else (token + 1) % 64 for token in found]
+
+
+@pytest.fixture(params=["webgpu", "wasm"])
+async def backend(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> AsyncIterator[PipelinedBackend]:
+    host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm(True))
+    made = (await open_pair(written(tmp_path), host)).other
+    assert isinstance(made, PipelinedBackend)
+    yield made
+    made.close()
+
+
+def written(folder: Path) -> Path:
+    tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
+    return tiny.write(folder / "tiny.gguf")
+
+
+async def read(backend: PipelinedBackend, seed: int = 1) -> TokenSequence:
+    sequence = backend.new_sequence()
+    await backend.prefill(sequence, prompt(90, seed))
+    return sequence
+
+
+async def decoded(backend: PipelinedBackend, sequence: TokenSequence, sampling: SamplingParams, n: int) -> list[int]:
+    return [token async for ids in backend.decode(sequence, n, sampling) for token in ids]
+
+
+async def always(backend: PipelinedBackend) -> None:
+    """Guess whenever there is room."""
+    backend._step_seconds = 1.0e-3
+    backend._lookahead.rows = lambda match, step, most: 8 if most >= 8 else 4 if most >= 4 else 0  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+async def test_the_tokens_are_those_without_guesses(
+    backend: PipelinedBackend, sampling: SamplingParams, wrong: float
+) -> None:
+    plain = await read(backend)
+    told = await decoded(backend, plain, sampling, TOKENS)
+    await always(backend)
+    sequence = await read(backend)
+    sequence.guesses = guesses = Told(90, [*plain.tokens], wrong)
+    assert await decoded(backend, sequence, sampling, TOKENS) == told
+    assert sequence.stored == sequence.length - 1
+    assert (guesses.asked < TOKENS / 6) == (wrong == 0)
+    # What comes after is right, too, with guesses and without.
+    sequence.guesses = None
+    assert await decoded(backend, sequence, sampling, 20) == await decoded(backend, plain, sampling, 20)
+
+
+async def test_the_context_is_filled_to_its_end_and_no_further(backend: PipelinedBackend) -> None:
+    plain = await read(backend)
+    told = await decoded(backend, plain, GREEDY, CONTEXT)
+    assert plain.length == CONTEXT
+    await always(backend)
+    sequence = await read(backend)
+    sequence.guesses = Told(90, plain.tokens, 0.0)
+    assert await decoded(backend, sequence, GREEDY, CONTEXT) == told
+
+
+async def test_adapters_of_linears_and_of_the_head_are_those_of_the_sequence(backend: PipelinedBackend) -> None:
+    number = await backend.add_adapter(drawn(backend._graph, 3))  # type: ignore[attr-defined]
+    plain = backend.new_sequence()
+    backend.use_adapter(plain, number)
+    await backend.prefill(plain, prompt(90, 1))
+    told = await decoded(backend, plain, GREEDY, 60)
+    await always(backend)
+    sequence = backend.new_sequence()
+    backend.use_adapter(sequence, number)
+    await backend.prefill(sequence, prompt(90, 1))
+    sequence.guesses = Told(90, plain.tokens, 0.2)
+    assert await decoded(backend, sequence, GREEDY, 60) == told
+
+
+async def test_two_answers_at_once_keep_their_own_guesses(backend: PipelinedBackend) -> None:
+    engine = Engine(backend, ())
+    engine.speculates = False
+    alone = []
+    for seed in (1, 2):
+        sequence = engine.new_sequence()
+        await engine.prefill(sequence, prompt(40, seed) * 3, Timings())
+        alone.append([one async for ids in engine.generate(sequence, 60, GREEDY, Timings()) for one in ids])
+        engine.free(sequence)
+    engine.speculates = True
+    await always(backend)
+    streams, got = [], [list[int](), list[int]()]
+    for seed in (1, 2):
+        sequence = engine.new_sequence()
+        await engine.prefill(sequence, prompt(40, seed) * 3, Timings())
+        streams.append(engine.generate(sequence, 60, GREEDY, Timings()))
+    left = {0, 1}
+    while left:
+        for at in sorted(left):
+            try:
+                got[at] += await anext(streams[at])
+            except StopAsyncIteration:
+                left.discard(at)
+    assert got == alone
+
+
+class DyingHost(WasmtimeHost):
+    """Its workers die in each run of this number and its multiples."""
+
+    dies, runs = 0, 0
+
+    def run(self, program: int, steps: int) -> Awaitable[list[int]]:
+        self.runs += 1
+        if not self.dies or self.runs % self.dies:
+            return super().run(program, steps)
+
+        async def lost() -> list[int]:
+            raise WorkersRestartedError
+
+        return lost()
+
+
+async def test_workers_that_die_in_a_guess_cost_time_only(tmp_path: Path, kernel_wasm) -> None:
+    host = DyingHost(kernel_wasm(True))
+    backend = (await open_pair(written(tmp_path), host)).other
+    assert isinstance(backend, PipelinedBackend)
+    plain = await read(backend)
+    told = await decoded(backend, plain, GREEDY, TOKENS)
+    await always(backend)
+    sequence = await read(backend)
+    host.dies, host.runs = 3, 0
+    sequence.guesses = Told(90, plain.tokens, 0.2)
+    assert await decoded(backend, sequence, GREEDY, TOKENS) == told
+    assert host.runs > 9
+
+
+async def test_a_device_that_is_lost_in_a_guess_costs_time_only(tmp_path: Path) -> None:
+    host = WgpuHost()
+    backend = (await open_pair(written(tmp_path), host)).other
+    assert isinstance(backend, PipelinedBackend)
+    plain = await read(backend)
+    told = await decoded(backend, plain, GREEDY, TOKENS)
+    await always(backend)
+    sequence = await read(backend)
+    sequence.guesses = Told(90, plain.tokens, 0.2)
+    got = list[int]()
+    async for ids in backend.decode(sequence, TOKENS, GREEDY):
+        if len(got) < 30 <= len(got) + len(ids):
+            host._device.destroy()
+        got += ids
+    assert got == told
+    backend.close()

@@ -1,0 +1,88 @@
+"""What guessed tokens are worth in the page: tokens a second with and without them, in turns, by kind of task.
+
+    python tests/bench/speculation.py [--rounds 3] [--tokens 160] [--precision precise] [--workers 2] [--json FILE]
+
+Headless Chromium, the WASM backend, the usual model, greedy: answers to the tasks in data/speculation.toml, which are
+the same text with and without. Figures are of decoding, medians over rounds and tasks; ratios are medians of each
+pair's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tomllib
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from in_browser import SonataTab, chromium, evaluate, local_server, machine
+from rich.console import Console
+from rich.table import Table
+
+TASKS = Path(__file__).parent / "data" / "speculation.toml"
+ASK = """async ({ prompt, tokens, isOn }) => {
+  await sonata.engine.setSpeculation(isOn);
+  return sonata.engine.generate(prompt, { maxTokens: tokens });
+}"""
+
+
+def measure(tab: SonataTab, tasks: list[dict[str, str]], rounds: int, tokens: int) -> list[dict[str, Any]]:
+    def ask(task: dict[str, str], on: bool) -> dict[str, Any]:
+        return evaluate(tab.page, ASK, {"prompt": task["prompt"].strip(), "tokens": tokens, "isOn": on})
+
+    for task in tasks[:3]:
+        ask(task, True)  # so that the browser has compiled what runs often
+    found = []
+    for turn in range(rounds):
+        for number, task in enumerate(tasks):
+            pair = {on: ask(task, on) for on in ((True, False) if turn % 2 else (False, True))}
+            plain, guessed = (pair[on]["decode_tok_s"] for on in (False, True))
+            same = pair[True]["tokens"] == pair[False]["tokens"]
+            found.append({"task": number, "kind": task["kind"], "plain": plain, "guessed": guessed, "same": same})
+            print(found[-1], file=sys.stderr)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=160)
+    parser.add_argument("--precision", choices=("precise", "fast"), default="precise")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    options = parser.parse_args()
+    tasks = tomllib.loads(TASKS.read_text("utf-8"))["task"]
+    with local_server() as address, chromium() as browser:
+        tab = SonataTab(browser, address, options.workers, options.precision, "&routing=off")
+        found = measure(tab, tasks, options.rounds, options.tokens)
+        about = machine(browser)
+    kinds = list(dict.fromkeys(one["kind"] for one in found))
+    by_kind = {
+        kind: {
+            "plain": median(one["plain"] for one in found if one["kind"] == kind),
+            "guessed": median(one["guessed"] for one in found if one["kind"] == kind),
+            "times": median(one["guessed"] / one["plain"] for one in found if one["kind"] == kind),
+            "same": all(one["same"] for one in found if one["kind"] == kind),
+        }
+        for kind in kinds
+    }
+    if options.json:
+        options.json.write_text(json.dumps({"machine": about, "kinds": by_kind, "runs": found}, indent=1) + "\n")
+    table = Table(title=f"Decoding, tok/s, {options.precision}, {options.workers} workers")
+    for column in ("", "without guesses", "with", "times", "same answers"):
+        table.add_column(column, justify="right" if column else "left")
+    for kind, figures in by_kind.items():
+        table.add_row(
+            kind,
+            f"{figures['plain']:,.0f}",
+            f"{figures['guessed']:,.0f}",
+            f"{figures['times']:.2f}",
+            "yes" if figures["same"] else "no",
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

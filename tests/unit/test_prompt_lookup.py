@@ -1,0 +1,86 @@
+"""Guesses continue the text where its end was before, and are made only where they pay."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from py_core.backends.speculation import (
+    LEAST_MATCH,
+    MOST_LOOKED_AT,
+    MOST_MATCH,
+    MOST_TOKENS,
+    SIZES,
+    Lookahead,
+    PromptLookup,
+)
+
+
+def expected(tokens: list[int]) -> tuple[int, int]:
+    """The newest of the last earlier places with the longest match, by comparing all of them."""
+    last = len(tokens) - 1
+    places = [at for at in range(last) if at >= LEAST_MATCH - 1 and _alike(tokens, at) >= LEAST_MATCH]
+    lengths = [(_alike(tokens, at), at) for at in places[-MOST_LOOKED_AT:]]
+    most, place = max(lengths, default=(0, -1))
+    return (place, most) if most else (-1, 0)
+
+
+def _alike(tokens: list[int], place: int) -> int:
+    length = 0
+    while length < min(MOST_MATCH, place + 1) and tokens[place - length] == tokens[len(tokens) - 1 - length]:
+        length += 1
+    return length
+
+
+@given(
+    tokens=st.lists(st.integers(0, 2), max_size=120), more=st.lists(st.integers(0, 2), max_size=20),
+    count=st.integers(0, 9),
+)  # fmt: skip
+def test_a_guess_is_what_came_after_the_longest_match(tokens: list[int], more: list[int], count: int) -> None:
+    guesses = PromptLookup(tokens)
+    for token in more:
+        guesses.extend([token])
+    text = tokens + more
+    place, match = expected(text)
+    assert guesses.match == match
+    if match:
+        told = list(text)  # what a text that goes on so says, also beyond its end
+        for at in range(count):
+            told.append(told[place + 1 + at])
+        assert guesses.propose(count) == told[len(text) :]
+
+
+def test_of_a_long_text_the_end_is_looked_through() -> None:
+    beginning, rest = [1, 2, 3, 4, 5], list(range(10, 10 + MOST_TOKENS))
+    assert PromptLookup([*beginning, *rest, *beginning[:4]]).match == 0
+    assert PromptLookup([*beginning, *rest[: -len(beginning) * 2], *beginning[:4]]).match == 4
+
+
+def test_nothing_is_guessed_where_it_does_not_pay() -> None:
+    lookahead = Lookahead()
+    assert lookahead.rows(10, 1.0, 8) in SIZES  # it has to be tried
+    assert lookahead.rows(10, 1.0, SIZES[0] - 1) == 0  # no room
+    for _ in range(40):
+        lookahead.note(10, 8, 0, 1.5)
+    assert lookahead.rows(10, 1.0, 8) == 0
+    lookahead.note_plain(2000)
+    assert lookahead.rows(10, 1.0, 8) in SIZES  # the text may be another one now
+
+
+def test_a_pass_that_costs_as_much_as_its_tokens_is_not_made() -> None:
+    lookahead = Lookahead()
+    for size in SIZES:
+        lookahead.note(10, size, size - 1, float(size))
+    assert lookahead.rows(10, 1.0, 8) == 0
+
+
+def test_more_is_guessed_where_more_is_right() -> None:
+    lookahead = Lookahead()
+    for size, seconds in zip(SIZES, (1.2, 2.0), strict=True):
+        lookahead.note(20, size, size - 1, seconds)
+    for _ in range(40):
+        lookahead.note(20, 8, 7, 2.0)
+        lookahead.note(4, 4, 1, 1.2)
+    assert lookahead.rows(20, 1.0, 8) == 8
+    assert lookahead.rows(20, 1.0, 7) == 4
+    assert lookahead.rows(4, 1.0, 8) in (0, 4)
