@@ -1,10 +1,10 @@
 """Writes a GGUF file of a known model's shape with random weights, to measure speed where the model cannot be had.
 
-python tests/bench/random_gguf.py OUT.gguf [--shape qwen2.5-3b] [--format Q4_K_M]
+python tests/bench/random_gguf.py OUT.gguf [--shape qwen2.5-3b] [--format Q4_K_M] [--embedding Q8_0]
     [--layers N --hidden N --heads N --kv-heads N --ffn N --vocabulary N]
 
---format is a mixture of `sonata quantize`, or one format of all matrices. A number given besides the shape takes the
-place of the shape's own. What the model says means nothing. Only numpy is needed.
+--format is a mixture of `sonata quantize`, or one format of all matrices, but for --embedding. A number given besides
+the shape takes the place of the shape's own. What the model says means nothing. Only numpy is needed.
 """
 
 from __future__ import annotations
@@ -112,10 +112,12 @@ def formats(shapes: dict[str, tuple[int, ...]], wanted: str) -> dict[str, BlockF
     return {name: fitting(form, one.shape[-1]) if is_quantized(one) else one.format for name, one in infos.items()}
 
 
-def write(path: Path, s: Shape, wanted: str) -> None:
+def write(path: Path, s: Shape, wanted: str, embedding: str = "") -> None:
+    """`embedding` is the format of the embedding where `wanted` is not to decide."""
     shapes = tensor_shapes(s)
     tensors: dict[str, tuple[np.ndarray, BlockFormat] | StoredTensor] = {}
-    for name, form in formats(shapes, wanted).items():
+    chosen = formats(shapes, wanted) | ({"token_embd.weight": FORMATS[embedding]} if embedding else {})
+    for name, form in chosen.items():
         if len(shapes[name]) == 2:
             tensors[name] = random_tensor(shapes[name], form)
         elif name == "rope_freqs.weight":
@@ -159,9 +161,10 @@ if __name__ == "__main__":
     parser.add_argument("out", type=Path)
     parser.add_argument("--shape", choices=SHAPES, default="qwen2.5-3b")
     parser.add_argument("--format", choices=[*BASES, *FORMATS], default="Q4_K_M")
+    parser.add_argument("--embedding", choices=FORMATS, default="")
     for size in _SIZES:
         parser.add_argument(f"--{size.replace('_', '-')}", type=int)
     options = parser.parse_args()
     given = {size: getattr(options, size) for size in _SIZES if getattr(options, size)}
-    write(options.out, replace(SHAPES[options.shape], **given), options.format)
+    write(options.out, replace(SHAPES[options.shape], **given), options.format, options.embedding)
     print(f"{options.out}: {options.out.stat().st_size / 1e9:.2f} GB")

@@ -222,8 +222,11 @@ class WebGPUBackend(PipelinedBackend):
         await self._restore()
         return Limits(await measure_bandwidth(self._host, on_round), await measure_flops(self._host, on_round))
 
-    async def profile(self, position: int, rows: int = 1, on_round: OnRound = lambda: None) -> Profile:
-        """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there.
+    async def profile(
+        self, position: int, rows: int = 1, on_round: OnRound = lambda: None, logit_rows: int = 1
+    ) -> Profile:
+        """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there, of which the
+        last `logit_rows` get logits.
 
         It runs in a sequence of its own, over arbitrary keys and values; other sequences are not changed.
         Raises ValueError where the context or a pass has no room for it, BackendError where the GPU has no timestamps.
@@ -235,31 +238,32 @@ class WebGPUBackend(PipelinedBackend):
             raise ValueError(f"There is no room to measure at position {position}: it must be 0 to {most}.")
         sequence = self.new_sequence()
         try:
-            state = state_bytes([(0, position + row, sequence.slot) for row in range(rows)])
+            state = state_bytes([(0, position + row, sequence.slot) for row in range(rows)], GREEDY, logit_rows)
             await self._restore()
             self._logits_of = None
             self._write_state(state)
             await self._reserve(sequence.slot, position, position + rows)
-            first, then = ("step", "argmax") if rows == 1 else ("body", "head")
             length = position + rows
-            launches = self._launches(first, rows, length) + self._launches(then, 1, length)
+            await self._lists_of(rows, length, logit_rows)  # which makes the kernels of several rows' logits
+            first, then = ("step", "argmax") if rows == 1 else ("body", "heads" if logit_rows > 1 else "head")
+            launches = self._launches(first, rows, length) + self._launches(then, logit_rows, length)
             costs, gpu = await measure_kernels(
                 self._host, launches, position, rows, lambda: self._write_state(state), on_round
             )
-            wall = await self._time_pass(state, position, rows) if rows > 1 else 0.0
+            wall = await self._time_pass(state, position, rows, logit_rows) if rows > 1 else 0.0
             if rows == 1:
                 wall = await self._time_steps(sequence, position, gpu)
             return Profile(position, rows, costs, gpu, wall)
         finally:
             self.free(sequence)
 
-    async def _time_pass(self, state: bytes, position: int, rows: int) -> float:
+    async def _time_pass(self, state: bytes, position: int, rows: int, logit_rows: int) -> float:
         """Seconds of a pass of a prefill, which is waited for."""
         taken = []
         for _ in range(3):
             begin = time.perf_counter()
             self._write_state(state)
-            await self._run_rows(rows, position + rows, 1)
+            await self._run_rows(rows, position + rows, logit_rows)
             taken.append(time.perf_counter() - begin)
         return median(taken)
 

@@ -96,8 +96,9 @@ class KernelProfiler(Protocol):
         """What the adapter does at most, measured now. Raises BackendError where the GPU has no timestamps."""
         ...
 
-    async def profile(self, position: int, rows: int = 1, on_round: OnRound = ...) -> Profile:
-        """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there.
+    async def profile(self, position: int, rows: int = 1, on_round: OnRound = ..., logit_rows: int = 1) -> Profile:
+        """Measure a decode step at `position`, or with more rows a pass of a prefill that begins there, of which the
+        last `logit_rows` get logits.
 
         Raises ValueError where the context or a pass has no room for it, BackendError where the GPU has no timestamps.
         """
