@@ -54,7 +54,9 @@ MODEL_KERNELS = KernelModule(
         *("-Wl,-z,stack-size=65536", f"-Wl,--global-base={(2 << 20) - (64 << 10)}"),
     ),
     {
-        "kernels-relaxed.wasm": ("-mrelaxed-simd",),
+        # For CPUs that add four products in an instruction, and for those that add two (kernels.h).
+        "kernels-dot.wasm": ("-mrelaxed-simd",),
+        "kernels-pairs.wasm": ("-mrelaxed-simd", "-DPAIRS"),
         "kernels-simd.wasm": ("-DPLAIN_SIMD",),  # for browsers without relaxed SIMD
     },
 )
@@ -98,12 +100,16 @@ def _zig_version() -> str:
     return version[1]
 
 
-def kernel_path(relaxed: bool = True) -> Path:
-    """The model's kernels: the build with relaxed SIMD, or the plain one.
+MODEL_BUILDS = ("pairs", "dot", "simd")
+"""The builds of the model's kernels. wasmtime runs the first one fastest on every CPU."""
+
+
+def kernel_path(build: str = MODEL_BUILDS[0]) -> Path:
+    """A build of the model's kernels.
 
     Raises FileNotFoundError, with what to do, when they have not been compiled.
     """
-    return _compiled(MODEL_KERNELS, "kernels-relaxed.wasm" if relaxed else "kernels-simd.wasm")
+    return _compiled(MODEL_KERNELS, f"kernels-{build}.wasm")
 
 
 def hnsw_kernel_path() -> Path:

@@ -159,12 +159,12 @@ def dist(made_files: dict[str, Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def kernel_wasm() -> Callable[[bool], Path]:
-    """kernel_wasm(relaxed) -> web/kernels compiled with or without relaxed SIMD"""
+def kernel_wasm() -> Callable[..., Path]:
+    """kernel_wasm(build) -> one of the builds of web/kernels, where none is named the one that runs natively"""
 
-    def compiled(relaxed: bool) -> Path:
+    def compiled(build: str = build_outputs.MODEL_BUILDS[0]) -> Path:
         try:
-            return kernels.kernel_path(relaxed)
+            return kernels.kernel_path(build)
         except BuildError as error:
             pytest.fail(str(error))
 
@@ -175,13 +175,13 @@ StartServer = Callable[[Path], tuple[subprocess.Popen[str], str]]
 
 
 @pytest.fixture(params=["numpy", "webgpu", "wasm"])
-def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> Iterator[BackendLoader]:
+def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[..., Path]) -> Iterator[BackendLoader]:
     """Opens a model on each backend in turn. What was opened is closed after the test."""
     load: BackendLoader = load_numpy
     if request.param == "webgpu":
         load = partial(load_webgpu, WgpuHost())
     elif request.param == "wasm":
-        load = partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
+        load = partial(load_wasm, WasmtimeHost(kernel_wasm()))
     opened: list[Backend] = []
 
     async def opening(

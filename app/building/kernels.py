@@ -1,5 +1,5 @@
 """The SIMD kernels, compiled from C to WebAssembly and kept in <cache>/kernels/: a module that runs the model
-(web/kernels/*.c), in two builds, one that searches indexes of vectors (web/kernels/hnsw/*.c), one that computes
+(web/kernels/*.c), in three builds, one that searches indexes of vectors (web/kernels/hnsw/*.c), one that computes
 checksums of files (web/kernels/checksums/*.c), and one that renders chat templates (web/kernels/jinja/*.c).
 
 The folders there are named after the sources, the flags and the compiler's version, so that the compiler (PyPI's
@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from app.build_outputs import KERNEL_MODULES, KernelModule, kernel_files, sources_in
+from app.build_outputs import KERNEL_MODULES, MODEL_BUILDS, KernelModule, kernel_files, sources_in
 from app.building.common import VENV_PYTHON, BuildError, heading, one_build_at_a_time, write_atomically
 from app.building.download import Downloader
 from app.building.made_files import is_whole, note
@@ -62,9 +62,9 @@ def compile_kernels(cache: Path, compiler: Compiler, module: KernelModule) -> di
     return files
 
 
-def kernel_path(relaxed: bool = True) -> Path:
+def kernel_path(build: str = MODEL_BUILDS[0]) -> Path:
     """One build of the model's kernels, compiled if need be, for the tests and benchmarks."""
-    return _compiled()["kernels-relaxed.wasm" if relaxed else "kernels-simd.wasm"]
+    return _compiled()[f"kernels-{build}.wasm"]
 
 
 def hnsw_kernel_path() -> Path:

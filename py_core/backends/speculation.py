@@ -1,7 +1,7 @@
 """Tokens that are guessed before they are sampled, and run together: exact, since each is sampled where it was guessed.
 
 Nobody needs a second model for a guess (prompt lookup): where the end of the text was there before, what came after it
-may come again. A pass over several rows costs little more than over one, since both read the weights once. The sampler
+may come again. A pass over several rows costs less than as many passes, since it reads the weights once. The sampler
 draws a token from its row's logits, the seed and the position, so the tokens are those of a decode without guesses;
 those behind the first wrong guess are thrown away (arXiv 2211.17192 with a draft that is certain of its tokens).
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-SIZES = (4, 8)
-"""Rows of a pass with guesses: the last token, and the others guessed. Kernels take rows in tiles of four."""
+SIZES = (2, 4, 8)
+"""Rows of a pass with guesses: the last token, and the others guessed. Kernels take rows in tiles of two and four."""
 
 LEAST_MATCH = 3
 """Tokens at the end of a text that must have been there before."""

@@ -23,7 +23,7 @@ from tests.tiny_llama import TinyLlama
 async def tiny(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> AsyncIterator[Pair]:
     """In float32, so that no rounding of activations decides between two tokens."""
     path = TinyLlama(formats=("F32",), embedding_format="F32", tied=False).write(tmp_path / "tiny.gguf")
-    pair = await open_pair(path, WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm(True)))
+    pair = await open_pair(path, WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm()))
     yield pair
     pair.other.close()
 

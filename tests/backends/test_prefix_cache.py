@@ -35,9 +35,7 @@ async def tiny(
 ) -> AsyncIterator[Pair]:
     """In float32, with few pages, so that some are evicted."""
     monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
-    pair = await open_pair(
-        written(tmp_path), WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm(True))
-    )
+    pair = await open_pair(written(tmp_path), WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm()))
     yield pair
     pair.other.close()
 
@@ -160,7 +158,7 @@ class DyingHost(WasmtimeHost):
 async def test_workers_that_die_while_pages_are_shared_and_copied_cost_time_only(
     tmp_path: Path, kernel_wasm, dies: int
 ) -> None:
-    host = DyingHost(kernel_wasm(True))
+    host = DyingHost(kernel_wasm())
     pair = await open_pair(written(tmp_path), host)
     engine, text = Engine(pair.other, ()), prompt(130, seed=1)
     first, second = engine.new_sequence(), engine.new_sequence()

@@ -40,7 +40,7 @@ async def engine(
     monkeypatch.setattr(pipelined, "_MAX_BATCH", 4)
     monkeypatch.setattr(pipelined, "_MOST_BATCHES", 2)
     path = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=1024).write(tmp_path / "tiny.gguf")
-    pair = await open_pair(path, WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm(True)))
+    pair = await open_pair(path, WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm()))
     backend: Backend = pair.numpy if request.param == "numpy" else pair.other
     yield Engine(backend, ())
     pair.other.close()

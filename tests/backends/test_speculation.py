@@ -47,7 +47,7 @@ class Told(PromptLookup):
 
 @pytest.fixture(params=["webgpu", "wasm"])
 async def backend(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> AsyncIterator[PipelinedBackend]:
-    host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm(True))
+    host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm())
     made = (await open_pair(written(tmp_path), host)).other
     assert isinstance(made, PipelinedBackend)
     yield made
@@ -160,7 +160,7 @@ class DyingHost(WasmtimeHost):
 
 
 async def test_workers_that_die_in_a_guess_cost_time_only(tmp_path: Path, kernel_wasm) -> None:
-    host = DyingHost(kernel_wasm(True))
+    host = DyingHost(kernel_wasm())
     backend = (await open_pair(written(tmp_path), host)).other
     assert isinstance(backend, PipelinedBackend)
     plain = await read(backend)

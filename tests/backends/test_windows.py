@@ -115,7 +115,7 @@ async def model(
         yield Windowed(on_gpu, reference, need, lambda: sum(gpu.pages.values()))
         on_gpu.close()
     else:
-        memory = CountingMemory(kernel_wasm(True))
+        memory = CountingMemory(kernel_wasm())
         in_wasm = await load_wasm(memory, source, header, config, graph)
         begin = in_wasm._lowering.arena.end
         yield Windowed(in_wasm, reference, need, lambda: memory.reserved - begin)

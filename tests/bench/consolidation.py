@@ -67,7 +67,7 @@ async def open_model(path: Path, backend: str) -> Model:
 
         load = partial(load_webgpu, WgpuHost())
     else:
-        load = partial(load_wasm, WasmtimeHost(kernel_path(True)), precision="precise")
+        load = partial(load_wasm, WasmtimeHost(kernel_path()), precision="precise")
     return await load_model(open_source(path), load, native_renderer())
 
 

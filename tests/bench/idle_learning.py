@@ -130,7 +130,7 @@ async def sent_later(seconds: float) -> float:
 async def natively(options: argparse.Namespace) -> dict[str, Any]:
     if options.piece:
         training_lowering.PIECE_FLOPS = options.piece * 1e9
-    host = WasmtimeHost(kernel_path(True))
+    host = WasmtimeHost(kernel_path())
 
     async def load(source: Any, header: Any, config: Any, graph: Any, progress: Any) -> Any:
         return await load_wasm(host, source, header, config, graph, progress)

@@ -69,7 +69,7 @@ def native(options: argparse.Namespace) -> dict[str, Any]:
     host: Any = None
     load: BackendLoader = load_numpy
     if options.backend == "wasm":
-        host = WasmtimeHost(kernel_path(True))
+        host = WasmtimeHost(kernel_path())
         load = partial(load_wasm, host, precision=options.precision)
     elif options.backend == "webgpu":
         host = WgpuHost()

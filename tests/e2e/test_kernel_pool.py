@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -362,6 +363,23 @@ async def test_a_browser_without_simd_is_told_what_to_do(fresh_page: Page) -> No
     )
     assert "no WebAssembly SIMD" in message
     assert "Chrome" in message
+
+
+def cpu_adds_four_products() -> bool:
+    return "avx_vnni" in Path("/proc/cpuinfo").read_text().split()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="what other CPUs add is not written in /proc/cpuinfo")
+async def test_the_build_is_the_one_for_what_the_cpu_adds_in_an_instruction(fresh_page: Page) -> None:
+    asked: list[str] = []
+    fresh_page.on("request", lambda request: asked.append(request.url))
+    await fresh_page.evaluate(
+        """async () => {
+          const { KernelPool } = await import('./backends/wasm/kernel_pool.js');
+          (await KernelPool.create({ folder: new URL('./kernels/', location.href).href })).destroy();
+        }"""
+    )
+    assert any(url.endswith(f"kernels-{'dot' if cpu_adds_four_products() else 'pairs'}.wasm") for url in asked)
 
 
 async def test_the_plain_build_runs_where_there_is_no_relaxed_simd(fresh_page: Page) -> None:

@@ -67,9 +67,9 @@ async def test_in_the_reference_it_is_the_slope_of_the_loss(name: str, compared:
 
 
 @pytest.fixture(params=["wasm", "webgpu"])
-def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
+def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[..., Path]) -> BackendLoader:
     if request.param == "wasm":
-        return partial(load_wasm, WasmtimeHost(kernel_wasm(True)))
+        return partial(load_wasm, WasmtimeHost(kernel_wasm()))
     return partial(load_webgpu, WgpuHost())
 
 

@@ -49,10 +49,10 @@ async def test_a_lost_device_changes_neither_a_chats_words_nor_what_is_learned(
         small.engine.close()
 
 
-async def test_a_worker_that_died_changes_no_number(tmp_path: Path, kernel_wasm: Callable[[bool], Path]) -> None:
+async def test_a_worker_that_died_changes_no_number(tmp_path: Path, kernel_wasm: Callable[..., Path]) -> None:
     found = []
     for deaths in (0, 3):
-        host = ForgetfulHost(kernel_wasm(True))
+        host = ForgetfulHost(kernel_wasm())
         small = await opened(tmp_path, partial(load_wasm, host))
         trainer = small.trainer(await small.open(), small.held, FOUR_STEPS)
         while host.deaths < deaths:

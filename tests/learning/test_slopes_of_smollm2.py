@@ -22,8 +22,8 @@ from py_core.models.registry import describe_model
 
 
 @pytest.fixture(params=["numpy", "wasm"])
-def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
-    return partial(load_wasm, WasmtimeHost(kernel_wasm(True))) if request.param == "wasm" else load_numpy
+def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[..., Path]) -> BackendLoader:
+    return partial(load_wasm, WasmtimeHost(kernel_wasm())) if request.param == "wasm" else load_numpy
 
 
 async def test_the_gradient_is_the_slope_of_the_loss(load_backend: BackendLoader, model_path: Path) -> None:

@@ -27,8 +27,8 @@ LENGTH = 24
 
 
 @pytest.fixture(params=["numpy", "wasm"])
-def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[[bool], Path]) -> BackendLoader:
-    return partial(load_wasm, WasmtimeHost(kernel_wasm(True))) if request.param == "wasm" else load_numpy
+def load_backend(request: pytest.FixtureRequest, kernel_wasm: Callable[..., Path]) -> BackendLoader:
+    return partial(load_wasm, WasmtimeHost(kernel_wasm())) if request.param == "wasm" else load_numpy
 
 
 async def answer(engine: Engine, prompt: Sequence[int] = PROMPT) -> list[int]:

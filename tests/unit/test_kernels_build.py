@@ -19,8 +19,8 @@ from app.building.python_env import pypi_address
 from app.paths import cache_dir
 from py_core.backends.wasm.host import HEAP_BASE
 
-BOTH = pytest.mark.parametrize("relaxed", [True, False])
-KernelWasm = Callable[[bool], Path]
+EACH = pytest.mark.parametrize("build", build_outputs.MODEL_BUILDS)
+KernelWasm = Callable[..., Path]
 
 SMALL_KERNELS = """
 #include "shared.h"
@@ -82,40 +82,41 @@ def compiler() -> kernels.Compiler:
 # --- what is shipped ---
 
 
-@BOTH
-def test_they_import_nothing_but_their_memory(kernel_wasm: KernelWasm, relaxed: bool) -> None:
-    assert [(i.module, i.name) for i in module(kernel_wasm(relaxed)).imports] == [("env", "memory")]
+@EACH
+def test_they_import_nothing_but_their_memory(kernel_wasm: KernelWasm, build: str) -> None:
+    assert [(i.module, i.name) for i in module(kernel_wasm(build)).imports] == [("env", "memory")]
 
 
-@BOTH
-def test_they_export_what_the_hosts_call(kernel_wasm: KernelWasm, relaxed: bool) -> None:
-    assert {"run", "repack", "__stack_pointer"} <= {export.name for export in module(kernel_wasm(relaxed)).exports}
+@EACH
+def test_they_export_what_the_hosts_call(kernel_wasm: KernelWasm, build: str) -> None:
+    assert {"run", "repack", "__stack_pointer"} <= {export.name for export in module(kernel_wasm(build)).exports}
 
 
-@BOTH
-def test_they_are_small_and_carry_nothing_for_debuggers(kernel_wasm: KernelWasm, relaxed: bool) -> None:
-    wasm = kernel_wasm(relaxed).read_bytes()
-    assert len(wasm) < 180_000
+@EACH
+def test_they_are_small_and_carry_nothing_for_debuggers(kernel_wasm: KernelWasm, build: str) -> None:
+    wasm = kernel_wasm(build).read_bytes()
+    assert len(wasm) < 190_000
     for section in (b"producers", b".debug_", b"target_features", b"sourceMappingURL"):
         assert section not in wasm
 
 
-def test_only_the_relaxed_build_uses_relaxed_simd(kernel_wasm: KernelWasm) -> None:
+def test_only_the_plain_build_runs_without_relaxed_simd(kernel_wasm: KernelWasm) -> None:
     without = engine(relaxed=False)
-    Module.validate(without, kernel_wasm(False).read_bytes())
-    with pytest.raises(WasmtimeError, match="relaxed SIMD"):
-        Module.validate(without, kernel_wasm(True).read_bytes())
+    Module.validate(without, kernel_wasm("simd").read_bytes())
+    for build in ("dot", "pairs"):
+        with pytest.raises(WasmtimeError, match="relaxed SIMD"):
+            Module.validate(without, kernel_wasm(build).read_bytes())
 
 
-@BOTH
-def test_their_constants_end_below_what_the_backend_gives_out(kernel_wasm: KernelWasm, relaxed: bool) -> None:
-    (memory,) = (imported.type for imported in module(kernel_wasm(relaxed)).imports)
+@EACH
+def test_their_constants_end_below_what_the_backend_gives_out(kernel_wasm: KernelWasm, build: str) -> None:
+    (memory,) = (imported.type for imported in module(kernel_wasm(build)).imports)
     assert isinstance(memory, MemoryType)
     assert memory.limits.min << 16 <= HEAP_BASE
 
 
 def test_the_command_line_finds_them(kernel_wasm: KernelWasm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert build_outputs.kernel_path(relaxed=False) == kernel_wasm(False)
+    assert build_outputs.kernel_path("simd") == kernel_wasm("simd")
     monkeypatch.setenv("SONATA_CACHE", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"run `python build\.py site` once to compile it"):
         build_outputs.kernel_path()
@@ -123,7 +124,7 @@ def test_the_command_line_finds_them(kernel_wasm: KernelWasm, monkeypatch: pytes
 
 def test_the_site_ships_the_kernels_without_their_sources(dist: Path, kernel_wasm: KernelWasm) -> None:
     shipped = {path.name: path.read_bytes() for path in (dist / "kernels").iterdir()}
-    compiled = {name: kernel_wasm(name == "kernels-relaxed.wasm") for name in build_outputs.MODEL_KERNELS.builds}
+    compiled = {f"kernels-{build}.wasm": kernel_wasm(build) for build in build_outputs.MODEL_BUILDS}
     compiled |= {"hnsw.wasm": kernels.hnsw_kernel_path(), "checksums.wasm": kernels.checksum_kernel_path()}
     compiled["jinja.wasm"] = kernels.jinja_kernel_path()
     assert shipped == {name: path.read_bytes() for name, path in compiled.items()}
@@ -182,7 +183,7 @@ def test_what_was_compiled_before_needs_no_compiler(
     tmp_path: Path, small: build_outputs.KernelModule, compiler: kernels.Compiler
 ) -> None:
     first = kernels.compile_kernels(tmp_path, compiler, small)
-    assert set(first) == {"kernels-relaxed.wasm", "kernels-simd.wasm"}
+    assert set(first) == set(build_outputs.MODEL_KERNELS.builds)
     assert kernels.compile_kernels(tmp_path, no_compiler, small) == first
 
 
@@ -250,13 +251,13 @@ class Shared(SharedMemory):
         return ffi.wasmtime_extern_t(ffi.WASMTIME_EXTERN_SHAREDMEMORY, union)
 
 
-@BOTH
+@EACH
 def test_workers_share_one_memory(
-    tmp_path: Path, small: build_outputs.KernelModule, compiler: kernels.Compiler, relaxed: bool
+    tmp_path: Path, small: build_outputs.KernelModule, compiler: kernels.Compiler, build: str
 ) -> None:
     files = kernels.compile_kernels(tmp_path, compiler, small)
-    with_or_without = engine(relaxed)
-    compiled = Module(with_or_without, files["kernels-relaxed.wasm" if relaxed else "kernels-simd.wasm"].read_bytes())
+    with_or_without = engine(build != "simd")
+    compiled = Module(with_or_without, files[f"kernels-{build}.wasm"].read_bytes())
     memory = Shared(with_or_without, MemoryType(Limits(HEAP_BASE >> 16, 65535), shared=True))
     for call in (1, 2):
         store = Store(with_or_without)

@@ -76,11 +76,11 @@ def test_a_pass_that_costs_as_much_as_its_tokens_is_not_made() -> None:
 
 def test_more_is_guessed_where_more_is_right() -> None:
     lookahead = Lookahead()
-    for size, seconds in zip(SIZES, (1.2, 2.0), strict=True):
+    for size, seconds in zip(SIZES, (1.1, 1.2, 2.0), strict=True):
         lookahead.note(20, size, size - 1, seconds)
     for _ in range(40):
         lookahead.note(20, 8, 7, 2.0)
         lookahead.note(4, 4, 1, 1.2)
     assert lookahead.rows(20, 1.0, 8) == 8
     assert lookahead.rows(20, 1.0, 7) == 4
-    assert lookahead.rows(4, 1.0, 8) in (0, 4)
+    assert lookahead.rows(4, 1.0, 8) in (0, 2, 4)

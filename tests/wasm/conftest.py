@@ -1,4 +1,4 @@
-"""A host for single kernels, with either build."""
+"""A host for single kernels, with each build."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
+from app.build_outputs import MODEL_BUILDS
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["relaxed", "plain"])
+@pytest.fixture(scope="module", params=MODEL_BUILDS)
 def host(request: pytest.FixtureRequest, kernel_wasm) -> WasmtimeHost:
     host = WasmtimeHost(kernel_wasm(request.param))
     asyncio.run(host.reserve(64 << 20))

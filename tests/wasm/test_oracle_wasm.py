@@ -24,9 +24,7 @@ PENALTY = SamplingParams(frequency_penalty=0.2)
 @pytest.mark.parametrize("name", ["p0", "p1", "p3"])
 async def test_precise_gives_the_tokens_of_float32(model_path: Path, kernel_wasm, oracle, name: str) -> None:
     expected = oracle(name)
-    model = await load_model(
-        FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm(True))), native_renderer()
-    )
+    model = await load_model(FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm())), native_renderer())
     sequence = model.backend.new_sequence()
     await model.backend.prefill(sequence, expected.prompt_ids)
     logits = await model.backend.logits(sequence)
@@ -52,7 +50,7 @@ async def test_precise_gives_the_tokens_of_float32(model_path: Path, kernel_wasm
 
 async def test_hidden_states_and_scores_are_those_of_float32(model_path: Path, kernel_wasm, oracle) -> None:
     expected, states, scores = oracle("p0"), [], []
-    for load in (partial(load_wasm, WasmtimeHost(kernel_wasm(True))), load_numpy):
+    for load in (partial(load_wasm, WasmtimeHost(kernel_wasm())), load_numpy):
         model = await load_model(FileSource(model_path), load, native_renderer())
         names = [model.config.residual_at(depth) for depth in (0.25, 0.5, 0.75)] + ["final_norm"]
         sequence = model.backend.new_sequence()
@@ -69,7 +67,7 @@ async def test_hidden_states_and_scores_are_those_of_float32(model_path: Path, k
 
 async def test_fast_stays_close_to_float32(model_path: Path, kernel_wasm, oracle) -> None:
     model = await load_model(
-        FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm(True)), precision="fast"), native_renderer()
+        FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm()), precision="fast"), native_renderer()
     )
     for name in ("p0", "p1", "p3"):
         expected = oracle(name)
@@ -80,9 +78,7 @@ async def test_fast_stays_close_to_float32(model_path: Path, kernel_wasm, oracle
 
 
 async def test_an_answer_that_only_repeats_itself_ends(model_path: Path, kernel_wasm) -> None:
-    model = await load_model(
-        FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm(True))), native_renderer()
-    )
+    model = await load_model(FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm())), native_renderer())
     question = "Make a Markdown table comparing Python, Rust and Go."
     prompt = await model.encode_chat([{"role": "user", "content": question}])
     sequence, timings, said = model.engine.new_sequence(), Timings(), list[int]()

@@ -13,7 +13,7 @@ from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import cosine, open_pair, prompt, unfused
 
-BUILDS = pytest.mark.parametrize("relaxed", [True, False], ids=["relaxed", "plain"])
+BUILDS = pytest.mark.parametrize("build", ["pairs", "simd"])
 TINY = pytest.mark.parametrize("model", QUANTIZED)
 ATOL = 8e-3
 """Activations have 15 bits."""
@@ -21,9 +21,9 @@ ATOL = 8e-3
 
 @BUILDS
 @TINY
-async def test_logits_equal_numpy(tmp_path: Path, kernel_wasm, model: str, relaxed: bool) -> None:
+async def test_logits_equal_numpy(tmp_path: Path, kernel_wasm, model: str, build: str) -> None:
     path = QUANTIZED[model].write(tmp_path / "tiny.gguf")
-    pair = await open_pair(path, WasmtimeHost(kernel_wasm(relaxed)))
+    pair = await open_pair(path, WasmtimeHost(kernel_wasm(build)))
     # Prefills longer and shorter than the windows; later steps take positions in parts, some of them before a window.
     await pair.compare((1, 2, 45, 70, 3, 200), 6, ATOL)
 
@@ -31,7 +31,7 @@ async def test_logits_equal_numpy(tmp_path: Path, kernel_wasm, model: str, relax
 @TINY
 async def test_fast_stays_close_to_numpy(tmp_path: Path, kernel_wasm, model: str) -> None:
     path = QUANTIZED[model].write(tmp_path / "tiny.gguf")
-    pair = await open_pair(path, WasmtimeHost(kernel_wasm(True)), precision="fast")
+    pair = await open_pair(path, WasmtimeHost(kernel_wasm()), precision="fast")
     for length in (1, 210):
         ours, reference = await pair.prefilled(prompt(length))
         assert cosine(await pair.other.logits(ours), await pair.numpy.logits(reference)) > 0.98
@@ -40,11 +40,11 @@ async def test_fast_stays_close_to_numpy(tmp_path: Path, kernel_wasm, model: str
 @BUILDS
 @TINY
 async def test_each_operation_of_a_graph_runs_unfused(
-    tmp_path: Path, kernel_wasm, monkeypatch, model: str, relaxed: bool
+    tmp_path: Path, kernel_wasm, monkeypatch, model: str, build: str
 ) -> None:
     monkeypatch.setattr(lowering, "fuse", unfused)
     path = QUANTIZED[model].write(tmp_path / "tiny.gguf")
-    pair = await open_pair(path, WasmtimeHost(kernel_wasm(relaxed)))
+    pair = await open_pair(path, WasmtimeHost(kernel_wasm(build)))
     await pair.compare((1, 45, 170), 2, ATOL)
 
 
@@ -56,7 +56,7 @@ async def test_hidden_states_and_last_logits_equal_numpy(
     if not is_fused:
         monkeypatch.setattr(lowering, "fuse", unfused)
     path = QUANTIZED[model].write(tmp_path / "tiny.gguf")
-    pair = await open_pair(path, WasmtimeHost(kernel_wasm(True)))
+    pair = await open_pair(path, WasmtimeHost(kernel_wasm()))
     ours, reference = await pair.prefilled(prompt(90))
 
     async def states(backend: Backend, sequence: TokenSequence) -> dict[str, np.ndarray]:

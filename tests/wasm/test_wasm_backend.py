@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.build_outputs import MODEL_BUILDS
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
@@ -21,17 +22,17 @@ from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import MODELS, collect, cosine, open_pair, prompt
 from tests.tiny_llama import TinyLlama
 
-BUILDS = pytest.mark.parametrize("relaxed", [True, False], ids=["relaxed", "plain"])
+BUILDS = pytest.mark.parametrize("build", MODEL_BUILDS)
 
 
 @BUILDS
 @pytest.mark.parametrize("precision", ["precise", "fast"])
 @pytest.mark.parametrize("model", MODELS)
 async def test_logits_equal_numpy_for_passes_of_every_size(
-    tmp_path: Path, kernel_wasm, model: str, precision: str, relaxed: bool
+    tmp_path: Path, kernel_wasm, model: str, precision: str, build: str
 ) -> None:
     path = MODELS[model].write(tmp_path / "tiny.gguf")
-    pair = await open_pair(path, WasmtimeHost(kernel_wasm(relaxed)), precision=precision)
+    pair = await open_pair(path, WasmtimeHost(kernel_wasm(build)), precision=precision)
     ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
     for length in (1, 2, 5, 70, 3, 131):
         for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
@@ -48,7 +49,7 @@ async def test_fast_is_coarser_than_precise(tmp_path: Path, kernel_wasm) -> None
     path = TinyLlama().write(tmp_path / "tiny.gguf")
     errors = {}
     for precision in ("precise", "fast"):
-        pair = await open_pair(path, WasmtimeHost(kernel_wasm(True)), precision=precision)
+        pair = await open_pair(path, WasmtimeHost(kernel_wasm()), precision=precision)
         ours, reference = await pair.prefilled(prompt(40))
         errors[precision] = np.abs(await pair.other.logits(ours) - await pair.numpy.logits(reference)).max()
     assert 0 < errors["precise"] < errors["fast"] / 20
@@ -56,7 +57,7 @@ async def test_fast_is_coarser_than_precise(tmp_path: Path, kernel_wasm) -> None
 
 async def test_the_pool_of_pages_grows_and_keeps_what_it_held(tmp_path: Path, kernel_wasm) -> None:
     path = TinyLlama(context=2048, layers=1, formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
-    pair = await open_pair(path, WasmtimeHost(kernel_wasm(True)))
+    pair = await open_pair(path, WasmtimeHost(kernel_wasm()))
     ours, reference = await pair.prefilled(prompt(900))  # the pool starts with room for 1024 tokens
     for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
         await backend.prefill(sequence, prompt(600, seed=1))
@@ -70,7 +71,7 @@ async def test_the_pages_of_layers_with_windows_lie_side_by_side(tmp_path: Path,
     config, graph = describe_model(await read_header(source), 4096)
     arena = Arena()
     pages = KVPages(config, graph, Mode.PRECISE, 2, arena, arena.take(64))
-    host = WasmtimeHost(kernel_wasm(True))
+    host = WasmtimeHost(kernel_wasm())
     for slot, length in ((0, 700), (1, 1400), (0, 2600)):
         await pages.reserve(host, slot, length - 1, length)
     parts = [
@@ -103,7 +104,7 @@ class RestartingHost(WasmtimeHost):
 
 async def test_an_answer_goes_on_after_workers_were_restarted(tmp_path: Path, kernel_wasm) -> None:
     path = TinyLlama(tied=False, formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
-    host = RestartingHost(kernel_wasm(True))
+    host = RestartingHost(kernel_wasm())
     pair = await open_pair(path, host)
     ours, reference = await pair.prefilled(prompt(200))
     assert await collect(pair.other, ours, 50) == await collect(pair.numpy, reference, 50)
@@ -111,7 +112,7 @@ async def test_an_answer_goes_on_after_workers_were_restarted(tmp_path: Path, ke
 
 
 async def test_memory_stays_near_the_files_size(model_path: Path, kernel_wasm) -> None:
-    host = WasmtimeHost(kernel_wasm(True))
+    host = WasmtimeHost(kernel_wasm())
     pair = await open_pair(model_path, host)
     without_pages = pair.other._lowering.arena.end  # type: ignore[attr-defined]
     assert without_pages < 1.3 * 98_362_432
@@ -124,26 +125,26 @@ async def test_memory_stays_near_the_files_size(model_path: Path, kernel_wasm) -
 async def test_heads_that_the_kernels_have_no_room_for_are_refused(tmp_path: Path, kernel_wasm, shape) -> None:
     path = TinyLlama(**shape, formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
     with pytest.raises(BackendError, match="the WASM kernels take up to 16"):
-        await open_pair(path, WasmtimeHost(kernel_wasm(True)))
+        await open_pair(path, WasmtimeHost(kernel_wasm()))
 
 
 async def test_an_unknown_precision_is_refused(tmp_path: Path, kernel_wasm) -> None:
     path = TinyLlama().write(tmp_path / "tiny.gguf")
     with pytest.raises(BackendError, match="choose precise or fast"):
-        await open_pair(path, WasmtimeHost(kernel_wasm(True)), precision="exact")
+        await open_pair(path, WasmtimeHost(kernel_wasm()), precision="exact")
 
 
 async def test_a_format_without_a_kernel_is_named(tmp_path: Path, kernel_wasm, monkeypatch) -> None:
     monkeypatch.delitem(MATRIX_KINDS, "Q4_1")
     path = TinyLlama().write(tmp_path / "tiny.gguf")
     with pytest.raises(BackendError, match=r"blk\.0\.attn_q\.weight is in Q4_1; the WASM kernels read .* only"):
-        await open_pair(path, WasmtimeHost(kernel_wasm(True)))
+        await open_pair(path, WasmtimeHost(kernel_wasm()))
 
 
 async def test_norms_in_another_format_are_named(tmp_path: Path, kernel_wasm) -> None:
     path = TinyLlama(norm_format="F16").write(tmp_path / "tiny.gguf")
     with pytest.raises(BackendError, match=r"blk\.0\.attn_norm\.weight is in F16; the WASM kernels read .* F32"):
-        await open_pair(path, WasmtimeHost(kernel_wasm(True)))
+        await open_pair(path, WasmtimeHost(kernel_wasm()))
 
 
 @pytest.mark.parametrize(

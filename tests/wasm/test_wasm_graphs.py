@@ -102,10 +102,10 @@ async def open_graph(path: Path, kernels: Path, block: Block, model: Variant = T
     return Pair(numpy, await load_wasm(WasmtimeHost(kernels), source, header, config, graph))
 
 
-@pytest.mark.parametrize("relaxed", [True, False], ids=["relaxed", "plain"])
+@pytest.mark.parametrize("build", ["pairs", "simd"])
 @pytest.mark.parametrize("block", [parallel, unlike, itself, whole])
-async def test_a_graph_that_fits_no_pattern_runs(tmp_path: Path, kernel_wasm, block: Block, relaxed: bool) -> None:
-    pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(relaxed), block)
+async def test_a_graph_that_fits_no_pattern_runs(tmp_path: Path, kernel_wasm, block: Block, build: str) -> None:
+    pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(build), block)
     ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
     for length in (1, 70, 100):
         await pair.other.prefill(ours, prompt(length, seed=length))
@@ -122,7 +122,7 @@ async def test_a_graph_that_fits_no_pattern_runs(tmp_path: Path, kernel_wasm, bl
 
 
 async def test_workers_wait_before_one_overwrites_what_another_still_reads(tmp_path: Path, kernel_wasm) -> None:
-    pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(True), itself)
+    pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(), itself)
     assert isinstance(pair.other, WasmBackend)
     lowering = pair.other._lowering
     body = next(data for address, data in lowering.arena.writes if address == lowering.programs["body"])
@@ -139,7 +139,7 @@ async def test_layers_share_the_buffers_of_their_values(tmp_path: Path, kernel_w
     taken = []
     for layers in (1, 5):
         model = TINY.changed(num_hidden_layers=layers)
-        pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(True), unlike, model)
+        pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(), unlike, model)
         assert isinstance(pair.other, WasmBackend)
         taken.append(len(pair.other._lowering._values._buffers))
     assert taken[0] == taken[1]

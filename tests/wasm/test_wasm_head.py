@@ -41,7 +41,7 @@ async def alike(pair: Pair, ours: TokenSequence, reference: TokenSequence) -> No
 
 
 async def test_an_adapter_that_was_lost_on_its_way_is_brought_again(tmp_path: Path, kernel_wasm) -> None:
-    host = ForgetfulHost(kernel_wasm(True))
+    host = ForgetfulHost(kernel_wasm())
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     sequences = await pair.prefilled(prompt(40))
     for adapter in adapters_of(WIDTH):
@@ -57,7 +57,7 @@ async def test_an_adapter_that_was_lost_on_its_way_is_brought_again(tmp_path: Pa
 
 
 async def test_scores_that_were_lost_on_their_way_are_made_again(tmp_path: Path, kernel_wasm) -> None:
-    host = ForgetfulHost(kernel_wasm(True))
+    host = ForgetfulHost(kernel_wasm())
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     sequences = await pair.prefilled(prompt(150))
     host.die()
@@ -65,7 +65,7 @@ async def test_scores_that_were_lost_on_their_way_are_made_again(tmp_path: Path,
 
 
 async def test_states_whose_scores_were_lost_are_scored_again(tmp_path: Path, kernel_wasm) -> None:
-    host = ForgetfulHost(kernel_wasm(True))
+    host = ForgetfulHost(kernel_wasm())
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     tokens = prompt(150)  # more than a pass has rows
     ours, _ = await pair.prefilled(tokens)
@@ -80,7 +80,7 @@ async def test_states_whose_scores_were_lost_are_scored_again(tmp_path: Path, ke
 async def test_an_adapter_for_which_there_is_no_memory_is_refused_and_all_else_runs(
     tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm(True)))
+    pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
     sequences = await pair.prefilled(prompt(40))
     adapter = adapters_of(WIDTH)[0]
     with monkeypatch.context() as patch:
@@ -98,7 +98,7 @@ async def test_heads_of_single_operations_run_with_adapters(
     model: str, tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("py_core.backends.wasm.lowering.fuse", unfused)
-    pair = await open_pair(QUANTIZED[model].write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm(True)))
+    pair = await open_pair(QUANTIZED[model].write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
     sequences = await pair.prefilled(prompt(70))
     await alike(pair, *sequences)
     for adapter in adapters_of(pair.numpy._graph.head_input.width):
@@ -109,6 +109,6 @@ async def test_heads_of_single_operations_run_with_adapters(
 async def test_biases_of_the_output_matrix_are_scored(tmp_path: Path, kernel_wasm) -> None:
     """In parts of the vocabulary, of which each has its own."""
     variant = replace(QUANTIZED["llama with biases of q and v"], biased=("output",))
-    pair = await open_pair(variant.write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm(True)))
+    pair = await open_pair(variant.write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
     assert "output.bias" in pair.numpy._graph.weights
     await alike(pair, *await pair.prefilled(prompt(40)))

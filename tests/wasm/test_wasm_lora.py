@@ -42,7 +42,7 @@ from tests.wasm.kernel_memory import ROOM, few, put, read, run
 from tests.wasm.test_wasm_graphs import Block, itself, open_graph, parallel, unlike
 from tests.wasm.test_wasm_kernels import matrix
 
-BUILDS = pytest.mark.parametrize("relaxed", [True, False], ids=["relaxed", "plain"])
+BUILDS = pytest.mark.parametrize("build", ["pairs", "simd"])
 EPILOGUES = [Epilogue.NONE, Epilogue.RESIDUAL, *ACTIVATIONS.values()]
 """Those of linears that adapters change."""
 
@@ -140,9 +140,9 @@ async def alike(pair: Pair, ours: TokenSequence, reference: TokenSequence, rows:
 
 @BUILDS
 @pytest.mark.parametrize("model", ["mixed", "mixed k", *QUANTIZED])
-async def test_sets_work_for_weights_of_every_layout(tmp_path: Path, kernel_wasm, model: str, relaxed: bool) -> None:
+async def test_sets_work_for_weights_of_every_layout(tmp_path: Path, kernel_wasm, model: str, build: str) -> None:
     path = (MODELS | QUANTIZED)[model].write(tmp_path / "tiny.gguf")
-    pair = await open_pair(path, WasmtimeHost(kernel_wasm(relaxed)))
+    pair = await open_pair(path, WasmtimeHost(kernel_wasm(build)))
     sequences = await pair.prefilled(prompt(70))
     for one in (drawn(graph_of(pair), 1), drawn(graph_of(pair), 2, rank=5, only="ffn")):
         turned(pair, await add(pair, one), *sequences)
@@ -153,7 +153,7 @@ async def test_sets_work_for_weights_of_every_layout(tmp_path: Path, kernel_wasm
 
 @pytest.mark.parametrize("block", [parallel, unlike, itself])
 async def test_sets_change_linears_that_are_not_fused(tmp_path: Path, kernel_wasm, block: Block) -> None:
-    pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(True), block)
+    pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(), block)
     sequences = await pair.prefilled(prompt(70))
     turned(pair, await add(pair, drawn(graph_of(pair), 1)), *sequences)
     await alike(pair, *sequences)
@@ -161,7 +161,7 @@ async def test_sets_change_linears_that_are_not_fused(tmp_path: Path, kernel_was
 
 
 async def test_hidden_states_are_those_of_the_set(tmp_path: Path, kernel_wasm) -> None:
-    pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm(True)))
+    pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
     ours, reference = await pair.prefilled(prompt(70))
     names = ["residual.1", "final_norm"]
     plain = await pair.other.hidden(ours, names)
@@ -175,7 +175,7 @@ async def test_hidden_states_are_those_of_the_set(tmp_path: Path, kernel_wasm) -
 
 async def test_pages_and_sets_take_memory_in_turns_and_touch_none_of_the_others(tmp_path: Path, kernel_wasm) -> None:
     path = TinyLlama(context=4096, layers=1, formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
-    pair = await open_pair(path, WasmtimeHost(kernel_wasm(True)))
+    pair = await open_pair(path, WasmtimeHost(kernel_wasm()))
     plain, adapted = await pair.prefilled(prompt(900)), await pair.prefilled(prompt(300))
     small, large = drawn(graph_of(pair), 1, rank=2), drawn(graph_of(pair), 2, rank=16)
     turned(pair, await add(pair, small), *adapted)
@@ -192,7 +192,7 @@ async def test_pages_and_sets_take_memory_in_turns_and_touch_none_of_the_others(
 
 
 async def test_sets_that_come_and_go_take_no_more_memory(tmp_path: Path, kernel_wasm) -> None:
-    pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm(True)))
+    pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
     pages, ends = pair.other._lowering.pages, []  # type: ignore[attr-defined]
     before = pages.end
     for turn in range(12):
@@ -204,7 +204,7 @@ async def test_sets_that_come_and_go_take_no_more_memory(tmp_path: Path, kernel_
 
 
 async def test_a_set_that_was_lost_on_its_way_is_brought_again(tmp_path: Path, kernel_wasm) -> None:
-    host = ForgetfulHost(kernel_wasm(True))
+    host = ForgetfulHost(kernel_wasm())
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     sequences = await pair.prefilled(prompt(40))
     host.die()
@@ -220,7 +220,7 @@ async def test_a_set_that_was_lost_on_its_way_is_brought_again(tmp_path: Path, k
 async def test_a_set_for_which_there_is_no_memory_is_refused_and_all_else_runs(
     tmp_path: Path, kernel_wasm, monkeypatch
 ) -> None:
-    host = WasmtimeHost(kernel_wasm(True))
+    host = WasmtimeHost(kernel_wasm())
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     sequences = await pair.prefilled(prompt(40))
     number = await add(pair, drawn(graph_of(pair), 1, rank=2))

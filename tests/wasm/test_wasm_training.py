@@ -23,7 +23,7 @@ from tests.backend_pairs import MODELS, Pair, collect, open_pair, prompt
 from tests.backends.test_numpy_training import packed, parameters
 from tests.tiny_llama import TinyLlama
 
-BUILDS = pytest.mark.parametrize("relaxed", [True, False], ids=["relaxed", "plain"])
+BUILDS = pytest.mark.parametrize("build", ["pairs", "simd"])
 NAMES = ["llama", "llama-fused-qkv", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"]
 
 
@@ -49,9 +49,9 @@ def errors(layout: ParameterLayout, ours: np.ndarray, expected: np.ndarray) -> d
 
 @BUILDS
 @pytest.mark.parametrize("name", NAMES)
-async def test_gradients_equal_numpy(name: str, tmp_path: Path, kernel_wasm, relaxed: bool) -> None:
+async def test_gradients_equal_numpy(name: str, tmp_path: Path, kernel_wasm, build: str) -> None:
     path = VARIANTS[name].write(tmp_path / "tiny.gguf")
-    _, layout, (ours, numpy) = await opened(path, WasmtimeHost(kernel_wasm(relaxed)))
+    _, layout, (ours, numpy) = await opened(path, WasmtimeHost(kernel_wasm(build)))
     pack = packed(5, [9, 1, 40], hidden=64)
     states = [await session.states(pack) for session in (ours, numpy)]
     np.testing.assert_allclose(states[0], states[1], rtol=1e-3, atol=1e-3)
@@ -65,7 +65,7 @@ async def test_gradients_equal_numpy(name: str, tmp_path: Path, kernel_wasm, rel
 @pytest.mark.parametrize("model", MODELS)
 async def test_gradients_go_through_weights_of_every_format(model: str, tmp_path: Path, kernel_wasm) -> None:
     path = MODELS[model].write(tmp_path / "tiny.gguf")
-    _, layout, (ours, numpy) = await opened(path, WasmtimeHost(kernel_wasm(True)), rank=8)
+    _, layout, (ours, numpy) = await opened(path, WasmtimeHost(kernel_wasm()), rank=8)
     pack = packed(0, [21])
     losses = [await session.accumulate(pack) for session in (ours, numpy)]
     assert losses[0].total == pytest.approx(losses[1].total, rel=1e-4)
@@ -75,7 +75,7 @@ async def test_gradients_go_through_weights_of_every_format(model: str, tmp_path
 
 async def test_steps_and_fisher_information_equal_numpy(tmp_path: Path, kernel_wasm) -> None:
     path = VARIANTS["llama"].write(tmp_path / "tiny.gguf")
-    _, _, sessions = await opened(path, WasmtimeHost(kernel_wasm(True)))
+    _, _, sessions = await opened(path, WasmtimeHost(kernel_wasm()))
     start = (await sessions[0].save()).parameters
     rules = [AdamW(0.01), AdamW(0.02, 0.8, 0.99, 1e-6, decay=0.1, clip=0.5), AdamW(0.01, clip=0)]
     for number, rule in enumerate(rules):
@@ -97,7 +97,7 @@ async def test_steps_and_fisher_information_equal_numpy(tmp_path: Path, kernel_w
 
 async def test_a_step_that_is_not_finite_changes_nothing(tmp_path: Path, kernel_wasm) -> None:
     path = VARIANTS["llama"].write(tmp_path / "tiny.gguf")
-    _, _, (ours, _) = await opened(path, WasmtimeHost(kernel_wasm(True)))
+    _, _, (ours, _) = await opened(path, WasmtimeHost(kernel_wasm()))
     before = await ours.save()
     pack = packed(4, [10])
     for bad in (np.inf, np.nan):
@@ -115,7 +115,7 @@ async def test_a_step_that_is_not_finite_changes_nothing(tmp_path: Path, kernel_
 async def test_a_chat_between_the_pieces_changes_nothing(tmp_path: Path, kernel_wasm, monkeypatch) -> None:
     monkeypatch.setattr(training_lowering, "PIECE_FLOPS", 1)  # a piece for each product
     path = TinyLlama(context=2048, layers=1, formats=("F32",)).write(tmp_path / "tiny.gguf")
-    pair, _, (ours, _) = await opened(path, WasmtimeHost(kernel_wasm(True)))
+    pair, _, (ours, _) = await opened(path, WasmtimeHost(kernel_wasm()))
     pack = packed(3, [8, 9], hidden=64)
     alone = await ours.accumulate(pack), await ours.gradient()
     await ours.clear()
@@ -137,7 +137,7 @@ async def test_a_chat_between_the_pieces_changes_nothing(tmp_path: Path, kernel_
 
 async def test_a_session_that_is_closed_gives_its_memory_to_the_next(tmp_path: Path, kernel_wasm) -> None:
     path = VARIANTS["llama"].write(tmp_path / "tiny.gguf")
-    pair, layout, (ours, _) = await opened(path, WasmtimeHost(kernel_wasm(True)))
+    pair, layout, (ours, _) = await opened(path, WasmtimeHost(kernel_wasm()))
     end = pair.other._pages.end  # type: ignore[attr-defined]
     ours.close()
     for _ in range(3):
@@ -191,7 +191,7 @@ async def test_after_workers_were_restarted_a_session_goes_on_with_the_same_numb
     monkeypatch.setattr(training_lowering, "PIECE_FLOPS", 1e7)  # some pieces
     path = VARIANTS["llama"].write(tmp_path / "tiny.gguf")
     states = []
-    for host in (WasmtimeHost(kernel_wasm(True)), losing := LosingHost(kernel_wasm(True))):
+    for host in (WasmtimeHost(kernel_wasm()), losing := LosingHost(kernel_wasm())):
         _, _, (ours, _) = await opened(path, host)
         saved = await ours.save()
         losing.losing, lost = host is losing, False
@@ -214,7 +214,7 @@ async def test_after_workers_were_restarted_a_session_goes_on_with_the_same_numb
 
 
 async def test_training_takes_less_than_150_mb_over_the_model(model_path: Path, kernel_wasm) -> None:
-    host = WasmtimeHost(kernel_wasm(True))
+    host = WasmtimeHost(kernel_wasm())
     header = await read_header(FileSource(model_path))
     config, graph = describe_model(header)
     backend = await load_wasm(host, FileSource(model_path), header, config, graph)

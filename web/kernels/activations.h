@@ -5,7 +5,9 @@
 // Quantized activations lie in tiles: one row alone, or four rows together (LANES rows). For each block of 32 columns a
 // tile has 32 * limbs bytes for each row. After the bytes of all tiles come, in the same order, all scales s, then all
 // t = s * sum(q), then all u, the first 16 columns' part of t.
-typedef struct { uint8_t *q; f32 *s, *t, *u, *x; u32 columns, limbs, lanes; } Activations;
+// Where products of 16 bits are faster for some weights (WIDE), precise activations are there in 16 bits, too, after all u:
+// for each block of a tile 32 numbers of each row.
+typedef struct { uint8_t *q; f32 *s, *t, *u, *x; int16_t *wide; u32 columns, limbs, lanes; } Activations;
 
 static inline Activations activations(u32 address, u32 columns, u32 rows, u32 mode) {
   Activations a = {0};
@@ -18,5 +20,6 @@ static inline Activations activations(u32 address, u32 columns, u32 rows, u32 mo
   a.s = (f32 *)(a.q + rows * columns * mode);
   a.t = a.s + rows * (columns / 32);
   a.u = a.t + rows * (columns / 32);
+  a.wide = (int16_t *)(a.u + rows * (columns / 32));
   return a;
 }

@@ -155,12 +155,37 @@ INLINE v128_t acc_rows(Acc acc) {
 }
 #else
 INLINE v128_t madd(v128_t a, v128_t b, v128_t c) { return wasm_f32x4_relaxed_madd(a, b, c); }
-// Lane r: the sum over 4 columns of row r, x times w; w is 0 .. 15 and so within the 7 bits that are exact everywhere.
 #define KEEP(acc) __asm__ volatile("" : "+r"(acc))
 typedef v128_t Acc;
-INLINE Acc acc_zero(void) { return wasm_i32x4_const(0, 0, 0, 0); }
-INLINE Acc acc_dot(v128_t x, v128_t w, Acc acc) { return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, acc); }
+INLINE Acc acc_zero(void) { return wasm_i32x4_const_splat(0); }
 INLINE v128_t acc_rows(Acc acc) { return acc; }
+// Lane r: the sum over 4 columns of row r, x times w; w is within the 7 bits that are exact everywhere.
+#ifdef PAIRS
+// For CPUs without an instruction for sums of four products: there, V8 takes five for each dot product of 32 bits, and two
+// for one of 16 bits and its addition.
+INLINE Acc acc_dot(v128_t x, v128_t w, Acc acc) {
+  return wasm_i32x4_add(acc, wasm_i32x4_extadd_pairwise_i16x8(wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w)));
+}
+// Where w is 0 .. 15, so that pairs of columns fit 16 bits: 8 times 2 * 127 * 15 are less than 2^15.
+INLINE Acc nibbles_dot(v128_t x, v128_t w, Acc acc) { return wasm_i16x8_add(acc, wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w)); }
+INLINE v128_t nibbles_rows(Acc acc) { return wasm_i32x4_extadd_pairwise_i16x8(acc); }
+#else
+INLINE Acc acc_dot(v128_t x, v128_t w, Acc acc) { return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, acc); }
+#endif
+#endif
+#ifndef PAIRS
+INLINE Acc nibbles_dot(v128_t x, v128_t w, Acc acc) { return acc_dot(x, w, acc); }
+INLINE v128_t nibbles_rows(Acc acc) { return acc_rows(acc); }
+#endif
+
+// Whether precise products with weights of so many planes of nibbles are made of 16 bits. A product of bytes takes a limb of x
+// and a plane of W, so one of 16 bits does the work of 4 where there are two planes, at about half the columns.
+#ifdef PLAIN_SIMD
+#define WIDE(planes) 1
+#elif defined(PAIRS)
+#define WIDE(planes) ((planes) == 2)
+#else
+#define WIDE(planes) 0
 #endif
 
 // Adding 1.5 * 2^23 leaves a number of up to 22 bits, rounded to the nearest whole one (even on a tie), in the low bits of the

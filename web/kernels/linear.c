@@ -35,31 +35,27 @@ INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 x
 #pragma unroll
           for (u32 i = 0; i < LANES; i++) acc[h][g][i] = acc_zero();
 #pragma unroll
-      for (u32 v = 0; v < 4; v++) {
-        v128_t low[4], high[4];
+      for (u32 v = 0; v < 8; v++) {
+        const u32 high = v % 2, column = v / 2 * 4 + 16 * high;
+        if (parts == 2 && part != high) continue;
+        v128_t nibbles[4];
 #pragma unroll
         for (u32 g = 0; g < GROUPS; g++) {
-          const v128_t packed = load(w + g * wp * 64 + p * 64 + v * 16);
-          low[g] = wasm_v128_and(packed, mask);
-          high[g] = wasm_v128_and(wasm_u16x8_shr(packed, 4), mask);  // V8 has no cheap shift of bytes
+          v128_t packed = load(w + g * wp * 64 + p * 64 + v / 2 * 16);
+          if (high) packed = wasm_u16x8_shr(packed, 4);  // V8 has no cheap shift of bytes
+          nibbles[g] = wasm_v128_and(packed, mask);
         }
 #pragma unroll
-        for (u32 i = 0; i < LANES; i++) {
-          v128_t one[2], two[2];
+        for (u32 i = 0; i < LANES; i++)
 #pragma unroll
           for (u32 h = 0; h < HALVES; h++) {
-            one[h] = splat4(q + i * 32 * xp + 32 * (half + h) + 4 * v);
-            two[h] = splat4(q + i * 32 * xp + 32 * (half + h) + 4 * v + 16);
-          }
+            const v128_t four = splat4(q + i * 32 * xp + 32 * (half + h) + column);
 #pragma unroll
-          for (u32 g = 0; g < GROUPS; g++)
-#pragma unroll
-            for (u32 h = 0; h < HALVES; h++) {
-              if (parts == 1 || part == 0) acc[h][g][i] = acc_dot(one[h], low[g], acc[h][g][i]);
-              if (parts == 1 || part == 1) acc[h][g][i] = acc_dot(two[h], high[g], acc[h][g][i]);
+            for (u32 g = 0; g < GROUPS; g++) {
+              acc[h][g][i] = nibbles_dot(four, nibbles[g], acc[h][g][i]);
               KEEP(acc[h][g][i]);
             }
-        }
+          }
       }
 #pragma unroll
       for (u32 h = 0; h < HALVES; h++)
@@ -67,7 +63,7 @@ INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 x
         for (u32 g = 0; g < GROUPS; g++)
 #pragma unroll
           for (u32 i = 0; i < LANES; i++) {
-            v128_t sum = acc_rows(acc[h][g][i]);
+            v128_t sum = nibbles_rows(acc[h][g][i]);
             // x = 128 * first limb + second limb; q = low plane + 16 * high plane
             const u32 shift = (xp == 2 && half + h == 0 ? 7 : 0) + 4 * p;
             sums[g][i] = wasm_i32x4_add(sums[g][i], wasm_i32x4_shl(sum, shift));
@@ -86,12 +82,63 @@ INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 x
   }
 }
 
-// Sums for GROUPS groups of 4 rows, from group `first` of a band on, and the LANES rows of x of a tile from row m on.
+// The same, both parts of it, with x in 16 bits.
+INLINE void add_wide_block(const u32 wp, const u32 parts, const u32 GROUPS, const u32 LANES, const uint8_t *w,
+                           const uint8_t *scales, const int16_t *x, const f32 *s, const f32 *t, const f32 *u, v128_t (*total)[4]) {
+  const v128_t mask = wasm_i8x16_const_splat(15);
+#pragma unroll
+  for (u32 part = 0; part < parts; part++) {
+    v128_t upper[4][4], lower[4][4];  // sums of two columns each of rows 0, 1 and of rows 2, 3
+#pragma unroll
+    for (u32 g = 0; g < GROUPS; g++)
+#pragma unroll
+      for (u32 i = 0; i < LANES; i++) upper[g][i] = lower[g][i] = wasm_i32x4_const(0, 0, 0, 0);
+#pragma unroll
+    for (u32 v = 0; v < 8; v++) {
+      const u32 high = v % 2, column = v / 2 * 4 + 16 * high;
+      if (parts == 2 && part != high) continue;
+#pragma unroll
+      for (u32 g = 0; g < GROUPS; g++) {
+        const uint8_t *plane = w + g * wp * 64 + v / 2 * 16;
+        v128_t value = load(plane);
+        value = wasm_v128_and(high ? wasm_u16x8_shr(value, 4) : value, mask);
+        if (wp == 2) {
+          const v128_t second = load(plane + 64);
+          value = wasm_v128_or(value, wasm_v128_andnot(high ? second : wasm_i16x8_shl(second, 4), mask));
+        }
+        const v128_t one = wasm_u16x8_extend_low_u8x16(value), two = wasm_u16x8_extend_high_u8x16(value);
+#pragma unroll
+        for (u32 i = 0; i < LANES; i++) {
+          const v128_t four = wasm_v128_load64_splat(x + i * 32 + column);
+          upper[g][i] = wasm_i32x4_add(upper[g][i], wasm_i32x4_dot_i16x8(one, four));
+          lower[g][i] = wasm_i32x4_add(lower[g][i], wasm_i32x4_dot_i16x8(two, four));
+          __asm__ volatile("" : "+r"(upper[g][i]), "+r"(lower[g][i]));
+        }
+      }
+    }
+#pragma unroll
+    for (u32 g = 0; g < GROUPS; g++) {
+      const v128_t d = load(scales + part * 64 + g * 16), m = load(scales + (parts == 1 ? 1 : 3 - part) * 64 + g * 16);
+#pragma unroll
+      for (u32 i = 0; i < LANES; i++) {
+        const v128_t sums = wasm_i32x4_add(wasm_i32x4_shuffle(upper[g][i], lower[g][i], 0, 2, 4, 6),
+                                           wasm_i32x4_shuffle(upper[g][i], lower[g][i], 1, 3, 5, 7));
+        total[g][i] = madd(wasm_f32x4_convert_i32x4(sums), wasm_f32x4_mul(d, splat4(s + i)), total[g][i]);
+        total[g][i] = madd(m, splat4((parts == 2 && part == 0 ? u : t) + i), total[g][i]);
+      }
+    }
+  }
+}
+
+// Sums for GROUPS groups of 4 rows, from group `first` of a band on, and LANES rows of x from row m on, which are a tile
+// of `activations.h` or lie in one.
 INLINE void tile(const u32 wp, const u32 parts, const u32 xp, const u32 GROUPS, const u32 LANES, const uint8_t *w, u32 first,
                  u32 blocks, const Activations *x, u32 m, v128_t *out) {
-  const u32 block_bytes = wp * 256 + parts * 128;
-  const uint8_t *scales = w + wp * 256 + first * 16, *q = x->q + m * blocks * 32 * xp;
-  const f32 *s = x->s + m * blocks, *t = x->t + m * blocks, *u = x->u + m * blocks;
+  const u32 block_bytes = wp * 256 + parts * 128, stride = LANES == 4 ? 4 : x->lanes;
+  const uint8_t *scales = w + wp * 256 + first * 16, *q = x->q + (m / stride * blocks * stride + m % stride) * 32 * xp;
+  const u32 at_scales = m / stride * blocks * stride + m % stride;
+  const f32 *s = x->s + at_scales, *t = x->t + at_scales, *u = x->u + at_scales;
+  const int16_t *wide = x->wide + at_scales * 32;
   w += first * wp * 64;
   v128_t total[4][4];
 #pragma unroll
@@ -99,9 +146,13 @@ INLINE void tile(const u32 wp, const u32 parts, const u32 xp, const u32 GROUPS, 
 #pragma unroll
     for (u32 i = 0; i < LANES; i++) total[g][i] = wasm_f32x4_const_splat(0);
   for (u32 b = 0; b < blocks; b++) {
-    add_block(wp, parts, 0, xp, GROUPS, LANES, w, scales, q, s, parts == 1 ? t : u, total);
-    if (parts == 2) add_block(wp, parts, 1, xp, GROUPS, LANES, w, scales, q, s, t, total);
-    w += block_bytes, scales += block_bytes, q += LANES * 32 * xp, s += LANES, t += LANES, u += LANES;
+    if (xp == PRECISE && WIDE(wp)) {
+      add_wide_block(wp, parts, GROUPS, LANES, w, scales, wide, s, t, u, total);
+    } else {
+      add_block(wp, parts, 0, xp, GROUPS, LANES, w, scales, q, s, parts == 1 ? t : u, total);
+      if (parts == 2) add_block(wp, parts, 1, xp, GROUPS, LANES, w, scales, q, s, t, total);
+    }
+    w += block_bytes, scales += block_bytes, q += stride * 32 * xp, wide += stride * 32, s += stride, t += stride, u += stride;
   }
 #pragma unroll
   for (u32 g = 0; g < GROUPS; g++)
@@ -131,29 +182,36 @@ static void float_tile(const PackedMatrix *w, u32 group, u32 groups, u32 lanes, 
     }
 }
 
+// Groups of 4 rows of W in a tile with so many rows of x.
+INLINE u32 groups_of(const u32 kind, const u32 limbs, const u32 lanes) {
+  if (is_split(kind)) return 1;
+  return limbs == PRECISE && kind <= NIBBLES2 && WIDE(planes_of(kind)) ? 4 / lanes : lanes == 4 ? 2 : 4;
+}
+
 // One function for each shape, so that none takes the others' registers. The shapes were chosen by measuring
-// (docs/decisions.md): four groups for one row of x, two for four rows.
+// (docs/decisions.md): four groups for one or two rows of x, two for four.
 #define TILES \
-  TILE(0, NIBBLES, 1, 4, 1) TILE(1, NIBBLES2, 1, 4, 1) TILE(2, SPLIT, 1, 1, 1) TILE(3, SPLIT2, 1, 1, 1) \
-  TILE(4, NIBBLES, 2, 4, 1) TILE(5, NIBBLES2, 2, 4, 1) TILE(6, SPLIT, 2, 1, 1) TILE(7, SPLIT2, 2, 1, 1) \
-  TILE(8, NIBBLES, 1, 2, 4) TILE(9, NIBBLES2, 1, 2, 4) TILE(10, SPLIT, 1, 1, 4) TILE(11, SPLIT2, 1, 1, 4) \
-  TILE(12, NIBBLES, 2, 2, 4) TILE(13, NIBBLES2, 2, 2, 4) TILE(14, SPLIT, 2, 1, 4) TILE(15, SPLIT2, 2, 1, 4)
-#define TILE(number, kind, xp, G, L) \
+  TILE(0, NIBBLES, 1, 1) TILE(1, NIBBLES2, 1, 1) TILE(2, SPLIT, 1, 1) TILE(3, SPLIT2, 1, 1) \
+  TILE(4, NIBBLES, 2, 1) TILE(5, NIBBLES2, 2, 1) TILE(6, SPLIT, 2, 1) TILE(7, SPLIT2, 2, 1) \
+  TILE(8, NIBBLES, 1, 4) TILE(9, NIBBLES2, 1, 4) TILE(10, SPLIT, 1, 4) TILE(11, SPLIT2, 1, 4) \
+  TILE(12, NIBBLES, 2, 4) TILE(13, NIBBLES2, 2, 4) TILE(14, SPLIT, 2, 4) TILE(15, SPLIT2, 2, 4) \
+  TILE(16, NIBBLES, 1, 2) TILE(17, NIBBLES2, 1, 2) TILE(20, NIBBLES, 2, 2) TILE(21, NIBBLES2, 2, 2)
+#define TILE(number, kind, xp, L) \
   static __attribute__((noinline)) void tile_##number(const uint8_t *w, u32 first, u32 blocks, const Activations *x, u32 m, \
                                                       v128_t *out) { \
-    tile(kind == NIBBLES || kind == SPLIT ? 1 : 2, kind == SPLIT || kind == SPLIT2 ? 2 : 1, xp, G, L, w, first, blocks, x, m, out); \
+    tile(kind == NIBBLES || kind == SPLIT ? 1 : 2, kind == SPLIT || kind == SPLIT2 ? 2 : 1, xp, groups_of(kind, xp, L), L, w, \
+         first, blocks, x, m, out); \
   }
 TILES
 #undef TILE
 
-// Multiplies the groups of W from `group` on by the tile of x that begins with row m. For floats `lanes` is the number
-// of rows that are left; other tiles are always full.
+// Multiplies the groups of W from `group` on by 1, 2 or 4 rows of x from row m on.
 static void any_tile(const PackedMatrix *w, u32 group, u32 groups, const Activations *x, u32 m, u32 lanes, v128_t *out) {
   if (w->kind >= FLOAT32) { float_tile(w, group, groups, lanes, x->x + m * w->columns, out); return; }
   const u32 blocks = w->columns / 32;
   const uint8_t *data = (uint8_t *)at(w->data) + group / 4 * blocks * block_bytes_of(w->kind);
-  switch ((x->lanes > 1) * 8 + (x->limbs == PRECISE) * 4 + w->kind - NIBBLES) {
-#define TILE(number, kind, xp, G, L) case number: tile_##number(data, group % 4, blocks, x, m, out); break;
+  switch ((lanes == 1 ? 0 : lanes == 2 ? 16 : 8) + (x->limbs == PRECISE) * 4 + w->kind - NIBBLES) {
+#define TILE(number, kind, xp, L) case number: tile_##number(data, group % 4, blocks, x, m, out); break;
     TILES
 #undef TILE
   }
@@ -174,25 +232,24 @@ INLINE void multiply(const Op *op, const Context *c, const u32 adapted) {
   // Gates are the first half of W's rows, whole bands of them, ups the second.
   const u32 gated = epilogue == EPILOGUE_SILU || epilogue == EPILOGUE_GELU;
   const u32 n = gated ? w->rows / 2 : w->rows, bands = (n + 15) / 16;
-  const u32 lanes = c->m == 1 ? 1 : 4, groups = is_split(w->kind) ? 1 : c->m == 1 ? 4 : 2;
   // A panel of W's rows stays in the first-level cache while all rows of x are multiplied by it.
   const u32 panel = max_u(1, PANEL_BYTES / (w->columns * 16));
   // Some eight pieces for each worker.
   for (Work work = work_of(c, bands, max_u(1, bands / (c->workers * 8))); next_piece(&work);) {
     for (u32 first = work.begin; first < work.end; first += panel) {
       const u32 last = min_u(work.end, first + panel);
-      for (u32 m = 0; m < c->m; m += lanes) {
-        const u32 some = min_u(lanes, c->m - m), wide = mode == FLOAT ? some : lanes;
+      for (u32 m = 0, lanes; m < c->m; m += lanes) {
+        lanes = c->m - m >= 4 ? 4 : c->m - m >= 2 && !is_split(w->kind) ? 2 : 1;
+        const u32 groups = groups_of(w->kind, x.limbs, lanes);
         for (u32 g = first * 4; g < last * 4; g += groups) {
           v128_t out[8], ups[8];
-          any_tile(w, g, groups, &x, m, some, out);
-          if (gated) any_tile(w, g + bands * 4, groups, &x, m, some, ups);
-          if (adapted) lora_add(lora, h + m, offset + 4 * g, groups, wide, out);
-          if (adapted && gated) lora_add(lora, h + m, n + 4 * g, groups, wide, ups);
-          for (u32 i = 0; i < groups * wide; i++) {
-            if (i % wide >= some) continue;  // rows that only fill the tile
-            const u32 row = (g + i / wide) * 4;
-            f32 *to = y + (m + i % wide) * stride + offset + row;
+          any_tile(w, g, groups, &x, m, lanes, out);
+          if (gated) any_tile(w, g + bands * 4, groups, &x, m, lanes, ups);
+          if (adapted) lora_add(lora, h + m, offset + 4 * g, groups, lanes, out);
+          if (adapted && gated) lora_add(lora, h + m, n + 4 * g, groups, lanes, ups);
+          for (u32 i = 0; i < groups * lanes; i++) {
+            const u32 row = (g + i / lanes) * 4;
+            f32 *to = y + (m + i % lanes) * stride + offset + row;
             v128_t sum = out[i];
             if (bias) sum = wasm_f32x4_add(sum, load(bias + row));
             if (gated) {
@@ -223,7 +280,8 @@ static void quantize_row(const f32 *x, const Activations *to, u32 m) {
   const u32 mode = to->limbs, lanes = to->lanes, blocks = to->columns / 32, tile = m / lanes * lanes, lane = m % lanes;
   uint8_t *q = to->q + tile * to->columns * mode + lane * 32 * mode;
   f32 *s = to->s + tile * blocks + lane, *t = to->t + tile * blocks + lane, *u = to->u + tile * blocks + lane;
-  for (u32 b = 0; b < blocks; b++, x += 32, q += 32 * mode * lanes, s += lanes, t += lanes, u += lanes) {
+  int16_t *wide = to->wide + (tile * blocks + lane) * 32;
+  for (u32 b = 0; b < blocks; b++, x += 32, q += 32 * mode * lanes, wide += 32 * lanes, s += lanes, t += lanes, u += lanes) {
     const f32 limit = mode == FAST ? 127 : 127 * 128, largest = abs_max_of(x, 32);
     const f32 scale = largest / limit;
     const v128_t inverse = wasm_f32x4_splat(scale > 0 ? 1 / scale : 0);
@@ -241,6 +299,7 @@ static void quantize_row(const f32 *x, const Activations *to, u32 m) {
         const v128_t round = wasm_i16x8_const_splat(64);
         const v128_t ah = wasm_i16x8_shr(wasm_i16x8_add(a, round), 7), zh = wasm_i16x8_shr(wasm_i16x8_add(z, round), 7);
         wasm_v128_store(q + i, wasm_i8x16_narrow_i16x8(ah, zh));
+        if (WIDE(2)) wasm_v128_store(wide + i, a), wasm_v128_store(wide + i + 8, z);
         wasm_v128_store(q + 32 + i, wasm_i8x16_narrow_i16x8(wasm_i16x8_sub(a, wasm_i16x8_shl(ah, 7)),
                                                             wasm_i16x8_sub(z, wasm_i16x8_shl(zh, 7))));
       }

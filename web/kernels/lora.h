@@ -76,9 +76,11 @@ INLINE void lora_add(const Lora *lora, const LoraRow *h, u32 row, u32 groups, u3
     if (groups == 4 && lanes == 1) { lora_add_groups(4, 1, lora, part, group, h, sums); return; }
     if (groups == 2 && lanes == 4) { lora_add_groups(2, 4, lora, part, group, h, sums); return; }
   }
-  for (u32 g = 0; g < groups; g++) {
-    part = lora_part(lora, row + 4 * g);
-    for (u32 i = 0; part && i < lanes; i++)
-      lora_add_groups(1, 1, lora, part, (row + 4 * g - part->first) / 4, h + i, sums + g * lanes + i);
+  for (u32 g = 0; g < groups; g++, sums += lanes) {
+    if (!(part = lora_part(lora, row + 4 * g))) continue;
+    const u32 group = (row + 4 * g - part->first) / 4;
+    if (lanes == 4) lora_add_groups(1, 4, lora, part, group, h, sums);
+    else
+      for (u32 i = 0; i < lanes; i++) lora_add_groups(1, 1, lora, part, group, h + i, sums + i);
   }
 }

@@ -40,7 +40,7 @@ class WasmtimeHost:
         self._memory = wasmtime.Memory(self._store, wasmtime.MemoryType(limits))
         module = wasmtime.Module(engine, unshared(kernels.read_bytes()))
         exports = wasmtime.Instance(self._store, module, [self._memory]).exports(self._store)
-        self.relaxed = "relaxed" in kernels.name
+        self.relaxed = "simd" not in kernels.name
         self._exports = exports
         stack = exports["__stack_pointer"]
         assert isinstance(stack, wasmtime.Global)

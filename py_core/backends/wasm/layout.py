@@ -146,8 +146,8 @@ def matrix_bytes(form: BlockFormat, rows: int, columns: int) -> int:
 
 
 def activation_bytes(columns: int, rows: int) -> int:
-    """Room for prepared activations in any mode; more rows than one lie in tiles of four."""
-    return (1 if rows == 1 else -(-rows // 4) * 4) * columns * 4
+    """Room for prepared activations in any mode (precise take the most); more rows than one lie in tiles of four."""
+    return (1 if rows == 1 else -(-rows // 4) * 4) * columns * 9 // 2
 
 
 def head_page_bytes(head_dim: int, limbs: int) -> int:

@@ -12,6 +12,11 @@ const PREFIX = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x60, 0, 1, 0x7b, 3, 2
 const SPLATS = [0, 0x41, 0, 0xfd, 0x0f, 0x41, 0, 0xfd, 0x0f];
 const SIMD = [...PREFIX, 14, 1, 12, ...SPLATS, 0xfd, 0x0e, 0x0b];
 const RELAXED_SIMD = [...PREFIX, 15, 1, 13, ...SPLATS, 0xfd, 0x80, 0x02, 0x0b];
+// (func (export "f") (result i32) a lane of i32x4.relaxed_dot_i8x16_i7x16_add_s of 127 and 255): each CPU has a number of
+// its own for operands of more than 7 bits. One that adds pairs of products in 16 bits, which are too few, gives these.
+const DOT = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x60, 0, 1, 0x7f, 3, 2, 1, 0, 7, 5, 1, 1, 0x66, 0, 0, 10, 23, 1, 21, 0,
+  0x41, 0xff, 0, 0xfd, 0x0f, 0x41, 0x7f, 0xfd, 0x0f, 0x41, 0, 0xfd, 0x11, 0xfd, 0x93, 0x02, 0xfd, 0x1b, 0, 0x0b];
+const SUM_OF_PAIRS = 2 * 32767;
 
 /**
  * @param {string} folder URL of the folder with the .wasm files, ending in /
@@ -24,10 +29,17 @@ export async function loadKernels(folder, shared) {
     throw userError('NoSIMDError', 'This browser cannot run the model on the CPU: it has no WebAssembly SIMD. Use a newer one (Chrome or Edge 91, Firefox 89, Safari 16.4), then load again.');
   }
   const relaxed = validates(RELAXED_SIMD);
-  const bytes = await fetchFile(`${folder}kernels-${relaxed ? 'relaxed' : 'simd'}.wasm`, 'The CPU\'s kernels');
+  const build = relaxed ? addsPairs() ? 'pairs' : 'dot' : 'simd';
+  const bytes = await fetchFile(`${folder}kernels-${build}.wasm`, 'The CPU\'s kernels');
   const memory = findMemoryImport(bytes);
   if (!shared) bytes[memory.flagsAt] &= ~0x02;
   return { module: await WebAssembly.compile(bytes), relaxed, minimum: memory.minimum, maximum: memory.maximum };
+}
+
+/** Whether this CPU adds two products in an instruction, not four. */
+function addsPairs() {
+  const { exports } = new WebAssembly.Instance(new WebAssembly.Module(new Uint8Array(DOT)));
+  return /** @type {() => number} */ (exports.f)() === SUM_OF_PAIRS;
 }
 
 function validates(bytes) {
