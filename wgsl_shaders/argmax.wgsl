@@ -1,4 +1,5 @@
-// Makes the token with each row's largest logit (the first of equals) the row's token of the next step.
+// Makes the token with each row's largest logit (the first of equals) the row's token of the next step: of rows without a
+// temperature, sample.wgsl takes the others.
 // Bindings: 0 state; 1 logits: (rows, VOCAB); 2 history: (slots, RING).
 // Constants: VOCAB, RING, WORKGROUP (a power of two). One workgroup a row; dispatch (rows).
 #import state
@@ -36,5 +37,5 @@ fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group
       }
     }
   }
-  if (lane == 0u) { advance(group.x, indices[0]); }
+  if (lane == 0u && state.rows[group.x].temperature == 0.0) { advance(group.x, indices[0]); }
 }

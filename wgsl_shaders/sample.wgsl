@@ -1,5 +1,5 @@
 // Draws each row's token from softmax(logits / temperature), cut by top-k, then top-p, then min-p, by the row's own rules,
-// and makes it the row's token of the next step.
+// and makes it the row's token of the next step. Of rows without a temperature argmax.wgsl takes it.
 // py_core/sampling.py does the same in numpy. Nothing is sorted: the thresholds of top-k and top-p are found by
 // radix select, 8 bits of an order-preserving integer key at a time. Probabilities are fixed-point (1 = 2^30), so sums
 // do not depend on the order of atomics and a seed gives the same answer again.
@@ -106,6 +106,7 @@ fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group
     shared_rules = Rules(state.rows[r].top_k, state.rows[r].top_p, state.rows[r].min_p, state.rows[r].temperature);
   }
   let rules = workgroupUniformLoad(&shared_rules);
+  if (rules.temperature == 0.0) { return; }
 
   var value = -1e30;
   for (var i = lane; i < VOCAB; i += WORKGROUP) { value = max(value, logit_of(i)); }

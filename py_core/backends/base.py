@@ -6,7 +6,7 @@ and sequences, so the same engine drives numpy, WebGPU (natively and in the page
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -166,6 +166,21 @@ def check_scored_states(states: np.ndarray, tokens: Sequence[int], width: int, v
         raise ValueError(f"a token id is outside of 0..{vocab_size - 1}")
 
 
+def check_together(
+    sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], context_length: int
+) -> int:
+    """What every backend's `decode_together` checks; how many of up to `n` tokens each has room for."""
+    for sequence in sequences:
+        check_not_empty(sequence)
+    slots, adapters = {sequence.slot for sequence in sequences}, {sequence.adapter for sequence in sequences}
+    if not 1 <= len(slots) == len(sequences) == len(sampling) <= MAX_LOGIT_ROWS or len(adapters) > 1:
+        raise ValueError(
+            f"{len(sequences)} sequences with {len(adapters)} sets of LoRA matrices are to be decoded together; it can "
+            f"be 1 to {MAX_LOGIT_ROWS}, each once, with the same set and sampling rules each."
+        )
+    return min(n, context_length - max(sequence.length for sequence in sequences))
+
+
 def pass_end(stored: int, length: int, most: int, last_rows: int) -> int:
     """Up to where a pass of at most `most` rows takes the tokens from `stored` on; the last has `last_rows` or more."""
     stop = min(stored + most, length)
@@ -212,6 +227,23 @@ class Backend(Protocol):
         The ids yielded are appended to `sequence.tokens`. Closing the iterator early drops what is in flight.
         Ends early when the context is full, or once `keep_going` said no and what was in flight has been yielded.
         """
+        ...
+
+    def decode_together(
+        self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams],
+        keep_going: KeepGoing = ...,
+    ) -> AsyncGenerator[list[list[int]], None]:  # fmt: skip
+        """As `decode`, for several sequences, a row each of the same steps: yields for each of them its next ids.
+
+        Each gets the tokens that it would get alone. `sampling` has the rules of each. Ends early once the context is
+        full for one of them. Raises ValueError for more than MAX_LOGIT_ROWS, for one that is there twice, and where
+        they have different sets of LoRA matrices.
+        """
+        ...
+
+    def rows_that_pay(self, count: int) -> int:
+        """How many of `count` sequences had best be decoded together: up to MAX_LOGIT_ROWS, or fewer where that is
+        faster for all."""
         ...
 
     async def logits(self, sequence: TokenSequence) -> np.ndarray:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.adapter_use import AdapterUse
 from py_core.backends.base import (
+    MAX_LOGIT_ROWS,
     AfterPass,
     BackendError,
     Capabilities,
@@ -28,6 +30,7 @@ from py_core.backends.base import (
     check_prefill,
     check_scored,
     check_scored_states,
+    check_together,
     pass_end,
 )
 from py_core.backends.numpy_rows import attention, glu, rms_norm, rope, soft_cap
@@ -101,15 +104,29 @@ class NumpyBackend(AdapterUse):
     async def decode(
         self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
     ) -> AsyncIterator[list[int]]:
-        check_not_empty(sequence)
-        for _ in range(min(n, self.context_length - sequence.length)):
+        async with aclosing(self.decode_together([sequence], n, [sampling], keep_going)) as steps:
+            async for (ids,) in steps:
+                yield ids
+
+    def rows_that_pay(self, count: int) -> int:
+        return min(count, MAX_LOGIT_ROWS)
+
+    async def decode_together(
+        self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams],
+        keep_going: KeepGoing = lambda: True,
+    ) -> AsyncGenerator[list[list[int]], None]:  # fmt: skip
+        for _ in range(check_together(sequences, n, sampling, self.context_length)):
             if not keep_going():
                 return
-            await self._run_pending(sequence)
-            logits = self._state(sequence).logits[-1]
-            token = sample(logits, sequence.tokens, sequence.length, sampling)
-            sequence.tokens.append(token)
-            yield [token]
+            for sequence in sequences:
+                await self._run_pending(sequence)
+            found = [
+                [sample(self._state(sequence).logits[-1], sequence.tokens, sequence.length, rules)]
+                for sequence, rules in zip(sequences, sampling, strict=True)
+            ]
+            for sequence, ids in zip(sequences, found, strict=True):
+                sequence.tokens.extend(ids)
+            yield found
 
     async def logits(self, sequence: TokenSequence) -> np.ndarray:
         check_not_empty(sequence)

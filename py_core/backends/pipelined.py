@@ -10,7 +10,8 @@ import asyncio
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import TypeVar
 
 import numpy as np
@@ -27,37 +28,22 @@ from py_core.backends.base import (
     TokenSequence,
     check_hidden,
     check_last_rows,
-    check_not_empty,
     check_prefill,
     check_scored,
     check_scored_states,
+    check_together,
     pass_end,
 )
 from py_core.backends.prefix_cache import PrefixCache
-from py_core.backends.sampling_state import GREEDY, RING, ring_of, state_bytes
+from py_core.backends.sampling_state import GREEDY, ring_of, state_bytes
 from py_core.backends.speculation import Lookahead
+from py_core.backends.step_times import StepTimes
 from py_core.backends.training import Training
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
 
 SLOTS = 32
 """Sequences at a time. One that holds no tokens costs 4 KB for its history, and its row of the page table."""
-
-_QUEUED_SECONDS = 0.04
-"""Work that is queued on the device: more than it takes to hear that a batch is done and to order the next."""
-
-_MAX_BATCH = 32
-"""The most steps in a submission: where a step takes microseconds, larger batches would gain nothing."""
-
-_MOST_BATCHES = 8
-"""Submissions in flight, on a device so fast that `_QUEUED_SECONDS` would ask for more."""
-
-_UNKNOWN_STEP = 1.0
-"""Seconds of a step before there was one: the first batch is a single step, as on the slowest device."""
-
-_NEWEST_SHARE = 0.25
-"""The newest batch's weight in the average of a step's seconds. Several batches are reported late and together, so
-one alone says little."""
 
 _MOST_LOSSES = 3
 """Devices lost in a row, without a token between them, that are made up for."""
@@ -87,7 +73,7 @@ class PipelinedBackend(PrefixCache):
         self._lost = False
         self._losses = 0
         self._logits_of: TokenSequence | None = None
-        self._step_seconds = _UNKNOWN_STEP
+        self._times = StepTimes()
         self._lookahead = Lookahead()
 
     @abstractmethod
@@ -128,17 +114,15 @@ class PipelinedBackend(PrefixCache):
         """Score the targets as `_run_scored` does, behind states (m, width) of the residual stream after the body."""
 
     @abstractmethod
-    def _start_steps(
-        self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
-    ) -> asyncio.Future[list[int]]:
-        """Queue `count` steps that sample the tokens from `position` on. The future gives their ids.
+    async def _start_steps(
+        self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
+    ) -> asyncio.Future[list[list[int]]]:
+        """Queue `count` steps of the state's rows. Those of a row sample the tokens of its slot from its position on:
+        `places` are these, `sampling` the rules of each. The future gives each row's ids.
 
-        The first step samples the present logits; with `forward_first` it runs the state's row before that.
+        The first step of a single row samples the present logits; with `forward_first` it runs the row before that, as
+        steps of several rows always do.
         """
-
-    @abstractmethod
-    async def _sample_rows(self, m: int, length: int, sampling: SamplingParams) -> list[int]:
-        """Run the state's m rows, all of which get logits, and sample what follows each; the ids."""
 
     @abstractmethod
     async def _read_logits(self, rows: int) -> np.ndarray:
@@ -181,55 +165,71 @@ class PipelinedBackend(PrefixCache):
     async def decode(
         self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
     ) -> AsyncIterator[list[int]]:
-        check_not_empty(sequence)
-        n = min(n, self.context_length - sequence.length)
+        async with aclosing(self.decode_together([sequence], n, [sampling], keep_going)) as batches:
+            async for (ids,) in batches:
+                yield ids
+
+    def rows_that_pay(self, count: int) -> int:
+        return self._times.rows_that_pay(count)
+
+    async def decode_together(
+        self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams],
+        keep_going: KeepGoing = lambda: True,
+    ) -> AsyncGenerator[list[list[int]], None]:  # fmt: skip
+        n, rows = check_together(sequences, n, sampling, self.context_length), len(sequences)
         self._losses = 0
-        in_flight: deque[tuple[int, asyncio.Future[list[int]]]] = deque()
-        start, submitted, prepared = sequence.length, 0, False
+        in_flight: deque[tuple[int, asyncio.Future[list[list[int]]]]] = deque()
+        starts = [sequence.length for sequence in sequences]
+        done, submitted, prepared = 0, 0, False
         while True:
             more = submitted < n and keep_going()
             if not more and not in_flight:
                 return
-            guess = self._guess(sequence, start + n - sequence.length) if more else []
+            guess = self._guess(sequences[0], n - done) if more and rows == 1 else []
             if guess and not in_flight:
-                ids = await self._verify(sequence, guess, sampling)
-                submitted, prepared = sequence.length + len(ids) - start, False
-                self._append(sequence, ids)
-                yield ids
+                ids = await self._verify(sequences[0], guess, sampling[0])
+                done += len(ids)
+                submitted, prepared = done, False
+                self._append(sequences[0], ids)
+                yield [ids]
                 continue
             more = more and not guess  # what is in flight is waited for first
             try:
                 if not prepared:
-                    forward_first = await self._prepare(sequence, sampling)
+                    forward_first = await self._prepare(sequences, sampling)
                     began = arrived = time.perf_counter()
                     steps_run, prepared = 0, True
-                while more and submitted < n and self._wants_more(len(in_flight), start + submitted - sequence.length):
-                    position = start + submitted
-                    count = min(self._batch(), n - submitted, RING - position % RING)
-                    await self._reserve(sequence.slot, sequence.stored, position + count)
-                    future = self._start_steps(sequence, position, count, forward_first, sampling)
+                while more and submitted < n and self._times.wants_more(rows, len(in_flight), submitted - done):
+                    count = min(self._times.batch(rows, self.BATCH_SECONDS), n - submitted)
+                    places = [(one.slot, at + submitted) for one, at in zip(sequences, starts, strict=True)]
+                    for sequence, (slot, position) in zip(sequences, places, strict=True):
+                        await self._reserve(slot, sequence.stored, position + count)
+                    future = await self._start_steps(places, count, forward_first, sampling)
                     # Steps past the end wrote keys that nothing points at: their errors do not matter.
                     future.add_done_callback(lambda done: done.cancelled() or done.exception())
                     in_flight.append((count if forward_first else count - 1, future))
                     submitted, forward_first = submitted + count, True
                 steps, future = in_flight.popleft()
-                ids = await future
+                found = await future
             except self.RESTARTS as error:
                 # What was in flight is lost; what was yielded is not.
                 await asyncio.gather(*(late for _, late in in_flight), return_exceptions=True)
                 in_flight.clear()
                 self._lose(error)
-                submitted, prepared = sequence.length - start, False
+                submitted, prepared = done, False
                 continue
             now = time.perf_counter()
             steps_run += steps
             # A batch that only sampled present logits took next to nothing, which says nothing about a step.
             if steps:
-                self._note_step((now - arrived) / steps, (now - began) / steps_run)
+                self._times.note(rows, (now - arrived) / steps, (now - began) / steps_run)
             arrived = now
-            self._lookahead.note_plain(len(ids))
-            self._append(sequence, ids)
-            yield ids
+            done += len(found[0])
+            if rows == 1:
+                self._lookahead.note_plain(len(found[0]))
+            for sequence, ids in zip(sequences, found, strict=True):
+                self._append(sequence, ids)
+            yield found
 
     def _append(self, sequence: TokenSequence, ids: list[int]) -> None:
         """These were sampled: keys and values of all but the last are there."""
@@ -242,9 +242,9 @@ class PipelinedBackend(PrefixCache):
     def _guess(self, sequence: TokenSequence, left: int) -> list[int]:
         """What may come next, where it pays to run it with the last token."""
         guesses = sequence.guesses
-        if guesses is None or not guesses.match or self._step_seconds == _UNKNOWN_STEP:
+        if guesses is None or not guesses.match or 1 not in self._times.seconds:
             return []
-        rows = self._lookahead.rows(guesses.match, self._step_seconds, min(left, self.max_rows, MAX_LOGIT_ROWS))
+        rows = self._lookahead.rows(guesses.match, self._times.seconds[1], min(left, self.max_rows, MAX_LOGIT_ROWS))
         return guesses.propose(rows - 1) if rows else []
 
     async def _verify(self, sequence: TokenSequence, guess: Sequence[int], sampling: SamplingParams) -> list[int]:
@@ -262,7 +262,8 @@ class PipelinedBackend(PrefixCache):
                 self._write_state(state_bytes(rows, sampling, len(rows), sequence.adapter, sequence.head_adapter))
                 if sampling.penalizes:
                     self._write_history(sequence.slot, ring_of([*sequence.tokens, *guess]))
-                ids = await self._sample_rows(len(rows), last + len(rows), sampling)
+                places = [(slot, position + 1) for _, position, slot in rows]
+                ids = [one for (one,) in await (await self._start_steps(places, 1, True, [sampling] * len(rows)))]
                 break
             except self.RESTARTS as error:
                 self._lose(error)
@@ -420,23 +421,28 @@ class PipelinedBackend(PrefixCache):
             await self._rebuild()
             self._lost = False
 
-    async def _prepare(self, sequence: TokenSequence, sampling: SamplingParams) -> bool:
-        """Bring all but the last token into the pages, and write the state that decoding starts from.
+    async def _prepare(self, sequences: Sequence[TokenSequence], sampling: Sequence[SamplingParams]) -> bool:
+        """Bring all but the last token of each into the pages, and write the state that decoding starts from.
 
-        Whether the first step has to run the last token; else it samples the logits at hand.
+        Whether the first step has to run the last tokens; else it samples the logits at hand, those of the only one.
         """
         await self._restore()
-        if sequence.stored == sequence.length and self._logits_of is not sequence:
-            self._rewind(sequence, sequence.length - 1)
-        if sequence.stored < sequence.length - 1:
-            await self._run_pending(sequence)
-        last = sequence.length - 1
-        row = (sequence.tokens[last], last, sequence.slot)
-        self._write_state(state_bytes([row], sampling, 1, sequence.adapter, sequence.head_adapter))
-        if sampling.penalizes:
-            self._write_history(sequence.slot, ring_of(sequence.tokens))
+        for one in sequences:
+            if len(sequences) > 1 or (one.stored == one.length and self._logits_of is not one):
+                self._rewind(one, one.length - 1)
+        while lacking := [one for one in sequences if one.stored < one.length - 1]:
+            for one in lacking:
+                await self._run_pending(one)
+                if len(sequences) > 1:
+                    self._rewind(one, one.length - 1)
+        rows = [(one.tokens[-1], one.length - 1, one.slot) for one in sequences]
+        heads = [one.head_adapter for one in sequences]
+        self._write_state(state_bytes(rows, sampling, len(rows), sequences[0].adapter, heads))
+        for one, rules in zip(sequences, sampling, strict=True):
+            if rules.penalizes:
+                self._write_history(one.slot, ring_of(one.tokens))
         self._logits_of = None
-        return sequence.stored < sequence.length
+        return sequences[0].stored < sequences[0].length
 
     async def _run_pending(
         self, sequence: TokenSequence, logit_rows: int = 1, after_pass: AfterPass | None = None
@@ -468,22 +474,3 @@ class PipelinedBackend(PrefixCache):
         self._logits_of = None
         self._write_state(state_bytes(rows, GREEDY, logit_rows, sequence.adapter, sequence.head_adapter))
         return len(rows)
-
-    def _batch(self) -> int:
-        """Steps in one submission."""
-        return max(1, min(_MAX_BATCH, int(self.BATCH_SECONDS / self._step_seconds)))
-
-    def _wants_more(self, batches: int, steps: int) -> bool:
-        """Whether the queue is short: it always holds a batch besides the one that is being worked on."""
-        return batches < 2 or (batches < _MOST_BATCHES and steps * self._step_seconds < _QUEUED_SECONDS)
-
-    def _note_step(self, seconds: float, average: float) -> None:
-        """A step took so long, and so long on average in this call.
-
-        The ends of several batches are often heard at once, so that the time between two says little: the first
-        estimate is the average, or a slow device whose first steps seem to take no time would get a minute of work.
-        """
-        if self._step_seconds == _UNKNOWN_STEP:
-            self._step_seconds = average
-        else:
-            self._step_seconds += (seconds - self._step_seconds) * _NEWEST_SHARE

@@ -42,7 +42,8 @@ def state_bytes(
     # One for all is broadcast: a pass of a prefill has hundreds of rows.
     each = [sampling] if isinstance(sampling, SamplingParams) else sampling
     reals = table.view(np.float32)
-    table[:, [3, 5, 11]] = [(one.seed, one.top_k, one.penalty_window) for one in each]
+    # Who has no penalties may be beside one who has some: nothing of its text is penalized.
+    table[:, [3, 5, 11]] = [(one.seed, one.top_k, one.penalty_window if one.penalizes else 0) for one in each]
     reals[:, [4, 6, 7, 8, 9, 10]] = [
         (one.temperature, one.top_p, one.min_p, one.repetition_penalty, one.presence_penalty, one.frequency_penalty)
         for one in each
@@ -60,9 +61,17 @@ def head_adapters_of(state: bytes) -> np.ndarray:
     return np.frombuffer(state, np.uint32)[STATE_HEADER // 4 + 12 :: ROW_BYTES // 4]
 
 
-def tokens_of(state: bytes) -> list[int]:
-    """The tokens of a state's rows: what was sampled, where it was read back after that."""
-    return np.frombuffer(state, np.uint32)[STATE_HEADER // 4 :: ROW_BYTES // 4].tolist()
+def rings_span(places: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Where the history rings of these (slot, position) lie among those of all slots: offset and length in bytes."""
+    slots = [slot for slot, _ in places]
+    return min(slots) * RING * 4, (max(slots) - min(slots) + 1) * RING * 4
+
+
+def sampled_in(rings: bytes, places: Sequence[tuple[int, int]], count: int) -> list[list[int]]:
+    """The `count` tokens from each (slot, position) on, out of the rings that `rings_span` says."""
+    table = np.frombuffer(rings, np.uint32).reshape(-1, RING)
+    first = min(slot for slot, _ in places)
+    return [table[slot - first, np.arange(position, position + count) % RING].tolist() for slot, position in places]
 
 
 def ring_of(tokens: Sequence[int]) -> np.ndarray:

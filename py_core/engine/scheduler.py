@@ -1,9 +1,9 @@
-"""Serves several sequences on one backend, in turns.
+"""Serves several sequences on one backend.
 
 A backend does one thing at a time. Each request (a prompt to read, tokens to sample, hidden states, logits) waits for
-its turn. It gives the turn up after `TURN_SECONDS` where another request of its priority waits, and at once for a more
-urgent one: a long text between two forward passes, decoding between two batches of steps. While nobody waits, decoding
-keeps batches in flight.
+its turn (turns.py); sequences that are decoded have theirs together (together.py). A turn is given up after
+`TURN_SECONDS` where another request of its priority waits, and at once for a more urgent one: a long text between two
+forward passes, decoding between two batches of steps. While nobody waits, decoding keeps batches in flight.
 
 Nobody who reads tokens holds a turn. What is sampled goes into the sequence's own stream; a reader who pauses stops
 this sequence once `LOOK_AHEAD` tokens wait for him, and no other.
@@ -12,37 +12,20 @@ this sequence once `LOOK_AHEAD` tokens wait for him, and no other.
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import aclosing, contextmanager
-from enum import IntEnum
+from contextlib import contextmanager
 from typing import TypeVar
 
 from py_core.backends.base import AfterPass, Backend, BackendError, TokenSequence
 from py_core.backends.training import AfterPiece
+from py_core.engine.together import Decoding, Group
+from py_core.engine.turns import Priority, Turn, Turns
 from py_core.sampling import SamplingParams
 
 T = TypeVar("T")
 
-TURN_SECONDS = 0.1
-"""How long a request goes on while an equal one waits. Handing over leaves the device idle for some milliseconds, until
-it is known that its work has ended; a tenth of a second between two words is hardly seen."""
-
-LOOK_AHEAD = 128
-"""Tokens that may wait for a reader: more than a fast device samples before one who does not pause comes to read."""
-
-
-class Priority(IntEnum):
-    """The order of requests; a lower number is more urgent."""
-
-    INTERACTIVE = 0
-    """A person waits for the answer."""
-    BACKGROUND = 1
-    """The request may wait until the device has nothing else to do."""
-    IDLE = 2
-    """The request may wait until nobody needs the model for a while (`Scheduler.idle_held`)."""
+MOST_REQUESTS = 24
+"""Sequences that something is under way for at a time: as many as a step has rows, and twice as many that wait."""
 
 
 class Scheduler:
@@ -50,9 +33,11 @@ class Scheduler:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._turns = _Turns()
-        self._tasks: dict[int, asyncio.Task[object]] = {}
-        """Running tasks by their sequence's slot."""
+        self._turns = Turns()
+        self._tasks: dict[int, asyncio.Task[object] | Decoding] = {}
+        """What is under way, by its sequence's slot."""
+        self._groups: dict[tuple[Priority, int], Group] = {}
+        """Sequences that are decoded together, by their priority and their set of LoRA matrices."""
 
     async def call(
         self, sequence: TokenSequence, work: Callable[[AfterPass], Awaitable[T]], priority: Priority,
@@ -65,7 +50,7 @@ class Scheduler:
         """
 
         async def in_turn() -> T:
-            async with _Turn(self._turns, priority) as turn:
+            async with Turn(self._turns, priority) as turn:
 
                 async def after_pass(stored: int) -> None:
                     on_pass(stored)
@@ -81,7 +66,7 @@ class Scheduler:
 
     async def alone(self, work: Callable[[], Awaitable[T]], priority: Priority) -> T:
         """Run something that belongs to no sequence, such as a measurement, while nothing else uses the device."""
-        async with _Turn(self._turns, priority):
+        async with Turn(self._turns, priority):
             return await work()
 
     async def in_pieces(self, work: Callable[[AfterPiece], Awaitable[T]], priority: Priority) -> T:
@@ -89,7 +74,7 @@ class Scheduler:
 
         `work` gets what it waits for after each piece.
         """
-        async with _Turn(self._turns, priority) as turn:
+        async with Turn(self._turns, priority) as turn:
 
             async def after_piece() -> None:
                 # Whoever came meanwhile asks for his turn.
@@ -106,20 +91,25 @@ class Scheduler:
         Closing the iterator drops what was sampled and not read. Ends early, too, where `end` was called.
         """
         start, delivered = sequence.length, 0
-        stream = _Stream()
-        task = asyncio.ensure_future(self._sample(sequence, n, sampling, priority, stream))
-        task.add_done_callback(lambda done: stream.close())
-        with self._claim(sequence, task):
+        key = priority, sequence.adapter
+        group = self._groups.setdefault(key, Group(self._backend, self._turns, priority))
+        decoding = Decoding(group, sequence, min(n, self._backend.context_length - start), sampling)
+        with self._claim(sequence, decoding):
             try:
-                while (ids := await stream.read()) and self._goes_on(sequence, task):
+                if decoding.left > 0:
+                    group.join(decoding)
+                else:
+                    decoding.stream.close()
+                while (ids := await decoding.stream.read()) and self._goes_on(sequence, decoding):
                     delivered += len(ids)
                     yield ids
-                if self._goes_on(sequence, task):
-                    await task
+                if decoding.error and self._goes_on(sequence, decoding):
+                    raise decoding.error
             finally:
-                task.cancel()
-                await asyncio.wait([task])
-                if self._goes_on(sequence, task):
+                await group.leave(decoding)
+                if group.is_empty and self._groups.get(key) is group:
+                    del self._groups[key]
+                if self._goes_on(sequence, decoding):
                     self._backend.truncate(sequence, start + delivered)
 
     @contextmanager
@@ -137,26 +127,6 @@ class Scheduler:
         if task := self._tasks.pop(sequence.slot, None):
             task.cancel()
 
-    async def _sample(
-        self, sequence: TokenSequence, n: int, sampling: SamplingParams, priority: Priority, stream: _Stream
-    ) -> None:
-        left = min(n, self._backend.context_length - sequence.length)
-        while left > 0:
-            await stream.room()
-            async with _Turn(self._turns, priority) as turn:
-
-                def keep_going(turn: _Turn = turn) -> bool:
-                    return stream.has_room and not turn.is_over
-
-                steps = self._backend.decode(sequence, left, sampling, keep_going)
-                async with aclosing(steps) as batches:  # type: ignore[type-var]
-                    async for ids in batches:
-                        turn.is_used = True
-                        left -= len(ids)
-                        stream.write(ids)
-                        # Where a batch is there already, waiting for it would not let the reader in between.
-                        await asyncio.sleep(0)
-
     async def _run(self, sequence: TokenSequence, work: Coroutine[object, object, T]) -> T:
         """Run work for a sequence in a task that `end` can find. Raises BackendError where it was ended so."""
         task = asyncio.ensure_future(work)
@@ -169,10 +139,16 @@ class Scheduler:
                 raise
 
     @contextmanager
-    def _claim(self, sequence: TokenSequence, task: asyncio.Task[T]) -> Iterator[None]:
+    def _claim(self, sequence: TokenSequence, task: asyncio.Task[T] | Decoding) -> Iterator[None]:
         if sequence.slot in self._tasks:
             task.cancel()
             raise BackendError("This conversation is still being answered. Stop that answer first.")
+        if len(self._tasks) >= MOST_REQUESTS:
+            task.cancel()
+            raise BackendError(
+                f"The model works for {MOST_REQUESTS} conversations already, the most at a time. "
+                "Wait until one of them has its answer, then send the message again."
+            )
         self._tasks[sequence.slot] = task
         try:
             yield
@@ -180,130 +156,6 @@ class Scheduler:
             if self._goes_on(sequence, task):
                 del self._tasks[sequence.slot]
 
-    def _goes_on(self, sequence: TokenSequence, task: asyncio.Task[T]) -> bool:
-        """Whether the task goes on: `end` was not called since it began."""
+    def _goes_on(self, sequence: TokenSequence, task: asyncio.Task[T] | Decoding) -> bool:
+        """Whether this goes on: `end` was not called since it began."""
         return self._tasks.get(sequence.slot) is task
-
-
-class _Turns:
-    """The queue for the device: the most urgent request goes first, and among equals the one that came first."""
-
-    def __init__(self) -> None:
-        self._taken = False
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._order = itertools.count()
-        self.held = 0
-        """How many want idle work to stand still."""
-
-    async def take(self, priority: Priority) -> None:
-        if not self._taken and not self.is_held(priority):
-            self._taken = True
-            return
-        handed_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (priority, next(self._order), handed_over))
-        try:
-            await handed_over
-        except asyncio.CancelledError:
-            if not handed_over.cancelled():
-                self.hand_over()
-            raise
-
-    def is_held(self, priority: int) -> bool:
-        return bool(self.held) and priority == Priority.IDLE
-
-    def go_on(self) -> None:
-        """Where nobody has the device, who waits for it may have it now."""
-        if not self._taken:
-            self._taken = True
-            self.hand_over()
-
-    def hand_over(self) -> None:
-        self._drop_cancelled()
-        if self._waiting and not self.is_held(self._waiting[0][0]):
-            heapq.heappop(self._waiting)[2].set_result(None)
-        else:
-            self._taken = False
-
-    @property
-    def most_urgent(self) -> int | None:
-        """The priority of who is next, if anybody waits."""
-        self._drop_cancelled()
-        return self._waiting[0][0] if self._waiting else None
-
-    def _drop_cancelled(self) -> None:
-        while self._waiting and self._waiting[0][2].done():
-            heapq.heappop(self._waiting)
-
-
-class _Turn:
-    """The right to use the device, as a context."""
-
-    def __init__(self, turns: _Turns, priority: Priority) -> None:
-        self._turns, self._priority = turns, priority
-        self._held, self._since = False, 0.0
-        self.is_used = False
-        """Whether it brought its owner further. It is not over before, however short turns are."""
-
-    async def __aenter__(self) -> _Turn:
-        await self._turns.take(self._priority)
-        self._held, self._since, self.is_used = True, time.perf_counter(), False
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        if self._held:
-            self._held = False
-            self._turns.hand_over()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether another request should have the device now."""
-        if self.is_used and self._turns.is_held(self._priority):
-            return True
-        waiting = self._turns.most_urgent
-        if not self.is_used or waiting is None or waiting > self._priority:
-            return False
-        return waiting < self._priority or time.perf_counter() - self._since >= TURN_SECONDS
-
-    async def give_way(self) -> None:
-        """Let others go first if it is their turn."""
-        self.is_used = True
-        if self.is_over:
-            await self.__aexit__()
-            await self.__aenter__()
-
-
-class _Stream:
-    """The ids of one sequence on their way to its reader."""
-
-    def __init__(self) -> None:
-        self._unread: list[int] = []
-        self._closed = False
-        self._written, self._was_read = asyncio.Event(), asyncio.Event()
-
-    @property
-    def has_room(self) -> bool:
-        return len(self._unread) < LOOK_AHEAD
-
-    def write(self, ids: list[int]) -> None:
-        self._unread += ids
-        self._written.set()
-
-    def close(self) -> None:
-        """Nothing more will be written."""
-        self._closed = True
-        self._written.set()
-
-    async def read(self) -> list[int]:
-        """All that was written and not read yet, as soon as there is something; nothing at the end."""
-        while not self._unread and not self._closed:
-            self._written.clear()
-            await self._written.wait()
-        ids, self._unread = self._unread, []
-        self._was_read.set()
-        return ids
-
-    async def room(self) -> None:
-        """Wait until the reader has caught up."""
-        while not self.has_room:
-            self._was_read.clear()
-            await self._was_read.wait()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -239,9 +240,14 @@ class SlowHost(WgpuHost):
         super().__init__()
         self.most_waiting = self._waiting = self._batches = 0
         self._news_at = 0.0
+        self._submitted = deque[int]()
+
+    def submit(self, recorded: Sequence[int]) -> None:
+        self._submitted.append(-(-len(recorded) // 2))  # a step and its sampler
+        super().submit(recorded)
 
     async def read(self, buffer: int, offset: int, nbytes: int) -> bytes:
-        tokens, now = nbytes // 4, asyncio.get_running_loop().time()
+        tokens, now = self._submitted.popleft() if self._submitted else 0, asyncio.get_running_loop().time()
         self._waiting += tokens
         self.most_waiting = max(self.most_waiting, self._waiting)
         self._batches += 1

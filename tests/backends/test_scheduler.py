@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends import pipelined
+from py_core.backends import step_times
 from py_core.backends.base import Backend, BackendError, TokenSequence
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.engine import scheduler
+from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
-from py_core.engine.scheduler import LOOK_AHEAD, Priority
+from py_core.engine.scheduler import Priority
+from py_core.engine.together import LOOK_AHEAD
 from py_core.sampling import SamplingParams
 from tests.backend_pairs import GREEDY, open_pair, prompt
 from tests.tiny_llama import TinyLlama
@@ -36,9 +37,9 @@ async def engine(
     request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Engine]:
     """Hands over after each batch of four steps. In float32: no rounding of activations decides between two tokens."""
-    monkeypatch.setattr(scheduler, "TURN_SECONDS", 0.0)
-    monkeypatch.setattr(pipelined, "_MAX_BATCH", 4)
-    monkeypatch.setattr(pipelined, "_MOST_BATCHES", 2)
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(step_times, "MAX_BATCH", 4)
+    monkeypatch.setattr(step_times, "MOST_BATCHES", 2)
     path = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=1024).write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm()))
     backend: Backend = pair.numpy if request.param == "numpy" else pair.other

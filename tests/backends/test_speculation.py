@@ -71,7 +71,7 @@ async def decoded(backend: PipelinedBackend, sequence: TokenSequence, sampling: 
 
 async def always(backend: PipelinedBackend) -> None:
     """Guess whenever there is room."""
-    backend._step_seconds = 1.0e-3
+    backend._times.seconds[1] = 1.0e-3
     backend._lookahead.rows = lambda match, step, most: 8 if most >= 8 else 4 if most >= 4 else 0  # type: ignore[method-assign]
 
 

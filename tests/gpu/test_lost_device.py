@@ -22,7 +22,7 @@ from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host import Binding, Dispatch
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.tuning import choose_shapes
-from py_core.engine import scheduler
+from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import FileSource
@@ -186,7 +186,7 @@ async def test_adapters_at_the_heads_input_are_brought_back_and_scores_made_agai
 async def test_two_answers_at_once_go_on_as_they_would_alone(
     path: Path, monkeypatch: pytest.MonkeyPatch, breaks: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(scheduler, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
     texts, rules = [prompt(40, seed=2), prompt(90, seed=3)], [GREEDY, SAMPLED]
 
     async def answers(host: FragileHost, at_once: bool) -> list[list[int]]:

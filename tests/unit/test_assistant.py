@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import pairwise
@@ -57,11 +57,12 @@ class Watched(NumpyBackend):
         if self.after_prefill:
             asyncio.get_running_loop().call_soon(self.after_prefill)
 
-    async def decode(
-        self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
-    ) -> AsyncIterator[list[int]]:
+    async def decode_together(
+        self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams],
+        keep_going: KeepGoing = lambda: True,
+    ) -> AsyncGenerator[list[list[int]], None]:  # fmt: skip
         done = 0
-        async with aclosing(super().decode(sequence, n, sampling, keep_going)) as steps:
+        async with aclosing(super().decode_together(sequences, n, sampling, keep_going)) as steps:
             while done != self.lost_after:
                 try:
                     yield await anext(steps)

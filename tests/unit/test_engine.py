@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from py_core.backends.base import ContextFullError, KeepGoing, TokenSequence
 from py_core.backends.numpy import CHUNK, NumpyBackend
-from py_core.engine import scheduler
+from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.repetition import LOOP_SCORE
 from py_core.loading import Model
@@ -31,17 +31,18 @@ OpenModel = Callable[..., Awaitable[Model]]
 class FourAtATime(NumpyBackend):
     """Tokens become known four at a time, as on a GPU: an end token may have others after it."""
 
-    async def decode(
-        self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
-    ) -> AsyncIterator[list[int]]:
-        known: list[int] = []
-        async with aclosing(super().decode(sequence, n, sampling, keep_going)) as steps:
-            async for ids in steps:
-                known += ids
-                if len(known) == 4:
+    async def decode_together(
+        self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams],
+        keep_going: KeepGoing = lambda: True,
+    ) -> AsyncGenerator[list[list[int]], None]:  # fmt: skip
+        known: list[list[int]] = [[] for _ in sequences]
+        async with aclosing(super().decode_together(sequences, n, sampling, keep_going)) as steps:
+            async for found in steps:
+                known = [[*before, *ids] for before, ids in zip(known, found, strict=True)]
+                if len(known[0]) == 4:
                     yield known
-                    known = []
-        if known:
+                    known = [[] for _ in sequences]
+        if known[0]:
             yield known
 
 
@@ -282,7 +283,7 @@ async def test_rates_count_what_was_run(engine: Engine) -> None:
 async def test_a_change_of_adapter_ends_what_is_under_way_and_keeps_the_tokens(
     tiny_path: Path, open_model: OpenModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
     model = await open_model(tiny_path, context=CONTEXT, end_tokens=())
     engine, adapter = model.engine, tiny_adapters.drawn(model.graph, 1)
     plain, other = engine.new_sequence(), engine.new_sequence()

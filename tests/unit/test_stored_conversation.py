@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -324,13 +324,14 @@ def test_titles_end_at_a_word() -> None:
 class LostAfterTwoTokens(NumpyBackend):
     """As on a graphics card that goes away in the middle of an answer."""
 
-    async def decode(
-        self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: Callable[[], bool] = lambda: True
-    ) -> AsyncIterator[list[int]]:
+    async def decode_together(
+        self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams],
+        keep_going: Callable[[], bool] = lambda: True,
+    ) -> AsyncGenerator[list[list[int]], None]:  # fmt: skip
         count = 0
-        async for ids in super().decode(sequence, n, sampling, keep_going):
-            yield ids
-            if (count := count + len(ids)) >= 2:
+        async for found in super().decode_together(sequences, n, sampling, keep_going):
+            yield found
+            if (count := count + len(found[0])) >= 2:
                 raise DeviceLostError("The GPU was lost.")
 
 

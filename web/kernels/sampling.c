@@ -20,10 +20,12 @@ static f32 largest_of(const f32 *logits, u32 vocab) {
   return largest;
 }
 
-// Takes the likeliest token for each row of the state. a: logits (rows, vocabulary), history, vocabulary, ring
+// Takes the likeliest token for each row of the state that has no temperature. a: logits (rows, vocabulary), history,
+// vocabulary, ring
 void argmax(const Op *op, State *state) {
   const u32 vocab = op->a[2];
   for (u32 r = 0; r < state->count; r++) {
+    if (state->rows[r].temperature > 0) continue;
     const f32 *logits = (f32 *)at(op->a[0]) + r * vocab;
     const f32 largest = largest_of(logits, vocab);
     u32 token = 0;
@@ -124,12 +126,13 @@ static u32 draw(const f32 *logits, f32 *weights, u32 vocab, const Row *row) {
   return token;
 }
 
-// Draws a token for each row. a: logits (rows, vocabulary), history, vocabulary, ring, weights (scratch, a float for
-// each token)
+// Draws a token for each row that has a temperature. a: logits (rows, vocabulary), history, vocabulary, ring, weights
+// (scratch, a float for each token)
 void sample(const Op *op, State *state) {
   const u32 vocab = op->a[2];
   for (u32 r = 0; r < state->count; r++) {
     Row *row = &state->rows[r];
+    if (row->temperature == 0) continue;
     advance(row, at(op->a[1]), op->a[3], draw((f32 *)at(op->a[0]) + r * vocab, at(op->a[4]), vocab, row));
   }
 }

@@ -6,23 +6,22 @@ Two precisions: "precise" quantizes activations to 15 bits and gives the tokens 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 import numpy as np
 
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backends.base import BackendError, Capabilities, Progress, TokenSequence, check_formats
+from py_core.backends.base import BackendError, Capabilities, Progress, check_formats
 from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import SLOTS, PipelinedBackend
 from py_core.backends.sampling_state import (
     RING,
-    ROW_BYTES,
-    STATE_HEADER,
     adapter_of,
     head_adapters_of,
-    tokens_of,
+    rings_span,
+    sampled_in,
 )
 from py_core.backends.training import Training
 from py_core.backends.wasm.head_programs import HeadPrograms
@@ -161,22 +160,20 @@ class WasmBackend(PipelinedBackend):
         await self._host.run(self._heads.of(self._adapted)[program], 1)
         return np.frombuffer(await self._host.read(self._lowering.head.scores, 4 * len(targets)), np.float32)
 
-    def _start_steps(
-        self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
-    ) -> asyncio.Future[list[int]]:
+    async def _start_steps(
+        self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
+    ) -> asyncio.Future[list[list[int]]]:
         sampler = _sampler(sampling)
         step = self._passes[f"step {sampler}"]
-        if forward_first:
-            return asyncio.ensure_future(self._host.run(step, count))
-        first = self._host.run(self._lowering.programs[sampler], 1)
-        rest = self._host.run(step, count - 1) if count > 1 else None
-        return asyncio.ensure_future(_joined(first, rest))
-
-    async def _sample_rows(self, m: int, length: int, sampling: SamplingParams) -> list[int]:
-        run = self._host.run(self._passes[f"step {_sampler(sampling)}"], 1)
-        read = self._host.read(self._lowering.state, STATE_HEADER + m * ROW_BYTES)
-        _, state = await asyncio.gather(run, read)
-        return tokens_of(state)
+        if len(places) == 1:
+            first = None if forward_first else self._host.run(self._lowering.programs[sampler], 1)
+            steps = count if forward_first else count - 1
+            return asyncio.ensure_future(_joined(first, self._host.run(step, steps) if steps else None))
+        run = self._host.run(step, count)
+        offset, nbytes = rings_span(places)
+        rings = asyncio.ensure_future(self._host.read(self._lowering.history + offset, nbytes))
+        await asyncio.sleep(0)  # it is asked for before the next steps are queued
+        return asyncio.ensure_future(_sampled(run, rings, places, count))
 
     @property
     def _passes(self) -> Mapping[str, int]:
@@ -189,10 +186,21 @@ class WasmBackend(PipelinedBackend):
         return np.frombuffer(data, np.float32).reshape(rows, -1).copy()
 
 
-def _sampler(sampling: SamplingParams) -> str:
-    """The name of the program that samples so."""
-    return ("penalties " if sampling.penalizes else "") + ("argmax" if sampling.temperature == 0 else "sample")
+def _sampler(sampling: Sequence[SamplingParams]) -> str:
+    """The name of the program that samples rows so."""
+    greedy = {rules.temperature == 0 for rules in sampling}
+    if len(greedy) > 1:
+        return "penalties mixed"
+    penalties = "penalties " if any(rules.penalizes for rules in sampling) else ""
+    return penalties + ("argmax" if True in greedy else "sample")
 
 
-async def _joined(first, rest) -> list[int]:  # type: ignore[no-untyped-def]
-    return await first + (await rest if rest is not None else [])
+async def _joined(first: Awaitable[list[int]] | None, rest: Awaitable[list[int]] | None) -> list[list[int]]:
+    return [(await first if first is not None else []) + (await rest if rest is not None else [])]
+
+
+async def _sampled(
+    run: Awaitable[list[int]], rings: Awaitable[bytes], places: Sequence[tuple[int, int]], count: int
+) -> list[list[int]]:
+    _, data = await asyncio.gather(run, rings)
+    return sampled_in(data, places, count)

@@ -100,6 +100,8 @@ class ProgramLowering:
             "sample": [self._sampler(OpKind.SAMPLE)],
             "penalties argmax": [self._sampler(OpKind.PENALTIES), self._sampler(OpKind.ARGMAX)],
             "penalties sample": [self._sampler(OpKind.PENALTIES), self._sampler(OpKind.SAMPLE)],
+            # Each row takes part in one of the last two: argmax those without a temperature, sample the others.
+            "penalties mixed": [self._sampler(one) for one in (OpKind.PENALTIES, OpKind.ARGMAX, OpKind.SAMPLE)],
         }
         programs = self._passes(body, head) | self._samplers
         self.programs = {name: self.arena.put(program_bytes(program, self.state)) for name, program in programs.items()}

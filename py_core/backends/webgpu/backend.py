@@ -32,8 +32,9 @@ from py_core.backends.sampling_state import (
     STATE_HEADER,
     adapter_of,
     head_adapters_of,
+    rings_span,
+    sampled_in,
     state_bytes,
-    tokens_of,
 )
 from py_core.backends.training import Training
 from py_core.backends.webgpu.adapter_plans import AdapterPlans
@@ -270,7 +271,7 @@ class WebGPUBackend(PipelinedBackend):
     async def _time_steps(self, sequence: TokenSequence, position: int, expected: float) -> float:
         """Seconds of a step as decoding runs them, in batches queued ahead."""
         sequence.tokens, sequence.stored = [0] * (position + 1), position
-        self._step_seconds = expected
+        self._times.seconds[1] = expected
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, int(1 / expected)))
         begin = time.perf_counter()
         made = sum([len(ids) async for ids in self.decode(sequence, steps, GREEDY)])
@@ -363,24 +364,18 @@ class WebGPUBackend(PipelinedBackend):
             self._host.submit([self._record(_SCORED, len(rows), 1)])
         return np.frombuffer(await self._host.read(heads.scores.buffer, 0, 4 * m), np.float32)
 
-    def _start_steps(
-        self, sequence: TokenSequence, position: int, count: int, forward_first: bool, sampling: SamplingParams
-    ) -> asyncio.Future[list[int]]:
-        sampler = _samplers(sampling)
-        step = f"step{self._head_kind}"
-        names = ([step] if forward_first else []) + sampler + [step, *sampler] * (count - 1)
-        self._host.submit([self._record(name, 1, position + count) for name in names])
-        return asyncio.ensure_future(self._read_ids(sequence, position, count))
+    async def _start_steps(
+        self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
+    ) -> asyncio.Future[list[list[int]]]:
+        m, length = len(places), max(position for _, position in places) + count
+        forward = await self._lists_of(m, length, m) if m > 1 else [self._record(f"step{self._head_kind}", 1, length)]
+        sample = [self._record(name, m, length) for name in _samplers(sampling)]
+        self._host.submit((forward if forward_first else []) + sample + [*forward, *sample] * (count - 1))
+        return asyncio.ensure_future(self._sampled(places, count))
 
-    async def _sample_rows(self, m: int, length: int, sampling: SamplingParams) -> list[int]:
-        lists = await self._lists_of(m, length, m)
-        self._host.submit(lists + [self._record(name, m, length) for name in _samplers(sampling)])
-        return tokens_of(await self._host.read(self._buffers.state.buffer, 0, STATE_HEADER + m * ROW_BYTES))
-
-    async def _read_ids(self, sequence: TokenSequence, position: int, count: int) -> list[int]:
-        offset = (sequence.slot * RING + position % RING) * 4
-        data = await self._host.read(self._buffers.history.buffer, offset, count * 4)
-        return np.frombuffer(data, np.uint32).tolist()
+    async def _sampled(self, places: Sequence[tuple[int, int]], count: int) -> list[list[int]]:
+        rings = await self._host.read(self._buffers.history.buffer, *rings_span(places))
+        return sampled_in(rings, places, count)
 
     async def _read_logits(self, rows: int) -> np.ndarray:
         data = await self._host.read(self._buffers.logits.buffer, 0, rows * self._vocab_size * 4)
@@ -436,6 +431,7 @@ class WebGPUBackend(PipelinedBackend):
         return Binding(self._host.create_buffer(size, label), 0, size)
 
 
-def _samplers(sampling: SamplingParams) -> list[str]:
-    """The names of the lists that sample so."""
-    return (["penalties"] if sampling.penalizes else []) + ["argmax" if sampling.temperature == 0 else "sample"]
+def _samplers(sampling: Sequence[SamplingParams]) -> list[str]:
+    """The names of the lists that sample rows so."""
+    penalties = ["penalties"] if any(rules.penalizes for rules in sampling) else []
+    return penalties + sorted({"argmax" if rules.temperature == 0 else "sample" for rules in sampling})

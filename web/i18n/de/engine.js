@@ -67,6 +67,7 @@ export const sentences = [
   ['The message is too long: with the instructions it has {length} tokens, and the model reads at most {most}. Shorten it, or send it in parts.', 'Die Nachricht ist zu lang: Mit den Anweisungen hat sie {length} Token, und das Modell liest höchstens {most}. Kürze sie oder sende sie in Teilen.'],
   ['The text is {length} tokens long, but the model reads at most {most}. Shorten it.', 'Der Text ist {length} Token lang, das Modell liest aber höchstens {most}. Kürze ihn.'],
   ['{most} conversations are open already, the most that fit. Close one, then try again.', '{most} Gespräche sind schon offen, mehr passen nicht. Schließe eines und versuche es noch einmal.'],
+  ['The model works for {most} conversations already, the most at a time. Wait until one of them has its answer, then send the message again.', 'Das Modell arbeitet schon für {most} Gespräche, für mehr nicht zugleich. Warte, bis eines davon seine Antwort hat, und sende die Nachricht dann noch einmal.'],
   ['The measurement was stopped.', 'Die Messung wurde angehalten.'],
   ['The conversation goes on.', 'Das Gespräch geht weiter.'],
 

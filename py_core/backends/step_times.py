@@ -1,0 +1,77 @@
+"""What a decode step takes, by its rows, which are as many sequences: how many are queued, and how many rows pay."""
+
+from __future__ import annotations
+
+from py_core.backends.base import MAX_LOGIT_ROWS
+
+QUEUED_SECONDS = 0.04
+"""Work that is queued on the device: more than it takes to hear that a batch is done and to order the next."""
+
+MAX_BATCH = 32
+"""The most steps in a submission: where a step takes microseconds, larger batches would gain nothing."""
+
+MOST_BATCHES = 8
+"""Submissions in flight, on a device so fast that `QUEUED_SECONDS` would ask for more."""
+
+_UNKNOWN_STEP = 1.0
+"""Seconds of a step before there was one: the first batch is a single step, as on the slowest device."""
+
+_NEWEST_SHARE = 0.25
+"""The newest batch's weight in the average of a step's seconds. Several batches are reported late and together, so
+one alone says little."""
+
+_LEAST_GAIN = 1.1
+"""Times as many tokens a second that fewer rows must promise."""
+
+_FORGETTING = 0.005
+"""With each batch of other rows so much of a step's seconds is doubted: what was slow once is tried again."""
+
+
+class StepTimes:
+    """Of one backend."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[int, float] = {}
+        """Of a step of so many rows."""
+        self._doubted: dict[int, float] = {}
+        """The same, less what is doubted."""
+
+    def batch(self, rows: int, seconds: float) -> int:
+        """Steps in one submission that is to take so long."""
+        return max(1, min(MAX_BATCH, int(seconds / self.seconds.get(rows, _UNKNOWN_STEP))))
+
+    def wants_more(self, rows: int, batches: int, steps: int) -> bool:
+        """Whether the queue is short: it always holds a batch besides the one that is being worked on.
+
+        Several sequences have no more: who joins or leaves them waits for what is in flight.
+        """
+        if batches < 2:
+            return True
+        queued = steps * self.seconds.get(rows, _UNKNOWN_STEP)
+        return rows == 1 and batches < MOST_BATCHES and queued < QUEUED_SECONDS
+
+    def note(self, rows: int, seconds: float, average: float) -> None:
+        """A step of so many rows took so long, and so long on average in this call.
+
+        The ends of several batches are often heard at once, so that the time between two says little: the first
+        estimate is the average, or a slow device whose first steps seem to take no time would get a minute of work.
+        """
+        if rows in self.seconds:
+            self.seconds[rows] += (seconds - self.seconds[rows]) * _NEWEST_SHARE
+        else:
+            self.seconds[rows] = average
+        for other in self._doubted:
+            self._doubted[other] *= 1 - _FORGETTING
+        self._doubted[rows] = self.seconds[rows]
+
+    def rows_that_pay(self, count: int) -> int:
+        """How many of `count` sequences had best share a step: all that fit, or fewer where that gave more tokens.
+
+        Kernels may take more for two rows than for one row twice.
+        """
+        count = min(count, MAX_LOGIT_ROWS)
+        if count not in self._doubted:
+            return count
+        rates = {rows: rows / seconds for rows, seconds in self._doubted.items() if rows <= count}
+        best = max(rates, key=rates.__getitem__)
+        return best if rates[best] > _LEAST_GAIN * rates[count] else count

@@ -1,0 +1,53 @@
+"""How many sequences share a step follows from what steps took."""
+
+from __future__ import annotations
+
+from py_core.backends.step_times import StepTimes
+
+
+def noted(seconds: dict[int, float]) -> StepTimes:
+    times = StepTimes()
+    for rows, each in seconds.items():
+        times.note(rows, each, each)
+    return times
+
+
+def test_what_was_never_tried_is_tried() -> None:
+    assert noted({}).rows_that_pay(1) == 1
+    assert noted({}).rows_that_pay(5) == 5
+    assert noted({1: 0.01}).rows_that_pay(20) == 8
+
+
+def test_as_many_rows_as_give_the_most_tokens_share_a_step() -> None:
+    assert noted({1: 1.0, 8: 2.0}).rows_that_pay(8) == 8
+    assert noted({1: 1.0, 2: 4.0, 8: 9.0}).rows_that_pay(8) == 1
+    assert noted({1: 1.0, 4: 1.2, 8: 9.0}).rows_that_pay(8) == 4
+    assert noted({1: 1.0, 4: 1.2, 8: 9.0}).rows_that_pay(2) == 2
+    # Nearly as good is good: each change costs a while without work.
+    assert noted({1: 1.0, 2: 2.1}).rows_that_pay(2) == 2
+
+
+def test_what_was_slow_once_is_tried_again_and_believed_again() -> None:
+    times = noted({1: 1.0, 2: 4.0})
+    batches = 0
+    while times.rows_that_pay(2) == 1:
+        times.note(1, 1.0, 1.0)
+        batches += 1
+    assert 50 < batches < 500
+    times.note(2, 4.0, 4.0)
+    assert times.rows_that_pay(2) == 1
+    assert times.seconds[2] == 4.0
+    while times.rows_that_pay(2) == 1:
+        times.note(1, 1.0, 1.0)
+    for _ in range(20):
+        times.note(2, 1.2, 1.2)
+    assert times.rows_that_pay(2) == 2
+
+
+def test_several_sequences_have_no_more_in_flight_than_keeps_the_device_at_work() -> None:
+    times = noted({1: 0.001, 8: 0.001})
+    assert times.batch(8, 0.006) == 6
+    assert times.wants_more(8, 1, 6)
+    assert not times.wants_more(8, 2, 12)
+    assert times.wants_more(1, 2, 12)
+    assert not times.wants_more(1, 7, 40)
