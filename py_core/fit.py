@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from py_core.backends.base import MAX_LOGIT_ROWS, MAX_TAPS, BackendError
 from py_core.backends.numpy import CHUNK
 from py_core.backends.page_table import PAGE, PageTable, kept_window, most_pages
-from py_core.backends.pipelined import SLOTS
+from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.wasm.backend import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
 from py_core.backends.wasm.layout import EXTENT, PART, Mode, activation_bytes, head_page_bytes, matrix_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from py_core.formats.source import FileSource
 from py_core.models.config import read_rope_factors
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
-from py_core.sampling import SamplingParams
+from py_core.sampling import SamplingParams, sample
 from tests.tiny_llama import TinyLlama
 
 GREEDY = SamplingParams()
@@ -109,3 +110,34 @@ def prompt(length: int, seed: int = 0) -> list[int]:
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+async def alone(
+    backend: Backend, tokens: Sequence[int], n: int, rules: SamplingParams = GREEDY, adapter: int = 0, head: int = 0
+) -> list[int]:
+    """What a sequence of its own says behind these tokens."""
+    if not n:
+        return []
+    sequence = backend.new_sequence()
+    backend.use_adapter(sequence, adapter)
+    backend.use_head_adapter(sequence, head)
+    await backend.prefill(sequence, tokens)
+    said = [token async for ids in backend.decode(sequence, n, rules) for token in ids]
+    backend.free(sequence)
+    return said
+
+
+async def assert_said_alone(backend: Backend, before: list[int], rules: SamplingParams, said: list[int]) -> None:
+    """What comes after these tokens is what comes alone, but for tokens between which rounding decides: passes that
+    read a text in other pieces add up in another order."""
+    done = 0
+    while (again := await alone(backend, before + said[:done], len(said) - done, rules)) != said[done:]:
+        done += next(at for at, (one, other) in enumerate(zip(again, said[done:], strict=True)) if one != other)
+        sequence = backend.new_sequence()
+        await backend.prefill(sequence, before + said[:done])
+        logits, draw = await backend.logits(sequence), np.random.default_rng(0)
+        backend.free(sequence)
+        noise = 1e-4 * np.abs(logits).max() * draw.standard_normal((100, len(logits))).astype(np.float32)
+        tokens = before + said[:done]
+        assert said[done] in {sample(logits + one, tokens, len(tokens), rules) for one in noise}
+        done += 1

@@ -54,6 +54,10 @@ class Capabilities:
     features: tuple[str, ...] = ()
 
 
+NO_SLOT = -1
+"""Of a sequence that has no row in the page table."""
+
+
 @dataclass
 class TokenSequence:
     """One sequence of tokens and the KV pages that hold it.
@@ -62,7 +66,10 @@ class TokenSequence:
     that was just sampled is still pending; the backend runs it when its logits are needed.
     """
 
-    slot: int
+    number: int
+    """Its own: no other sequence of the backend has or had it."""
+    slot: int = NO_SLOT
+    """Its row in the page table, as long as it has one (sequence_slots.py)."""
     tokens: list[int] = field(default_factory=list)
     stored: int = 0
     adapter: int = 0
@@ -172,8 +179,8 @@ def check_together(
     """What every backend's `decode_together` checks; how many of up to `n` tokens each has room for."""
     for sequence in sequences:
         check_not_empty(sequence)
-    slots, adapters = {sequence.slot for sequence in sequences}, {sequence.adapter for sequence in sequences}
-    if not 1 <= len(slots) == len(sequences) == len(sampling) <= MAX_LOGIT_ROWS or len(adapters) > 1:
+    numbers, adapters = {sequence.number for sequence in sequences}, {sequence.adapter for sequence in sequences}
+    if not 1 <= len(numbers) == len(sequences) == len(sampling) <= MAX_LOGIT_ROWS or len(adapters) > 1:
         raise ValueError(
             f"{len(sequences)} sequences with {len(adapters)} sets of LoRA matrices are to be decoded together; it can "
             f"be 1 to {MAX_LOGIT_ROWS}, each once, with the same set and sampling rules each."
@@ -202,7 +209,7 @@ class Backend(Protocol):
     context_length: int
 
     def new_sequence(self) -> TokenSequence:
-        """Start an empty sequence. Raises BackendError when every slot is taken."""
+        """Start an empty sequence. There may be any number of them."""
         ...
 
     def append(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:

@@ -83,13 +83,13 @@ class NumpyBackend(AdapterUse):
         layers = [op for op in graph.ops if isinstance(op, ops.Attention)]
         self._windows = {op.layer: kept_window(op.window, self.context_length) for op in layers}
         self._states: dict[int, _State] = {}
-        self._slots = 0
+        self._numbered = 0
 
     def new_sequence(self) -> TokenSequence:
-        self._slots += 1
-        self._states[self._slots] = _State(self._config, self._windows)
-        self._sequences[self._slots] = TokenSequence(self._slots)
-        return self._sequences[self._slots]
+        self._numbered += 1
+        self._states[self._numbered] = _State(self._config, self._windows)
+        self._sequences[self._numbered] = TokenSequence(self._numbered)
+        return self._sequences[self._numbered]
 
     def append(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:
         check_prefill(sequence, tokens, self._config.vocab_size, self.context_length)
@@ -207,8 +207,8 @@ class NumpyBackend(AdapterUse):
         self._rewind(sequence, max(length - 1, 0))
 
     def free(self, sequence: TokenSequence) -> None:
-        self._states.pop(sequence.slot, None)
-        self._sequences.pop(sequence.slot, None)
+        self._states.pop(sequence.number, None)
+        self._sequences.pop(sequence.number, None)
 
     def close(self) -> None:
         self._states.clear()
@@ -218,13 +218,13 @@ class NumpyBackend(AdapterUse):
         self._weights = {}
 
     def _state(self, sequence: TokenSequence) -> _State:
-        if sequence.slot not in self._states:
+        if sequence.number not in self._states:
             raise BackendError("This conversation was closed. Start a new one.")
-        return self._states[sequence.slot]
+        return self._states[sequence.number]
 
     def _rewind(self, sequence: TokenSequence, stored: int) -> None:
         stored = min(sequence.stored, stored)
-        state = self._states.get(sequence.slot)
+        state = self._states.get(sequence.number)
         sequence.stored = stored if state and all(cache.sees(stored) for cache in state.caches.values()) else 0
 
     async def _run_pending(

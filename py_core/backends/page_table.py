@@ -87,6 +87,10 @@ class PageTable:
         double = 2 * self.capacity
         return min(self._most_of_one if self.capacity < self._most_of_one < double else double, self._most)
 
+    def limit(self, most: int) -> None:
+        """Have no more pages than so many, but those that there are, and as many as one sequence may hold."""
+        self._most = min(max(most, self.capacity, self._most_of_one), len(self.rows) * self.pages_per_slot)
+
     def add_capacity(self, capacity: int) -> None:
         """There are `capacity` pages now; those that were stay."""
         self._free = list(range(self.capacity, capacity))[::-1] + self._free

@@ -21,8 +21,8 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import (
     MAX_LOGIT_ROWS,
+    NO_SLOT,
     AfterPass,
-    BackendError,
     Capabilities,
     KeepGoing,
     TokenSequence,
@@ -34,16 +34,13 @@ from py_core.backends.base import (
     check_together,
     pass_end,
 )
-from py_core.backends.prefix_cache import PrefixCache
 from py_core.backends.sampling_state import GREEDY, ring_of, state_bytes
+from py_core.backends.sequence_slots import SequenceSlots
 from py_core.backends.speculation import Lookahead
 from py_core.backends.step_times import StepTimes
 from py_core.backends.training import Training
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
-
-SLOTS = 32
-"""Sequences at a time. One that holds no tokens costs 4 KB for its history, and its row of the page table."""
 
 _MOST_LOSSES = 3
 """Devices lost in a row, without a token between them, that are made up for."""
@@ -52,7 +49,7 @@ _MOST_LOSSES = 3
 T = TypeVar("T")
 
 
-class PipelinedBackend(PrefixCache):
+class PipelinedBackend(SequenceSlots):
     """See `Backend` for the contract of each public method."""
 
     BATCH_SECONDS = 0.025
@@ -69,7 +66,6 @@ class PipelinedBackend(PrefixCache):
         self.context_length = context_length
         self._vocab_size, self.max_rows, self._taps = vocab_size, max_rows, graph.taps
         self._width = graph.head_residual.width
-        self._free_slots = list(range(SLOTS))[::-1]
         self._lost = False
         self._losses = 0
         self._logits_of: TokenSequence | None = None
@@ -79,10 +75,6 @@ class PipelinedBackend(PrefixCache):
     @abstractmethod
     async def _reserve(self, slot: int, first: int, length: int) -> None:
         """Make sure that a sequence has pages for positions first .. length - 1; those before `first` are stored."""
-
-    @abstractmethod
-    def _release(self, slot: int, length: int) -> None:
-        """Give back the pages that only positions from `length` on use."""
 
     @abstractmethod
     def _sees(self, slot: int, position: int) -> bool:
@@ -142,13 +134,6 @@ class PipelinedBackend(PrefixCache):
 
     @abstractmethod
     def close(self) -> None: ...
-
-    def new_sequence(self) -> TokenSequence:
-        if not self._free_slots:
-            raise BackendError(f"{SLOTS} conversations are open already, the most that fit. Close one, then try again.")
-        sequence = TokenSequence(self._free_slots.pop())
-        self._sequences[sequence.slot] = sequence
-        return sequence
 
     def append(self, sequence: TokenSequence, tokens: Sequence[int]) -> None:
         check_prefill(sequence, tokens, self._vocab_size, self.context_length)
@@ -255,6 +240,7 @@ class PipelinedBackend(PrefixCache):
         while True:
             try:
                 await self._restore()
+                self._put_to_work([sequence])
                 if sequence.stored < last:
                     await self._run_pending(sequence)
                 await self._reserve(sequence.slot, sequence.stored, last + len(rows))
@@ -278,6 +264,7 @@ class PipelinedBackend(PrefixCache):
         check_last_rows(sequence, rows)
         self._losses = 0
         while True:
+            self._put_to_work([sequence], rows)
             if rows > 1 or self._logits_of is not sequence:
                 self._rewind(sequence, sequence.length - rows)
             await self._run_pending(sequence, rows)
@@ -312,10 +299,11 @@ class PipelinedBackend(PrefixCache):
         self._losses = done = 0
         while done < len(tokens):
             part = slice(done, done + self.max_rows)
-            # Where these rows are in the sequence makes no difference to the head.
-            rows = [(token, 0, sequence.slot) for token in tokens[part]]
             try:
                 await self._restore()
+                self._put_to_work([sequence])
+                # Where these rows are in the sequence makes no difference to the head.
+                rows = [(token, 0, sequence.slot) for token in tokens[part]]
                 self._logits_of = None
                 self._write_state(state_bytes(rows, GREEDY, 0, sequence.adapter, sequence.head_adapter))
                 scores.append(await self._run_head_scored(states[part], tokens[part]))
@@ -336,11 +324,13 @@ class PipelinedBackend(PrefixCache):
         passes: list[T] = []
         done = start
         self._losses = 0
+        self._put_to_work([sequence])
         if not self._sees(sequence.slot, min(sequence.stored, start)):
             self._rewind(sequence, start)  # what a window has given back: all tokens run again
         while done < end:
             try:
                 await self._restore()
+                self._put_to_work([sequence])
                 # Tokens before `start`, or read already before a loss, only go into the pages.
                 first = min(sequence.stored, done)
                 unread = first == done
@@ -392,18 +382,14 @@ class PipelinedBackend(PrefixCache):
         del sequence.tokens[length:]
         # The last token runs again: its logits are gone.
         self._rewind(sequence, max(length - 1, 0))
-        self._release(sequence.slot, sequence.stored)
-
-    def free(self, sequence: TokenSequence) -> None:
-        self.truncate(sequence, 0)
-        del self._sequences[sequence.slot]
-        self._free_slots.append(sequence.slot)
+        if sequence.slot != NO_SLOT:
+            self._release(sequence.slot, sequence.stored)
 
     def _rewind(self, sequence: TokenSequence, stored: int) -> None:
         if self._logits_of is sequence:
             self._logits_of = None
         sequence.stored = min(sequence.stored, stored)
-        if not self._sees(sequence.slot, sequence.stored):
+        if sequence.slot != NO_SLOT and not self._sees(sequence.slot, sequence.stored):
             sequence.stored = 0
             self._release(sequence.slot, 0)
 
@@ -427,12 +413,13 @@ class PipelinedBackend(PrefixCache):
         Whether the first step has to run the last tokens; else it samples the logits at hand, those of the only one.
         """
         await self._restore()
+        self._put_to_work(sequences)
         for one in sequences:
             if len(sequences) > 1 or (one.stored == one.length and self._logits_of is not one):
                 self._rewind(one, one.length - 1)
         while lacking := [one for one in sequences if one.stored < one.length - 1]:
             for one in lacking:
-                await self._run_pending(one)
+                await self._run_pending(one, beside=sequences)
                 if len(sequences) > 1:
                     self._rewind(one, one.length - 1)
         rows = [(one.tokens[-1], one.length - 1, one.slot) for one in sequences]
@@ -445,12 +432,17 @@ class PipelinedBackend(PrefixCache):
         return sequences[0].stored < sequences[0].length
 
     async def _run_pending(
-        self, sequence: TokenSequence, logit_rows: int = 1, after_pass: AfterPass | None = None
-    ) -> None:
-        """Run the tokens whose keys and values are not stored yet; the logits are then those of the last ones."""
+        self, sequence: TokenSequence, logit_rows: int = 1, after_pass: AfterPass | None = None,
+        beside: Sequence[TokenSequence] = (),
+    ) -> None:  # fmt: skip
+        """Run the tokens whose keys and values are not stored yet; the logits are then those of the last ones.
+
+        `beside`: sequences that are to hold what they hold.
+        """
         while sequence.stored < sequence.length:
             try:
                 await self._restore()
+                self._put_to_work([*beside, sequence], logit_rows)
                 stop = pass_end(sequence.stored, sequence.length, self.max_rows, logit_rows)
                 needed = logit_rows if stop == sequence.length else 0
                 m = await self._write_rows(sequence, sequence.stored, stop, needed)

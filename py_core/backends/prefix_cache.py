@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from py_core.backends.adapter_use import AdapterUse
-from py_core.backends.base import TokenSequence
+from py_core.backends.base import NO_SLOT, TokenSequence
 from py_core.backends.page_table import PAGE, PageTable, pages_of
 from py_core.backends.radix_tree import LEAST_COPIED, RadixTree
 from py_core.models.graph import Graph
@@ -56,13 +56,21 @@ class PrefixCache(AdapterUse):
         """Keep the sequence's pages for whoever begins alike. `ends`: it does not go on in the last one, which may have
         room, since it forgets tokens."""
         table = self._shared_table
-        if table is None or not sequence.shares:
+        if table is None or not sequence.shares or sequence.slot == NO_SLOT:
             return
         length = sequence.stored if ends else sequence.stored // PAGE * PAGE
         pages = table.held(sequence.slot)[: pages_of(length)]
         new, old = self._prefixes.insert(sequence.adapter, sequence.tokens[:length], pages)
         table.hold(new)
         table.drop(old)
+
+    def _take_kept_pages(self, sequence: TokenSequence, rows: int) -> None:
+        """A sequence that holds no pages takes those that are kept of its text, but for its last `rows` tokens."""
+        table = self._shared_table
+        if table is not None and sequence.shares:
+            pages, found = self._prefixes.match(sequence.adapter, sequence.tokens[: max(sequence.length - rows, 0)])
+            table.adopt(sequence.slot, pages)
+            sequence.stored = found
 
     def _forget_prefixes(self) -> None:
         """What the pages held is lost, and the page table is a new one."""

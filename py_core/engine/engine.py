@@ -70,7 +70,7 @@ class Engine:
         self._end_tokens = frozenset(end_tokens)
         self._scheduler = Scheduler(backend)
         self._sequences: dict[int, TokenSequence] = {}
-        """By their slots."""
+        """By their numbers."""
         self.speculates = True
         """Whether tokens are guessed and run together (speculation.py). They are the same with and without."""
 
@@ -85,14 +85,14 @@ class Engine:
         return self.backend.context_length
 
     def new_sequence(self, shares: bool = True) -> TokenSequence:
-        """Start an empty sequence of tokens. Raises BackendError when there are too many.
+        """Start an empty sequence of tokens. There may be any number: who waits gives up pages to who works.
 
         shares: False where each token has to be read and sampled by itself, as in a measurement: neither is what others
         have read taken over, nor is anything guessed.
         """
         sequence = self.backend.new_sequence()
         sequence.shares = shares
-        self._sequences[sequence.slot] = sequence
+        self._sequences[sequence.number] = sequence
         return sequence
 
     def truncate(self, sequence: TokenSequence, length: int) -> None:
@@ -120,7 +120,7 @@ class Engine:
     def free(self, sequence: TokenSequence) -> None:
         """Give the sequence and its pages back, and end what is under way for it. It cannot be used again."""
         self._scheduler.end(sequence)
-        self._sequences.pop(sequence.slot, None)
+        self._sequences.pop(sequence.number, None)
         self.backend.free(sequence)
 
     async def add_adapter(self, adapter: LoraAdapter, priority: Priority = Priority.INTERACTIVE) -> int:

@@ -35,7 +35,7 @@ class Scheduler:
         self._backend = backend
         self._turns = Turns()
         self._tasks: dict[int, asyncio.Task[object] | Decoding] = {}
-        """What is under way, by its sequence's slot."""
+        """What is under way, by its sequence's number."""
         self._groups: dict[tuple[Priority, int], Group] = {}
         """Sequences that are decoded together, by their priority and their set of LoRA matrices."""
 
@@ -124,7 +124,7 @@ class Scheduler:
 
     def end(self, sequence: TokenSequence) -> None:
         """End what is under way for a sequence, and drop what is in flight for it. The others go on."""
-        if task := self._tasks.pop(sequence.slot, None):
+        if task := self._tasks.pop(sequence.number, None):
             task.cancel()
 
     async def _run(self, sequence: TokenSequence, work: Coroutine[object, object, T]) -> T:
@@ -140,7 +140,7 @@ class Scheduler:
 
     @contextmanager
     def _claim(self, sequence: TokenSequence, task: asyncio.Task[T] | Decoding) -> Iterator[None]:
-        if sequence.slot in self._tasks:
+        if sequence.number in self._tasks:
             task.cancel()
             raise BackendError("This conversation is still being answered. Stop that answer first.")
         if len(self._tasks) >= MOST_REQUESTS:
@@ -149,13 +149,13 @@ class Scheduler:
                 f"The model works for {MOST_REQUESTS} conversations already, the most at a time. "
                 "Wait until one of them has its answer, then send the message again."
             )
-        self._tasks[sequence.slot] = task
+        self._tasks[sequence.number] = task
         try:
             yield
         finally:
             if self._goes_on(sequence, task):
-                del self._tasks[sequence.slot]
+                del self._tasks[sequence.number]
 
     def _goes_on(self, sequence: TokenSequence, task: asyncio.Task[T] | Decoding) -> bool:
         """Whether this goes on: `end` was not called since it began."""
-        return self._tasks.get(sequence.slot) is task
+        return self._tasks.get(sequence.number) is task

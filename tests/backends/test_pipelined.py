@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.backends.base import BackendError, ContextFullError
-from py_core.backends.pipelined import SLOTS
+from py_core.backends.base import ContextFullError
+from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.sampling import SamplingParams
@@ -160,8 +160,6 @@ async def test_every_slot_can_be_used_again_after_free(tiny: Pair) -> None:
         sequences = [tiny.other.new_sequence() for _ in range(SLOTS)]
         for sequence in sequences[:2]:
             await tiny.other.prefill(sequence, prompt(70))
-        with pytest.raises(BackendError, match=f"{SLOTS} conversations are open already.*Close one"):
-            tiny.other.new_sequence()
         for sequence in sequences:
             tiny.other.free(sequence)
 

@@ -84,8 +84,8 @@ async def test_each_gets_the_tokens_that_it_would_get_alone(engine: Engine) -> N
     async with asyncio.timeout(PATIENCE):
         assert await asyncio.gather(*map(answer, TEXTS, RULES)) == expected
     # They really took turns: none was done before another one began.
-    first = {sequence.slot: log.index(sequence) for sequence in log}
-    last = {sequence.slot: len(log) - 1 - log[::-1].index(sequence) for sequence in log}
+    first = {sequence.number: log.index(sequence) for sequence in log}
+    last = {sequence.number: len(log) - 1 - log[::-1].index(sequence) for sequence in log}
     assert max(first.values()) < min(last.values())
 
 

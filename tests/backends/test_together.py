@@ -22,8 +22,8 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.scheduler import MOST_REQUESTS, Priority
-from py_core.sampling import SamplingParams, sample
-from tests.backend_pairs import GREEDY, open_pair, prompt
+from py_core.sampling import SamplingParams
+from tests.backend_pairs import GREEDY, alone, assert_said_alone, open_pair, prompt
 from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
 
@@ -65,20 +65,6 @@ async def read(backend: Backend, tokens: Sequence[int]) -> TokenSequence:
     sequence = backend.new_sequence()
     await backend.prefill(sequence, tokens)
     return sequence
-
-
-async def alone(
-    backend: Backend, tokens: Sequence[int], n: int, rules: SamplingParams = GREEDY, adapter: int = 0, head: int = 0
-) -> list[int]:
-    if not n:
-        return []
-    sequence = backend.new_sequence()
-    backend.use_adapter(sequence, adapter)
-    backend.use_head_adapter(sequence, head)
-    await backend.prefill(sequence, tokens)
-    said = [token async for ids in backend.decode(sequence, n, rules) for token in ids]
-    backend.free(sequence)
-    return said
 
 
 async def together(
@@ -212,7 +198,7 @@ async def answer(
     async for ids in engine.generate(sequence, n, rules, Timings(), priority=priority):
         said += ids
         if log is not None:
-            log.append(sequence.slot)
+            log.append(sequence.number)
     engine.free(sequence)
     return said
 
@@ -228,7 +214,8 @@ async def test_more_than_a_step_has_rows_have_fair_shares(backend: Backend) -> N
         assert await asyncio.gather(*(answer(engine, text, 60, log=log) for text in texts)) == expected
     assert max(shared.rows) == 8
     # Nobody is done before everybody has begun.
-    first, last = {slot: log.index(slot) for slot in log}, {slot: len(log) - 1 - log[::-1].index(slot) for slot in log}
+    first = {number: log.index(number) for number in log}
+    last = {number: len(log) - 1 - log[::-1].index(number) for number in log}
     assert len(first) == 11
     assert max(first.values()) < min(last.values())
 
@@ -343,21 +330,6 @@ class Speaker:
                 for _ in range(self._draw.randrange(30) if what == "pause" else 0):
                     await asyncio.sleep(0)
         self.said.append((before, rules, said))
-
-
-async def assert_said_alone(backend: Backend, before: list[int], rules: SamplingParams, said: list[int]) -> None:
-    """What comes after these tokens is what comes alone, but for tokens between which rounding decides: passes that
-    read a text in other pieces add up in another order."""
-    done = 0
-    while (again := await alone(backend, before + said[:done], len(said) - done, rules)) != said[done:]:
-        done += next(at for at, (one, other) in enumerate(zip(again, said[done:], strict=True)) if one != other)
-        sequence = await read(backend, before + said[:done])
-        logits, draw = await backend.logits(sequence), np.random.default_rng(0)
-        backend.free(sequence)
-        noise = 1e-4 * np.abs(logits).max() * draw.standard_normal((100, len(logits))).astype(np.float32)
-        tokens = before + said[:done]
-        assert said[done] in {sample(logits + one, tokens, len(tokens), rules) for one in noise}
-        done += 1
 
 
 @pytest.mark.usefixtures("short_turns")

@@ -45,7 +45,7 @@ class Windowed:
     need: Need
     pages: Callable[[], int]
     same: dict[int, TokenSequence] = field(default_factory=dict)
-    """Sequences of the reference, by the slots of those that they are compared with."""
+    """Sequences of the reference, by the numbers of those that they are compared with."""
 
     async def read(self, sequence: TokenSequence, ids: list[int]) -> None:
         """Read ids, after which the logits must be those of the reference."""
@@ -58,7 +58,7 @@ class Windowed:
 
     async def whole(self, sequence: TokenSequence) -> TokenSequence:
         """A sequence of the reference with the same tokens."""
-        same = self.same.setdefault(sequence.slot, self.reference.new_sequence())
+        same = self.same.setdefault(sequence.number, self.reference.new_sequence())
         pairs = zip(same.tokens, sequence.tokens, strict=False)
         shared = next((at for at, (a, b) in enumerate(pairs) if a != b), min(same.length, sequence.length - 1))
         self.reference.truncate(same, shared)
@@ -191,7 +191,7 @@ async def test_two_texts_share_the_pool(model: Windowed) -> None:
     first, second = model.backend.new_sequence(), model.backend.new_sequence()
     for length in (150, 70, 130):
         for sequence in (first, second):
-            await model.backend.prefill(sequence, text(length, seed=length + sequence.slot))
+            await model.backend.prefill(sequence, text(length, seed=length + sequence.number))
         await collect(model.backend, first, 8)
     await model.check(first)
     await model.check(second)

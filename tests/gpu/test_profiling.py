@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from py_core.backends.base import BackendError
-from py_core.backends.pipelined import SLOTS
+from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.webgpu import host_wgpu
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host_wgpu import WgpuHost

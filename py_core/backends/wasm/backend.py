@@ -15,7 +15,7 @@ from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import BackendError, Capabilities, Progress, check_formats
 from py_core.backends.page_table import PageTable
-from py_core.backends.pipelined import SLOTS, PipelinedBackend
+from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.sampling_state import (
     RING,
     adapter_of,
@@ -23,6 +23,7 @@ from py_core.backends.sampling_state import (
     rings_span,
     sampled_in,
 )
+from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.training import Training
 from py_core.backends.wasm.head_programs import HeadPrograms
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
@@ -113,16 +114,19 @@ class WasmBackend(PipelinedBackend):
 
     async def _reserve(self, slot: int, first: int, length: int) -> None:
         self._make_room(slot, first, length)
-        try:
-            await self._pages.reserve(self._host, slot, first, length)
-        except BackendError:
-            if not self._make_room(slot, first, length, most=0):
-                raise
-            await self._pages.reserve(self._host, slot, first, length)
+        while True:
+            try:
+                return await self._pages.reserve(self._host, slot, first, length)
+            except BackendError:
+                if not self._make_room(slot, first, length, most=0):
+                    raise
 
     @property
     def _shared_table(self) -> PageTable | None:
         return self._pages.shared_table
+
+    def limit_pages(self, nbytes: int) -> None:
+        self._pages.limit(nbytes)
 
     def _release(self, slot: int, length: int) -> None:
         self._pages.release(slot, length)

@@ -74,12 +74,20 @@ class KVPages:
         for group in self._groups:
             while group.pages.lacks(slot, first, length):
                 capacity = group.pages.grown()
+                if capacity == group.pages.capacity:
+                    raise BackendError("The conversations have no more memory. Close one, or start a new chat.")
                 extents = _extents(capacity) - len(group.extents)
                 self._add_extents(group, extents, await self._claim(host, extents * len(group.layers)))
                 group.pages.add_capacity(capacity)
             await self._copy_others_page(host, group, slot, first)
             group.pages.take(slot, first, length)
             self._write_rows(host, group)
+
+    def limit(self, nbytes: int) -> None:
+        """Let the pages of layers without a window take no more, where that is enough for one conversation."""
+        for group in self._groups:
+            if not group.pages.window:
+                group.pages.limit(nbytes // (len(group.layers) * self._heads * self._head_bytes))
 
     @property
     def shared_table(self) -> PageTable | None:

@@ -24,7 +24,7 @@ from py_core.backends.base import (
     check_formats,
 )
 from py_core.backends.page_table import PageTable
-from py_core.backends.pipelined import SLOTS, PipelinedBackend
+from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.sampling_state import (
     GREEDY,
     RING,
@@ -36,6 +36,7 @@ from py_core.backends.sampling_state import (
     sampled_in,
     state_bytes,
 )
+from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.training import Training
 from py_core.backends.webgpu.adapter_plans import AdapterPlans
 from py_core.backends.webgpu.attention import SHORT, length_class_of
@@ -238,6 +239,7 @@ class WebGPUBackend(PipelinedBackend):
         if not 0 <= position <= most:
             raise ValueError(f"There is no room to measure at position {position}: it must be 0 to {most}.")
         sequence = self.new_sequence()
+        self._put_to_work([sequence])
         try:
             state = state_bytes([(0, position + row, sequence.slot) for row in range(rows)], GREEDY, logit_rows)
             await self._restore()
@@ -281,16 +283,19 @@ class WebGPUBackend(PipelinedBackend):
 
     async def _reserve(self, slot: int, first: int, length: int) -> None:
         self._make_room(slot, first, length)
-        try:
-            self._pages.reserve(slot, first, length)
-        except BackendError:
-            if not self._make_room(slot, first, length, most=0):
-                raise
-            self._pages.reserve(slot, first, length)
+        while True:
+            try:
+                return self._pages.reserve(slot, first, length)
+            except BackendError:
+                if not self._make_room(slot, first, length, most=0):
+                    raise
 
     @property
     def _shared_table(self) -> PageTable | None:
         return self._pages.shared_table
+
+    def limit_pages(self, nbytes: int) -> None:
+        self._pages.limit(nbytes)
 
     def _release(self, slot: int, length: int) -> None:
         self._pages.release(slot, length)

@@ -58,6 +58,12 @@ class KVPages:
             group.pages.take(slot, first, length)
             self._write_rows(group)
 
+    def limit(self, nbytes: int) -> None:
+        """Let the pages of layers without a window take no more, where that is enough for one conversation."""
+        for group in self._groups:
+            if not group.pages.window:
+                group.pages.limit(nbytes // (len(group.buffers) * self.page_bytes))
+
     @property
     def shared_table(self) -> PageTable | None:
         """The table of all layers, where none has a window: sequences can share its pages."""

@@ -66,7 +66,7 @@ export const sentences = [
   ['The text is too long: it has {length} characters, and the model reads at most {most} tokens. Shorten it, or send it in parts.', 'Der Text ist zu lang: Er hat {length} Zeichen, und das Modell liest höchstens {most} Token. Kürze ihn oder sende ihn in Teilen.'],
   ['The message is too long: with the instructions it has {length} tokens, and the model reads at most {most}. Shorten it, or send it in parts.', 'Die Nachricht ist zu lang: Mit den Anweisungen hat sie {length} Token, und das Modell liest höchstens {most}. Kürze sie oder sende sie in Teilen.'],
   ['The text is {length} tokens long, but the model reads at most {most}. Shorten it.', 'Der Text ist {length} Token lang, das Modell liest aber höchstens {most}. Kürze ihn.'],
-  ['{most} conversations are open already, the most that fit. Close one, then try again.', '{most} Gespräche sind schon offen, mehr passen nicht. Schließe eines und versuche es noch einmal.'],
+  ['The conversations have no more memory. Close one, or start a new chat.', 'Für die Gespräche ist kein Speicher mehr frei. Schließe eines oder beginne ein neues.'],
   ['The model works for {most} conversations already, the most at a time. Wait until one of them has its answer, then send the message again.', 'Das Modell arbeitet schon für {most} Gespräche, für mehr nicht zugleich. Warte, bis eines davon seine Antwort hat, und sende die Nachricht dann noch einmal.'],
   ['The measurement was stopped.', 'Die Messung wurde angehalten.'],
   ['The conversation goes on.', 'Das Gespräch geht weiter.'],

@@ -1,0 +1,197 @@
+"""More conversations than slots, and more than memory holds: each says what it would say alone. Tiny models."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from py_core.backends import page_table
+from py_core.backends.base import NO_SLOT, BackendError, TokenSequence
+from py_core.backends.page_table import PAGE
+from py_core.backends.pipelined import PipelinedBackend
+from py_core.backends.sequence_slots import SLOTS
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.engine.engine import Engine, Timings
+from tests.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
+from tests.tiny_llama import TinyLlama
+
+CONTEXT = 6 * PAGE
+
+
+@pytest.fixture(params=["webgpu", "wasm"])
+async def tiny(
+    request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Pair]:
+    """In float32, with few pages in the beginning. `limit_pages` then allows those of two conversations."""
+    monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
+    tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
+    host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm())
+    pair = await open_pair(tiny.write(tmp_path / "tiny.gguf"), host)
+    yield pair
+    pair.other.close()
+
+
+def with_little_memory(tiny: Pair) -> PipelinedBackend:
+    """Two whole conversations have room."""
+    backend = tiny.other
+    assert isinstance(backend, PipelinedBackend)
+    assert backend._shared_table is not None
+    backend._shared_table.limit(2 * CONTEXT // PAGE)
+    return backend
+
+
+async def say(engine: Engine, sequence: TokenSequence, n: int) -> list[int]:
+    return [token async for ids in engine.generate(sequence, n, GREEDY, Timings()) for token in ids]
+
+
+async def opened(engine: Engine, texts: list[list[int]]) -> list[TokenSequence]:
+    sequences = [engine.new_sequence() for _ in texts]
+    for sequence, text in zip(sequences, texts, strict=True):
+        await engine.prefill(sequence, text, Timings())
+    return sequences
+
+
+async def test_more_conversations_than_slots_take_turns_in_them(tiny: Pair) -> None:
+    engine, texts = Engine(tiny.other, ()), [prompt(12 + at % 7, seed=at) for at in range(SLOTS + 9)]
+    sequences = await opened(engine, texts)
+    assert sum(one.slot == NO_SLOT for one in sequences) == 9
+    assert len({one.slot for one in sequences}) == SLOTS + 1
+    for at in (0, 1, 20, SLOTS + 8, 0):
+        said = await say(engine, sequences[at], 6)
+        assert said == await alone(tiny.numpy, sequences[at].tokens[:-6], 6)
+    for one in sequences:
+        engine.free(one)
+    again = [engine.new_sequence() for _ in range(SLOTS)]
+    for one in again:
+        await engine.prefill(one, texts[3], Timings())
+    assert all(one.slot != NO_SLOT for one in again)
+
+
+async def test_who_comes_back_reads_again_only_what_was_let_go(tiny: Pair) -> None:
+    engine, backend = Engine(tiny.other, ()), tiny.other
+    assert isinstance(backend, PipelinedBackend)
+    first, *others = await opened(engine, [prompt(210, seed=at) for at in range(3)])
+    backend._send_away(first)
+    assert (first.slot, first.stored) == (NO_SLOT, 0)
+    reference = tiny.numpy.new_sequence()
+    await tiny.numpy.prefill(reference, first.tokens)
+    expected = await tiny.numpy.logits(reference)
+    backend._put_to_work([first])
+    assert first.stored == 209
+    backend._send_away(first)
+    assert np.abs(await engine.logits(first) - expected).max() <= 2e-3 * np.abs(expected).max()
+    # Several rows of logits, states, and a shorter text work from outside of a slot, too.
+    backend._send_away(first)
+    rows = await tiny.numpy.last_logits(reference, 3)
+    assert np.abs(await engine.last_logits(first, 3) - rows).max() <= 2e-3 * np.abs(rows).max()
+    backend._send_away(first)
+    scores = await engine.token_logprobs(first, first.tokens, 100)
+    assert np.abs(scores - await tiny.numpy.token_logprobs(reference, 100)).max() <= 2e-3
+    backend._send_away(first)
+    engine.truncate(first, 90)
+    tiny.numpy.truncate(reference, 90)
+    expected = await tiny.numpy.logits(reference)
+    assert np.abs(await engine.logits(first) - expected).max() <= 2e-3 * np.abs(expected).max()
+    backend._send_away(first)
+    engine.free(first)
+    assert all(one.stored for one in others)
+
+
+async def test_where_memory_is_out_who_waits_gives_his_pages_up(tiny: Pair) -> None:
+    backend = with_little_memory(tiny)
+    engine, texts = Engine(backend, ()), [prompt(250 + 9 * at, seed=at) for at in range(6)]
+    sequences = await opened(engine, texts)
+    assert sum(one.slot == NO_SLOT for one in sequences) >= 3
+    for one, text in zip(sequences, texts, strict=True):
+        await assert_said_alone(tiny.numpy, text, GREEDY, await say(engine, one, 30))
+    assert backend._shared_table is not None
+    assert backend._shared_table.capacity <= 2 * CONTEXT // PAGE
+
+
+async def test_those_who_are_answered_at_once_and_have_no_room_together_are_answered_in_turns(tiny: Pair) -> None:
+    backend = with_little_memory(tiny)
+    backend.rows_that_pay = tiny.numpy.rows_that_pay  # type: ignore[method-assign]
+    engine, texts = Engine(backend, ()), [prompt(200 + 9 * at, seed=at) for at in range(7)]
+    sequences = await opened(engine, texts)
+    async with asyncio.timeout(60):
+        answers = await asyncio.gather(*(say(engine, one, 60) for one in sequences))
+    for text, said in zip(texts, answers, strict=True):
+        assert len(said) == 60
+        await assert_said_alone(tiny.numpy, text, GREEDY, said)
+
+
+async def test_a_conversation_that_needs_more_than_there_is_says_so(tiny: Pair) -> None:
+    backend = with_little_memory(tiny)
+    engine = Engine(backend, ())
+    sequences = await opened(engine, [prompt(300, seed=at) for at in range(2)])
+    backend._put_to_work(sequences)  # nobody can be sent away
+    third = engine.new_sequence()
+    backend._take_slot(third)
+    with pytest.raises(BackendError, match="memory"):
+        await backend._reserve(third.slot, 0, 300)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whoever_is_sent_away_and_comes_back_each_has_his_own_logits(tiny: Pair, seed: int) -> None:
+    """Begin alike, read, go on alone and together, go back, let pages go, be sent away, free: as on numpy."""
+    backend, draw = with_little_memory(tiny), random.Random(seed)
+    backend._free_slots = backend._free_slots[-10:]
+    table = backend._shared_table
+    assert table is not None
+    engine, beginnings = Engine(backend, ()), [prompt(140, seed=at) for at in range(2)]
+    open_ones: list[TokenSequence] = []
+    sent_away = list[int]()
+    send_away = backend._send_away
+    backend._send_away = lambda one: (sent_away.append(one.number), send_away(one))  # type: ignore[method-assign, func-returns-value]
+    for step in range(40):
+        what = draw.choice(["open", "open", "open", "read", "go on", "together", "go back", "evict", "away", "free"])
+        if (what == "open" and len(open_ones) < 14) or not open_ones:
+            open_ones.append(engine.new_sequence())
+            what = "read"
+        sequence = draw.choice(open_ones)
+        if what == "read":
+            text = draw.choice(beginnings)[: draw.randrange(1, 140)] + prompt(draw.randrange(1, 150), seed=step)
+            await engine.prefill(sequence, text, Timings())
+        elif what == "go on" and sequence.length:
+            await say(engine, sequence, draw.randrange(1, 60))
+        elif what == "together":
+            rows = [one for one in draw.sample(open_ones, min(len(open_ones), 5)) if one.length]
+            await asyncio.gather(*(say(engine, one, 20) for one in rows))
+        elif what == "go back" and sequence.length > 1:
+            engine.truncate(sequence, draw.randrange(1, sequence.length))
+        elif what == "evict":
+            if (page := backend._prefixes.evict(lambda page: table.references(page) == 1)) is not None:
+                table.drop([page])
+        elif what == "away" and sequence.slot != NO_SLOT:
+            backend._send_away(sequence)
+        elif what == "free":
+            open_ones.remove(sequence)
+            engine.free(sequence)
+            continue
+        if sequence.length and draw.random() < 0.5:
+            await assert_alike(tiny, engine, sequence)
+    assert len(sent_away) > 3
+    for sequence in open_ones:
+        if sequence.length:
+            await assert_alike(tiny, engine, sequence)
+    assert table.capacity <= 2 * CONTEXT // PAGE
+    for sequence in open_ones:
+        engine.free(sequence)
+    kept = {page for page in range(table.capacity) if table.references(page)}
+    assert len(kept) == len(backend._prefixes)
+    assert sorted(backend._free_slots) == list(range(10))
+
+
+async def assert_alike(tiny: Pair, engine: Engine, sequence: TokenSequence) -> None:
+    """As on numpy, which keeps and shares nothing."""
+    reference = tiny.numpy.new_sequence()
+    await tiny.numpy.prefill(reference, sequence.tokens)
+    expected, got = await tiny.numpy.logits(reference), await engine.logits(sequence)
+    tiny.numpy.free(reference)
+    assert np.abs(got - expected).max() <= 2e-3 * np.abs(expected).max()
