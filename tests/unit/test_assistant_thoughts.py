@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,12 @@ class Speaks(NumpyBackend):
 
     sampling = SamplingParams()
 
-    async def decode(
-        self, sequence: TokenSequence, n: int, sampling: SamplingParams, keep_going: KeepGoing = lambda: True
-    ) -> AsyncIterator[list[int]]:
-        self.sampling, text = sampling, SPELLING.decode(sequence.tokens)
+    async def decode_together(
+        self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams],
+        keep_going: KeepGoing = lambda: True,
+    ) -> AsyncGenerator[list[list[int]], None]:  # fmt: skip
+        (sequence,), (self.sampling,) = sequences, sampling
+        text = SPELLING.decode(sequence.tokens)
         said = ANSWERS[re.findall("|".join(ANSWERS), text)[-1]]
         begun = next(length for length in range(len(said), -1, -1) if text.endswith(said[:length]))
         said = said[begun:]
@@ -55,7 +57,7 @@ class Speaks(NumpyBackend):
             if not keep_going():
                 return
             sequence.tokens.append(token)
-            yield [token]
+            yield [[token]]
             await asyncio.sleep(0)
 
 

@@ -45,6 +45,8 @@ NEVER_SAID = {
     "{} tokens need states of shape {}, not {}.",
     "This model has no value {} to read; it has {}.",
     "Logits after the last {} tokens are asked for; the sequence has {}, and at most {} rows at a time can have them.",
+    "{} sequences with {} sets of LoRA matrices are to be decoded together; it can be 1 to {}, each once, with the "
+    "same set and sampling rules each.",
     "The rank of a style is {}, but must be 1 to {}.",
     "States of {} and {} and {} tokens do not fit each other.",
     "A step of a style has at most {} rows.",
