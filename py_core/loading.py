@@ -48,6 +48,10 @@ class Model:
         the messages are plain text. begun: as of chat_template.encode_chat."""
         return await encode_chat(self.tokenizer, self.template, messages, bos=self.bos, begun=begun)
 
+    def name_file(self, sha256: str) -> None:
+        """Say which file this is; "" where that is not known: then no pages of what it reads are kept."""
+        self.engine.pages.model = f"{sha256}, {self.engine.context_length} tokens" if sha256 else ""
+
     def close(self) -> None:
         self.backend.close()
 

@@ -352,6 +352,30 @@ class Backend(Protocol):
         """
         ...
 
+    @property
+    def page_format(self) -> str:
+        """What the bytes of a page are here; "" where pages cannot leave the backend."""
+        ...
+
+    def offer_pages(self, sequence: TokenSequence) -> None:
+        """Keep the whole pages of what a sequence has read and said, for `export_page` and for whoever begins alike."""
+        ...
+
+    async def export_page(self, adapter: int, tokens: Sequence[int]) -> bytes | None:
+        """The bytes of the page that holds the last PAGE of these tokens, as read with a set of LoRA matrices.
+
+        None where it is not there (any more), or the device was lost.
+        """
+        ...
+
+    async def import_pages(self, sequence: TokenSequence, tokens: Sequence[int], pages: Sequence[bytes]) -> bool:
+        """Let a sequence hold `tokens`, whose last pages have these bytes (`export_page`), one after the other.
+
+        It holds a beginning of the tokens already, up to the first of these pages at least. Where False, it holds what
+        it held, of which more may have to run again.
+        """
+        ...
+
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         """Forget every token from `length` on.
 

@@ -201,6 +201,18 @@ class NumpyBackend(AdapterUse):
     def begin_with(self, sequence: TokenSequence, tokens: Sequence[int]) -> int:
         return sequence.length
 
+    page_format = ""
+    """It is what the others are compared with: it keeps no pages for anybody."""
+
+    def offer_pages(self, sequence: TokenSequence) -> None:
+        """Do nothing."""
+
+    async def export_page(self, adapter: int, tokens: Sequence[int]) -> bytes | None:
+        return None
+
+    async def import_pages(self, sequence: TokenSequence, tokens: Sequence[int], pages: Sequence[bytes]) -> bool:
+        return False
+
     def truncate(self, sequence: TokenSequence, length: int) -> None:
         del sequence.tokens[length:]
         # The last token runs again: its logits are gone.

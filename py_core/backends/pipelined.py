@@ -34,8 +34,8 @@ from py_core.backends.base import (
     check_together,
     pass_end,
 )
+from py_core.backends.page_transfer import PageTransfer
 from py_core.backends.sampling_state import GREEDY, ring_of, state_bytes
-from py_core.backends.sequence_slots import SequenceSlots
 from py_core.backends.speculation import Lookahead
 from py_core.backends.step_times import StepTimes
 from py_core.backends.training import Training
@@ -49,7 +49,7 @@ _MOST_LOSSES = 3
 T = TypeVar("T")
 
 
-class PipelinedBackend(SequenceSlots):
+class PipelinedBackend(PageTransfer):
     """See `Backend` for the contract of each public method."""
 
     BATCH_SECONDS = 0.025

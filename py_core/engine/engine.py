@@ -16,6 +16,7 @@ from py_core.backends.base import Backend, BackendError, Capabilities, ContextFu
 from py_core.backends.speculation import PromptLookup
 from py_core.backends.training import Training
 from py_core.backends.webgpu.profiling import KernelProfiler, Limits, OnRound, Profile
+from py_core.engine.page_keeping import PageKeeping, PageShelf
 from py_core.engine.repetition import LoopDetector
 from py_core.engine.scheduler import Priority, Scheduler
 from py_core.engine.training_turns import TrainingInTurns
@@ -71,6 +72,8 @@ class Engine:
         self._scheduler = Scheduler(backend)
         self._sequences: dict[int, TokenSequence] = {}
         """By their numbers."""
+        self.pages = PageKeeping(backend, self._scheduler)
+        """What it knows of pages that are kept outside of the backend."""
         self.speculates = True
         """Whether tokens are guessed and run together (speculation.py). They are the same with and without."""
 
@@ -128,7 +131,9 @@ class Engine:
 
         Raises AdapterError where it does not fit the model, BackendError where there are MAX_ADAPTERS already.
         """
-        return await self._scheduler.alone(lambda: self.backend.add_adapter(adapter), priority)
+        number = await self._scheduler.alone(lambda: self.backend.add_adapter(adapter), priority)
+        self.pages.add_set(number, adapter)
+        return number
 
     @property
     def adapters_in_use(self) -> set[int]:
@@ -270,10 +275,10 @@ class Engine:
 
     async def prefill(
         self, sequence: TokenSequence, prompt: Sequence[int], timings: Timings, on_progress: ReadProgress | None = None,
-        priority: Priority = Priority.INTERACTIVE,
+        priority: Priority = Priority.INTERACTIVE, shelf: PageShelf | None = None,
     ) -> None:  # fmt: skip
         """Make the sequence hold exactly `prompt`. What it shares with the prompt from the start on is not run again,
-        and neither are whole pages of it that another sequence has read.
+        and neither are whole pages of it that another sequence has read, or that the shelf has.
 
         `on_progress` is called before the first forward pass and after each.
         Raises ContextFullError when the prompt does not fit; the sequence then still holds what it held.
@@ -285,6 +290,9 @@ class Engine:
         shared = min(shared_length(sequence.tokens, prompt), max(len(prompt) - 1, 0))
         self.truncate(sequence, shared)
         shared = self.backend.begin_with(sequence, prompt)
+        if shelf is not None:
+            await self.pages.bring(sequence, prompt, shelf, priority)
+            shared = sequence.length
         # Where the shared part lies far back, a model with windows may have to read it again.
         reused = shared if sequence.stored >= shared - 1 else sequence.stored
         timings.prompt_tokens, timings.reused_tokens = len(prompt), reused
@@ -294,6 +302,7 @@ class Engine:
                 on_progress(stored, len(prompt))
 
         on_pass(reused)
+        reading = time.perf_counter()
         try:
             await self._scheduler.call(
                 sequence,
@@ -301,6 +310,7 @@ class Engine:
                 priority,
                 on_pass,
             )
+            self.pages.note_read(len(prompt) - reused, time.perf_counter() - reading)
         finally:
             timings.prefill_seconds = time.perf_counter() - begin
 

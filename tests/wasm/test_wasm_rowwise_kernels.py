@@ -97,14 +97,15 @@ def test_soft_cap_equals_numpy_for_any_number(host, m, width, cap, seed) -> None
     np.testing.assert_allclose(got, reference.soft_cap(x, cap)[:m], rtol=0, atol=3e-7 * cap)
 
 
-@given(pieces=st.integers(1, 9), words=st.integers(1, 20), gap=st.integers(0, 3), seed=seeds)
+@given(pieces=st.integers(1, 9), words=st.integers(1, 20), gap=st.integers(0, 3), other=st.integers(0, 3), seed=seeds)
 @few
-def test_pieces_are_copied_and_nothing_between_them(host, pieces, words, gap, seed) -> None:
+def test_pieces_are_copied_and_nothing_between_them(host, pieces, words, gap, other, seed) -> None:
     arena, size = Arena(), 4 * words
     source = np.random.default_rng(seed).standard_normal((pieces, size + 4 * gap)).astype(np.float32)
-    target = put(host, arena, np.full_like(source, SENTINEL))
-    strides = (4 * size, 4 * source.shape[1], pieces)
+    room = np.full((pieces, size + 4 * other), SENTINEL, np.float32)
+    target = put(host, arena, room)
+    strides = (4 * size, 4 * source.shape[1], pieces, 4 * room.shape[1])
     run(host, arena, [Op(OpKind.COPY, (put(host, arena, source), target, *strides))], state_bytes([(0, 0, 0)]))
-    got = read(host, target, *source.shape)
+    got = read(host, target, *room.shape)
     np.testing.assert_array_equal(got[:, :size], source[:, :size])
     assert (got[:, size:] == SENTINEL).all()

@@ -87,12 +87,12 @@ void soft_cap(const Op *op, const Context *c) {
   }
 }
 
-// Copies pieces of memory whose addresses grow by the same stride.
-// a: source, target, bytes of a piece (a multiple of 16), stride, number of pieces
+// Copies pieces of memory whose addresses grow by a stride.
+// a: source, target, bytes of a piece (a multiple of 16), the source's stride, number of pieces, the target's stride
 void copy(const Op *op, const Context *c) {
   for (u32 piece = c->worker; piece < op->a[4]; piece += c->workers) {
     const f32 *source = at(op->a[0] + piece * op->a[3]);
-    f32 *target = at(op->a[1] + piece * op->a[3]);
+    f32 *target = at(op->a[1] + piece * op->a[5]);
     for (u32 i = 0; i < op->a[2] / 4; i += 4) wasm_v128_store(target + i, load(source + i));
   }
 }

@@ -27,7 +27,7 @@ from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.training import Training
 from py_core.backends.wasm.head_programs import HeadPrograms
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
-from py_core.backends.wasm.layout import MATRIX_KINDS, Mode
+from py_core.backends.wasm.layout import ABI, MATRIX_KINDS, Mode
 from py_core.backends.wasm.lora_sets import LoraSets
 from py_core.backends.wasm.lowering import ProgramLowering
 from py_core.formats.gguf import GGUFHeader
@@ -127,6 +127,17 @@ class WasmBackend(PipelinedBackend):
 
     def limit_pages(self, nbytes: int) -> None:
         self._pages.limit(nbytes)
+
+    @property
+    def _layout_name(self) -> str:
+        simd = "relaxed" if self._host.relaxed else "plain"  # they round differently
+        return f"wasm {ABI}, {simd}, {self.capabilities.features[0]}, {self._pages.page_bytes}"
+
+    async def _read_page(self, page: int) -> bytes:
+        return await self._pages.read_page(self._host, page)
+
+    async def _write_page(self, page: int, data: bytes) -> None:
+        await self._pages.write_page(self._host, page, data)
 
     def _release(self, slot: int, length: int) -> None:
         self._pages.release(slot, length)

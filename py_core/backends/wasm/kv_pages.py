@@ -95,6 +95,31 @@ class KVPages:
         only = self._groups[0].pages if len(self._groups) == 1 else None
         return only if only and not only.window else None
 
+    @property
+    def page_bytes(self) -> int:
+        """What a page of all layers takes, where they share a table: [layer][kv head] as `read_page` gives it."""
+        return sum(len(group.layers) for group in self._groups) * self._heads * self._head_bytes
+
+    async def read_page(self, host: KernelHost, page: int) -> bytes:
+        """The bytes of a page of `shared_table`, of which the kernels know the layout."""
+        (group,), (address,) = self._groups, self._addresses(self._groups[0], [page])
+        between = await self.take(host, self.page_bytes)
+        try:
+            await self._copy(host, group, address, EXTENT * self._head_bytes, between, self._head_bytes)
+            return await host.read(between, self.page_bytes)
+        finally:
+            self.give_back(between, self.page_bytes)
+
+    async def write_page(self, host: KernelHost, page: int, data: bytes) -> None:
+        """Put the bytes of `read_page` in a page."""
+        (group,), (address,) = self._groups, self._addresses(self._groups[0], [page])
+        between = await self.take(host, self.page_bytes)
+        try:
+            host.write(between, data)
+            await self._copy(host, group, between, self._head_bytes, address, EXTENT * self._head_bytes)
+        finally:
+            self.give_back(between, self.page_bytes)
+
     def release(self, slot: int, length: int) -> None:
         for group in self._groups:
             group.pages.release(slot, length)
@@ -130,18 +155,28 @@ class KVPages:
             return
         own = group.pages.new_page()
         try:
-            source, target = (
-                self._arena.end + int(entry) // EXTENT * self.part_bytes + int(entry) % EXTENT * self._head_bytes
-                for entry in self._entries(group, np.array([page, own]))
-            )
-            pieces = len(group.layers) * self._heads
-            copy = Op(OpKind.COPY, (source, target, self._head_bytes, EXTENT * self._head_bytes, pieces))
-            host.write(self._copying, program_bytes([copy], self._state))
-            await host.run(self._copying, 1)
+            (source, target), stride = self._addresses(group, [page, own]), EXTENT * self._head_bytes
+            await self._copy(host, group, source, stride, target, stride)
         except BaseException:
             group.pages.drop([own])
             raise
         group.pages.replace(slot, first // PAGE, own)
+
+    def _addresses(self, group: _Group, pages: list[int]) -> list[int]:
+        """Where each page of the first layer's first head lies; those of the others follow in steps of an extent's."""
+        return [
+            self._arena.end + int(entry) // EXTENT * self.part_bytes + int(entry) % EXTENT * self._head_bytes
+            for entry in self._entries(group, np.array(pages))
+        ]
+
+    async def _copy(
+        self, host: KernelHost, group: _Group, source: int, source_stride: int, target: int, target_stride: int
+    ) -> None:
+        """Copy a page of all heads of all layers."""
+        pieces = len(group.layers) * self._heads
+        copy = Op(OpKind.COPY, (source, target, self._head_bytes, source_stride, pieces, target_stride))
+        host.write(self._copying, program_bytes([copy], self._state))
+        await host.run(self._copying, 1)
 
     def _write_rows(self, host: KernelHost, group: _Group) -> None:
         """Bring the rows that have changed to where the kernels read them."""

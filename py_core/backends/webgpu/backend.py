@@ -297,6 +297,16 @@ class WebGPUBackend(PipelinedBackend):
     def limit_pages(self, nbytes: int) -> None:
         self._pages.limit(nbytes)
 
+    @property
+    def _layout_name(self) -> str:
+        return f"webgpu float32, {self._pages.page_bytes}"
+
+    async def _read_page(self, page: int) -> bytes:
+        return await self._pages.read_page(page)
+
+    async def _write_page(self, page: int, data: bytes) -> None:
+        self._pages.write_page(page, data)
+
     def _release(self, slot: int, length: int) -> None:
         self._pages.release(slot, length)
 

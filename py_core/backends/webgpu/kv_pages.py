@@ -6,6 +6,7 @@ copied on the GPU.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from py_core.backends.base import BackendError
@@ -69,6 +70,19 @@ class KVPages:
         """The table of all layers, where none has a window: sequences can share its pages."""
         only = self._groups[0].pages if len(self._groups) == 1 else None
         return only if only and not only.window else None
+
+    async def read_page(self, page: int) -> bytes:
+        """The bytes of a page of `shared_table`: those of each layer, one after the other."""
+        offset, buffers = page * self.page_bytes, self._groups[0].buffers.values()
+        parts = [self._host.read(buffer, offset, self.page_bytes) for buffer in buffers]
+        return b"".join(await asyncio.gather(*parts))
+
+    def write_page(self, page: int, data: bytes) -> None:
+        """Put the bytes of `read_page` in a page."""
+        view = memoryview(data)
+        for layer, buffer in enumerate(self._groups[0].buffers.values()):
+            part = view[layer * self.page_bytes : (layer + 1) * self.page_bytes]
+            self._host.write(buffer, page * self.page_bytes, part)
 
     def release(self, slot: int, length: int) -> None:
         for group in self._groups:
