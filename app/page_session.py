@@ -202,9 +202,8 @@ class PageSession:
 
     async def generate(self, prompt: str, raw: bool, max_tokens: int, temperature: float, seed: int) -> str:
         """For developers: one prompt beside the conversation. Returns app.completion.Completion as JSON."""
-        async with self._turn:
-            sampling = SamplingParams(temperature=temperature, seed=seed)
-            done = await complete(self._model(), prompt, raw=raw, max_tokens=max_tokens, sampling=sampling)
+        sampling = SamplingParams(temperature=temperature, seed=seed)
+        done = await complete(self._model(), prompt, raw=raw, max_tokens=max_tokens, sampling=sampling)
         return json.dumps(asdict(done))
 
     async def profile(self, on_progress: Callable[[float], None]) -> str:

@@ -1,12 +1,14 @@
 """Sonata's page on WebGPU beside wllama's, on the same file and prompts, in turns: JSON and a table.
 
 python tests/bench/gpu_browser.py site OUT           the site with the page and its peer, for a machine with a GPU
-python tests/bench/gpu_browser.py here [--query Q]   in this machine's Chromium (SwiftShader without a GPU: slow)
+python tests/bench/gpu_browser.py here [--page P] [--query Q]   in this machine's Chromium (SwiftShader: slow)
 python tests/bench/gpu_browser.py table RESULT.json  the table of what the page sent to /result
 python tests/bench/gpu_browser.py adapters RESULT.json  what a set of LoRA matrices costs: of adapters.html
 python tests/bench/gpu_browser.py shapes RESULT.json ...   the same of several models, and each kernel of a token
+python tests/bench/gpu_browser.py together RESULT.json  guessed tokens and conversations at once: of together.html
 
-Q is the page's (tests/bench/gpu_page/bench.html), "rounds=1&peer=0&prompts=20&tokens=8" for instance. On an NVIDIA GPU
+P is bench.html or together.html of tests/bench/gpu_page, Q its query: "rounds=1&peer=0&prompts=20&tokens=8" for the
+first, "backend=wasm&workers=2&precision=fast" for the second. On an NVIDIA GPU
 llama.cpp needs Chromium's flag --enable-dawn-features=vulkan_enable_f16_on_nvidia,allow_unsafe_apis; Sonata does not.
 """
 
@@ -14,10 +16,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import mimetypes
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,6 +32,8 @@ from adapters import MEASURE_IN_PAGE, show, summary_of
 from in_browser import chromium, evaluate, install_peers, local_server
 from rich.console import Console
 from rich.table import Table
+from speculation import TASKS, by_kind_of
+from speculation import table_of as guesses_table
 
 from app.building.common import ROOT
 from app.building.site import DIST
@@ -38,7 +44,7 @@ WAIT = """async () => {
     return globalThis.result;
 }"""
 HERE = Path(__file__).parent
-PAGE = HERE / "gpu_page" / "bench.html"
+PAGES = HERE / "gpu_page"
 
 
 def lay_out(folder: Path) -> None:
@@ -47,22 +53,26 @@ def lay_out(folder: Path) -> None:
     shutil.copytree(DIST, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.gguf"))
     e2e = ROOT / "tests" / "e2e"
     beside = (e2e / "python_worker.js", e2e / "run_python.js", HERE / "adapters_measure.py")
-    for path in (PAGE, PAGE.with_name("adapters.html"), *beside):
+    for path in (*PAGES.iterdir(), *beside):
         shutil.copyfile(path, folder / path.name)
+    (folder / "tasks.json").write_text(json.dumps(tomllib.loads(TASKS.read_text("utf-8"))["task"]), encoding="utf-8")
     (folder / "adapters_in_page.py").write_text(MEASURE_IN_PAGE, encoding="utf-8")
     shutil.copytree(install_peers() / "@wllama" / "wllama" / "esm", folder / "wllama", dirs_exist_ok=True)
 
 
-def run_here(query: str) -> dict[str, Any]:
+def run_here(name: str, query: str) -> dict[str, Any]:
+    """What one of the pages sends to /result, in this machine's Chromium."""
+    tasks = json.dumps(tomllib.loads(TASKS.read_text("utf-8"))["task"])
+    isolated = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
     with local_server() as address, chromium() as browser:
         page = browser.new_page()
-        html = PAGE.read_text(encoding="utf-8").replace("'./engine/engine.js'", f"'{address}/engine/engine.js'")
-        page.route(re.compile(r"/bench\.html\b"), lambda route: route.fulfill(
-            body=html, content_type="text/html",
-            headers={"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"},
-        ))  # fmt: skip
+        for path in (PAGES / name, PAGES / "own_engine.js"):
+            page.route(re.compile(rf"/{re.escape(path.name)}\b"), lambda route, _, path=path: route.fulfill(
+                path=path, headers={"Content-Type": mimetypes.guess_type(path)[0] or "", **isolated}
+            ))  # fmt: skip
+        page.route(f"{address}/tasks.json", lambda route: route.fulfill(body=tasks, content_type="application/json"))
         page.route(f"{address}/result", lambda route: route.fulfill(status=204))
-        page.goto(f"{address}/bench.html?model=/models/{model_files()[0].file}&{query}")
+        page.goto(f"{address}/{name}?model=/models/{model_files()[0].file}&{query}")
         return dict(evaluate(page, WAIT))
 
 
@@ -125,13 +135,34 @@ def show_adapters(result: dict[str, Any]) -> None:
         raise SystemExit(result["error"])
 
 
+def show_together(result: dict[str, Any]) -> None:
+    """A table of guesses, and one of conversations at once."""
+    if "error" in result:
+        raise SystemExit(result["error"])
+    by_kind = by_kind_of(result["guesses"])
+    counts = dict.fromkeys(one["count"] for one in result["parallel"])
+    speeds = {count: median(one["tok_s"] for one in result["parallel"] if one["count"] == count) for count in counts}
+    same = {count: min(one["same"] for one in result["parallel"] if one["count"] == count) for count in counts}
+    ninth = {key: median(one[key] for one in result["ninth"]) for key in result["ninth"][0]}
+    print(json.dumps({"guesses": by_kind, "parallel": speeds, "answers as alone": same, "ninth": ninth}))
+    table = Table(title="Conversations at once; the first token of a ninth, ms: " + str(ninth))
+    for name in ("conversations", "tok/s together", "answers as alone"):
+        table.add_column(name, justify="right")
+    for count in counts:
+        table.add_row(str(count), f"{speeds[count]:,.0f}", str(same[count]))
+    Console(width=120).print(guesses_table(by_kind, "Decoding, tok/s"), table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("site").add_argument("out", type=Path)
-    commands.add_parser("here").add_argument("--query", default="rounds=1&peer=0&prompts=16&tokens=6&profile=0")
+    here = commands.add_parser("here")
+    here.add_argument("--page", choices=("bench.html", "together.html"), default="bench.html")
+    here.add_argument("--query", default="rounds=1&peer=0&prompts=16&tokens=6&profile=0")
     commands.add_parser("table").add_argument("result", type=Path)
     commands.add_parser("adapters").add_argument("result", type=Path)
+    commands.add_parser("together").add_argument("result", type=Path)
     commands.add_parser("shapes").add_argument("results", type=Path, nargs="+")
     options = parser.parse_args()
     if options.command == "shapes":
@@ -140,13 +171,19 @@ def main() -> None:
         for table in tables:
             Console(width=120).print(table)
         return
+    if options.command == "here":
+        result = run_here(options.page, options.query)
+    elif options.command != "site":
+        result = json.loads(options.result.read_text())
+    if options.command == "together" or (options.command == "here" and options.page == "together.html"):
+        show_together(result)
+        return
     if options.command == "adapters":
-        show_adapters(json.loads(options.result.read_text()))
+        show_adapters(result)
         return
     if options.command == "site":
         lay_out(options.out)
         return
-    result = run_here(options.query) if options.command == "here" else json.loads(options.result.read_text())
     print(json.dumps(result))
     if "error" in result:
         raise SystemExit(result["error"])

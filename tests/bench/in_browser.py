@@ -31,7 +31,7 @@ from app.paths import cache_dir
 from app.server import create_app, listen, server_config
 
 PEERS = Path(__file__).parent / "peers"
-LIMIT_MS = 300_000
+LIMIT_MS = 900_000
 """How long one measurement may take."""
 
 

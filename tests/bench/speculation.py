@@ -45,6 +45,30 @@ def measure(tab: SonataTab, tasks: list[dict[str, str]], rounds: int, tokens: in
     return found
 
 
+def by_kind_of(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Medians of what `measure` found, by kind of task."""
+    return {
+        kind: {
+            "plain": median(one["plain"] for one in found if one["kind"] == kind),
+            "guessed": median(one["guessed"] for one in found if one["kind"] == kind),
+            "times": median(one["guessed"] / one["plain"] for one in found if one["kind"] == kind),
+            "same": all(one["same"] for one in found if one["kind"] == kind),
+        }
+        for kind in dict.fromkeys(one["kind"] for one in found)
+    }
+
+
+def table_of(by_kind: dict[str, dict[str, Any]], title: str) -> Table:
+    """A row for each kind of task."""
+    table = Table(title=title)
+    for column in ("", "without guesses", "with", "times", "same answers"):
+        table.add_column(column, justify="right" if column else "left")
+    for kind, figures in by_kind.items():
+        speeds = [f"{figures['plain']:,.0f}", f"{figures['guessed']:,.0f}", f"{figures['times']:.2f}"]
+        table.add_row(kind, *speeds, "yes" if figures["same"] else "no")
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
@@ -58,30 +82,10 @@ def main() -> None:
         tab = SonataTab(browser, address, options.workers, options.precision, "&routing=off")
         found = measure(tab, tasks, options.rounds, options.tokens)
         about = machine(browser)
-    kinds = list(dict.fromkeys(one["kind"] for one in found))
-    by_kind = {
-        kind: {
-            "plain": median(one["plain"] for one in found if one["kind"] == kind),
-            "guessed": median(one["guessed"] for one in found if one["kind"] == kind),
-            "times": median(one["guessed"] / one["plain"] for one in found if one["kind"] == kind),
-            "same": all(one["same"] for one in found if one["kind"] == kind),
-        }
-        for kind in kinds
-    }
+    by_kind = by_kind_of(found)
     if options.json:
         options.json.write_text(json.dumps({"machine": about, "kinds": by_kind, "runs": found}, indent=1) + "\n")
-    table = Table(title=f"Decoding, tok/s, {options.precision}, {options.workers} workers")
-    for column in ("", "without guesses", "with", "times", "same answers"):
-        table.add_column(column, justify="right" if column else "left")
-    for kind, figures in by_kind.items():
-        table.add_row(
-            kind,
-            f"{figures['plain']:,.0f}",
-            f"{figures['guessed']:,.0f}",
-            f"{figures['times']:.2f}",
-            "yes" if figures["same"] else "no",
-        )
-    Console().print(table)
+    Console().print(table_of(by_kind, f"Decoding, tok/s, {options.precision}, {options.workers} workers"))
 
 
 if __name__ == "__main__":

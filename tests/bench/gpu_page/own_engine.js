@@ -1,0 +1,17 @@
+// An engine of this tab alone, as web/main.js has it for all tabs.
+import { Engine } from './engine/engine.js';
+import { ModelTabs } from './engine/model_tabs.js';
+
+const PATIENCE = 60;
+
+/**
+ * @param {object} options of Engine.start, those that are not the usual ones
+ * @returns {Promise<{engine: Engine, info: object}>} with its model
+ */
+export async function startEngine(options) {
+  const tabs = new ModelTabs(crypto.randomUUID(), { patience: PATIENCE, onMoved() {} });
+  const engine = new Engine(tabs.connect({ take: true }));
+  const usual = { workers: null, precision: 'precise', patience: PATIENCE * 1000, context: null, maxTokens: null,
+                  autotune: true, routing: false };
+  return { engine, info: await engine.start({ ...usual, ...options }, () => {}) };
+}
