@@ -143,3 +143,6 @@ def test_attention_over_shuffled_pages_equals_numpy(host, case: Case, seed: int)
     close = {Mode.PRECISE: 1e-3, Mode.FAST: 0.1}[case.mode]
     np.testing.assert_allclose(got, expected, rtol=0, atol=close)
     assert np.linalg.norm(got - expected) < RELATIVE[case.mode] * np.linalg.norm(expected)
+    # The last row says bit for bit the same without the others.
+    run(host, memory.arena, [memory.append(length - 1, 1), attend], state_bytes([(0, length - 1, 1)]))
+    np.testing.assert_array_equal(read(host, out, 1, width)[0], got[-1])

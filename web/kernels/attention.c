@@ -259,10 +259,22 @@ INLINE void divide(f32 *values, u32 size, f32 total) {
   for (u32 i = 0; i < size; i++) values[i] /= total;
 }
 
+// Adds what a part of the positions says, or copies it where it is the first.
+static void add_part(f32 *sum, Softmax *softmax, const f32 *part, Softmax of, u32 size, int is_first) {
+  const f32 largest = is_first || of.largest > softmax->largest ? of.largest : softmax->largest;
+  const f32 shrink = is_first ? 0 : exp1(softmax->largest - largest), share = exp1(of.largest - largest);
+  const v128_t old = wasm_f32x4_splat(shrink), scale = wasm_f32x4_splat(share);
+  for (u32 i = 0; i < size; i += 4) {
+    const v128_t more = wasm_f32x4_mul(load(part + i), scale);
+    wasm_v128_store(sum + i, is_first ? more : madd(load(sum + i), old, more));
+  }
+  *softmax = (Softmax){largest, of.total * share + (is_first ? 0 : softmax->total * shrink)};
+}
+
 // out[m, h] = softmax(cap(q[m, h] . k)) v over positions 0 .. position[m], or the last ones where there is a window
 // With many rows, or few positions, each piece of work is a (row, kv head). With one row and many positions it is a
-// part of the positions, and the parts are merged at the end. The parts are always the same, so that the result does
-// not depend on the number of workers.
+// part of the positions. The parts are always the same and are merged in their order, so that the result depends neither
+// on the number of workers nor on the rows beside.
 // a: q, out, parts (for each PART positions heads * (head_dim + 2) floats), layer
 void attention(const Op *op, const Context *c) {
   const Layer k = *(Layer *)at(op->a[3]);
@@ -273,11 +285,19 @@ void attention(const Op *op, const Context *c) {
   const u32 length = c->state->rows[c->m - 1].position + 1, seen = first_seen(&k, length - 1);
   const u32 first_part = seen / PART, count = (length + PART - 1) / PART - first_part;
   if (c->m > 1 || count == 1) {
+    f32 part[MOST_GROUP * MOST_HEAD_DIM];
     for (Work work = work_of(c, c->m * k.kv_heads, 1); next_piece(&work);) {
       const u32 item = work.begin, m = item / k.kv_heads, h = item % k.kv_heads, first = m * width + h * group * size;
       const Row row = c->state->rows[m];
-      attend_group(&k, q + first, row.slot, h, first_seen(&k, row.position), row.position + 1, out + first, softmax);
-      for (u32 g = 0; g < group; g++) divide(out + first + g * size, size, softmax[g].total);
+      Softmax all[MOST_GROUP];
+      u32 begin = first_seen(&k, row.position);
+      for (u32 end, is_first = 1; begin <= row.position; begin = end, is_first = 0) {
+        end = min_u(row.position + 1, (begin / PART + 1) * PART);
+        attend_group(&k, q + first, row.slot, h, begin, end, part, softmax);
+        for (u32 g = 0; g < group; g++)
+          add_part(out + first + g * size, all + g, part + g * size, softmax[g], size, is_first);
+      }
+      for (u32 g = 0; g < group; g++) divide(out + first + g * size, size, all[g].total);
     }
     return;
   }
@@ -295,19 +315,11 @@ void attention(const Op *op, const Context *c) {
   }
   if (!barrier(c->workers)) return;
   for (u32 h = c->worker; h < k.heads; h += c->workers) {
-    f32 largest = -1e30f, total = 0;
+    Softmax all;
     for (u32 p = 0; p < count; p++) {
-      const f32 other = parts[p * part_floats + width + 2 * h];
-      largest = other > largest ? other : largest;
+      const f32 *part = parts + p * part_floats, *of = part + width + 2 * h;
+      add_part(out + h * size, &all, part + h * size, (Softmax){of[0], of[1]}, size, !p);
     }
-    f32 *to = out + h * size;
-    for (u32 i = 0; i < size; i++) to[i] = 0;
-    for (u32 p = 0; p < count; p++) {
-      const f32 *part = parts + p * part_floats;
-      const f32 share = exp1(part[width + 2 * h] - largest);
-      total += part[width + 2 * h + 1] * share;
-      for (u32 i = 0; i < size; i++) to[i] += part[h * size + i] * share;
-    }
-    divide(to, size, total);
+    divide(out + h * size, size, all.total);
   }
 }
