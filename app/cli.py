@@ -29,6 +29,7 @@ from app.cli_adapters import (
 from app.cli_attaching import FileOption, bytes_of, unstored_services
 from app.cli_bench import profile_tables, speed_table
 from app.cli_bench_learning import bench_learning
+from app.cli_bench_memory import bench_memory
 from app.cli_bench_style import bench_style
 from app.cli_chats import chats_app
 from app.cli_compute import compute
@@ -231,6 +232,7 @@ app.command()(relearn)
 bench_app.command("routing")(bench_routing)
 bench_app.command("learning")(bench_learning)
 bench_app.command("style")(bench_style)
+bench_app.command("memory")(bench_memory)
 
 
 @bench_app.callback(invoke_without_command=True)
@@ -249,7 +251,8 @@ def bench(
     autotune: AutotuneOption = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure how fast the model runs here; with `routing` how good the router is, with `learning` what is recalled."""
+    """Measure how fast the model runs here; with `routing` how good the router is, with `learning` what is recalled,
+    with `memory` what is held."""
     if context.invoked_subcommand:
         return
 

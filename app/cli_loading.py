@@ -14,7 +14,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress
 from app.autotune_cache import AutotuneCache
 from app.build_outputs import kernel_path
 from app.cli_model_file import chosen_path
-from app.fit_check import available_memory, fit_check
+from app.fit_check import available_memory, fit_check, keep_within
 from app.template_renderer import native_renderer
 from app.terminal import console
 from py_core.backends.base import BackendError
@@ -70,12 +70,17 @@ async def load(
         def on_bytes(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
+        told: list[tuple[Need, Room]] = []
+
         def tell(need: Need, room: Room) -> None:
+            told.append((need, room))
             if context is not None:
                 notes.print(escape(cost(need, context)), soft_wrap=True)
 
         check = fit_check(load_backend, available_memory(), tell)
-        return await load_model(source, load_backend, renderer, on_bytes, context, check)
+        model = await load_model(source, load_backend, renderer, on_bytes, context, check)
+    keep_within(model, *told[0])
+    return model
 
 
 def _gpu(backend: BackendChoice, autotune: bool) -> BackendLoader | None:

@@ -232,6 +232,10 @@ class PageSession:
             position = min(PROFILE_POSITION, model.engine.context_length // 2)
             return await profile_report(model, [(position, 1)], on_progress)
 
+    def memory_use(self) -> str:
+        """What the model's memory holds now: MemoryUse.facts as JSON."""
+        return json.dumps(self._model().engine.backend.memory().facts())
+
     async def logits(self, prompt: str, raw: bool) -> np.ndarray[Any, Any]:
         """For developers: the logits after a prompt's last token, (vocab_size,)."""
         async with self._turn:

@@ -63,7 +63,7 @@ const welcome = new Welcome(byId('welcome', HTMLElement), {
   onAsk: useExample, onDraft: (text) => composer.draft(text), openModels: () => models.open(),
 });
 const title = new ChatTitle(byId('chat-title', HTMLElement));
-const contextBar = new ContextBar(byId('context-bar', HTMLButtonElement));
+const contextBar = new ContextBar(byId('context-bar', HTMLButtonElement), () => engine.memoryUse());
 const stored = new StoredChat(chat, notices, { onGone, onTitle: showTitle });
 const queue = new MessageQueue(chat, (question) => asking.giveBack(question));
 const navigation = new Navigation({ stored, queue, composer }, {

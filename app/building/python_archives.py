@@ -22,7 +22,13 @@ PACKAGES = "pyodide/packages.packed"
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
     *("app/adapter_folder.py", "app/agents/more_requests.toml", "app/agents/out_of_scope.toml", "app/asking.py"),
-    *("app/autotune_cache.py", "app/bench_learning.py", "app/bench_routing", "app/bench_style.py"),
+    *(
+        "app/autotune_cache.py",
+        "app/bench_learning.py",
+        "app/bench_memory.py",
+        "app/bench_routing",
+        "app/bench_style.py",
+    ),
     "app/build_outputs.py",
     *("app/building/", "app/checksums.py", "app/cli", "app/converting/", "app/downloads", "app/embedder_adapter"),
     *("app/facts/", "app/http_range.py", "app/lesson_rows.py", "app/model_", "app/models.toml"),

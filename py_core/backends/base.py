@@ -15,6 +15,7 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
+from py_core.backends.memory_use import MemoryUse
 from py_core.backends.speculation import PromptLookup
 from py_core.formats.gguf import TensorInfo
 from py_core.sampling import SamplingParams
@@ -386,6 +387,15 @@ class Backend(Protocol):
 
     def free(self, sequence: TokenSequence) -> None:
         """Give the sequence's pages back."""
+        ...
+
+    def limit_pages(self, nbytes: int) -> None:
+        """Let keys and values of all sequences take no more than so many bytes: who waits gives his up before. One
+        sequence has room for the whole context all the same, and the numpy backend has no limit."""
+        ...
+
+    def memory(self) -> MemoryUse:
+        """What is held now. Raises BackendError after `close`."""
         ...
 
     def close(self) -> None:

@@ -33,6 +33,7 @@ from py_core.backends.base import (
     check_together,
     pass_end,
 )
+from py_core.backends.memory_use import HOT, MemoryUse, PageBytes
 from py_core.backends.numpy_rows import attention, glu, rms_norm, rope, soft_cap
 from py_core.backends.page_table import PAGE, first_kept, kept_window, most_pages
 from py_core.backends.training import Training
@@ -84,6 +85,16 @@ class NumpyBackend(AdapterUse):
         self._windows = {op.layer: kept_window(op.window, self.context_length) for op in layers}
         self._states: dict[int, _State] = {}
         self._numbered = 0
+
+    def limit_pages(self, nbytes: int) -> None:
+        pass
+
+    def memory(self) -> MemoryUse:
+        weights = sum(weight.nbytes for weight in self._weights.values())
+        adapters = sum(pair.a.nbytes + pair.b.nbytes for one in self._adapters.values() for pair in one.pairs.values())
+        logits = sum(state.logits.nbytes for state in self._states.values())
+        pages = sum(cache.kv.nbytes for state in self._states.values() for cache in state.caches.values())
+        return MemoryUse(weights, adapters, logits, {HOT: PageBytes(pages, 0, 0)})
 
     def new_sequence(self) -> TokenSequence:
         self._numbered += 1

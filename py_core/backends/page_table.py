@@ -172,6 +172,11 @@ class PageTable:
         """How many hold a page."""
         return self._references.get(page, 0)
 
+    def holders(self) -> tuple[int, int]:
+        """How many pages sequences hold, and how many only others do."""
+        held = {page for pages in self._held for page in pages}
+        return len(held), len(self._references) - len(held)
+
     def sees(self, slot: int, position: int) -> bool:
         """Whether a sequence that is stored up to `position` holds all that this position sees."""
         return not self.window or self._first[slot] * PAGE <= max(0, position + 1 - self.window)

@@ -39,9 +39,7 @@ class SequenceSlots(PrefixCache):
         """Give back the pages that only positions from `length` on use."""
 
     @abstractmethod
-    def limit_pages(self, nbytes: int) -> None:
-        """Let keys and values of all sequences take no more than so many bytes: who waits gives his up before. One
-        sequence has room for the whole context all the same."""
+    def limit_pages(self, nbytes: int) -> None: ...
 
     def new_sequence(self) -> TokenSequence:
         self._numbered += 1

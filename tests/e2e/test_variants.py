@@ -168,10 +168,13 @@ async def test_the_bar_of_the_context_says_what_is_in_the_prompt(ready_chat: Cha
     await ask(ready_chat, FIRST)
     await bar.press("Enter")
     card = page.get_by_role("dialog", name="What the model reads")
-    assert await card.locator("dt").all_inner_texts() == ["Instructions", "Conversation", "Free"]
-    parts = [int(one.split()[0].replace(",", "")) for one in await card.locator("dd").all_inner_texts()]
-    total = int((await card.locator("h2").inner_text()).split(" of ")[1].split()[0].replace(",", ""))
+    assert await card.locator(".context-parts dt").all_inner_texts() == ["Instructions", "Conversation", "Free"]
+    parts = [int(one.split()[0].replace(",", "")) for one in await card.locator(".context-parts dd").all_inner_texts()]
+    total = int((await card.locator("h2").first.inner_text()).split(" of ")[1].split()[0].replace(",", ""))
     assert sum(parts) == total
+    held = card.locator(".context-held")
+    await expect(held).to_contain_text("of memory")
+    await expect(held.locator("dt")).to_have_text(["Model", "Computing", "Conversations", "Room for more"])
     await expect(card).to_contain_text("1,000 more tokens of context take")
     assert await found_by_axe(page) == []
     await page.keyboard.press("Escape")

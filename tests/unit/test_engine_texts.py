@@ -23,7 +23,14 @@ NOT_SAID = (
     *("py_core/tools/", "py_core/learning/augmentation.py", "py_core/learning/question_rules.py"),
     *("py_core/learning/teaching.py", "app/titles.py", "app/file_material.py"),
     # for the terminal
-    *("app/bench.py", "app/building/", "app/logits_job.py", "app/perplexity.py", "py_core/adapters/merging.py"),
+    *(
+        "app/bench.py",
+        "app/bench_memory.py",
+        "app/building/",
+        "app/logits_job.py",
+        "app/perplexity.py",
+        "py_core/adapters/merging.py",
+    ),
     *("py_core/backends/numpy.py", "py_core/backends/webgpu/host_wgpu.py", "py_core/backends/wasm/host_wasmtime.py"),
     # of a mistake in a program, not in what somebody did
     *("app/page_calls.py", "app/snapshot.py", "py_core/adapters/head.py", "py_core/adapters/parameters.py"),

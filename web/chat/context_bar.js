@@ -1,24 +1,34 @@
-/** How much of the context the last prompt took: a slim bar below the message box, and what is in it in a card. */
+/**
+ * How much of the context the last prompt took: a slim bar below the message box; a card tells what is in it, and what the
+ * model's memory holds.
+ */
 import { openCard } from '../page/card.js';
 import { element } from '../page/dom.js';
 import { formatBytes, formatShare } from '../page/format.js';
 import { t } from '../i18n/i18n.js';
 
 const PARTS = /** @type {const} */ (['system', 'memory', 'file', 'tools', 'turns']);
+const OWNERS = /** @type {const} */ (['weights', 'adapters', 'scratch', 'conversations', 'kept', 'free']);
 const MORE = 1000; // tokens whose cost is told
 
 /**
  * @typedef {{system: number, memory: number, turns: number, file: number, tools: number, free: number, total: number,
  *   leftOut: number, bytesPerToken: number}} Context tokens, as the event of Engine.respond has them
+ * @typedef {Awaited<ReturnType<import('../engine/engine.js').Engine['memoryUse']>>} Memory
  */
 
 export class ContextBar {
   #button;
+  #memory;
   #context = /** @type {Context|null} */ (null);
 
-  /** @param {HTMLButtonElement} button */
-  constructor(button) {
+  /**
+   * @param {HTMLButtonElement} button
+   * @param {() => Promise<Memory>} memory
+   */
+  constructor(button, memory) {
     this.#button = button;
+    this.#memory = memory;
     button.setAttribute('aria-haspopup', 'dialog');
     button.addEventListener('click', () => this.#open());
     this.show(null);
@@ -47,6 +57,9 @@ export class ContextBar {
     const content = [element('h2', 'context-title', t('context.used', { used: total - free, total })), track(context), list];
     if (leftOut > 0) content.push(element('p', 'context-left-out', t('context.leftOut', { count: leftOut })));
     if (bytesPerToken > 0) content.push(element('p', 'context-cost', t('context.cost', { tokens: MORE, size: formatBytes(MORE * bytesPerToken) })));
+    const held = element('div', 'context-held');
+    content.push(held);
+    this.#memory().then((memory) => held.replaceChildren(...memoryRows(memory)), () => held.remove()); // no model runs
     openCard(this.#button, { label: t('context.title'), className: 'context-card', content });
   }
 }
@@ -54,6 +67,20 @@ export class ContextBar {
 function row(name, tokens) {
   const term = element('dt', `context-${name}`, t(`context.${name}`));
   return [term, element('dd', '', t('answers.tokens', { count: tokens }))];
+}
+
+/** @param {Memory} memory */
+function memoryRows({ pages, total, ...owners }) {
+  const list = element('dl', 'context-owners');
+  for (const owner of OWNERS) {
+    const parts = owner in owners ? [['', owners[owner]]] : Object.entries(pages).map(([tier, held]) => [tier, held[owner]]);
+    for (const [tier, bytes] of parts) {
+      if (!bytes) continue;
+      const words = tier && parts.length > 1 ? t('held.ofTier', { owner: t(`held.${owner}`), tier: t(`held.${tier}`) }) : t(`held.${owner}`);
+      list.append(element('dt', '', words), element('dd', '', formatBytes(bytes)));
+    }
+  }
+  return [element('h2', 'context-title', t('held.title', { size: formatBytes(total) })), list];
 }
 
 /** @param {Context} context */

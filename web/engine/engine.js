@@ -190,6 +190,15 @@ export class Engine {
     return this.#call((remote) => remote.stopProfile());
   }
 
+  /**
+   * What the model's memory holds now, in bytes.
+   * @returns {Promise<{weights: number, adapters: number, scratch: number, total: number,
+   *   pages: Record<string, {conversations: number, kept: number, free: number}>}>} pages: by tier
+   */
+  memoryUse() {
+    return this.#call((remote) => remote.memoryUse());
+  }
+
   /** Python's memory, which never shrinks. @returns {Promise<number>} */
   pythonHeapBytes() {
     return this.#call((remote) => remote.pythonHeapBytes());

@@ -206,6 +206,10 @@ class PageApi {
     this.#page.stop_profile();
   }
 
+  memoryUse() {
+    return JSON.parse(this.#page.memory_use());
+  }
+
   pythonHeapBytes() {
     return python._module.HEAPU8.length;
   }

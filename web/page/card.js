@@ -36,6 +36,7 @@ export function openCard(near, { label, className = '', content, focus }) {
     if (target instanceof Node && !root.contains(target) && target !== near) close(false);
   };
   const move = () => place(root, near);
+  const grows = new ResizeObserver(move);
   const close = (refocus) => {
     if (current?.close !== close) return;
     current = null;
@@ -43,6 +44,7 @@ export function openCard(near, { label, className = '', content, focus }) {
     document.removeEventListener('keydown', onKey, true);
     document.removeEventListener('focusin', onFocus);
     removeEventListener('resize', move);
+    grows.disconnect();
     document.removeEventListener('scroll', move, true);
     near.removeAttribute('aria-expanded');
     const hadFocus = root.contains(document.activeElement);
@@ -58,6 +60,7 @@ export function openCard(near, { label, className = '', content, focus }) {
   document.addEventListener('keydown', onKey, true);
   document.addEventListener('focusin', onFocus);
   addEventListener('resize', move);
+  grows.observe(root);
   document.addEventListener('scroll', move, true);
   current = { near, close };
   return () => close(true);

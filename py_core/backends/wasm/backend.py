@@ -14,6 +14,7 @@ from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import BackendError, Capabilities, Progress, check_formats
+from py_core.backends.memory_use import HOT, MemoryUse, page_bytes
 from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.sampling_state import (
@@ -127,6 +128,12 @@ class WasmBackend(PipelinedBackend):
 
     def limit_pages(self, nbytes: int) -> None:
         self._pages.limit(nbytes)
+
+    def memory(self) -> MemoryUse:
+        pages, weights, adapters = self._pages, self._lowering.weights.nbytes, self._pages.bytes_of_others
+        end = self._lowering.arena.end
+        there = pages.end - end - adapters
+        return MemoryUse(weights, adapters, end - weights, {HOT: page_bytes(pages.tables, there)})
 
     @property
     def _layout_name(self) -> str:

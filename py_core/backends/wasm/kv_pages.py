@@ -100,6 +100,17 @@ class KVPages:
         """What a page of all layers takes, where they share a table: [layer][kv head] as `read_page` gives it."""
         return sum(len(group.layers) for group in self._groups) * self._heads * self._head_bytes
 
+    @property
+    def tables(self) -> list[tuple[PageTable, int]]:
+        """Each table, and the bytes that a page of it has in all of its layers."""
+        return [(group.pages, len(group.layers) * self._heads * self._head_bytes) for group in self._groups]
+
+    @property
+    def bytes_of_others(self) -> int:
+        """What `take` gave and nobody gave back."""
+        extents = sum(len(group.extents) * len(group.layers) for group in self._groups)
+        return (self._parts - extents - sum(self._free.values())) * self.part_bytes
+
     async def read_page(self, host: KernelHost, page: int) -> bytes:
         """The bytes of a page of `shared_table`, of which the kernels know the layout."""
         (group,), (address,) = self._groups, self._addresses(self._groups[0], [page])

@@ -54,6 +54,8 @@ class PackedWeights:
     def __init__(self, tensors: Mapping[str, TensorInfo], arena: Arena) -> None:
         self.jobs: list[RepackJob] = []
         self._tensors, self._arena = tensors, arena
+        self.nbytes = 0
+        """What they take in the kernels' memory."""
         self._matrices: dict[tuple[Rows, ...], PackedMatrix] = {}
         self._vectors: dict[tuple[Rows | int, ...], int] = {}
 
@@ -70,7 +72,9 @@ class PackedWeights:
             columns, rows = info.shape[1], sum(part.count for part in parts)
             if columns % 32:
                 raise BackendError(f"{info.name} is {columns} wide; the WASM kernels read multiples of 32 only.")
-            data = self._arena.take(matrix_bytes(info.format, rows, columns))
+            nbytes = matrix_bytes(info.format, rows, columns)
+            data = self._arena.take(nbytes)
+            self.nbytes += nbytes
             first = 0
             for part in parts:
                 self._repack(part, data, first)
@@ -128,6 +132,7 @@ class PackedWeights:
             size = sum(part if isinstance(part, int) else part.count for part in parts)
             # Kernels read whole vectors of the rows that fill up the last band.
             data = self._arena.put(bytes(size * 4 + 64))
+            self.nbytes += size * 4 + 64
             first = 0
             for part in parts:
                 if isinstance(part, int):

@@ -23,6 +23,7 @@ from py_core.backends.base import (
     TokenSequence,
     check_formats,
 )
+from py_core.backends.memory_use import HOT, MemoryUse, page_bytes
 from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.sampling_state import (
@@ -42,7 +43,7 @@ from py_core.backends.webgpu.adapter_plans import AdapterPlans
 from py_core.backends.webgpu.attention import SHORT, length_class_of
 from py_core.backends.webgpu.autotune import TuningStore, tune
 from py_core.backends.webgpu.head_lowering import kind_of
-from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.host import HEAD_ADAPTERS, LORA_SET, PAGES, WEIGHTS, Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.layout import LAYOUTS
@@ -296,6 +297,12 @@ class WebGPUBackend(PipelinedBackend):
 
     def limit_pages(self, nbytes: int) -> None:
         self._pages.limit(nbytes)
+
+    def memory(self) -> MemoryUse:
+        held = dict(self._host.buffer_bytes())
+        weights, pages = held.pop(WEIGHTS, 0), held.pop(PAGES, 0)
+        adapters = held.pop(LORA_SET, 0) + held.pop(HEAD_ADAPTERS, 0)
+        return MemoryUse(weights, adapters, sum(held.values()), {HOT: page_bytes(self._pages.tables, pages)})
 
     @property
     def _layout_name(self) -> str:

@@ -12,7 +12,7 @@ from py_core.backends.base import HEAD_SLOTS, MAX_LOGIT_ROWS, BackendError
 from py_core.backends.fusion import Fused
 from py_core.backends.head_slots import slot_bytes, slot_data
 from py_core.backends.webgpu.cost import Cost
-from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.host import HEAD_ADAPTERS, Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.linear_lowering import LinearLowering
 from py_core.backends.webgpu.plan import Kernel
@@ -59,14 +59,14 @@ class HeadLowering:
 
     def write(self, number: int, adapter: AnyHeadAdapter) -> bool:
         """Bring an adapter to a slot. Whether the slots' buffer is new: what was recorded binds another one."""
-        is_new = "slots" not in self._made
+        is_new = HEAD_ADAPTERS not in self._made
         size = HEAD_SLOTS * self._slot_bytes
         if is_new and size > self._host.adapter.max_binding_size:
             raise BackendError(
                 f"Adapters at the head's input take {size >> 20} MiB for this model, more than this GPU can bind. "
                 "Choose another backend."
             )
-        slots = self._buffer("slots", size)
+        slots = self._buffer(HEAD_ADAPTERS, size)
         self._host.write(slots.buffer, (number - 1) * self._slot_bytes, slot_data(adapter))
         return is_new
 
@@ -149,7 +149,7 @@ class HeadLowering:
 
     def _slots(self) -> Binding:
         """The slots, or anything where no adapter was there yet: no row names one then."""
-        return self._made.get("slots") or self._buffer("no slots", 16)
+        return self._made.get(HEAD_ADAPTERS) or self._buffer("no slots", 16)
 
     def _near(self) -> Binding:
         return self._buffer("neighbours", 4 * _NEAR * max(MAX_LOGIT_ROWS, self.chunk))

@@ -6,7 +6,7 @@ dispatches is replayed by its id: after the first pass, a token costs one call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -80,6 +80,10 @@ NO_TIMESTAMPS = (
 )
 
 
+WEIGHTS, PAGES, LORA_SET, HEAD_ADAPTERS = "weights", "keys and values", "adapter", "adapters of heads"
+"""Labels of buffers that have owners of their own in what memory holds."""
+
+
 class Host(Protocol):
     """A GPU device. Methods raise DeviceLostError once the device is gone; BackendError for what it refuses, and
     after `close`."""
@@ -98,6 +102,10 @@ class Host(Protocol):
         ...
 
     def destroy_buffer(self, buffer: int) -> None: ...
+
+    def buffer_bytes(self) -> Mapping[str, int]:
+        """Bytes of the storage buffers that there are, by label."""
+        ...
 
     def write(self, buffer: int, offset: int, data: bytes | bytearray | memoryview) -> None:
         """Queue a write; it happens before anything submitted later."""

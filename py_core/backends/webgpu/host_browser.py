@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyodide.ffi import JsException, to_js
@@ -50,6 +50,9 @@ class BrowserHost:
 
     def create_buffer(self, size: int, label: str) -> int:
         return self._open().createBuffer(size, label)
+
+    def buffer_bytes(self) -> Mapping[str, int]:
+        return dict(self._open().bufferBytes().to_py())
 
     def destroy_buffer(self, buffer: int) -> None:
         self._open().destroyBuffer(buffer)

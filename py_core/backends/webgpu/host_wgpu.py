@@ -6,6 +6,7 @@ import asyncio
 import os
 import struct
 import tempfile
+from collections import Counter
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -124,6 +125,13 @@ class WgpuHost:
                 "a smaller model."
             ) from error
         return self._keep(self._buffers, buffer)
+
+    def buffer_bytes(self) -> Mapping[str, int]:
+        self._open()
+        found = Counter[str]()
+        for buffer in self._buffers.values():
+            found[buffer.label] += buffer.size
+        return found
 
     def destroy_buffer(self, buffer: int) -> None:
         self._buffers.pop(buffer).destroy()

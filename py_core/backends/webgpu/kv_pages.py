@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from py_core.backends.base import BackendError
 from py_core.backends.page_table import PAGE, PageTable, layer_groups, pages_of
-from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.host import PAGES, Binding, Host
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 
@@ -84,6 +84,11 @@ class KVPages:
             part = view[layer * self.page_bytes : (layer + 1) * self.page_bytes]
             self._host.write(buffer, page * self.page_bytes, part)
 
+    @property
+    def tables(self) -> list[tuple[PageTable, int]]:
+        """Each table, and the bytes that a page of it has in all of its layers."""
+        return [(group.pages, len(group.buffers) * self.page_bytes) for group in self._groups]
+
     def release(self, slot: int, length: int) -> None:
         for group in self._groups:
             group.pages.release(slot, length)
@@ -127,4 +132,4 @@ class KVPages:
         self.generation += 1
 
     def _new_buffer(self, pages: PageTable) -> int:
-        return self._host.create_buffer(pages.capacity * self.page_bytes, "keys and values")
+        return self._host.create_buffer(pages.capacity * self.page_bytes, PAGES)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from py_core.adapters.lora import MAX_RANK, LoraAdapter
-from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.host import LORA_SET, Binding, Host
 from py_core.models.graph import Linear
 
 RANK_CLASSES = (8, MAX_RANK)
@@ -158,7 +158,7 @@ class OperationSets:
 
     def write(self, host: Host, number: int, adapter: LoraAdapter) -> None:
         """To a new buffer; zeros where the adapter has no pair."""
-        self._places[number] = Binding(host.create_buffer(4 * self.floats, "adapter"), 0, 4 * self.floats)
+        self._places[number] = Binding(host.create_buffer(4 * self.floats, LORA_SET), 0, 4 * self.floats)
         a = np.zeros((len(self.linears), self.columns, self.rank), np.float32)
         b = np.zeros((sum(linear.out.width for linear in self.linears), self.rank), np.float32)
         for i, linear in enumerate(self.linears):

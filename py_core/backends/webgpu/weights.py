@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from py_core.backends.base import BackendError, Progress
-from py_core.backends.webgpu.host import UPLOAD_PIECE, Binding, Host, Segment
+from py_core.backends.webgpu.host import UPLOAD_PIECE, WEIGHTS, Binding, Host, Segment
 from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
 from py_core.backends.webgpu.repack import Piece, Repacking
 from py_core.formats.gguf import TensorInfo
@@ -162,7 +162,7 @@ class WeightArena:
         if not self._buffer or start + nbytes > self._size:
             most = min(self._host.adapter.max_buffer_size, _ARENA)
             self._size = max(nbytes, min(self._left, most // 4 * 4))
-            self._buffer = self._host.create_buffer(self._size, "weights")
+            self._buffer = self._host.create_buffer(self._size, WEIGHTS)
             start = 0
         self._used = start + nbytes
         self._left -= _aligned(nbytes)

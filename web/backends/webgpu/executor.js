@@ -74,6 +74,15 @@ class GpuExecutor {
     return this.#keep(this.#device.createBuffer({ size, label, usage: STORAGE | COPY_DST | COPY_SRC }));
   }
 
+  /** @returns {Object<string, number>} bytes of the buffers that there are, by label */
+  bufferBytes() {
+    const found = /** @type {Object<string, number>} */ ({});
+    for (const one of this.#objects.values()) {
+      if (one instanceof GPUBuffer) found[one.label] = (found[one.label] ?? 0) + one.size;
+    }
+    return found;
+  }
+
   destroyBuffer(handle) {
     this.#objects.get(handle).destroy();
     this.#objects.delete(handle);

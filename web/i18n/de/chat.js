@@ -101,6 +101,18 @@ export const context = {
   used: '{used} von {total} Token Kontext',
 };
 
+export const held = {
+  adapters: 'Gelerntes',
+  conversations: 'Gespräche',
+  free: 'Platz für mehr',
+  hot: 'genau',
+  kept: 'Behalten für gleiche Anfänge',
+  ofTier: '{owner}, {tier}',
+  scratch: 'Rechnen',
+  title: '{size} Speicher',
+  weights: 'Modell',
+};
+
 export const routing = {
   chosen: 'deine Wahl',
   confirm: 'Das war richtig',

@@ -101,6 +101,18 @@ export const context = {
   used: '{used} of {total} tokens of context',
 };
 
+export const held = {
+  adapters: 'What was learned',
+  conversations: 'Conversations',
+  free: 'Room for more',
+  hot: 'exact',
+  kept: 'Kept for what begins alike',
+  ofTier: '{owner}, {tier}',
+  scratch: 'Computing',
+  title: '{size} of memory',
+  weights: 'Model',
+};
+
 export const routing = {
   chosen: 'your choice',
   confirm: 'That was right',

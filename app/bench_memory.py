@@ -1,0 +1,30 @@
+"""What a model's memory holds when conversations are open: for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from py_core.backends.memory_use import MemoryUse
+from py_core.engine.engine import Timings
+from py_core.loading import Model
+
+OWNERS = {
+    "weights": "weights", "adapters": "adapters", "scratch": "activations and tables",
+    "conversations": "keys and values of conversations", "kept": "kept for who begins alike", "free": "free pages",
+}  # fmt: skip
+
+
+async def measure_memory(model: Model, conversations: int, tokens: int) -> MemoryUse:
+    """With so many conversations of so many tokens each, no two alike. Raises ValueError where they do not fit the
+    context, BackendError where memory is out."""
+    engine = model.engine
+    if tokens > engine.context_length:
+        raise ValueError(f"The model has room for {engine.context_length} tokens: take fewer.")
+    for number in range(conversations):
+        sequence = engine.new_sequence()
+        await engine.prefill(sequence, _text(number, tokens, model.config.vocab_size), Timings())
+    return engine.backend.memory()
+
+
+def _text(number: int, tokens: int, vocabulary: int) -> Sequence[int]:
+    return [(number * 7919 + at * 31) % (vocabulary - 3) + 3 for at in range(tokens)]

@@ -1,0 +1,58 @@
+"""What a backend's memory holds, by owner; keys and values by tier, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from py_core.backends.page_table import PageTable
+
+HOT = "hot"
+"""The tier of pages as they are written."""
+
+
+@dataclass(frozen=True)
+class PageBytes:
+    """Bytes of pages that open conversations hold, that are kept for others who begin alike, and that nobody holds."""
+
+    conversations: int
+    kept: int
+    free: int
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Bytes by owner. `scratch` are activations, logits, tables and what a training has; `pages` those of each tier."""
+
+    weights: int
+    adapters: int
+    scratch: int
+    pages: Mapping[str, PageBytes]
+
+    def rows(self) -> Iterator[tuple[str, str, int]]:
+        """(owner, tier, bytes); the tier of what has none is ""."""
+        yield "weights", "", self.weights
+        yield "adapters", "", self.adapters
+        yield "scratch", "", self.scratch
+        for owner in ("conversations", "kept", "free"):
+            for tier, of_tier in self.pages.items():
+                yield owner, tier, getattr(of_tier, owner)
+
+    def facts(self) -> dict[str, Any]:
+        """Fit for JSON: {weights, adapters, scratch, pages: {tier: {conversations, kept, free}}, total}."""
+        return asdict(self) | {"total": self.total}
+
+    @property
+    def total(self) -> int:
+        return sum(nbytes for _, _, nbytes in self.rows())
+
+
+def page_bytes(tables: Iterable[tuple[PageTable, int]], there: int) -> PageBytes:
+    """Of tables, each with the bytes that a page of it has in all of its layers, where `there` bytes are for pages."""
+    conversations = kept = 0
+    for table, nbytes in tables:
+        of_conversations, of_others = table.holders()
+        conversations += of_conversations * nbytes
+        kept += of_others * nbytes
+    return PageBytes(conversations, kept, there - conversations - kept)
