@@ -1,0 +1,102 @@
+"""Many conversations open at once in the memory of few: what is held, and how soon one of them goes on.
+
+    python tests/bench/open_conversations.py [--backend wasm|webgpu] [--precision precise|fast] [--model FILE]
+        [--conversations 1000] [--tokens 64] [--budget MB] [--asked 40] [--json]
+
+Natively (wasmtime on one core, or wgpu-py). Each conversation reads so many tokens, no two alike. Then some of them say
+8 tokens each; "first token" is the median time until the first of these. "held" has its pages still, "let go" reads its
+tokens again. "as alone" are those whose tokens are those of a conversation that nobody is beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import time
+from pathlib import Path
+from statistics import median
+
+from parallel_sequences import GREEDY, drawn, loader_of
+from rich.console import Console
+from rich.table import Table
+
+from app.downloads import default_model_path
+from app.template_renderer import native_renderer
+from py_core.backends.base import TokenSequence
+from py_core.backends.memory_use import HOT
+from py_core.engine.engine import Engine, Timings
+from py_core.formats.source import FileSource
+from py_core.loading import load_model
+
+SAID = 8
+
+
+async def say(engine: Engine, sequence: TokenSequence) -> tuple[list[int], float]:
+    """The next tokens, and milliseconds until the first."""
+    begin, first, said = time.perf_counter(), 0.0, list[int]()
+    async for ids in engine.generate(sequence, SAID, GREEDY, Timings(), ignore_end=True):
+        first = first or 1000 * (time.perf_counter() - begin)
+        said += ids
+    return said, first
+
+
+async def measure(options: argparse.Namespace) -> dict[str, object]:
+    path = options.model or default_model_path()
+    model = await load_model(FileSource(path), loader_of(options.backend, options.precision), native_renderer())
+    engine, count = model.engine, options.conversations
+    backend = engine.backend
+    backend.limit_pages(options.budget << 20)
+    texts = [drawn(options.tokens, seed) for seed in range(count)]
+    sequences = []
+    for text in texts:
+        sequences.append(engine.new_sequence())
+        await engine.prefill(sequences[-1], text, Timings())
+    use, times, right = backend.memory(), {"held": list[float](), "let go": list[float]()}, 0
+    asked = random.Random(0).sample(range(count), min(options.asked - options.asked // 4, count))
+    # Of those that were opened last some have their pages still.
+    asked += random.Random(1).sample(range(max(0, count - 32), count), min(options.asked // 4, count))
+    for number in dict.fromkeys(asked):
+        kind = "held" if sequences[number].stored else "let go"
+        said, first = await say(engine, sequences[number])
+        times[kind].append(first)
+        alone = engine.new_sequence(shares=False)
+        await engine.prefill(alone, texts[number], Timings())
+        right += said == (await say(engine, alone))[0]
+        engine.free(alone)
+    pages, adapter = use.pages[HOT], engine.capabilities.adapter
+    model.close()
+    return {
+        "model": Path(path).name, "adapter": adapter, "conversations": count, "tokens": options.tokens,
+        "budget_mb": options.budget, "pages_mb": sum((pages.conversations, pages.kept, pages.free)) / 2**20,
+        "all_mb": use.total / 2**20, "first_token_ms": {kind: median(ms) for kind, ms in times.items() if ms},
+        "asked": {kind: len(ms) for kind, ms in times.items()}, "as_alone": right,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", choices=("wasm", "webgpu"), default="wasm")
+    parser.add_argument("--precision", choices=("precise", "fast"), default="precise")
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--conversations", type=int, default=1000)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--budget", type=int, default=256, help="MB of keys and values")
+    parser.add_argument("--asked", type=int, default=40)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    found = asyncio.run(measure(options))
+    if options.json:
+        print(json.dumps(found, indent=1))
+        return
+    table = Table(title=f"{found['conversations']} conversations of {found['tokens']} tokens, {found['adapter']}")
+    for column in ("", "value"):
+        table.add_column(column)
+    for name, value in found.items():
+        table.add_row(name, f"{value:.1f}" if isinstance(value, float) else str(value))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
