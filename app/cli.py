@@ -44,6 +44,7 @@ from app.cli_loading import (
     ContextOption,
     Precision,
     PrecisionOption,
+    TiersOption,
     load,
 )
 from app.cli_memory import memory_app
@@ -111,6 +112,7 @@ def chat(
     seed: SeedOption = CHAT_SAMPLING.seed,
     max_tokens: MaxTokensOption = MAX_TOKENS,
     context: ContextOption = None,
+    tiers: TiersOption = False,
     adapter: AdapterOption = None,
     file: FileOption = None,
     home: HomeOption = None,
@@ -128,7 +130,7 @@ def chat(
     chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
     sampling = None if chosen == CHAT_SAMPLING else chosen
     with asyncio.Runner() as runner:
-        loaded = runner.run(load(model, backend, precision, autotune, context))
+        loaded = runner.run(load(model, backend, precision, autotune, context, tiers))
         loaded.bos = not no_bos
         lock = None
         if plain:

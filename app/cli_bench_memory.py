@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.bench_memory import OWNERS, measure_memory
-from app.cli_loading import AutotuneOption, BackendChoice, BackendOption, Precision, PrecisionOption, load
+from app.cli_loading import AutotuneOption, BackendChoice, BackendOption, Precision, PrecisionOption, TiersOption, load
 from app.cli_model_file import ModelOption
 from app.cli_models import size_words
 from app.terminal import console
@@ -25,12 +25,13 @@ def bench_memory(
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
     autotune: AutotuneOption = True,
+    tiers: TiersOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, sizes in bytes.")] = False,
 ) -> None:
     """Open conversations and print what memory holds: bytes by owner, and of keys and values by tier."""
 
     async def run() -> tuple[str, MemoryUse]:
-        loaded = await load(model, backend, precision, autotune)
+        loaded = await load(model, backend, precision, autotune, tiers=tiers)
         try:
             return loaded.config.name, await measure_memory(loaded, conversations, tokens)
         finally:

@@ -19,6 +19,7 @@ from app.template_renderer import native_renderer
 from app.terminal import console
 from py_core.backends.base import BackendError
 from py_core.backends.numpy import load_numpy
+from py_core.backends.tiers import TierPolicy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.fit import Need, Room, cost
@@ -57,12 +58,24 @@ ContextOption = Annotated[
 ]
 
 
+TiersOption = Annotated[
+    bool,
+    typer.Option(
+        "--tiers", help="Keys and values of long conversations take fewer bits as they grow old: on wasm and numpy."
+    ),
+]
+
+
 async def load(
-    path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True, context: int | None = None
-) -> Model:
+    path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True,
+    context: int | None = None, tiers: bool = False,
+) -> Model:  # fmt: skip
     """Open the model with a progress bar on stderr while that is a terminal."""
     source, renderer = open_source(chosen_path(path)), native_renderer()
-    load_backend = _gpu(backend, autotune) or _kernels(backend, precision) or load_numpy
+    policy = TierPolicy() if tiers else None
+    load_backend = (
+        _gpu(backend, autotune, policy) or _kernels(backend, precision, policy) or partial(load_numpy, tiers=policy)
+    )
     columns = ("Loading the model", BarColumn(), DownloadColumn())
     with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
         task = bar.add_task("", total=None)
@@ -83,7 +96,7 @@ async def load(
     return model
 
 
-def _gpu(backend: BackendChoice, autotune: bool) -> BackendLoader | None:
+def _gpu(backend: BackendChoice, autotune: bool, tiers: TierPolicy | None) -> BackendLoader | None:
     if backend not in (BackendChoice.webgpu, BackendChoice.auto):
         return None
     # Imported late: the CPU's backends must work where wgpu's library does not load.
@@ -98,16 +111,16 @@ def _gpu(backend: BackendChoice, autotune: bool) -> BackendLoader | None:
     if backend is BackendChoice.auto and host.adapter.software:
         host.close()
         return None
-    return partial(load_webgpu, host, tuning=AutotuneCache() if autotune else None)
+    return partial(load_webgpu, host, tuning=AutotuneCache() if autotune else None, tiers=tiers)
 
 
-def _kernels(backend: BackendChoice, precision: Precision) -> BackendLoader | None:
+def _kernels(backend: BackendChoice, precision: Precision, tiers: TierPolicy | None) -> BackendLoader | None:
     if backend not in (BackendChoice.wasm, BackendChoice.auto):
         return None
     from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 
     try:
-        return partial(load_wasm, WasmtimeHost(kernel_path()), precision=precision)
+        return partial(load_wasm, WasmtimeHost(kernel_path()), precision=precision, tiers=tiers)
     except FileNotFoundError:
         if backend is BackendChoice.wasm:
             raise

@@ -29,6 +29,7 @@ from app.shipped_gate import shipped_gate
 from py_core.backends.base import BackendError
 from py_core.backends.browser_source import BrowserSource
 from py_core.backends.numpy import load_numpy
+from py_core.backends.tiers import TierPolicy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_browser import BrowserKernelHost
 from py_core.backends.webgpu.backend import load_webgpu
@@ -102,24 +103,26 @@ class PageModel:
         tuning: JsObject | None = None,
         memory: int | None = None,
         context: int | None = None,
-        max_tokens: int = MAX_TOKENS,
+        max_tokens: int | None = None,
+        tiers: bool = False,
     ) -> str:
         """Load the model of `stream` (web/backends/weight_stream.js) on a GPU (web/backends/webgpu/executor.js) or on
         the CPU's workers (web/backends/wasm/kernel_pool.js, in this precision), or on numpy without a device.
         templates: web/tokenizers/template_cage.js, where the model's chat template runs.
         tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown.
-        context: the most tokens of a conversation, None for the usual number.
+        context: the most tokens of a conversation, None for the usual number; max_tokens: of an answer.
+        tiers: whether keys and values that grow old take fewer bits (py_core/backends/tiers.py).
 
         Returns JSON: {backend, adapter, software, features, model, parameters, contextLength, need, fit, longestPrompt}
         or {error: {kind, message, details}}. `need`: a sentence on the memory that this context takes; `fit`: of
         `fit_facts`.
         """
         try:
-            loader = loader_of(device, precision, tuning)
+            loader = loader_of(device, precision, tuning, TierPolicy() if tiers else None)
             told: list[Fitting] = []
             check = fit_check(loader, memory, lambda need, room: told.append(Fitting(need, room)))
             self._read = partial(read_description, context=context, before_loading=check)
-            self._max_tokens = max_tokens
+            self._max_tokens = max_tokens or MAX_TOKENS
             source, renderer = BrowserSource(stream), BrowserTemplateRenderer(templates)
             self._model = await load_model(source, loader, renderer, on_progress, context, check, mark_phase)
             keep_within(self._model, told[0].need, told[0].room)
@@ -256,13 +259,15 @@ def mark_phase(name: str) -> None:
     performance.mark(f"sonata: {name}")
 
 
-def loader_of(device: JsObject | None, precision: str, tuning: JsObject | None) -> BackendLoader:
+def loader_of(
+    device: JsObject | None, precision: str, tuning: JsObject | None, tiers: TierPolicy | None = None
+) -> BackendLoader:
     """The backend for a device: see `PageModel.start`."""
     if device is None:
-        return load_numpy
+        return partial(load_numpy, tiers=tiers)
     if hasattr(device, "setWorkers"):
-        return partial(load_wasm, BrowserKernelHost(device), precision=precision)
-    return partial(load_webgpu, BrowserHost(device), tuning=tuning)
+        return partial(load_wasm, BrowserKernelHost(device), precision=precision, tiers=tiers)
+    return partial(load_webgpu, BrowserHost(device), tuning=tuning, tiers=tiers)
 
 
 def info_json(model: Model, fitting: Fitting) -> str:

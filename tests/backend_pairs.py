@@ -97,7 +97,8 @@ async def open_pair(path: Path, host, **options) -> Pair:
     config, graph = describe_model(header, rope_factors=await read_rope_factors(source, header))
     load = load_wasm if isinstance(host, WasmtimeHost) else load_webgpu
     other = await load(host, source, header, config, graph, **options)
-    return Pair(NumpyBackend(config, graph, await load_weights(source, header, graph)), other)
+    weights = await load_weights(source, header, graph)
+    return Pair(NumpyBackend(config, graph, weights, options.get("tiers")), other)
 
 
 async def collect(backend: Backend, sequence: TokenSequence, n: int, sampling: SamplingParams = GREEDY) -> list[int]:

@@ -179,7 +179,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
     const info = await current.start(
       {
         model, ...run.choice, maxTokens: options.maxTokens,
-        autotune: options.autotune, patience: options.patience * WORKERS_PATIENCE, routing: options.routing,
+        autotune: options.autotune, tiers: options.tiers, patience: options.patience * WORKERS_PATIENCE, routing: options.routing,
       },
       (progress) => {
         if (current !== engine) return;

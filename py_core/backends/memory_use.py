@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from py_core.backends.page_table import PageTable
+from py_core.backends.tiers import Tier
 
-HOT = "hot"
+HOT = Tier.HOT.name.lower()
 """The tier of pages as they are written."""
 
 
@@ -48,11 +49,11 @@ class MemoryUse:
         return sum(nbytes for _, _, nbytes in self.rows())
 
 
-def page_bytes(tables: Iterable[tuple[PageTable, int]], there: int) -> PageBytes:
-    """Of tables, each with the bytes that a page of it has in all of its layers, where `there` bytes are for pages."""
+def page_bytes(tables: Iterable[tuple[PageTable, int]], there: int, tier: Tier = Tier.HOT) -> PageBytes:
+    """Of tables, each with the bytes that a page of a tier has in all its layers, where `there` bytes are for them."""
     conversations = kept = 0
     for table, nbytes in tables:
-        of_conversations, of_others = table.holders()
+        of_conversations, of_others = table.holders(tier)
         conversations += of_conversations * nbytes
         kept += of_others * nbytes
     return PageBytes(conversations, kept, there - conversations - kept)

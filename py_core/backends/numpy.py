@@ -36,6 +36,7 @@ from py_core.backends.base import (
 from py_core.backends.memory_use import HOT, MemoryUse, PageBytes
 from py_core.backends.numpy_rows import attention, glu, rms_norm, rope, soft_cap
 from py_core.backends.page_table import PAGE, first_kept, kept_window, most_pages
+from py_core.backends.tiers import Tier, TierPolicy, demoted
 from py_core.backends.training import Training
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
@@ -65,16 +66,19 @@ async def load_weights(
 
 
 async def load_numpy(
-    source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph, progress: Progress | None = None
-) -> NumpyBackend:
-    """Dequantize the weights and open the backend. Raises GGUFError, EOFError."""
-    return NumpyBackend(config, graph, await load_weights(source, header, graph, progress))
+    source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph, progress: Progress | None = None,
+    tiers: TierPolicy | None = None,
+) -> NumpyBackend:  # fmt: skip
+    """Dequantize the weights and open the backend. tiers: None keeps all pages hot. Raises GGUFError, EOFError."""
+    return NumpyBackend(config, graph, await load_weights(source, header, graph, progress), tiers)
 
 
 class NumpyBackend(AdapterUse):
     """See `Backend` for the contract of each method."""
 
-    def __init__(self, config: ModelConfig, graph: Graph, weights: dict[str, np.ndarray]):
+    def __init__(
+        self, config: ModelConfig, graph: Graph, weights: dict[str, np.ndarray], tiers: TierPolicy | None = None
+    ) -> None:
         super().__init__(graph)
         self.capabilities = Capabilities(backend="numpy", adapter=f"numpy {np.__version__}", software=True)
         self.context_length = config.context_length
@@ -85,6 +89,8 @@ class NumpyBackend(AdapterUse):
         self._windows = {op.layer: kept_window(op.window, self.context_length) for op in layers}
         self._states: dict[int, _State] = {}
         self._numbered = 0
+        # As on the other backends: layers with windows keep few pages, and those as they are.
+        self._tiers = tiers if not any(self._windows.values()) else None
 
     def limit_pages(self, nbytes: int) -> None:
         pass
@@ -249,6 +255,9 @@ class NumpyBackend(AdapterUse):
         stored = min(sequence.stored, stored)
         state = self._states.get(sequence.number)
         sequence.stored = stored if state and all(cache.sees(stored) for cache in state.caches.values()) else 0
+        if state and sequence.stored // PAGE < len(state.tiers):
+            sequence.stored = sequence.stored // PAGE * PAGE  # a demoted page is not written
+            del state.tiers[sequence.stored // PAGE :]
 
     async def _run_pending(
         self, sequence: TokenSequence, logit_rows: int = 1, after_pass: AfterPass | None = None
@@ -265,6 +274,8 @@ class NumpyBackend(AdapterUse):
     async def _run_body(self, sequence: TokenSequence, stop: int) -> dict[Value, np.ndarray]:
         """Run the graph's body over the tokens that are not stored yet, up to `stop`; what it made of them."""
         state, start = self._state(sequence), sequence.stored
+        if self._tiers:
+            state.demote(self._tiers.tiers(start // PAGE))
         tokens, positions = np.array(sequence.tokens[start:stop]), np.arange(start, stop)
         values: dict[Value, np.ndarray] = {}
         for op in self._graph.body:
@@ -335,6 +346,17 @@ class _State:
     def __init__(self, config: ModelConfig, windows: dict[int, int]) -> None:
         self.logits = np.zeros((1, config.vocab_size), np.float32)
         self.caches = {layer: _Cache(config, window) for layer, window in windows.items()}
+        self.tiers: list[Tier] = []
+        """Of the pages that were demoted."""
+
+    def demote(self, wanted: list[Tier]) -> None:
+        """Bring the whole pages to the tiers that are wanted, but none to a higher one."""
+        for place, tier in enumerate(wanted):
+            if tier > (self.tiers[place] if place < len(self.tiers) else Tier.HOT):
+                for cache in self.caches.values():
+                    page = cache.kv[:, place * PAGE : (place + 1) * PAGE]
+                    page[:] = demoted(page[0], page[1], tier)
+                self.tiers[place:] = [tier, *self.tiers[place + 1 :]]
 
 
 class _Cache:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from py_core.backends.tiers import LEAST_HOT, Tier, TierPolicy
 from py_core.models.graph import Attention, Graph
 
 PAGE = 64
@@ -17,6 +18,9 @@ PAGE = 64
 
 FIRST_PAGES = 16
 """Pages that a pool begins with."""
+
+TIER_SHIFT = 24
+"""The bits of a page's number among the pages of its tier. Those above are the tier: a hot page is its number."""
 
 SLACK = 1024
 """Positions that are kept before a window: so many tokens at the end of a text can be taken back (another answer, a
@@ -47,6 +51,10 @@ def pages_of(length: int) -> int:
     return -(-length // PAGE)
 
 
+def tier_of(page: int) -> Tier:
+    return Tier(page >> TIER_SHIFT)
+
+
 def most_pages(window: int, context_length: int) -> int:
     """The most pages that one sequence holds, where a pass has no more positions than SLACK."""
     whole = pages_of(context_length)
@@ -67,6 +75,9 @@ class PageTable:
         self.capacity = min(FIRST_PAGES, self._most)
         self.rows = np.zeros((slots, self.pages_per_slot), np.uint32)
         self._free = list(range(self.capacity))[::-1]
+        self._free_demoted: dict[Tier, list[int]] = {Tier.WARM: [], Tier.COLD: []}
+        self.demoted_capacity = {Tier.WARM: 0, Tier.COLD: 0}
+        """Pages there are of the other tiers; `capacity` is that of hot ones."""
         self._references: dict[int, int] = {}
         """Of pages that are held: by how many sequences, and by who keeps them for others."""
         self._held: list[list[int]] = [[] for _ in range(slots)]
@@ -79,7 +90,7 @@ class PageTable:
         """Whether a pass over positions first .. length - 1 of a sequence needs more pages than there are."""
         begin, unseen = self._unseen(slot, first, length)
         end = self._first[slot] + len(self._held[slot])
-        new = max(pages_of(length) - max(begin, end), 0) + len(self._shared(slot, max(first // PAGE, begin), length))
+        new = max(pages_of(length) - max(begin, end), 0) + len(self._fixed(slot, max(first // PAGE, begin), length))
         return new > len(self._free) + unseen
 
     def grown(self) -> int:
@@ -99,16 +110,16 @@ class PageTable:
     def take(self, slot: int, first: int, length: int) -> None:
         """Give a sequence, whose positions before `first` are stored, the pages for first .. length - 1.
 
-        Those that no position from `first` on sees are taken back, but for SLACK. Pages that others hold, too, are not
-        written: new ones take the place of those from `first` on. What is stored in one of them comes first into a
-        page of the sequence's own (`others_page`).
+        Those that no position from `first` on sees are taken back, but for SLACK. Pages that others hold, too, or that
+        were demoted, are not written: new ones take the place of those from `first` on. What is stored in one that
+        others hold comes first into a page of the sequence's own (`others_page`).
         """
         held = self._held[slot]
         begin, unseen = self._unseen(slot, first, length)
         self.drop(held[:unseen])
         del held[:unseen]
         self._first[slot] = self._first[slot] + unseen if held else begin
-        for place in self._shared(slot, first // PAGE, length):
+        for place in self._fixed(slot, first // PAGE, length):
             self.replace(slot, place, self.new_page())
         for place in range(self._first[slot] + len(held), pages_of(length)):
             held.append(self.new_page())
@@ -138,7 +149,7 @@ class PageTable:
     def others_page(self, slot: int, position: int) -> int | None:
         """The page of a sequence's position, where others hold it, too, and positions before it are in it."""
         place = position // PAGE
-        if not position % PAGE or place not in self._shared(slot, place, position):
+        if not position % PAGE or place not in self._fixed(slot, place, position):
             return None
         return self._held[slot][place - self._first[slot]]
 
@@ -166,16 +177,59 @@ class PageTable:
             self._references[page] -= 1
             if not self._references[page]:
                 del self._references[page]
-                self._free.append(page)
+                (self._free_demoted[tier] if (tier := tier_of(page)) else self._free).append(page)
+
+    def whole(self, slot: int, position: int) -> int:
+        """The position that a sequence, whose positions before this one are stored, can go on from: what was demoted is
+        not written, so it may be where that page begins."""
+        place, begin = position // PAGE, self._first[slot]
+        held = self._held[slot]
+        if position % PAGE and begin <= place < begin + len(held) and tier_of(held[place - begin]):
+            return place * PAGE
+        return position
+
+    def aged(self, slot: int, stored: int, policy: TierPolicy) -> list[tuple[int, Tier]]:
+        """The pages of a sequence that the policy wants in a lower tier, and in which, when so many are stored."""
+        held = self.held(slot)
+        wanted = policy.tiers(min(stored // PAGE, len(held)))
+        return [
+            (page, tier)
+            for place, (page, tier) in enumerate(zip(held, wanted, strict=False))
+            if tier > tier_of(page) and not self._ends_near(place, page)
+        ]
+
+    def add_demoted(self, tier: Tier, capacity: int) -> None:
+        """There are `capacity` pages of a tier now."""
+        first, self.demoted_capacity[tier] = self.demoted_capacity[tier], capacity
+        new = [(tier << TIER_SHIFT) + at for at in range(first, capacity)][::-1]
+        self._free_demoted[tier] = new + self._free_demoted[tier]
+
+    def new_demoted(self, tier: Tier) -> int | None:
+        """A page of a tier that nobody holds, until `demote` or `drop`; None where there is none."""
+        if not self._free_demoted[tier]:
+            return None
+        page = self._free_demoted[tier].pop()
+        self._references[page] = 1
+        return page
+
+    def demote(self, page: int, new: int) -> None:
+        """All who hold a page hold one of `new_demoted` in its place; the page is free."""
+        self._references[new] = self._references[page]
+        for slot, held in enumerate(self._held):
+            for at in (at for at, other in enumerate(held) if other == page):
+                held[at] = new
+                self._write(slot, self._first[slot] + at, new)
+        self._references[page] = 1
+        self.drop([page])
 
     def references(self, page: int) -> int:
         """How many hold a page."""
         return self._references.get(page, 0)
 
-    def holders(self) -> tuple[int, int]:
-        """How many pages sequences hold, and how many only others do."""
-        held = {page for pages in self._held for page in pages}
-        return len(held), len(self._references) - len(held)
+    def holders(self, tier: Tier = Tier.HOT) -> tuple[int, int]:
+        """How many pages of a tier sequences hold, and how many only others do."""
+        held = {page for pages in self._held for page in pages if tier_of(page) == tier}
+        return len(held), sum(tier_of(page) == tier for page in self._references) - len(held)
 
     def sees(self, slot: int, position: int) -> bool:
         """Whether a sequence that is stored up to `position` holds all that this position sees."""
@@ -185,11 +239,19 @@ class PageTable:
         self.rows[slot, place] = page
         self.changed.add(slot)
 
-    def _shared(self, slot: int, first: int, length: int) -> list[int]:
-        """The places, from `first` on, of a sequence's pages for positions before `length` that others hold, too."""
+    def _ends_near(self, place: int, page: int) -> bool:
+        """Whether it is one of the last pages of a sequence, which may write there."""
+        return any(
+            at + len(held) - LEAST_HOT <= place < at + len(held) and held[place - at] == page
+            for at, held in zip(self._first, self._held, strict=True)
+        )
+
+    def _fixed(self, slot: int, first: int, length: int) -> list[int]:
+        """The places, from `first` on, of a sequence's pages for positions before `length` that it may not write:
+        others hold them, too, or they were demoted."""
         begin, held = self._first[slot], self._held[slot]
         places = range(max(first, begin), min(pages_of(length), begin + len(held)))
-        return [place for place in places if self._references[held[place - begin]] > 1]
+        return [place for place in places if self._references[held[place - begin]] > 1 or tier_of(held[place - begin])]
 
     def _unseen(self, slot: int, first: int, length: int) -> tuple[int, int]:
         """The first page that a pass and what follows it may see, and how many before it the sequence holds."""

@@ -392,6 +392,8 @@ class PipelinedBackend(PageTransfer):
         if sequence.slot != NO_SLOT and not self._sees(sequence.slot, sequence.stored):
             sequence.stored = 0
             self._release(sequence.slot, 0)
+        elif table := self._shared_table:
+            sequence.stored = table.whole(sequence.slot, sequence.stored)
 
     def _lose(self, error: Exception) -> None:
         """Note a loss; `_restore` makes up for it. Raises the error itself where they follow one another too often."""

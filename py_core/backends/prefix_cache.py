@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from py_core.backends.adapter_use import AdapterUse
 from py_core.backends.base import NO_SLOT, TokenSequence
-from py_core.backends.page_table import PAGE, PageTable, pages_of
+from py_core.backends.page_table import PAGE, PageTable, pages_of, tier_of
 from py_core.backends.radix_tree import LEAST_COPIED, RadixTree
 from py_core.models.graph import Graph
 
@@ -33,7 +33,7 @@ class PrefixCache(AdapterUse):
         table = self._shared_table
         if table is None or not sequence.shares or sequence.tokens != list(tokens[: sequence.length]):
             return sequence.length
-        pages, found = self._prefixes.match(sequence.adapter, tokens[: len(tokens) - 1])
+        pages, found = self._match(sequence.adapter, tokens[: len(tokens) - 1])
         if found < sequence.stored + LEAST_COPIED:
             return sequence.length
         self._rewind(sequence, 0)
@@ -68,9 +68,16 @@ class PrefixCache(AdapterUse):
         """A sequence that holds no pages takes those that are kept of its text, but for its last `rows` tokens."""
         table = self._shared_table
         if table is not None and sequence.shares:
-            pages, found = self._prefixes.match(sequence.adapter, sequence.tokens[: max(sequence.length - rows, 0)])
+            pages, found = self._match(sequence.adapter, sequence.tokens[: max(sequence.length - rows, 0)])
             table.adopt(sequence.slot, pages)
             sequence.stored = found
+
+    def _match(self, adapter: int, tokens: Sequence[int]) -> tuple[list[int], int]:
+        """The pages that tokens may begin with, and for how many of these: no part of one that was demoted."""
+        pages, found = self._prefixes.match(adapter, tokens)
+        if pages and found % PAGE and tier_of(pages[-1]):
+            return pages[:-1], found // PAGE * PAGE
+        return pages, found
 
     def _forget_prefixes(self) -> None:
         """What the pages held is lost, and the page table is a new one."""

@@ -58,6 +58,8 @@ class RadixTree:
         self._recent: dict[_Node, None] = {}
         """All pages, those that were not used for long first. A path is touched from its end, so that a page comes
         after the ones behind it."""
+        self._nodes: dict[int, _Node] = {}
+        """By their pages."""
 
     def __len__(self) -> int:
         return len(self._recent)
@@ -95,7 +97,7 @@ class RadixTree:
                 if child is not None and common == len(child.edge):
                     self._remove(child)
                     old.append(child.page)
-                child = node.add(edge, page)
+                child = self._nodes[page] = node.add(edge, page)
                 new.append(page)
             path.append(child)
             node = child
@@ -119,13 +121,21 @@ class RadixTree:
             node = left.pop()
             left.extend(node.children.values())
             del self._recent[node]
+            self._nodes.pop(node.page, None)
             pages.append(node.page)
         return pages
+
+    def rename(self, page: int, new: int) -> None:
+        """A page has another number now, if it is in the tree."""
+        if node := self._nodes.pop(page, None):
+            node.page = new
+            self._nodes[new] = node
 
     def _remove(self, node: _Node) -> None:
         assert node.parent is not None
         node.parent.remove(node.edge)
         del self._recent[node]
+        self._nodes.pop(node.page, None)
 
     def _touch(self, path: list[_Node]) -> None:
         for node in reversed(path):

@@ -239,7 +239,7 @@ class PageApi {
 Comlink.expose(new PageApi());
 
 /** Load Python, the model and what runs it: see `Engine.start`. */
-async function load({ model, backend, workers, precision, patience, context, maxTokens, autotune, routing }) {
+async function load({ model, backend, workers, precision, patience, context, maxTokens, autotune, tiers, routing }) {
   const downloads = new AbortController();
   const source = new ModelSource(model);
   const templates = new TemplateCage();
@@ -262,12 +262,11 @@ async function load({ model, backend, workers, precision, patience, context, max
     ({ executor, pool } = choice);
     python = pyodide;
     if (executor) executor.onReopen = () => tellProgress({ stage: 'device', done: 0, total: null });
-    const limits = maxTokens ? [maxTokens] : [];
     // undefined is Python's None, null is not.
     const device = executor ?? pool ?? undefined;
     const tuning = autotune ? tuningStore : undefined;
     const preparing = throttled(tellProgress, 'setup');
-    const info = JSON.parse(await running.start(device, stream, templates, preparing, precision, tuning, memory(), context ?? undefined, ...limits));
+    const info = JSON.parse(await running.start(device, stream, templates, preparing, precision, tuning, memory(), context ?? undefined, maxTokens ?? undefined, tiers));
     if (info.error) throw pythonError(info.error);
     phase('model loaded');
     stream.drain();

@@ -1,36 +1,15 @@
 // RoPE, the pages of keys and values, and attention with an online softmax, a page at a time.
-#include "kernels.h"
+#include "pages.h"
 
-enum { PAGE = 64, EXTENT = 8, PART = 128, MOST_GROUP = 16, MOST_HEAD_DIM = 256, QUERY_OFFSET = 8192 };
+enum { PART = 128, MOST_GROUP = 16, QUERY_OFFSET = 8192 };
 // Query heads of a tile, which share the keys and values that they read: as many as the registers have room for.
 #ifdef PLAIN_SIMD
 enum { HEAD_TILE = 2 };
-#define HEAD_TILES ATTEND(1, 1) ATTEND(2, 1) ATTEND(1, 2) ATTEND(2, 2)
+#define HEAD_TILES(form) PRODUCTS(1, form) PRODUCTS(2, form)
 #else
 enum { HEAD_TILE = 3 };
-#define HEAD_TILES ATTEND(1, 1) ATTEND(2, 1) ATTEND(3, 1) ATTEND(1, 2) ATTEND(2, 2) ATTEND(3, 2)
+#define HEAD_TILES(form) PRODUCTS(1, form) PRODUCTS(2, form) PRODUCTS(3, form)
 #endif
-
-// Keys and values are whole numbers of one int8 limb (fast) or two (precise: 128 * first + second, as good as float32 for the
-// result), with a scale for each vector. So scores and sums are dot products of bytes.
-// Pages lie in extents of EXTENT, [extent][layer][kv head][page], so that a head's keys and values are read in long
-// runs. A page holds keys [positions][4 dims][2][16 bytes] and values [dims][4 positions][2][16 bytes]. The lanes of a
-// vector are 4 positions of keys or 4 dims of values; the bytes of a lane are 4 dims or 4 positions. Two vectors
-// together hold 8 positions or dims (one limb), or both limbs of 4, so that a page is read from its first byte to its
-// last. After them come the scales of the keys, their offsets, and the scales of the values, each for all positions.
-// What is known of a layer's attention. `base` is its part of extent 0; a window or softcap of 0 is none.
-typedef struct {
-  u32 heads, kv_heads, head_dim, max_pages, limbs;
-  u32 extent_bytes, head_bytes, base;
-  const u32 *table;
-  u32 window;
-  f32 softcap, scale;
-} Layer;
-
-INLINE uint8_t *head_page(const Layer *k, u32 slot, u32 position, u32 kv_head) {
-  const u32 page = k->table[slot * k->max_pages + position / PAGE];
-  return (uint8_t *)at(k->base + page / EXTENT * k->extent_bytes + (kv_head * EXTENT + page % EXTENT) * k->head_bytes);
-}
 
 // The first position that a row sees.
 INLINE u32 first_seen(const Layer *k, u32 position) {
@@ -81,7 +60,8 @@ void rope_append(const Op *op, const Context *c) {
       for (u32 i = 0; i < size; i++) out[i] *= k.scale;
     }
     const u32 t = row.position % PAGE;
-    for (u32 h = 0; h < k.kv_heads; h++, key += size, value += size) {
+    // A page that was demoted is full: what a row would write there again is in it.
+    for (u32 h = 0; h < k.kv_heads && page_tier(&k, row.slot, row.position) == HOT; h++, key += size, value += size) {
       int8_t *keys = (int8_t *)head_page(&k, row.slot, row.position, h), *values = keys + k.limbs * PAGE * size;
       f32 *scales = (f32 *)(values + k.limbs * PAGE * size), rotated[MOST_HEAD_DIM];
       i32 sum;
@@ -158,47 +138,159 @@ INLINE void products(const u32 G, const u32 P, const uint8_t *data, u32 outer, u
   }
 }
 
+// Stores four numbers between -8191 and 8191 as signed bytes: 128 * each of the first four + the one of the second four.
+INLINE void pack_signed4(v128_t numbers, uint8_t *to) {
+  const v128_t first = wasm_i32x4_shr(wasm_i32x4_add(numbers, wasm_i32x4_const_splat(64)), 7);
+  const v128_t both = wasm_i16x8_narrow_i32x4(first, wasm_i32x4_sub(numbers, wasm_i32x4_shl(first, 7)));
+  wasm_v128_store64_lane(to, wasm_i8x16_narrow_i16x8(both, both), 0);
+}
+
+// The same for codes, BYTES or HALF_BYTES, and numbers packed by pack_signed4.
+INLINE void code_products(const u32 G, const u32 half, const uint8_t *data, u32 outer, u32 inner, u32 room, const uint8_t *numbers,
+                          f32 *out, u32 stride) {
+  const v128_t mask = wasm_i8x16_const_splat(15);
+  for (u32 o = 0; o < outer; o += 8, data += room * (half ? 4 : 8))
+    // 16 pairs of a signed byte and a code of 4 bits fit the 16 bits that some CPUs add up.
+    for (u32 begin = 0; begin < inner; begin += 64) {
+      const u32 end = min_u(inner, begin + 64);
+      Acc acc[HEAD_TILE][2][2];
+#pragma unroll
+      for (u32 g = 0; g < G; g++)
+#pragma unroll
+        for (u32 w = 0; w < 2; w++)
+#pragma unroll
+          for (u32 b = 0; b < 2; b++) acc[g][w][b] = acc_zero();
+      for (u32 i = begin; i < end; i += 4) {
+        v128_t x[2] = {load(data + i * (half ? 4 : 8))};
+        if (half) x[1] = wasm_v128_and(wasm_u16x8_shr(x[0], 4), mask), x[0] = wasm_v128_and(x[0], mask);
+        else x[1] = load(data + i * 8 + 16);
+#pragma unroll
+        for (u32 g = 0; g < G; g++)
+#pragma unroll
+          for (u32 b = 0; b < 2; b++) {
+            const v128_t n = splat4(numbers + (i / 4 * G + g) * 8 + b * 4);
+#pragma unroll
+            for (u32 w = 0; w < 2; w++) {
+              acc[g][w][b] = half ? nibbles_dot(n, x[w], acc[g][w][b]) : acc_dot(n, x[w], acc[g][w][b]);
+              KEEP(acc[g][w][b]);
+            }
+          }
+      }
+#pragma unroll
+      for (u32 g = 0; g < G; g++)
+#pragma unroll
+        for (u32 w = 0; w < 2; w++) {
+          const v128_t first = half ? nibbles_rows(acc[g][w][0]) : acc_rows(acc[g][w][0]);
+          const v128_t second = half ? nibbles_rows(acc[g][w][1]) : acc_rows(acc[g][w][1]);
+          v128_t sum = wasm_f32x4_convert_i32x4(wasm_i32x4_add(wasm_i32x4_shl(first, 7), second));
+          f32 *to = out + g * stride + o + 4 * w;
+          if (begin) sum = wasm_f32x4_add(sum, load(to));
+          wasm_v128_store(to, sum);
+        }
+    }
+}
+
+// One function for each number of heads and each form.
+#define PRODUCTS(G, form) \
+  static __attribute__((noinline)) void products_##G##_##form(const uint8_t *data, u32 outer, u32 inner, u32 room, \
+                                                              const uint8_t *numbers, f32 *out, u32 stride) { \
+    if (form <= TWO_LIMBS) products(G, form, data, outer, inner, room, numbers, out, stride); \
+    else code_products(G, form == HALF_BYTES, data, outer, inner, room, numbers, out, stride); \
+  }
+HEAD_TILES(ONE_LIMB)
+HEAD_TILES(TWO_LIMBS)
+HEAD_TILES(BYTES)
+HEAD_TILES(HALF_BYTES)
+#undef PRODUCTS
+
+static void products_of(u32 G, u32 form, const uint8_t *data, u32 outer, u32 inner, u32 room, const uint8_t *numbers, f32 *out,
+                        u32 stride) {
+  switch (G + 4 * form) {
+#define PRODUCTS(G, form) \
+  case G + 4 * form: products_##G##_##form(data, outer, inner, room, numbers, out, stride); break;
+    HEAD_TILES(ONE_LIMB)
+    HEAD_TILES(TWO_LIMBS)
+    HEAD_TILES(BYTES)
+    HEAD_TILES(HALF_BYTES)
+#undef PRODUCTS
+  }
+}
+
+// Packs x[i] * scales[i] as whole numbers of the scale that it returns, every G * 8 bytes; `constant` is the sum of
+// x[i] * offsets[i].
+static f32 pack_scaled(const f32 *x, const f32 *scales, const f32 *offsets, u32 count, u32 G, uint8_t *to, f32 *constant) {
+  f32 y[MOST_HEAD_DIM];
+  v128_t most = wasm_f32x4_const_splat(0), sum = most;
+  for (u32 i = 0; i < count; i += 4) {
+    const v128_t four = load(x + i), scaled = wasm_f32x4_mul(four, load(scales + i));
+    sum = madd(four, load(offsets + i), sum);
+    most = wasm_f32x4_pmax(most, wasm_f32x4_abs(scaled));
+    wasm_v128_store(y + i, scaled);
+  }
+  *constant = sum4(sum);
+  const f32 largest = max4(most);
+  const v128_t inverse = wasm_f32x4_splat(largest > 0 ? (QUERY_OFFSET - 1) / largest : 0);
+  for (u32 i = 0; i < count; i += 4) pack_signed4(whole4(load(y + i), inverse), to + i / 4 * G * 8);
+  return largest / (QUERY_OFFSET - 1);
+}
+
 // Brings a page into the cache by reading a word of each of its cache lines. Loads that wait for nothing get the
-// memory's whole bandwidth; without this the loops below got half of it. `bytes` is a multiple of 256.
+// memory's whole bandwidth; without this the loops below got half of it. `bytes` is a multiple of 64.
 static __attribute__((noinline)) void prefetch(const uint8_t *from, u32 bytes) {
   v128_t any = wasm_i32x4_const_splat(0);
-  for (u32 i = 0; i < bytes; i += 256)
+  u32 i = 0;
+  for (; i + 256 <= bytes; i += 256)
     for (u32 line = 0; line < 256; line += 64) any = wasm_v128_or(any, load(from + i + line));
+  for (; i < bytes; i += 64) any = wasm_v128_or(any, load(from + i));
   volatile i32 used = wasm_i32x4_extract_lane(any, 0);
   (void)used;
 }
 
 // Attention over positions begin .. end - 1, for G query heads of one kv head. q and values: [G][head_dim]. Pages before
 // that of `begin` are not read.
-INLINE void attend(const u32 G, const u32 P, const Layer *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end,
-                   f32 *values, Softmax *softmax) {
+static void attend(const u32 G, const Layer *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, f32 *values,
+                   Softmax *softmax) {
   const u32 size = k->head_dim;
   f32 query_scale[HEAD_TILE], scores[HEAD_TILE][PAGE], sums[HEAD_TILE][MOST_HEAD_DIM], share[HEAD_TILE], shrink[HEAD_TILE];
+  f32 constant[HEAD_TILE] = {0}, parts[2 * MOST_HEAD_DIM + 2 * PAGE];
   uint8_t query[HEAD_TILE * MOST_HEAD_DIM * 2], weights[HEAD_TILE * PAGE * 2];
-  for (u32 g = 0; g < G; g++) {
-    const f32 largest = abs_max_of(q + g * size, size);
-    query_scale[g] = largest / (QUERY_OFFSET - 1);
-    const v128_t inverse = wasm_f32x4_splat(largest > 0 ? (QUERY_OFFSET - 1) / largest : 0);
-    for (u32 i = 0; i < size; i += 4)
-      pack4(wasm_i32x4_add(whole4(load(q + g * size + i), inverse), wasm_i32x4_const_splat(QUERY_OFFSET)),
-            query + (i / 4 * G + g) * 8);
-    softmax[g] = (Softmax){-1e30f, 0};
-  }
+  u32 last_tier = TIERS;
+  for (u32 g = 0; g < G; g++) softmax[g] = (Softmax){-1e30f, 0};
   for (u32 i = 0; i < G * size; i += 4) wasm_v128_store(values + i, wasm_f32x4_const_splat(0));
   for (u32 first = begin / PAGE * PAGE; first < end; first += PAGE) {
     const u32 count = min_u(end - first, PAGE), padded = (count + 7) / 8 * 8, unseen = begin > first ? begin - first : 0;
-    const uint8_t *keys = head_page(k, slot, first, kv_head), *vs = keys + P * PAGE * size;
-    const f32 *scales = (f32 *)(vs + P * PAGE * size);
-    prefetch(keys, k->head_bytes);
-    products(G, P, keys, padded, size, size, query, scores[0], PAGE);
+    const u32 tier = page_tier(k, slot, first), form = tier == HOT ? k->limbs : tier == WARM ? BYTES : HALF_BYTES;
+    // Bytes of keys for each dim, and of values: limbs or codes.
+    const u32 plane = PAGE * size * (tier == HOT ? k->limbs : 2) / (tier == HOT ? 1 : tier == WARM ? 2 : 4);
+    const uint8_t *keys = head_page(k, slot, first, kv_head), *vs = keys + plane;
+    const f32 *scales = (f32 *)(vs + plane);
+    prefetch(keys, k->head_bytes[tier]);
+    if (tier == HOT) {
+      if (last_tier != HOT)
+        for (u32 g = 0; g < G; g++) {
+          const f32 largest = abs_max_of(q + g * size, size);
+          query_scale[g] = largest / (QUERY_OFFSET - 1);
+          constant[g] = 0;
+          const v128_t inverse = wasm_f32x4_splat(largest > 0 ? (QUERY_OFFSET - 1) / largest : 0);
+          for (u32 i = 0; i < size; i += 4)
+            pack4(wasm_i32x4_add(whole4(load(q + g * size + i), inverse), wasm_i32x4_const_splat(QUERY_OFFSET)),
+                  query + (i / 4 * G + g) * 8);
+        }
+    } else {
+      for (u32 i = 0; i < 2 * (size + PAGE); i += 4) wasm_v128_store(parts + i, halves4(wasm_v128_load64_zero((uint16_t *)scales + i)));
+      for (u32 g = 0; g < G; g++) query_scale[g] = pack_scaled(q + g * size, parts, parts + size, size, G, query + g * 8, constant + g);
+    }
+    last_tier = tier;
+    products_of(G, form, keys, padded, size, size, query, scores[0], PAGE);
     for (u32 g = 0; g < G; g++) {
       f32 *score = scores[g];
       const f32 cap = k->softcap;
       const v128_t scale = wasm_f32x4_splat(query_scale[g]), nothing = wasm_f32x4_const_splat(-1e30f);
       v128_t most = wasm_f32x4_splat(softmax[g].largest), total = wasm_f32x4_const_splat(0), heaviest = total;
       for (u32 t = 0; t < padded; t += 4) {
-        v128_t s = wasm_f32x4_sub(wasm_f32x4_mul(load(score + t), load(scales + t)), load(scales + PAGE + t));
-        s = wasm_f32x4_mul(s, scale);
+        v128_t s = load(score + t);
+        if (tier == HOT) s = wasm_f32x4_mul(wasm_f32x4_sub(wasm_f32x4_mul(s, load(scales + t)), load(scales + PAGE + t)), scale);
+        else s = madd(s, scale, wasm_f32x4_splat(constant[g]));
         if (cap > 0) s = soft_cap4(s, cap);
         // Ignore what lies before the window. It weighs nothing, since there is a position with a score in each page.
         if (t < unseen) s = wasm_v128_bitselect(nothing, s, before(t, unseen));
@@ -211,47 +303,40 @@ INLINE void attend(const u32 G, const u32 P, const Layer *k, const f32 *q, u32 s
       for (u32 t = 0; t < padded; t += 4) {
         v128_t weight = exp4(wasm_f32x4_sub(load(score + t), wasm_f32x4_splat(largest)));
         total = wasm_f32x4_add(total, weight);
-        weight = wasm_f32x4_mul(weight, load(scales + 2 * PAGE + t));
+        if (tier == HOT) weight = wasm_f32x4_mul(weight, load(scales + 2 * PAGE + t));
         if (t + 4 > count) weight = wasm_v128_and(weight, before(t, count));
         heaviest = wasm_f32x4_pmax(heaviest, weight);
         wasm_v128_store(score + t, weight);
       }
       shrink[g] = exp1(softmax[g].largest - largest);
       softmax[g] = (Softmax){largest, softmax[g].total * shrink[g] + sum4(total)};
+      if (tier != HOT) {
+        const f32 *value_scales = parts + 2 * size;
+        share[g] = pack_scaled(score, value_scales, value_scales + PAGE, padded, G, weights + g * 8, constant + g);
+        continue;
+      }
       const f32 whole = max4(heaviest);
       share[g] = whole / 16383;
       const v128_t inverse = wasm_f32x4_splat(whole > 0 ? 16383 / whole : 0);
       for (u32 t = 0; t < padded; t += 4) pack4(whole4(load(score + t), inverse), weights + (t / 4 * G + g) * 8);
     }
-    products(G, P, vs, size, padded, PAGE, weights, sums[0], MOST_HEAD_DIM);
+    products_of(G, form, vs, size, padded, PAGE, weights, sums[0], MOST_HEAD_DIM);
     for (u32 g = 0; g < G; g++) {
-      const v128_t old = wasm_f32x4_splat(shrink[g]), scale = wasm_f32x4_splat(share[g]);
+      const v128_t old = wasm_f32x4_splat(shrink[g]), scale = wasm_f32x4_splat(share[g]), offset = wasm_f32x4_splat(constant[g]);
       for (u32 i = 0; i < size; i += 4) {
         f32 *value = values + g * size + i;
-        wasm_v128_store(value, madd(load(sums[g] + i), scale, wasm_f32x4_mul(load(value), old)));
+        const v128_t sum = madd(load(sums[g] + i), scale, wasm_f32x4_mul(load(value), old));
+        wasm_v128_store(value, tier == HOT ? sum : wasm_f32x4_add(sum, offset));
       }
     }
   }
 }
 
-// One function for each number of heads and of limbs.
-#define ATTEND(G, P) \
-  static __attribute__((noinline)) void attend_##G##_##P(const Layer *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, \
-                                                         f32 *values, Softmax *softmax) { \
-    attend(G, P, k, q, slot, kv_head, begin, end, values, softmax); \
-  }
-HEAD_TILES
-#undef ATTEND
-
 static void attend_group(const Layer *k, const f32 *q, u32 slot, u32 kv_head, u32 begin, u32 end, f32 *values, Softmax *softmax) {
   const u32 group = k->heads / k->kv_heads;
   for (u32 g = 0, count; g < group; g += count, q += count * k->head_dim, values += count * k->head_dim, softmax += count) {
     count = min_u(HEAD_TILE, group - g);
-    switch (count + 4 * k->limbs) {
-#define ATTEND(G, P) case G + 4 * P: attend_##G##_##P(k, q, slot, kv_head, begin, end, values, softmax); break;
-      HEAD_TILES
-#undef ATTEND
-    }
+    attend(count, k, q, slot, kv_head, begin, end, values, softmax);
   }
 }
 

@@ -66,6 +66,7 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
       case HEAD_MIX: head_mix(op, &c); break;
       case TOKEN_SCORES: token_scores(op, &c); break;
       case COPY: copy(op, &c); break;
+      case DEMOTE: demote(op, &c); break;
       case PENALTIES: if (worker == 0) penalties(op, state); break;
       case ARGMAX: if (worker == 0) argmax(op, state), result = (i32)state->rows[0].token; break;
       case SAMPLE: if (worker == 0) sample(op, state), result = (i32)state->rows[0].token; break;

@@ -7,6 +7,7 @@
  *   ?context=N          the most tokens of a conversation; likewise, and the page says what memory they take
  *   ?max_tokens=N       the most tokens of one answer
  *   ?autotune=off       does not measure which shapes of the kernels are the fastest on this GPU
+ *   ?tiers=on           keys and values of long conversations take fewer bits as they grow old, on the CPU
  *   ?routing=off        every message is for the plain assistant
  *   ?idle=SECONDS       after so long in which nobody did anything the page may learn
  *   ?patience=SECONDS   how long the engine may be silent before the page says so (default 60)
@@ -20,6 +21,7 @@ export function readOptions(search = location.search) {
     workers: positive(query.get('workers')),
     routing: query.get('routing') !== 'off',
     autotune: query.get('autotune') !== 'off',
+    tiers: query.get('tiers') === 'on',
     context: positive(query.get('context')),
     maxTokens: positive(query.get('max_tokens')),
     idle: positive(query.get('idle')),

@@ -14,7 +14,7 @@ from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import BackendError, Capabilities, Progress, check_formats
-from py_core.backends.memory_use import HOT, MemoryUse, page_bytes
+from py_core.backends.memory_use import MemoryUse, page_bytes
 from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.sampling_state import (
@@ -25,6 +25,7 @@ from py_core.backends.sampling_state import (
     sampled_in,
 )
 from py_core.backends.sequence_slots import SLOTS
+from py_core.backends.tiers import Tier, TierPolicy
 from py_core.backends.training import Training
 from py_core.backends.wasm.head_programs import HeadPrograms
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
@@ -45,13 +46,13 @@ MAX_ROWS = 64
 
 async def load_wasm(
     host: KernelHost, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
-    progress: Progress | None = None, precision: str = "precise",
+    progress: Progress | None = None, precision: str = "precise", tiers: TierPolicy | None = None,
 ) -> WasmBackend:  # fmt: skip
-    """Lay the model out in the kernels' memory and bring its weights there.
+    """Lay the model out in the kernels' memory and bring its weights there. tiers: None keeps all pages hot.
 
     Raises BackendError, GGUFError, EOFError.
     """
-    backend = WasmBackend(host, header, config, graph, precision)
+    backend = WasmBackend(host, header, config, graph, precision, tiers)
     await backend.load(source, progress)
     return backend
 
@@ -61,7 +62,10 @@ class WasmBackend(PipelinedBackend):
 
     RESTARTS = (WorkersRestartedError,)
 
-    def __init__(self, host: KernelHost, header: GGUFHeader, config: ModelConfig, graph: Graph, precision: str) -> None:
+    def __init__(
+        self, host: KernelHost, header: GGUFHeader, config: ModelConfig, graph: Graph, precision: str,
+        tiers: TierPolicy | None = None,
+    ) -> None:  # fmt: skip
         if precision not in PRECISIONS:
             raise BackendError(f"There is no precision {precision!r}; choose {' or '.join(PRECISIONS)}.")
         check_formats(header.tensors, graph.weights, MATRIX_KINDS, "WASM")
@@ -69,7 +73,7 @@ class WasmBackend(PipelinedBackend):
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
         capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
         super().__init__(capabilities, config.context_length, config.vocab_size, MAX_ROWS, graph)
-        self._host, self._config, self._graph = host, config, graph
+        self._host, self._config, self._graph, self._tiers = host, config, graph, tiers
         self._lowering = ProgramLowering(
             config, graph, header.tensors, PRECISIONS[precision], host.most_workers, MAX_ROWS, SLOTS
         )
@@ -114,6 +118,9 @@ class WasmBackend(PipelinedBackend):
         self._host.close()
 
     async def _reserve(self, slot: int, first: int, length: int) -> None:
+        table = self._shared_table
+        for page, tier in table.aged(slot, first, self._tiers) if table and self._tiers else ():
+            self._prefixes.rename(page, await self._pages.demote(self._host, page, tier))
         self._make_room(slot, first, length)
         while True:
             try:
@@ -130,15 +137,16 @@ class WasmBackend(PipelinedBackend):
         self._pages.limit(nbytes)
 
     def memory(self) -> MemoryUse:
-        pages, weights, adapters = self._pages, self._lowering.weights.nbytes, self._pages.bytes_of_others
-        end = self._lowering.arena.end
-        there = pages.end - end - adapters
-        return MemoryUse(weights, adapters, end - weights, {HOT: page_bytes(pages.tables, there)})
+        pages, weights, end = self._pages, self._lowering.weights.nbytes, self._lowering.arena.end
+        tiers = (tier for tier in Tier if not tier or self._tiers)
+        by_tier = {tier.name.lower(): page_bytes(pages.tables(tier), pages.there(tier), tier) for tier in tiers}
+        return MemoryUse(weights, pages.bytes_of_others, end - weights, by_tier)
 
     @property
     def _layout_name(self) -> str:
         simd = "relaxed" if self._host.relaxed else "plain"  # they round differently
-        return f"wasm {ABI}, {simd}, {self.capabilities.features[0]}, {self._pages.page_bytes}"
+        tiers = ", tiers" if self._tiers else ""  # who wants exact pages takes none that were demoted
+        return f"wasm {ABI}, {simd}, {self.capabilities.features[0]}, {self._pages.page_bytes(Tier.HOT)}{tiers}"
 
     async def _read_page(self, page: int) -> bytes:
         return await self._pages.read_page(self._host, page)

@@ -2,31 +2,54 @@
 
 Layers with the same window have a page table, and extents of their own, one after the other as each is needed. What one
 layer takes of an extent is a part; all parts have the same size. An entry of a table is EXTENT * (the number of the
-part in which the extent begins) + the page's place in the extent.
+part in which the extent begins) + the page's place in the extent. Pages that were demoted have extents of their own, of
+as many pages as fit (layout.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from py_core.backends.base import BackendError
-from py_core.backends.page_table import PAGE, PageTable, layer_groups
+from py_core.backends.page_table import PAGE, TIER_SHIFT, PageTable, layer_groups, tier_of
+from py_core.backends.tiers import Tier
 from py_core.backends.wasm.host import KernelHost
-from py_core.backends.wasm.layout import EXTENT, Arena, Op, OpKind, head_page_bytes, program_bytes
+from py_core.backends.wasm.layout import (
+    EXTENT,
+    TIER_BIT,
+    Arena,
+    Op,
+    OpKind,
+    head_page_bytes,
+    head_tier_bytes,
+    program_bytes,
+    tier_pages,
+)
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Layers with the same window: their pages, where the table lies, and the part in which each extent begins."""
+    """Layers with the same window: their pages, where the table lies, and the part in which each extent begins, of hot
+    pages and of those that were demoted."""
 
     layers: list[int]
     pages: PageTable
     table: int
     extents: list[int]
+    demoted: dict[Tier, list[int]] = field(default_factory=lambda: {Tier.WARM: [], Tier.COLD: []})
+
+
+class _Place(NamedTuple):
+    """Of a page: where the first layer's first head lies, what a head takes, and how far it is to the next one."""
+
+    address: int
+    nbytes: int
+    step: int
 
 
 class KVPages:
@@ -35,6 +58,8 @@ class KVPages:
     def __init__(self, config: ModelConfig, graph: Graph, limbs: int, slots: int, arena: Arena, state: int) -> None:
         self._heads, self._head_bytes = config.num_key_value_heads, head_page_bytes(config.head_dim, limbs)
         self.part_bytes = EXTENT * self._heads * self._head_bytes
+        self._head_dim, self._limbs = config.head_dim, limbs
+        self._tier_bytes, self._tier_pages = (each(config.head_dim, limbs) for each in (head_tier_bytes, tier_pages))
         self._state = state
         self._copying = arena.take(len(program_bytes([Op(OpKind.COPY)], state)))
         self._arena, self._parts = arena, 0
@@ -95,41 +120,59 @@ class KVPages:
         only = self._groups[0].pages if len(self._groups) == 1 else None
         return only if only and not only.window else None
 
-    @property
-    def page_bytes(self) -> int:
+    def page_bytes(self, tier: Tier) -> int:
         """What a page of all layers takes, where they share a table: [layer][kv head] as `read_page` gives it."""
-        return sum(len(group.layers) for group in self._groups) * self._heads * self._head_bytes
+        return sum(len(group.layers) for group in self._groups) * self._heads * self._tier_bytes[tier]
 
-    @property
-    def tables(self) -> list[tuple[PageTable, int]]:
-        """Each table, and the bytes that a page of it has in all of its layers."""
-        return [(group.pages, len(group.layers) * self._heads * self._head_bytes) for group in self._groups]
+    def tables(self, tier: Tier) -> list[tuple[PageTable, int]]:
+        """Each table, and the bytes that a page of it in this tier has in all of its layers."""
+        return [(group.pages, len(group.layers) * self._heads * self._tier_bytes[tier]) for group in self._groups]
+
+    def there(self, tier: Tier) -> int:
+        """Bytes that pages of this tier have, whoever holds them; those of hot ones with what was given back."""
+        if tier is Tier.HOT:
+            others = self.bytes_of_others + sum(self.there(each) for each in Tier if each is not Tier.HOT)
+            return self._parts * self.part_bytes - others
+        return sum(len(group.demoted[tier]) * len(group.layers) for group in self._groups) * self.part_bytes
 
     @property
     def bytes_of_others(self) -> int:
         """What `take` gave and nobody gave back."""
-        extents = sum(len(group.extents) * len(group.layers) for group in self._groups)
+        extents = sum(
+            (len(group.extents) + sum(map(len, group.demoted.values()))) * len(group.layers) for group in self._groups
+        )
         return (self._parts - extents - sum(self._free.values())) * self.part_bytes
 
     async def read_page(self, host: KernelHost, page: int) -> bytes:
-        """The bytes of a page of `shared_table`, of which the kernels know the layout."""
-        (group,), (address,) = self._groups, self._addresses(self._groups[0], [page])
-        between = await self.take(host, self.page_bytes)
+        """The bytes of a page of `shared_table`, of which the kernels know the layout: how many tells the tier."""
+        (group,), place, nbytes = self._groups, self._place(self._groups[0], page), self.page_bytes(tier_of(page))
+        between = await self.take(host, nbytes)
         try:
-            await self._copy(host, group, address, EXTENT * self._head_bytes, between, self._head_bytes)
-            return await host.read(between, self.page_bytes)
+            await self._copy(host, group, place, _Place(between, place.nbytes, place.nbytes))
+            return await host.read(between, nbytes)
         finally:
-            self.give_back(between, self.page_bytes)
+            self.give_back(between, nbytes)
 
     async def write_page(self, host: KernelHost, page: int, data: bytes) -> None:
-        """Put the bytes of `read_page` in a page."""
-        (group,), (address,) = self._groups, self._addresses(self._groups[0], [page])
-        between = await self.take(host, self.page_bytes)
+        """Put the bytes of `read_page` in a page, which is one of their tier then, for all who hold it."""
+        (group,) = self._groups
+        tier = next(each for each in Tier if self.page_bytes(each) == len(data))
+        new = await self._new_demoted(host, group, tier) if tier else page
         try:
-            host.write(between, data)
-            await self._copy(host, group, between, self._head_bytes, address, EXTENT * self._head_bytes)
-        finally:
-            self.give_back(between, self.page_bytes)
+            between = await self.take(host, len(data))
+            try:
+                host.write(between, data)
+                place = self._place(group, new)
+                await self._copy(host, group, _Place(between, place.nbytes, place.nbytes), place)
+            finally:
+                self.give_back(between, len(data))
+        except BaseException:
+            if tier:
+                group.pages.drop([new])
+            raise
+        if tier:
+            group.pages.demote(page, new)
+            self._write_rows(host, group)
 
     def release(self, slot: int, length: int) -> None:
         for group in self._groups:
@@ -166,28 +209,56 @@ class KVPages:
             return
         own = group.pages.new_page()
         try:
-            (source, target), stride = self._addresses(group, [page, own]), EXTENT * self._head_bytes
-            await self._copy(host, group, source, stride, target, stride)
+            await self._copy(host, group, self._place(group, page), self._place(group, own))
         except BaseException:
             group.pages.drop([own])
             raise
         group.pages.replace(slot, first // PAGE, own)
 
-    def _addresses(self, group: _Group, pages: list[int]) -> list[int]:
-        """Where each page of the first layer's first head lies; those of the others follow in steps of an extent's."""
-        return [
-            self._arena.end + int(entry) // EXTENT * self.part_bytes + int(entry) % EXTENT * self._head_bytes
-            for entry in self._entries(group, np.array(pages))
-        ]
+    def _place(self, group: _Group, page: int) -> _Place:
+        entry, tier = int(self._entries(group, np.array([page]))[0]) % TIER_BIT, tier_of(page)
+        part, place = divmod(entry, self._tier_pages[tier])
+        nbytes = self._tier_bytes[tier]
+        return _Place(
+            self._arena.end + part * self.part_bytes + place * nbytes, nbytes, self._tier_pages[tier] * nbytes
+        )
 
-    async def _copy(
-        self, host: KernelHost, group: _Group, source: int, source_stride: int, target: int, target_stride: int
-    ) -> None:
+    async def _copy(self, host: KernelHost, group: _Group, source: _Place, target: _Place) -> None:
         """Copy a page of all heads of all layers."""
         pieces = len(group.layers) * self._heads
-        copy = Op(OpKind.COPY, (source, target, self._head_bytes, source_stride, pieces, target_stride))
+        copy = Op(OpKind.COPY, (source.address, target.address, source.nbytes, source.step, pieces, target.step))
         host.write(self._copying, program_bytes([copy], self._state))
         await host.run(self._copying, 1)
+
+    async def _new_demoted(self, host: KernelHost, group: _Group, tier: Tier) -> int:
+        """A page of a lower tier, as `PageTable.new_demoted`. Raises BackendError when memory is out."""
+        new = group.pages.new_demoted(tier)
+        while new is None:
+            first = await self._claim(host, len(group.layers))
+            group.demoted[tier].append(first)
+            group.pages.add_demoted(tier, len(group.demoted[tier]) * self._tier_pages[tier])
+            new = group.pages.new_demoted(tier)
+        return new
+
+    async def demote(self, host: KernelHost, page: int, tier: Tier) -> int:
+        """Make a page of `shared_table` one of a lower tier, for all who hold it; its new number.
+
+        Raises BackendError when memory is out.
+        """
+        (group,) = self._groups
+        new, old = await self._new_demoted(host, group, tier), tier_of(page)
+        source, target = self._place(group, page), self._place(group, new)
+        places = (source.address, target.address, old, tier, source.step, target.step)
+        sizes = (self._heads, len(group.layers), self.part_bytes, self._head_dim, self._limbs)
+        try:
+            host.write(self._copying, program_bytes([Op(OpKind.DEMOTE, (*places, *sizes))], self._state))
+            await host.run(self._copying, 1)
+        except BaseException:
+            group.pages.drop([new])
+            raise
+        group.pages.demote(page, new)
+        self._write_rows(host, group)
+        return new
 
     def _write_rows(self, host: KernelHost, group: _Group) -> None:
         """Bring the rows that have changed to where the kernels read them."""
@@ -219,8 +290,13 @@ class KVPages:
 
     def _entries(self, group: _Group, pages: np.ndarray) -> np.ndarray:
         """Entries of a table for numbers of pages: uint32 of the same shape."""
-        begins = np.array(group.extents, np.uint32)
-        return begins[pages // EXTENT] * np.uint32(EXTENT) + pages % np.uint32(EXTENT)
+        entries, tiers, numbers = np.zeros(pages.shape, np.uint32), pages >> TIER_SHIFT, pages % (1 << TIER_SHIFT)
+        for tier in Tier:
+            there, size = tiers == tier, self._tier_pages[tier]
+            if there.any():
+                begins = np.array(group.demoted[tier] if tier else group.extents, np.uint32)
+                entries[there] = begins[numbers[there] // size] * size + numbers[there] % size + tier * TIER_BIT
+        return entries
 
 
 def _extents(capacity: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from py_core.backends.page_table import PAGE
+from py_core.backends.tiers import Tier
 from py_core.backends.wasm.host import HEAP_BASE
 from py_core.formats.quantization import BlockFormat
 from py_core.models.graph import Activation
@@ -17,7 +18,10 @@ GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
 
 EXTENT = 8
-"""Pages that lie together, so that a head's are read in one run: [extent][layer][kv head][page]."""
+"""Hot pages that lie together, so that a head's are read in one run: [extent][layer][kv head][page]."""
+
+TIER_BIT = 1 << 30
+"""The tier's place in an entry of a page table."""
 
 PART = 128
 """Positions that a row's attention takes as one part; the parts are merged."""
@@ -48,6 +52,7 @@ class OpKind(IntEnum):
     HEAD_MIX = 19
     TOKEN_SCORES = 20
     COPY = 21
+    DEMOTE = 22
 
 
 class Epilogue(IntEnum):
@@ -155,13 +160,26 @@ def head_page_bytes(head_dim: int, limbs: int) -> int:
     return PAGE * (2 * limbs * head_dim + 12)
 
 
+def head_tier_bytes(head_dim: int, limbs: int) -> tuple[int, ...]:
+    """Memory of a head's keys and values of a page in each tier (pages.h): codes have halves of scales and offsets."""
+    halves = 4 * (head_dim + PAGE)
+    codes = [2 * PAGE * head_dim // parts + halves for parts in (1, 2)]
+    return head_page_bytes(head_dim, limbs), *(-(-size // 64) * 64 for size in codes)
+
+
+def tier_pages(head_dim: int, limbs: int) -> tuple[int, ...]:
+    """Pages of each tier that fit where EXTENT hot ones do."""
+    sizes = head_tier_bytes(head_dim, limbs)
+    return tuple(EXTENT * sizes[Tier.HOT] // size for size in sizes)
+
+
 @dataclass(frozen=True)
 class AttentionLayer:
-    """What the kernels know of a layer's attention (`Layer` in attention.c).
+    """What the kernels know of a layer's attention (`Layer` in pages.h).
 
-    An entry e of the page table, which has a row of `pages_per_slot` for each sequence, is a page at
-    `pages` + e // EXTENT * `extent_bytes`, the (e % EXTENT)th of each head there (kv_pages.py).
-    A window or softcap of 0 is none.
+    An entry of the page table, which has a row of `pages_per_slot` for each sequence, is TIER_BIT times a tier and a
+    number e: a page at `pages` + e // n * `extent_bytes`, where an extent has n pages of that tier, the (e % n)th of
+    each head there (kv_pages.py). A window or softcap of 0 is none.
     """
 
     heads: int
@@ -178,10 +196,11 @@ class AttentionLayer:
 
     def packed(self) -> bytes:
         sizes = (self.heads, self.kv_heads, self.head_dim, self.pages_per_slot, self.limbs)
-        places = (self.extent_bytes, head_page_bytes(self.head_dim, self.limbs), self.pages, self.page_table)
-        return struct.pack("<10I2f", *sizes, *places, self.window, self.softcap, self.scale)
+        places = (self.extent_bytes, self.pages, self.page_table, self.window)
+        tiers = (*tier_pages(self.head_dim, self.limbs), *head_tier_bytes(self.head_dim, self.limbs))
+        return struct.pack("<9I2f6I", *sizes, *places, self.softcap, self.scale, *tiers)
 
-    BYTES = 48
+    BYTES = 68
 
 
 @dataclass

@@ -38,6 +38,7 @@ from py_core.backends.sampling_state import (
     state_bytes,
 )
 from py_core.backends.sequence_slots import SLOTS
+from py_core.backends.tiers import TierPolicy
 from py_core.backends.training import Training
 from py_core.backends.webgpu.adapter_plans import AdapterPlans
 from py_core.backends.webgpu.attention import SHORT, length_class_of
@@ -83,13 +84,15 @@ _ONLY_SOFTWARE = (
 async def load_webgpu(
     host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
     progress: Progress | None = None, tuning: TuningStore | None = None,
-    shapes: KernelShapes | None = None,
+    shapes: KernelShapes | None = None, tiers: TierPolicy | None = None,
 ) -> WebGPUBackend:  # fmt: skip
     """Compile the model for the host's adapter and bring its weights there. Raises BackendError, GGUFError, EOFError.
 
     With `tuning` the shapes of the kernels are measured on a GPU once, and kept there. `shapes` overrides the choice by
-    adapter, for tests.
+    adapter, for tests. `tiers` are refused.
     """
+    if tiers:
+        raise BackendError("Pages of keys and values in tiers run on the CPU only. Choose it, or switch the tiers off.")
     backend = WebGPUBackend(host, source, header, config, graph, tuning, shapes)
     await backend.load(progress)
     return backend

@@ -103,6 +103,7 @@ export const context = {
 
 export const held = {
   adapters: 'Gelerntes',
+  cold: '4 Bit',
   conversations: 'Gespräche',
   free: 'Platz für mehr',
   hot: 'genau',
@@ -110,6 +111,7 @@ export const held = {
   ofTier: '{owner}, {tier}',
   scratch: 'Rechnen',
   title: '{size} Speicher',
+  warm: '8 Bit',
   weights: 'Modell',
 };
 

@@ -103,6 +103,7 @@ export const context = {
 
 export const held = {
   adapters: 'What was learned',
+  cold: '4 bits',
   conversations: 'Conversations',
   free: 'Room for more',
   hot: 'exact',
@@ -110,6 +111,7 @@ export const held = {
   ofTier: '{owner}, {tier}',
   scratch: 'Computing',
   title: '{size} of memory',
+  warm: '8 bits',
   weights: 'Model',
 };
 

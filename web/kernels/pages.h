@@ -1,0 +1,39 @@
+// Pages of keys and values, hot and demoted: what lies where.
+#pragma once
+#include "kernels.h"
+
+enum { PAGE = 64, MOST_HEAD_DIM = 256 };
+// Keys and values of a HOT page are whole numbers of one int8 limb (fast) or two (precise: 128 * first + second, as good as
+// float32 for the result), with a scale for each vector. So scores and sums are dot products of bytes.
+// Pages lie in extents, [extent][layer][kv head][page], so that a head's keys and values are read in long
+// runs. A page holds keys [positions][4 dims][2][16 bytes] and values [dims][4 positions][2][16 bytes]. The lanes of a
+// vector are 4 positions of keys or 4 dims of values; the bytes of a lane are 4 dims or 4 positions. Two vectors
+// together hold 8 positions or dims (one limb), or both limbs of 4, so that a page is read from its first byte to its
+// last. After them come the scales of the keys, their offsets, and the scales of the values, each for all positions.
+//
+// A page that was full long ago is demoted (demote.c): to codes of 7 bits, a byte each (WARM, laid out as one limb), or of 4
+// (COLD: the byte of two codes that would follow each other by 16). As in KIVI (arXiv 2402.02750) keys have a scale and an
+// offset for each dim, and values for each position: value = offset + scale * code. The halves that come after the codes are
+// the scales and the offsets of the keys, then those of the values.
+enum { HOT, WARM, COLD, TIERS };
+// How codes lie: limbs of hot pages are forms 1 and 2.
+enum { ONE_LIMB = 1, TWO_LIMBS = 2, BYTES = 3, HALF_BYTES = 4 };
+
+// What is known of a layer's attention. `base` is its part of extent 0; a window or softcap of 0 is none. An extent
+// holds `pages` of a head one after the other, of `head_bytes` each: of one tier. An entry of the table has the tier in its two
+// highest bits, and `pages` * (the part in which the extent begins) + the page's place in it.
+typedef struct {
+  u32 heads, kv_heads, head_dim, max_pages, limbs;
+  u32 extent_bytes, base;
+  const u32 *table;
+  u32 window;
+  f32 softcap, scale;
+  u32 pages[TIERS], head_bytes[TIERS];
+} Layer;
+
+INLINE u32 page_tier(const Layer *k, u32 slot, u32 position) { return k->table[slot * k->max_pages + position / PAGE] >> 30; }
+INLINE uint8_t *head_page(const Layer *k, u32 slot, u32 position, u32 kv_head) {
+  const u32 entry = k->table[slot * k->max_pages + position / PAGE], tier = entry >> 30, page = entry & 0x3fffffff;
+  const u32 pages = k->pages[tier];
+  return (uint8_t *)at(k->base + page / pages * k->extent_bytes + (kv_head * pages + page % pages) * k->head_bytes[tier]);
+}
