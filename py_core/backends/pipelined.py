@@ -37,7 +37,7 @@ from py_core.backends.base import (
 from py_core.backends.page_transfer import PageTransfer
 from py_core.backends.sampling_state import GREEDY, ring_of, state_bytes
 from py_core.backends.speculation import Lookahead
-from py_core.backends.step_times import StepTimes
+from py_core.backends.step_times import Pace, StepTimes
 from py_core.backends.training import Training
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
@@ -183,7 +183,7 @@ class PipelinedBackend(PageTransfer):
                 if not prepared:
                     forward_first = await self._prepare(sequences, sampling)
                     began = arrived = time.perf_counter()
-                    steps_run, prepared = 0, True
+                    steps_run, prepared, pace = 0, True, Pace(self._times, rows)
                 while more and submitted < n and self._times.wants_more(rows, len(in_flight), submitted - done):
                     count = min(self._times.batch(rows, self.BATCH_SECONDS), n - submitted)
                     places = [(one.slot, at + submitted) for one, at in zip(sequences, starts, strict=True)]
@@ -208,6 +208,7 @@ class PipelinedBackend(PageTransfer):
             # A batch that only sampled present logits took next to nothing, which says nothing about a step.
             if steps:
                 self._times.note(rows, (now - arrived) / steps, (now - began) / steps_run)
+            pace.note(now, steps)
             arrived = now
             done += len(found[0])
             if rows == 1:

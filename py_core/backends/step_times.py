@@ -23,8 +23,14 @@ one alone says little."""
 _LEAST_GAIN = 1.1
 """Times as many tokens a second that fewer rows must promise."""
 
-_FORGETTING = 0.005
-"""With each batch of other rows so much of a step's seconds is doubted: what was slow once is tried again."""
+QUEUED_TOGETHER = 0.02
+"""The same for several sequences: who joins or leaves them waits for it."""
+
+_MEASURED_BATCHES = 4
+"""Batches over which a pace is measured, after the first one: that may wait for kernels to be compiled."""
+
+_FORGETTING = 0.02
+"""With each pace of other rows so much of a step's seconds is doubted: what was slow once is tried again."""
 
 
 class StepTimes:
@@ -33,6 +39,8 @@ class StepTimes:
     def __init__(self) -> None:
         self.seconds: dict[int, float] = {}
         """Of a step of so many rows."""
+        self._paces: dict[int, float] = {}
+        """The same, over several batches."""
         self._doubted: dict[int, float] = {}
         """The same, less what is doubted."""
 
@@ -41,14 +49,11 @@ class StepTimes:
         return max(1, min(MAX_BATCH, int(seconds / self.seconds.get(rows, _UNKNOWN_STEP))))
 
     def wants_more(self, rows: int, batches: int, steps: int) -> bool:
-        """Whether the queue is short: it always holds a batch besides the one that is being worked on.
-
-        Several sequences have no more: who joins or leaves them waits for what is in flight.
-        """
+        """Whether the queue is short: it always holds a batch besides the one that is being worked on."""
         if batches < 2:
             return True
         queued = steps * self.seconds.get(rows, _UNKNOWN_STEP)
-        return rows == 1 and batches < MOST_BATCHES and queued < QUEUED_SECONDS
+        return batches < MOST_BATCHES and queued < (QUEUED_SECONDS if rows == 1 else QUEUED_TOGETHER)
 
     def note(self, rows: int, seconds: float, average: float) -> None:
         """A step of so many rows took so long, and so long on average in this call.
@@ -60,14 +65,18 @@ class StepTimes:
             self.seconds[rows] += (seconds - self.seconds[rows]) * _NEWEST_SHARE
         else:
             self.seconds[rows] = average
+
+    def note_pace(self, rows: int, seconds: float) -> None:
+        """Steps of so many rows took so long each, over all batches of a `Pace`."""
         for other in self._doubted:
             self._doubted[other] *= 1 - _FORGETTING
-        self._doubted[rows] = self.seconds[rows]
+        known = self._paces.get(rows, seconds)
+        self._paces[rows] = self._doubted[rows] = known + (seconds - known) * _NEWEST_SHARE
 
     def rows_that_pay(self, count: int) -> int:
         """How many of `count` sequences had best share a step: all that fit, or fewer where that gave more tokens.
 
-        Kernels may take more for two rows than for one row twice.
+        Kernels may take more for two rows than for one row twice. What has no pace yet is tried.
         """
         count = min(count, MAX_LOGIT_ROWS)
         if count not in self._doubted:
@@ -75,3 +84,22 @@ class StepTimes:
         rates = {rows: rows / seconds for rows, seconds in self._doubted.items() if rows <= count}
         best = max(rates, key=rates.__getitem__)
         return best if rates[best] > _LEAST_GAIN * rates[count] else count
+
+
+class Pace:
+    """Measures how long steps take while batches of them follow one another."""
+
+    def __init__(self, times: StepTimes, rows: int) -> None:
+        self._times, self._rows = times, rows
+        self._began: float | None = None
+        self._batches = self._steps = 0
+
+    def note(self, now: float, steps: int) -> None:
+        """A batch of so many steps was done at this time, in seconds."""
+        if self._began is None:
+            self._began = now
+            return
+        self._batches, self._steps = self._batches + 1, self._steps + steps
+        if self._batches == _MEASURED_BATCHES and self._steps:
+            self._times.note_pace(self._rows, (now - self._began) / self._steps)
+            self._began, self._batches, self._steps = now, 0, 0

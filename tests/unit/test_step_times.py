@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from py_core.backends.step_times import StepTimes
+from py_core.backends.step_times import Pace, StepTimes
 
 
 def noted(seconds: dict[int, float]) -> StepTimes:
     times = StepTimes()
     for rows, each in seconds.items():
         times.note(rows, each, each)
+        times.note_pace(rows, each)
     return times
 
 
@@ -31,23 +32,40 @@ def test_what_was_slow_once_is_tried_again_and_believed_again() -> None:
     times = noted({1: 1.0, 2: 4.0})
     batches = 0
     while times.rows_that_pay(2) == 1:
-        times.note(1, 1.0, 1.0)
+        times.note_pace(1, 1.0)
         batches += 1
-    assert 50 < batches < 500
-    times.note(2, 4.0, 4.0)
+    assert 10 < batches < 100
+    times.note_pace(2, 4.0)
     assert times.rows_that_pay(2) == 1
     assert times.seconds[2] == 4.0
     while times.rows_that_pay(2) == 1:
-        times.note(1, 1.0, 1.0)
+        times.note_pace(1, 1.0)
     for _ in range(20):
-        times.note(2, 1.2, 1.2)
+        times.note_pace(2, 1.2)
     assert times.rows_that_pay(2) == 2
+
+
+def test_the_first_batch_says_nothing_of_a_pace_nor_when_two_ends_are_heard_at_once() -> None:
+    times = noted({1: 0.010})
+    pace = Pace(times, 2)
+    for now in (3.0, 3.0, 3.048, 3.048, 3.096):  # the first waited for kernels, and the others come in pairs
+        pace.note(now, 2)
+        assert times.rows_that_pay(2) == 2
+    for _ in range(3):
+        times.note_pace(1, 0.010)
+    assert times.rows_that_pay(2) == 2, "12 ms for two are less than 10 for one"
+    slow = Pace(times, 2)
+    for now in range(30):
+        slow.note(0.1 * now, 2)
+    assert times.rows_that_pay(2) == 1
 
 
 def test_several_sequences_have_no_more_in_flight_than_keeps_the_device_at_work() -> None:
     times = noted({1: 0.001, 8: 0.001})
     assert times.batch(8, 0.006) == 6
     assert times.wants_more(8, 1, 6)
-    assert not times.wants_more(8, 2, 12)
-    assert times.wants_more(1, 2, 12)
+    assert times.wants_more(8, 2, 12)
+    assert not times.wants_more(8, 4, 24)
+    assert times.wants_more(1, 4, 24)
     assert not times.wants_more(1, 7, 40)
+    assert not noted({8: 0.04}).wants_more(8, 2, 2)
