@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from py_core.backends import page_table
-from py_core.backends.base import TokenSequence
+from py_core.backends.base import BackendError, TokenSequence
 from py_core.backends.page_table import PAGE, PageTable, tier_of
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.tiers import MOST_CODE, Tier, TierPolicy, demoted
@@ -102,6 +102,23 @@ async def test_a_long_text_has_the_logits_of_numpy_with_the_same_tiers(tiny: Pai
     # Numpy reads these in other passes, so that pages were demoted before other tokens.
     assert await off(tiny, ours, reference) < 0.06
     assert tiers_of(tiny, ours) == [Tier.COLD] * 8 + [Tier.WARM] + [Tier.HOT] * 3
+
+
+async def test_a_gpu_says_that_it_has_no_tiers(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="run on the CPU only"):
+        await open_pair(written(tmp_path), None, tiers=POLICY)
+
+
+async def test_what_memory_holds_is_told_by_tier_and_has_an_owner(tiny: Pair) -> None:
+    sequence = tiny.other.new_sequence()
+    await tiny.other.prefill(sequence, prompt(9 * PAGE + 5, seed=1))
+    use, page = tiny.other.memory(), {}
+    for tier in Tier:
+        page[tier] = use.pages[tier.name.lower()].conversations / tiers_of(tiny, sequence).count(tier)
+    assert page[Tier.COLD] < page[Tier.WARM] < page[Tier.HOT]
+    assert isinstance(tiny.other, WasmBackend)
+    assert use.total == tiny.other._pages.end
+    assert all(min(each.conversations, each.kept, each.free) >= 0 for each in use.pages.values())
 
 
 async def test_a_text_that_is_short_has_exact_pages(tiny: Pair) -> None:
