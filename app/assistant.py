@@ -25,6 +25,7 @@ from app.text_stream import TextStream
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.base import TokenSequence
 from py_core.engine.engine import Timings
+from py_core.engine.page_keeping import PageShelf
 from py_core.learning.reading import answer_in, fact_of, reading_message
 from py_core.loading import Model
 from py_core.routing.agents import Agent
@@ -144,6 +145,8 @@ class Assistant(WithAdapters):
         """The last answer, with which `go_on` goes on."""
         self.context: Context | None = None
         """What the last prompt of the conversation consisted of."""
+        self.shelf: PageShelf | None = None
+        """Where what the model has read of the conversation is kept, if it is."""
         self._stopped = False
         self._prefill: asyncio.Task[None] | None = None
 
@@ -344,6 +347,11 @@ class Assistant(WithAdapters):
         for sequence in self._sequences:
             self.model.engine.truncate(sequence, 0)
 
+    async def keep_pages(self) -> None:
+        """Put what the model has read of the conversation on the shelf, while nobody waits for the device."""
+        if self.shelf is not None:
+            await self.model.engine.pages.keep(self._sequence, self.shelf)
+
     def close(self) -> None:
         """Give back what the model keeps of the conversation; there is no other answer."""
         for sequence in self._sequences:
@@ -365,7 +373,8 @@ class Assistant(WithAdapters):
             if prompt_tokens - first >= _LONG_PROMPT:
                 news.put_nowait(Reading(tokens_read, prompt_tokens, left))
 
-        running = asyncio.ensure_future(self.model.engine.prefill(sequence, prompt, timings, on_progress))
+        shelf = self.shelf if sequence is self._sequence else None
+        running = asyncio.ensure_future(self.model.engine.prefill(sequence, prompt, timings, on_progress, shelf=shelf))
         running.add_done_callback(lambda _: news.put_nowait(None))
         self._prefill = running
         try:

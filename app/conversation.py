@@ -226,6 +226,9 @@ class Conversation:
         self._answering, self._recalled = False, None
         if self._deleted:
             self.reset()
+        elif (pages := self._services.pages) is not None and (id := self.session_id) is not None:
+            self.assistant.shelf = pages.shelf(id)
+            pages.keep(id, self.assistant.keep_pages())
 
     @contextmanager
     def _told_trouble(self) -> Iterator[None]:
@@ -256,6 +259,7 @@ class Conversation:
     def reset(self) -> None:
         """Start a new conversation; the old one stays in the memory."""
         self.assistant.reset()
+        self.assistant.shelf = None
         self._kept.forget()
         self._last = self._resumed_agent = None
         self._deleted = False
@@ -311,6 +315,8 @@ class Conversation:
     async def _take(self, session: Session, memory: Memory) -> None:
         await self._kept.take(session, memory)
         turns = self.turns
+        if self._services.pages is not None:
+            self.assistant.shelf = self._services.pages.shelf(session.id)
         self.assistant.go_to(messages_of(turns, self._agents))
         last = agent_of(turns[-1], self._agents) if turns else None
         agent = last.id if last else session.state.get("agent")

@@ -18,6 +18,7 @@ from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
+from py_core.memory.errors import StoreError
 from py_core.memory.memory import Memory
 from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
@@ -69,10 +70,24 @@ async def open_services(path: Path, model: Model | None = None, base_sha256: str
         kernel = parts.kernel
 
     await services.open(lambda: SQLiteRows.open(path))
+    services.keep_pages(lambda: open_pages(path.with_name(f"{path.name}.pages")))
     await route_natively(services, take_kernel)
     if model is not None:
+        model.name_file(base_sha256)
         await services.learn_with(lambda memory: open_learning(services, model, base_sha256, memory))
     return services
+
+
+async def open_pages(path: Path) -> SQLiteRows:
+    """What the model has read of the conversations; anew where that cannot be opened. Raises StoreError."""
+    try:
+        return await SQLiteRows.open(path)
+    except StoreError as error:
+        if error.reason not in ("damaged", "newer"):
+            raise
+    for part in ("", "-wal", "-shm"):
+        path.with_name(path.name + part).unlink(missing_ok=True)
+    return await SQLiteRows.open(path)
 
 
 async def route_natively(services: Services, made: Callable[[RouterParts], None] = lambda parts: None) -> None:

@@ -12,6 +12,7 @@ from app.file_service import FileService
 from app.idle_learning import IDLE_SECONDS, IdleLearning
 from app.idle_work import Loop, OnlyOne
 from app.learning_service import LearningService
+from app.page_store import PageStore
 from app.resident_adapters import ResidentAdapters
 from app.routing_service import RoutingService
 from app.turn_indexer import TurnIndexer
@@ -79,6 +80,8 @@ class Services:
         self.idle: IdleLearning | None = None
         self.indexer: TurnIndexer | None = None
         self.files = FileService(self)
+        self.pages: PageStore | None = None
+        """What the model has read of the conversations; None where that is not kept."""
         self.memory_state: MemoryState = "opening"
         self.routing_state: RoutingState = "opening"
         self.learning_state: LearningState = "opening"
@@ -123,6 +126,10 @@ class Services:
             except TimeoutError:
                 self._opening = None  # no other answer waits for it
         return self.memory
+
+    def keep_pages(self, opening: Callable[[], Awaitable[Rows]]) -> None:
+        """Keep what the model reads of the conversations in the rows of `opening`, which are opened when needed."""
+        self.pages = PageStore(self, opening)
 
     async def route_with(self, opening: Callable[[Memory], Awaitable[RoutingService]]) -> None:
         """opening: makes the routing over a memory; where it fails, the plain assistant answers. After `open`."""
@@ -254,6 +261,8 @@ class Services:
             return
         if self.routing is not None:
             self.routing.forget_messages()
+        if self.pages is not None:
+            await self.pages.clear()
         if self.locked_rows is None:
             await self.memory.writer.flush()
             await self.memory.store.clear()
@@ -268,6 +277,8 @@ class Services:
         if self.idle is not None:
             await self.idle.close()
             self.idle = None
+        if self.pages is not None:
+            await self.pages.close()
         try:
             if self.memory is not None:
                 await self.memory.close()

@@ -47,6 +47,8 @@ from py_core.tokenizers.template_renderer_browser import BrowserTemplateRenderer
 
 JsObject = Any
 
+PAGES = "sonata-pages"
+"""The database of what the model has read (app/page_store.py)."""
 LOST = (
     "The browser found Sonata's memory damaged and threw it away. If you have an export, import it in Settings, "
     "Storage."
@@ -162,6 +164,7 @@ class PageModel:
     async def open_memory(self, memory_store: JsObject) -> None:
         """Open what is remembered: memoryStore of web/memory/indexeddb.js. Never fails: MemoryApi.info tells."""
         await self._services.open(lambda: self._open_rows(memory_store))
+        self._services.keep_pages(lambda: IndexedDBRows.open(memory_store, PAGES))
         self._opened.memory.set()
 
     async def open_routing(self, opening: JsObject | None) -> None:
@@ -182,6 +185,7 @@ class PageModel:
 
         idle_seconds: after so many in which nobody did anything it may learn (app/idle_learning.py).
         """
+        self._running().name_file(base_sha256)
         self._opened.learning.clear()
         try:
             await self._opened.routing.wait()

@@ -1,0 +1,150 @@
+"""What the model has read of the conversations, kept for the next start (py_core/memory/kept_pages.py).
+
+After an answer its pages are put there while nobody waits; an answer after a reload begins with what is there. What is
+deleted in the memory is deleted here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from typing import TYPE_CHECKING
+
+from py_core.memory.errors import StoreError
+from py_core.memory.files import KIND as FILE
+from py_core.memory.kept_pages import KeptPages
+from py_core.memory.memory import Memory
+from py_core.memory.rows import EVERYTHING, Change, Rows
+from py_core.memory.sessions import KIND as SESSION
+from py_core.memory.sessions import TURN
+
+if TYPE_CHECKING:
+    from app.services import Services
+
+BUDGET = 512 << 20
+"""Bytes of pages at most: of SmolLM2-135M on the CPU, 20,000 tokens."""
+_OF_CHATS = (SESSION, TURN, FILE)
+"""Kinds of records that are read in a conversation; their ids begin with its id."""
+
+
+class PageStore:
+    """Opened when it is needed first. No method raises."""
+
+    def __init__(self, services: Services, opening: Callable[[], Awaitable[Rows]], budget: int = BUDGET) -> None:
+        self._services, self._opening, self._budget = services, opening, budget
+        self._opened: asyncio.Future[KeptPages | None] | None = None
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._keeping: dict[str, asyncio.Task[object]] = {}
+        """By the conversation's id."""
+        self._unlisten = services.listen(self._on_change)
+
+    def shelf(self, chat: str) -> ChatShelf:
+        """Of a stored conversation."""
+        return ChatShelf(self, chat)
+
+    def keep(self, chat: str, keeping: Coroutine[object, object, object]) -> None:
+        """Run what keeps the pages of a conversation in the background, in place of what runs for it already."""
+        if (known := self._keeping.get(chat)) is not None:
+            known.cancel()
+        self._keeping[chat] = task = self._begin(keeping)
+        task.add_done_callback(lambda task: self._keeping.pop(chat) if self._keeping.get(chat) is task else None)
+
+    async def settled(self) -> None:
+        """What runs in the background has ended."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def clear(self) -> None:
+        """Delete all pages."""
+        if (pages := await self.pages()) is not None:
+            await pages.clear()
+
+    async def close(self) -> None:
+        self._unlisten()
+        for task in self._tasks:
+            task.cancel()
+        await self.settled()
+        if self._opened is not None and (pages := await self._opened) is not None:
+            await pages.close()
+
+    async def pages(self) -> KeptPages | None:
+        """None where there is no place for them: the memory is locked or a temporary one, or they cannot be opened."""
+        memory = self._memory
+        if memory is None or not memory.store.persistent:
+            return None
+        if self._opened is None:
+            self._opened = asyncio.ensure_future(self._open(memory))
+        return await asyncio.shield(self._opened)
+
+    async def is_there(self, chat: str) -> bool:
+        """Whether a conversation was not deleted."""
+        try:
+            return self._memory is not None and await self._memory.store.get(SESSION, chat) is not None
+        except StoreError:
+            return False
+
+    async def _open(self, memory: Memory) -> KeptPages | None:
+        try:
+            rows = await self._opening()
+            chats = {session.id for session in await memory.sessions.all()}
+        except Exception:  # it is a help only, of which nobody misses anything
+            return None
+        pages = KeptPages(rows, lambda: self._memory.store.lock if self._memory else None, self._budget)
+        await pages.forget_others(chats)  # they were deleted by a program that could not delete their pages
+        return pages
+
+    @property
+    def _memory(self) -> Memory | None:
+        return self._services.memory if self._services.memory_state == "ready" else None
+
+    def _on_change(self, change: Change) -> None:
+        if change.cleared in (EVERYTHING, *_OF_CHATS):
+            self._begin(self.clear())
+        elif change.everything and self._opened is not None:
+            self._begin(self._look_again())
+        elif gone := {id.partition("/")[0] for kind, id in change.deletes if kind in _OF_CHATS}:
+            self._begin(self._forget(gone))
+
+    async def _look_again(self) -> None:
+        if (pages := await self.pages()) is not None:
+            await pages.look_again()
+
+    async def _forget(self, chats: Collection[str]) -> None:
+        if (pages := await self.pages()) is not None:
+            await pages.forget(*chats)
+
+    def _begin(self, work: Coroutine[object, object, object]) -> asyncio.Task[object]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # as where the model was closed meanwhile: nothing is kept
+
+
+class ChatShelf:
+    """The pages of one conversation: a `PageShelf` (engine/page_keeping.py)."""
+
+    def __init__(self, store: PageStore, chat: str) -> None:
+        self._store, self.chat = store, chat
+
+    async def names(self) -> Collection[str]:
+        pages = await self._store.pages()
+        return await pages.names(self.chat) if pages else ()
+
+    async def read(self, names: Sequence[str]) -> list[bytes]:
+        pages = await self._store.pages()
+        return await pages.read(self.chat, names) if pages else []
+
+    async def write(self, name: str, data: bytes) -> bool:
+        pages = await self._store.pages()
+        if pages is None or not await self._store.is_there(self.chat):
+            return False
+        return await pages.write(self.chat, name, data)
+
+    async def drop(self, names: Sequence[str]) -> None:
+        if pages := await self._store.pages():
+            await pages.drop(self.chat, names)

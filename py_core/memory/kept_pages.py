@@ -1,0 +1,211 @@
+"""Pages of keys and values of conversations (engine/page_keeping.py), in rows of their own.
+
+They are not in the memory's database, since they are many bytes that can be made again: that one is rewritten as a
+whole at times, and is what a person exports. They are encrypted with the memory's key, or not, as the memory is. A
+conversation has a row that lists its pages, under names that say nothing of a text once they are encrypted, and a row a
+page. Where the pages of all take more than the budget, those of the conversations that were used last stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+
+from py_core.memory.codec import open_blob, seal_blob
+from py_core.memory.encryption import Lock
+from py_core.memory.errors import StoreError
+from py_core.memory.rows import BLOB, EVERYTHING, UNCOMPACTED, Batch, Key, Query, Row, Rows
+
+CHAT = "chat"
+"""The kind of the rows that list a conversation's pages."""
+
+
+@dataclass
+class _Chat:
+    """What is kept of a conversation: the row's id and the bytes of each page, by its name."""
+
+    used: float
+    version: int = 0
+    pages: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(nbytes for _, nbytes in self.pages.values())
+
+
+class KeptPages:
+    """No method raises: what fails is as if nothing were kept, which costs time only."""
+
+    def __init__(
+        self, rows: Rows, lock: Callable[[], Lock | None], budget: int, clock: Callable[[], float] = time.time
+    ) -> None:
+        """lock: of the memory, now. budget: bytes of all pages."""
+        self._rows, self._lock, self._budget, self._clock = rows, lock, budget, clock
+        self._chats: dict[str, _Chat] | None = None
+        """As they were read last; None where they must be read again."""
+        self._header: str | None = None
+        """Of the key that they are encrypted with."""
+        self._working = asyncio.Lock()
+
+    async def names(self, chat: str) -> Collection[str]:
+        """Of the pages that are kept of a conversation."""
+        async with self._working:
+            with contextlib.suppress(StoreError):
+                return frozenset(found.pages) if (found := (await self._read_chats()).get(chat)) else frozenset()
+        return frozenset()
+
+    async def read(self, chat: str, names: Sequence[str]) -> list[bytes]:
+        """The pages of these names, up to the first that is missing or cannot be read."""
+        pages, lock = list[bytes](), self._lock()
+        async with self._working:
+            with contextlib.suppress(StoreError):
+                known = (await self._read_chats()).get(chat, _Chat(0.0)).pages
+                ids = [known[name][0] for name in takewhile(known.__contains__, names)]
+                found = {row.id: row.body for row in await self._rows.get([(BLOB, id) for id in ids])}
+                for id in ids:
+                    page = await open_blob(id, found[id], lock) if id in found else None
+                    if page is None:
+                        break
+                    pages.append(page)
+        return pages
+
+    async def write(self, chat: str, name: str, data: bytes) -> bool:
+        """Keep a page. False where there is no room for it, also where those of all others have gone."""
+        async with self._working:
+            try:
+                chats, now = await self._read_chats(), self._clock()
+                known = chats.get(chat, _Chat(now))
+                id, lock = f"{chat}/{uuid.uuid4().hex}", self._lock()
+                changed = replace(known, used=now, pages={**known.pages, name: (id, len(data))})
+                gone = _oldest(chats, chat, sum(one.nbytes for one in chats.values()) + len(data) - self._budget)
+                if gone is None:
+                    return False
+                page = Row(BLOB, id, now, now, await seal_blob(id, data, lock))
+                deletes = [*_keys(chats, gone), *([(BLOB, known.pages[name][0])] if name in known.pages else ())]
+                await self._apply(chat, changed, [page], deletes)
+                for one in gone:
+                    del chats[one]
+                return True
+            except StoreError:
+                self._chats = None  # another program has written, or there is no room on the disk
+                return False
+
+    async def drop(self, chat: str, names: Iterable[str]) -> None:
+        """Forget pages that are not what they were."""
+        async with self._working:
+            try:
+                known = (await self._read_chats()).get(chat)
+                if known is None or not (dropped := {name: known.pages[name] for name in names if name in known.pages}):
+                    return
+                rest = {name: page for name, page in known.pages.items() if name not in dropped}
+                await self._apply(chat, replace(known, pages=rest), [], [(BLOB, id) for id, _ in dropped.values()])
+            except StoreError:
+                self._chats = None
+
+    async def forget(self, *chats: str) -> None:
+        """Delete all pages of conversations."""
+        async with self._working:
+            try:
+                known = await self._read_chats()
+                if gone := [chat for chat in chats if chat in known]:
+                    await self._rows.apply(Batch(deletes=_keys(known, gone)))
+                for chat in gone:
+                    del known[chat]
+            except StoreError:
+                self._chats = None
+
+    async def forget_others(self, chats: Collection[str]) -> None:
+        """Delete the pages of all conversations but these."""
+        gone = list[str]()
+        async with self._working:
+            with contextlib.suppress(StoreError):
+                gone = [chat for chat in await self._read_chats() if chat not in chats]
+        await self.forget(*gone)
+
+    async def look_again(self) -> None:
+        """The memory may have another key now: what was encrypted with the one before is deleted."""
+        async with self._working:
+            self._chats = None
+            with contextlib.suppress(StoreError):
+                await self._read_chats()
+
+    async def clear(self) -> None:
+        """Delete all pages, also from the files."""
+        async with self._working:
+            with contextlib.suppress(StoreError):
+                await self._begin_anew()
+
+    async def close(self) -> None:
+        async with self._working:
+            await self._rows.close()
+
+    async def _apply(self, chat: str, changed: _Chat, puts: Sequence[Row], deletes: Sequence[Key]) -> None:
+        """Write what a conversation has now. Raises StoreError("conflict") or ("changed") where others wrote, too."""
+        assert self._chats is not None
+        body = json.dumps([[name, *page] for name, page in changed.pages.items()]).encode()
+        sealed = await seal_blob(_list_name(chat), body, self._lock())
+        puts = [*puts, Row(CHAT, chat, changed.used, changed.used, sealed)]
+        expected = {(CHAT, chat): changed.version}
+        batch = Batch(puts, deletes, expect_meta={"key": self._header}, expect_versions=expected)
+        self._chats[chat] = replace(changed, version=await self._rows.apply(batch))
+
+    async def _read_chats(self) -> dict[str, _Chat]:
+        """What is kept. Begins anew where that has another key than the memory, or is damaged. Raises StoreError."""
+        lock = self._lock()
+        self._header = lock.header if lock else None
+        if self._chats is None:
+            meta = await self._rows.meta()
+            if meta.get("key") != self._header:
+                await self._begin_anew()
+            elif UNCOMPACTED in meta:
+                await self._compact()
+            self._chats = {}
+            for row in await self._rows.query(Query(CHAT)):
+                try:
+                    pages = json.loads(await open_blob(_list_name(row.id), row.body, lock) or b"")
+                    found = {str(name): (str(id), int(nbytes)) for name, id, nbytes in pages}
+                except (ValueError, TypeError):  # its pages cannot be found any more
+                    await self._begin_anew()
+                    break
+                self._chats[row.id] = _Chat(row.updated, row.version, found)
+        return self._chats
+
+    async def _begin_anew(self) -> None:
+        lock = self._lock()
+        self._header = lock.header if lock else None
+        await self._rows.apply(Batch(clear=EVERYTHING, meta={"key": self._header, UNCOMPACTED: "yes"}))
+        self._chats = {}
+        await self._compact()
+
+    async def _compact(self) -> None:
+        with contextlib.suppress(StoreError):  # another program has the file open: the next one does it
+            await self._rows.compact()
+
+
+def _list_name(chat: str) -> str:
+    return f"{CHAT} {chat}"
+
+
+def _keys(chats: dict[str, _Chat], gone: Iterable[str]) -> list[Key]:
+    """Of all rows of conversations."""
+    keys = list[Key]()
+    for chat in gone:
+        keys += [(CHAT, chat), *((BLOB, id) for id, _ in chats[chat].pages.values())]
+    return keys
+
+
+def _oldest(chats: dict[str, _Chat], chat: str, nbytes: int) -> list[str] | None:
+    """The conversations whose pages have to go, so that so many bytes are free; None where that is not possible."""
+    gone = list[str]()
+    for one in sorted((one for one in chats if one != chat), key=lambda one: chats[one].used):
+        if nbytes <= 0:
+            break
+        gone.append(one)
+        nbytes -= chats[one].nbytes
+    return gone if nbytes <= 0 else None

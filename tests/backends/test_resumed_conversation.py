@@ -1,0 +1,128 @@
+"""A conversation that is opened again after a restart is not read again, and says what it would have said."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from app.answer_keeper import Stored
+from app.assistant import Assistant
+from app.conversation import Conversation
+from app.memory_api import MemoryApi
+from app.native_services import open_pages
+from app.services import Services
+from app.template_renderer import native_renderer
+from py_core.backends.page_table import PAGE
+from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.engine.engine import Engine, Timings
+from py_core.formats.source import FileSource
+from py_core.loading import load_model
+from py_core.memory.encryption import NativeCrypto
+from py_core.memory.errors import StoreError
+from py_core.memory.sessions import Place
+from py_core.memory.sqlite import SQLiteRows
+from py_core.sampling import SamplingParams
+from tests.tiny_llama import TinyLlama
+
+ASKED = "What did the cartographer write about the northern islands, and who read it after him? " * 2
+
+
+@dataclass
+class Program:
+    """Sonata on this machine, from its start to its end."""
+
+    conversation: Conversation
+    services: Services
+    reused: list[int] = field(default_factory=list)
+    """Tokens that were not read, of each prompt."""
+
+    async def ask(self, text: str, after: Place = "leaf") -> tuple[str, Stored]:
+        *_, done, stored = [event async for event in self.conversation.respond(text, after=after)]
+        assert isinstance(stored, Stored)
+        assert self.services.pages is not None
+        await self.services.pages.settled()
+        return done.text, stored
+
+
+@pytest.fixture
+async def start(
+    tmp_path: Path, kernel_wasm: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Callable]:
+    """start(keeps) -> a Program over the same memory and the same model as the others"""
+    path = TinyLlama(tied=False, context=1024).write(tmp_path / "tiny.gguf")
+    programs = list[Program]()
+    prefill = Engine.prefill
+
+    async def noted(engine: Engine, sequence: object, prompt: object, timings: Timings, *rest: object, **more: object):
+        await prefill(engine, sequence, prompt, timings, *rest, **more)
+        next(one for one in programs if one.conversation.assistant.model.engine is engine).reused.append(
+            timings.reused_tokens
+        )
+
+    monkeypatch.setattr(Engine, "prefill", noted)
+
+    async def start(keeps: bool = True) -> Program:
+        loader = partial(load_wasm, WasmtimeHost(kernel_wasm()))
+        model = await load_model(FileSource(path), loader, native_renderer())
+        model.name_file("the file's checksum" if keeps else "")
+        services = Services(NativeCrypto())
+        await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
+        services.keep_pages(lambda: open_pages(tmp_path / "memory.sqlite.pages"))
+        conversation = Conversation(Assistant(model, SamplingParams(), max_tokens=40), services)
+        programs.append(Program(conversation, services))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        await program.services.close()
+        program.conversation.assistant.model.close()
+
+
+async def test_after_a_restart_only_what_is_new_is_read_and_the_answer_is_the_same(start: Callable) -> None:
+    _, stored = await (await start()).ask(ASKED)
+    answers = []
+    for keeps in (False, True):
+        program = await start(keeps)
+        await program.conversation.resume(stored.session)
+        answers.append((await program.ask(f"{ASKED} Again.", after=stored.number))[0])
+        assert (program.reused[0] >= 3 * PAGE) == keeps
+    assert answers[0] == answers[1]
+
+
+async def test_a_deleted_conversation_takes_its_pages_with_it(start: Callable) -> None:
+    program = await start()
+    _, one = await program.ask(ASKED)
+    await program.conversation.resume(one.session)
+    program.conversation.reset()
+    _, other = await program.ask(f"Something else. {ASKED}")
+    pages = await program.services.pages.pages()
+    assert await pages.names(one.session)
+    await MemoryApi(program.services).remove_conversations([one.session])
+    await program.services.pages.settled()
+    assert not await pages.names(one.session)
+    assert await pages.names(other.session)
+    await program.services.forget()
+    assert not await pages.names(other.session)
+
+
+async def test_pages_that_cannot_be_opened_or_written_cost_nothing_but_time(start: Callable, tmp_path: Path) -> None:
+    (tmp_path / "memory.sqlite.pages").write_bytes(b"no database" * 1000)
+    _, stored = await (await start()).ask(ASKED)
+
+    async def fails() -> SQLiteRows:
+        raise StoreError("unavailable")
+
+    program = await start()
+    program.services.keep_pages(fails)
+    await program.conversation.resume(stored.session)
+    assert (await program.ask("Again.", after=stored.number))[0]
+    assert program.reused == [0]
+    third = await start()
+    await third.conversation.resume(stored.session)
+    assert (await third.ask("Again.", after=stored.number))[0]
+    assert third.reused[0] >= 2 * PAGE, "a file that was no database was made anew"
