@@ -17,7 +17,7 @@ from rich.markup import escape
 from app.cli_model_file import chosen_path
 from app.learning_service import LearningService
 from app.model_cache import sha256_of_model
-from app.native_services import open_services
+from app.native_services import open_services, tidy_pages
 from app.paths import memory_path
 from app.services import Services, problem_of_record
 from app.terminal import console
@@ -97,7 +97,8 @@ def _typed(question: str) -> str:
 @asynccontextmanager
 async def opened_memory(home: Path | None) -> AsyncIterator[Memory]:
     """The memory without model and router. Raises StoreError, OSError, ValueError."""
-    rows = await SQLiteRows.open(home_memory(home))
+    path = home_memory(home)
+    rows = await SQLiteRows.open(path)
     try:
         memory = await Memory.open(await _unlocked(rows))
     except BaseException:
@@ -105,6 +106,7 @@ async def opened_memory(home: Path | None) -> AsyncIterator[Memory]:
         raise
     try:
         yield memory
+        await tidy_pages(path, memory)
     finally:
         await memory.close()
 

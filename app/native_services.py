@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from app.build_outputs import embedder_files, hnsw_kernel_path, routing_file
 from app.fact_reader import FactReader
 from app.learning_service import LearningService
+from app.page_store import BUDGET
 from app.paths import cache_dir
 from app.router_factory import RouterParts, build_router
 from app.routing_service import RoutingService
@@ -19,6 +22,7 @@ from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.loading import Model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
+from py_core.memory.kept_pages import KeptPages
 from py_core.memory.memory import Memory
 from py_core.memory.sqlite import SQLiteRows
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
@@ -70,12 +74,27 @@ async def open_services(path: Path, model: Model | None = None, base_sha256: str
         kernel = parts.kernel
 
     await services.open(lambda: SQLiteRows.open(path))
-    services.keep_pages(lambda: open_pages(path.with_name(f"{path.name}.pages")))
+    services.keep_pages(lambda: open_pages(pages_path(path)))
     await route_natively(services, take_kernel)
     if model is not None:
         model.name_file(base_sha256)
         await services.learn_with(lambda memory: open_learning(services, model, base_sha256, memory))
     return services
+
+
+def pages_path(memory: Path) -> Path:
+    """Where what the model has read of the conversations lies: beside the memory's file."""
+    return memory.with_name(f"{memory.name}.pages")
+
+
+async def tidy_pages(path: Path, memory: Memory) -> None:
+    """Delete what was read of conversations that are gone, or with another key than the memory's; path: of its file."""
+    with contextlib.suppress(StoreError, OSError):
+        if await asyncio.to_thread(pages_path(path).exists):
+            chats = {session.id for session in await memory.sessions.all()}
+            pages = KeptPages(await open_pages(pages_path(path)), lambda: memory.store.lock, BUDGET)
+            await pages.forget_others(chats)
+            await pages.close()
 
 
 async def open_pages(path: Path) -> SQLiteRows:

@@ -100,7 +100,7 @@ class PageStore:
     def _on_change(self, change: Change) -> None:
         if change.cleared in (EVERYTHING, *_OF_CHATS):
             self._begin(self.clear())
-        elif change.everything and self._opened is not None:
+        elif change.everything:
             self._begin(self._look_again())
         elif gone := {id.partition("/")[0] for kind, id in change.deletes if kind in _OF_CHATS}:
             self._begin(self._forget(gone))

@@ -13,7 +13,7 @@ from app.answer_keeper import Stored
 from app.assistant import Assistant
 from app.conversation import Conversation
 from app.memory_api import MemoryApi
-from app.native_services import open_pages
+from app.native_services import open_pages, pages_path, tidy_pages
 from app.services import Services
 from app.template_renderer import native_renderer
 from py_core.backends.page_table import PAGE
@@ -24,6 +24,7 @@ from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
+from py_core.memory.kept_pages import KeptPages
 from py_core.memory.sessions import Place
 from py_core.memory.sqlite import SQLiteRows
 from py_core.sampling import SamplingParams
@@ -72,7 +73,7 @@ async def start(
         model.name_file("the file's checksum" if keeps else "")
         services = Services(NativeCrypto())
         await services.open(lambda: SQLiteRows.open(tmp_path / "memory.sqlite"))
-        services.keep_pages(lambda: open_pages(tmp_path / "memory.sqlite.pages"))
+        services.keep_pages(lambda: open_pages(pages_path(tmp_path / "memory.sqlite")))
         conversation = Conversation(Assistant(model, SamplingParams(), max_tokens=40), services)
         programs.append(Program(conversation, services))
         return programs[-1]
@@ -108,6 +109,22 @@ async def test_a_deleted_conversation_takes_its_pages_with_it(start: Callable) -
     assert await pages.names(other.session)
     await program.services.forget()
     assert not await pages.names(other.session)
+
+
+async def test_what_commands_without_a_model_delete_has_no_pages_either(start: Callable, tmp_path: Path) -> None:
+    program = await start()
+    _, stored = await program.ask(ASKED)
+    memory = program.services.memory
+    await tidy_pages(tmp_path / "memory.sqlite", memory)
+    other = KeptPages(await open_pages(pages_path(tmp_path / "memory.sqlite")), lambda: None, 1 << 20)
+    assert await other.names(stored.session)
+    program.services.pages._unlisten()  # as another program, which hears of no change
+    program.services.pages._unlisten = lambda: None
+    await memory.sessions.delete(stored.session)
+    await tidy_pages(tmp_path / "memory.sqlite", memory)
+    await other.look_again()
+    assert not await other.names(stored.session)
+    await other.close()
 
 
 async def test_pages_that_cannot_be_opened_or_written_cost_nothing_but_time(start: Callable, tmp_path: Path) -> None:
