@@ -10,4 +10,5 @@ from py_core.backends.webgpu.tuning import KernelShapes
 HARDWARE = KernelShapes(32, 64, "reduce_workgroup", 4, 1, True, True, 64, True, False)
 SUBGROUPS = KernelShapes(4, 16, "reduce_subgroup", 4, 2, True, True, 64, True, True)
 INTEGERS = dataclasses.replace(HARDWARE, integer_dot=True)
-SHAPES = {"software": None, "hardware": HARDWARE, "integers": INTEGERS, "subgroups": SUBGROUPS}
+SOME = dataclasses.replace(SUBGROUPS, some_rows=32)
+SHAPES = {"software": None, "hardware": HARDWARE, "integers": INTEGERS, "subgroups": SUBGROUPS, "some": SOME}

@@ -1,7 +1,7 @@
 // y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k] + bias[n], for few rows m. With NORM, x is normalized by RMS first.
 // EPILOGUE 0 writes the sum; 1 adds it to what y holds (the residual); 2 writes activation(sum of row n) * (sum of row N + n),
 // where W has 2 N rows (a gated linear unit).
-// Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
+// Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f, or its limbs (x_limbs_read.wgsl);
 //           4 vectors: the norm's weight (K,), with NORM, and from BIAS_AT on the bias of each row of W, with ADD_BIAS; any
 //           buffer without both; 5 y: (MAX_ROWS, Y_STRIDE).
 // Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, ADD_BIAS, BIAS_AT, WORKGROUP; FIRST_ROW: the row of W that makes n = 0; GELU:
@@ -15,7 +15,7 @@
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
-@group(0) @binding(3) var<storage, read> x: array<vec4f>;
+#import x_binding
 @group(0) @binding(4) var<storage, read> vectors: array<vec4f>;
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;
 #import dot_rows
@@ -45,7 +45,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   if (!SINGLE_ROW) {
     count = select(state.count, state.logit_rows, LOGITS);
     if (m0 >= count) { return; }
-    if (LOGITS) { first_row += state.count - count; }
+    if (LOGITS && !LIMBS_MADE) { first_row += state.count - count; }
   }
   let item = first_item(group.y * groups.x + group.x, index);
   const GROUP_OUTPUTS = LANE_GROUPS * ROW_TILES * OUTPUTS_PER_ITEM;
@@ -62,7 +62,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
       for (var v = 0u; v < SUMS_PER_OUTPUT; v++) { biases[o][v] = bias_of(n + v * N); }
     }
   }
-  var sums = dot_rows(item, first_row, index);
+  var sums = dot_rows(item, first_row, min(M_TILE, count - m0), index);
   for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
     let output = output_of(o, index);
     if (!output.exists || m0 + output.m >= count || item * OUTPUTS_PER_ITEM + output.row >= N) { continue; }

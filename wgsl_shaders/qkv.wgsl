@@ -2,7 +2,7 @@
 // q_out[m] = rope(Wq x[m]); the pages get rope(Wk x[m]) and Wv x[m] at each row's position. With NORM, x is normalized
 // by RMS first.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32, for N / HEAD_DIM heads from FIRST_HEAD on,
-//           counted over the heads of q, then k, then v; 3 x: (MAX_ROWS, K / 4) vec4f; 4 vectors: the norm's weight
+//           counted over the heads of q, then k, then v; 3 x: (MAX_ROWS, K / 4) vec4f or its limbs; 4 vectors: the norm's weight
 //           (K,), with NORM, and from BIAS_AT on the bias of each row of W, with ADD_BIAS; any buffer without both; 5 angles:
 //           (positions, PAIRS) of (cos, sin), any buffer where PAIRS is 0; 6 page_table; 7 q_out: (MAX_ROWS, HEADS, HEAD_DIM);
 //           8 kv: the layer's pages.
@@ -14,7 +14,7 @@
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
-@group(0) @binding(3) var<storage, read> x: array<vec4f>;
+#import x_binding
 @group(0) @binding(4) var<storage, read> vectors: array<vec4f>;
 @group(0) @binding(5) var<storage, read> angles: array<vec2f>;
 @group(0) @binding(6) var<storage, read> page_table: array<u32>;
@@ -71,7 +71,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
       biases[o] = vec2f(bias_of(row_of(pair, 0u)), bias_of(row_of(pair, 1u)));
     }
   }
-  var sums = dot_rows(item, m0, index);
+  var sums = dot_rows(item, m0, min(M_TILE, count - m0), index);
   for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
     let output = output_of(o, index);
     let pair_index = item + output.row;

@@ -158,6 +158,12 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
                     for columns in ("x_staged", "x_limbs"):
                         kept |= {"columns": columns}
                         add("matvec", kept, whole, **linear, **row_tiles, LOGITS=False, CAP=0.0)
+                    several = {**shape, "M_TILE": 8, "CHUNK": 24}
+                    made = {**snippets, "columns": "x_limbs_rows"}
+                    add("matvec", made, whole, **linear, **several, LOGITS=True, CAP=0.0)
+                    several |= {"CHUNK": lanes, "NORM": False}
+                    read = {**snippets, "columns": "x_limbs_read", "x_binding": "x_binding_limbs"}
+                    add("matvec", read, whole, **linear, **several, LOGITS=True, CAP=0.0)
         for epilogue in (0, 1, 2) if every else (0,):
             for slices, wide in ((2, 1), (1, 2)):
                 linear = {**matrix, "FIRST_ROW": 0, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue}
@@ -212,6 +218,8 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
     wgsl = compose_pair("qkv", pair, 5)
     variants.append(["qkv of two formats", wgsl, binding_access(wgsl)])
     add("limbs", {}, K=768, WORKGROUP=64)
+    lanes_of_rows = {"LANES": 4, "WORKGROUP": 128, "NORM": True, "EPS": 1e-5}
+    add("row_limbs", {"reduce": "reduce_subgroup"}, True, K=768, LOGITS=True, **lanes_of_rows)
     for pairs, interleaved in ((24, False), (32, True), (30, False), (0, False)):
         rotation = {"PAIRS": pairs, "INTERLEAVED": interleaved}
         add("rope_append", {}, pairs == 24, **sizes, WORKGROUP=64, **rotation, HEAD_NORM=pairs == 24, EPS=1e-5)

@@ -16,7 +16,7 @@ from py_core.backends.webgpu import kernel_builder
 from py_core.backends.webgpu.autotune import candidates
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.backends.webgpu.tuning import GPU_ROWS, KernelShapes, MatmulShape
+from py_core.backends.webgpu.tuning import GPU_ROWS, KernelShapes, MatmulShape, RowColumns
 from py_core.fit import memory_need
 from py_core.formats.gguf import read_header
 from py_core.formats.quantization import FORMATS
@@ -78,7 +78,11 @@ async def test_what_is_measured_once_is_kept_and_changes_no_token(tmp_path: Path
     assert await collect(pair.other, ours, 12) == await collect(pair.numpy, reference, 12)
     (kept,) = json.loads(await store.read()).values()
     assert {name.split()[0] for name in kept} == {"qkv", "linear"}
+    of_few = {name.removesuffix(", few rows"): shape for name, shape in kept.items() if name.endswith(", few rows")}
+    kept = {name: shape for name, shape in kept.items() if not name.endswith(", few rows")}
     assert len(kept) == 5
+    assert set(of_few) == (set(kept) if shapes.integer_dot else set())
+    assert all(RowColumns(shape[-1]) != RowColumns.FLOATS for shape in of_few.values())
     for name, shape in kept.items():
         columns = int(name.split()[1].split("x")[0])
         assert shape in [one.as_list() for one in candidates(shapes, host.adapter, columns)]
@@ -104,7 +108,7 @@ async def test_the_shape_that_is_kept_is_the_one_that_runs(tmp_path: Path, host:
     await load(tmp_path, host, store)
     kept = json.loads(await store.read())
     grids = set()
-    for shape in ([8, 128, 2, 1, 1], [32, 256, 1, 1, 1]):
+    for shape in ([8, 128, 2, 1, 1, 0], [32, 256, 1, 1, 1, 0]):
         for of_adapter in kept.values():
             of_adapter.update(dict.fromkeys(of_adapter, shape))
         await store.write(json.dumps(kept))

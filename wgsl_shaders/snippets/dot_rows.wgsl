@@ -1,4 +1,4 @@
-// The dot products of rows of W with M_TILE rows of x. With NORM, x is normalized by RMS.
+// The dot products of rows of W with M_TILE rows of x, of which the first `live` are there. With NORM, x is normalized by RMS.
 //
 // A lane group is SUBGROUPS * LANES invocations that share a row tile: ROWS rows of W. They take the row's blocks of 32
 // columns in turn, and add up their sums. A lane group processes ROW_TILES tiles one after the other, and loads the
@@ -20,7 +20,7 @@
 // Needs quants, scales, x (MAX_ROWS, K / 4) vec4f, vectors, which begin with the norm's weight: (K / 4) vec4f;
 // weight_row(item, r): the r-th row of W of an item (a row tile); OUTPUTS_PER_ITEM: outputs that an item makes for a row of x,
 // each of ROWS / OUTPUTS_PER_ITEM sums: output e has the sums of rows e, OUTPUTS_PER_ITEM + e ...;
-// `columns`: x_direct, x_staged or x_limbs, which bring x and multiply a block of it by blocks of W;
+// `columns`: x_direct, x_staged, x_limbs, x_limbs_rows or x_limbs_read, which bring x and multiply a block of it by blocks of W;
 // a format's load_block(row, column) and the codes of a block, where value = scale[half] * code + offset[half]; OFFSETS:
 // whether any offset is not 0, TWO_SCALES: whether the halves of a block differ in scale and offset.
 // `lora`: what an adapter adds, which is as if W had more columns.
@@ -98,7 +98,7 @@ fn load_blocks(item: u32, step: u32, lane: u32) -> Blocks {
   return blocks;
 }
 
-fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
+fn dot_rows(item: u32, m0: u32, live: u32, index: u32) -> LaneOutputs {
   let lane = index % LANE_GROUP;
   var outputs = LaneOutputs();
   var sums = Sums();
@@ -110,7 +110,7 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
   for (var step = 0u; step < STEPS; step++) {
     let first = first_of(step);
     if (CHUNKS > 1u || step == 0u) {
-      stage_columns(m0, first, index);
+      stage_columns(m0, first, live, index);
       cache_columns(lane);
     }
     var blocks = ahead;
@@ -120,13 +120,14 @@ fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
     for (var i = 0u; i < BLOCKS_PER_LANE; i++) {
       let block = first + i * LANE_GROUP + lane;
       if (!EVEN && block >= min(first + CHUNK, K / 32u)) { continue; }
-      var products = block_dot(blocks[i], i, m0, first, block);
+      var products = block_dot(blocks[i], i, m0, live, first, block);
       for (var r = 0u; r < ROWS; r++) {
         for (var m = 0u; m < M_TILE; m++) { sums[r][m] += products[r][m]; }
       }
     }
     if (first + CHUNK < K / 32u) { continue; }
     for (var m = 0u; m < M_TILE; m++) {
+      if (m >= live) { continue; }
       if (step < CHUNKS) { x_scale[m] = norm_scale(m, index); }
       var rows: array<f32, ROWS>;
       for (var r = 0u; r < ROWS; r++) { rows[r] = sums[r][m]; }

@@ -8,6 +8,7 @@ kernel is left out. Many rows are flash attention over tiles. A software adapter
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from py_core.backends.base import BackendError
 from py_core.backends.page_table import PAGE
@@ -93,12 +94,12 @@ class AttentionKernels:
     ) -> list[Kernel]:
         """The kernels from `q`, rotated, to attention's output, both (rows, HEADS * HEAD_DIM), over a layer's pages.
 
-        `rows` as in `PlanLowering.plan`; "many" are rows of one sequence at consecutive positions.
+        `rows` as in `PlanLowering.plan`; "some" and "many" are rows of one sequence at consecutive positions.
         `next_of`: how an adapter leaves parts for the linears that read the output of one row.
         """
         if not self._shapes.flash_attention:
             return [self._walk(op, q, out)]
-        if rows == "many":
+        if rows == "many" or (rows == "some" and op.window > SHORT):
             return [self._tiles(op, q, out)]
         single_row = rows == "one"
         following = self._following(next_of) if next_of else None
@@ -106,6 +107,9 @@ class AttentionKernels:
             # However long the sequence gets, one workgroup goes over what is seen of it.
             return [self._alone(op, q, out, self._pages.pages_per_slot * PAGE, single_row, lambda most: 1, following)]
         short = self._alone(op, q, out, SHORT, single_row, lambda most: int(most == SHORT), following)
+        if rows == "some":
+            # Parts of as many rows would take too much memory.
+            return [short, replace(self._tiles(op, q, out), splits=lambda most: int(most > SHORT))]
         long = self._split(
             "attention parts", op, q, self._partials, single_row, lambda most: 0 if most == SHORT else most // SPLIT,
             _MOST_HEADS, 256, SPLIT=SPLIT, DIRECT=False,

@@ -22,13 +22,15 @@ from py_core.backends.webgpu.layout import BLOCK
 from py_core.backends.webgpu.linear_lowering import limbs_name
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
-from py_core.backends.webgpu.tuning import KernelShapes, MatmulShape, MatvecShape
+from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, MatmulShape, MatvecShape, RowColumns
 
-_VERSION = "6"
+_VERSION = "7"
 """Changes with the kernels: what was measured of others is of no use."""
 _PASSES = (128, 256)
 """Rows of the passes whose times are added up to choose a matmul: of a short prompt, and of a part of a long one."""
+_FEW_PASSES = (FEW_ROWS,)
 _MANY = ", many rows"
+_FEW = ", few rows"
 
 Shape = TypeVar("Shape", MatvecShape, MatmulShape)
 Kept = dict[str, list[int]]
@@ -69,20 +71,24 @@ def candidates(shapes: KernelShapes, adapter: AdapterInfo, columns: int) -> list
 async def tune(
     host: Host, builder: KernelBuilder, state: Binding, store: TuningStore, lower: Callable[[str], list[Kernel]]
 ) -> None:
-    """Set `builder.chosen` and `chosen_tiles` for the kernels of "one" row and of "many", which `lower` makes with the
-    builder as it is.
+    """Set `builder.chosen`, `chosen_few` and `chosen_tiles` for the kernels of "one", "few" and "many" rows, which
+    `lower` makes with the builder as it is.
 
     Nothing may be in the pages yet. Where the GPU has no clock, the usual shapes stay.
     """
     kept = _parsed(await store.read())
     known = kept.setdefault(f"{host.adapter.name}, version {_VERSION}", {})
     matvecs = {name: candidates(builder.shapes, host.adapter, columns) for name, columns in builder.shaped.items()}
+    lower("few")  # which tells what may be measured
+    fews = {f"{name}{_FEW}": shapes for name, shapes in builder.of_few.items() if len(shapes) > 1}
     matmuls = {f"{name}{_MANY}": shapes for name, shapes in builder.tiled.items() if len(shapes) > 1}
     passes = tuple(rows for rows in _PASSES if rows <= builder.shapes.max_rows)
     found: Kept = {}
     try:
         if missing := _missing(known, matvecs):
             found |= await _measure(host, builder, state, missing, lambda: lower("one"), (1,))
+        if of_few := _missing(known, fews):
+            found |= await _measure(host, builder, state, of_few, lambda: lower("few"), _FEW_PASSES)
         if unknown := _missing(known, matmuls):
             found |= await _measure(host, builder, state, unknown, lambda: lower("many"), passes)
     except DeviceLostError:
@@ -92,7 +98,8 @@ async def tune(
     if found:
         known |= found
         await store.write(json.dumps(kept))
-    builder.chosen = {name: MatvecShape(*known[name]) for name in matvecs}
+    builder.chosen = {name: _matvec(known[name]) for name in matvecs}
+    builder.chosen_few = {name.removesuffix(_FEW): _matvec(known[name]) for name in fews}
     builder.chosen_tiles = {name.removesuffix(_MANY): _tiles(known[name]) for name in matmuls}
     builder.usual_tiles = [shape for shape, _ in Counter(builder.chosen_tiles.values()).most_common()]
 
@@ -103,6 +110,11 @@ def _missing(known: Kept, tried: Mapping[str, list[Shape]]) -> dict[str, list[Sh
     return {
         name: shapes for name, shapes in tried.items() if known.get(name) not in [shape.as_list() for shape in shapes]
     }
+
+
+def _matvec(kept: Sequence[int]) -> MatvecShape:
+    lanes, workgroup, rows, row_tiles, subgroups, columns = kept
+    return MatvecShape(lanes, workgroup, rows, row_tiles, subgroups, RowColumns(columns))
 
 
 def _tiles(kept: Sequence[int]) -> MatmulShape:
@@ -121,12 +133,13 @@ async def _measure(
         for round_ in range(max(map(len, tried.values()))):
             now = {name: shapes[round_] for name, shapes in tried.items() if round_ < len(shapes)}
             builder.chosen = {name: shape for name, shape in now.items() if isinstance(shape, MatvecShape)}
+            builder.chosen_few = {name.removesuffix(_FEW): shape for name, shape in builder.chosen.items()}
             builder.chosen_tiles = {
                 name.removesuffix(_MANY): shape for name, shape in now.items() if isinstance(shape, MatmulShape)
             }
             kernels = lower()
             for name, shape in now.items():
-                linear = name.removesuffix(_MANY)
+                linear = name.removesuffix(_MANY).removesuffix(_FEW)
                 wanted = [kernel for kernel in kernels if kernel.name in (linear, limbs_name(linear))]
                 for rows in passes:
                     dispatches = [Launch(kernel, rows, SHORT).dispatch() for kernel in wanted]
@@ -139,7 +152,7 @@ async def _measure(
             for key, of_list in zip(lists, seconds, strict=True):
                 timed[key] = timed.get(key, 0.0) + of_list
     finally:
-        builder.chosen, builder.chosen_tiles = {}, {}
+        builder.chosen, builder.chosen_few, builder.chosen_tiles = {}, {}, {}
         for one in recorded.values():
             host.forget(one)
     return {name: min(shapes, key=lambda shape: timed[name, shape]).as_list() for name, shapes in tried.items()}

@@ -59,7 +59,7 @@ from py_core.backends.webgpu.profiling import (
     measure_flops,
     measure_kernels,
 )
-from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, choose_halves, choose_shapes
+from py_core.backends.webgpu.tuning import FEW_ROWS, INTEGER_TILE, KernelShapes, choose_halves, choose_shapes
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
@@ -133,7 +133,8 @@ class WebGPUBackend(PipelinedBackend):
         self._pages = KVPages(host, config, self._graph, SLOTS)
         builder = KernelBuilder(host, self._shapes)
         lowering = PlanLowering(host, config, self._graph, self.arena, builder, self._buffers, self._pages)
-        self._plans = {rows: lowering.plan(rows) for rows in ("one", "few", "many")}
+        self._some_rows = lowering.some_rows
+        self._plans = {rows: lowering.plan(rows) for rows in lowering.passes}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
         self._recorded: dict[tuple[str, int, int, int], int] = {}
         self._lowering, self._sets = lowering, AdapterPlans(lowering)
@@ -147,9 +148,9 @@ class WebGPUBackend(PipelinedBackend):
         await self.arena.upload(self._source, progress)
         await host.check()
         if self._tuning and self._shapes.lanes > 1:
-            await tune(host, builder, self._buffers.state, self._tuning, lambda rows: lowering.plan(rows).step)
-            if builder.chosen or builder.chosen_tiles:
-                self._plans |= {rows: lowering.plan(rows) for rows in ("one", "many")}
+            await tune(host, builder, self._buffers.state, self._tuning, lowering.measured)
+            if builder.chosen or builder.chosen_few or builder.chosen_tiles:
+                self._plans |= {rows: lowering.plan(rows) for rows in lowering.passes}
                 await host.check()  # Kernels that were kept are compiled only now.
             of_packs.usual_tiles = builder.usual_tiles
         for number, adapter in self._adapters.items():
@@ -439,7 +440,7 @@ class WebGPUBackend(PipelinedBackend):
         return [Launch(kernel, m, length_class) for kernel in kernels if kernel.splits(length_class)]
 
     def _length_class(self, rows: str, length: int) -> int:
-        """Only the attention of few rows is split over the sequence."""
+        """Only the attention of few rows depends on how long the sequence is."""
         return length_class_of(length) if self._shapes.flash_attention and rows != "many" else SHORT
 
     def _size_class(self, name: str, m: int) -> tuple[str, int]:
@@ -449,6 +450,8 @@ class WebGPUBackend(PipelinedBackend):
             return "one", 1
         if m <= FEW_ROWS and not for_many:
             return "few", -(-m // self._shapes.batch_tile) * self._shapes.batch_tile
+        if m <= self._some_rows and not for_many:
+            return "some", min(-(-m // INTEGER_TILE) * INTEGER_TILE, self._shapes.max_rows)
         most = self._lowering.heads.chunk if name == _SCORED else self._shapes.max_rows
         return "many", min(-(-m // 32) * 32, most)
 

@@ -6,21 +6,38 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from py_core.backends.webgpu.host import Host
-from py_core.backends.webgpu.layout import LAYOUTS
+from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
 from py_core.backends.webgpu.lora import LoraNext, LoraPart, NextOf
 from py_core.backends.webgpu.plan import Grid, folded
 from py_core.backends.webgpu.shaders import Constant, Part, binding_access, compose, compose_pair
-from py_core.backends.webgpu.tuning import KernelShapes, MatmulShape, MatvecShape
+from py_core.backends.webgpu.tuning import INTEGER_TILE, KernelShapes, MatmulShape, MatvecShape, RowColumns
 from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
 from py_core.formats.quantization import BlockFormat
 from py_core.models import graph as ops
 
-_STAGED_BLOCK = {"x_staged": 144, "x_limbs": 80}
+_STAGED_BLOCK = {"x_staged": 144, "x_limbs": 80, "x_limbs_rows": 84}
 """Bytes of 32 values of x in workgroup memory, by snippet."""
 _BLOCKS_AHEAD = 8
 """Blocks of weights that an invocation holds."""
 _WIDE_ROWS = 2048
 """Rows of W from which on a matmul has enough wide tiles for a GPU."""
+_COLUMNS = {RowColumns.MADE: "x_limbs_rows", RowColumns.READ: "x_limbs_read"}
+_FEW_SHAPES = [
+    (RowColumns.MADE, 1, 256, 2, 1, 1),
+    (RowColumns.MADE, 1, 256, 1, 1, 1),
+    (RowColumns.MADE, 1, 256, 4, 1, 1),
+    (RowColumns.MADE, 1, 512, 1, 1, 1),
+    (RowColumns.MADE, 1, 512, 2, 1, 1),
+    (RowColumns.MADE, 1, 128, 2, 1, 1),
+    (RowColumns.MADE, 1, 256, 2, 4, 1),
+    (RowColumns.MADE, 1, 256, 4, 1, 2),
+    (RowColumns.READ, 1, 128, 2, 1, 1),
+    (RowColumns.READ, 1, 128, 4, 1, 1),
+    (RowColumns.READ, 1, 128, 2, 1, 2),
+    (RowColumns.READ, 1, 256, 4, 1, 2),
+    (RowColumns.READ, 1, 256, 4, 1, 4),
+]
+"""Of a matvec of several rows of x: columns, the part of the usual lanes, workgroup, rows, row tiles, subgroups."""
 _SLICES = 4
 _NEXT_BYTES = 1024
 _INTEGER_TILES = [MatmulShape(True, slices, wide) for wide in (8, 4) for slices in (2, 4)]
@@ -36,6 +53,10 @@ class KernelBuilder:
         """Columns of the kernels that have a shape to choose, by name."""
         self.chosen: dict[str, MatvecShape] = {}
         """Measured shapes by the kernel's name, for one row of x."""
+        self.of_few: dict[str, list[MatvecShape]] = {}
+        """The shapes that matvecs of several rows of x may have, by the kernel's name, the usual one first."""
+        self.chosen_few: dict[str, MatvecShape] = {}
+        """Measured shapes by the kernel's name, for several rows of x."""
         self.tiled: dict[str, list[MatmulShape]] = {}
         """The shapes that matmuls of many rows may have, by the kernel's name, the usual one first."""
         self.chosen_tiles: dict[str, MatmulShape] = {}
@@ -60,15 +81,46 @@ class KernelBuilder:
         """The snippets that read a format."""
         return {"dequantize": f"dequantize_{form.name.lower()}", "halves": self.shapes.halves}
 
-    def shape(self, kernel: str, k: int, rows: str) -> MatvecShape:
-        """The shape of a matvec over rows of k columns: each lane takes whole blocks of 32."""
-        usual = self.shapes.matvec
+    def shape(self, kernel: str, matrix: WeightMatrix, rows: str, may_read: bool = True) -> MatvecShape:
+        """The shape of a matvec: each lane takes whole blocks of 32 columns. It reads limbs only if it `may_read`."""
+        k, usual = matrix.columns, self.shapes.matvec
+        if rows != "one" and self.integers(matrix):
+            if kernel not in self.of_few:
+                self.of_few[kernel] = self._few_shapes(k)
+            possible = [one for one in self.of_few[kernel] if may_read or one.columns == RowColumns.MADE]
+            chosen = self.chosen_few.get(kernel)
+            if possible:
+                return chosen if chosen in possible else possible[0]
         shape = self.chosen.get(kernel, usual) if rows == "one" else usual
         lanes = shape.lanes
         while lanes > 1 and lanes > k // 32:
             lanes //= 2
         self.shaped[kernel] = k
         return replace(shape, lanes=lanes)
+
+    def integers(self, matrix: WeightMatrix) -> bool:
+        """Whether matvecs multiply a matrix in integers."""
+        return self.shapes.integer_dot and LAYOUTS[matrix.format.name].quantized
+
+    def _few_shapes(self, k: int) -> list[MatvecShape]:
+        """What may be fast for several rows of x. A workgroup that makes them integers itself keeps all of them."""
+        adapter, lanes = self._host.adapter, self.shapes.lanes
+        while lanes > 1 and lanes > k // BLOCK:
+            lanes //= 2
+        staged = INTEGER_TILE * (k // BLOCK * _STAGED_BLOCK["x_limbs_rows"] + 4)
+        found = []
+        most = lanes
+        for columns, share, workgroup, rows, row_tiles, subgroups in _FEW_SHAPES:
+            lanes = max(1, most // share)
+            if subgroups > 1 and subgroups * lanes > k // BLOCK:
+                continue
+            shape = MatvecShape(lanes, max(workgroup, lanes * subgroups), rows, row_tiles, subgroups, columns)
+            totals = 4 * INTEGER_TILE * row_tiles * 2 * rows * (workgroup // lanes)
+            totals += 16 * workgroup if self.shapes.reduce == "reduce_workgroup" else 0
+            fits = columns == RowColumns.READ or staged + totals + 64 <= adapter.max_workgroup_storage
+            if fits and shape.workgroup <= adapter.max_workgroup_size:
+                found.append(shape)
+        return found
 
     def tiles(self, kernel: str, form: BlockFormat, rows: int) -> MatmulShape:
         """The tiles of a matmul over so many rows of W."""
@@ -134,23 +186,33 @@ class KernelBuilder:
     ) -> tuple[Part, int, int]:  # fmt: skip
         """What a matvec is composed of, the items of a workgroup, and the rows of x. `shares` kernels in one share the
         workgroup memory."""
-        tile = 1 if pass_rows == "one" else self.shapes.batch_tile
-        integers = self.shapes.integer_dot and pass_rows == "one" and LAYOUTS[matrix.format.name].quantized
+        several = pass_rows != "one"
+        integers = self.integers(matrix) and not (several and shape.columns == RowColumns.FLOATS)
+        tile = (INTEGER_TILE if integers else self.shapes.batch_tile) if several else 1
         reduce = self.shapes.reduce if shape.lanes > 1 or integers else "reduce_single"
         columns, chunk, row_tiles = "x_direct", shape.lanes, 1
         if self.shapes.stage_columns:
             columns = "x_limbs" if integers else "x_staged"
+            if integers and several:
+                columns = _COLUMNS[shape.columns]
             # Besides x: sums of squares, what lanes exchange, and what lane groups add up.
             sums = 4 * tile + (16 if reduce == "reduce_workgroup" else 0)
             totals = 4 * tile * shape.row_tiles * rows * (shape.workgroup // shape.lanes)
             memory = self._host.adapter.max_workgroup_storage // shares - sums * shape.workgroup - totals - 32
             if lora and pass_rows == "one":
                 memory -= 4 * shape.workgroup + _NEXT_BYTES  # what lora_next_part may need
-            room = memory // (tile * _STAGED_BLOCK[columns])
-            chunk = chunk_blocks(matrix.columns, shape.lane_group, rows, room)
+            if columns == "x_limbs_rows":
+                chunk = matrix.columns // BLOCK
+            elif columns == "x_limbs_read":
+                chunk = shape.lane_group
+            else:
+                room = memory // (tile * _STAGED_BLOCK[columns])
+                chunk = chunk_blocks(matrix.columns, shape.lane_group, rows, room)
             # Columns that are copied chunk by chunk would have to be copied again for each row tile.
             row_tiles = shape.row_tiles if chunk == matrix.columns // 32 else 1
         snippets = {**self.reader(matrix.format), "reduce": reduce, "columns": columns}
+        if columns == "x_limbs_read":
+            snippets["x_binding"] = "x_binding_limbs"
         if lora:
             snippets |= lora.snippets
             constants |= lora.constants

@@ -12,6 +12,7 @@ from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.layout import BLOCK, LIMBS_BYTES
 from py_core.backends.webgpu.lora import LoraNext, LoraPart, LoraSets, NextOf, OperationSets
 from py_core.backends.webgpu.plan import Grid, Kernel, fixed, folded, per_row
+from py_core.backends.webgpu.tuning import MatvecShape, RowColumns
 from py_core.backends.webgpu.values import PassContext, Values
 from py_core.backends.webgpu.vectors import Vectors
 from py_core.backends.webgpu.weights import WeightArena, WeightMatrix
@@ -151,14 +152,44 @@ class LinearLowering:
                 )  # fmt: skip
                 grid = folded(n, tiles.rows // (2 if gated else 1), tiles.x_rows)
             else:
-                shape = self._builder.shape(name, matrix.columns, context.rows)
+                shape = self.shape(name, matrix, given, context)
+                read, made = self.read(name, shape, x, given, context, logits)
+                found += made
+                bindings = (self._state, part.quants, part.scales, read.x, read.vectors, out)
                 pipeline, grid, following = self._builder.matvec(
                     "matvec", matrix, part, shape, -(-n // shape.rows), shape.rows * (2 if gated else 1),
-                    context.rows, context.single_row, given.norm, lora, next_of, LOGITS=logits, CAP=cap,
+                    context.rows, context.single_row, read.norm, lora, next_of, LOGITS=logits, CAP=cap,
                     **common,
                 )  # fmt: skip
             found.append(Kernel(lora_name(name, lora), pipeline, with_lora(bindings, lora, following), grid, cost))
         return found
+
+    def shape(self, name: str, matrix: WeightMatrix, given: LinearInput, context: PassContext) -> MatvecShape:
+        """The shape of the matvec of this name, for a pass that is not tiled."""
+        # What an adapter adds is of x before its norm is scaled.
+        return self._builder.shape(name, matrix, context.rows, may_read=not (context.rank and given.norm))
+
+    def read(
+        self, name: str, shape: MatvecShape, x: Value, given: LinearInput, context: PassContext, logits: bool = False
+    ) -> tuple[LinearInput, list[Kernel]]:
+        """What a matvec of this shape reads for x, and the kernel that makes it, unless one of the last did."""
+        if shape.columns != RowColumns.READ:
+            return given, []
+        limbs, norm, width = self._limbs_place(x), given.norm, x.width
+        read = replace(given, x=limbs, norm=None)
+        if context.limbs.get(width) == x:
+            return read, []
+        context.limbs[width] = x
+        shapes = self._builder.shapes
+        pipeline = self._builder.pipeline(
+            "row_limbs", {"reduce": shapes.reduce}, K=width, NORM=norm is not None, EPS=norm.eps if norm else 0.0,
+            LANES=shapes.lanes, WORKGROUP=max(shapes.lanes, 128), LOGITS=logits,
+        )  # fmt: skip
+        weight = self._vectors.norm(norm) if norm else given.x
+        cost = Cost(row_bytes=4 * width + width // BLOCK * LIMBS_BYTES)
+        bindings = fixed((self._state, given.x, weight, limbs))
+        grid = per_row(width // 16, max(shapes.lanes, 128))
+        return read, [Kernel(limbs_name(name), pipeline, bindings, grid, cost)]
 
     def lora(
         self, name: str, run: Sequence[Linear], context: PassContext, binding: int, integers: bool = False

@@ -22,6 +22,7 @@ from py_core.backends.webgpu.linear_lowering import Epilogue, LinearLowering
 from py_core.backends.webgpu.lora import LoraSets
 from py_core.backends.webgpu.plan import Kernel, Plan, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
+from py_core.backends.webgpu.tuning import FEW_ROWS
 from py_core.backends.webgpu.values import PassContext, Values
 from py_core.backends.webgpu.vectors import Vectors
 from py_core.backends.webgpu.weights import WeightArena
@@ -40,7 +41,8 @@ class Buffers:
 
 
 class PlanLowering:
-    """One model on one host. `plan(rows)` makes the kernels for passes over "one", "few" or "many" rows."""
+    """One model on one host. `plan(rows)` makes the kernels for passes over "one", "few", "some" or "many" rows: "few"
+    are of any sequences, "some" and "many" of one, at consecutive positions. `passes` are those that there are."""
 
     def __init__(
         self, host: Host, config: ModelConfig, graph: Graph, arena: WeightArena, builder: KernelBuilder,
@@ -62,6 +64,13 @@ class PlanLowering:
             lambda values, state: LinearLowering(builder, arena, graph, values, self._vectors, state),
         )  # fmt: skip
 
+        # Matvecs of many rows are only fast in integers.
+        linears = [linear for op in self._body for linear in linears_of(op)]
+        integers = all(arena.is_quantized(linear.weight) for linear in linears)
+        self.some_rows = builder.shapes.some_rows if integers else FEW_ROWS
+        """The most rows of a pass over "some" rows."""
+        self.passes = ("one", "few", "some", "many") if self.some_rows > FEW_ROWS else ("one", "few", "many")
+
     @property
     def vectors(self) -> Vectors:
         """The norms' weights and the linears' biases."""
@@ -77,7 +86,7 @@ class PlanLowering:
         return self._attention.angles_of(rope)
 
     def plan(self, rows: str, rank: int = 0) -> Plan:
-        """The lists for passes over "one", "few" or "many" rows; the head is for one row that needs logits.
+        """The lists for passes over "one", "few", "some" or "many" rows; the head is for one row that needs logits.
 
         They run with a set of LoRA matrices of this rank class, or without one (0).
         """
@@ -89,6 +98,11 @@ class PlanLowering:
     def head(self) -> list[Kernel]:
         """The head of a pass of which up to MAX_LOGIT_ROWS rows need logits."""
         return self._logits("few", single_row=False)
+
+    def measured(self, rows: str) -> list[Kernel]:
+        """The kernels of passes over "one", "few" or "many" rows, with the head of as many."""
+        plan = self.plan(rows)
+        return [*plan.body, *self.head()] if rows == "few" else plan.step
 
     def loras(self, rank: int) -> LoraSets:
         """The sets of LoRA matrices of a rank class, which `plan` reads."""

@@ -14,6 +14,7 @@ from importlib.resources import files
 Constant = bool | int | float
 
 _INTEGER_KERNELS = ("matmul_integer",)
+_INTEGER_COLUMNS = {"x_limbs", "x_limbs_rows", "x_limbs_read"}
 
 Part = tuple[Mapping[str, Constant], Mapping[str, str]]
 """Constants and snippets of a kernel."""
@@ -32,7 +33,7 @@ def compose(name: str, constants: Mapping[str, Constant], snippets: Mapping[str,
     if "reduce_subgroup" in snippets.values():
         # A row's number comes from the subgroup's place in the workgroup, which the analysis cannot see is uniform.
         header += ["enable subgroups;", "diagnostic(off, subgroup_uniformity);"]
-    if name in _INTEGER_KERNELS or "x_limbs" in snippets.values():
+    if name in _INTEGER_KERNELS or not _INTEGER_COLUMNS.isdisjoint(snippets.values()):
         header.append("requires packed_4x8_integer_dot_product;")
     header += [f"const {key} = {_literal(value)};" for key, value in constants.items()]
     seen: set[str] = set()

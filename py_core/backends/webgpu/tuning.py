@@ -8,6 +8,7 @@ neighbouring words.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 
@@ -17,8 +18,23 @@ from py_core.backends.webgpu.shaders import binding_access, compose
 FEW_ROWS = 8
 """Rows of a pass (a draft, several conversations) that is not yet a prefill of many."""
 
+SOME_ROWS = 64
+"""Rows of a pass of one sequence that a GPU's matvecs still take, where they multiply in integers."""
+
+INTEGER_TILE = 8
+"""Rows of x that one matvec invocation multiplies in integers when there are several."""
+
 GPU_ROWS = 256
 """Rows in one pass of a prefill, on a GPU."""
+
+
+class RowColumns(IntEnum):
+    """What a matvec of several rows of x multiplies by: floats, integers that each workgroup makes, or integers that a
+    kernel before it made."""
+
+    FLOATS = 0
+    MADE = 1
+    READ = 2
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,8 @@ class MatvecShape:
     rows: int
     row_tiles: int = 1
     subgroups: int = 1
+    columns: RowColumns = RowColumns.FLOATS
+    """How several rows of x are multiplied; one is multiplied in integers wherever that is possible."""
 
     @property
     def lane_group(self) -> int:
@@ -41,7 +59,7 @@ class MatvecShape:
         return self.lanes * self.subgroups
 
     def as_list(self) -> list[int]:
-        return [self.lanes, self.workgroup, self.rows, self.row_tiles, self.subgroups]
+        return [self.lanes, self.workgroup, self.rows, self.row_tiles, self.subgroups, int(self.columns)]
 
 
 @dataclass(frozen=True)
@@ -85,7 +103,7 @@ class KernelShapes:
     reduce: str
     """The snippet that adds up over the lanes."""
     batch_tile: int
-    """Rows of x that one matvec invocation handles when there are several."""
+    """Rows of x that one matvec invocation handles when there are several, in floats."""
     rows_together: int
     """Rows of W that a matvec's invocations multiply by the same x."""
     stage_columns: bool
@@ -97,10 +115,12 @@ class KernelShapes:
     flash_attention: bool
     """Whether attention shares work in workgroup memory."""
     integer_dot: bool
-    """Whether a matvec of one row of x multiplies quantized weights in integers, and a matmul of many rows may.
+    """Whether matvecs multiply quantized weights in integers, and matmuls of many rows may.
 
     Needs `stage_columns`.
     """
+    some_rows: int = FEW_ROWS
+    """Rows of a pass of one sequence that matvecs take, where all weights are quantized; at least FEW_ROWS."""
     halves: str = "halves"
     """The snippet that reads halves: this one is exact everywhere."""
 
@@ -116,7 +136,8 @@ def choose_shapes(adapter: AdapterInfo, head_dim: int) -> KernelShapes:
         return KernelShapes(1, 32, "reduce_single", 8, 1, False, False, 16, head_dim > 128, False)
     lanes = min(adapter.subgroup_size, 32) if adapter.subgroup_size >= 8 else 32
     reduce = "reduce_subgroup" if adapter.subgroup_size >= 8 else "reduce_workgroup"
-    return KernelShapes(lanes, 128, reduce, 4, 1, True, True, GPU_ROWS, True, adapter.integer_dot)
+    some = SOME_ROWS if adapter.integer_dot else FEW_ROWS
+    return KernelShapes(lanes, 128, reduce, 4, 1, True, True, GPU_ROWS, True, adapter.integer_dot, some)
 
 
 async def choose_halves(host: Host) -> str:

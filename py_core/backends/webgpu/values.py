@@ -17,7 +17,7 @@ Slot = tuple[int, int]
 
 @dataclass
 class PassContext:
-    """How rows go through the model: "one", "few" or "many" at a time, these `tiled` where the adapter likes that."""
+    """How rows go through the model: "one", "few", "some" or "many" at a time, these `tiled` where adapters like it."""
 
     rows: str
     tiled: bool

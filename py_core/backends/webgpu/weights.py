@@ -102,6 +102,10 @@ class WeightArena:
             at += 4 * count
         return found
 
+    def is_quantized(self, name: str) -> bool:
+        """Whether a tensor's values are codes times scales."""
+        return LAYOUTS[self._tensors[name].format.name].quantized
+
     def can_join(self, names: Sequence[str]) -> bool:
         """Whether tensors may be one matrix: of one format, and no word of the scales would belong to two of them."""
         infos = [self._tensors[name] for name in names]
