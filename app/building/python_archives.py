@@ -49,8 +49,10 @@ NUMPY_NOT_RUN = (
 STDLIB_NOT_RUN = (
     *("_pydecimal", "_pyio", "_pyrepl/", "curses/", "dbm/", "doctest.py", "ensurepip/", "idlelib/", "multiprocessing/"),
     *("pdb.py", "pydoc", "sqlite3/", "tkinter/", "turtle", "unittest/", "venv/", "wsgiref/", "xml/", "xmlrpc/"),
+    *("ftplib.py", "imaplib.py", "mailbox.py", "pickletools.py", "poplib.py", "smtplib.py", "trace.py"),
 )
-"""What needs a terminal, a display, a disk or another process, and what has a twin in C."""
+"""What needs a terminal, a display, a disk, a socket or another process, what has a twin in C, and what
+developers look at code with."""
 _KEPT = NODE_MODULES / ".sonata.python.zip"
 
 
