@@ -23,7 +23,7 @@ async def measure_memory(model: Model, conversations: int, tokens: int) -> Memor
     for number in range(conversations):
         sequence = engine.new_sequence()
         await engine.prefill(sequence, _text(number, tokens, model.config.vocab_size), Timings())
-    return engine.backend.memory()
+    return engine.memory()
 
 
 def _text(number: int, tokens: int, vocabulary: int) -> Sequence[int]:

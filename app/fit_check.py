@@ -60,7 +60,7 @@ def fit_facts(fitting: Fitting, context: int) -> dict[str, Any]:
 def keep_within(model: Model, need: Need, room: Room) -> None:
     """Let keys and values take what the weights leave of the memory that there is for the model."""
     if room.memory is not None:
-        model.engine.backend.limit_pages(max(0, room.memory - need.weights - need.scratch))
+        model.engine.limit_pages(max(0, room.memory - need.weights - need.scratch))
 
 
 def need_of(load_backend: Any, header: GGUFHeader, config: ModelConfig, graph: Graph) -> Need:

@@ -234,7 +234,7 @@ class PageSession:
 
     def memory_use(self) -> str:
         """What the model's memory holds now: MemoryUse.facts as JSON."""
-        return json.dumps(self._model().engine.backend.memory().facts())
+        return json.dumps(self._model().engine.memory().facts())
 
     async def logits(self, prompt: str, raw: bool) -> np.ndarray[Any, Any]:
         """For developers: the logits after a prompt's last token, (vocab_size,)."""

@@ -13,6 +13,7 @@ from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.base import Backend, BackendError, Capabilities, ContextFullError, TokenSequence, too_long
+from py_core.backends.memory_use import MemoryUse
 from py_core.backends.speculation import PromptLookup
 from py_core.backends.training import Training
 from py_core.backends.webgpu.profiling import KernelProfiler, Limits, OnRound, Profile
@@ -251,6 +252,14 @@ class Engine:
     def most_profiled_rows(self) -> int:
         """Rows of the largest pass that `profile` measures. Raises BackendError where kernels cannot be measured."""
         return self._profiler().max_rows
+
+    def memory(self) -> MemoryUse:
+        """What the backend's memory holds now, by owner. Raises BackendError after `close`."""
+        return self.backend.memory()
+
+    def limit_pages(self, nbytes: int) -> None:
+        """See `Backend.limit_pages`."""
+        self.backend.limit_pages(nbytes)
 
     async def limits(self, on_round: OnRound = lambda: None) -> Limits:
         """What the GPU does at most. Raises BackendError where its kernels cannot be measured."""
