@@ -85,7 +85,8 @@ class Done:
     `reason` is "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop" (it only repeated
     itself) or "stopped" (by the user). `text` is the whole answer: after a loop without the repeats, which were
     shown and are to be taken back; `thought`, likewise, is what it thought before. Seconds are those of the prompt's
-    new tokens, of the answer's (its thought included), and of the thought.
+    new tokens, of the answer's (its thought included), and of the thought. So many `reused_tokens` of the prompt had
+    been read before.
     `forgotten_turns` counts messages that no longer fit into the model's context and were left out. `adapter` is the
     name of the adapter that the model answered with, "" for none.
     """
@@ -102,6 +103,7 @@ class Done:
     thought: str = ""
     thought_seconds: float = 0.0
     adapter: str = ""
+    reused_tokens: int = 0
 
 
 Event = Reading | Thought | Delta | Done
@@ -396,4 +398,5 @@ def _done(timings: Timings, text: str) -> Done:
     return Done(
         timings.reason, text, timings.prompt_tokens, timings.new_tokens, timings.prefill_tok_s, timings.decode_tok_s,
         prefill_seconds=timings.prefill_seconds, decode_seconds=timings.decode_seconds,
+        reused_tokens=timings.reused_tokens,
     )  # fmt: skip

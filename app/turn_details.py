@@ -98,6 +98,7 @@ def done_entry(done: Done, whole: bool = False) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "reason": done.reason,
         "promptTokens": done.prompt_tokens,
+        "reusedTokens": done.reused_tokens,
         "newTokens": done.new_tokens,
         "prefillTokS": done.prefill_tok_s,
         "decodeTokS": done.decode_tok_s,

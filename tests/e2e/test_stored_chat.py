@@ -10,6 +10,8 @@ import pytest_asyncio
 from chat_page import ChatPage
 from playwright.async_api import Error, expect
 
+from py_core.backends.page_table import PAGE
+
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 expect.set_options(timeout=60_000)  # Python starts before a stored chat is shown
@@ -38,6 +40,23 @@ async def module_second_tab(module_chat: ChatPage, tiny_query: str) -> AsyncIter
     await tab.page.close()
 
 
+PAGES_ARE_KEPT = """async () => {
+    const there = (await indexedDB.databases()).find(({ name }) => name === 'sonata-pages');
+    if (!there) return false;
+    const request = indexedDB.open(there.name), db = await new Promise((done, fail) => {
+        request.onsuccess = () => done(request.result);
+        request.onerror = () => fail(request.error);
+    });
+    const counts = [...db.objectStoreNames].map((store) => new Promise((done) => {
+        const asked = db.transaction(store).objectStore(store).count();
+        asked.onsuccess = () => done(asked.result);
+    }));
+    const found = await Promise.all(counts);
+    db.close();
+    return found.some((count) => count > 1);
+}"""
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def second_tab(module_second_tab: ChatPage, tiny_query: str) -> AsyncIterator[ChatPage]:
     """Another tab of the same browser, ready, with an empty chat."""
@@ -50,6 +69,7 @@ async def test_a_reload_keeps_the_chat_on_the_page_and_in_the_model(ready_chat: 
     answer = await ready_chat.ask(FIRST)
     alone = await prompt_tokens(ready_chat)
     await stored(ready_chat)
+    await ready_chat.page.wait_for_function(PAGES_ARE_KEPT)
 
     await ready_chat.page.reload()
     await expect(ready_chat.page.locator(".question .body")).to_have_text([FIRST])  # before the model is loaded
@@ -59,6 +79,8 @@ async def test_a_reload_keeps_the_chat_on_the_page_and_in_the_model(ready_chat: 
     await ready_chat.ask(FIRST)
     assert await questions(ready_chat) == [FIRST, FIRST]
     assert await prompt_tokens(ready_chat) > alone
+    # What the model had read came from the disk: whole pages of it.
+    assert await ready_chat.page.evaluate("sonata.lastAnswer.reusedTokens") >= PAGE
 
 
 async def test_a_change_of_backend_keeps_the_chat(ready_chat: ChatPage) -> None:

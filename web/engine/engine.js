@@ -113,7 +113,7 @@ export class Engine {
    *   message asked to remember something (app/turn_details.py: taught_details), {type: 'lesson', id, question, answer, confidence, ms,
    *   considered} where a lesson answers (app/learning_service.py: lesson_entry), {type: 'files', passages, found} where the model reads attached files
    *   (files/client.js: Consulted), {type: 'thought', text} ... of a model that thinks before
-   *   it answers, {type: 'delta', text} ..., then one {type: 'done', reason, promptTokens, newTokens, prefillTokS, decodeTokS,
+   *   it answers, {type: 'delta', text} ..., then one {type: 'done', reason, promptTokens, reusedTokens, newTokens, prefillTokS, decodeTokS,
    *   forgottenTurns, thoughtSeconds, text, thought} (text, thought: of an answer that repeated itself, what is left) or {type: 'error', kind, message, details} (details: null where the message is written for the user; after
    *   'ContextFullError', 'CannotAnswerError', 'StoreError' and 'AgentError' nothing was changed, and the engine answers the next message),
    *   and {type: 'stored', chat, turns, answer, request, question, number}: the id of the stored conversation, how many of
