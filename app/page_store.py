@@ -36,6 +36,7 @@ class PageStore:
         self._tasks: set[asyncio.Task[object]] = set()
         self._keeping: dict[str, asyncio.Task[object]] = {}
         """By the conversation's id."""
+        self._given_up = False
         self._unlisten = services.listen(self._on_change)
 
     def shelf(self, chat: str) -> ChatShelf:
@@ -56,8 +57,14 @@ class PageStore:
 
     async def clear(self) -> None:
         """Delete all pages."""
-        if (pages := await self.pages()) is not None:
+        if (pages := await self._all()) is not None:
             await pages.clear()
+
+    async def give_up(self) -> None:
+        """Leave the space to what cannot be made again: delete all pages, and keep none until the next start."""
+        if not self._given_up:
+            self._given_up = True
+            await self.clear()
 
     async def close(self) -> None:
         self._unlisten()
@@ -69,6 +76,9 @@ class PageStore:
 
     async def pages(self) -> KeptPages | None:
         """None where there is no place for them: the memory is locked or a temporary one, or they cannot be opened."""
+        return None if self._given_up else await self._all()
+
+    async def _all(self) -> KeptPages | None:
         memory = self._memory
         if memory is None or not memory.store.persistent:
             return None

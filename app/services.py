@@ -95,7 +95,7 @@ class Services:
         """Open the memory with the rows of `opening`. If that fails, or until it is unlocked, use a temporary one."""
         opening_ends = self._opening = asyncio.get_running_loop().create_future()
         try:
-            rows = await open_or_volatile(opening, self.trouble)
+            rows = await open_or_volatile(opening, self.trouble, self._make_room)
         except Exception as error:  # an unforeseen failure of a browser
             self.trouble(error)
             rows = VolatileRows()
@@ -130,6 +130,10 @@ class Services:
     def keep_pages(self, opening: Callable[[], Awaitable[Rows]]) -> None:
         """Keep what the model reads of the conversations in the rows of `opening`, which are opened when needed."""
         self.pages = PageStore(self, opening)
+
+    async def _make_room(self) -> None:
+        if self.pages is not None:
+            await self.pages.give_up()
 
     async def route_with(self, opening: Callable[[Memory], Awaitable[RoutingService]]) -> None:
         """opening: makes the routing over a memory; where it fails, the plain assistant answers. After `open`."""

@@ -12,13 +12,17 @@ from py_core.memory.volatile import VolatileRows
 
 T = TypeVar("T")
 OnTrouble = Callable[[StoreError], None]
+MakeRoom = Callable[[], Awaitable[None]]
+"""Deletes what can be made again, so that there is space."""
 CHUNK = 1000
 
 
-async def open_or_volatile(opening: Callable[[], Awaitable[Rows]], on_trouble: OnTrouble) -> Rows:
+async def open_or_volatile(
+    opening: Callable[[], Awaitable[Rows]], on_trouble: OnTrouble, make_room: MakeRoom | None = None
+) -> Rows:
     """The rows that `opening` opens. If that fails: tells `on_trouble` why, and gives plain memory; no StoreError."""
     try:
-        return FallbackRows(await opening(), on_trouble)
+        return FallbackRows(await opening(), on_trouble, make_room)
     except StoreError as error:
         on_trouble(error)
         return VolatileRows()
@@ -27,12 +31,13 @@ async def open_or_volatile(opening: Callable[[], Awaitable[Rows]], on_trouble: O
 class FallbackRows:
     """`Rows` that continue in memory when those under them are lost: no space left, or a newer version in another tab.
 
-    They hold what could still be read, and repeat the write that failed. `on_trouble` is told once.
+    They hold what could still be read, and repeat the write that failed. `on_trouble` is told once. Where there is no
+    space left, `make_room` is asked before, and the write is tried again.
     """
 
-    def __init__(self, rows: Rows, on_trouble: OnTrouble) -> None:
+    def __init__(self, rows: Rows, on_trouble: OnTrouble, make_room: MakeRoom | None = None) -> None:
         self._rows = rows
-        self._on_trouble = on_trouble
+        self._on_trouble, self._make_room = on_trouble, make_room
         self._heard: OnChange | None = None
         self._meta: dict[str, str] = {}  # as last seen
         self._closed = False
@@ -94,7 +99,13 @@ class FallbackRows:
     async def _do(self, work: Callable[[Rows], Awaitable[T]]) -> T:
         rows = self._rows
         try:
-            return await work(rows)
+            try:
+                return await work(rows)
+            except StoreError as error:
+                if error.reason != "quota" or self._make_room is None:
+                    raise
+                await self._make_room()
+                return await work(rows)
         except StoreError as error:
             if error.reason not in GOES_ON_IN_MEMORY or not rows.persistent or self._closed:
                 raise

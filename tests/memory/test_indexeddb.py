@@ -13,10 +13,14 @@ from page import BrowserThread, PageCrypto, PageRows, Tab
 from playwright.async_api import Browser, BrowserContext
 
 from app.building.system import CHROMIUM_FLAGS
+from app.services import Services
+from py_core.memory.branches import Turn
+from py_core.memory.encryption import NativeCrypto
 from py_core.memory.errors import StoreError
 from py_core.memory.fallback import FallbackRows
 from py_core.memory.records import Record
 from py_core.memory.rows import LAYOUT
+from py_core.memory.sessions import Sessions
 from py_core.memory.store import Store
 
 OpenTab = Callable[[], Awaitable[Tab]]
@@ -168,6 +172,38 @@ async def test_a_quota_that_is_exceeded_loses_nothing(
     await quota()
     await store.put(record("after"))
     assert await (await opened(tab, "memory")).get("pattern", "after") == record("after")
+    await browser_thread.do(context.close())
+
+
+async def test_pages_that_are_kept_give_their_space_to_what_is_remembered(
+    browser_thread: BrowserThread, chromium: Browser, site: str
+) -> None:
+    context = await browser_thread.do(chromium.new_context())
+    tab = await asyncio.to_thread(Tab.open, browser_thread, context, site)
+    session = await browser_thread.do(context.new_cdp_session(tab.page))
+    await browser_thread.do(session.send("Storage.overrideQuotaForOrigin", {"origin": site, "quotaSize": 5_000_000}))
+    services = Services(NativeCrypto())
+    await services.open(lambda: PageRows.open(tab, "memory"))
+    services.keep_pages(lambda: PageRows.open(tab, "pages"))
+    assert services.memory is not None
+    assert services.pages is not None
+    chat = (await services.memory.sessions.start("Of islands")).id
+    shelf = services.pages.shelf(chat)
+    names = [f"{number:032x}" for number in range(10)]
+    for name in names:
+        assert await shelf.write(name, secrets.token_bytes(400_000))
+    assert len(await shelf.names()) == 10
+
+    said = [secrets.token_hex(50_000) for _ in range(30)]
+    for text in said:
+        await services.memory.sessions.add_turns(chat, Turn("user", text))
+    assert services.memory.store.persistent
+    assert services.problem is None
+    assert not await shelf.names()
+    assert not await shelf.write(names[0], b"x"), "what was made room for would be full again"
+    again = Sessions(await opened(tab, "memory"))
+    assert [turn.content for turn in (await again.branches(chat)).turns] == said
+    await services.close()
     await browser_thread.do(context.close())
 
 

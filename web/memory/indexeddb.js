@@ -98,15 +98,24 @@ class Database {
     return this.run(() => this.tabs.apply({ head, data }));
   }
 
-  /** One transaction. `id`: a request that was done already, by a tab that closed before it answered, is not done again. */
+  /**
+   * One transaction. `id`: a request that was done already, by a tab that closed before it answered, is not done again.
+   * Where all the space is used up, not even the note that everything was deleted can be written: it is deleted first.
+   */
   async write(request) {
-    for (;;) {
+    for (let emptied = false; ;) {
       await this.here();
       try {
         return await this.writeOnce(request);
       } catch (error) {
-        if (error.name !== 'moved') throw error;
-        await this.comeBack();
+        if (error.name === 'quota' && !emptied && JSON.parse(request.head).clear === '*') {
+          await this.open().clear('rows');
+          emptied = true;
+        } else if (error.name === 'moved') {
+          await this.comeBack();
+        } else {
+          throw error;
+        }
       }
     }
   }

@@ -55,7 +55,7 @@ Comlink.expose({
       return await copy(files, title, onProgress, signal);
     } catch (error) {
       if (signal.aborted) return null;
-      throw error;
+      throw await noRoomOr(error, files.reduce((sum, { size }) => sum + size, 0));
     } finally {
       release?.();
     }
@@ -132,7 +132,7 @@ async function keep(model, onProgress, from) {
     return true;
   } catch (error) {
     if (signal.aborted) return false;
-    throw error;
+    throw await noRoomOr(error, model.bytes);
   } finally {
     release?.();
   }
@@ -207,6 +207,11 @@ async function append(partial, model, open, report, sums, signal) {
 
 function startsLikeGguf(chunk) {
   return 'GGUF'.startsWith(String.fromCharCode(...chunk.subarray(0, 4)));
+}
+
+/** The error itself, or a NoRoomError: where nothing is left, a browser does not even make an empty file. */
+async function noRoomOr(error, bytes) {
+  return error.name === 'QuotaExceededError' ? userError('NoRoomError', await noRoom(bytes)) : error;
 }
 
 async function noRoom(missing) {
