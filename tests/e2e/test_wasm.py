@@ -144,11 +144,11 @@ async def test_the_number_of_workers_changes_in_the_middle_of_an_answer(real_cha
     assert await tokens(real_chat) == undisturbed
 
 
-async def test_a_software_adapter_is_passed_over_for_the_cpu_until_the_menu_says_what_to_take(
-    tiny_chat: ChatPage,
-) -> None:
-    """A choice of the menu loads again, keeps what was said and typed, and is remembered."""
-    chat = tiny_chat
+async def test_a_software_adapter_is_passed_over_for_the_cpu_until_the_menu_says_what_to_take(chat: ChatPage) -> None:
+    """A choice of the menu loads again, keeps what was said and typed, and is remembered.
+
+    With the real model: the tiny one has said everything before a busy page hears of its first words.
+    """
     query = "?max_tokens=400&routing=off"
     await chat.open_ready(query)
     assert "on the CPU, precise" in await chat.page.inner_text(".status-line")
