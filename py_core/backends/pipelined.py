@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import abstractmethod
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeVar
@@ -34,16 +33,23 @@ from py_core.backends.base import (
     check_together,
     pass_end,
 )
+from py_core.backends.in_flight import Batch, InFlight
 from py_core.backends.page_transfer import PageTransfer
 from py_core.backends.sampling_state import GREEDY, ring_of, state_bytes
 from py_core.backends.speculation import Lookahead
-from py_core.backends.step_times import Pace, StepTimes
+from py_core.backends.step_times import Pace, StepTimes, wants_more
 from py_core.backends.training import Training
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
 
 _MOST_LOSSES = 3
 """Devices lost in a row, without a token between them, that are made up for."""
+
+_APART = 0.5
+"""Of what a batch takes, so much passes before the next one is submitted, where that makes a difference."""
+
+_LEAST_PAUSE = 0.001
+"""Seconds: a shorter pause is not made."""
 
 
 T = TypeVar("T")
@@ -54,6 +60,9 @@ class PipelinedBackend(PageTransfer):
 
     BATCH_SECONDS = 0.025
     """Work in one submission: little, so that Stop and the first token are prompt."""
+
+    GUESSES_AHEAD = False
+    """Whether guesses are made where the kernels run. Else a pass with guesses is waited for before the next one."""
 
     RESTARTS: tuple[type[Exception], ...] = ()
     """Raised where the device was lost or made anew: what was submitted is lost, `_rebuild` brings the rest back."""
@@ -71,6 +80,8 @@ class PipelinedBackend(PageTransfer):
         self._logits_of: TokenSequence | None = None
         self._times = StepTimes()
         self._lookahead = Lookahead()
+        self._hears_together = False
+        """Whether ends of submissions that were made together are all heard at the end of the last."""
 
     @abstractmethod
     async def _reserve(self, slot: int, first: int, length: int) -> None:
@@ -163,59 +174,86 @@ class PipelinedBackend(PageTransfer):
     ) -> AsyncGenerator[list[list[int]], None]:  # fmt: skip
         n, rows = check_together(sequences, n, sampling, self.context_length), len(sequences)
         self._losses = 0
-        in_flight: deque[tuple[int, asyncio.Future[list[list[int]]]]] = deque()
-        starts = [sequence.length for sequence in sequences]
-        done, submitted, prepared = 0, 0, False
+        in_flight = InFlight()
+        done, prepared = 0, False
         while True:
-            more = submitted < n and keep_going()
+            more = done + in_flight.likely < n and keep_going()
             if not more and not in_flight:
                 return
-            guess = self._guess(sequences[0], n - done) if more and rows == 1 else []
+            guess = self._guess(sequences[0], n - done) if more and rows == 1 and not self.GUESSES_AHEAD else []
             if guess and not in_flight:
                 ids = await self._verify(sequences[0], guess, sampling[0])
-                done += len(ids)
-                submitted, prepared = done, False
+                done, prepared = done + len(ids), False
                 self._append(sequences[0], ids)
                 yield [ids]
                 continue
-            more = more and not guess  # what is in flight is waited for first
             try:
                 if not prepared:
                     forward_first = await self._prepare(sequences, sampling)
                     began = arrived = time.perf_counter()
                     steps_run, prepared, pace = 0, True, Pace(self._times, rows)
-                while more and submitted < n and self._times.wants_more(rows, len(in_flight), submitted - done):
-                    count = min(self._times.batch(rows, self.BATCH_SECONDS), n - submitted)
-                    places = [(one.slot, at + submitted) for one, at in zip(sequences, starts, strict=True)]
-                    for sequence, (slot, position) in zip(sequences, places, strict=True):
-                        await self._reserve(slot, sequence.stored, position + count)
-                    future = await self._start_steps(places, count, forward_first, sampling)
-                    # Steps past the end wrote keys that nothing points at: their errors do not matter.
-                    future.add_done_callback(lambda done: done.cancelled() or done.exception())
-                    in_flight.append((count if forward_first else count - 1, future))
-                    submitted, forward_first = submitted + count, True
-                steps, future = in_flight.popleft()
-                found = await future
+                if more and not guess:  # else what is in flight is waited for first
+                    await self._fill(sequences, n - done, sampling, forward_first, in_flight)
+                    forward_first = True
+                batch = in_flight.popleft()
+                found = await batch.future
             except self.RESTARTS as error:
                 # What was in flight is lost; what was yielded is not.
-                await asyncio.gather(*(late for _, late in in_flight), return_exceptions=True)
-                in_flight.clear()
+                await in_flight.drop()
                 self._lose(error)
-                submitted, prepared = done, False
+                prepared = False
                 continue
             now = time.perf_counter()
-            steps_run += steps
+            if not pace.is_of(batch.times, batch.rows):
+                pace = Pace(batch.times, batch.rows)
+            steps_run += batch.steps
             # A batch that only sampled present logits took next to nothing, which says nothing about a step.
-            if steps:
-                self._times.note(rows, (now - arrived) / steps, (now - began) / steps_run)
-            pace.note(now, steps)
+            if batch.steps:
+                seconds = (now - max(arrived, batch.submitted)) / batch.steps
+                batch.times.note(batch.rows, seconds, (now - began) / steps_run)
+            pace.note(now, batch.steps)
             arrived = now
+            # Guesses may have given more than was asked for.
+            found = [ids[: n - done] for ids in found]
             done += len(found[0])
             if rows == 1:
                 self._lookahead.note_plain(len(found[0]))
             for sequence, ids in zip(sequences, found, strict=True):
                 self._append(sequence, ids)
             yield found
+
+    async def _fill(
+        self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
+        in_flight: InFlight,
+    ) -> None:  # fmt: skip
+        """Submit batches until there are enough, or until the first is over.
+
+        Where ends of submissions that were made together are heard together, there is a pause between them.
+        """
+        while in_flight.likely < left and wants_more(len(in_flight), in_flight.seconds):
+            batch = await self._submit(sequences, left - in_flight.likely, sampling, forward_first, in_flight)
+            if batch is None:
+                return
+            in_flight.append(batch)
+            forward_first = True
+            pause = _APART * batch.seconds
+            if self._hears_together and pause > _LEAST_PAUSE:
+                over, _ = await asyncio.wait([in_flight[0].future], timeout=pause)
+                if over:
+                    return
+
+    async def _submit(
+        self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
+        in_flight: InFlight,
+    ) -> Batch | None:  # fmt: skip
+        """A batch of steps behind those in flight, or None where these are to be waited for."""
+        rows = len(sequences)
+        count = min(self._times.batch(rows, self.BATCH_SECONDS), left)
+        places = [(one.slot, one.length + in_flight.most) for one in sequences]
+        for sequence, (slot, position) in zip(sequences, places, strict=True):
+            await self._reserve(slot, sequence.stored, position + count)
+        future = await self._start_steps(places, count, forward_first, sampling)
+        return Batch(future, self._times, rows, count if forward_first else count - 1, count, count)
 
     def _append(self, sequence: TokenSequence, ids: list[int]) -> None:
         """These were sampled: keys and values of all but the last are there."""

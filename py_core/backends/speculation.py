@@ -8,7 +8,7 @@ those behind the first wrong guess are thrown away (arXiv 2211.17192 with a draf
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 SIZES = (2, 4, 8)
 """Rows of a pass with guesses: the last token, and the others guessed. Kernels take rows in tiles of two and four."""
@@ -28,7 +28,7 @@ MOST_TOKENS = 8192
 _FIRST_BELIEF = 0.75
 """How likely a guess is right, before there was one."""
 
-_NEWEST_SHARE = 0.2
+NEWEST_SHARE = 0.2
 """The newest pass's weight in what is known of guesses and of times."""
 
 _LEAST_GAIN = 1.1
@@ -41,6 +41,36 @@ _PER_ROW = 0.1
 """What a row more costs, in steps, before a pass of so many rows was timed."""
 
 
+class Rehearsal:
+    """What guesses would have been worth in a text that grows, whether they were made or not.
+
+    Guesses for SIZES[-1] rows are made at the end of the text, and again behind the first of them that was wrong; what
+    fewer rows would have given is the beginning of that.
+    """
+
+    def __init__(self, gains: Mapping[int, float], guess: list[int]) -> None:
+        self.gains = dict(gains)
+        """Tokens of a pass with so many rows, on average over the last ones."""
+        self.seen = 0
+        """Tokens that the text grew by."""
+        self.is_judged = False
+        """Whether somebody has learned from the beginning."""
+        self._guess, self._right = guess, 0
+
+    def ends_with(self, token: int) -> bool:
+        """The text goes on with this: whether that ends a pass, whose next guess `go_on` is told."""
+        self.seen += 1
+        if self._right < len(self._guess) and self._guess[self._right] == token:
+            self._right += 1
+            return False
+        for size, gain in self.gains.items():
+            self.gains[size] = gain + (min(self._right + 1, size) - gain) * NEWEST_SHARE
+        return True
+
+    def go_on(self, guess: list[int]) -> None:
+        self._guess, self._right = guess, 0
+
+
 class PromptLookup:
     """Finds what came after the end of a text where that was there before. Places are chained by their last tokens."""
 
@@ -50,8 +80,9 @@ class PromptLookup:
         """Where the last of LEAST_MATCH tokens was, the newest time that they were there."""
         self._before: list[int] = []
         """The time before, for each place; -1 for none."""
-        self._place, self.match = -1, 0
-        """The earlier place that is most like the end, and how many tokens before it are the same."""
+        self._found: tuple[int, int] | None = None
+        """The earlier place that is most like the end, and how many tokens before it are the same; None: not known."""
+        self.rehearsal: Rehearsal | None = None
         self.extend(tokens[-MOST_TOKENS:])
 
     def extend(self, tokens: Sequence[int]) -> None:
@@ -61,17 +92,43 @@ class PromptLookup:
             key = tuple(self._tokens[-LEAST_MATCH:])
             self._before.append(self._newest.get(key, -1) if len(key) == LEAST_MATCH else -1)
             self._newest[key] = len(self._tokens) - 1
-        self._place, self.match = self._best()
+            self._found = None
+            if self.rehearsal and self.rehearsal.ends_with(token):
+                self.rehearsal.go_on(self._rehearsed())
+
+    def rehearse(self, gains: Mapping[int, float]) -> Rehearsal:
+        """From now on it is known what guesses would be worth; `gains` are what they seem to be."""
+        self.rehearsal = Rehearsal(gains, self._rehearsed())
+        return self.rehearsal
+
+    def _rehearsed(self) -> list[int]:
+        return self.propose(SIZES[-1] - 1) if self.match else []
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """The text."""
+        return self._tokens
+
+    @property
+    def match(self) -> int:
+        """How many tokens at the end were there before, 0 where that is less than LEAST_MATCH."""
+        return self._best()[1]
 
     def propose(self, count: int) -> list[int]:
         """The tokens that came after the place found. A text that has turned to repeating itself goes on so."""
-        period = len(self._tokens) - 1 - self._place
-        found = self._tokens[self._place + 1 : self._place + 1 + count]
+        place, _ = self._best()
+        period = len(self._tokens) - 1 - place
+        found = self._tokens[place + 1 : place + 1 + count]
         while len(found) < count:
             found.append(found[len(found) - period])
         return found
 
     def _best(self) -> tuple[int, int]:
+        if self._found is None:
+            self._found = self._longest()
+        return self._found
+
+    def _longest(self) -> tuple[int, int]:
         best, most = -1, 0
         place = self._before[-1] if self._before else -1
         for _ in range(MOST_LOOKED_AT):
@@ -115,10 +172,10 @@ class Lookahead:
     def note(self, match: int, rows: int, right: int, seconds: float) -> None:
         """A pass of so many rows took so long, and so many of its guesses were right."""
         known = self._seconds.get(rows, seconds)
-        self._seconds[rows] = known + (seconds - known) * _NEWEST_SHARE
+        self._seconds[rows] = known + (seconds - known) * NEWEST_SHARE
         tried = min(right + 1, rows - 1)  # what lies behind a wrong one says nothing
         belief = self._belief.get(_kind(match), _FIRST_BELIEF)
-        weight = 1 - (1 - _NEWEST_SHARE / 2) ** tried
+        weight = 1 - (1 - NEWEST_SHARE / 2) ** tried
         self._belief[_kind(match)] = min(belief + (right / tried - belief) * weight, 0.99)
 
     def note_plain(self, tokens: int) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from py_core.backends.base import MAX_LOGIT_ROWS
 
-QUEUED_SECONDS = 0.04
-"""Work that is queued on the device: more than it takes to hear that a batch is done and to order the next."""
+QUEUED_SECONDS = 0.02
+"""Work that is queued on the device: more than it takes to hear that a batch is done and to order the next. Who joins
+or leaves, and steps of another kind, wait for it."""
 
 MAX_BATCH = 32
 """The most steps in a submission: where a step takes microseconds, larger batches would gain nothing."""
@@ -20,14 +21,14 @@ _NEWEST_SHARE = 0.25
 """The newest batch's weight in the average of a step's seconds. Several batches are reported late and together, so
 one alone says little."""
 
-_LEAST_GAIN = 1.1
-"""Times as many tokens a second that fewer rows must promise."""
+_LEAST_GAIN = 1.3
+"""Times as many tokens a second that fewer rows must promise: each change costs a while without work."""
 
-QUEUED_TOGETHER = 0.02
-"""The same for several sequences: who joins or leaves them waits for it."""
+_SKIPPED_BATCHES = 2
+"""The first ones say nothing of a pace: they may wait for kernels to be compiled, and for what was there before."""
 
 _MEASURED_BATCHES = 4
-"""Batches over which a pace is measured, after the first one: that may wait for kernels to be compiled."""
+"""Batches over which a pace is measured."""
 
 _FORGETTING = 0.02
 """With each pace of other rows so much of a step's seconds is doubted: what was slow once is tried again."""
@@ -48,12 +49,13 @@ class StepTimes:
         """Steps in one submission that is to take so long."""
         return max(1, min(MAX_BATCH, int(seconds / self.seconds.get(rows, _UNKNOWN_STEP))))
 
-    def wants_more(self, rows: int, batches: int, steps: int) -> bool:
-        """Whether the queue is short: it always holds a batch besides the one that is being worked on."""
-        if batches < 2:
-            return True
-        queued = steps * self.seconds.get(rows, _UNKNOWN_STEP)
-        return batches < MOST_BATCHES and queued < (QUEUED_SECONDS if rows == 1 else QUEUED_TOGETHER)
+    def expected(self, rows: int, steps: int) -> float:
+        """Seconds of so many steps of so many rows."""
+        return steps * self.seconds.get(rows, _UNKNOWN_STEP)
+
+    def typical(self, rows: int) -> float | None:
+        """Seconds of a step of so many rows while such steps follow one another, if there were some."""
+        return self._paces.get(rows, self.seconds.get(rows))
 
     def note(self, rows: int, seconds: float, average: float) -> None:
         """A step of so many rows took so long, and so long on average in this call.
@@ -86,20 +88,33 @@ class StepTimes:
         return best if rates[best] > _LEAST_GAIN * rates[count] else count
 
 
+def wants_more(batches: int, seconds: float) -> bool:
+    """Whether the queue is short: it always holds a batch besides the one that is being worked on.
+
+    seconds: what the batches in it take.
+    """
+    return batches < 2 or (batches < MOST_BATCHES and seconds < QUEUED_SECONDS)
+
+
 class Pace:
     """Measures how long steps take while batches of them follow one another."""
 
     def __init__(self, times: StepTimes, rows: int) -> None:
         self._times, self._rows = times, rows
-        self._began: float | None = None
-        self._batches = self._steps = 0
+        self._began = 0.0
+        self._batches, self._steps = -_SKIPPED_BATCHES, 0
+
+    def is_of(self, times: StepTimes, rows: int) -> bool:
+        """Whether it measures such steps."""
+        return (times, rows) == (self._times, self._rows)
 
     def note(self, now: float, steps: int) -> None:
         """A batch of so many steps was done at this time, in seconds."""
-        if self._began is None:
+        self._batches += 1
+        if self._batches <= 0:
             self._began = now
             return
-        self._batches, self._steps = self._batches + 1, self._steps + steps
+        self._steps += steps
         if self._batches == _MEASURED_BATCHES and self._steps:
             self._times.note_pace(self._rows, (now - self._began) / self._steps)
             self._began, self._batches, self._steps = now, 0, 0

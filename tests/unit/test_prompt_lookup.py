@@ -10,6 +10,7 @@ from py_core.backends.speculation import (
     MOST_LOOKED_AT,
     MOST_MATCH,
     MOST_TOKENS,
+    NEWEST_SHARE,
     SIZES,
     Lookahead,
     PromptLookup,
@@ -54,6 +55,27 @@ def test_of_a_long_text_the_end_is_looked_through() -> None:
     beginning, rest = [1, 2, 3, 4, 5], list(range(10, 10 + MOST_TOKENS))
     assert PromptLookup([*beginning, *rest, *beginning[:4]]).match == 0
     assert PromptLookup([*beginning, *rest[: -len(beginning) * 2], *beginning[:4]]).match == 4
+
+
+@given(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=60), more=st.lists(st.integers(0, 1), max_size=60))
+def test_a_rehearsal_says_what_guesses_would_have_given(tokens: list[int], more: list[int]) -> None:
+    guesses = PromptLookup(tokens)
+    rehearsal = guesses.rehearse(dict.fromkeys(SIZES, 1.0))
+    for at in range(0, len(more), 7):
+        guesses.extend(more[at : at + 7])
+    assert rehearsal.seen == len(more)
+    gains, left = dict.fromkeys(SIZES, 1.0), list(more)
+    text = list(tokens)
+    while left:
+        lookup = PromptLookup(text)
+        guess = lookup.propose(SIZES[-1] - 1) if lookup.match else []
+        right = next((at for at, (one, other) in enumerate(zip(guess, left, strict=False)) if one != other), None)
+        right = min(len(guess), len(left)) if right is None else right
+        if right == len(left):
+            break  # the pass would go on
+        gains = {size: gain + (min(right + 1, size) - gain) * NEWEST_SHARE for size, gain in gains.items()}
+        text, left = text + left[: right + 1], left[right + 1 :]
+    assert rehearsal.gains == gains
 
 
 def test_nothing_is_guessed_where_it_does_not_pay() -> None:

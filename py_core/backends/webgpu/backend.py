@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from py_core.backends.base import (
     TokenSequence,
     check_formats,
 )
+from py_core.backends.in_flight import Batch, InFlight
 from py_core.backends.memory_use import HOT, MemoryUse, page_bytes
 from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import PipelinedBackend
@@ -43,6 +45,7 @@ from py_core.backends.training import Training
 from py_core.backends.webgpu.adapter_plans import AdapterPlans
 from py_core.backends.webgpu.attention import SHORT, length_class_of
 from py_core.backends.webgpu.autotune import TuningStore, tune
+from py_core.backends.webgpu.device_guesses import DeviceGuesses
 from py_core.backends.webgpu.head_lowering import kind_of
 from py_core.backends.webgpu.host import HEAD_ADAPTERS, LORA_SET, PAGES, WEIGHTS, Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
@@ -66,6 +69,9 @@ from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
+
+_TRIAL = 0.5
+"""Of a batch's usual time, what passes with guesses take before anything is known of an answer."""
 
 _MOST_STEPS = 128
 _LEAST_STEPS = 4
@@ -105,6 +111,7 @@ class WebGPUBackend(PipelinedBackend):
     """
 
     BATCH_SECONDS = 0.006  # a browser hears late of a batch's end: many short ones keep the GPU busy
+    GUESSES_AHEAD = True
     RESTARTS = (DeviceLostError,)
 
     def __init__(
@@ -117,8 +124,12 @@ class WebGPUBackend(PipelinedBackend):
         self._tensors = {name: header.tensors[name] for name in graph.weights}
         self._wanted_shapes, self._tuning = shapes, tuning
         self._trainings: WeakSet[Training] = WeakSet()
+        self._guesses = DeviceGuesses()
+        self._text_of: TokenSequence | None = None
+        """Whose text is on the device: the sequence that is decoded alone."""
         self._shapes: KernelShapes
         super().__init__(self._on_adapter(), context_length, config.vocab_size, self._shapes.max_rows, graph)
+        self._hears_together = host.hears_together
 
     async def load(self, progress: Progress | None) -> None:
         """Build everything that lives on the host's device, and bring the weights there."""
@@ -136,6 +147,8 @@ class WebGPUBackend(PipelinedBackend):
         self._some_rows = lowering.some_rows
         self._plans = {rows: lowering.plan(rows) for rows in lowering.passes}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
+        guess = self._guesses.place(host, builder, self._buffers.state, self._buffers.history, config.context_length)
+        self._samplers["guess"] = guess
         self._recorded: dict[tuple[str, int, int, int], int] = {}
         self._lowering, self._sets = lowering, AdapterPlans(lowering)
         of_packs = KernelBuilder(host, replace(self._shapes, max_rows=PACK_ROWS))
@@ -326,6 +339,7 @@ class WebGPUBackend(PipelinedBackend):
 
     def _write_state(self, data: bytes) -> None:
         self._host.write(self._buffers.state.buffer, 0, data)
+        self._text_of = None
         # Which kernels run follows from the adapters that the state names.
         self._sets.number = adapter_of(data)
         self._head_numbers = head_adapters_of(data)
@@ -390,14 +404,63 @@ class WebGPUBackend(PipelinedBackend):
             self._host.submit([self._record(_SCORED, len(rows), 1)])
         return np.frombuffer(await self._host.read(heads.scores.buffer, 0, 4 * m), np.float32)
 
+    async def _submit(
+        self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
+        in_flight: InFlight,
+    ) -> Batch | None:  # fmt: skip
+        sequence = sequences[0]
+        lookup = sequence.guesses
+        if lookup is None or len(sequences) > 1:
+            return await super()._submit(sequences, left, sampling, forward_first, in_flight)
+        guesses, step = self._guesses, self._times.typical(1)
+        rehearsal = guesses.rehearsal(lookup)
+        guesses.judge(lookup, step)
+        room = self.context_length - sequence.length - in_flight.most
+        rows = guesses.rows_that_pay(rehearsal, step, min(room, guesses.rows))
+        is_new = self._text_of is not sequence
+        if is_new and rows > 1:
+            rows, left = 1, 1  # the first guesses are made behind the next token
+        times = guesses.times if rows > 1 else self._times
+        likely = rehearsal.gains[rows] if rows > 1 else 1.0
+        # How far guesses go is known only when it is heard: not too many of them are made before.
+        wanted = self.BATCH_SECONDS * (1 if rows == 1 or rehearsal.seen else _TRIAL)
+        count = min(times.batch(rows, wanted), math.ceil(left / likely), room // rows)
+        if count < 1:
+            return None
+        most = sequence.length + in_flight.most + count * rows
+        await self._reserve(sequence.slot, sequence.stored, most)
+        if is_new:
+            guesses.write_text(lookup.tokens, sequence.length - 1)
+            self._text_of = sequence
+        forward = await self._lists_of(rows, most, rows) if rows > 1 else [self._record(self._step, 1, most)]
+        sample = [self._record(name, rows, most) for name in _samplers(sampling)]
+        guess = [self._record("guess", 1, most)]
+        # The rows that the kernel has made are there: how many of them the passes take is said here.
+        self._host.write(self._buffers.state.buffer, 0, np.array([rows, rows], np.uint32).tobytes())
+        guesses.begin_records()
+        if rows > 1:
+            self._host.submit([*forward, *sample, *guess] * count)
+        else:
+            first = [*forward, *sample] if forward_first else sample
+            self._host.submit([*first, *[*forward, *sample] * (count - 1), *guess])
+        future = asyncio.ensure_future(guesses.read(count if rows > 1 else 1))
+        await asyncio.sleep(0)  # it is asked for before the next batch writes its records
+        run = count if forward_first else count - 1
+        return Batch(future, times, rows, run, max(1, int(count * likely)), count * rows)
+
     async def _start_steps(
         self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
     ) -> asyncio.Future[list[list[int]]]:
         m, length = len(places), max(position for _, position in places) + count
-        forward = await self._lists_of(m, length, m) if m > 1 else [self._record(f"step{self._head_kind}", 1, length)]
+        forward = await self._lists_of(m, length, m) if m > 1 else [self._record(self._step, 1, length)]
         sample = [self._record(name, m, length) for name in _samplers(sampling)]
         self._host.submit((forward if forward_first else []) + sample + [*forward, *sample] * (count - 1))
         return asyncio.ensure_future(self._sampled(places, count))
+
+    @property
+    def _step(self) -> str:
+        """The name of the list of a step of one row."""
+        return f"step{self._head_kind}"
 
     async def _sampled(self, places: Sequence[tuple[int, int]], count: int) -> list[list[int]]:
         rings = await self._host.read(self._buffers.history.buffer, *rings_span(places))

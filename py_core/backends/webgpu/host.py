@@ -89,6 +89,8 @@ class Host(Protocol):
     after `close`."""
 
     adapter: AdapterInfo
+    hears_together: bool
+    """Whether ends of submissions that were made in one task of the event loop are all heard at the end of the last."""
 
     async def reopen(self) -> None:
         """A new device in place of the old one: every handle is gone, and `adapter` may be another.

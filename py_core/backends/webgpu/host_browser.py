@@ -18,6 +18,8 @@ from py_core.formats.source import WeightSource
 class BrowserHost:
     """See `Host` for the contract of each method."""
 
+    hears_together = True
+
     def __init__(self, executor: Any) -> None:
         self._executor = executor
         self._closed = False

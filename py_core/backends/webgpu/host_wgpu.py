@@ -76,6 +76,8 @@ def _shader_module(device: wgpu.GPUDevice, wgsl: str, label: str) -> wgpu.GPUSha
 class WgpuHost:
     """See `Host` for the contract of each method. Raises BackendError when there is no adapter."""
 
+    hears_together = False
+
     def __init__(self) -> None:
         self._closed = False
         self._take_device(_request_adapter())

@@ -1,0 +1,57 @@
+"""Steps that were submitted and not heard of yet, in batches."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from py_core.backends.step_times import StepTimes
+
+
+@dataclass
+class Batch:
+    """Steps of one submission. The future gives each row's ids, or those of the only sequence."""
+
+    future: asyncio.Future[list[list[int]]]
+    times: StepTimes
+    """What knows what such a step takes."""
+    rows: int
+    steps: int
+    """Those that run the model: the first may sample logits that are there."""
+    likely: int
+    """Tokens of each sequence that probably come of it."""
+    most: int
+    """No more than so many."""
+    submitted: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        # Steps past the end wrote keys that nothing points at: their errors do not matter.
+        self.future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    @property
+    def seconds(self) -> float:
+        """What it probably takes."""
+        return self.times.expected(self.rows, self.steps)
+
+
+class InFlight(deque[Batch]):
+    """The oldest first."""
+
+    @property
+    def likely(self) -> int:
+        return sum(batch.likely for batch in self)
+
+    @property
+    def most(self) -> int:
+        return sum(batch.most for batch in self)
+
+    @property
+    def seconds(self) -> float:
+        return sum(batch.seconds for batch in self)
+
+    async def drop(self) -> None:
+        """Wait until all are over, whatever comes of it."""
+        await asyncio.gather(*(batch.future for batch in self), return_exceptions=True)
+        self.clear()

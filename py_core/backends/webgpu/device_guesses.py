@@ -1,0 +1,124 @@
+"""Guesses that are made on the GPU: behind each pass a kernel takes what was sampled, and guesses what comes next.
+
+So passes with guesses are queued ahead as plain steps are, which is what a fast device needs: to hear of a pass takes
+longer than the pass. All steps of a text are such passes, of one row or more; how many is decided for each submission,
+by what guesses would have been worth for the tokens heard of last (`Rehearsal`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from py_core.backends.base import MAX_LOGIT_ROWS
+from py_core.backends.sampling_state import RING
+from py_core.backends.speculation import LEAST_MATCH, MOST_MATCH, MOST_TOKENS, SIZES, PromptLookup, Rehearsal
+from py_core.backends.step_times import MAX_BATCH, StepTimes
+from py_core.backends.webgpu.cost import Cost
+from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.plan import Kernel
+
+_HEADER = 12
+"""Words before the text: `Text` of guess.wgsl."""
+
+_RECORD = 1 + MAX_BATCH
+"""Words of a record: of a batch of plain steps, or of a pass with guesses."""
+
+_LEAST_GAIN = 1.15
+"""Times as many tokens a second that guesses must promise."""
+
+_PER_ROW = 0.1
+"""What a row more costs, in steps, before a pass of so many rows was timed."""
+
+_LEAST_TEXT = 96
+"""Tokens: to an answer to less, nothing is guessed before something of it was there before."""
+
+_FIRST_GAIN = 2.6
+"""Tokens of a pass at the beginning of an answer to more. What follows the question is often in it."""
+
+_BEGINNING = 24
+"""Tokens of an answer that tell whether guesses at the beginning would have paid."""
+
+_LEAST_BELIEF, _NEWEST_SHARE = 0.25, 0.3
+"""Of the answers of late, so many must begin with what can be guessed; the newest one's weight in that."""
+
+
+class DeviceGuesses:
+    """The text on the GPU, and what is known of guesses. Of one backend; the text is that of one sequence at a time."""
+
+    def __init__(self) -> None:
+        self.times = StepTimes()
+        """Of passes with guesses, by their rows."""
+        self._belief = 1.0
+        """How often of late guesses at an answer's beginning paid."""
+
+    def place(
+        self, host: Host, builder: KernelBuilder, state: Binding, history: Binding, context_length: int
+    ) -> Kernel:
+        """Make the buffers on a device; the kernel."""
+        self._host = host
+        words = _HEADER + MOST_TOKENS + context_length
+        self._text = Binding(host.create_buffer(4 * words, "text"), 0, 4 * words)
+        size = 4 * MAX_BATCH * _RECORD
+        self._records = Binding(host.create_buffer(size, "records"), 0, size)
+        self.rows = min(SIZES[-1], MAX_LOGIT_ROWS, builder.shapes.max_rows)
+        workgroup = min(64 if host.adapter.software else 256, builder.max_workgroup)
+        pipeline = builder.pipeline(
+            "guess", {}, RING=RING, ROWS=self.rows, RECORD=_RECORD, LEAST_MATCH=LEAST_MATCH, MOST_MATCH=MOST_MATCH,
+            WORKGROUP=workgroup,
+        )  # fmt: skip
+        bindings = (state, history, self._text, self._records)
+        cost = Cost(fixed_bytes=4 * MOST_TOKENS)
+        return Kernel("guess", pipeline, lambda: bindings, lambda m: (1, 1, 1), cost)
+
+    def write_text(self, tokens: Sequence[int], position: int) -> None:
+        """The end of a text whose last token has this position in its sequence."""
+        tokens = tokens[-MOST_TOKENS:]
+        words = np.zeros(_HEADER + len(tokens), np.uint32)
+        words[:3] = 0, len(tokens), position
+        words[_HEADER:] = tokens
+        self._host.write(self._text.buffer, 0, words.tobytes())
+
+    def begin_records(self) -> None:
+        """What is submitted next writes its records from the first one on."""
+        self._host.write(self._text.buffer, 0, bytes(4))
+
+    async def read(self, passes: int) -> list[list[int]]:
+        """The tokens of so many records of what was submitted last."""
+        data = await self._host.read(self._records.buffer, 0, 4 * _RECORD * passes)
+        records = np.frombuffer(data, np.uint32).reshape(passes, _RECORD)
+        return [[token for record in records for token in record[1 : 1 + record[0]].tolist()]]
+
+    def rehearsal(self, lookup: PromptLookup) -> Rehearsal:
+        """What is known of an answer's guesses, which begins now if nothing is."""
+        if lookup.rehearsal is None:
+            begins = len(lookup.tokens) >= _LEAST_TEXT and self._belief >= _LEAST_BELIEF
+            return lookup.rehearse({size: min(size, _FIRST_GAIN) if begins else 1.0 for size in SIZES})
+        return lookup.rehearsal
+
+    def rows_that_pay(self, rehearsal: Rehearsal, step: float | None, most: int) -> int:
+        """Rows of the next passes: one of SIZES, at most `most`, or 1 for plain steps. step: seconds of one."""
+        best, gain = 1, _LEAST_GAIN
+        for size, worth in self._worth(rehearsal.gains, step).items():
+            if size <= most and worth > gain:
+                best, gain = size, worth
+        return best
+
+    def judge(self, lookup: PromptLookup, step: float | None) -> None:
+        """Learn from an answer's beginning whether others should begin with guesses."""
+        rehearsal = lookup.rehearsal
+        if rehearsal is None or rehearsal.is_judged or rehearsal.seen < _BEGINNING:
+            return
+        rehearsal.is_judged = True
+        if len(lookup.tokens) - rehearsal.seen >= _LEAST_TEXT and step:
+            paid = max(self._worth(rehearsal.gains, step).values()) > _LEAST_GAIN
+            self._belief += (paid - self._belief) * _NEWEST_SHARE
+
+    def _worth(self, gains: Mapping[int, float], step: float | None) -> dict[int, float]:
+        """How many times as many tokens a second as plain steps passes of each size give."""
+        if step is None:
+            return {}
+        seconds = {size: self.times.typical(size) or step * (1 + _PER_ROW * (size - 1)) for size in gains}
+        return {size: gain * step / seconds[size] for size, gain in gains.items()}
