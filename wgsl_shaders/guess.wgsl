@@ -4,7 +4,7 @@
 // whose token was sampled, not only guessed. Then it makes ROWS rows of the first one: the text's last token, and guesses.
 // Bindings: 0 state; 1 history: (slots, RING); 2 text; 3 records: RECORD words for each run since the host set `record` to 0:
 // how many tokens there are more, and these.
-// Constants: RING, ROWS, RECORD, LEAST_MATCH, MOST_MATCH, WORKGROUP (a power of two, at least ROWS). One workgroup.
+// Constants: RING, ROWS, RECORD, MOST_MATCH, WORKGROUP (a power of two, at least ROWS). One workgroup.
 #import state
 struct Text {
   record: u32,           // the next one's number
@@ -62,8 +62,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     for (var j = 0u; j < AHEAD; j++) {
       let place = first + j * WORKGROUP;
       if (place + 1u < length && read[j] == last) {
-        let match_length = alike(place, length);
-        if (match_length >= LEAST_MATCH) { best = max(best, (match_length << 16u) | place); }
+        best = max(best, (alike(place, length) << 24u) | place);
       }
     }
   }
@@ -84,7 +83,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     row.position = position + lane;
     if (lane > 0u && best > 0u) {
       // A text that has turned to repeating itself goes on so.
-      let place = best & 0xffffu;
+      let place = best & 0xffffffu;
       row.token = text.tokens[place + 1u + (lane - 1u) % (length - 1u - place)];
     }
     history[row.slot * RING + row.position % RING] = row.token;

@@ -36,7 +36,7 @@ from py_core.backends.base import (
 from py_core.backends.in_flight import Batch, InFlight
 from py_core.backends.page_transfer import PageTransfer
 from py_core.backends.sampling_state import GREEDY, ring_of, state_bytes
-from py_core.backends.speculation import Lookahead
+from py_core.backends.speculation import LEAST_MATCH, Lookahead
 from py_core.backends.step_times import Pace, StepTimes, wants_more
 from py_core.backends.training import Training
 from py_core.models.graph import Graph
@@ -266,7 +266,7 @@ class PipelinedBackend(PageTransfer):
     def _guess(self, sequence: TokenSequence, left: int) -> list[int]:
         """What may come next, where it pays to run it with the last token."""
         guesses = sequence.guesses
-        if guesses is None or not guesses.match or 1 not in self._times.seconds:
+        if guesses is None or guesses.match < LEAST_MATCH or 1 not in self._times.seconds:
             return []
         rows = self._lookahead.rows(guesses.match, self._times.seconds[1], min(left, self.max_rows, MAX_LOGIT_ROWS))
         return guesses.propose(rows - 1) if rows else []

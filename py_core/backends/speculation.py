@@ -14,13 +14,16 @@ SIZES = (2, 4, 8)
 """Rows of a pass with guesses: the last token, and the others guessed. Kernels take rows in tiles of two and four."""
 
 LEAST_MATCH = 3
-"""Tokens at the end of a text that must have been there before."""
+"""Tokens at the end of a text that must have been there before a guess is made in a pass that is waited for."""
+
+_WIDTHS = (LEAST_MATCH, 1)
+"""Earlier places are found by so many of the last tokens: first by more of them."""
 
 MOST_MATCH = 32
 """More of them say no more."""
 
 MOST_LOOKED_AT = 8
-"""Earlier places that are compared, the newest ones."""
+"""Earlier places that are compared of each width, the newest ones."""
 
 MOST_TOKENS = 8192
 """Of a longer text only so many of the last are looked through."""
@@ -76,9 +79,9 @@ class PromptLookup:
 
     def __init__(self, tokens: Sequence[int]) -> None:
         self._tokens: list[int] = []
-        self._newest: dict[tuple[int, ...], int] = {}
-        """Where the last of LEAST_MATCH tokens was, the newest time that they were there."""
-        self._before: list[int] = []
+        self._newest: dict[int, dict[tuple[int, ...], int]] = {width: {} for width in _WIDTHS}
+        """By width: where the last of so many tokens was, the newest time that they were there."""
+        self._before: dict[int, list[int]] = {width: [] for width in _WIDTHS}
         """The time before, for each place; -1 for none."""
         self._found: tuple[int, int] | None = None
         """The earlier place that is most like the end, and how many tokens before it are the same; None: not known."""
@@ -89,20 +92,13 @@ class PromptLookup:
         """The text goes on with these."""
         for token in tokens:
             self._tokens.append(token)
-            key = tuple(self._tokens[-LEAST_MATCH:])
-            self._before.append(self._newest.get(key, -1) if len(key) == LEAST_MATCH else -1)
-            self._newest[key] = len(self._tokens) - 1
+            for width, before in self._before.items():
+                key = tuple(self._tokens[-width:])  # the first ones are shorter, and no keys of this width
+                before.append(self._newest[width].get(key, -1))
+                self._newest[width][key] = len(self._tokens) - 1
             self._found = None
             if self.rehearsal and self.rehearsal.ends_with(token):
                 self.rehearsal.go_on(self._rehearsed())
-
-    def rehearse(self, gains: Mapping[int, float]) -> Rehearsal:
-        """From now on it is known what guesses would be worth; `gains` are what they seem to be."""
-        self.rehearsal = Rehearsal(gains, self._rehearsed())
-        return self.rehearsal
-
-    def _rehearsed(self) -> list[int]:
-        return self.propose(SIZES[-1] - 1) if self.match else []
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -111,8 +107,16 @@ class PromptLookup:
 
     @property
     def match(self) -> int:
-        """How many tokens at the end were there before, 0 where that is less than LEAST_MATCH."""
+        """How many tokens at the end were there before, up to MOST_MATCH."""
         return self._best()[1]
+
+    def rehearse(self, gains: Mapping[int, float]) -> Rehearsal:
+        """From now on it is known what guesses would be worth; `gains` are what they seem to be."""
+        self.rehearsal = Rehearsal(gains, self._rehearsed())
+        return self.rehearsal
+
+    def _rehearsed(self) -> list[int]:
+        return self.propose(SIZES[-1] - 1) if self.match else []
 
     def propose(self, count: int) -> list[int]:
         """The tokens that came after the place found. A text that has turned to repeating itself goes on so."""
@@ -129,19 +133,22 @@ class PromptLookup:
         return self._found
 
     def _longest(self) -> tuple[int, int]:
-        best, most = -1, 0
-        place = self._before[-1] if self._before else -1
-        for _ in range(MOST_LOOKED_AT):
-            if place < 0:
-                break
-            if (length := self._alike(place)) > most:
-                best, most = place, length
-            place = self._before[place]
-        return best, most
+        for before in self._before.values():
+            best, most = -1, 0
+            place = before[-1] if before else -1
+            for _ in range(MOST_LOOKED_AT):
+                if place < 0:
+                    break
+                if (length := self._alike(place)) > most:
+                    best, most = place, length
+                place = before[place]
+            if most:
+                return best, most
+        return -1, 0
 
     def _alike(self, place: int) -> int:
-        """How many tokens up to this place are those up to the end."""
-        tokens, length = self._tokens, LEAST_MATCH
+        """How many tokens up to this place are those up to the end; the last is."""
+        tokens, length = self._tokens, 1
         while length < min(MOST_MATCH, place + 1) and tokens[place - length] == tokens[-1 - length]:
             length += 1
         return length

@@ -18,12 +18,16 @@ from py_core.backends.speculation import (
 
 
 def expected(tokens: list[int]) -> tuple[int, int]:
-    """The newest of the last earlier places with the longest match, by comparing all of them."""
+    """The newest of the last earlier places with the longest match, by comparing all of them; short ones where there
+    is no longer one."""
     last = len(tokens) - 1
-    places = [at for at in range(last) if at >= LEAST_MATCH - 1 and _alike(tokens, at) >= LEAST_MATCH]
-    lengths = [(_alike(tokens, at), at) for at in places[-MOST_LOOKED_AT:]]
-    most, place = max(lengths, default=(0, -1))
-    return (place, most) if most else (-1, 0)
+    for least in (LEAST_MATCH, 1):
+        places = [at for at in range(last) if _alike(tokens, at) >= least]
+        lengths = [(_alike(tokens, at), at) for at in places[-MOST_LOOKED_AT:]]
+        if lengths:
+            most, place = max(lengths)
+            return place, most
+    return -1, 0
 
 
 def _alike(tokens: list[int], place: int) -> int:

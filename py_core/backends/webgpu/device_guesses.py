@@ -13,7 +13,7 @@ import numpy as np
 
 from py_core.backends.base import MAX_LOGIT_ROWS
 from py_core.backends.sampling_state import RING
-from py_core.backends.speculation import LEAST_MATCH, MOST_MATCH, MOST_TOKENS, SIZES, PromptLookup, Rehearsal
+from py_core.backends.speculation import MOST_MATCH, MOST_TOKENS, SIZES, PromptLookup, Rehearsal
 from py_core.backends.step_times import MAX_BATCH, StepTimes
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Host
@@ -66,7 +66,7 @@ class DeviceGuesses:
         self.rows = min(SIZES[-1], MAX_LOGIT_ROWS, builder.shapes.max_rows)
         workgroup = min(64 if host.adapter.software else 256, builder.max_workgroup)
         pipeline = builder.pipeline(
-            "guess", {}, RING=RING, ROWS=self.rows, RECORD=_RECORD, LEAST_MATCH=LEAST_MATCH, MOST_MATCH=MOST_MATCH,
+            "guess", {}, RING=RING, ROWS=self.rows, RECORD=_RECORD, MOST_MATCH=MOST_MATCH,
             WORKGROUP=workgroup,
         )  # fmt: skip
         bindings = (state, history, self._text, self._records)
