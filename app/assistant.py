@@ -23,8 +23,9 @@ from app.prompt_window import Context, PromptWindow
 from app.reading_time import ReadingTime
 from app.text_stream import TextStream
 from py_core.adapters.lora import LoraAdapter
-from py_core.backends.base import TokenSequence
-from py_core.engine.engine import Timings
+from py_core.backends.base import BackendError, ContextFullError, TokenSequence
+from py_core.backends.page_table import PAGE
+from py_core.engine.engine import Timings, shared_length
 from py_core.engine.page_keeping import PageShelf
 from py_core.learning.reading import answer_in, fact_of, reading_message
 from py_core.loading import Model
@@ -42,6 +43,9 @@ MAX_TOKENS = 1024
 
 SYSTEM_PROMPT = "You are a helpful AI assistant named Sonata."
 """The system prompt of every conversation. Without one, some templates put in the name of the model's maker."""
+
+_BROUGHT_AHEAD = 2 * PAGE
+"""Tokens that are run before a message comes: those behind the last whole page, and a few that differ."""
 
 _LEAST_ANSWER = 64
 """Tokens kept free for the answer: older turns are left out of the prompt until there are so many."""
@@ -151,6 +155,7 @@ class Assistant(WithAdapters):
         """Where what the model has read of the conversation is kept, if it is."""
         self._stopped = False
         self._prefill: asyncio.Task[None] | None = None
+        self._bringing: asyncio.Task[None] | None = None
 
     async def respond(
         self, text: str, agent: Agent | None = None, *, before: Sequence[Message] | None = None,
@@ -170,6 +175,7 @@ class Assistant(WithAdapters):
         if not text.strip():
             raise EmptyMessageError("The message is empty. Write something first.")
         self._stopped = False
+        await self._leave_off()
         messages = [*(self.messages if before is None else before), user_message(text, agent)]
         sampling, max_tokens = self._manner(agent, sampling)
         engine, sequence = self.model.engine, self._sequence
@@ -206,6 +212,7 @@ class Assistant(WithAdapters):
         tokens that were said, where the model still has them. Raises ContextFullError, BackendError.
         """
         self._stopped = False
+        await self._leave_off()
         messages = [*before, user_message(text, agent)]
         sampling, max_tokens = self._manner(agent, sampling)
         opening, asked = (material.opening, material.asked(text)) if material else ("", text)
@@ -344,6 +351,8 @@ class Assistant(WithAdapters):
 
     def reset(self, messages: Sequence[Message] = ()) -> None:
         """Start a new conversation, or continue one of these messages. The model forgets the messages before."""
+        if self._bringing is not None:
+            self._bringing.cancel()
         self.messages = list(messages)
         self._forgotten = 0
         for sequence in self._sequences:
@@ -353,6 +362,29 @@ class Assistant(WithAdapters):
         """Put what the model has read of the conversation on the shelf, while nobody waits for the device."""
         if self.shelf is not None:
             await self.model.engine.pages.keep(self._sequence, self.shelf)
+
+    async def bring_back(self) -> None:
+        """Let the model hold again what it has read of the conversation, where that is on the shelf, before the next
+        message comes. What is not there is not read. Ends where a message comes."""
+        if self.shelf is None or not self.messages:
+            return
+        self._bringing = asyncio.ensure_future(self._bring_back(self.shelf))
+        with contextlib.suppress(BackendError, ContextFullError):
+            await self._bringing
+
+    async def _bring_back(self, shelf: PageShelf) -> None:
+        # What two messages have in common comes before any message.
+        ends = [[*self.messages, user_message(text)] for text in ("?", "1")]
+        one, other = [(await self._window.fit(end, self._forgotten))[0] for end in ends]
+        engine, sequence = self.model.engine, self._sequence
+        engine.use_adapter(sequence, await self.adapter_number(lesson=False))
+        await engine.bring(sequence, one[: shared_length(one, other)], shelf, _BROUGHT_AHEAD)
+
+    async def _leave_off(self) -> None:
+        """End `bring_back`; what it has brought stays."""
+        if self._bringing is not None:
+            self._bringing.cancel()
+            await asyncio.wait([self._bringing])
 
     def close(self) -> None:
         """Give back what the model keeps of the conversation; there is no other answer."""

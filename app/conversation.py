@@ -228,7 +228,7 @@ class Conversation:
             self.reset()
         elif (pages := self._services.pages) is not None and (id := self.session_id) is not None:
             self.assistant.shelf = pages.shelf(id)
-            pages.keep(id, self.assistant.keep_pages())
+            pages.run(id, self.assistant.keep_pages())
 
     @contextmanager
     def _told_trouble(self) -> Iterator[None]:
@@ -277,6 +277,8 @@ class Conversation:
         else:
             self.reset()
             await self._take(session, memory)
+            if self._services.pages is not None:
+                self._services.pages.run(session_id, self.assistant.bring_back())
         return await memory.sessions.branches(session_id)
 
     # ---- what others do to the stored conversation ----

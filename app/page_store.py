@@ -34,7 +34,7 @@ class PageStore:
         self._services, self._opening, self._budget = services, opening, budget
         self._opened: asyncio.Future[KeptPages | None] | None = None
         self._tasks: set[asyncio.Task[object]] = set()
-        self._keeping: dict[str, asyncio.Task[object]] = {}
+        self._running: dict[str, asyncio.Task[object]] = {}
         """By the conversation's id."""
         self._given_up = False
         self._unlisten = services.listen(self._on_change)
@@ -43,12 +43,12 @@ class PageStore:
         """Of a stored conversation."""
         return ChatShelf(self, chat)
 
-    def keep(self, chat: str, keeping: Coroutine[object, object, object]) -> None:
-        """Run what keeps the pages of a conversation in the background, in place of what runs for it already."""
-        if (known := self._keeping.get(chat)) is not None:
+    def run(self, chat: str, work: Coroutine[object, object, object]) -> None:
+        """Run what keeps or brings the pages of a conversation in the background, in place of what runs already."""
+        if (known := self._running.get(chat)) is not None:
             known.cancel()
-        self._keeping[chat] = task = self._begin(keeping)
-        task.add_done_callback(lambda task: self._keeping.pop(chat) if self._keeping.get(chat) is task else None)
+        self._running[chat] = task = self._begin(work)
+        task.add_done_callback(lambda task: self._running.pop(chat) if self._running.get(chat) is task else None)
 
     async def settled(self) -> None:
         """What runs in the background has ended."""

@@ -323,6 +323,18 @@ class Engine:
         finally:
             timings.prefill_seconds = time.perf_counter() - begin
 
+    async def bring(self, sequence: TokenSequence, prompt: Sequence[int], shelf: PageShelf, most: int) -> None:
+        """Before anybody asks for it, make the sequence hold what others and the shelf have of a prompt; and all of the
+        prompt, where no more than `most` tokens have to be run for that. Whoever waits for the device goes first.
+
+        Raises BackendError where the sequence is changed meanwhile.
+        """
+        self.truncate(sequence, shared_length(sequence.tokens, prompt))
+        self.backend.begin_with(sequence, prompt)
+        await self.pages.bring(sequence, prompt, shelf, Priority.BACKGROUND)
+        if 0 < len(prompt) - sequence.length <= most:
+            await self.prefill(sequence, prompt, Timings(), priority=Priority.BACKGROUND)
+
     async def generate(
         self, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
         ignore_end: bool = False, end_at_loops: bool = False, priority: Priority = Priority.INTERACTIVE,

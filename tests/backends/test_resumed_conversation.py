@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -91,8 +92,43 @@ async def test_after_a_restart_only_what_is_new_is_read_and_the_answer_is_the_sa
         program = await start(keeps)
         await program.conversation.resume(stored.session)
         answers.append((await program.ask(f"{ASKED} Again.", after=stored.number))[0])
-        assert (program.reused[0] >= 3 * PAGE) == keeps
+        assert (program.reused[-1] >= 3 * PAGE) == keeps
     assert answers[0] == answers[1]
+
+
+async def test_what_is_kept_comes_before_the_message_does(start: Callable) -> None:
+    _, stored = await (await start()).ask(ASKED)
+    program = await start()
+    await program.conversation.resume(stored.session)
+    await program.services.pages.settled()
+    sequence = program.conversation.assistant._sequence
+    assert sequence.stored == sequence.length > 3 * PAGE
+    held = sequence.length
+    await program.ask(f"{ASKED} Again.", after=stored.number)
+    assert program.reused[-1] >= held, "only the message is read"
+
+
+async def test_a_message_that_comes_meanwhile_is_answered_at_once(start: Callable) -> None:
+    _, stored = await (await start()).ask(ASKED)
+    answers = []
+    for rounds in (0, 1, 2, 5, 20):
+        program = await start()
+        await program.conversation.resume(stored.session)
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        answers.append((await program.ask(f"{ASKED} Again.", after=stored.number))[0])
+        assert program.reused[-1] >= 3 * PAGE
+    assert len(set(answers)) == 1
+
+
+async def test_where_little_is_kept_nothing_is_read_before_the_message_comes(start: Callable) -> None:
+    program = await start(keeps=False)
+    _, stored = await program.ask(ASKED)
+    again = await start()
+    await again.conversation.resume(stored.session)
+    await again.services.pages.settled()
+    assert again.reused == []
+    assert again.conversation.assistant._sequence.stored == 0
 
 
 async def test_a_deleted_conversation_takes_its_pages_with_it(start: Callable) -> None:
