@@ -35,8 +35,8 @@ _PER_ROW = 0.1
 _LEAST_TEXT = 96
 """Tokens: to an answer to less, nothing is guessed before something of it was there before."""
 
-_FIRST_GAIN = 2.6
-"""Tokens of a pass at the beginning of an answer to more. What follows the question is often in it."""
+_FIRST_BELIEF = 0.66
+"""How likely a guess is right at the beginning of an answer to more: what follows a question is often in it."""
 
 _BEGINNING = 24
 """Tokens of an answer that tell whether guesses at the beginning would have paid."""
@@ -95,7 +95,8 @@ class DeviceGuesses:
         """What is known of an answer's guesses, which begins now if nothing is."""
         if lookup.rehearsal is None:
             begins = len(lookup.tokens) >= _LEAST_TEXT and self._belief >= _LEAST_BELIEF
-            return lookup.rehearse({size: min(size, _FIRST_GAIN) if begins else 1.0 for size in SIZES})
+            belief = _FIRST_BELIEF if begins else 0.0
+            return lookup.rehearse({size: (1 - belief**size) / (1 - belief) for size in SIZES})
         return lookup.rehearsal
 
     def rows_that_pay(self, rehearsal: Rehearsal, step: float | None, most: int) -> int:
