@@ -54,12 +54,13 @@ let reading = /** @type {Promise<State>|null} */ (null); // the state, a promise
 let saving = Promise.resolve(); // one after the other
 let checking = /** @type {Promise<Problem|null>|null} */ (null); // the update under way
 let candidate = /** @type {Files|null} */ (null); // the files it wants: {path: sha256}
+let listing = /** @type {Promise<void>} */ (Promise.resolve()); // until it knows what it wants, or that it wants nothing
 let asked = 0; // when a page or a worker last wanted a file
 let inspecting = /** @type {Promise<void>|null} */ (null); // the check of what is kept that is under way
 /** @typedef {{text: string, path?: string}} Problem the texts site.* of the page say it */
 let damage = /** @type {Problem|null} */ (null); // what it found
 let retired = false; // the site is served without a service worker now
-const arriving = new Map(); // sha256 -> the download under way
+const arriving = new Map(); // sha256 -> the look for it, or its download, that is under way
 
 worker.addEventListener('install', () => worker.skipWaiting());
 worker.addEventListener('activate', (event) => event.waitUntil(worker.clients.claim()));
@@ -113,6 +114,7 @@ async function filesFor(event) {
     event.waitUntil(inspect());
     if (LOCAL && (await state()).current) await Promise.race([checked, sleep(UPDATE_PATIENCE_MS)]);
   }
+  if (!isPage && !(await state()).current) await listing;
   const { current, versions, later, clients } = await state();
   const version = (!isPage && clients[clientId]?.version) || current;
   if (version && resultingClientId) { // also when this worker was ended and began again
@@ -147,28 +149,25 @@ const keyOf = (name) => `${SCOPE}.precache/${name}`;
 /** The file with this checksum: what is kept, or else from the network, and then it is kept. */
 async function fileOf(path, sha256) {
   const cache = await caches.open(CACHE);
-  const kept = await keptFile(cache, path, sha256);
-  if (kept && headersOf(path).every(([name, value]) => kept.headers.get(name) === value)) return kept;
-  if (kept) { // by an earlier version of this script, which had other headers
-    await cache.put(keyOf(sha256), guarded(kept, path));
-    return await cache.match(keyOf(sha256)) ?? fail(`${path} was not kept`);
-  }
   if (!arriving.has(sha256)) {
-    arriving.set(sha256, download(cache, path, sha256).finally(() => arriving.delete(sha256)));
+    arriving.set(sha256, bring(cache, path, sha256).finally(() => arriving.delete(sha256)));
   }
   await arriving.get(sha256);
   return await cache.match(keyOf(sha256)) ?? fail(`${path} was not kept`);
 }
 
-/** What is kept of a file; where that is code and damaged, it is deleted and there is none. */
-async function keptFile(cache, path, sha256) {
-  const key = keyOf(sha256);
-  if (!CODE.test(path)) return cache.match(key);
-  // Two, since the browser keeps compiled code for the cached response itself, whose bytes can be read once.
-  const [kept, same] = await Promise.all([cache.match(key), cache.match(key)]);
-  if (!kept || await isWhole(same, sha256)) return kept;
-  console.warn(`${path} was damaged in this browser; it is fetched again`);
-  await cache.delete(key);
+/** See to it that a file is kept, whole and with the headers of this version of the script. */
+async function bring(cache, path, sha256) {
+  const kept = await cache.match(keyOf(sha256));
+  if (!kept) return download(cache, path, sha256);
+  const isOfNow = headersOf(path).every(([name, value]) => kept.headers.get(name) === value);
+  const again = isOfNow ? null : guarded(kept.clone(), path);
+  if (CODE.test(path) && !await isWhole(kept, sha256)) {
+    console.warn(`${path} was damaged in this browser; it is fetched again`);
+    await cache.delete(keyOf(sha256));
+    return download(cache, path, sha256);
+  }
+  if (again) return cache.put(keyOf(sha256), again);
 }
 
 /** @returns {Promise<boolean>} false also where it cannot even be read */
@@ -243,11 +242,17 @@ async function takeShared({ body, headers }) {
  * @returns {Promise<Problem|null>} what the user should know; never rejects
  */
 function check() {
-  checking ??= update().then(() => null, problemOf).finally(() => { checking = candidate = null; });
+  if (checking) return checking;
+  let onListed = () => {};
+  listing = new Promise((resolve) => { onListed = resolve; });
+  checking = update(onListed).then(() => null, problemOf).finally(() => {
+    checking = candidate = null;
+    onListed();
+  });
   return checking;
 }
 
-async function update() {
+async function update(onListed) {
   const text = await readList();
   if (text === null) return;
   const version = await digest(new TextEncoder().encode(text));
@@ -255,6 +260,7 @@ async function update() {
   if (current !== version) {
     const listed = JSON.parse(text), { files } = listed;
     if (!current) candidate = { ...listed.later, ...files }; // what the first page asks for meanwhile is downloaded once
+    onListed();
     const queue = [...Object.entries(files), ...await keptBefore(listed.later ?? {})];
     await Promise.all(Array.from({ length: DOWNLOADS }, async () => {
       for (let next = queue.shift(); next; next = queue.shift()) await fileOf(...next);

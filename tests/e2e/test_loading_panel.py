@@ -16,7 +16,7 @@ WATCH = """
   window.seen = [];
   new MutationObserver(() => {
     const panel = document.querySelector('#loading');
-    if (!panel || panel.hidden) return;
+    if (!panel || panel.hidden || document.readyState === 'loading') return; // its stages may not be parsed yet
     const stages = [...panel.querySelectorAll('[data-stage]')];
     const running = stages.filter((li) => li.dataset.state === 'running').map((li) => li.dataset.stage);
     seen.push({ running, bytes: panel.querySelector('.loading-bytes').textContent });

@@ -47,12 +47,12 @@ export class RecordList {
     this.#options = options;
     this.#list.setAttribute('aria-label', t(`${options.texts}.list`));
     this.#count.setAttribute('role', 'status');
-    this.#pages.setAttribute('aria-label', t('records.pages'));
+    this.#pages.setAttribute('aria-label', t('records.pagesOf', { list: t(`${options.texts}.list`) })); // a panel may have two lists
     if (options.selectable) this.#bar.append(this.#selectAll());
     this.#bar.append(this.#count, this.#bulk);
     if (options.searchLabel) this.#tools.append(this.#searchField());
     if (options.filters) this.#tools.append(this.#filterMenu());
-    this.#tools.hidden = this.#bar.hidden = true;
+    this.#tools.hidden = this.#bar.hidden = this.#pages.hidden = true;
     this.element.append(this.#tools, this.#problem.element, this.#bar, this.#list, this.#empty, this.#pages);
   }
 

@@ -172,7 +172,7 @@ export const records = {
   certain: '{share} sicher',
   edit: 'Bearbeiten',
   next: 'Weiter',
-  pages: 'Seiten',
+  pagesOf: 'Seiten: {list}',
   previous: 'Zurück',
   quality: 'Güte {share}',
   range: '{first} bis {last}',

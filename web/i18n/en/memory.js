@@ -172,7 +172,7 @@ export const records = {
   certain: '{share} certain',
   edit: 'Edit',
   next: 'Next',
-  pages: 'Pages',
+  pagesOf: 'Pages of: {list}',
   previous: 'Previous',
   quality: 'quality {share}',
   range: '{first} to {last}',
