@@ -169,6 +169,54 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, l
     np.testing.assert_allclose(floats(out, MAX_ROWS, stride), expected, rtol=1e-4, atol=(1e-5 + slack) * scale + slack)
 
 
+@named(
+    covering(
+        15, lanes=[("reduce_subgroup", 2), ("reduce_subgroup", 4), ("reduce_workgroup", 8)],
+        form=[name for name in FORMAT_NAMES if LAYOUTS[name].quantized], read=[False, True], x_rows=[2, 4, 8],
+        together=[1, 2, 4], subgroups=[1, 2, 4], n=[7, 32, 75], blocks=[1, 5, 9], epilogue=[0, 1, 2], norm=[False, True],
+    )
+)  # fmt: skip
+@given(m=st.integers(1, 9), logits=st.one_of(st.none(), st.integers(1, 9)), seed=SEEDS)
+@few
+def test_several_rows_in_integers_equal_numpy(run_kernel, variant, m, logits, seed) -> None:
+    rng = np.random.default_rng(seed)
+    (reduce, lanes), form, read, tile = variant["lanes"], variant["form"], variant["read"], variant["x_rows"]
+    n, k, epilogue, norm = variant["n"], width(form, variant["blocks"]), variant["epilogue"], variant["norm"]
+    rows, together, subgroups = 2 * n if epilogue == 2 else n, variant["together"], variant["subgroups"]
+    count, needed = min(logits or m, m), state(m, min(logits or 0, m))
+    data, w = random_matrix(run_kernel.host, rng, rows, k, form)
+    x = rng.standard_normal((MAX_ROWS, k)).astype(np.float32)
+    x[m:] = np.nan  # rows that are not there, of whatever was computed before
+    weight = rng.standard_normal(k).astype(np.float32)
+    y = rng.standard_normal((MAX_ROWS, n)).astype(np.float32)
+    norms: dict[str, int | float | bool] = {"NORM": norm, "EPS": 1e-5 if norm else 0.0}
+    given, columns, binding = x, "x_limbs_rows", "x_binding"
+    if read:
+        given = np.zeros((MAX_ROWS, 5, k // 32, 4), np.uint32)
+        (limbs,) = run_kernel(
+            "row_limbs", [needed, x, weight, given], (-(-k // 16 // 64), MAX_ROWS, 1), {"reduce": reduce},
+            MAX_ROWS=MAX_ROWS, K=k, LANES=lanes, WORKGROUP=64, LOGITS=logits is not None, **norms,
+        )  # fmt: skip
+        given, columns, binding = np.frombuffer(limbs, np.uint32), "x_limbs_read", "x_binding_limbs"
+        norms = {"NORM": False, "EPS": 0.0}
+    lane_group = lanes * subgroups
+    items = -(-n // together)
+    (out,) = run_kernel(
+        "matvec", [needed, *data, given, weight, y], (-(-items // (64 // lane_group)), 1, -(-MAX_ROWS // tile)),
+        {"dequantize": f"dequantize_{form.lower()}", "reduce": reduce, "columns": columns, "x_binding": binding},
+        MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=epilogue, CAP=0.0,
+        ROWS=2 * together if epilogue == 2 else together, M_TILE=tile, LANES=lanes, SUBGROUPS=subgroups, ROW_TILES=1,
+        WORKGROUP=64, CHUNK=lane_group if read else k // 32, LOGITS=logits is not None, SINGLE_ROW=False, **PLAIN, **norms,
+    )  # fmt: skip
+    used = x[m - count : m]
+    used = reference.rms_norm(used, weight, 1e-5) if norm else used
+    slack, used = rounding(w, used), rounded(used)
+    expected = y.copy()
+    expected[:count] = expected_linear(w, np.zeros(rows), used, y[:count], epilogue, False)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(floats(out, MAX_ROWS, n), expected, rtol=1e-4, atol=(1e-5 + slack) * scale + slack)
+
+
 def all_values(rng: np.random.Generator, k: int) -> np.ndarray:
     """Blocks of any size side by side: of nothing, with one large value, just below a power of two."""
     x = rng.standard_normal((k // 32, 32))

@@ -13,7 +13,7 @@
 //
 // so each lane ends with two sums. After the first shuffle lanes 0..15 have the sums of row r and lanes 16..31 those of
 // row r + 1; four more add them up: five shuffles instead of ten. Lane 0 then has the output of row r and lane 1 that
-// of row r + 1.
+// of row r + 1. Several rows of x are more sums: 8 of them are added up by 8 * (1/2 + 1/4 + 1/8) + 2 shuffles.
 // With SUBGROUPS 2 a lane group has 64 lanes and each lane a single block of a row. It can keep that block of x in registers,
 // and read the weights of one row tile after the other (ROW_TILES 8).
 //
@@ -31,7 +31,8 @@
 #import columns
 #import lora
 
-alias Sums = array<array<f32, M_TILE>, ROWS>;
+const SUMS = ROWS * M_TILE;
+alias Sums = array<f32, SUMS>;               // of row r of W and row m of x at r * M_TILE + m
 const LANE_GROUP = LANES * SUBGROUPS;        // its invocations
 const LANE_GROUPS = WORKGROUP / LANE_GROUP;  // of a workgroup
 const BLOCKS_PER_LANE = (CHUNK + LANE_GROUP - 1u) / LANE_GROUP;
@@ -58,25 +59,28 @@ fn output_of(o: u32, index: u32) -> Output {
 }
 fn first_item(group: u32, index: u32) -> u32 { return (group * LANE_GROUPS + index / LANE_GROUP) * ROW_TILES; }
 
-// Adds up over LANES lanes. While there are several rows, each half of the lanes continues with half of them: fewer
-// shuffles.
-const ROW_SHARES = select(1u, min(ROWS, LANES), (ROWS & (ROWS - 1u)) == 0u);
-const KEPT = ROWS / ROW_SHARES;
-fn reduce_rows(values: array<f32, ROWS>, index: u32) -> array<f32, KEPT> {
-  var rows = values;
-  var mask = LANES / 2u;
-  for (var count = ROWS / 2u; count >= KEPT; count /= 2u) {
-    let upper = (index & mask) != 0u;
-    for (var r = 0u; r < count; r++) {
-      let other = shuffle_xor(select(rows[r + count], rows[r], upper), mask, index);
-      rows[r] = select(rows[r], rows[r + count], upper) + other;
-    }
-    mask /= 2u;
+// Adds up over LANES lanes. While there are several sums, each half of the lanes continues with half of them: fewer
+// shuffles. Every index is known when this is compiled, so that the sums stay in registers.
+const SHARES = select(1u, min(SUMS, LANES), (SUMS & (SUMS - 1u)) == 0u);
+const KEPT = SUMS / SHARES;
+fn halve(sums: ptr<function, Sums>, count: u32, mask: u32, index: u32) {
+  let upper = (index & mask) != 0u;
+  for (var i = 0u; i < count; i++) {
+    let low = (*sums)[i];
+    let high = (*sums)[i + count];
+    (*sums)[i] = select(low, high, upper) + shuffle_xor(select(high, low, upper), mask, index);
   }
+}
+fn reduce_sums(sums: ptr<function, Sums>, index: u32) -> array<f32, KEPT> {
+  if (SHARES >= 2u) { halve(sums, SUMS / 2u, LANES / 2u, index); }
+  if (SHARES >= 4u) { halve(sums, SUMS / 4u, LANES / 4u, index); }
+  if (SHARES >= 8u) { halve(sums, SUMS / 8u, LANES / 8u, index); }
+  if (SHARES >= 16u) { halve(sums, SUMS / 16u, LANES / 16u, index); }
+  if (SHARES >= 32u) { halve(sums, SUMS / 32u, LANES / 32u, index); }
   var kept: array<f32, KEPT>;
-  for (var r = 0u; r < KEPT; r++) { kept[r] = rows[r]; }
-  for (; mask > 0u; mask /= 2u) {
-    for (var r = 0u; r < KEPT; r++) { kept[r] += shuffle_xor(kept[r], mask, index); }
+  for (var k = 0u; k < KEPT; k++) {
+    kept[k] = (*sums)[k];
+    for (var mask = LANES / SHARES / 2u; mask > 0u; mask /= 2u) { kept[k] += shuffle_xor(kept[k], mask, index); }
   }
   return kept;
 }
@@ -120,30 +124,28 @@ fn dot_rows(item: u32, m0: u32, live: u32, index: u32) -> LaneOutputs {
     for (var i = 0u; i < BLOCKS_PER_LANE; i++) {
       let block = first + i * LANE_GROUP + lane;
       if (!EVEN && block >= min(first + CHUNK, K / 32u)) { continue; }
-      var products = block_dot(blocks[i], i, m0, live, first, block);
-      for (var r = 0u; r < ROWS; r++) {
-        for (var m = 0u; m < M_TILE; m++) { sums[r][m] += products[r][m]; }
-      }
+      add_block(blocks[i], i, m0, live, first, block, &sums);
     }
     if (first + CHUNK < K / 32u) { continue; }
-    for (var m = 0u; m < M_TILE; m++) {
-      if (m >= live) { continue; }
-      if (step < CHUNKS) { x_scale[m] = norm_scale(m, index); }
-      var rows: array<f32, ROWS>;
-      for (var r = 0u; r < ROWS; r++) { rows[r] = sums[r][m]; }
-      if (LORA) {
-        if (m == 0u && step < CHUNKS) { lora_ready(); }
-        for (var r = 0u; r < ROWS; r++) { rows[r] += lora_term(lora_now, item + row_tile_of(step), r, m, index); }
+    if (step < CHUNKS) {
+      for (var m = 0u; m < M_TILE; m++) { x_scale[m] = norm_scale(m, index); }
+      if (LORA) { lora_ready(); }
+    }
+    for (var r = 0u; r < ROWS; r++) {
+      for (var m = 0u; m < M_TILE; m++) {
+        if (LORA) { sums[r * M_TILE + m] += lora_term(lora_now, item + row_tile_of(step), r, m, index); }
+        sums[r * M_TILE + m] *= x_scale[m];
       }
-      var kept = reduce_rows(rows, index);
-      for (var k = 0u; k < KEPT; k++) {
-        let r = index % LANES / (LANES / ROW_SHARES) * KEPT + k;
-        let output = (m * ROW_TILES + row_tile_of(step)) * OUTPUTS_PER_ITEM + r % OUTPUTS_PER_ITEM;
-        if (LANE_GROUP == 1u) {
-          outputs[output][r / OUTPUTS_PER_ITEM] = kept[k] * x_scale[m];
-        } else if (index % (LANES / ROW_SHARES) == 0u) {
-          partial[partial_of(index, output, r / OUTPUTS_PER_ITEM) + lane / LANES] = kept[k] * x_scale[m];
-        }
+    }
+    var kept = reduce_sums(&sums, index);
+    for (var k = 0u; k < KEPT; k++) {
+      let sum = index % LANES / (LANES / SHARES) * KEPT + k;
+      let r = sum / M_TILE;
+      let output = (sum % M_TILE * ROW_TILES + row_tile_of(step)) * OUTPUTS_PER_ITEM + r % OUTPUTS_PER_ITEM;
+      if (LANE_GROUP == 1u) {
+        outputs[output][r / OUTPUTS_PER_ITEM] = kept[k];
+      } else if (index % (LANES / SHARES) == 0u) {
+        partial[partial_of(index, output, r / OUTPUTS_PER_ITEM) + lane / LANES] = kept[k];
       }
     }
     sums = Sums();

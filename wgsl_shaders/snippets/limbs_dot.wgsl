@@ -20,33 +20,32 @@ fn joined(a: i32, b: i32) -> f32 {
   return fma(limbs.x, 256.0, limbs.y);
 }
 
-// The products of a block of ROWS rows of W with its columns of the first `live` of M_TILE rows of x.
-fn block_dot(blocks: array<Block, ROWS>, i: u32, m0: u32, live: u32, first: u32, block: u32) -> Sums {
+// Adds the products of a block of ROWS rows of W with its columns of M_TILE rows of x. Rows beyond the first `live` have
+// sums that nobody reads: to leave them out would keep the loop from being unrolled.
+fn add_block(blocks: array<Block, ROWS>, i: u32, m0: u32, live: u32, first: u32, block: u32, sums: ptr<function, Sums>) {
   var weights = blocks;
   var codes: array<array<vec4u, 2>, ROWS>;
   for (var r = 0u; r < ROWS; r++) { codes[r] = packed_codes(weights[r]); }
-  var products: Sums;
   for (var m = 0u; m < M_TILE; m++) {
-    if (m >= live) { continue; }
     let limbs = column_limbs(m0, m, i, first, block);
     let x_block = bitcast<vec4f>(limbs[4]);
     for (var r = 0u; r < ROWS; r++) {
       let a = add_dot(ZERO, codes[r][0], limbs[0]);
       let b = add_dot(ZERO, codes[r][0], limbs[2]);
-      var product = 0.0;
+      var sum = (*sums)[r * M_TILE + m];
       if (TWO_SCALES) {
         let last = joined(add_dot(ZERO, codes[r][1], limbs[1]), add_dot(ZERO, codes[r][1], limbs[3]));
-        product = dot(weights[r].scale, vec2f(joined(a, b), last));
+        sum = fma(dot(weights[r].scale, vec2f(joined(a, b), last)), x_block.x, sum);
       } else {
-        product = weights[r].scale.x * joined(add_dot(a, codes[r][1], limbs[1]), add_dot(b, codes[r][1], limbs[3]));
+        let product = joined(add_dot(a, codes[r][1], limbs[1]), add_dot(b, codes[r][1], limbs[3]));
+        sum = fma(weights[r].scale.x * x_block.x, product, sum);
       }
-      products[r][m] = product * x_block.x;
       if (OFFSETS && TWO_SCALES) {
-        products[r][m] += dot(fma(vec2f(MIDDLE), weights[r].scale, weights[r].offset), x_block.zw);
+        sum += dot(fma(vec2f(MIDDLE), weights[r].scale, weights[r].offset), x_block.zw);
       } else if (OFFSETS) {
-        products[r][m] += fma(MIDDLE, weights[r].scale.x, weights[r].offset.x) * x_block.y;
+        sum = fma(fma(MIDDLE, weights[r].scale.x, weights[r].offset.x), x_block.y, sum);
       }
+      (*sums)[r * M_TILE + m] = sum;
     }
   }
-  return products;
 }

@@ -3,19 +3,19 @@
 #import limbs_dot
 #import half_block
 const HALVES = K / 16u;  // half blocks of a row
-const STAGED = (M_TILE * HALVES + WORKGROUP - 1u) / WORKGROUP;  // of an invocation
+const ALL = M_TILE * HALVES;
+const STAGED = (ALL + WORKGROUP - 1u) / WORKGROUP;  // of an invocation
 const AHEAD = min(STAGED, 4u);  // that it requests before it works on the first
 var<workgroup> tile: array<Column, M_TILE * (K / 32u)>;
 var<workgroup> squares: array<f32, select(1u, M_TILE * (K / 32u), NORM)>;
 var<workgroup> row_scales: array<f32, M_TILE>;
 
 fn stage_columns(m0: u32, first: u32, live: u32, index: u32) {
-  let count = live * HALVES;
-  for (var start = 0u; start < count; start += WORKGROUP * AHEAD) {
+  for (var start = 0u; start < ALL; start += WORKGROUP * AHEAD) {
     var quads: array<array<vec4f, 4>, AHEAD>;
     for (var j = 0u; j < AHEAD; j++) {
-      let i = min(start + j * WORKGROUP + index, count - 1u);
-      let from_quad = (m0 + i / HALVES) * (K / 4u) + i % HALVES * 4u;
+      let i = min(start + j * WORKGROUP + index, ALL - 1u);
+      let from_quad = min(m0 + i / HALVES, MAX_ROWS - 1u) * (K / 4u) + i % HALVES * 4u;
       for (var q = 0u; q < 4u; q++) { quads[j][q] = x[from_quad + q]; }
     }
     for (var j = 0u; j < AHEAD; j++) {
@@ -29,7 +29,7 @@ fn stage_columns(m0: u32, first: u32, live: u32, index: u32) {
         sum += shuffle_xor(sum, 1u, index);
       }
       let half = half_block(quads[j], index);
-      if (i < count) {
+      if (i < ALL) {
         let at = i / 2u;
         if (i % 2u == 0u) {
           tile[at][0] = half.a;

@@ -24,7 +24,7 @@ from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, MatmulShape, MatvecShape, RowColumns
 
-_VERSION = "7"
+_VERSION = "8"
 """Changes with the kernels: what was measured of others is of no use."""
 _PASSES = (128, 256)
 """Rows of the passes whose times are added up to choose a matmul: of a short prompt, and of a part of a long one."""
@@ -113,8 +113,8 @@ def _missing(known: Kept, tried: Mapping[str, list[Shape]]) -> dict[str, list[Sh
 
 
 def _matvec(kept: Sequence[int]) -> MatvecShape:
-    lanes, workgroup, rows, row_tiles, subgroups, columns = kept
-    return MatvecShape(lanes, workgroup, rows, row_tiles, subgroups, RowColumns(columns))
+    lanes, workgroup, rows, row_tiles, subgroups, columns, x_rows = kept
+    return MatvecShape(lanes, workgroup, rows, row_tiles, subgroups, RowColumns(columns), x_rows)
 
 
 def _tiles(kept: Sequence[int]) -> MatmulShape:

@@ -10,7 +10,7 @@ from py_core.backends.webgpu.layout import BLOCK, LAYOUTS
 from py_core.backends.webgpu.lora import LoraNext, LoraPart, NextOf
 from py_core.backends.webgpu.plan import Grid, folded
 from py_core.backends.webgpu.shaders import Constant, Part, binding_access, compose, compose_pair
-from py_core.backends.webgpu.tuning import INTEGER_TILE, KernelShapes, MatmulShape, MatvecShape, RowColumns
+from py_core.backends.webgpu.tuning import KernelShapes, MatmulShape, MatvecShape, RowColumns
 from py_core.backends.webgpu.weights import MatrixPart, WeightMatrix
 from py_core.formats.quantization import BlockFormat
 from py_core.models import graph as ops
@@ -23,21 +23,28 @@ _WIDE_ROWS = 2048
 """Rows of W from which on a matmul has enough wide tiles for a GPU."""
 _COLUMNS = {RowColumns.MADE: "x_limbs_rows", RowColumns.READ: "x_limbs_read"}
 _FEW_SHAPES = [
-    (RowColumns.MADE, 1, 256, 2, 1, 1),
-    (RowColumns.MADE, 1, 256, 1, 1, 1),
-    (RowColumns.MADE, 1, 256, 4, 1, 1),
-    (RowColumns.MADE, 1, 512, 1, 1, 1),
-    (RowColumns.MADE, 1, 512, 2, 1, 1),
-    (RowColumns.MADE, 1, 128, 2, 1, 1),
-    (RowColumns.MADE, 1, 256, 2, 4, 1),
-    (RowColumns.MADE, 1, 256, 4, 1, 2),
-    (RowColumns.READ, 1, 128, 2, 1, 1),
-    (RowColumns.READ, 1, 128, 4, 1, 1),
-    (RowColumns.READ, 1, 128, 2, 1, 2),
-    (RowColumns.READ, 1, 256, 4, 1, 2),
-    (RowColumns.READ, 1, 256, 4, 1, 4),
+    (RowColumns.MADE, 16, 256, 2, 1, 2),
+    (RowColumns.MADE, 8, 128, 2, 1, 2),
+    (RowColumns.MADE, 8, 128, 1, 1, 2),
+    (RowColumns.MADE, 8, 256, 2, 1, 4),
+    (RowColumns.MADE, 8, 256, 1, 1, 4),
+    (RowColumns.MADE, 16, 128, 2, 1, 4),
+    (RowColumns.MADE, 16, 256, 1, 1, 4),
+    (RowColumns.MADE, 16, 128, 1, 1, 8),
+    (RowColumns.MADE, 32, 256, 2, 1, 8),
+    (RowColumns.MADE, 32, 256, 4, 1, 4),
+    (RowColumns.READ, 32, 128, 2, 2, 8),
+    (RowColumns.READ, 8, 128, 2, 1, 8),
+    (RowColumns.READ, 16, 128, 4, 1, 8),
+    (RowColumns.READ, 32, 128, 4, 1, 4),
+    (RowColumns.READ, 32, 128, 1, 2, 8),
+    (RowColumns.READ, 32, 128, 4, 2, 8),
+    (RowColumns.READ, 32, 128, 2, 2, 4),
+    (RowColumns.READ, 32, 128, 8, 2, 4),
+    (RowColumns.READ, 32, 128, 2, 4, 4),
+    (RowColumns.READ, 32, 256, 2, 4, 8),
 ]
-"""Of a matvec of several rows of x: columns, the part of the usual lanes, workgroup, rows, row tiles, subgroups."""
+"""Of a matvec of several rows of x: columns, the most lanes, workgroup, rows of W, subgroups, rows of x."""
 _SLICES = 4
 _NEXT_BYTES = 1024
 _INTEGER_TILES = [MatmulShape(True, slices, wide) for wide in (8, 4) for slices in (2, 4)]
@@ -104,23 +111,21 @@ class KernelBuilder:
 
     def _few_shapes(self, k: int) -> list[MatvecShape]:
         """What may be fast for several rows of x. A workgroup that makes them integers itself keeps all of them."""
-        adapter, lanes = self._host.adapter, self.shapes.lanes
-        while lanes > 1 and lanes > k // BLOCK:
-            lanes //= 2
-        staged = INTEGER_TILE * (k // BLOCK * _STAGED_BLOCK["x_limbs_rows"] + 4)
+        adapter, most = self._host.adapter, self.shapes.lanes
+        while most > 1 and most > k // BLOCK:
+            most //= 2
         found = []
-        most = lanes
-        for columns, share, workgroup, rows, row_tiles, subgroups in _FEW_SHAPES:
-            lanes = max(1, most // share)
+        for columns, lanes, workgroup, rows, subgroups, x_rows in _FEW_SHAPES:
+            lanes = min(lanes, most)
             if subgroups > 1 and subgroups * lanes > k // BLOCK:
                 continue
-            shape = MatvecShape(lanes, max(workgroup, lanes * subgroups), rows, row_tiles, subgroups, columns)
-            totals = 4 * INTEGER_TILE * row_tiles * 2 * rows * (workgroup // lanes)
+            shape = MatvecShape(lanes, max(workgroup, lanes * subgroups), rows, 1, subgroups, columns, x_rows)
+            staged = x_rows * (k // BLOCK * _STAGED_BLOCK["x_limbs_rows"] + 4) if columns == RowColumns.MADE else 0
+            totals = 4 * x_rows * 2 * rows * (workgroup // lanes)
             totals += 16 * workgroup if self.shapes.reduce == "reduce_workgroup" else 0
-            fits = columns == RowColumns.READ or staged + totals + 64 <= adapter.max_workgroup_storage
-            if fits and shape.workgroup <= adapter.max_workgroup_size:
+            if staged + totals + 64 <= adapter.max_workgroup_storage and shape.workgroup <= adapter.max_workgroup_size:
                 found.append(shape)
-        return found
+        return list(dict.fromkeys(found))
 
     def tiles(self, kernel: str, form: BlockFormat, rows: int) -> MatmulShape:
         """The tiles of a matmul over so many rows of W."""
@@ -188,7 +193,7 @@ class KernelBuilder:
         workgroup memory."""
         several = pass_rows != "one"
         integers = self.integers(matrix) and not (several and shape.columns == RowColumns.FLOATS)
-        tile = (INTEGER_TILE if integers else self.shapes.batch_tile) if several else 1
+        tile = (shape.x_rows if integers else self.shapes.batch_tile) if several else 1
         reduce = self.shapes.reduce if shape.lanes > 1 or integers else "reduce_single"
         columns, chunk, row_tiles = "x_direct", shape.lanes, 1
         if self.shapes.stage_columns:

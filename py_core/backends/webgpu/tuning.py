@@ -22,7 +22,7 @@ SOME_ROWS = 64
 """Rows of a pass of one sequence that a GPU's matvecs still take, where they multiply in integers."""
 
 INTEGER_TILE = 8
-"""Rows of x that one matvec invocation multiplies in integers when there are several."""
+"""The most rows of x that one matvec invocation multiplies in integers."""
 
 GPU_ROWS = 256
 """Rows in one pass of a prefill, on a GPU."""
@@ -52,6 +52,8 @@ class MatvecShape:
     subgroups: int = 1
     columns: RowColumns = RowColumns.FLOATS
     """How several rows of x are multiplied; one is multiplied in integers wherever that is possible."""
+    x_rows: int = INTEGER_TILE
+    """Of several rows of x, how many an invocation multiplies in integers (a power of two, up to INTEGER_TILE)."""
 
     @property
     def lane_group(self) -> int:
@@ -59,7 +61,9 @@ class MatvecShape:
         return self.lanes * self.subgroups
 
     def as_list(self) -> list[int]:
-        return [self.lanes, self.workgroup, self.rows, self.row_tiles, self.subgroups, int(self.columns)]
+        return [
+            self.lanes, self.workgroup, self.rows, self.row_tiles, self.subgroups, int(self.columns), self.x_rows,
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True)
