@@ -23,6 +23,7 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
 from tests.gpu_shapes import HARDWARE
+from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
 
 CONTEXT = 12 * PAGE
@@ -154,6 +155,17 @@ async def test_who_goes_back_into_a_demoted_page_reads_it_again(tiny: Pair) -> N
         backend.truncate(sequence, 3 * PAGE + 2)
         rows.append(await backend.last_logits(sequence, 8))
     assert np.abs(rows[0] - rows[1]).max() < 0.01 * np.abs(rows[1]).max()
+
+
+async def test_with_an_adapter_the_same_tiers_are_read(tiny: Pair) -> None:
+    adapter, text = drawn(tiny.numpy._graph, 1), prompt(8 * PAGE + 5, seed=1)
+    sequences = tiny.other.new_sequence(), tiny.numpy.new_sequence()
+    for backend, sequence in zip(tiny.both, sequences, strict=True):
+        backend.use_adapter(sequence, await backend.add_adapter(adapter))
+        await backend.prefill(sequence, text)
+    await tiny.numpy.prefill(sequences[1], await collect(tiny.other, sequences[0], 8))
+    assert tiers_of(tiny, sequences[0]) == [Tier.COLD] * 5 + [Tier.WARM] + [Tier.HOT] * 3
+    assert await off(tiny, *sequences) < 0.02 < 0.1 < await off(tiny, sequences[0])
 
 
 @pytest.mark.parametrize("tiny", [WARM], indirect=True)

@@ -2,8 +2,8 @@
 
 Few rows are flash decoding: one workgroup would leave the rest of a GPU idle, so several take a part of the sequence
 each, and a second kernel merges what they found. While the sequence is short one part is all of it, and the second
-kernel is left out. Many rows are flash attention over tiles. A software adapter goes over the sequence row by row, where
-all pages are hot.
+kernel is left out. Many rows are flash attention over tiles. A software adapter goes over the sequence row by row,
+where all pages are hot.
 """
 
 from __future__ import annotations

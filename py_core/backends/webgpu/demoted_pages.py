@@ -46,7 +46,7 @@ class DemotedPages:
         )
         jobs = 8 * (1 + _MOST_JOBS)
         self._jobs = Binding(host.create_buffer(jobs, "pages to demote"), 0, jobs)
-        self._recorded: tuple[int, list[tuple[Binding, ...]]] | None = None
+        self._recorded, self._bound = 0, list[Binding]()
 
     @property
     def bindings(self) -> list[Binding]:
@@ -124,11 +124,14 @@ class DemotedPages:
 
     def _record(self, hot: Sequence[Binding]) -> int:
         """The list that demotes pages in each layer, made again when buffers have changed."""
-        of = [(self._jobs, *each) for each in zip(hot, self.bindings, strict=True)]
-        if self._recorded is None or self._recorded[1] != of:
-            if self._recorded:
-                self._host.forget(self._recorded[0])
+        bound = [*hot, *self.bindings]
+        if self._bound != bound:
+            if self._bound:
+                self._host.forget(self._recorded)
             groups = (self._heads, 2, _MOST_JOBS)
-            made = self._host.record([Dispatch(self._pipeline, bindings, groups) for bindings in of])
-            self._recorded = made, of
-        return self._recorded[0]
+            self._recorded = self._host.record([
+                Dispatch(self._pipeline, (self._jobs, *each), groups)
+                for each in zip(hot, self.bindings, strict=True)
+            ])  # fmt: skip
+            self._bound = bound
+        return self._recorded
