@@ -68,16 +68,16 @@ async def test_passes_of_one_row_of_few_and_of_many_read_all_tiers(path: Path, s
 
 
 @pytest.mark.parametrize("waited_for", [False, True])
-@pytest.mark.parametrize("breaks", [(3,), (4,), (5,), (6, 7), (8,)], ids=lambda breaks: "-".join(map(str, breaks)))
+@pytest.mark.parametrize("breaks", [3, 4, 5, 6, 8])
 async def test_a_device_that_is_lost_while_pages_are_demoted_costs_time_only(
-    path: Path, breaks: tuple[int, ...], waited_for: bool, monkeypatch: pytest.MonkeyPatch
+    path: Path, breaks: int, waited_for: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webgpu_backend, "_PAUSE_SECONDS", 0.01)
-    host = FragileHost(*breaks, waited_for=waited_for)
+    host = FragileHost(breaks, waited_for=waited_for)
     pair = await open_pair(path, host, shapes=HARDWARE, tiers=POLICY)
     host.submits, host.armed = 0, True
     ours, reference = await pair.prefilled(prompt(6 * PAGE + 5, seed=1))
-    assert host.reopened == len(breaks)
+    assert host.reopened == 1
     assert tiers_of(pair, ours.slot) == [Tier.COLD] * 3 + [Tier.WARM] + [Tier.HOT] * 3
     assert_near(await pair.other.logits(ours), await pair.numpy.logits(reference))
     pair.other.close()
@@ -97,7 +97,7 @@ async def test_where_the_gpu_gives_no_more_memory_nothing_is_lost(path: Path) ->
     assert ours.stored == 3 * PAGE
     assert table.demoted_capacity == {Tier.WARM: 0, Tier.COLD: 0}
     host.adapter = roomy
-    await pair.other.prefill(ours, [])
+    await pair.other.logits(ours)
     await pair.numpy.prefill(reference, text)
     assert tiers_of(pair, ours.slot) == [Tier.COLD] * 7 + [Tier.WARM] + [Tier.HOT] * 3
     assert_near(await pair.other.logits(ours), await pair.numpy.logits(reference))
