@@ -60,9 +60,7 @@ ContextOption = Annotated[
 
 TiersOption = Annotated[
     bool,
-    typer.Option(
-        "--tiers", help="Keys and values of long conversations take fewer bits as they grow old: on wasm and numpy."
-    ),
+    typer.Option("--tiers", help="Keys and values of long conversations take fewer bits as they grow old."),
 ]
 
 

@@ -4,11 +4,12 @@
 // Otherwise out[m, h, split] = sum_t exp(score[t] - largest) v[t], then a vec4f (largest, sum_t exp(score[t] - largest)):
 // attention_merge combines them.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
-//           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f, or (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f.
+//           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f, or (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f;
+//           with pages of all tiers 5 demoted: the layer's demoted pages.
 // Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SCALE, those of scores.wgsl, SPLIT, HEADS_EACH, DIRECT, WORKGROUP (at least
 // HEAD_DIM / 4); LANES (a power of two): invocations of a lane group, which reads a position together; SINGLE_ROW: the
 // state has one row.
-// `lora_next`: what an adapter leaves for the linear that reads `out`, with DIRECT and a head a workgroup.
+// `kv_quads`: which pages there are. `lora_next`: what an adapter leaves for the linear that reads `out`, with DIRECT and a head a workgroup.
 // Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond a row's
 // position or before its window do nothing.
 #import state
@@ -18,6 +19,7 @@
 @group(0) @binding(3) var<storage, read> kv: array<vec4f>;
 @group(0) @binding(4) var<storage, read_write> out: array<vec4f>;
 #import kv_pages
+#import kv_quads
 #import scores
 #import reduce
 #import lora_next
@@ -73,19 +75,25 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   var sums: array<array<vec4f, QUADS_PER_LANE>, HEADS_EACH>;
   for (var h = 0u; h < HEADS_EACH; h++) { largest[h] = -1e30; }
   for (var t0 = first; t0 < end; t0 += 4u * LANE_GROUPS) {
-    var keys: array<array<vec4f, QUADS_PER_LANE>, 4>;
-    var values: array<array<vec4f, QUADS_PER_LANE>, 4>;
+    var read_keys: array<array<Quad, QUADS_PER_LANE>, 4>;
+    var read_values: array<array<Quad, QUADS_PER_LANE>, 4>;
     for (var j = 0u; j < 4u; j++) {
       let t = min(t0 + j * LANE_GROUPS + lane_group, end - 1u);
-      let key = index_in(pages[j], t, kv_head, 0u);
-      let value = index_in(pages[j], t, kv_head, 1u);
       for (var i = 0u; i < QUADS_PER_LANE; i++) {
         let quad = min(i * LANES + lane, QUADS - 1u);
-        keys[j][i] = kv[key + quad];
-        values[j][i] = kv[value + quad];
+        read_keys[j][i] = read_quad(pages[j], t, kv_head, 0u, quad);
+        read_values[j][i] = read_quad(pages[j], t, kv_head, 1u, quad);
       }
     }
     if (t0 + 4u * LANE_GROUPS < end) { pages = pages_from(row.slot, t0 + 4u * LANE_GROUPS + lane_group, end); }
+    var keys: array<array<vec4f, QUADS_PER_LANE>, 4>;
+    var values: array<array<vec4f, QUADS_PER_LANE>, 4>;
+    for (var j = 0u; j < 4u; j++) {
+      for (var i = 0u; i < QUADS_PER_LANE; i++) {
+        keys[j][i] = floats_of(read_keys[j][i], 0u);
+        values[j][i] = floats_of(read_values[j][i], 1u);
+      }
+    }
     let inside = vec4u(t0 + lane_group) + vec4u(0u, LANE_GROUPS, 2u * LANE_GROUPS, 3u * LANE_GROUPS) < vec4u(end);
     for (var h = 0u; h < HEADS_EACH; h++) {
       var dots = vec4f();

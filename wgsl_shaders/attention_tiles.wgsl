@@ -5,7 +5,8 @@
 // for four rows, the scores of two keys and every 16th quad of the outputs; it requests the next piece of keys or values before
 // it works on this one. A vec4f over rows holds rows r, r + 8, r + 16, r + 24.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
-//           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
+//           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; with pages of all tiers 5 demoted: the layer's demoted pages.
+// `kv_quads`: which pages there are.
 // Constants: HEADS, KV_HEADS, HEAD_DIM (up to 256), PAGE, MAX_PAGES, SCALE, SLICES, those of scores.wgsl. Dispatch (HEADS, ceil(count / 32)).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
@@ -14,6 +15,7 @@
 @group(0) @binding(3) var<storage, read> kv: array<vec4f>;
 @group(0) @binding(4) var<storage, read_write> out: array<vec4f>;
 #import kv_pages
+#import kv_quads
 #import scores
 
 const QUADS = HEAD_DIM / 4u;
@@ -36,17 +38,17 @@ fn seen(t: u32, positions: vec4u) -> vec4<bool> {
 
 // What a workgroup works on: `slot` and head of the keys, its first row and head of q, and the last position.
 struct Part { slot: u32, kv_head: u32, m0: u32, head: u32, last: u32 }
-alias Piece = array<vec4f, 4>;
+alias Piece = array<Quad, 4>;
 
 // A quad of a key (which 0) or a value (1), zeros after the last.
-fn kv_quad(part: Part, t: u32, which: u32, quad: u32) -> vec4f {
-  if (t > part.last) { return vec4f(); }
-  return kv[kv_index(part.slot, t, part.kv_head, which) + quad];
+fn kv_quad(part: Part, t: u32, which: u32, quad: u32) -> Quad {
+  if (t > part.last) { return Quad(); }
+  return read_quad(page_of(part.slot, t), t, part.kv_head, which, quad);
 }
-fn value_quad(part: Part, t: u32, at: u32) -> vec4f {
+fn value_quad(part: Part, t: u32, at: u32) -> Quad {
   let key = at / WIDTH;
   let quad = at % WIDTH;
-  if (key >= VALUES || quad >= QUADS) { return vec4f(); }
+  if (key >= VALUES || quad >= QUADS) { return Quad(); }
   return kv_quad(part, t + key, 1u, quad);
 }
 
@@ -57,8 +59,8 @@ fn fetch_keys(part: Part, t0: u32, chunk: u32, lane: u32) -> Piece {
   if (quad >= QUADS) { return Piece(); }
   // Rows past the last hold arbitrary values: each affects only itself, and is not written.
   return Piece(
-    q[((part.m0 + row) * HEADS + part.head) * QUADS + quad] * SCALE,
-    q[((part.m0 + row + 16u) * HEADS + part.head) * QUADS + quad] * SCALE,
+    quad_of(q[((part.m0 + row) * HEADS + part.head) * QUADS + quad] * SCALE),
+    quad_of(q[((part.m0 + row + 16u) * HEADS + part.head) * QUADS + quad] * SCALE),
     kv_quad(part, t0 + row, 0u, quad), kv_quad(part, t0 + row + 16u, 0u, quad));
 }
 
@@ -121,10 +123,10 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     var score_a = vec4f();  // of key c
     var score_b = vec4f();  // of key c + 16
     for (var chunk = 0u; chunk < KEY_CHUNKS; chunk++) {
-      tile[slice][c * STRIDE + r] = ahead[0];
-      tile[slice][(c + 16u) * STRIDE + r] = ahead[1];
-      tile[slice][(c + 32u) * STRIDE + r] = ahead[2];
-      tile[slice][(c + 48u) * STRIDE + r] = ahead[3];
+      tile[slice][c * STRIDE + r] = floats_of(ahead[0], 0u);
+      tile[slice][(c + 16u) * STRIDE + r] = floats_of(ahead[1], 0u);
+      tile[slice][(c + 32u) * STRIDE + r] = floats_of(ahead[2], 0u);
+      tile[slice][(c + 48u) * STRIDE + r] = floats_of(ahead[3], 0u);
       workgroupBarrier();
       if (chunk + 1u < KEY_CHUNKS) {
         ahead = fetch_keys(part, t0, chunk + 1u, lane);
@@ -160,10 +162,10 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     sums_c = scaled(sums_c, shrink);
     sums_d = scaled(sums_d, shrink);
     for (var from_key = 0u; from_key < 32u; from_key += VALUES) {
-      tile[slice][lane] = ahead[0];
-      tile[slice][lane + 128u] = ahead[1];
-      tile[slice][lane + 256u] = ahead[2];
-      tile[slice][lane + 384u] = ahead[3];
+      tile[slice][lane] = floats_of(ahead[0], 1u);
+      tile[slice][lane + 128u] = floats_of(ahead[1], 1u);
+      tile[slice][lane + 256u] = floats_of(ahead[2], 1u);
+      tile[slice][lane + 384u] = floats_of(ahead[3], 1u);
       workgroupBarrier();
       if (from_key + VALUES < 32u) {
         ahead = fetch_values(part, t0 + from_key + VALUES, lane);

@@ -1,11 +1,14 @@
 """What tiers of keys and values cost and gain: bytes, perplexity, and a token's time, beside exact pages.
 
-    python tests/bench/kv_tiers.py [--backend wasm|numpy] [--build pairs] [--at 8000] [--scored 1024] [--json]
+    python tests/bench/kv_tiers.py [--backend wasm|webgpu|numpy] [--build pairs] [--model FILE | --shape qwen2.5-3b]
+        [--at 8000] [--scored 1024] [--rounds 3] [--steps 24] [--json]
 
-Natively with SmolLM2-135M. The text is this repository's documentation, read up to position `--at`. Bytes are those of
-the pages that are held, and of the pools that they lie in, as parts of what f16 takes for as many tokens. Perplexity is
-of the `--scored` tokens before that position, exp(nats per token). A token's time is the median at 100 tokens and at
-`--at`, in turns with and without tiers; "speed" is the one at 100 by the one there.
+Natively (wasmtime, wgpu-py) with SmolLM2-135M, another file, or one of a shape with random weights (random_gguf.py),
+whose perplexity says nothing. The text is this repository's documentation, read up to position `--at`. Bytes are those
+of the pages that are held, and of the pools that they lie in, as parts of what f16 takes for as many tokens. Perplexity
+is of the `--scored` tokens before that position, exp(nats per token). A token's time is the median of `--rounds`
+answers of `--steps` tokens behind 100 tokens and behind `--at`, in turns with and without tiers; "speed" is the one at
+100 by the one there.
 """
 
 from __future__ import annotations
@@ -14,12 +17,14 @@ import argparse
 import asyncio
 import json
 import math
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from random_gguf import SHAPES, write
 from rich.console import Console
 from rich.table import Table
 
@@ -27,20 +32,29 @@ from app.build_outputs import MODEL_BUILDS, kernel_path
 from app.downloads import default_model_path
 from app.template_renderer import native_renderer
 from py_core.backends.numpy import load_numpy
+from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.tiers import TierPolicy
-from py_core.backends.wasm.backend import WasmBackend, load_wasm
+from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, Model, load_model
 from py_core.sampling import SamplingParams
 
 TEXTS = ("docs/decisions.md", "docs/performance.md", "docs/learning.md")
+RANDOM_FORMATS = {"smollm2-135m": ("Q4_1", "Q8_0")}
+"""Of the layers and the embedding, as in the usual file."""
 POLICIES = {"off": None, "8-bit": TierPolicy(warm=1 << 20), "8- and 4-bit": TierPolicy()}
 
 
 def loader(options: argparse.Namespace, policy: TierPolicy | None) -> BackendLoader:
     if options.backend == "numpy":
         return partial(load_numpy, tiers=policy)
+    if options.backend == "webgpu":
+        from app.autotune_cache import AutotuneCache
+        from py_core.backends.webgpu.backend import load_webgpu
+        from py_core.backends.webgpu.host_wgpu import WgpuHost
+
+        return partial(load_webgpu, WgpuHost(), tuning=AutotuneCache(), tiers=policy)
     return partial(load_wasm, WasmtimeHost(kernel_path(options.build)), precision=options.precision, tiers=policy)
 
 
@@ -48,29 +62,27 @@ def written() -> str:
     return "\n".join(Path(name).read_text(encoding="utf-8") for name in TEXTS)
 
 
-async def token_ms(model: Model, text: list[int], steps: int) -> list[float]:
-    """Of each step behind the text, and the sequence closed."""
-    engine, times = model.engine, []
-    sequence = engine.backend.new_sequence()
-    known = engine.backend.begin_with(sequence, text)
-    await engine.backend.prefill(sequence, text[known:])
-    await engine.backend.logits(sequence)
-    for _ in range(steps):
-        begin = time.perf_counter()
-        async for _ in engine.backend.decode(sequence, 1, SamplingParams()):
-            pass
-        times.append(1000 * (time.perf_counter() - begin))
-    engine.backend.free(sequence)
-    return times[1:]
+async def token_ms(model: Model, text: list[int], steps: int) -> float:
+    """Of those behind the text, after the first batch; the sequence is closed then."""
+    backend = model.engine.backend
+    sequence = backend.new_sequence()
+    known = backend.begin_with(sequence, text)
+    await backend.prefill(sequence, text[known:])
+    await backend.logits(sequence)
+    heard = [(0, time.perf_counter())]
+    async for ids in backend.decode(sequence, steps, SamplingParams()):
+        heard.append((heard[-1][0] + len(ids), time.perf_counter()))
+    backend.free(sequence)
+    (first, begin), (last, end) = heard[min(1, len(heard) - 2)], heard[-1]
+    return 1000 * (end - begin) / (last - first)
 
 
-async def measure(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+async def measure(path: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     chosen = {name: POLICIES[name] for name in options.policies}
     models = {}
     for name, policy in chosen.items():
-        source = FileSource(default_model_path())
-        models[name] = await load_model(source, loader(options, policy), native_renderer())
+        models[name] = await load_model(FileSource(path), loader(options, policy), native_renderer())
     text = next(iter(models.values())).tokenizer.encode(written())[: options.at]
     assert len(text) == options.at, f"the texts have {len(text)} tokens only"
     config = next(iter(models.values())).config
@@ -83,7 +95,9 @@ async def measure(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
         scores = await model.backend.token_logprobs(sequence, options.at - options.scored)
         row["perplexity"] = math.exp(-float(scores.mean()))
         row["read_seconds"] = time.perf_counter() - begin
-        if isinstance(model.backend, WasmBackend):
+        async for _ in model.backend.decode(sequence, 1, SamplingParams()):
+            pass  # which demotes what is old enough
+        if isinstance(model.backend, PipelinedBackend):
             pages = model.backend.memory().pages
             held = {tier: each.conversations + each.kept for tier, each in pages.items()}
             row |= {f"{tier}_bytes": nbytes for tier, nbytes in held.items()}
@@ -93,8 +107,8 @@ async def measure(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     times: dict[str, dict[str, list[float]]] = {name: {"short": [], "long": []} for name in models}
     for _ in range(options.rounds):
         for name, model in models.items():
-            times[name]["short"] += await token_ms(model, text[:100], options.steps)
-            times[name]["long"] += await token_ms(model, text[: options.at], options.steps)
+            times[name]["short"].append(await token_ms(model, text[:100], options.steps))
+            times[name]["long"].append(await token_ms(model, text[: options.at], options.steps))
     for name, row in found.items():
         row["ms_at_100"], row["ms"] = (median(times[name][each] or [math.nan]) for each in ("short", "long"))
         row["speed"] = row["ms_at_100"] / row["ms"]
@@ -105,17 +119,25 @@ async def measure(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", choices=("wasm", "numpy"), default="wasm")
+    parser.add_argument("--backend", choices=("wasm", "webgpu", "numpy"), default="wasm")
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--shape", choices=SHAPES)
     parser.add_argument("--build", choices=MODEL_BUILDS, default=MODEL_BUILDS[0])
     parser.add_argument("--precision", choices=("precise", "fast"), default="precise")
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
     parser.add_argument("--at", type=int, default=8000)
     parser.add_argument("--scored", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=24)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = asyncio.run(measure(options))
+    with tempfile.TemporaryDirectory() as folder:
+        if options.shape:
+            path = Path(folder, "model.gguf")
+            write(path, SHAPES[options.shape], *RANDOM_FORMATS.get(options.shape, ("Q4_K_M", "")))
+        else:
+            path = options.model or default_model_path()
+        found = asyncio.run(measure(path, options))
     if options.json:
         print(json.dumps({"backend": options.backend, "at": options.at, "tiers": found}, indent=1))
         return
@@ -126,7 +148,8 @@ def main() -> None:
     for name, row in found.items():
         numbers = ("held_of_f16", "pools_of_f16", "perplexity", "perplexity_ratio", "ms_at_100", "ms", "speed")
         shown = [
-            format(row[each], ".4f" if each == "perplexity_ratio" else ".2f") if each in row else "" for each in numbers
+            format(row[each], ".2f" if each in ("perplexity", "speed") else ".3f") if each in row else ""
+            for each in numbers
         ]
         table.add_row(name, *shown)
     Console().print(table)

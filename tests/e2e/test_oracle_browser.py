@@ -209,6 +209,9 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
     add("attention_split", beside, False, **attention, **split)
     beside |= {"lora_next_binding": "lora_next_binding_3"}
     add("attention_merge", beside, False, **attention, SPLIT=128, WORKGROUP=256)
+    all_tiers, tier_bits = {"kv_quads": "kv_quads_demoted"}, {"TIER_SHIFT": 24}
+    beside |= {"lora_next_binding": "lora_next_binding_6", **all_tiers}
+    add("attention_split", beside, False, **attention, **split, **tier_bits)
     halves = {"reduce": "reduce_subgroup", "columns": "x_limbs", "halves": "halves"}
     once = {**matrix, **shape, "M_TILE": 1, **rotation, **rows, **sizes, "QUANTS_AT": 0, "SCALES_AT": 9}
     pair = [
@@ -253,9 +256,23 @@ async def test_the_browser_compiles_every_variant_of_every_kernel(chat: ChatPage
                 DIRECT=False,
                 SINGLE_ROW=False,
             )
+            add(
+                "attention_split",
+                {"reduce": reduce, **all_tiers},
+                head_dim == 64,
+                **split,
+                SPLIT=128,
+                HEADS_EACH=2,
+                DIRECT=False,
+                SINGLE_ROW=True,
+                **tier_bits,
+            )
         add("attention_merge", {}, head_dim == 64, **shape, SPLIT=128, WORKGROUP=256)
         for slices in (1, 2):
             add("attention_tiles", {}, head_dim == 64 and slices == 1, **shape, SLICES=slices)
+            add("attention_tiles", all_tiers, head_dim == 64 and slices == 1, **shape, SLICES=slices, **tier_bits)
+        pages = {"KV_HEADS": 3, "HEAD_DIM": head_dim, "PAGE": 64, "WORKGROUP": 256, **tier_bits}
+        add("demote", {"halves": "halves_unpacked"}, head_dim == 64, **pages)
     for reduce, lanes in reductions:
         norm = {"K": 576, "HEADS": 1, "EPS": 1e-5, "LANES": lanes, "WORKGROUP": lanes}
         add("rms_norm", {"reduce": reduce}, **norm, LOGITS=True, ADD=False)

@@ -143,6 +143,10 @@ class Sequences:
         self.pool[self.table] = paged.transpose(0, 3, 1, 2, 4, 5)
         self.q = np.full((self.max_rows, self.heads * self.head_dim), np.nan, np.float32)
         self.q[: len(self.rows)] = rng.standard_normal((len(self.rows), self.q.shape[1])) * self.spread
+        self.beside: list[np.ndarray] = []
+        """What the kernel binds besides."""
+        self.reader: dict[str, str] = {}
+        """The snippets that read the pages."""
 
     @property
     def scale(self) -> float:
@@ -173,9 +177,9 @@ class Sequences:
         """What a kernel over the pages makes of `out`."""
         (written,) = run_kernel(
             name,
-            [self.state, self.q, self.table, self.pool, out],
+            [self.state, self.q, self.table, self.pool, out, *self.beside],
             groups,
-            snippets,
+            {**self.reader, **(snippets or {})},
             **self.sizes,
             **constants,
         )

@@ -7,7 +7,7 @@
  *   ?context=N          the most tokens of a conversation; likewise, and the page says what memory they take
  *   ?max_tokens=N       the most tokens of one answer
  *   ?autotune=off       does not measure which shapes of the kernels are the fastest on this GPU
- *   ?tiers=on           keys and values of long conversations take fewer bits as they grow old, on the CPU
+ *   ?tiers=on           keys and values of long conversations take fewer bits as they grow old
  *   ?routing=off        every message is for the plain assistant
  *   ?idle=SECONDS       after so long in which nobody did anything the page may learn
  *   ?patience=SECONDS   how long the engine may be silent before the page says so (default 60)

@@ -2,7 +2,8 @@
 
 Few rows are flash decoding: one workgroup would leave the rest of a GPU idle, so several take a part of the sequence
 each, and a second kernel merges what they found. While the sequence is short one part is all of it, and the second
-kernel is left out. Many rows are flash attention over tiles. A software adapter goes over the sequence row by row.
+kernel is left out. Many rows are flash attention over tiles. A software adapter goes over the sequence row by row,
+where all pages are hot.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class AttentionKernels:
         if self._config.head_dim > _MOST_TILED:
             raise BackendError(f"The GPU's kernels take attention heads of up to {_MOST_TILED} values.")
         slices = min(_MOST_SLICES, limits.max_workgroup_storage // _SLICE_BYTES, limits.max_workgroup_size // 128)
-        heads, pipeline = self._config.num_attention_heads, self._over_pages("attention_tiles", op, SLICES=slices)
+        heads, pipeline = self._config.num_attention_heads, self._reading("attention_tiles", op, SLICES=slices)
         bindings = self._bindings(op, q, out)
         return Kernel("attention", pipeline, bindings, lambda m: (heads, -(-m // 32), 1), self._cost(op))
 
@@ -151,8 +152,9 @@ class AttentionKernels:
         lanes, workgroup = lane_group_shape(c.head_dim, most_lanes, widest, self._adapter)
         if following:
             constants |= following.constants
-        pipeline = self._over_pages(
-            "attention_split", op, {"reduce": reduce, **(following.snippets(5) if following else {})},
+        next_binding = 5 + len(self._pages.demoted(op.layer))
+        pipeline = self._reading(
+            "attention_split", op, {"reduce": reduce, **(following.snippets(next_binding) if following else {})},
             HEADS_EACH=each, LANES=lanes, WORKGROUP=workgroup, SINGLE_ROW=single_row, **constants,
         )  # fmt: skip
         chunks = c.num_key_value_heads * -(-group // each)
@@ -193,6 +195,15 @@ class AttentionKernels:
         scores = {"SCALE": op.scale, "SOFTCAP": op.softcap, "WINDOW": op.window}
         return self._pipeline(name, snippets or {}, **self._sizes, **scores, **constants)
 
+    def _reading(
+        self, name: str, op: Attention, snippets: Mapping[str, str] | None = None, **constants: Constant
+    ) -> int:
+        """A kernel that reads the pages themselves."""
+        readers, more = self._pages.reader
+        if readers:
+            readers = {**readers, "halves": self._shapes.halves}
+        return self._over_pages(name, op, {**readers, **(snippets or {})}, **more, **constants)
+
     def _cost(self, op: Attention) -> Cost:
         width = self._width
         return Cost(row_bytes=8 * width, token_bytes=self._token_bytes, token_flops=4 * width, window=op.window)
@@ -203,5 +214,6 @@ class AttentionKernels:
         pages = self._pages
         after = [following.sets] if following else []
         return lambda: (
-            self._state, q, pages.table(op.layer), pages.binding(op.layer), out, *(sets.binding() for sets in after)
+            self._state, q, pages.table(op.layer), pages.binding(op.layer), out, *pages.demoted(op.layer),
+            *(sets.binding() for sets in after),
         )  # fmt: skip

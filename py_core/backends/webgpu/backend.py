@@ -25,7 +25,7 @@ from py_core.backends.base import (
     check_formats,
 )
 from py_core.backends.in_flight import Batch, InFlight
-from py_core.backends.memory_use import HOT, MemoryUse, page_bytes
+from py_core.backends.memory_use import MemoryUse, page_bytes
 from py_core.backends.page_table import PageTable
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.sampling_state import (
@@ -95,11 +95,9 @@ async def load_webgpu(
     """Compile the model for the host's adapter and bring its weights there. Raises BackendError, GGUFError, EOFError.
 
     With `tuning` the shapes of the kernels are measured on a GPU once, and kept there. `shapes` overrides the choice by
-    adapter, for tests. `tiers` are refused.
+    adapter, for tests. tiers: None keeps all pages hot.
     """
-    if tiers:
-        raise BackendError("Pages of keys and values in tiers run on the CPU only. Choose it, or switch the tiers off.")
-    backend = WebGPUBackend(host, source, header, config, graph, tuning, shapes)
+    backend = WebGPUBackend(host, source, header, config, graph, tuning, shapes, tiers)
     await backend.load(progress)
     return backend
 
@@ -116,13 +114,13 @@ class WebGPUBackend(PipelinedBackend):
 
     def __init__(
         self, host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
-        tuning: TuningStore | None, shapes: KernelShapes | None,
+        tuning: TuningStore | None, shapes: KernelShapes | None, tiers: TierPolicy | None = None,
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
         context_length = config.context_length
         self._host, self._source, self._config, self._graph = host, source, config, graph
         self._tensors = {name: header.tensors[name] for name in graph.weights}
-        self._wanted_shapes, self._tuning = shapes, tuning
+        self._wanted_shapes, self._tuning, self._tiers = shapes, tuning, tiers
         self._trainings: WeakSet[Training] = WeakSet()
         self._guesses = DeviceGuesses()
         self._text_of: TokenSequence | None = None
@@ -141,8 +139,8 @@ class WebGPUBackend(PipelinedBackend):
             history=self._buffer(SLOTS * RING * 4, "history"),
             logits=self._buffer(MAX_LOGIT_ROWS * config.vocab_size * 4, "logits"),
         )
-        self._pages = KVPages(host, config, self._graph, SLOTS)
         builder = KernelBuilder(host, self._shapes)
+        self._pages = KVPages(host, config, self._graph, SLOTS, builder.pipeline if self._tiers else None)
         lowering = PlanLowering(host, config, self._graph, self.arena, builder, self._buffers, self._pages)
         self._some_rows = lowering.some_rows
         self._plans = {rows: lowering.plan(rows) for rows in lowering.passes}
@@ -189,6 +187,8 @@ class WebGPUBackend(PipelinedBackend):
         """Choose what depends on the adapter."""
         adapter = self._host.adapter
         self._shapes = self._wanted_shapes or choose_shapes(adapter, self._config.head_dim)
+        if self._tiers:  # the other kernel of attention reads hot pages only
+            self._shapes = replace(self._shapes, flash_attention=True)
         return Capabilities("webgpu", adapter.name, adapter.software)
 
     async def open_training(self, layout: ParameterLayout) -> Training:
@@ -300,13 +300,21 @@ class WebGPUBackend(PipelinedBackend):
         return taken
 
     async def _reserve(self, slot: int, first: int, length: int) -> None:
-        self._make_room(slot, first, length)
         while True:
             try:
+                self._demote(slot, first)
+                self._make_room(slot, first, length)
                 return self._pages.reserve(slot, first, length)
             except BackendError:
                 if not self._make_room(slot, first, length, most=0):
                     raise
+
+    def _demote(self, slot: int, stored: int) -> None:
+        """Bring pages of a sequence of which so much is stored to the tiers that the policy wants."""
+        table = self._shared_table
+        aged = table.aged(slot, stored, self._tiers) if table and self._tiers else []
+        for (page, _), new in zip(aged, self._pages.demote(aged) if aged else [], strict=True):
+            self._prefixes.rename(page, new)
 
     @property
     def _shared_table(self) -> PageTable | None:
@@ -316,14 +324,16 @@ class WebGPUBackend(PipelinedBackend):
         self._pages.limit(nbytes)
 
     def memory(self) -> MemoryUse:
-        held = dict(self._host.buffer_bytes())
-        weights, pages = held.pop(WEIGHTS, 0), held.pop(PAGES, 0)
+        held, pages = dict(self._host.buffer_bytes()), self._pages
+        weights, _ = held.pop(WEIGHTS, 0), held.pop(PAGES, 0)
         adapters = held.pop(LORA_SET, 0) + held.pop(HEAD_ADAPTERS, 0)
-        return MemoryUse(weights, adapters, sum(held.values()), {HOT: page_bytes(self._pages.tables, pages)})
+        by_tier = {tier.name.lower(): page_bytes(pages.tables(tier), pages.there(tier), tier) for tier in pages.tiers}
+        return MemoryUse(weights, adapters, sum(held.values()), by_tier)
 
     @property
     def _layout_name(self) -> str:
-        return f"webgpu float32, {self._pages.page_bytes}"
+        tiers = ", tiers" if self._tiers else ""  # who wants exact pages takes none that were demoted
+        return f"webgpu float32, {self._pages.page_bytes}{tiers}"
 
     async def _read_page(self, page: int) -> bytes:
         return await self._pages.read_page(page)

@@ -1,17 +1,23 @@
 """Pages of keys and values on the GPU: float32, one buffer a layer, [page][key | value][kv head][64 tokens][head_dim].
 
 Layers with the same window have a page table and a pool, which starts small and grows when it runs out; what it held is
-copied on the GPU.
+copied on the GPU. Pages that were demoted lie in buffers of their own (demoted_pages.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from py_core.backends.base import BackendError
-from py_core.backends.page_table import PAGE, PageTable, layer_groups, pages_of
+from py_core.backends.page_table import PAGE, PageTable, layer_groups, pages_of, tier_of
+from py_core.backends.tiers import Tier
+from py_core.backends.webgpu.demoted_pages import DemotedPages
 from py_core.backends.webgpu.host import PAGES, Binding, Host
+from py_core.backends.webgpu.shaders import Constant
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 
@@ -26,9 +32,14 @@ class _Group:
 
 
 class KVPages:
-    """`generation` changes when the buffers do: bindings recorded before must then be recorded again."""
+    """`generation` changes when the buffers do: bindings recorded before must then be recorded again.
 
-    def __init__(self, host: Host, config: ModelConfig, graph: Graph, slots: int) -> None:
+    With `pipeline` (`KernelBuilder.pipeline`) pages may be demoted, where all layers share a table.
+    """
+
+    def __init__(
+        self, host: Host, config: ModelConfig, graph: Graph, slots: int, pipeline: Callable[..., int] | None = None
+    ) -> None:
         self._host = host
         self.page_bytes = 2 * config.num_key_value_heads * PAGE * config.head_dim * 4
         self._between = host.create_buffer(self.page_bytes, "a page that is copied")
@@ -37,6 +48,8 @@ class KVPages:
         self._group_of = {layer: group for group in self._groups for layer in group.buffers}
         self.pages_per_slot = pages_of(config.context_length)
         self.generation = 0
+        tiered = pipeline is not None and self.shared_table is not None
+        self._demoted = DemotedPages(host, config, len(self._group_of), pipeline) if pipeline and tiered else None
 
     def binding(self, layer: int) -> Binding:
         """The pages of a layer."""
@@ -46,6 +59,44 @@ class KVPages:
     def table(self, layer: int) -> Binding:
         """The page table of a layer, which stays where it is."""
         return self._group_of[layer].table
+
+    @property
+    def tiers(self) -> tuple[Tier, ...]:
+        """Those that a page may have."""
+        return tuple(Tier) if self._demoted else (Tier.HOT,)
+
+    @property
+    def reader(self) -> tuple[dict[str, str], dict[str, Constant]]:
+        """Snippets and constants of a kernel that reads pages of all these tiers."""
+        return ({"kv_quads": "kv_quads_demoted"}, self._demoted.constants) if self._demoted else ({}, {})
+
+    def demoted(self, layer: int) -> tuple[Binding, ...]:
+        """What such a kernel binds besides the hot pages: any buffer as long as no page was demoted."""
+        if self._demoted is None:
+            return ()
+        at = list(self._group_of[layer].buffers).index(layer)
+        return (self._demoted.bindings[at] if self._demoted.bindings else self.table(layer),)
+
+    def demote(self, pages: Sequence[tuple[int, Tier]]) -> list[int]:
+        """Make pages of `shared_table` pages of a lower tier, for all who hold them; their new numbers.
+
+        What was submitted before reads them as they were. Raises BackendError when memory is out.
+        """
+        (group,), new = self._groups, list[int]()
+        assert self._demoted
+        try:
+            for _, tier in pages:
+                new.append(self._new_demoted(group, tier))
+        except BackendError:
+            group.pages.drop(new)
+            raise
+        # The pages that become free are written by none of these.
+        old, hot = [page for page, _ in pages], [self.binding(layer) for layer in group.buffers]
+        self._demoted.demote(np.array(old, np.uint32), np.array(new, np.uint32), hot)
+        for page, number in zip(old, new, strict=True):
+            group.pages.demote(page, number)
+        self._write_rows(group)
+        return new
 
     def reserve(self, slot: int, first: int, length: int) -> None:
         """Make sure that a sequence, of which positions before `first` are stored, has pages for first .. length - 1.
@@ -72,22 +123,41 @@ class KVPages:
         return only if only and not only.window else None
 
     async def read_page(self, page: int) -> bytes:
-        """The bytes of a page of `shared_table`: those of each layer, one after the other."""
+        """The bytes of a page of `shared_table`, those of each layer one after the other: how many tells the tier."""
+        if self._demoted and (tier := tier_of(page)):
+            return b"".join(await self._demoted.read(page, tier))
         offset, buffers = page * self.page_bytes, self._groups[0].buffers.values()
         parts = [self._host.read(buffer, offset, self.page_bytes) for buffer in buffers]
         return b"".join(await asyncio.gather(*parts))
 
     def write_page(self, page: int, data: bytes) -> None:
-        """Put the bytes of `read_page` in a page."""
-        view = memoryview(data)
-        for layer, buffer in enumerate(self._groups[0].buffers.values()):
-            part = view[layer * self.page_bytes : (layer + 1) * self.page_bytes]
+        """Put the bytes of `read_page` in a page, which is one of their tier then, for all who hold it.
+
+        Raises BackendError when memory is out.
+        """
+        (group,) = self._groups
+        view, nbytes = memoryview(data), len(data) // len(group.buffers)
+        layers = [view[layer * nbytes : (layer + 1) * nbytes] for layer in range(len(group.buffers))]
+        tier = next(tier for tier in self.tiers if self._tier_bytes(tier) == nbytes)
+        if self._demoted and tier:
+            new = self._new_demoted(group, tier)
+            self._demoted.write(new, layers)
+            group.pages.demote(page, new)
+            self._write_rows(group)
+            return
+        for buffer, part in zip(group.buffers.values(), layers, strict=True):
             self._host.write(buffer, page * self.page_bytes, part)
 
-    @property
-    def tables(self) -> list[tuple[PageTable, int]]:
-        """Each table, and the bytes that a page of it has in all of its layers."""
-        return [(group.pages, len(group.buffers) * self.page_bytes) for group in self._groups]
+    def tables(self, tier: Tier) -> list[tuple[PageTable, int]]:
+        """Each table, and the bytes that a page of it in this tier has in all of its layers."""
+        nbytes = self._tier_bytes(tier)
+        return [(group.pages, len(group.buffers) * nbytes) for group in self._groups]
+
+    def there(self, tier: Tier) -> int:
+        """Bytes that pages of this tier have, whoever holds them."""
+        if self._demoted and tier:
+            return self._demoted.there(tier)
+        return sum(group.pages.capacity * len(group.buffers) * self.page_bytes for group in self._groups)
 
     def release(self, slot: int, length: int) -> None:
         for group in self._groups:
@@ -95,6 +165,21 @@ class KVPages:
 
     def sees(self, slot: int, position: int) -> bool:
         return all(group.pages.sees(slot, position) for group in self._groups)
+
+    def _tier_bytes(self, tier: Tier) -> int:
+        """What a page of this tier takes in a layer."""
+        return self._demoted.page_bytes(tier) if self._demoted and tier else self.page_bytes
+
+    def _new_demoted(self, group: _Group, tier: Tier) -> int:
+        """As `PageTable.new_demoted`, where there is one in the end. Raises BackendError when memory is out."""
+        assert self._demoted
+        new = group.pages.new_demoted(tier)
+        if new is None:
+            group.pages.add_demoted(tier, self._demoted.grow(tier))
+            self.generation += 1
+            new = group.pages.new_demoted(tier)
+        assert new is not None
+        return new
 
     def _copy_others_page(self, group: _Group, slot: int, first: int) -> None:
         """What is stored before `first` in a page that others hold, too, comes into one of the sequence's own."""
@@ -112,6 +197,8 @@ class KVPages:
         """Bring the rows that have changed to the GPU."""
         for slot in group.pages.changed:
             row = group.pages.rows[slot]
+            if self._demoted:
+                row = self._demoted.entries(row)
             self._host.write(group.table.buffer, slot * row.nbytes, row.tobytes())
         group.pages.changed.clear()
 

@@ -1,0 +1,137 @@
+"""Pages that were demoted, on the GPU: a buffer a layer besides that of its hot pages, and the kernel that writes it.
+
+A buffer has places as large as a cold page, and a warm one takes two. wgsl_shaders/snippets/tiers.wgsl says what is in
+them. Buffers grow when a tier has no free page; what they held is copied on the GPU.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from py_core.backends.base import BackendError
+from py_core.backends.page_table import PAGE, TIER_SHIFT
+from py_core.backends.tiers import Tier
+from py_core.backends.webgpu.host import PAGES, Binding, Dispatch, Host
+from py_core.backends.webgpu.shaders import Constant
+from py_core.models.config import ModelConfig
+
+_PLACES = {Tier.WARM: 2, Tier.COLD: 1}
+_FIRST_PAGES = 8
+"""Pages of a tier that a buffer has at first, once there is one."""
+
+_MOST_JOBS = 8
+"""Pages that one submission demotes."""
+_WORKGROUP = 256
+
+
+class DemotedPages:
+    """Of layers that share a page table. `pipeline` is `KernelBuilder.pipeline`."""
+
+    def __init__(self, host: Host, config: ModelConfig, layers: int, pipeline: Callable[..., int]) -> None:
+        heads, size = config.num_key_value_heads, config.head_dim
+        self._host, self._heads = host, heads
+        self.place_bytes = 4 * heads * (PAGE * size // 4 + size + PAGE)
+        self._layers = layers
+        self._buffers: list[int] = []
+        """Of each layer, once a page was demoted."""
+        self._places: dict[Tier, list[int]] = {tier: [] for tier in _PLACES}
+        """Of each tier where its pages begin, by their number."""
+        self.constants: dict[str, Constant] = {"TIER_SHIFT": TIER_SHIFT}
+        """What a kernel that reads them has besides the constants of heads and pages."""
+        self._pipeline = pipeline(
+            "demote", {}, KV_HEADS=heads, HEAD_DIM=size, PAGE=PAGE, WORKGROUP=_WORKGROUP, **self.constants
+        )
+        jobs = 8 * (1 + _MOST_JOBS)
+        self._jobs = Binding(host.create_buffer(jobs, "pages to demote"), 0, jobs)
+        self._recorded, self._bound = 0, list[Binding]()
+
+    @property
+    def bindings(self) -> list[Binding]:
+        """The demoted pages of each layer; none before there are any."""
+        return [Binding(buffer, 0, self._count * self.place_bytes) for buffer in self._buffers]
+
+    def page_bytes(self, tier: Tier) -> int:
+        """What a page takes in a layer."""
+        return _PLACES[tier] * self.place_bytes
+
+    def there(self, tier: Tier) -> int:
+        """Bytes that pages of this tier have in all layers, whoever holds them."""
+        return len(self._places[tier]) * self.page_bytes(tier) * self._layers
+
+    def entries(self, pages: np.ndarray) -> np.ndarray:
+        """What the page table on the GPU has for numbers of pages: the tier with the place in its buffer."""
+        entries, tiers, numbers = pages.copy(), pages >> TIER_SHIFT, pages % (1 << TIER_SHIFT)
+        for tier, places in self._places.items():
+            there = tiers == tier
+            if there.any():
+                entries[there] = np.array(places, np.uint32)[numbers[there]] + (tier << TIER_SHIFT)
+        return entries
+
+    def grow(self, tier: Tier) -> int:
+        """Have about twice as many pages of a tier; how many there are then. Bindings have changed.
+
+        Raises BackendError where the GPU binds no more.
+        """
+        old, places = self._count, self._places[tier]
+        new = max(len(places), _FIRST_PAGES)
+        nbytes = (old + new * _PLACES[tier]) * self.place_bytes
+        if nbytes > self._host.adapter.max_binding_size:
+            raise BackendError("The conversations need more memory than this GPU gives. Start a new chat.")
+        for layer in range(self._layers):
+            buffer = self._host.create_buffer(nbytes, PAGES)
+            if old:
+                self._host.copy(self._buffers[layer], 0, buffer, 0, old * self.place_bytes)
+                self._host.destroy_buffer(self._buffers[layer])
+                self._buffers[layer] = buffer
+            else:
+                self._buffers.append(buffer)
+        places.extend(old + _PLACES[tier] * number for number in range(new))
+        return len(places)
+
+    def demote(self, pages: np.ndarray, new: np.ndarray, hot: Sequence[Binding]) -> None:
+        """Write pages once more, as others of a lower tier, in each layer: numbers of both, no page among both.
+
+        hot: the layers' hot pages. What is submitted later finds them written.
+        """
+        jobs = np.stack([self.entries(pages), self.entries(new)], axis=1)
+        recorded = self._record(hot)
+        for first in range(0, len(jobs), _MOST_JOBS):
+            part = jobs[first : first + _MOST_JOBS]
+            self._host.write(self._jobs.buffer, 0, np.array([[len(part), 0], *part], np.uint32).tobytes())
+            self._host.submit([recorded])
+
+    async def read(self, page: int, tier: Tier) -> list[bytes]:
+        """The bytes of a page in each layer."""
+        offset, nbytes = self._offset(page), self.page_bytes(tier)
+        return await asyncio.gather(*(self._host.read(buffer, offset, nbytes) for buffer in self._buffers))
+
+    def write(self, page: int, layers: Sequence[memoryview]) -> None:
+        """Put the bytes of `read` in a page."""
+        for buffer, data in zip(self._buffers, layers, strict=True):
+            self._host.write(buffer, self._offset(page), data)
+
+    @property
+    def _count(self) -> int:
+        """Places of a buffer."""
+        return sum(_PLACES[tier] * len(places) for tier, places in self._places.items())
+
+    def _offset(self, page: int) -> int:
+        (entry,) = self.entries(np.array([page], np.uint32)).tolist()
+        return entry % (1 << TIER_SHIFT) * self.place_bytes
+
+    def _record(self, hot: Sequence[Binding]) -> int:
+        """The list that demotes pages in each layer, made again when buffers have changed."""
+        bound = [*hot, *self.bindings]
+        if self._bound != bound:
+            if self._bound:
+                self._host.forget(self._recorded)
+            groups = (self._heads, 2, _MOST_JOBS)
+            self._recorded = self._host.record([
+                Dispatch(self._pipeline, (self._jobs, *each), groups)
+                for each in zip(hot, self.bindings, strict=True)
+            ])  # fmt: skip
+            self._bound = bound
+        return self._recorded
