@@ -75,7 +75,7 @@ def chain(found: Paths) -> Paths:
 
 
 def at_root(lengths: Sequence[int], found: Paths) -> Paths:
-    """So many guesses of each of the best continuations with different first tokens; the first has what others leave."""
+    """So many guesses of each of the best continuations with different first tokens; the first has what is left."""
     firsts = {path[0]: path for path in reversed(found)}
     paths = [path for path in found if firsts[path[0]] is path][: len(lengths)]
     left = GUESSES - sum(lengths[1 : len(paths)])
