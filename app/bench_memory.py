@@ -11,6 +11,7 @@ from py_core.loading import Model
 OWNERS = {
     "weights": "weights", "adapters": "adapters", "scratch": "activations and tables",
     "conversations": "keys and values of conversations", "kept": "kept for who begins alike", "free": "free pages",
+    "draft": "the draft model",
 }  # fmt: skip
 
 

@@ -42,6 +42,7 @@ from app.cli_loading import (
     BackendChoice,
     BackendOption,
     ContextOption,
+    DraftOption,
     Precision,
     PrecisionOption,
     TiersOption,
@@ -113,6 +114,7 @@ def chat(
     max_tokens: MaxTokensOption = MAX_TOKENS,
     context: ContextOption = None,
     tiers: TiersOption = False,
+    draft: DraftOption = None,
     adapter: AdapterOption = None,
     file: FileOption = None,
     home: HomeOption = None,
@@ -130,7 +132,7 @@ def chat(
     chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
     sampling = None if chosen == CHAT_SAMPLING else chosen
     with asyncio.Runner() as runner:
-        loaded = runner.run(load(model, backend, precision, autotune, context, tiers))
+        loaded = runner.run(load(model, backend, precision, autotune, context, tiers, draft))
         loaded.bos = not no_bos
         lock = None
         if plain:
@@ -163,6 +165,7 @@ def generate(
     precision: PrecisionOption = Precision.precise,
     autotune: AutotuneOption = True,
     context: ContextOption = None,
+    draft: DraftOption = None,
     adapter: AdapterOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with tokens and speed.")] = False,
     no_bos: NoBosOption = False,
@@ -177,7 +180,7 @@ def generate(
     )
     text = _read_prompt(prompt)
     answering = _generate(
-        text, raw, max_tokens, sampling, model, backend, precision, autotune, context, adapter, as_json, no_bos
+        text, raw, max_tokens, sampling, model, backend, precision, autotune, context, draft, adapter, as_json, no_bos
     )
     asyncio.run(answering)
 
@@ -294,9 +297,10 @@ def serve(
 
 async def _generate(
     text: str, raw: bool, max_tokens: int, sampling: SamplingParams, path: Path | None, backend: BackendChoice,
-    precision: Precision, autotune: bool, context: int | None, adapter: str | None, as_json: bool, no_bos: bool,
+    precision: Precision, autotune: bool, context: int | None, draft: Path | None, adapter: str | None, as_json: bool,
+    no_bos: bool,
 ) -> None:  # fmt: skip
-    loaded = await load(path, backend, precision, autotune, context)
+    loaded = await load(path, backend, precision, autotune, context, draft=draft)
     loaded.bos = not no_bos
     number = await add_adapter(adapter, path, loaded)
     done = await complete(

@@ -22,6 +22,7 @@ from app.cli_loading import (
     BackendChoice,
     BackendOption,
     ContextOption,
+    DraftOption,
     Precision,
     PrecisionOption,
     load,
@@ -199,6 +200,7 @@ def ask(
     precision: PrecisionOption = Precision.precise,
     autotune: AutotuneOption = True,
     context: ContextOption = None,
+    draft: DraftOption = None,
 ) -> None:
     """Answer questions with what was learned; prints a JSON list of answers, in their order.
 
@@ -210,7 +212,7 @@ def ask(
     attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
 
     async def run() -> list[dict[str, Any]]:
-        loaded = await load(model, backend, precision, autotune, context)
+        loaded = await load(model, backend, precision, autotune, context, draft=draft)
         try:
             if no_memory:
                 return await _ask_all(Asker(loaded, None, max_tokens), asked, attached)

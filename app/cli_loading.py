@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -22,9 +24,13 @@ from py_core.backends.numpy import load_numpy
 from py_core.backends.tiers import TierPolicy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
+from py_core.draft_loading import check_draft, load_draft, read_draft
 from py_core.fit import Need, Room, cost
+from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import open_source
-from py_core.loading import BackendLoader, Model, load_model
+from py_core.loading import Model, load_model
+from py_core.models.config import ModelConfig
+from py_core.models.graph import Graph
 
 notes = console(stderr=True)
 
@@ -64,37 +70,79 @@ TiersOption = Annotated[
 ]
 
 
+DraftOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--draft",
+        help="A smaller model with the same vocabulary, as --model names one: it guesses words that the model then "
+        "reads together. The answers stay the same.",
+    ),
+]
+
+
 async def load(
     path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True,
-    context: int | None = None, tiers: bool = False,
+    context: int | None = None, tiers: bool = False, draft: Path | None = None,
 ) -> Model:  # fmt: skip
-    """Open the model with a progress bar on stderr while that is a terminal."""
+    """Open the model with a progress bar on stderr while that is a terminal, and a draft for it."""
     source, renderer = open_source(chosen_path(path)), native_renderer()
     policy = TierPolicy() if tiers else None
-    load_backend = (
-        _gpu(backend, autotune, policy) or _kernels(backend, precision, policy) or partial(load_numpy, tiers=policy)
-    )
-    columns = ("Loading the model", BarColumn(), DownloadColumn())
-    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
-        task = bar.add_task("", total=None)
+    load_backend = _loader(backend, precision, autotune, policy)
+    drafted = None
+    if draft is not None:
+        if load_backend.func is load_numpy:
+            raise BackendError(
+                "The numpy backend runs one token at a time, so a draft is of no use to it: leave --draft out, or take "
+                "--backend wasm or webgpu."
+            )
+        drafted = await read_draft(open_source(chosen_path(draft)), context)
+    told: list[tuple[Need, Room]] = []
 
-        def on_bytes(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+    def tell(need: Need, room: Room) -> None:
+        told.append((need, room))
+        if context is not None:
+            notes.print(escape(cost(need, context)), soft_wrap=True)
 
-        told: list[tuple[Need, Room]] = []
+    fits = fit_check(load_backend, available_memory(), tell)
 
-        def tell(need: Need, room: Room) -> None:
-            told.append((need, room))
-            if context is not None:
-                notes.print(escape(cost(need, context)), soft_wrap=True)
+    def check(header: GGUFHeader, config: ModelConfig, graph: Graph) -> None:
+        if drafted is not None:
+            check_draft(header, config, drafted)
+        fits(header, config, graph)
 
-        check = fit_check(load_backend, available_memory(), tell)
+    with _progress_of("Loading the model") as on_bytes:
         model = await load_model(source, load_backend, renderer, on_bytes, context, check)
-    keep_within(model, *told[0])
+    need, room = told[0]
+    needs = [need]
+    if drafted is not None:
+        try:
+            of_draft = _loader(backend, precision, autotune, policy)
+            fits_beside = fit_check(of_draft, available_memory(), lambda need, room: needs.append(need))
+            fits_beside(drafted.header, drafted.config, drafted.graph)
+            with _progress_of("Loading the draft") as on_bytes:
+                await load_draft(model.engine, drafted, of_draft, on_bytes)
+        except BaseException:
+            model.close()
+            raise
+    keep_within(model, room, *needs)
     return model
 
 
-def _gpu(backend: BackendChoice, autotune: bool, tiers: TierPolicy | None) -> BackendLoader | None:
+@contextmanager
+def _progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
+    with Progress(
+        what, BarColumn(), DownloadColumn(), console=notes, transient=True, disable=not notes.is_terminal
+    ) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _loader(backend: BackendChoice, precision: Precision, autotune: bool, tiers: TierPolicy | None) -> partial[Any]:
+    """A BackendLoader, with a host of its own."""
+    return _gpu(backend, autotune, tiers) or _kernels(backend, precision, tiers) or partial(load_numpy, tiers=tiers)
+
+
+def _gpu(backend: BackendChoice, autotune: bool, tiers: TierPolicy | None) -> partial[Any] | None:
     if backend not in (BackendChoice.webgpu, BackendChoice.auto):
         return None
     # Imported late: the CPU's backends must work where wgpu's library does not load.
@@ -112,7 +160,7 @@ def _gpu(backend: BackendChoice, autotune: bool, tiers: TierPolicy | None) -> Ba
     return partial(load_webgpu, host, tuning=AutotuneCache() if autotune else None, tiers=tiers)
 
 
-def _kernels(backend: BackendChoice, precision: Precision, tiers: TierPolicy | None) -> BackendLoader | None:
+def _kernels(backend: BackendChoice, precision: Precision, tiers: TierPolicy | None) -> partial[Any] | None:
     if backend not in (BackendChoice.wasm, BackendChoice.auto):
         return None
     from py_core.backends.wasm.host_wasmtime import WasmtimeHost

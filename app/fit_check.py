@@ -57,10 +57,16 @@ def fit_facts(fitting: Fitting, context: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def keep_within(model: Model, need: Need, room: Room) -> None:
-    """Let keys and values take what the weights leave of the memory that there is for the model."""
-    if room.memory is not None:
-        model.engine.limit_pages(max(0, room.memory - need.weights - need.scratch))
+def keep_within(model: Model, room: Room, need: Need, draft: Need | None = None) -> None:
+    """Let keys and values take what the weights leave of the memory that there is for the model and its draft."""
+    if room.memory is None:
+        return
+    needs = [need] if draft is None else [need, draft]
+    left = max(0, room.memory - sum(one.weights + one.scratch for one in needs))
+    pages = [one.layer_page * len(one.windows) for one in needs]  # both hold the same texts
+    model.engine.limit_pages(left * pages[0] // sum(pages))
+    if draft is not None and model.engine.draft is not None:
+        model.engine.draft.backend.limit_pages(left * pages[1] // sum(pages))
 
 
 def need_of(load_backend: Any, header: GGUFHeader, config: ModelConfig, graph: Graph) -> Need:

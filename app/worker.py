@@ -127,7 +127,7 @@ class PageModel:
             self._max_tokens = max_tokens or MAX_TOKENS
             source, renderer = BrowserSource(stream), BrowserTemplateRenderer(templates)
             self._model = await load_model(source, loader, renderer, on_progress, context, check, mark_phase)
-            keep_within(self._model, told[0].need, told[0].room)
+            keep_within(self._model, told[0].room, told[0].need)
             self._adapters = AnswerAdapters(self._model.engine)
             return info_json(self._model, told[0])
         except Exception as error:

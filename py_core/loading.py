@@ -53,7 +53,7 @@ class Model:
         self.engine.pages.model = f"{sha256}, {self.engine.context_length} tokens" if sha256 else ""
 
     def close(self) -> None:
-        self.backend.close()
+        self.engine.close()
 
 
 BeforeLoading = Callable[[GGUFHeader, ModelConfig, Graph], None]

@@ -15,6 +15,7 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
+from py_core.backends.lookahead import Drafter
 from py_core.backends.memory_use import MemoryUse
 from py_core.backends.speculation import PromptLookup
 from py_core.formats.gguf import TensorInfo
@@ -81,6 +82,8 @@ class TokenSequence:
     """Whether it begins with what others have read, and they with what it has (`Backend.begin_with`)."""
     guesses: PromptLookup | None = None
     """What may come next, where decoding is to run guesses with its steps. It gets what is decoded meanwhile."""
+    draft: Drafter | None = None
+    """Who else may guess that."""
 
     @property
     def length(self) -> int:

@@ -24,12 +24,14 @@ class PageBytes:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Bytes by owner. `scratch` are activations, logits, tables and what a training has; `pages` those of each tier."""
+    """Bytes by owner. `scratch` are activations, logits, tables and what a training has; `pages` those of each tier;
+    `draft` all that a draft model holds, of whatever owner there."""
 
     weights: int
     adapters: int
     scratch: int
     pages: Mapping[str, PageBytes]
+    draft: int = 0
 
     def rows(self) -> Iterator[tuple[str, str, int]]:
         """(owner, tier, bytes); the tier of what has none is ""."""
@@ -39,9 +41,11 @@ class MemoryUse:
         for owner in ("conversations", "kept", "free"):
             for tier, of_tier in self.pages.items():
                 yield owner, tier, getattr(of_tier, owner)
+        if self.draft:
+            yield "draft", "", self.draft
 
     def facts(self) -> dict[str, Any]:
-        """Fit for JSON: {weights, adapters, scratch, pages: {tier: {conversations, kept, free}}, total}."""
+        """Fit for JSON: {weights, adapters, scratch, pages: {tier: {conversations, kept, free}}, draft, total}."""
         return asdict(self) | {"total": self.total}
 
     @property

@@ -34,9 +34,10 @@ from py_core.backends.base import (
     pass_end,
 )
 from py_core.backends.in_flight import Batch, InFlight
+from py_core.backends.lookahead import DRAFT, Lookahead, Plan
 from py_core.backends.page_transfer import PageTransfer
 from py_core.backends.sampling_state import GREEDY, ring_of, state_bytes
-from py_core.backends.speculation import LEAST_MATCH, Lookahead
+from py_core.backends.speculation import LEAST_MATCH
 from py_core.backends.step_times import Pace, StepTimes, wants_more
 from py_core.backends.training import Training
 from py_core.models.graph import Graph
@@ -62,7 +63,8 @@ class PipelinedBackend(PageTransfer):
     """Work in one submission: little, so that Stop and the first token are prompt."""
 
     GUESSES_AHEAD = False
-    """Whether guesses are made where the kernels run. Else a pass with guesses is waited for before the next one."""
+    """Whether what was there before is guessed where the kernels run. Else a pass with guesses is waited for before the
+    next one, as a draft model's are everywhere."""
 
     RESTARTS: tuple[type[Exception], ...] = ()
     """Raised where the device was lost or made anew: what was submitted is lost, `_rebuild` brings the rest back."""
@@ -180,9 +182,10 @@ class PipelinedBackend(PageTransfer):
             more = done + in_flight.likely < n and keep_going()
             if not more and not in_flight:
                 return
-            guess = self._guess(sequences[0], n - done) if more and rows == 1 and not self.GUESSES_AHEAD else []
-            if guess and not in_flight:
-                ids = await self._verify(sequences[0], guess, sampling[0])
+            plan = self._plan(sequences[0], n - done) if more and rows == 1 else None
+            if plan and not in_flight:
+                guess = await self._guess(sequences[0], plan, sampling[0])
+                ids = await self._verify(sequences[0], plan.kind, guess, sampling[0])
                 done, prepared = done + len(ids), False
                 self._append(sequences[0], ids)
                 yield [ids]
@@ -192,7 +195,7 @@ class PipelinedBackend(PageTransfer):
                     forward_first = await self._prepare(sequences, sampling)
                     began = arrived = time.perf_counter()
                     steps_run, prepared, pace = 0, True, Pace(self._times, rows)
-                if more and not guess:  # else what is in flight is waited for first
+                if more and not plan:  # else what is in flight is waited for first
                     await self._fill(sequences, n - done, sampling, forward_first, in_flight)
                     forward_first = True
                 batch = in_flight.popleft()
@@ -207,17 +210,16 @@ class PipelinedBackend(PageTransfer):
             if not pace.is_of(batch.times, batch.rows):
                 pace = Pace(batch.times, batch.rows)
             steps_run += batch.steps
+            taken, arrived = now - max(arrived, batch.submitted), now
             # A batch that only sampled present logits took next to nothing, which says nothing about a step.
             if batch.steps:
-                seconds = (now - max(arrived, batch.submitted)) / batch.steps
-                batch.times.note(batch.rows, seconds, (now - began) / steps_run)
+                batch.times.note(batch.rows, taken / batch.steps, (now - began) / steps_run)
             pace.note(now, batch.steps)
-            arrived = now
             # Guesses may have given more than was asked for.
             found = [ids[: n - done] for ids in found]
             done += len(found[0])
             if rows == 1:
-                self._lookahead.note_plain(len(found[0]))
+                self._lookahead.note_plain(len(found[0]), taken)
             for sequence, ids in zip(sequences, found, strict=True):
                 self._append(sequence, ids)
             yield found
@@ -263,18 +265,33 @@ class PipelinedBackend(PageTransfer):
         if sequence.guesses is not None:
             sequence.guesses.extend(ids)
 
-    def _guess(self, sequence: TokenSequence, left: int) -> list[int]:
-        """What may come next, where it pays to run it with the last token."""
-        guesses = sequence.guesses
-        if guesses is None or guesses.match < LEAST_MATCH or 1 not in self._times.seconds:
-            return []
-        rows = self._lookahead.rows(guesses.match, self._times.seconds[1], min(left, self.max_rows, MAX_LOGIT_ROWS))
-        return guesses.propose(rows - 1) if rows else []
+    def _token_seconds(self, sequence: TokenSequence) -> float | None:
+        """What a token takes without a pass that is waited for, where that is known."""
+        return self._times.seconds.get(1)
 
-    async def _verify(self, sequence: TokenSequence, guess: Sequence[int], sampling: SamplingParams) -> list[int]:
+    def _plan(self, sequence: TokenSequence, left: int) -> Plan | None:
+        """Who guesses what may come next, where it pays to run that with the last token."""
+        guesses, draft = sequence.guesses, sequence.draft
+        match = 0 if guesses is None or self.GUESSES_AHEAD or guesses.match < LEAST_MATCH else guesses.match
+        if not (match or draft) or (step := self._token_seconds(sequence)) is None:
+            return None
+        unread = draft.unread(sequence.tokens) if draft else None
+        return self._lookahead.plan(match, unread, step, left, min(left, self.max_rows, MAX_LOGIT_ROWS))
+
+    async def _guess(self, sequence: TokenSequence, plan: Plan, sampling: SamplingParams) -> list[int]:
+        if plan.kind != DRAFT:
+            assert sequence.guesses is not None
+            return sequence.guesses.propose(plan.rows - 1)
+        assert sequence.draft is not None
+        drafted = await sequence.draft.propose(sequence.tokens, plan.rows - 1, sampling)
+        self._lookahead.note_drafted(drafted, plan.is_trial)
+        return drafted.tokens
+
+    async def _verify(
+        self, sequence: TokenSequence, kind: int, guess: Sequence[int], sampling: SamplingParams
+    ) -> list[int]:
         """Run the last token and a guess of the next ones; what is sampled, up to the first that was guessed wrong."""
-        assert sequence.guesses is not None
-        match, begin, last = sequence.guesses.match, time.perf_counter(), sequence.length - 1
+        begin, last = time.perf_counter(), sequence.length - 1
         rows = [(token, last + at, sequence.slot) for at, token in enumerate([sequence.tokens[-1], *guess])]
         while True:
             try:
@@ -293,7 +310,10 @@ class PipelinedBackend(PageTransfer):
             except self.RESTARTS as error:
                 self._lose(error)
         right = next((at for at, (one, other) in enumerate(zip(guess, ids, strict=False)) if one != other), len(guess))
-        self._lookahead.note(match, len(rows), right, time.perf_counter() - begin)
+        if guess:
+            self._lookahead.note(kind, len(rows), right, time.perf_counter() - begin)
+        if guess and kind == DRAFT and sequence.draft:
+            sequence.draft.judge(len(guess), right)
         return ids[: right + 1]
 
     async def logits(self, sequence: TokenSequence) -> np.ndarray:

@@ -1,9 +1,10 @@
 """Tokens that are guessed before they are sampled, and run together: exact, since each is sampled where it was guessed.
 
 Nobody needs a second model for a guess (prompt lookup): where the end of the text was there before, what came after it
-may come again. A pass over several rows costs less than as many passes, since it reads the weights once. The sampler
-draws a token from its row's logits, the seed and the position, so the tokens are those of a decode without guesses;
-those behind the first wrong guess are thrown away (arXiv 2211.17192 with a draft that is certain of its tokens).
+may come again. A smaller model of the same vocabulary guesses what was not there before (engine/draft.py). A pass over
+several rows costs less than as many passes, since it reads the weights once. The sampler draws a token from its row's
+logits, the seed and the position, so the tokens are those of a decode without guesses; those behind the first wrong
+guess are thrown away (arXiv 2211.17192 with a draft that is certain of its tokens).
 """
 
 from __future__ import annotations
@@ -28,20 +29,8 @@ MOST_LOOKED_AT = 8
 MOST_TOKENS = 8192
 """Of a longer text only so many of the last are looked through."""
 
-_FIRST_BELIEF = 0.75
-"""How likely a guess is right, before there was one."""
-
 NEWEST_SHARE = 0.2
 """The newest pass's weight in what is known of guesses and of times."""
-
-_LEAST_GAIN = 1.1
-"""Times as many tokens a second that a guess must promise."""
-
-_FORGETTING = 0.01
-"""Of how wrong guesses were, so much is forgotten with each token: a text may change to one that repeats itself."""
-
-_PER_ROW = 0.1
-"""What a row more costs, in steps, before a pass of so many rows was timed."""
 
 
 class Rehearsal:
@@ -152,46 +141,3 @@ class PromptLookup:
         while length < min(MOST_MATCH, place + 1) and tokens[place - length] == tokens[-1 - length]:
             length += 1
         return length
-
-
-class Lookahead:
-    """Decides how many tokens to guess by what guesses were worth and what passes cost, so that none costs more."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[int, float] = {}
-        """Of a pass of so many rows, with all that belongs to it."""
-        self._belief: dict[int, float] = {}
-        """How likely a guess is right, by how much of the text before it was there before."""
-
-    def rows(self, match: int, step: float, most: int) -> int:
-        """Rows of the next pass after a match of so many tokens: one of SIZES up to `most`, or 0 for a plain step.
-
-        step: seconds of one.
-        """
-        belief, best, gain = self._belief.get(_kind(match), _FIRST_BELIEF), 0, _LEAST_GAIN
-        for size in SIZES:
-            seconds = self._seconds.get(size, step * (1 + _PER_ROW * (size - 1)))
-            tokens = (1 - belief**size) / (1 - belief)
-            if size <= most and tokens * step / seconds > gain:
-                best, gain = size, tokens * step / seconds
-        return best
-
-    def note(self, match: int, rows: int, right: int, seconds: float) -> None:
-        """A pass of so many rows took so long, and so many of its guesses were right."""
-        known = self._seconds.get(rows, seconds)
-        self._seconds[rows] = known + (seconds - known) * NEWEST_SHARE
-        tried = min(right + 1, rows - 1)  # what lies behind a wrong one says nothing
-        belief = self._belief.get(_kind(match), _FIRST_BELIEF)
-        weight = 1 - (1 - NEWEST_SHARE / 2) ** tried
-        self._belief[_kind(match)] = min(belief + (right / tried - belief) * weight, 0.99)
-
-    def note_plain(self, tokens: int) -> None:
-        """So many tokens were sampled without a guess."""
-        for kind, belief in self._belief.items():
-            if belief < _FIRST_BELIEF:
-                self._belief[kind] = belief + (_FIRST_BELIEF - belief) * (1 - (1 - _FORGETTING) ** tokens)
-
-
-def _kind(match: int) -> int:
-    """Matches that are worth about the same."""
-    return min(match, 2 * LEAST_MATCH) if match < 2 * LEAST_MATCH else MOST_MATCH if match >= 16 else 2 * LEAST_MATCH

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from py_core.backends.memory_use import MemoryUse
 from py_core.backends.speculation import PromptLookup
 from py_core.backends.training import Training
 from py_core.backends.webgpu.profiling import KernelProfiler, Limits, OnRound, Profile
+from py_core.engine.draft import Draft
 from py_core.engine.page_keeping import PageKeeping, PageShelf
 from py_core.engine.repetition import LoopDetector
 from py_core.engine.scheduler import Priority, Scheduler
@@ -77,6 +78,8 @@ class Engine:
         """What it knows of pages that are kept outside of the backend."""
         self.speculates = True
         """Whether tokens are guessed and run together (speculation.py). They are the same with and without."""
+        self.draft: Draft | None = None
+        """A smaller model of the same vocabulary that guesses, too (loading.py brings one); closed with the engine."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -126,6 +129,8 @@ class Engine:
         self._scheduler.end(sequence)
         self._sequences.pop(sequence.number, None)
         self.backend.free(sequence)
+        if self.draft:
+            self.draft.free(sequence)
 
     async def add_adapter(self, adapter: LoraAdapter, priority: Priority = Priority.INTERACTIVE) -> int:
         """Bring a set of LoRA matrices to where the model runs; its number, for `use_adapter`.
@@ -179,8 +184,10 @@ class Engine:
         return self._scheduler.idle_held()
 
     def close(self) -> None:
-        """Release the weights and the device."""
+        """Release the weights and the device, and those of the draft."""
         self.backend.close()
+        if self.draft:
+            self.draft.close()
 
     async def logits(self, sequence: TokenSequence, priority: Priority = Priority.INTERACTIVE) -> np.ndarray:
         """Logits after the sequence's last token: float32 (vocab_size,). Raises ValueError when it has none."""
@@ -254,8 +261,8 @@ class Engine:
         return self._profiler().max_rows
 
     def memory(self) -> MemoryUse:
-        """What the backend's memory holds now, by owner. Raises BackendError after `close`."""
-        return self.backend.memory()
+        """What the backend's memory holds now, by owner, the draft's as one. Raises BackendError after `close`."""
+        return replace(self.backend.memory(), draft=self.draft.backend.memory().total if self.draft else 0)
 
     def limit_pages(self, nbytes: int) -> None:
         """See `Backend.limit_pages`."""
@@ -347,7 +354,9 @@ class Engine:
         begin = time.perf_counter()
         start = kept = sequence.length
         wanted = max_tokens
-        sequence.guesses = PromptLookup(sequence.tokens) if self.speculates and sequence.shares else None
+        guesses = self.speculates and sequence.shares
+        sequence.guesses = PromptLookup(sequence.tokens) if guesses else None
+        sequence.draft = self.draft.follow(sequence) if guesses and self.draft else None
         timings.reason = "length"
         if start + wanted > self.context_length:
             wanted, timings.reason = self.context_length - start, "context"

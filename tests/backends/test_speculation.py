@@ -10,6 +10,7 @@ import pytest
 
 from py_core.backends import step_times
 from py_core.backends.base import TokenSequence
+from py_core.backends.lookahead import Plan, kind_of
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.speculation import PromptLookup
 from py_core.backends.wasm.host import WorkersRestartedError
@@ -71,7 +72,11 @@ class Always:
             patch.setattr(backend._guesses, "rows_that_pay", lambda rehearsal, step, most: self._rows(most) or 1)
             patch.setattr(step_times, "MAX_BATCH", 2)
         else:
-            patch.setattr(backend._lookahead, "rows", lambda match, step, most: self._rows(most))
+            patch.setattr(backend._lookahead, "plan", self._plan)
+
+    def _plan(self, match: int, unread: int | None, step: float, left: int, most: int) -> Plan | None:
+        rows = self._rows(most) if match else 0
+        return Plan(kind_of(match), rows) if rows else None
 
     def _rows(self, most: int) -> int:
         self.asked += 1

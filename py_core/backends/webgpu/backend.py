@@ -414,6 +414,10 @@ class WebGPUBackend(PipelinedBackend):
             self._host.submit([self._record(_SCORED, len(rows), 1)])
         return np.frombuffer(await self._host.read(heads.scores.buffer, 0, 4 * m), np.float32)
 
+    def _token_seconds(self, sequence: TokenSequence) -> float | None:
+        step, lookup = self._times.typical(1), sequence.guesses
+        return step / self._guesses.gain(lookup.rehearsal, step) if step and lookup and lookup.rehearsal else step
+
     async def _submit(
         self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
         in_flight: InFlight,

@@ -107,6 +107,10 @@ class DeviceGuesses:
                 best, gain = size, worth
         return best
 
+    def gain(self, rehearsal: Rehearsal, step: float) -> float:
+        """How many times as many tokens a second as plain steps the best passes give, such steps among them."""
+        return max(1.0, *self._worth(rehearsal.gains, step).values())
+
     def judge(self, lookup: PromptLookup, step: float | None) -> None:
         """Learn from an answer's beginning whether others should begin with guesses."""
         rehearsal = lookup.rehearsal

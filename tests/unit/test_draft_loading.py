@@ -1,0 +1,49 @@
+"""A model of another vocabulary, or one that is no smaller, is refused as a draft, and it is said what differs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from py_core.draft_loading import DraftError, DraftFile, check_draft, read_draft
+from py_core.formats.source import FileSource
+from tests.tiny_llama import TinyLlama
+
+
+async def files(folder: Path) -> tuple[DraftFile, DraftFile]:
+    """A model, and a smaller one of the same vocabulary."""
+    made = [TinyLlama(layers=layers).write(folder / f"{layers}.gguf") for layers in (3, 1)]
+    return await read_draft(FileSource(made[0])), await read_draft(FileSource(made[1]))
+
+
+def changed(draft: DraftFile, **metadata: Any) -> DraftFile:
+    named = {f"tokenizer.ggml.{key}": value for key, value in metadata.items()}
+    return replace(draft, header=replace(draft.header, metadata={**draft.header.metadata, **named}))
+
+
+async def test_a_smaller_model_of_the_same_vocabulary_is_taken(tmp_path: Path) -> None:
+    model, draft = await files(tmp_path)
+    check_draft(model.header, model.config, draft)
+
+
+async def test_what_differs_is_named(tmp_path: Path) -> None:
+    model, draft = await files(tmp_path)
+    tokens = list(draft.header.metadata["tokenizer.ggml.tokens"])
+    tokens[70] = "another"
+    for other, words in (
+        (changed(draft, tokens=tokens), "its token 70 is 'another'"),
+        (replace(draft, config=replace(draft.config, vocab_size=999)), "its vocabulary has 999 tokens"),
+        (changed(draft, eos_token_id=5), "its token that ends a text is"),
+    ):
+        with pytest.raises(DraftError, match=words):
+            check_draft(model.header, model.config, other)
+
+
+async def test_a_model_that_is_no_smaller_is_refused(tmp_path: Path) -> None:
+    model, draft = await files(tmp_path)
+    for other in (model, draft):
+        with pytest.raises(DraftError, match="would not be faster"):
+            check_draft(draft.header, draft.config, other)
