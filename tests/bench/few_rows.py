@@ -55,9 +55,11 @@ def drawn(count: int, vocabulary: int) -> list[int]:
 
 
 async def call_ms(backend: Backend, sequence: TokenSequence, tokens: list[int], logit_rows: int) -> float:
-    """A pass over these after what the sequence holds, which is left as it was."""
+    """A pass over the sequence's last token and these, whatever ran before. The sequence is left as it was."""
     length = sequence.length
-    backend.append(sequence, tokens)
+    backend.truncate(sequence, length)  # the last token runs again
+    if tokens:
+        backend.append(sequence, tokens)
     begin = time.perf_counter()
     await backend.last_logits(sequence, logit_rows)
     taken = time.perf_counter() - begin
@@ -74,7 +76,7 @@ async def by_calls(model: Model, rows: list[int], position: int, rounds: int) ->
     taken: dict[tuple[int, int], list[float]] = {one: [] for one in passes}
     for turn in range(rounds + 1):
         for m, logit_rows in passes:
-            ms = await call_ms(backend, sequence, tokens[position : position + m], logit_rows)
+            ms = await call_ms(backend, sequence, tokens[position : position + m - 1], logit_rows)
             if turn:
                 taken[m, logit_rows].append(ms)
     return [
