@@ -14,7 +14,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress
 from app.autotune_cache import AutotuneCache
 from app.build_outputs import kernel_path
 from app.cli_model_file import chosen_path
-from app.fit_check import available_memory, fit_check, keep_within
+from app.fit_check import available_memory, fit_check
 from app.template_renderer import native_renderer
 from app.terminal import console
 from py_core.backends.base import BackendError
@@ -92,7 +92,7 @@ async def load(
 
         check = fit_check(load_backend, available_memory(), tell)
         model = await load_model(source, load_backend, renderer, on_bytes, context, check)
-    keep_within(model, *told[0])
+    await model.engine.limit_memory(told[0][1].memory)
     return model
 
 

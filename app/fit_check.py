@@ -14,7 +14,7 @@ from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.fit import Need, Room, check_room, contexts, memory_need
 from py_core.formats.gguf import GGUFHeader
-from py_core.loading import BeforeLoading, Model
+from py_core.loading import BeforeLoading
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 
@@ -55,12 +55,6 @@ def fit_facts(fitting: Fitting, context: int) -> dict[str, Any]:
         "trained": need.trained, "weights": parts.weights, "pages": parts.pages, "scratch": parts.scratch,
         "contexts": [[one.context, one.total] for one in contexts(need, fitting.room)],
     }  # fmt: skip
-
-
-def keep_within(model: Model, need: Need, room: Room) -> None:
-    """Let keys and values take what the weights leave of the memory that there is for the model."""
-    if room.memory is not None:
-        model.engine.limit_pages(max(0, room.memory - need.weights - need.scratch))
 
 
 def need_of(load_backend: Any, header: GGUFHeader, config: ModelConfig, graph: Graph) -> Need:

@@ -24,12 +24,14 @@ class PageBytes:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Bytes by owner. `scratch` are activations, logits, tables and what a training has; `pages` those of each tier."""
+    """Bytes by owner. `scratch` are activations, logits, tables and what a training has; `pages` those of each tier.
+    `limit`: what all of it may take (`Backend.limit_memory`), None where nobody set one."""
 
     weights: int
     adapters: int
     scratch: int
     pages: Mapping[str, PageBytes]
+    limit: int | None = None
 
     def rows(self) -> Iterator[tuple[str, str, int]]:
         """(owner, tier, bytes); the tier of what has none is ""."""
@@ -41,7 +43,7 @@ class MemoryUse:
                 yield owner, tier, getattr(of_tier, owner)
 
     def facts(self) -> dict[str, Any]:
-        """Fit for JSON: {weights, adapters, scratch, pages: {tier: {conversations, kept, free}}, total}."""
+        """Fit for JSON: {weights, adapters, scratch, pages: {tier: {conversations, kept, free}}, limit, total}."""
         return asdict(self) | {"total": self.total}
 
     @property

@@ -303,7 +303,7 @@ class WebGPUBackend(PipelinedBackend):
         self._make_room(slot, first, length)
         while True:
             try:
-                return self._pages.reserve(slot, first, length)
+                return await self._pages.reserve(slot, first, length)
             except BackendError:
                 if not self._make_room(slot, first, length, most=0):
                     raise
@@ -312,14 +312,20 @@ class WebGPUBackend(PipelinedBackend):
     def _shared_table(self) -> PageTable | None:
         return self._pages.shared_table
 
-    def limit_pages(self, nbytes: int) -> None:
-        self._pages.limit(nbytes)
+    @property
+    def _limited_pages(self) -> KVPages:
+        return self._pages
+
+    async def _shrink_pool(self, capacity: int) -> dict[int, int]:
+        return await self._pages.shrink(capacity)
 
     def memory(self) -> MemoryUse:
         held = dict(self._host.buffer_bytes())
         weights, pages = held.pop(WEIGHTS, 0), held.pop(PAGES, 0)
         adapters = held.pop(LORA_SET, 0) + held.pop(HEAD_ADAPTERS, 0)
-        return MemoryUse(weights, adapters, sum(held.values()), {HOT: page_bytes(self._pages.tables, pages)})
+        return MemoryUse(
+            weights, adapters, sum(held.values()), {HOT: page_bytes(self._pages.tables, pages)}, self._limit
+        )
 
     @property
     def _layout_name(self) -> str:
