@@ -125,6 +125,8 @@ class PageTable:
                 if page in moves:
                     held[at] = moves[page]
                     self._write(slot, self._first[slot] + at, moves[page])
+        # Where nobody holds a page any more, the number must be one that there is.
+        self.rows[(self.rows >= capacity) & (self.rows < 1 << TIER_SHIFT)] = 0
         taken = set(moves.values())
         self._free = [page for page in self._free if page < capacity and page not in taken]
         self.capacity = capacity
