@@ -124,7 +124,7 @@ async def load(
         except BaseException:
             model.close()
             raise
-    keep_within(model, room, *needs)
+    await keep_within(model, room, *needs)
     return model
 
 

@@ -57,16 +57,16 @@ def fit_facts(fitting: Fitting, context: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def keep_within(model: Model, room: Room, need: Need, draft: Need | None = None) -> None:
-    """Let keys and values take what the weights leave of the memory that there is for the model and its draft."""
-    if room.memory is None:
-        return
-    needs = [need] if draft is None else [need, draft]
-    left = max(0, room.memory - sum(one.weights + one.scratch for one in needs))
-    pages = [one.layer_page * len(one.windows) for one in needs]  # both hold the same texts
-    model.engine.limit_pages(left * pages[0] // sum(pages))
-    if draft is not None and model.engine.draft is not None:
-        model.engine.draft.backend.limit_pages(left * pages[1] // sum(pages))
+async def keep_within(model: Model, room: Room, need: Need, draft: Need | None = None) -> None:
+    """Limit a model, and its draft, to the memory that there is; what the weights leave is shared by their pages."""
+    of_model = room.memory
+    if room.memory is not None and draft is not None and model.engine.draft is not None:
+        taken = [one.weights + one.scratch for one in (need, draft)]
+        pages = [one.layer_page * len(one.windows) for one in (need, draft)]  # both hold the same texts
+        left = max(0, room.memory - sum(taken))
+        of_model = taken[0] + left * pages[0] // sum(pages)
+        await model.engine.draft.backend.limit_memory(taken[1] + left * pages[1] // sum(pages))
+    await model.engine.limit_memory(of_model)
 
 
 def need_of(load_backend: Any, header: GGUFHeader, config: ModelConfig, graph: Graph) -> Need:

@@ -16,7 +16,7 @@ from pyodide.ffi import JsException, to_js
 from app.answer_adapters import AnswerAdapters
 from app.assistant import MAX_TOKENS, Assistant
 from app.fact_reader import FactReader
-from app.fit_check import Fitting, fit_check, fit_facts, keep_within
+from app.fit_check import Fitting, fit_check, fit_facts
 from app.idle_learning import IDLE_SECONDS
 from app.learning_service import LearningService
 from app.one_learner import TabLock
@@ -127,7 +127,7 @@ class PageModel:
             self._max_tokens = max_tokens or MAX_TOKENS
             source, renderer = BrowserSource(stream), BrowserTemplateRenderer(templates)
             self._model = await load_model(source, loader, renderer, on_progress, context, check, mark_phase)
-            keep_within(self._model, told[0].room, told[0].need)
+            await self._model.engine.limit_memory(told[0].room.memory)
             self._adapters = AnswerAdapters(self._model.engine)
             return info_json(self._model, told[0])
         except Exception as error:

@@ -375,8 +375,9 @@ class Backend(Protocol):
     async def import_pages(self, sequence: TokenSequence, tokens: Sequence[int], pages: Sequence[bytes]) -> bool:
         """Let a sequence hold `tokens`, whose last pages have these bytes (`export_page`), one after the other.
 
-        It holds a beginning of the tokens already, up to the first of these pages at least. Where False, it holds what
-        it held, of which more may have to run again.
+        It holds a beginning of the tokens already, up to the first of these pages at least, or the tokens and more that
+        have to run again, behind which they stay. Where False, it holds what it held, of which more may have to run
+        again.
         """
         ...
 
@@ -392,9 +393,10 @@ class Backend(Protocol):
         """Give the sequence's pages back."""
         ...
 
-    def limit_pages(self, nbytes: int) -> None:
-        """Let keys and values of all sequences take no more than so many bytes: who waits gives his up before. One
-        sequence has room for the whole context all the same, and the numpy backend has no limit."""
+    async def limit_memory(self, nbytes: int | None) -> None:
+        """Let weights, adapters, scratch, and keys and values of all sequences take no more than so many bytes; None:
+        as much as there is. Pages of keys and values give way to all else: those that nobody uses first, then those of
+        sequences that wait. One sequence has room for the whole context all the same; numpy has no limit."""
         ...
 
     def memory(self) -> MemoryUse:

@@ -25,13 +25,15 @@ class PageBytes:
 @dataclass(frozen=True)
 class MemoryUse:
     """Bytes by owner. `scratch` are activations, logits, tables and what a training has; `pages` those of each tier;
-    `draft` all that a draft model holds, of whatever owner there."""
+    `draft` all that a draft model holds, of whatever owner there. `limit`: what all but the draft may take
+    (`Backend.limit_memory`), None where nobody set one."""
 
     weights: int
     adapters: int
     scratch: int
     pages: Mapping[str, PageBytes]
     draft: int = 0
+    limit: int | None = None
 
     def rows(self) -> Iterator[tuple[str, str, int]]:
         """(owner, tier, bytes); the tier of what has none is ""."""
@@ -45,7 +47,8 @@ class MemoryUse:
             yield "draft", "", self.draft
 
     def facts(self) -> dict[str, Any]:
-        """Fit for JSON: {weights, adapters, scratch, pages: {tier: {conversations, kept, free}}, draft, total}."""
+        """Fit for JSON: {weights, adapters, scratch, pages: {tier: {conversations, kept, free}}, draft, limit,
+        total}."""
         return asdict(self) | {"total": self.total}
 
     @property

@@ -92,7 +92,7 @@ class NumpyBackend(AdapterUse):
         # As on the other backends: layers with windows keep few pages, and those as they are.
         self._tiers = tiers if not any(self._windows.values()) else None
 
-    def limit_pages(self, nbytes: int) -> None:
+    async def limit_memory(self, nbytes: int | None) -> None:
         pass
 
     def memory(self) -> MemoryUse:

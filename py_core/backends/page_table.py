@@ -6,7 +6,7 @@ sees, and uses them again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -70,9 +70,10 @@ class PageTable:
     def __init__(self, slots: int, context_length: int, window: int = 0) -> None:
         self.window = window
         self.pages_per_slot = pages_of(context_length)
-        self._most = slots * self.pages_per_slot
+        self.most = slots * self.pages_per_slot
+        """The most pages that it grows to."""
         self._most_of_one = most_pages(window, context_length)
-        self.capacity = min(FIRST_PAGES, self._most)
+        self.capacity = min(FIRST_PAGES, self.most)
         self.rows = np.zeros((slots, self.pages_per_slot), np.uint32)
         self._free = list(range(self.capacity))[::-1]
         self._free_demoted: dict[Tier, list[int]] = {Tier.WARM: [], Tier.COLD: []}
@@ -96,11 +97,39 @@ class PageTable:
     def grown(self) -> int:
         """The capacity after this one: the double, but no more for the first sequence than it ever holds."""
         double = 2 * self.capacity
-        return min(self._most_of_one if self.capacity < self._most_of_one < double else double, self._most)
+        wanted = self._most_of_one if self.capacity < self._most_of_one < double else double
+        return max(min(wanted, self.most), self.capacity)
 
-    def limit(self, most: int) -> None:
-        """Have no more pages than so many, but those that there are, and as many as one sequence may hold."""
-        self._most = min(max(most, self.capacity, self._most_of_one), len(self.rows) * self.pages_per_slot)
+    def limit(self, most: int | None) -> None:
+        """Grow to no more pages than so many; but to as many as one sequence may hold."""
+        all_of_them = len(self.rows) * self.pages_per_slot
+        self.most = all_of_them if most is None else min(max(most, self._most_of_one), all_of_them)
+
+    @property
+    def free(self) -> int:
+        """How many pages nobody holds."""
+        return len(self._free)
+
+    def moves(self, capacity: int) -> dict[int, int]:
+        """Where only `capacity` pages are to be left, no fewer than are held: a free one among these for each page that
+        is held beyond them."""
+        beyond = [page for page in self._references if capacity <= page < 1 << TIER_SHIFT]
+        return dict(zip(beyond, (page for page in self._free if page < capacity), strict=False))
+
+    def shrink(self, capacity: int, moves: Mapping[int, int]) -> None:
+        """There are only `capacity` pages now, and who held one of `moves` holds the page that it was moved to."""
+        for page, new in moves.items():
+            self._references[new] = self._references.pop(page)
+        for slot, held in enumerate(self._held):
+            for at, page in enumerate(held):
+                if page in moves:
+                    held[at] = moves[page]
+                    self._write(slot, self._first[slot] + at, moves[page])
+        # Where nobody holds a page any more, the number must be one that there is.
+        self.rows[(self.rows >= capacity) & (self.rows < 1 << TIER_SHIFT)] = 0
+        taken = set(moves.values())
+        self._free = [page for page in self._free if page < capacity and page not in taken]
+        self.capacity = capacity
 
     def add_capacity(self, capacity: int) -> None:
         """There are `capacity` pages now; those that were stay."""

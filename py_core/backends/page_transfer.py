@@ -10,11 +10,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from py_core.backends.base import BackendError, TokenSequence
+from py_core.backends.memory_budget import MemoryBudget
 from py_core.backends.page_table import PAGE
-from py_core.backends.sequence_slots import SequenceSlots
 
 
-class PageTransfer(SequenceSlots):
+class PageTransfer(MemoryBudget):
     """What `PipelinedBackend` shares. See `Backend` for the contract of each public method."""
 
     RESTARTS: tuple[type[Exception], ...]
@@ -63,7 +63,7 @@ class PageTransfer(SequenceSlots):
         table, first = self._shared_table, len(tokens) - PAGE * len(pages)
         if table is None or not sequence.shares or not pages or len(tokens) % PAGE:
             return False
-        if sequence.length > len(tokens) or sequence.tokens != list(tokens[: sequence.length]):
+        if sequence.tokens[: len(tokens)] != list(tokens[: sequence.length]):
             return False
         try:
             await self._restore()
@@ -81,6 +81,7 @@ class PageTransfer(SequenceSlots):
             return False
         except BackendError:
             return False  # whoever reads the tokens says it
-        sequence.tokens, sequence.stored = list(tokens), len(tokens)
+        # Who gave his pages up holds tokens behind these, which are run.
+        sequence.tokens[: len(tokens)], sequence.stored = tokens, len(tokens)
         self._keep_prefix(sequence, ends=False)
         return True

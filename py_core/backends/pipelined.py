@@ -292,11 +292,11 @@ class PipelinedBackend(PageTransfer):
     ) -> list[int]:
         """Run the last token and a guess of the next ones; what is sampled, up to the first that was guessed wrong."""
         begin, last = time.perf_counter(), sequence.length - 1
-        rows = [(token, last + at, sequence.slot) for at, token in enumerate([sequence.tokens[-1], *guess])]
         while True:
             try:
                 await self._restore()
                 self._put_to_work([sequence])
+                rows = [(token, last + at, sequence.slot) for at, token in enumerate([sequence.tokens[-1], *guess])]
                 if sequence.stored < last:
                     await self._run_pending(sequence)
                 await self._reserve(sequence.slot, sequence.stored, last + len(rows))
@@ -425,7 +425,8 @@ class PipelinedBackend(PageTransfer):
         while True:
             try:
                 await self._restore()
-                return await place()
+                await place()
+                return await self._fit()
             except self.RESTARTS as error:
                 self._lose(error)
             except BaseException:

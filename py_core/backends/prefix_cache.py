@@ -88,11 +88,16 @@ class PrefixCache(AdapterUse):
         conversation. Whether any were."""
         table, found = self._shared_table, False
         while table is not None and table.lacks(slot, first, length):
-            if table.grown() <= (table.pages_per_slot if most is None else most):
+            if table.grown() <= (table.pages_per_slot if most is None else most) or not self._let_go():
                 break
-            page = self._prefixes.evict(lambda page: table.references(page) == 1)
-            if page is None:
-                break
-            table.drop([page])
             found = True
         return found
+
+    def _let_go(self) -> bool:
+        """Let go of a page that nobody uses. Whether there was one."""
+        table = self._shared_table
+        page = self._prefixes.evict(lambda page: table.references(page) == 1) if table else None
+        if table is None or page is None:
+            return False
+        table.drop([page])
+        return True

@@ -20,13 +20,25 @@ LEAST_COPIED = 8
 """Tokens that a page must hold of a text's end, so that it is worth a copy. All chats begin with fewer."""
 
 
+PROTECTED = 0.5
+"""Of all pages, as many as this may be protected: the others come and go."""
+
+KNOWN = 4
+"""Of pages that were let go, so many times as many are known as there are others."""
+
+UNUSED = 4
+"""A protected page that nobody used while so many times as many were let go as there are is protected no more."""
+
+
 class _Node:
-    """A page behind those of its parents. `page` is that of the backend, -1 for a root."""
+    """A page behind those of its parents. `page` is that of the backend, -1 for a root. `name` tells the text up to its
+    end from others; `used`: how many pages had been let go when it was used last."""
 
-    __slots__ = ("children", "edge", "order", "page", "parent")
+    __slots__ = ("children", "edge", "name", "order", "page", "parent", "used")
 
-    def __init__(self, parent: _Node | None, edge: Edge, page: int) -> None:
-        self.parent, self.edge, self.page = parent, edge, page
+    def __init__(self, parent: _Node | None, edge: Edge, page: int, name: int = 0) -> None:
+        self.parent, self.edge, self.page, self.used = parent, edge, page, 0
+        self.name: int = hash((parent.name, edge)) if parent else name
         self.children: dict[Edge, _Node] = {}
         self.order: list[Edge] = []
         """The children's edges, sorted: those that begin alike are neighbours. None is the beginning of another."""
@@ -51,13 +63,26 @@ class _Node:
 
 
 class RadixTree:
-    """Bookkeeping only: who takes a page out of the tree, or puts one in, counts its references."""
+    """Bookkeeping only: who takes a page out of the tree, or puts one in, counts its references.
+
+    Where more is asked for in turn than there is room for, letting go of what was not used for the longest time lets go
+    of what is asked for next, always. So a page that was let go and was read again is protected (as in 2Q, Johnson and
+    Shasha 1994): what was read once goes before it.
+    """
 
     def __init__(self) -> None:
         self._roots: dict[int, _Node] = {}
         self._recent: dict[_Node, None] = {}
         """All pages, those that were not used for long first. A path is touched from its end, so that a page comes
         after the ones behind it."""
+        self._protected: dict[_Node, None] = {}
+        """Those that came back, in the same order."""
+        self._gone: dict[int, None] = {}
+        """Names of pages that were let go, the newest last."""
+        self._let_go = 0
+        """How many were let go."""
+        self._most = 0
+        """The most pages that there were."""
         self._nodes: dict[int, _Node] = {}
         """By their pages."""
 
@@ -89,7 +114,7 @@ class RadixTree:
 
         For tokens that are there already the tree keeps its own page.
         """
-        node = self._roots.setdefault(adapter, _Node(None, (), -1))
+        node = self._roots.setdefault(adapter, _Node(None, (), -1, adapter))
         path, new, old = list[_Node](), list[int](), list[int]()
         for edge, page in zip(_edges(tokens), pages, strict=True):
             child, common = node.nearest(edge)
@@ -98,6 +123,7 @@ class RadixTree:
                     self._remove(child)
                     old.append(child.page)
                 child = self._nodes[page] = node.add(edge, page)
+                self._protect(child)
                 new.append(page)
             path.append(child)
             node = child
@@ -106,12 +132,19 @@ class RadixTree:
 
     def evict(self, is_free: Callable[[int], bool]) -> int | None:
         """Take out the page that was not used for the longest time, of those with none behind them that `is_free`
-        allows; None where there is none."""
+        allows, a protected one only where there is no other; None where there is none."""
+        found = None
         for node in self._recent:
             if not node.children and is_free(node.page):
-                self._remove(node)
-                return node.page
-        return None
+                if not self._is_protected(node):
+                    found = node
+                    break
+                found = found or node
+        if found is None:
+            return None
+        self._remove(found)
+        self._note_gone(found)
+        return found.page
 
     def forget(self, adapter: int) -> list[int]:
         """Take out all that was made with a set of LoRA matrices; the pages."""
@@ -121,6 +154,7 @@ class RadixTree:
             node = left.pop()
             left.extend(node.children.values())
             del self._recent[node]
+            self._protected.pop(node, None)
             self._nodes.pop(node.page, None)
             pages.append(node.page)
         return pages
@@ -135,12 +169,40 @@ class RadixTree:
         assert node.parent is not None
         node.parent.remove(node.edge)
         del self._recent[node]
+        self._protected.pop(node, None)
         self._nodes.pop(node.page, None)
 
     def _touch(self, path: list[_Node]) -> None:
+        self._most = max(self._most, len(self))
         for node in reversed(path):
             self._recent.pop(node, None)
             self._recent[node] = None
+            node.used = self._let_go
+            if node in self._protected:
+                del self._protected[node]
+                self._protected[node] = None
+
+    def _note_gone(self, node: _Node) -> None:
+        self._let_go += 1
+        self._gone.pop(node.name, None)
+        self._gone[node.name] = None
+        while len(self._gone) > KNOWN * self._most:
+            del self._gone[next(iter(self._gone))]
+
+    def _protect(self, node: _Node) -> None:
+        """Protect a page that came back, where not too many are."""
+        if node.name not in self._gone:
+            return
+        del self._gone[node.name]
+        for other in list(self._protected):
+            if self._is_protected(other):
+                break
+            del self._protected[other]
+        if len(self._protected) < PROTECTED * self._most:
+            self._protected[node] = None
+
+    def _is_protected(self, node: _Node) -> bool:
+        return node in self._protected and self._let_go - node.used <= UNUSED * self._most
 
 
 def _edges(tokens: Sequence[int]) -> Iterator[Edge]:

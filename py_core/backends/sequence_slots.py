@@ -38,9 +38,6 @@ class SequenceSlots(PrefixCache):
     def _release(self, slot: int, length: int) -> None:
         """Give back the pages that only positions from `length` on use."""
 
-    @abstractmethod
-    def limit_pages(self, nbytes: int) -> None: ...
-
     def new_sequence(self) -> TokenSequence:
         self._numbered += 1
         sequence = self._sequences[self._numbered] = TokenSequence(self._numbered)
@@ -85,11 +82,27 @@ class SequenceSlots(PrefixCache):
             sequence.slot = NO_SLOT
 
     def _make_room(self, slot: int, first: int, length: int, most: int | None = None) -> bool:
-        """As `PrefixCache._make_room`; where memory is out (`most` is 0), one of those who wait gives its pages up."""
-        if super()._make_room(slot, first, length, most):
+        """As `PrefixCache._make_room`; where memory is out (`most` is 0), those who wait give their pages up: what is
+        let go then depends on who needed it last. Of pages that are not kept, only those of who waits for the longest
+        time, where nothing else is left."""
+        table = self._shared_table
+        if most is None and (table is None or table.grown() > table.capacity):
+            return super()._make_room(slot, first, length)
+        if table is not None and not table.lacks(slot, first, length):
+            return False
+        waiting = self._waiting(slot)
+        for one in waiting if table else ():
+            if one.shares:
+                self._send_away(one)
+        if super()._make_room(slot, first, length, most=0):
             return True
-        for sequence in self._in_slots.values() if most == 0 else ():
-            if sequence.stored and sequence.slot != slot and sequence.number not in self._at_work:
-                self._send_away(sequence)
-                return True
-        return False
+        if left := [one for one in waiting if one.stored]:
+            self._send_away(left[0])
+        return bool(waiting)
+
+    def _waiting(self, slot: int = NO_SLOT) -> list[TokenSequence]:
+        """Those with pages who are not at work, but for who has this slot; first who waits for the longest time."""
+        return [
+            one for one in self._in_slots.values()
+            if one.stored and one.slot != slot and one.number not in self._at_work
+        ]  # fmt: skip

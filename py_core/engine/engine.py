@@ -264,9 +264,9 @@ class Engine:
         """What the backend's memory holds now, by owner, the draft's as one. Raises BackendError after `close`."""
         return replace(self.backend.memory(), draft=self.draft.backend.memory().total if self.draft else 0)
 
-    def limit_pages(self, nbytes: int) -> None:
-        """See `Backend.limit_pages`."""
-        self.backend.limit_pages(nbytes)
+    async def limit_memory(self, nbytes: int | None) -> None:
+        """See `Backend.limit_memory`. It may be changed at any time, and counts once the pass that runs is over."""
+        await self._scheduler.alone(lambda: self.backend.limit_memory(nbytes), Priority.INTERACTIVE)
 
     async def limits(self, on_round: OnRound = lambda: None) -> Limits:
         """What the GPU does at most. Raises BackendError where its kernels cannot be measured."""

@@ -15,7 +15,9 @@ from py_core.backends.base import NO_SLOT, BackendError, TokenSequence
 from py_core.backends.page_table import PAGE
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.sequence_slots import SLOTS
+from py_core.backends.wasm.backend import WasmBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.wasm.layout import EXTENT
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from tests.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
@@ -28,7 +30,7 @@ CONTEXT = 6 * PAGE
 async def tiny(
     request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Pair]:
-    """In float32, with few pages in the beginning. `limit_pages` then allows those of two conversations."""
+    """In float32, with few pages in the beginning. `limit_memory` then allows those of two conversations."""
     monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
     tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
     host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm())
@@ -37,12 +39,14 @@ async def tiny(
     pair.other.close()
 
 
-def with_little_memory(tiny: Pair) -> PipelinedBackend:
-    """Two whole conversations have room."""
+async def with_little_memory(tiny: Pair) -> PipelinedBackend:
+    """Two whole conversations have room, or on the CPU, which takes eight pages at a time, one and a bit."""
     backend = tiny.other
     assert isinstance(backend, PipelinedBackend)
-    assert backend._shared_table is not None
-    backend._shared_table.limit(2 * CONTEXT // PAGE)
+    table, pages = backend._limited_pages.limited, backend._limited_pages.limited_bytes
+    assert table is not None
+    whole = -(-table.capacity // EXTENT) * EXTENT if isinstance(backend, WasmBackend) else table.capacity
+    await backend.limit_memory(backend.memory().total - pages + 2 * CONTEXT // PAGE * (pages // whole))
     return backend
 
 
@@ -104,7 +108,7 @@ async def test_who_comes_back_reads_again_only_what_was_let_go(tiny: Pair) -> No
 
 
 async def test_where_memory_is_out_who_waits_gives_his_pages_up(tiny: Pair) -> None:
-    backend = with_little_memory(tiny)
+    backend = await with_little_memory(tiny)
     engine, texts = Engine(backend, ()), [prompt(250 + 9 * at, seed=at) for at in range(6)]
     sequences = await opened(engine, texts)
     assert sum(one.slot == NO_SLOT for one in sequences) >= 3
@@ -115,7 +119,7 @@ async def test_where_memory_is_out_who_waits_gives_his_pages_up(tiny: Pair) -> N
 
 
 async def test_those_who_are_answered_at_once_and_have_no_room_together_are_answered_in_turns(tiny: Pair) -> None:
-    backend = with_little_memory(tiny)
+    backend = await with_little_memory(tiny)
     backend.rows_that_pay = tiny.numpy.rows_that_pay  # type: ignore[method-assign]
     engine, texts = Engine(backend, ()), [prompt(200 + 9 * at, seed=at) for at in range(7)]
     sequences = await opened(engine, texts)
@@ -127,7 +131,7 @@ async def test_those_who_are_answered_at_once_and_have_no_room_together_are_answ
 
 
 async def test_a_conversation_that_needs_more_than_there_is_says_so(tiny: Pair) -> None:
-    backend = with_little_memory(tiny)
+    backend = await with_little_memory(tiny)
     engine = Engine(backend, ())
     sequences = await opened(engine, [prompt(300, seed=at) for at in range(2)])
     backend._put_to_work(sequences)  # nobody can be sent away
@@ -140,7 +144,7 @@ async def test_a_conversation_that_needs_more_than_there_is_says_so(tiny: Pair) 
 @pytest.mark.parametrize("seed", range(3))
 async def test_whoever_is_sent_away_and_comes_back_each_has_his_own_logits(tiny: Pair, seed: int) -> None:
     """Begin alike, read, go on alone and together, go back, let pages go, be sent away, free: as on numpy."""
-    backend, draw = with_little_memory(tiny), random.Random(seed)
+    backend, draw = await with_little_memory(tiny), random.Random(seed)
     backend._free_slots = backend._free_slots[-10:]
     table = backend._shared_table
     assert table is not None

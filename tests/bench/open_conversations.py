@@ -1,11 +1,15 @@
 """Many conversations open at once in the memory of few: what is held, and how soon one of them goes on.
 
     python tests/bench/open_conversations.py [--backend wasm|webgpu] [--precision precise|fast] [--model FILE]
-        [--conversations 1000] [--tokens 64] [--budget MB] [--asked 40] [--json]
+        [--conversations 1000] [--tokens 64] [--budget MB] [--asked 40] [--rounds N] [--json]
 
 Natively (wasmtime on one core, or wgpu-py). Each conversation reads so many tokens, no two alike. Then some of them say
 8 tokens each; "first token" is the median time until the first of these. "held" has its pages still, "let go" reads its
 tokens again. "as alone" are those whose tokens are those of a conversation that nobody is beside.
+
+With --rounds a tiny model is asked in their place, so many times as often as there are conversations, in memory for
+half of them: the share of the asked conversations' tokens that are read again, in turn, at random, and where some are
+asked more. These are counts, the same on every machine.
 """
 
 from __future__ import annotations
@@ -17,7 +21,9 @@ import random
 import time
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
+import numpy as np
 from parallel_sequences import GREEDY, drawn, loader_of
 from rich.console import Console
 from rich.table import Table
@@ -26,9 +32,12 @@ from app.downloads import default_model_path
 from app.template_renderer import native_renderer
 from py_core.backends.base import TokenSequence
 from py_core.backends.memory_use import HOT
+from py_core.backends.page_table import pages_of
+from py_core.backends.pipelined import PipelinedBackend
 from py_core.engine.engine import Engine, Timings
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
+from tests.tiny_llama import TinyLlama
 
 SAID = 8
 
@@ -42,12 +51,19 @@ async def say(engine: Engine, sequence: TokenSequence) -> tuple[list[int], float
     return said, first
 
 
+async def keep_pages_within(engine: Engine, nbytes: int) -> None:
+    """Let keys and values take so many bytes more or less beside what is there."""
+    use = engine.memory()
+    pages = sum((one.conversations + one.kept + one.free) for one in use.pages.values())
+    await engine.limit_memory(use.total - pages + nbytes)
+
+
 async def measure(options: argparse.Namespace) -> dict[str, object]:
     path = options.model or default_model_path()
     model = await load_model(FileSource(path), loader_of(options.backend, options.precision), native_renderer())
     engine, count = model.engine, options.conversations
     backend = engine.backend
-    backend.limit_pages(options.budget << 20)
+    await keep_pages_within(engine, options.budget << 20)
     texts = [drawn(options.tokens, seed) for seed in range(count)]
     sequences = []
     for text in texts:
@@ -75,6 +91,48 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
     }  # fmt: skip
 
 
+async def read_again(options: argparse.Namespace, folder: Path) -> dict[str, object]:
+    """The share of the tokens of those who are asked that are read again, by the order in which they are asked."""
+    count, found, draw = options.conversations, dict[str, object](), random.Random(2)
+    asked = range(count * options.rounds)
+    orders = {
+        "in turn": [at % count for at in asked],
+        "at random": [draw.randrange(count) for _ in asked],
+        "a quarter mostly": [draw.randrange(count // 4 if draw.random() < 0.8 else count) for _ in asked],
+        "a few, then others": [at // 3 % 6 + at // (count * options.rounds // 4) * 6 for at in asked],
+    }
+    path = TinyLlama(context=options.tokens * 2).write(folder / "tiny.gguf")
+    for name, order in orders.items():
+        model = await load_model(FileSource(path), loader_of(options.backend, options.precision), native_renderer())
+        engine, backend = model.engine, model.engine.backend
+        assert isinstance(backend, PipelinedBackend)
+        table = backend._shared_table
+        assert table is not None
+        page = backend.memory().pages[HOT].free // table.capacity
+        await keep_pages_within(engine, count // 2 * pages_of(options.tokens + SAID) * page)
+        read, write_rows = 0, backend._write_rows
+
+        async def counted(sequence: TokenSequence, first: int, stop: int, logit_rows: int, write=write_rows) -> int:
+            nonlocal read
+            read += stop - first
+            return int(await write(sequence, first, stop, logit_rows))
+
+        texts = [np.random.default_rng(seed).integers(0, 256, options.tokens).tolist() for seed in range(count)]
+        sequences = [engine.new_sequence() for _ in texts]
+        for one, text in zip(sequences, texts, strict=True):
+            await engine.prefill(one, text, Timings())
+        backend._write_rows = counted  # type: ignore[method-assign]
+        held = 0
+        for number in order:
+            one = sequences[number]
+            engine.truncate(one, options.tokens)  # another answer, so that all texts stay as long
+            held += one.length
+            await say(engine, one)
+        found[name] = read / held
+        model.close()
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", choices=("wasm", "webgpu"), default="wasm")
@@ -84,17 +142,22 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--budget", type=int, default=256, help="MB of keys and values")
     parser.add_argument("--asked", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=0, help="ask all of them in turn, and count what is read again")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = asyncio.run(measure(options))
+    if options.rounds:
+        with TemporaryDirectory() as folder:
+            found = asyncio.run(read_again(options, Path(folder)))
+    else:
+        found = asyncio.run(measure(options))
     if options.json:
         print(json.dumps(found, indent=1))
         return
-    table = Table(title=f"{found['conversations']} conversations of {found['tokens']} tokens, {found['adapter']}")
+    table = Table(title=f"{options.conversations} conversations of {options.tokens} tokens")
     for column in ("", "value"):
         table.add_column(column)
     for name, value in found.items():
-        table.add_row(name, f"{value:.1f}" if isinstance(value, float) else str(value))
+        table.add_row(name, f"{value:.3g}" if isinstance(value, float) else str(value))
     Console().print(table)
 
 

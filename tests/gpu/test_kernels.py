@@ -173,7 +173,8 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, l
     covering(
         15, lanes=[("reduce_subgroup", 2), ("reduce_subgroup", 4), ("reduce_workgroup", 8)],
         form=[name for name in FORMAT_NAMES if LAYOUTS[name].quantized], read=[False, True], x_rows=[2, 4, 8],
-        together=[1, 2, 4], subgroups=[1, 2, 4], n=[7, 32, 75], blocks=[1, 5, 9], epilogue=[0, 1, 2], norm=[False, True],
+        together=[1, 2, 4], subgroups=[1, 2, 4], n=[7, 32, 75], blocks=[1, 5, 9], epilogue=[0, 1, 2],
+        norm=[False, True],
     )
 )  # fmt: skip
 @given(m=st.integers(1, 9), logits=st.one_of(st.none(), st.integers(1, 9)), seed=SEEDS)
@@ -206,7 +207,8 @@ def test_several_rows_in_integers_equal_numpy(run_kernel, variant, m, logits, se
         {"dequantize": f"dequantize_{form.lower()}", "reduce": reduce, "columns": columns, "x_binding": binding},
         MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=rows * k // 32, Y_STRIDE=n, Y_OFFSET=0, EPILOGUE=epilogue, CAP=0.0,
         ROWS=2 * together if epilogue == 2 else together, M_TILE=tile, LANES=lanes, SUBGROUPS=subgroups, ROW_TILES=1,
-        WORKGROUP=64, CHUNK=lane_group if read else k // 32, LOGITS=logits is not None, SINGLE_ROW=False, **PLAIN, **norms,
+        WORKGROUP=64, CHUNK=lane_group if read else k // 32, LOGITS=logits is not None, SINGLE_ROW=False, **PLAIN,
+        **norms,
     )  # fmt: skip
     used = x[m - count : m]
     used = reference.rms_norm(used, weight, 1e-5) if norm else used

@@ -29,6 +29,7 @@ from py_core.backends.tiers import Tier, TierPolicy
 from py_core.backends.training import Training
 from py_core.backends.wasm.head_programs import HeadPrograms
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
+from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import ABI, MATRIX_KINDS, Mode
 from py_core.backends.wasm.lora_sets import LoraSets
 from py_core.backends.wasm.lowering import ProgramLowering
@@ -78,6 +79,7 @@ class WasmBackend(PipelinedBackend):
             config, graph, header.tensors, PRECISIONS[precision], host.most_workers, MAX_ROWS, SLOTS
         )
         self._pages = self._lowering.pages
+        self._pages.make_way = self._fit
         self._sets = LoraSets(self._lowering)
         self._adapted = False
         """Whether the state's rows run with a set of LoRA matrices."""
@@ -133,14 +135,18 @@ class WasmBackend(PipelinedBackend):
     def _shared_table(self) -> PageTable | None:
         return self._pages.shared_table
 
-    def limit_pages(self, nbytes: int) -> None:
-        self._pages.limit(nbytes)
+    @property
+    def _limited_pages(self) -> KVPages:
+        return self._pages
+
+    async def _shrink_pool(self, capacity: int) -> dict[int, int]:
+        return await self._pages.shrink(self._host, capacity)
 
     def memory(self) -> MemoryUse:
         pages, weights, end = self._pages, self._lowering.weights.nbytes, self._lowering.arena.end
         tiers = (tier for tier in Tier if not tier or self._tiers)
         by_tier = {tier.name.lower(): page_bytes(pages.tables(tier), pages.there(tier), tier) for tier in tiers}
-        return MemoryUse(weights, pages.bytes_of_others, end - weights, by_tier)
+        return MemoryUse(weights, pages.bytes_of_others, end - weights, by_tier, self._limit)
 
     @property
     def _layout_name(self) -> str:

@@ -8,6 +8,7 @@ as many pages as fit (layout.py).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -65,6 +66,8 @@ class KVPages:
         self._arena, self._parts = arena, 0
         self._free: dict[int, int] = {}
         """Parts that were given back: how many follow one another, by the first."""
+        self.make_way: Callable[[int], Awaitable[None]] = _nothing
+        """Waited for before so many bytes are taken for something that is not pages, where the memory grows by that."""
         self._groups: list[_Group] = []
         for window, layers in layer_groups(graph, config.context_length).items():
             pages = PageTable(slots, config.context_length, window)
@@ -101,18 +104,46 @@ class KVPages:
                 capacity = group.pages.grown()
                 if capacity == group.pages.capacity:
                     raise BackendError("The conversations have no more memory. Close one, or start a new chat.")
-                extents = _extents(capacity) - len(group.extents)
-                self._add_extents(group, extents, await self._claim(host, extents * len(group.layers)))
+                await self._grow(host, group, _extents(capacity))
                 group.pages.add_capacity(capacity)
             await self._copy_others_page(host, group, slot, first)
             group.pages.take(slot, first, length)
             self._write_rows(host, group)
 
-    def limit(self, nbytes: int) -> None:
-        """Let the pages of layers without a window take no more, where that is enough for one conversation."""
-        for group in self._groups:
-            if not group.pages.window:
-                group.pages.limit(nbytes // (len(group.layers) * self._heads * self._head_bytes))
+    def limit(self, nbytes: int | None) -> None:
+        if group := self._limited:
+            extents = None if nbytes is None else nbytes // (len(group.layers) * self.part_bytes)
+            group.pages.limit(None if extents is None else EXTENT * extents)
+
+    @property
+    def limited(self) -> PageTable | None:
+        return self._limited.pages if self._limited else None
+
+    @property
+    def limited_bytes(self) -> int:
+        group = self._limited
+        extents = len(group.extents) * len(group.layers) if group else 0
+        return (extents + sum(self._free.values())) * self.part_bytes
+
+    @property
+    def _limited(self) -> _Group | None:
+        return next((group for group in self._groups if not group.pages.window), None)
+
+    async def shrink(self, host: KernelHost, capacity: int) -> dict[int, int]:
+        """Have so many pages without a window only, or some more, so that whole extents are left: others may have the
+        rest (`take`). Where which page was moved to."""
+        group, extents = self._limited, _extents(capacity)
+        if group is None or extents >= len(group.extents):
+            return {}
+        moves = group.pages.moves(extents * EXTENT)
+        for page, new in moves.items():
+            await self._copy(host, group, self._place(group, page), self._place(group, new))
+        group.pages.shrink(extents * EXTENT, moves)
+        self._write_rows(host, group)
+        for first in group.extents[extents:]:
+            self._put_back(first, len(group.layers))
+        del group.extents[extents:]
+        return moves
 
     @property
     def shared_table(self) -> PageTable | None:
@@ -146,7 +177,7 @@ class KVPages:
     async def read_page(self, host: KernelHost, page: int) -> bytes:
         """The bytes of a page of `shared_table`, of which the kernels know the layout: how many tells the tier."""
         (group,), place, nbytes = self._groups, self._place(self._groups[0], page), self.page_bytes(tier_of(page))
-        between = await self.take(host, nbytes)
+        between = await self._between(host, nbytes)
         try:
             await self._copy(host, group, place, _Place(between, place.nbytes, place.nbytes))
             return await host.read(between, nbytes)
@@ -159,7 +190,7 @@ class KVPages:
         tier = next(each for each in Tier if self.page_bytes(each) == len(data))
         new = await self._new_demoted(host, group, tier) if tier else page
         try:
-            between = await self.take(host, len(data))
+            between = await self._between(host, len(data))
             try:
                 host.write(between, data)
                 place = self._place(group, new)
@@ -188,19 +219,29 @@ class KVPages:
             self._write_rows(host, group)
 
     async def take(self, host: KernelHost, nbytes: int) -> int:
-        """The address of memory for something else, between pages: so much as parts take.
+        """The address of memory for something else, between pages: so much as parts take. Within a budget pages give
+        way to it before (`make_way`).
 
         Raises BackendError when memory is out.
         """
-        return self._arena.end + await self._claim(host, -(-nbytes // self.part_bytes)) * self.part_bytes
+        parts = -(-nbytes // self.part_bytes)
+        if not any(count >= parts for count in self._free.values()):
+            await self.make_way(parts * self.part_bytes)
+        return self._arena.end + await self._claim(host, parts) * self.part_bytes
 
     def give_back(self, address: int, nbytes: int) -> None:
         """Memory that `take` gave may be taken again."""
-        first, parts = (address - self._arena.end) // self.part_bytes, -(-nbytes // self.part_bytes)
+        self._put_back((address - self._arena.end) // self.part_bytes, -(-nbytes // self.part_bytes))
+
+    def _put_back(self, first: int, parts: int) -> None:
         self._free[first] = parts
         for before in sorted(self._free, reverse=True):
             if (after := before + self._free[before]) in self._free:
                 self._free[before] += self._free.pop(after)
+
+    async def _between(self, host: KernelHost, nbytes: int) -> int:
+        """As `take`, for a moment, in which no page is moved."""
+        return self._arena.end + await self._claim(host, -(-nbytes // self.part_bytes)) * self.part_bytes
 
     async def _copy_others_page(self, host: KernelHost, group: _Group, slot: int, first: int) -> None:
         """What is stored before `first` in a page that others hold, too, comes into one of the sequence's own."""
@@ -279,10 +320,25 @@ class KVPages:
         self._parts += parts
         try:
             await host.reserve(self.end)
-        except BackendError:
+        except BaseException:
             self._parts -= parts
             raise
         return first
+
+    async def _grow(self, host: KernelHost, group: _Group, extents: int) -> None:
+        """Have so many extents of hot pages: of what was given back, as far as that goes."""
+        layers, wanted = len(group.layers), extents - len(group.extents)
+        given_back = sum(count // layers for count in self._free.values())
+        claimed = [await self._claim(host, layers) for _ in range(min(given_back, wanted))]
+        if (new := wanted - len(claimed)) > 0:
+            try:
+                first = await self._claim(host, new * layers)
+            except BaseException:
+                for each in claimed:
+                    self._put_back(each, layers)
+                raise
+            claimed += [first + number * layers for number in range(new)]
+        group.extents.extend(claimed)
 
     def _add_extents(self, group: _Group, extents: int, first: int) -> None:
         """`first`: the part in which the first of them begins."""
@@ -297,6 +353,9 @@ class KVPages:
                 begins = np.array(group.demoted[tier] if tier else group.extents, np.uint32)
                 entries[there] = begins[numbers[there] // size] * size + numbers[there] % size + tier * TIER_BIT
         return entries
+
+
+async def _nothing(nbytes: int) -> None: ...
 
 
 def _extents(capacity: int) -> int:

@@ -304,7 +304,7 @@ class WebGPUBackend(PipelinedBackend):
             try:
                 self._demote(slot, first)
                 self._make_room(slot, first, length)
-                return self._pages.reserve(slot, first, length)
+                return await self._pages.reserve(slot, first, length)
             except BackendError:
                 if not self._make_room(slot, first, length, most=0):
                     raise
@@ -320,15 +320,19 @@ class WebGPUBackend(PipelinedBackend):
     def _shared_table(self) -> PageTable | None:
         return self._pages.shared_table
 
-    def limit_pages(self, nbytes: int) -> None:
-        self._pages.limit(nbytes)
+    @property
+    def _limited_pages(self) -> KVPages:
+        return self._pages
+
+    async def _shrink_pool(self, capacity: int) -> dict[int, int]:
+        return await self._pages.shrink(capacity)
 
     def memory(self) -> MemoryUse:
         held, pages = dict(self._host.buffer_bytes()), self._pages
         weights, _ = held.pop(WEIGHTS, 0), held.pop(PAGES, 0)
         adapters = held.pop(LORA_SET, 0) + held.pop(HEAD_ADAPTERS, 0)
         by_tier = {tier.name.lower(): page_bytes(pages.tables(tier), pages.there(tier), tier) for tier in pages.tiers}
-        return MemoryUse(weights, adapters, sum(held.values()), by_tier)
+        return MemoryUse(weights, adapters, sum(held.values()), by_tier, limit=self._limit)
 
     @property
     def _layout_name(self) -> str:

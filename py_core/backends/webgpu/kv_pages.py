@@ -98,23 +98,53 @@ class KVPages:
         self._write_rows(group)
         return new
 
-    def reserve(self, slot: int, first: int, length: int) -> None:
+    async def reserve(self, slot: int, first: int, length: int) -> None:
         """Make sure that a sequence, of which positions before `first` are stored, has pages for first .. length - 1.
 
         Raises BackendError when memory is out.
         """
         for group in self._groups:
             while group.pages.lacks(slot, first, length):
-                self._grow(group)
+                capacity = group.pages.grown()
+                if capacity == group.pages.capacity or capacity * self.page_bytes > self._host.adapter.max_binding_size:
+                    raise BackendError("The conversations need more memory than this GPU gives. Start a new chat.")
+                await self._resize(group, capacity)
+                group.pages.add_capacity(capacity)
             self._copy_others_page(group, slot, first)
             group.pages.take(slot, first, length)
             self._write_rows(group)
 
-    def limit(self, nbytes: int) -> None:
-        """Let the pages of layers without a window take no more, where that is enough for one conversation."""
-        for group in self._groups:
-            if not group.pages.window:
-                group.pages.limit(nbytes // (len(group.buffers) * self.page_bytes))
+    def limit(self, nbytes: int | None) -> None:
+        if group := self._limited:
+            most = self._host.adapter.max_binding_size // self.page_bytes
+            if nbytes is not None:
+                most = min(most, nbytes // (len(group.buffers) * self.page_bytes))
+            group.pages.limit(most)
+
+    @property
+    def limited(self) -> PageTable | None:
+        return self._limited.pages if self._limited else None
+
+    @property
+    def limited_bytes(self) -> int:
+        return self._limited.pages.capacity * len(self._limited.buffers) * self.page_bytes if self._limited else 0
+
+    @property
+    def _limited(self) -> _Group | None:
+        return next((group for group in self._groups if not group.pages.window), None)
+
+    async def shrink(self, capacity: int) -> dict[int, int]:
+        """Have so many pages without a window only, as many as are held or more; where which page was moved to."""
+        group = self._limited
+        if group is None or capacity >= group.pages.capacity:
+            return {}
+        moves = group.pages.moves(capacity)
+        for page, new in moves.items():
+            self._copy_page(group, page, new)
+        group.pages.shrink(capacity, moves)
+        self._write_rows(group)
+        await self._resize(group, capacity)
+        return moves
 
     @property
     def shared_table(self) -> PageTable | None:
@@ -187,11 +217,14 @@ class KVPages:
         if page is None:
             return
         own = group.pages.new_page()
+        self._copy_page(group, page, own)
+        group.pages.replace(slot, first // PAGE, own)
+
+    def _copy_page(self, group: _Group, page: int, new: int) -> None:
         for buffer in group.buffers.values():
             # WebGPU copies nothing within a buffer.
             self._host.copy(buffer, page * self.page_bytes, self._between, 0, self.page_bytes)
-            self._host.copy(self._between, 0, buffer, own * self.page_bytes, self.page_bytes)
-        group.pages.replace(slot, first // PAGE, own)
+            self._host.copy(self._between, 0, buffer, new * self.page_bytes, self.page_bytes)
 
     def _write_rows(self, group: _Group) -> None:
         """Bring the rows that have changed to the GPU."""
@@ -205,18 +238,24 @@ class KVPages:
     def _group(self, pages: PageTable, layers: list[int]) -> _Group:
         nbytes = pages.rows.nbytes
         table = Binding(self._host.create_buffer(nbytes, "page table"), 0, nbytes)
-        return _Group(pages, table, {layer: self._new_buffer(pages) for layer in layers})
+        size = pages.capacity * self.page_bytes
+        return _Group(pages, table, {layer: self._host.create_buffer(size, PAGES) for layer in layers})
 
-    def _grow(self, group: _Group) -> None:
-        old, capacity = group.pages.capacity, group.pages.grown()
-        if capacity * self.page_bytes > self._host.adapter.max_binding_size or capacity == old:
-            raise BackendError("The conversations need more memory than this GPU gives. Start a new chat.")
-        group.pages.add_capacity(capacity)
-        for layer, buffer in group.buffers.items():
-            group.buffers[layer] = self._new_buffer(group.pages)
-            self._host.copy(buffer, 0, group.buffers[layer], 0, old * self.page_bytes)
-            self._host.destroy_buffer(buffer)
-        self.generation += 1
+    async def _resize(self, group: _Group, capacity: int) -> None:
+        """Buffers for so many pages, with what was in those before. They change one after the other, so that no more is
+        taken than one has; where the GPU has no room for the next, those before may be larger than they need be.
 
-    def _new_buffer(self, pages: PageTable) -> int:
-        return self._host.create_buffer(pages.capacity * self.page_bytes, PAGES)
+        Raises BackendError where it has none.
+        """
+        nbytes = min(capacity, group.pages.capacity) * self.page_bytes
+        for layer, old in group.buffers.items():
+            new = self._host.create_buffer(capacity * self.page_bytes, PAGES)
+            try:
+                await self._host.check()  # a browser says only then that there is no room
+            except BaseException:
+                self._host.destroy_buffer(new)
+                raise
+            self._host.copy(old, 0, new, 0, nbytes)
+            self._host.destroy_buffer(old)
+            group.buffers[layer] = new
+            self.generation += 1
