@@ -146,7 +146,7 @@ class WasmBackend(PipelinedBackend):
         pages, weights, end = self._pages, self._lowering.weights.nbytes, self._lowering.arena.end
         tiers = (tier for tier in Tier if not tier or self._tiers)
         by_tier = {tier.name.lower(): page_bytes(pages.tables(tier), pages.there(tier), tier) for tier in tiers}
-        return MemoryUse(weights, pages.bytes_of_others, end - weights, by_tier, self._limit)
+        return MemoryUse(weights, pages.bytes_of_others, end - weights, by_tier, limit=self._limit)
 
     @property
     def _layout_name(self) -> str:
