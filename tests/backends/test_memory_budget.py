@@ -137,7 +137,7 @@ async def test_who_gave_his_pages_up_may_go_on_with_a_guess(tiny: Pair) -> None:
     backend._send_away(sequence)
     expected = await alone(tiny.numpy, text, 4)
     sequence.guesses = PromptLookup(sequence.tokens)
-    assert (await backend._verify(sequence, expected[:3], GREEDY)) == expected
+    assert (await backend._verify(sequence, 1, expected[:3], GREEDY)) == expected
 
 
 async def test_in_turn_not_all_is_read_again(tiny: Pair) -> None:
