@@ -35,7 +35,9 @@ class Draft:
 
     def follow(self, sequence: TokenSequence) -> Follower:
         """What guesses for this sequence until it is freed, also where the draft failed for its last answer."""
-        follower = self._followers.setdefault(sequence.number, Follower(self))
+        follower = self._followers.get(sequence.number)
+        if follower is None:
+            follower = self._followers[sequence.number] = Follower(self)
         follower.works = True
         return follower
 
