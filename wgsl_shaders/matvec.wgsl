@@ -62,7 +62,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
       for (var v = 0u; v < SUMS_PER_OUTPUT; v++) { biases[o][v] = bias_of(n + v * N); }
     }
   }
-  var sums = dot_rows(item, first_row, min(M_TILE, count - m0), index);
+  var sums = dot_rows(item, first_row, index);
   for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
     let output = output_of(o, index);
     if (!output.exists || m0 + output.m >= count || item * OUTPUTS_PER_ITEM + output.row >= N) { continue; }

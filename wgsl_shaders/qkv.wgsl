@@ -71,7 +71,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
       biases[o] = vec2f(bias_of(row_of(pair, 0u)), bias_of(row_of(pair, 1u)));
     }
   }
-  var sums = dot_rows(item, m0, min(M_TILE, count - m0), index);
+  var sums = dot_rows(item, m0, index);
   for (var o = 0u; o < OUTPUTS_PER_LANE; o++) {
     let output = output_of(o, index);
     let pair_index = item + output.row;

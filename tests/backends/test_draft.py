@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from py_core.backends.base import Backend, TokenSequence
 from py_core.backends.lookahead import DRAFT, Drafted, Plan
 from py_core.backends.pipelined import PipelinedBackend
-from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.draft import READ_AT_ONCE, Draft
 from py_core.engine.engine import Engine, Timings
 from py_core.sampling import SamplingParams
 from tests.backend_pairs import GREEDY, open_pair, prompt
+from tests.dying_host import DyingHost
 from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
 
@@ -237,6 +237,7 @@ async def test_what_a_draft_holds_is_counted_freed_and_closed_with_the_engine(
     for sequence in sequences:
         await engine.prefill(sequence, TEXT, Timings())
         await more(engine, sequence, 10)
+        await more(engine, sequence, 10)  # the same sequence of the draft follows all its answers
     assert len(draft.backend._sequences) == 3  # type: ignore[attr-defined]
     for sequence in sequences:
         engine.free(sequence)
@@ -247,22 +248,6 @@ async def test_what_a_draft_holds_is_counted_freed_and_closed_with_the_engine(
     engine.close()
     monkeypatch.undo()
     assert closed == [engine.backend, draft.backend]
-
-
-class DyingHost(WasmtimeHost):
-    """Its workers die in each run of this number and its multiples."""
-
-    dies, runs = 0, 0
-
-    def run(self, program: int, steps: int) -> Awaitable[list[int]]:
-        self.runs += 1
-        if not self.dies or self.runs % self.dies:
-            return super().run(program, steps)
-
-        async def lost() -> list[int]:
-            raise WorkersRestartedError
-
-        return lost()
 
 
 @pytest.mark.parametrize("whose", ["model", "draft", "both"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,11 @@ from py_core.backends import page_table
 from py_core.backends.base import TokenSequence
 from py_core.backends.page_table import PAGE
 from py_core.backends.pipelined import PipelinedBackend
-from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from tests.backend_pairs import GREEDY, Pair, open_pair, prompt
+from tests.dying_host import DyingOnceHost
 from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
 
@@ -138,27 +138,11 @@ async def test_with_a_set_of_lora_matrices_a_text_is_another(tiny: Pair) -> None
     assert (await read(engine, third, text)).reused_tokens == 0
 
 
-class DyingHost(WasmtimeHost):
-    """Its workers die in the run of this number, once."""
-
-    dies = runs = 0
-
-    def run(self, program: int, steps: int) -> Awaitable[list[int]]:
-        self.runs += 1
-        if self.runs != self.dies:
-            return super().run(program, steps)
-
-        async def lost() -> list[int]:
-            raise WorkersRestartedError
-
-        return lost()
-
-
 @pytest.mark.parametrize("dies", range(1, 6))
 async def test_workers_that_die_while_pages_are_shared_and_copied_cost_time_only(
     tmp_path: Path, kernel_wasm, dies: int
 ) -> None:
-    host = DyingHost(kernel_wasm())
+    host = DyingOnceHost(kernel_wasm())
     pair = await open_pair(written(tmp_path), host)
     engine, text = Engine(pair.other, ()), prompt(130, seed=1)
     first, second = engine.new_sequence(), engine.new_sequence()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +13,13 @@ from py_core.backends.base import TokenSequence
 from py_core.backends.lookahead import Plan, kind_of
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.speculation import PromptLookup
-from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from py_core.sampling import SamplingParams
 from tests.backend_pairs import GREEDY, open_pair, prompt
+from tests.dying_host import DyingHost
 from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
 
@@ -156,22 +156,6 @@ async def test_two_answers_at_once_keep_their_own_guesses(
             except StopAsyncIteration:
                 left.discard(at)
     assert got == alone
-
-
-class DyingHost(WasmtimeHost):
-    """Its workers die in each run of this number and its multiples."""
-
-    dies, runs = 0, 0
-
-    def run(self, program: int, steps: int) -> Awaitable[list[int]]:
-        self.runs += 1
-        if not self.dies or self.runs % self.dies:
-            return super().run(program, steps)
-
-        async def lost() -> list[int]:
-            raise WorkersRestartedError
-
-        return lost()
 
 
 async def test_workers_that_die_in_a_guess_cost_time_only(

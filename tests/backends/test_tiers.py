@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +15,13 @@ from py_core.backends.page_table import PAGE, PageTable, tier_of
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.tiers import MOST_CODE, Tier, TierPolicy, demoted
 from py_core.backends.wasm.backend import WasmBackend
-from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu import demoted_pages
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
+from tests.dying_host import DyingOnceHost
 from tests.gpu_shapes import HARDWARE
 from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
@@ -198,25 +198,9 @@ async def test_a_page_is_demoted_once_for_all_who_share_it(tiny: Pair) -> None:
     assert_no_page_is_lost(tiny, [first, second, third])
 
 
-class DyingHost(WasmtimeHost):
-    """Its workers die in the run of this number, once."""
-
-    dies = runs = 0
-
-    def run(self, program: int, steps: int) -> Awaitable[list[int]]:
-        self.runs += 1
-        if self.runs != self.dies:
-            return super().run(program, steps)
-
-        async def lost() -> list[int]:
-            raise WorkersRestartedError
-
-        return lost()
-
-
 @pytest.mark.parametrize("dies", [4, 5, 6, 7, 8])
 async def test_workers_that_die_while_a_page_is_demoted_cost_time_only(tmp_path: Path, kernel_wasm, dies: int) -> None:
-    host = DyingHost(kernel_wasm())
+    host = DyingOnceHost(kernel_wasm())
     pair = await open_pair(written(tmp_path), host, tiers=POLICY)
     host.dies = dies
     sequence, reference = await pair.prefilled(prompt(6 * PAGE + 5, seed=1))

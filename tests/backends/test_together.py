@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from py_core.adapters.head import HeadAdapter
 from py_core.backends import step_times
 from py_core.backends.base import Backend, BackendError, TokenSequence
 from py_core.backends.pipelined import PipelinedBackend
-from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine import turns
@@ -24,6 +23,7 @@ from py_core.engine.engine import Engine, Timings
 from py_core.engine.scheduler import MOST_REQUESTS, Priority
 from py_core.sampling import SamplingParams
 from tests.backend_pairs import GREEDY, alone, assert_said_alone, open_pair, prompt
+from tests.dying_host import DyingHost
 from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
 
@@ -129,22 +129,6 @@ async def test_what_cannot_be_decoded_together_is_refused(backend: Backend) -> N
         await together(backend, sequences[:2], 5, [GREEDY] * 2)
     with pytest.raises(ValueError, match="prefill comes first"):
         await together(backend, [sequences[0], backend.new_sequence()], 5, [GREEDY] * 2)
-
-
-class DyingHost(WasmtimeHost):
-    """Its workers die in each run of this number and its multiples."""
-
-    dies, runs = 0, 0
-
-    def run(self, program: int, steps: int) -> Awaitable[list[int]]:
-        self.runs += 1
-        if not self.dies or self.runs % self.dies:
-            return super().run(program, steps)
-
-        async def lost() -> list[int]:
-            raise WorkersRestartedError
-
-        return lost()
 
 
 async def test_workers_that_die_cost_time_only(tmp_path: Path, kernel_wasm) -> None:

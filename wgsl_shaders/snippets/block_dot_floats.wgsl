@@ -1,7 +1,7 @@
 // Adds the products of a block of ROWS rows of W with its columns of M_TILE rows of x, in floats.
 // Needs codes8(block, w): the codes of values 4w..4w+3 and 16+4w..16+4w+3, w < 4, of a format; and column_quad(m0, m,
 // first, i, block, w): values 4w..4w+3 of a block of x.
-fn add_block(blocks: array<Block, ROWS>, i: u32, m0: u32, live: u32, first: u32, block: u32, sums: ptr<function, Sums>) {
+fn add_block(blocks: array<Block, ROWS>, i: u32, m0: u32, first: u32, block: u32, sums: ptr<function, Sums>) {
   var weights = blocks;
   var dots = array<array<vec2f, M_TILE>, ROWS>();
   var totals = array<vec2f, M_TILE>();

@@ -1,4 +1,4 @@
-// The dot products of rows of W with M_TILE rows of x, of which the first `live` are there. With NORM, x is normalized by RMS.
+// The dot products of rows of W with M_TILE rows of x. With NORM, x is normalized by RMS.
 //
 // A lane group is SUBGROUPS * LANES invocations that share a row tile: ROWS rows of W. They take the row's blocks of 32
 // columns in turn, and add up their sums. A lane group processes ROW_TILES tiles one after the other, and loads the
@@ -102,7 +102,7 @@ fn load_blocks(item: u32, step: u32, lane: u32) -> Blocks {
   return blocks;
 }
 
-fn dot_rows(item: u32, m0: u32, live: u32, index: u32) -> LaneOutputs {
+fn dot_rows(item: u32, m0: u32, index: u32) -> LaneOutputs {
   let lane = index % LANE_GROUP;
   var outputs = LaneOutputs();
   var sums = Sums();
@@ -114,7 +114,7 @@ fn dot_rows(item: u32, m0: u32, live: u32, index: u32) -> LaneOutputs {
   for (var step = 0u; step < STEPS; step++) {
     let first = first_of(step);
     if (CHUNKS > 1u || step == 0u) {
-      stage_columns(m0, first, live, index);
+      stage_columns(m0, first, index);
       cache_columns(lane);
     }
     var blocks = ahead;
@@ -124,7 +124,7 @@ fn dot_rows(item: u32, m0: u32, live: u32, index: u32) -> LaneOutputs {
     for (var i = 0u; i < BLOCKS_PER_LANE; i++) {
       let block = first + i * LANE_GROUP + lane;
       if (!EVEN && block >= min(first + CHUNK, K / 32u)) { continue; }
-      add_block(blocks[i], i, m0, live, first, block, &sums);
+      add_block(blocks[i], i, m0, first, block, &sums);
     }
     if (first + CHUNK < K / 32u) { continue; }
     if (step < CHUNKS) {

@@ -20,9 +20,9 @@ fn joined(a: i32, b: i32) -> f32 {
   return fma(limbs.x, 256.0, limbs.y);
 }
 
-// Adds the products of a block of ROWS rows of W with its columns of M_TILE rows of x. Rows beyond the first `live` have
-// sums that nobody reads: to leave them out would keep the loop from being unrolled.
-fn add_block(blocks: array<Block, ROWS>, i: u32, m0: u32, live: u32, first: u32, block: u32, sums: ptr<function, Sums>) {
+// Adds the products of a block of ROWS rows of W with its columns of M_TILE rows of x. Rows that are not
+// there have sums that nobody reads: to leave them out would keep the loop from being unrolled.
+fn add_block(blocks: array<Block, ROWS>, i: u32, m0: u32, first: u32, block: u32, sums: ptr<function, Sums>) {
   var weights = blocks;
   var codes: array<array<vec4u, 2>, ROWS>;
   for (var r = 0u; r < ROWS; r++) { codes[r] = packed_codes(weights[r]); }

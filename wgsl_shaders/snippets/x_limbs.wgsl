@@ -7,7 +7,7 @@
 // Browsers check each index that is not a constant, so the tile is an array of blocks, not of their words. The odd number of
 // vec4u puts neighbouring blocks into different banks.
 var<workgroup> tile: array<Column, M_TILE * CHUNK>;
-fn stage_columns(m0: u32, first: u32, live: u32, index: u32) {
+fn stage_columns(m0: u32, first: u32, index: u32) {
   if (first > 0u) { workgroupBarrier(); }
   let count = min(CHUNK, K / 32u - first) * 2u;
   for (var m = 0u; m < M_TILE; m++) {

@@ -1,7 +1,7 @@
 // Columns of several rows of x that another kernel has made integers (row_limbs.wgsl): neighbouring lanes read neighbours.
 // Without NORM: the rows are normalized by then.
 #import limbs_dot
-fn stage_columns(m0: u32, first: u32, live: u32, index: u32) {}
+fn stage_columns(m0: u32, first: u32, index: u32) {}
 fn cache_columns(lane: u32) {}
 fn column_limbs(m0: u32, m: u32, i: u32, first: u32, block: u32) -> Column {
   let at = (m0 + m) * 5u * (K / 32u) + block;

@@ -10,7 +10,7 @@ var<workgroup> tile: array<Column, M_TILE * (K / 32u)>;
 var<workgroup> squares: array<f32, select(1u, M_TILE * (K / 32u), NORM)>;
 var<workgroup> row_scales: array<f32, M_TILE>;
 
-fn stage_columns(m0: u32, first: u32, live: u32, index: u32) {
+fn stage_columns(m0: u32, first: u32, index: u32) {
   for (var start = 0u; start < ALL; start += WORKGROUP * AHEAD) {
     var quads: array<array<vec4f, 4>, AHEAD>;
     for (var j = 0u; j < AHEAD; j++) {

@@ -10,7 +10,7 @@ var<workgroup> tile: array<Column, M_TILE * CHUNK>;
 // Quads of a chunk that an invocation copies: it requests all of them before it stores the first.
 const QUADS_PER_INVOCATION = (CHUNK * 8u + WORKGROUP - 1u) / WORKGROUP;
 
-fn stage_columns(m0: u32, first: u32, live: u32, index: u32) {
+fn stage_columns(m0: u32, first: u32, index: u32) {
   if (first > 0u) { workgroupBarrier(); }
   let quads_there = min(CHUNK, K / 32u - first) * 8u;
   for (var m = 0u; m < M_TILE; m++) {

@@ -227,7 +227,7 @@ class KVPages:
         parts = -(-nbytes // self.part_bytes)
         if not any(count >= parts for count in self._free.values()):
             await self.make_way(parts * self.part_bytes)
-        return self._arena.end + await self._claim(host, parts) * self.part_bytes
+        return await self._between(host, nbytes)
 
     def give_back(self, address: int, nbytes: int) -> None:
         """Memory that `take` gave may be taken again."""
