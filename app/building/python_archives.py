@@ -34,7 +34,17 @@ NATIVE_ONLY = (
     *("app/facts/", "app/http_range.py", "app/lesson_rows.py", "app/model_", "app/models.toml"),
     *("app/native_services.py", "app/paths.py", "app/plots.py", "app/quantizing.py", "app/readers/", "app/server"),
     *("app/site_headers.py", "app/style/", "app/terminal", "app/training/", "app/waiting_line.py"),
-    *("py_core/draft_loading.py", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
+    *(
+        "app/bench_patterns.py",
+        "app/bench_plots.py",
+        "app/logits_job.py",
+        "app/perplexity.py",
+        "app/template_renderer.py",
+    ),
+    *("py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py", "py_core/backends/wasm/module.py"),
+    *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
+    *("py_core/hnsw/wasmtime_kernel.py", "py_core/memory/sqlite.py", "py_core/routing/embedder_onnx.py"),
+    "py_core/tokenizers/template_renderer_wasmtime.py",
 )
 """Parts of the sources that the page never runs."""
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja", ".safetensors"}

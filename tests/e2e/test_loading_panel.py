@@ -89,7 +89,7 @@ async def test_an_example_may_be_chosen_while_the_model_loads(page_alone: ChatPa
     await page_alone.page.click("text=Write some code")
     assert await page_alone.page.evaluate("document.activeElement.id") == "message"
     await let_it_load(page_alone)
-    assert "Rayleigh" in await page_alone.wait_for_words(20)
+    await page_alone.page.locator(".answer strong", has_text="Rayleigh").wait_for(timeout=20_000)
 
 
 async def let_it_load(chat: ChatPage) -> None:

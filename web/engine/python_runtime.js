@@ -69,8 +69,15 @@ async function memoryOf(sha256, onBytes) {
 
 async function restored(parts, memory) {
   memory.catch(() => {});
+  // A new Python has 30 MiB, and Pyodide makes no room for a snapshot of more.
+  const createPyodideModule = async (settings) => {
+    const { default: create } = await import('../pyodide/pyodide.asm.mjs');
+    const python = await create(settings);
+    python.growMemory(Math.max((await memory).length, python.HEAPU8.length));
+    return python;
+  };
   const pyodide = await loadPyodide({
-    indexURL: here('../pyodide/'), packages: [], fsInit: putting(parts), _loadSnapshot: memory,
+    indexURL: here('../pyodide/'), packages: [], fsInit: putting(parts), _loadSnapshot: memory, createPyodideModule,
   });
   phase('python restored');
   pyodide.pyimport('app.snapshot').restore();
