@@ -43,6 +43,7 @@ from app.cli_loading import (
     BackendOption,
     ContextOption,
     DraftOption,
+    MaxMemoryOption,
     Precision,
     PrecisionOption,
     TiersOption,
@@ -115,6 +116,7 @@ def chat(
     context: ContextOption = None,
     tiers: TiersOption = False,
     draft: DraftOption = None,
+    max_memory: MaxMemoryOption = None,
     adapter: AdapterOption = None,
     file: FileOption = None,
     home: HomeOption = None,
@@ -132,7 +134,7 @@ def chat(
     chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
     sampling = None if chosen == CHAT_SAMPLING else chosen
     with asyncio.Runner() as runner:
-        loaded = runner.run(load(model, backend, precision, autotune, context, tiers, draft))
+        loaded = runner.run(load(model, backend, precision, autotune, context, tiers, draft, max_memory))
         loaded.bos = not no_bos
         lock = None
         if plain:
@@ -166,6 +168,7 @@ def generate(
     autotune: AutotuneOption = True,
     context: ContextOption = None,
     draft: DraftOption = None,
+    max_memory: MaxMemoryOption = None,
     adapter: AdapterOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with tokens and speed.")] = False,
     no_bos: NoBosOption = False,
@@ -180,8 +183,9 @@ def generate(
     )
     text = _read_prompt(prompt)
     answering = _generate(
-        text, raw, max_tokens, sampling, model, backend, precision, autotune, context, draft, adapter, as_json, no_bos
-    )
+        text, raw, max_tokens, sampling, model, backend, precision, autotune, context, draft, max_memory,
+        adapter, as_json, no_bos,
+    )  # fmt: skip
     asyncio.run(answering)
 
 
@@ -297,10 +301,10 @@ def serve(
 
 async def _generate(
     text: str, raw: bool, max_tokens: int, sampling: SamplingParams, path: Path | None, backend: BackendChoice,
-    precision: Precision, autotune: bool, context: int | None, draft: Path | None, adapter: str | None, as_json: bool,
-    no_bos: bool,
+    precision: Precision, autotune: bool, context: int | None, draft: Path | None, max_memory: int | None,
+    adapter: str | None, as_json: bool, no_bos: bool,
 ) -> None:  # fmt: skip
-    loaded = await load(path, backend, precision, autotune, context, draft=draft)
+    loaded = await load(path, backend, precision, autotune, context, draft=draft, max_memory=max_memory)
     loaded.bos = not no_bos
     number = await add_adapter(adapter, path, loaded)
     done = await complete(

@@ -11,7 +11,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.bench_memory import OWNERS, measure_memory
-from app.cli_loading import AutotuneOption, BackendChoice, BackendOption, Precision, PrecisionOption, TiersOption, load
+from app.cli_loading import (
+    AutotuneOption,
+    BackendChoice,
+    BackendOption,
+    DraftOption,
+    MaxMemoryOption,
+    Precision,
+    PrecisionOption,
+    TiersOption,
+    load,
+)
 from app.cli_model_file import ModelOption
 from app.cli_models import size_words
 from app.terminal import console
@@ -26,12 +36,14 @@ def bench_memory(
     precision: PrecisionOption = Precision.precise,
     autotune: AutotuneOption = True,
     tiers: TiersOption = False,
+    draft: DraftOption = None,
+    max_memory: MaxMemoryOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, sizes in bytes.")] = False,
 ) -> None:
     """Open conversations and print what memory holds: bytes by owner, and of keys and values by tier."""
 
     async def run() -> tuple[str, MemoryUse]:
-        loaded = await load(model, backend, precision, autotune, tiers=tiers)
+        loaded = await load(model, backend, precision, autotune, tiers=tiers, draft=draft, max_memory=max_memory)
         try:
             return loaded.config.name, await measure_memory(loaded, conversations, tokens)
         finally:
@@ -45,7 +57,8 @@ def bench_memory(
 
 
 def memory_table(name: str, use: MemoryUse, of: str) -> Table:
-    table = Table(title=f"{escape(name)}: {size_words(use.total)} with {of}")
+    limit = "" if use.limit is None else f", {size_words(use.limit)} at most"
+    table = Table(title=f"{escape(name)}: {size_words(use.total)} with {of}{limit}")
     table.add_column("owner")
     table.add_column("tier")
     for heading in ("size", "share"):

@@ -23,6 +23,7 @@ from app.cli_loading import (
     BackendOption,
     ContextOption,
     DraftOption,
+    MaxMemoryOption,
     Precision,
     PrecisionOption,
     load,
@@ -201,6 +202,7 @@ def ask(
     autotune: AutotuneOption = True,
     context: ContextOption = None,
     draft: DraftOption = None,
+    max_memory: MaxMemoryOption = None,
 ) -> None:
     """Answer questions with what was learned; prints a JSON list of answers, in their order.
 
@@ -212,7 +214,7 @@ def ask(
     attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
 
     async def run() -> list[dict[str, Any]]:
-        loaded = await load(model, backend, precision, autotune, context, draft=draft)
+        loaded = await load(model, backend, precision, autotune, context, draft=draft, max_memory=max_memory)
         try:
             if no_memory:
                 return await _ask_all(Asker(loaded, None, max_tokens), asked, attached)

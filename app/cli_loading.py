@@ -70,6 +70,15 @@ TiersOption = Annotated[
 ]
 
 
+MaxMemoryOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-memory", min=1, metavar="MB",
+        help="What the model may take, weights and conversations together. Without it: what the machine has free.",
+    ),
+]  # fmt: skip
+
+
 DraftOption = Annotated[
     Path | None,
     typer.Option(
@@ -82,9 +91,9 @@ DraftOption = Annotated[
 
 async def load(
     path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True,
-    context: int | None = None, tiers: bool = False, draft: Path | None = None,
+    context: int | None = None, tiers: bool = False, draft: Path | None = None, max_memory: int | None = None,
 ) -> Model:  # fmt: skip
-    """Open the model with a progress bar on stderr while that is a terminal, and a draft for it."""
+    """Open the model with a progress bar on stderr while that is a terminal, and a draft for it. max_memory: in MB."""
     source, renderer = open_source(chosen_path(path)), native_renderer()
     policy = TierPolicy() if tiers else None
     load_backend = _loader(backend, precision, autotune, policy)
@@ -103,7 +112,8 @@ async def load(
         if context is not None:
             notes.print(escape(cost(need, context)), soft_wrap=True)
 
-    fits = fit_check(load_backend, available_memory(), tell)
+    chosen = max_memory and max_memory * 1_000_000
+    fits = fit_check(load_backend, available_memory(), tell, chosen)
 
     def check(header: GGUFHeader, config: ModelConfig, graph: Graph) -> None:
         if drafted is not None:
@@ -117,7 +127,8 @@ async def load(
     if drafted is not None:
         try:
             of_draft = _loader(backend, precision, autotune, policy)
-            fits_beside = fit_check(of_draft, available_memory(), lambda need, room: needs.append(need))
+            left = chosen and max(0, chosen - need.at(model.config.context_length).total)
+            fits_beside = fit_check(of_draft, available_memory(), lambda need, room: needs.append(need), left)
             fits_beside(drafted.header, drafted.config, drafted.graph)
             with _progress_of("Loading the draft") as on_bytes:
                 await load_draft(model.engine, drafted, of_draft, on_bytes)

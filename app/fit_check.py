@@ -22,17 +22,19 @@ _BACKENDS = {load_webgpu: "webgpu", load_wasm: "wasm", load_numpy: "numpy"}
 
 
 def fit_check(
-    load_backend: Any, memory: int | None, tell: Callable[[Need, Room], None] = lambda need, room: None
-) -> BeforeLoading:
+    load_backend: Any, memory: int | None, tell: Callable[[Need, Room], None] = lambda need, room: None,
+    chosen: int | None = None,
+) -> BeforeLoading:  # fmt: skip
     """What `load_model` calls before it loads: raises DoesNotFitError, with what would fit.
 
-    `load_backend` is a BackendLoader; `memory` are the bytes that the machine has for a model, None if unknown.
-    `tell` gets what a model takes that fits, and what there is.
+    `load_backend` is a BackendLoader; `memory` are the bytes that the machine has for a model, None if unknown, and
+    `chosen` those that the user lets it have, None to leave that to the machine. `tell` gets what a model takes that
+    fits, and what there is.
     """
 
     def check(header: GGUFHeader, config: ModelConfig, graph: Graph) -> None:
         need = need_of(load_backend, header, config, graph)
-        room = room_of(load_backend, memory)
+        room = room_of(load_backend, memory, chosen)
         check_room(need, config.context_length, room)
         tell(need, room)
 
@@ -77,13 +79,16 @@ def need_of(load_backend: Any, header: GGUFHeader, config: ModelConfig, graph: G
     return memory_need(header.tensors, config, graph, _BACKENDS[given.func], precision, adapter)
 
 
-def room_of(load_backend: Any, memory: int | None) -> Room:
-    """What there is for the model on that backend. No GPU tells how much memory it has of its own."""
+def room_of(load_backend: Any, memory: int | None, chosen: int | None = None) -> Room:
+    """What there is for the model on that backend. No GPU tells how much memory it has of its own. What the user chose
+    comes first: browsers tell of 8 GB at most, and nobody else knows what shall be left for other programs."""
     given = load_backend if isinstance(load_backend, partial) else partial(load_backend)
-    if given.func is not load_webgpu:
-        return Room(memory)
-    adapter = given.args[0].adapter
-    return Room(memory if adapter.software else None, adapter.max_binding_size)
+    binding = None
+    if given.func is load_webgpu:
+        adapter = given.args[0].adapter
+        binding = adapter.max_binding_size
+        memory = memory if adapter.software else None
+    return Room(memory if chosen is None else chosen, binding, chosen is not None)
 
 
 def available_memory() -> int | None:

@@ -107,11 +107,13 @@ class PageModel:
         context: int | None = None,
         max_tokens: int | None = None,
         tiers: bool = False,
+        chosen_memory: int | None = None,
     ) -> str:
         """Load the model of `stream` (web/backends/weight_stream.js) on a GPU (web/backends/webgpu/executor.js) or on
         the CPU's workers (web/backends/wasm/kernel_pool.js, in this precision), or on numpy without a device.
         templates: web/tokenizers/template_cage.js, where the model's chat template runs.
-        tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown.
+        tuning: web/storage/tuning_store.js. memory: bytes of this machine, None if unknown; chosen_memory: bytes that
+        the user lets the model have in their place, None if nobody chose.
         context: the most tokens of a conversation, None for the usual number; max_tokens: of an answer.
         tiers: whether keys and values that grow old take fewer bits (py_core/backends/tiers.py).
 
@@ -122,7 +124,7 @@ class PageModel:
         try:
             loader = loader_of(device, precision, tuning, TierPolicy() if tiers else None)
             told: list[Fitting] = []
-            check = fit_check(loader, memory, lambda need, room: told.append(Fitting(need, room)))
+            check = fit_check(loader, memory, lambda need, room: told.append(Fitting(need, room)), chosen_memory)
             self._read = partial(read_description, context=context, before_loading=check)
             self._max_tokens = max_tokens or MAX_TOKENS
             source, renderer = BrowserSource(stream), BrowserTemplateRenderer(templates)

@@ -44,10 +44,12 @@ class DoesNotFitError(BackendError):
 
 @dataclass(frozen=True)
 class Room:
-    """What there is: bytes of memory for the model, and of the largest range a GPU kernel can bind; None if unknown."""
+    """What there is: bytes of memory for the model, and of the largest range a GPU kernel can bind; None if unknown.
+    `chosen`: the user says how much memory, not the machine."""
 
     memory: int | None = None
     binding: int | None = None
+    chosen: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,9 @@ def _reached(need: Need, room: Room) -> Room:
     """What the backend can use of what there is."""
     if need.backend != "wasm":
         return room
-    return replace(room, memory=min(room.memory or MOST_WASM_MEMORY, MOST_WASM_MEMORY))
+    if room.memory is not None and room.memory <= MOST_WASM_MEMORY:
+        return room
+    return replace(room, memory=MOST_WASM_MEMORY, chosen=False)
 
 
 def problem(need: Need, context: int, room: Room) -> str | None:
@@ -236,11 +240,15 @@ def problem(need: Need, context: int, room: Room) -> str | None:
     if need.holds(context, room):
         return None
     sizes, advice = cost(need, context), _advice(need, room)
-    if need.backend == "wasm" and room.memory == MOST_WASM_MEMORY:
+    if need.backend == "wasm" and room.memory == MOST_WASM_MEMORY and not room.chosen:
         reach = f"The kernels on the CPU reach {_gb(MOST_WASM_MEMORY)} of memory, whatever the machine has."
         return f"{sizes} {reach} {advice} A GPU may hold more."
-    over = room.memory is not None and need.at(context).total > room.memory
-    there = f"There are {_gb(room.memory or 0)}." if over else f"This GPU binds {_gb(room.binding or 0)} at once."
+    if room.memory is None or need.at(context).total <= room.memory:
+        there = f"This GPU binds {_gb(room.binding or 0)} at once."
+    elif room.chosen:
+        there = f"It may take {_gb(room.memory)}, as chosen."
+    else:
+        there = f"There are {_gb(room.memory)}."
     return f"{sizes} {there} {advice}"
 
 

@@ -298,6 +298,7 @@ function waysOut({ kind, details }) {
   const useCpu = () => { run.useCpu(); load(); };
   if (models.address.isNamed) actions.push({ label: t('problems.ownModel'), run: () => models.leaveAddress() });
   else if (models.chosen) actions.push({ label: t('problems.pageModel'), run: () => models.use(null) });
+  if (run.values.memory) actions.push({ label: t('run.usualMemory'), run: () => run.choose('memory', null) });
   if (run.values.context) actions.push({ label: t('run.usualContext'), run: () => run.choose('context', null) });
   if (ofTheGpu && !onTheCpu) actions.push({ label: t('problems.useCpu'), run: useCpu });
   return actions;

@@ -57,6 +57,14 @@ async def test_all_bytes_of_what_is_wanted_are_counted_and_a_stage_runs_at_any_t
     assert all(running and "routing" not in running for running in counted)
 
 
+async def test_a_model_that_may_not_take_what_it_needs_says_so_and_loads_once_it_may(tiny_chat: ChatPage) -> None:
+    await tiny_chat.open(f"{QUERY}&routing=off&memory=1")
+    assert "It may take 1.0 MB, as chosen." in await tiny_chat.problem()
+    await tiny_chat.way_out("Let it take more memory").click()
+    await tiny_chat.wait_for("ready", 60)
+    assert "memory=" not in tiny_chat.page.url
+
+
 async def test_messages_sent_while_the_model_loads_are_answered_in_turn(page_alone: ChatPage) -> None:
     await page_alone.open("?model=held")
     await page_alone.send("First, sections")

@@ -91,6 +91,19 @@ async def test_what_runs_the_model_is_chosen_and_kept(ready_chat: ChatPage, scre
     await page.wait_for_function(f"() => sonata.info?.contextLength === {lengths[-1]}")
     assert await page.evaluate("localStorage.getItem('sonata.context')") is None
 
+    sizes = await part.locator("#memory option").evaluate_all("(all) => all.map(({ value }) => Number(value))")
+    assert min(sizes[1:]) * 1e6 >= fit["weights"] + fit["pages"] + fit["scratch"]  # what is offered fits
+    await part.locator("#memory").select_option("1000")
+    await ready_chat.wait_for("ready", 60)
+    await page.wait_for_function("async () => (await sonata.engine.memoryUse()).limit === 1e9")
+    await part.locator("#memory").scroll_into_view_if_needed()
+    await page.screenshot(path=screenshots / "settings-memory.png")
+    await ready_chat.close_panel()
+    await ready_chat.ask("Hello")
+    await page.click("#context-bar")
+    await expect(page.locator(".context-held")).to_contain_text("of memory, 1.0 GB at most")
+    await page.screenshot(path=screenshots / "memory-at-most.png")
+
 
 async def test_the_looks_are_chosen_and_kept(ready_chat: ChatPage, screenshots: Path) -> None:
     page = ready_chat.page

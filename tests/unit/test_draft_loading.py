@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_cli import assert_sentence, printed, sonata
 
 from py_core.draft_loading import DraftError, DraftFile, check_draft, read_draft
 from py_core.formats.source import FileSource
@@ -47,3 +49,16 @@ async def test_a_model_that_is_no_smaller_is_refused(tmp_path: Path) -> None:
     for other in (model, draft):
         with pytest.raises(DraftError, match="would not be faster"):
             check_draft(draft.header, draft.config, other)
+
+
+def test_in_the_terminal_a_draft_changes_no_word_and_its_memory_is_told(tmp_path: Path) -> None:
+    model, draft = (TinyLlama(layers=layers).write(tmp_path / f"{layers}.gguf") for layers in (3, 1))
+    command = ("generate", "abc", "--raw", "--json", "--model", model, "--backend", "wasm", "--max-tokens", "24")
+    alone, drafted = (json.loads(printed(sonata(*command, *more))) for more in ((), ("--draft", draft)))
+    assert drafted["text"] == alone["text"]
+    assert_sentence(sonata(*command, "--draft", model), "would not be faster")
+
+    command = ("bench", "memory", "--json", "--model", model, "--backend", "wasm", "--tokens", "64")
+    alone, drafted = (json.loads(printed(sonata(*command, *more))) for more in ((), ("--draft", draft)))
+    assert alone["draft"] == 0 < drafted["draft"]
+    assert drafted["total"] == alone["total"] + drafted["draft"]

@@ -132,6 +132,16 @@ async def test_the_kernels_memory_ends_at_4_gb(real: Need) -> None:
     assert "There are 2.00 GB." in str(problem(large, 512, Room(memory=2 * GB)))
 
 
+async def test_what_the_user_chose_comes_before_what_the_machine_has(real: Need) -> None:
+    assert fit_check.room_of(load_numpy, GB, 2 * GB) == Room(2 * GB, chosen=True)
+    assert fit_check.room_of(load_numpy, GB) == Room(GB)
+    said = str(problem(real, 8192, Room(200_000_000, chosen=True)))
+    assert "It may take 0.20 GB, as chosen. A context of" in said
+    large = replace(real, weights=MOST_WASM_MEMORY)
+    assert "reach 4.29 GB of memory" in str(problem(large, 512, Room(64 * GB, chosen=True)))
+    assert "It may take 2.00 GB, as chosen." in str(problem(large, 512, Room(2 * GB, chosen=True)))
+
+
 @pytest.mark.parametrize(
     ("form", "layers", "advice"),
     [
@@ -219,3 +229,13 @@ def test_a_context_that_does_not_fit_is_a_sentence_before_loading(
     command = ("generate", "x", "--model", tiny_path, "--backend", "numpy", "--max-tokens", "2")
     printed(sonata(*command, "--context", "100"))
     assert_sentence(sonata(*command, "--context", "30000"), "for 30000 tokens", "A context of")
+
+
+def test_the_memory_that_a_model_may_take_is_chosen(tiny_path: Path) -> None:
+    command = ("bench", "memory", "--model", tiny_path, "--backend", "wasm", "--tokens", "100")
+    use = json.loads(printed(sonata(*command, "--json", "--max-memory", "4000")))
+    assert use["limit"] == 4_000_000_000
+    table = printed(sonata(*command, "--max-memory", "4000"))
+    assert "4.00 GB at most" in " ".join(table.split())
+    assert_sentence(sonata(*command, "--max-memory", "1"), "It may take 1.0 MB, as chosen.")
+    assert sonata(*command, "--max-memory", "0").returncode == 2

@@ -26,15 +26,15 @@ let loads = 0;
 const number = (name) => Number(location.searchParams.get(name)) || null;
 const run = new RunSettings({
   backend: location.searchParams.get('backend'), precision: location.searchParams.get('precision'),
-  context: number('context'), workers: number('workers'),
+  context: number('context'), memory: number('memory'), workers: number('workers'),
 }, () => { loads += 1; });
 %s
 console.log(JSON.stringify({
   choice: run.choice, values: run.values, kept: Object.fromEntries(kept), loads, search: location.search,
-  said: ['backend', 'context', 'workers'].map((name) => run.inAddress(name)),
+  said: ['backend', 'context', 'memory', 'workers'].map((name) => run.inAddress(name)),
 }));
 """
-USUAL = {"backend": "auto", "precision": "precise", "context": None, "workers": None}
+USUAL = {"backend": "auto", "precision": "precise", "context": None, "memory": None, "workers": None}
 
 
 @pytest.fixture
@@ -52,9 +52,10 @@ def told(folder: Path, kept: dict[str, str], address: str = "", actions: str = "
 
 
 def test_what_was_chosen_is_read(folder: Path) -> None:
-    kept = {"sonata.backend": "wasm-fast", "sonata.context": "4096", "sonata.workers": "3"}
+    kept = {"sonata.backend": "wasm-fast", "sonata.context": "4096", "sonata.memory": "2000", "sonata.workers": "3"}
     assert told(folder, {})["choice"] == USUAL
-    assert told(folder, kept)["choice"] == {"backend": "wasm", "precision": "fast", "context": 4096, "workers": 3}
+    chosen = {"backend": "wasm", "precision": "fast", "context": 4096, "memory": 2000, "workers": 3}
+    assert told(folder, kept)["choice"] == chosen
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,7 @@ def test_what_was_chosen_is_read(folder: Path) -> None:
         {"sonata.backend": "numpy"}, {"sonata.backend": "constructor"}, {"sonata.backend": ""},
         {"sonata.context": "0"}, {"sonata.context": "-5"}, {"sonata.context": "1e3"}, {"sonata.context": "4096.5"},
         {"sonata.context": "99999999999"}, {"sonata.context": "2000000"}, {"sonata.context": "NaN"},
+        {"sonata.memory": "0"}, {"sonata.memory": "2GB"}, {"sonata.memory": "2000000"},
         {"sonata.workers": "17"}, {"sonata.workers": " 2"}, {"sonata.workers": "two"},
     ],
 )  # fmt: skip
@@ -72,18 +74,20 @@ def test_what_is_no_choice_counts_as_none(folder: Path, kept: dict[str, str]) ->
 
 def test_the_address_comes_first_until_something_is_chosen(folder: Path) -> None:
     kept = {"sonata.backend": "webgpu", "sonata.context": "4096"}
-    address = "?backend=wasm&precision=fast&context=512&routing=off"
+    address = "?backend=wasm&precision=fast&context=512&memory=900&routing=off"
     before = told(folder, kept, address)
-    assert before["values"] == {"backend": "wasm-fast", "context": 512, "workers": None}
-    assert before["choice"] == {"backend": "wasm", "precision": "fast", "context": 512, "workers": None}
-    assert before["said"] == ["backend=wasm&precision=fast", "context=512", None]
+    values = {"context": 512, "memory": 900, "workers": None}
+    assert before["values"] == {"backend": "wasm-fast"} | values
+    assert before["choice"] == {"backend": "wasm", "precision": "fast"} | values
+    assert before["said"] == ["backend=wasm&precision=fast", "context=512", "memory=900", None]
 
-    after = told(folder, kept, address, "run.choose('context', 2048); run.choose('backend', 'auto');")
-    assert after["choice"] == USUAL | {"context": 2048}
-    assert after["kept"] == {"sonata.context": "2048"}
-    assert after["said"] == [None, None, None]
+    choices = "run.choose('context', 2048); run.choose('backend', 'auto'); run.choose('memory', 1000);"
+    after = told(folder, kept, address, choices)
+    assert after["choice"] == USUAL | {"context": 2048, "memory": 1000}
+    assert after["kept"] == {"sonata.context": "2048", "sonata.memory": "1000"}
+    assert after["said"] == [None, None, None, None]
     assert after["search"] == "?routing=off"
-    assert after["loads"] == 2
+    assert after["loads"] == 3
 
 
 def test_a_length_is_forgotten_with_the_model_but_not_that_of_the_address(folder: Path) -> None:

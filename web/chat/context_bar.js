@@ -70,7 +70,7 @@ function row(name, tokens) {
 }
 
 /** @param {Memory} memory */
-function memoryRows({ pages, total, ...owners }) {
+function memoryRows({ pages, total, limit, ...owners }) {
   const list = element('dl', 'context-owners');
   for (const owner of OWNERS) {
     const parts = owner in owners ? [['', owners[owner]]] : Object.entries(pages).map(([tier, held]) => [tier, held[owner]]);
@@ -80,7 +80,8 @@ function memoryRows({ pages, total, ...owners }) {
       list.append(element('dt', '', words), element('dd', '', formatBytes(bytes)));
     }
   }
-  return [element('h2', 'context-title', t('held.title', { size: formatBytes(total) })), list];
+  const title = limit ? t('held.titleOf', { size: formatBytes(total), limit: formatBytes(limit) }) : t('held.title', { size: formatBytes(total) });
+  return [element('h2', 'context-title', title), list];
 }
 
 /** @param {Context} context */

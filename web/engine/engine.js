@@ -28,8 +28,9 @@ export class Engine {
   /**
    * Load Python, the model and what runs it.
    * @param {{model: object, backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null,
-   *   precision: 'precise'|'fast', patience: number, context: number|null, maxTokens: number|null, autotune: boolean, tiers: boolean, routing: boolean}} options `model` as storage/model_list.js
-   *   tells it; `workers`, `precision` and `patience` (ms of silence after which a worker counts as dead) are those of wasm
+   *   precision: 'precise'|'fast', patience: number, context: number|null, memory: number|null, maxTokens: number|null, autotune: boolean, tiers: boolean, routing: boolean}} options `model` as storage/model_list.js
+   *   tells it; `workers`, `precision` and `patience` (ms of silence after which a worker counts as dead) are those of wasm;
+   *   `memory`: MB that the model may take at most, null to leave that to the machine
    * @param {(progress: {stage: 'python'|'model'|'routing'|'setup'|'device', done?: number, total?: number|null,
    *   complete?: boolean}) => void} onProgress bytes, but of 'setup' whatever the backend counts; also later, where the
    *   GPU was lost: a new device is opened ('device') and the model brought there ('model')
@@ -193,7 +194,8 @@ export class Engine {
   /**
    * What the model's memory holds now, in bytes.
    * @returns {Promise<{weights: number, adapters: number, scratch: number, total: number,
-   *   pages: Record<string, {conversations: number, kept: number, free: number}>}>} pages: by tier
+   *   limit: number|null, pages: Record<string, {conversations: number, kept: number, free: number}>}>} pages: by tier;
+   *   limit: what all of it may take, null where nobody said so
    */
   memoryUse() {
     return this.#call((remote) => remote.memoryUse());

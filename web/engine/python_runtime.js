@@ -71,7 +71,7 @@ async function restored(parts, memory) {
   memory.catch(() => {});
   // A new Python has 30 MiB, and Pyodide makes no room for a snapshot of more.
   const createPyodideModule = async (settings) => {
-    const { default: create } = await import('../pyodide/pyodide.asm.mjs');
+    const { default: create } = await import(here('../pyodide/pyodide.asm.mjs'));
     const python = await create(settings);
     python.growMemory(Math.max((await memory).length, python.HEAPU8.length));
     return python;

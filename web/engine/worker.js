@@ -239,7 +239,7 @@ class PageApi {
 Comlink.expose(new PageApi());
 
 /** Load Python, the model and what runs it: see `Engine.start`. */
-async function load({ model, backend, workers, precision, patience, context, maxTokens, autotune, tiers, routing }) {
+async function load({ model, backend, workers, precision, patience, context, memory, maxTokens, autotune, tiers, routing }) {
   const downloads = new AbortController();
   const source = new ModelSource(model);
   const templates = new TemplateCage();
@@ -266,7 +266,7 @@ async function load({ model, backend, workers, precision, patience, context, max
     const device = executor ?? pool ?? undefined;
     const tuning = autotune ? tuningStore : undefined;
     const preparing = throttled(tellProgress, 'setup');
-    const info = JSON.parse(await running.start(device, stream, templates, preparing, precision, tuning, memory(), context ?? undefined, maxTokens ?? undefined, tiers));
+    const info = JSON.parse(await running.start(device, stream, templates, preparing, precision, tuning, machineMemory(), context ?? undefined, maxTokens ?? undefined, tiers, memory ? Math.round(memory * 1e6) : undefined));
     if (info.error) throw pythonError(info.error);
     phase('model loaded');
     stream.drain();
@@ -343,7 +343,7 @@ async function openWeights(source, signal, onProgress) {
 }
 
 /** Bytes of this machine; undefined where the browser does not tell, or only that they are many. */
-function memory() {
+function machineMemory() {
   const gigabytes = /** @type {any} */ (navigator).deviceMemory;
   return gigabytes < 8 ? gigabytes * 2 ** 30 : undefined;
 }

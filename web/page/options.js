@@ -5,6 +5,7 @@
  *   ?precision=NAME     precise or fast, of wasm; likewise
  *   ?workers=N          how many workers wasm has (default: as many as the machine has cores, at most 8); likewise
  *   ?context=N          the most tokens of a conversation; likewise, and the page says what memory they take
+ *   ?memory=MB          the most memory that the model and its conversations take; likewise
  *   ?max_tokens=N       the most tokens of one answer
  *   ?autotune=off       does not measure which shapes of the kernels are the fastest on this GPU
  *   ?tiers=on           keys and values of long conversations take fewer bits as they grow old
@@ -23,6 +24,7 @@ export function readOptions(search = location.search) {
     autotune: query.get('autotune') !== 'off',
     tiers: query.get('tiers') === 'on',
     context: positive(query.get('context')),
+    memory: positive(query.get('memory')),
     maxTokens: positive(query.get('max_tokens')),
     idle: positive(query.get('idle')),
     patience: positive(query.get('patience')) ?? 60,

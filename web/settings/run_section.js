@@ -1,4 +1,4 @@
-/** Settings, Model: what the model runs on, how many threads it gets, and how long a conversation may be. */
+/** Settings, Model: what the model runs on, how many threads and how much memory it gets, how long a conversation may be. */
 import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { live } from '../vendor/lit-html/directives/live.js';
 import { findAdapter, isSoftware } from '../backends/webgpu/adapter.js';
@@ -8,6 +8,7 @@ import { formatBytes, formatNumber } from '../page/format.js';
 import { BACKENDS, MOST_WORKERS } from './run_settings.js';
 
 const USUAL_WORKERS = 8; // at most, as in backends/wasm/kernel_pool.js
+const MEMORY_SIZES = [250, 500, 1000, 2000, 3000, 4000, 6000, 8000, 12000, 16000, 24000, 32000, 48000]; // MB
 const SHOWN = { auto: 'run.auto', webgpu: 'run.webgpu', wasm: 'run.precise', 'wasm-fast': 'run.fast', numpy: 'run.numpy' };
 
 export class RunSection {
@@ -31,6 +32,7 @@ export class RunSection {
       <form class="settings-form" @submit=${(event) => event.preventDefault()}>
         ${this.#backend()}
         ${this.#context()}
+        ${this.#memory()}
         ${this.#workers()}
       </form>`, this.#root);
   }
@@ -60,6 +62,16 @@ export class RunSection {
         tokens: runs.contextLength, total: formatBytes(fit.weights + fit.pages + fit.scratch), weights: formatBytes(fit.weights),
         pages: formatBytes(fit.pages), scratch: formatBytes(fit.scratch), trained: fit.trained,
       })}</small>` : nothing}`);
+  }
+
+  #memory() {
+    const { values: { memory }, runs } = this.#run;
+    const { weights = 0, pages = 0, scratch = 0 } = runs?.fit ?? {};
+    const sizes = new Set(MEMORY_SIZES.filter((size) => size * 1e6 >= weights + pages + scratch));
+    if (memory) sizes.add(memory);
+    const options = [...sizes].sort((one, other) => one - other).map((size) => [String(size), t('run.memoryMost', { size: formatBytes(size * 1e6) })]);
+    return this.#field('memory', t('run.memory'), [['', t('run.auto')], ...options], memory === null ? '' : String(memory), html`
+      <small id="memory-about">${t('run.memoryAbout')}</small>`);
   }
 
   #workers() {

@@ -1,6 +1,6 @@
 /**
- * What runs the model: which backend, how many threads the CPU gives, how long a conversation may be. The choices are in
- * localStorage, for they are needed before the memory opens. What the address of the page says (page/options.js) comes
+ * What runs the model: which backend, how many threads the CPU gives, how long a conversation may be, how much memory it
+ * takes. The choices are in localStorage, for they are needed before the memory opens. What the address of the page says (page/options.js) comes
  * first, until something is chosen on the page: then the address says it no more.
  */
 export const BACKENDS = {
@@ -11,11 +11,12 @@ export const BACKENDS = {
 };
 export const MOST_WORKERS = 16; // as in backends/wasm/kernel_pool.js
 const MOST_CONTEXT = 2 ** 20;
-const KEYS = { backend: 'sonata.backend', context: 'sonata.context', workers: 'sonata.workers' };
-const IN_ADDRESS = { backend: ['backend', 'precision'], context: ['context'], workers: ['workers'] };
+const MOST_MEMORY = 2 ** 20; // MB
+const KEYS = { backend: 'sonata.backend', context: 'sonata.context', memory: 'sonata.memory', workers: 'sonata.workers' };
+const IN_ADDRESS = { backend: ['backend', 'precision'], context: ['context'], memory: ['memory'], workers: ['workers'] };
 
-/** @typedef {'backend'|'context'|'workers'} Name */
-/** @typedef {{backend: string, context: number|null, workers: number|null}} Values null: automatic */
+/** @typedef {'backend'|'context'|'memory'|'workers'} Name */
+/** @typedef {{backend: string, context: number|null, memory: number|null, workers: number|null}} Values null: automatic; memory in MB */
 
 /**
  * @param {(key: string) => string|null} read of localStorage
@@ -26,6 +27,7 @@ export function readChoices(read) {
   return {
     backend: backend !== null && Object.hasOwn(BACKENDS, backend) ? backend : 'auto',
     context: wholeNumber(read(KEYS.context), MOST_CONTEXT),
+    memory: wholeNumber(read(KEYS.memory), MOST_MEMORY),
     workers: wholeNumber(read(KEYS.workers), MOST_WORKERS),
   };
 }
@@ -41,33 +43,34 @@ export class RunSettings {
   /** What runs, as `Engine.start` tells it, with the model's title; null while nothing does. */
   runs = /** @type {any} */ (null);
   #values;
-  #address; // {backend, precision, context, workers}, each null where the address does not say
+  #address; // {backend, precision, context, memory, workers}, each null where the address does not say
   #onChange;
   #listeners = /** @type {Set<() => void>} */ (new Set());
 
   /**
-   * @param {{backend: string|null, precision: string|null, context: number|null, workers: number|null}} address
+   * @param {{backend: string|null, precision: string|null, context: number|null, memory: number|null, workers: number|null}} address
    * @param {() => void} onChange something else was chosen: the model has to be loaded again
    */
-  constructor({ backend, precision, context, workers }, onChange) {
-    this.#address = { backend, precision, context, workers };
+  constructor({ backend, precision, context, memory, workers }, onChange) {
+    this.#address = { backend, precision, context, memory, workers };
     this.#values = readChoices(fromStorage);
     this.#onChange = onChange;
   }
 
-  /** @returns {{backend: 'auto'|'webgpu'|'wasm'|'numpy', precision: 'precise'|'fast', context: number|null, workers: number|null}} */
+  /** @returns {{backend: 'auto'|'webgpu'|'wasm'|'numpy', precision: 'precise'|'fast', context: number|null, memory: number|null, workers: number|null}} */
   get choice() {
-    const { backend, context, workers } = this.values;
+    const { backend, context, memory, workers } = this.values;
     const { precision, ...chosen } = BACKENDS[backend] ?? { backend: 'numpy', precision: 'precise' };
-    return { ...chosen, precision: this.#address.precision ?? precision, context, workers };
+    return { ...chosen, precision: this.#address.precision ?? precision, context, memory, workers };
   }
 
   /** What counts. `backend` is a name of `BACKENDS`, or numpy, which only the address can say. @returns {Values} */
   get values() {
-    const { backend, precision, context, workers } = this.#address;
+    const { backend, precision, context, memory, workers } = this.#address;
     return {
       backend: backend ? nameOf(backend, precision) : this.#values.backend,
       context: context ?? this.#values.context,
+      memory: memory ?? this.#values.memory,
       workers: workers ?? this.#values.workers,
     };
   }

@@ -111,6 +111,7 @@ export const held = {
   ofTier: '{owner}, {tier}',
   scratch: 'Rechnen',
   title: '{size} Speicher',
+  titleOf: '{size} Speicher, höchstens {limit}',
   warm: '8 Bit',
   weights: 'Modell',
 };

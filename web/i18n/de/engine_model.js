@@ -8,6 +8,7 @@ export const modelSentences = [
   ['The kernels on the CPU reach {most} of memory, whatever the machine has.', 'Die Kernel auf der CPU erreichen {most} Speicher, wie viel die Maschine auch hat.'],
   ['{sizes} {reach} {advice} A GPU may hold more.', '{sizes} {reach} {advice} Eine GPU fasst vielleicht mehr.'],
   ['There are {memory}.', 'Es gibt {memory}.'],
+  ['It may take {memory}, as chosen.', 'Es darf {memory} nehmen, wie gewählt.'],
   ['This GPU binds {most} at once.', 'Diese GPU bindet {most} auf einmal.'],
   ['A context of {tokens} tokens fits (--context {tokens}; in the page ?context={tokens}).', 'Ein Kontext von {tokens} Token passt (--context {tokens}; auf der Seite ?context={tokens}).'],
   ['A {kind} file of this model fits, with {most} tokens of context.', 'Eine {kind}-Datei dieses Modells passt, mit {most} Token Kontext.'],

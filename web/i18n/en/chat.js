@@ -111,6 +111,7 @@ export const held = {
   ofTier: '{owner}, {tier}',
   scratch: 'Computing',
   title: '{size} of memory',
+  titleOf: '{size} of memory, {limit} at most',
   warm: '8 bits',
   weights: 'Model',
 };
