@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import TypeVar
 
 from py_core.backends.base import AfterPass, Backend, BackendError, TokenSequence
@@ -36,6 +36,8 @@ class Scheduler:
         self._turns = Turns()
         self._tasks: dict[int, asyncio.Task[object] | Decoding] = {}
         """What is under way, by its sequence's number."""
+        self._to_the_end = {priority: asyncio.Lock() for priority in Priority}
+        """Held by a request that goes on to its end before others of its priority that have several passes."""
         self._groups: dict[tuple[Priority, int], Group] = {}
         """Sequences that are decoded together, by their priority and their set of LoRA matrices."""
 
@@ -46,18 +48,29 @@ class Scheduler:
         """Run a method of the backend that waits for its device and works on one sequence, such as `prefill`.
 
         `work` gets what the method calls after each pass, if it has several. `on_pass` then gets the number of the
-        sequence's tokens that are stored, and others may have their turn.
+        sequence's tokens that are stored, and others may have their turn. Texts that do not fit into memory together
+        would take each other's pages in every turn, and none would ever be read: one of them is read to its end first.
         """
 
         async def in_turn() -> T:
-            async with Turn(self._turns, priority) as turn:
+            first, is_first, most = self._to_the_end[priority], False, 0
+            async with Turn(self._turns, priority) as turn, AsyncExitStack() as until_done:
 
                 async def after_pass(stored: int) -> None:
+                    nonlocal is_first, most
                     on_pass(stored)
                     # Where the sequence was ended, also by `on_pass`, the work ends here.
                     await asyncio.sleep(0)
+                    if stored <= most and not first.locked():  # somebody took pages that it had read already
+                        await until_done.enter_async_context(first)
+                        is_first = True
+                    most = max(most, stored)
                     # After the last pass the logits are there: sampling can go on at once, without another pass.
-                    if stored < sequence.length:
+                    if stored == sequence.length:
+                        return
+                    if first.locked() and not is_first:
+                        await turn.stand_aside(first)
+                    else:
                         await turn.give_way()
 
                 return await work(after_pass)

@@ -115,6 +115,13 @@ class Turn:
         """Whether an equal that waits should have the device now."""
         return self.is_used and time.perf_counter() - self._since >= TURN_SECONDS
 
+    async def stand_aside(self, other: asyncio.Lock) -> None:
+        """Let others go first until nobody holds `other`."""
+        await self.__aexit__()
+        async with other:
+            pass
+        await self.__aenter__()
+
     async def give_way(self) -> None:
         """Let others go first if it is their turn."""
         self.is_used = True

@@ -19,6 +19,7 @@ from py_core.backends.wasm.backend import WasmBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import EXTENT
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from tests.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
 from tests.tiny_llama import TinyLlama
@@ -128,6 +129,24 @@ async def test_those_who_are_answered_at_once_and_have_no_room_together_are_answ
     for text, said in zip(texts, answers, strict=True):
         assert len(said) == 60
         await assert_said_alone(tiny.numpy, text, GREEDY, said)
+
+
+async def test_texts_that_have_no_room_together_are_read_to_their_end(
+    tiny: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would take in its turn what the others had read in theirs."""
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0)
+    backend = await with_little_memory(tiny)
+    if isinstance(backend, WasmBackend):
+        backend.max_rows = PAGE
+    engine, texts = Engine(backend, ()), [prompt(CONTEXT - 40, seed=at) for at in range(4)]
+    sequences = [engine.new_sequence() for _ in texts]
+    async with asyncio.timeout(60):
+        await asyncio.gather(
+            *(engine.prefill(one, text, Timings()) for one, text in zip(sequences, texts, strict=True))
+        )
+    for one, text in zip(sequences, texts, strict=True):
+        await assert_said_alone(tiny.numpy, text, GREEDY, await say(engine, one, 10))
 
 
 async def test_a_conversation_that_needs_more_than_there_is_says_so(tiny: Pair) -> None:
