@@ -6,6 +6,7 @@ read the text and to decode its guesses. Of each it is known how often it was ri
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,7 +27,11 @@ _FORGETTING = 0.01
 """Of how wrong guesses were, so much is forgotten with each token: a text may change to one that repeats itself."""
 
 _PER_ROW = 0.1
-"""What a row more costs, in steps, before a pass of so many rows was timed."""
+"""What a row more costs, in steps, before passes of so many rows were timed."""
+
+_LEAST_TIMED = 2
+"""Passes of so many rows before it is believed what they take: the first may wait for its kernels to be compiled, and
+where that made it slow there would be no other to say so."""
 
 _DRAFT_STEP, _DRAFT_READING = 0.25, 0.05
 """What a token that a draft model decodes, or reads, costs in steps, before it was timed."""
@@ -89,6 +94,8 @@ class Lookahead:
     def __init__(self) -> None:
         self._seconds: dict[int, float] = {}
         """Of a pass of so many rows, with all that belongs to it."""
+        self._timed = Counter[int]()
+        """Passes of so many rows."""
         self._belief: dict[int, float] = {}
         """How likely a guess is right, by its kind."""
         self._draft_step: float | None = None
@@ -125,8 +132,10 @@ class Lookahead:
 
     def note(self, kind: int, rows: int, right: int, seconds: float) -> None:
         """A pass of so many rows took so long, and so many of its guesses, which are of this kind, were right."""
+        self._timed[rows] += 1
         known = self._seconds.get(rows, seconds)
-        self._seconds[rows] = known + (seconds - known) * NEWEST_SHARE
+        is_believed = self._timed[rows] > _LEAST_TIMED
+        self._seconds[rows] = known + (seconds - known) * NEWEST_SHARE if is_believed else min(known, seconds)
         tried = min(right + 1, rows - 1)  # what lies behind a wrong one says nothing
         belief = self._belief.get(kind, _FIRST_BELIEF)
         weight = 1 - (1 - NEWEST_SHARE / 2) ** tried
@@ -152,7 +161,8 @@ class Lookahead:
     def _seconds_a_token(self, kind: int, rows: int, step: float) -> float:
         """What a token of a pass with so many rows probably takes."""
         belief = self._belief.get(kind, _FIRST_BELIEF)
-        seconds = self._seconds.get(rows, step * (1 + _PER_ROW * (rows - 1)))
+        is_known = self._timed[rows] >= _LEAST_TIMED
+        seconds = self._seconds[rows] if is_known else step * (1 + _PER_ROW * (rows - 1))
         if kind == DRAFT:
             seconds += self._guessing(rows, step)
         return seconds * (1 - belief) / (1 - belief**rows)

@@ -38,14 +38,24 @@ def test_nothing_is_guessed_where_it_does_not_pay() -> None:
 def test_a_pass_that_costs_as_much_as_its_tokens_is_not_made() -> None:
     lookahead = Lookahead()
     for size in SIZES:
-        lookahead.note(kind_of(10), size, size - 1, float(size))
+        passes(lookahead, kind_of(10), size, size - 1, float(size), times=2)
     assert rows(lookahead, 10) == 0
+
+
+def test_a_first_pass_that_waited_for_its_kernels_switches_nothing_off() -> None:
+    lookahead = Lookahead()
+    for size in SIZES:
+        lookahead.note(kind_of(10), size, size - 1, 100.0)
+    assert rows(lookahead, 10) == 8
+    lookahead.note(kind_of(10), 8, 7, 1.5)
+    passes(lookahead, kind_of(10), 4, 3, 4.0, times=1)
+    assert rows(lookahead, 10) == 8
 
 
 def test_more_is_guessed_where_more_is_right() -> None:
     lookahead = Lookahead()
     for size, seconds in zip(SIZES, (1.1, 1.2, 2.0), strict=True):
-        lookahead.note(kind_of(20), size, size - 1, seconds)
+        passes(lookahead, kind_of(20), size, size - 1, seconds, times=2)
     for _ in range(40):
         lookahead.note(kind_of(20), 8, 7, 2.0)
         lookahead.note(kind_of(4), 4, 1, 1.2)
