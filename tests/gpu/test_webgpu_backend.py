@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from py_core.backends.base import BackendError
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.backend import load_webgpu
-from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.host_wgpu import WgpuHost, wgpu
 from py_core.backends.webgpu.layout import LAYOUTS
 from py_core.backends.webgpu.tuning import choose_shapes
 from py_core.formats.gguf import read_header
@@ -165,3 +166,26 @@ async def test_a_closed_device_says_what_to_do(tmp_path: Path) -> None:
     pair.other.close()
     with pytest.raises(BackendError, match="Load the model again"):
         await pair.other.prefill(sequence, prompt(5))
+
+
+async def test_a_host_that_was_used_and_closed_leaves_nothing_with_the_driver(host: WgpuHost, tmp_path: Path) -> None:
+    """What is left holds the device, with all kernels that were compiled for it."""
+
+    def left() -> dict[str, int]:
+        gc.collect()
+        counts = wgpu.diagnostics.wgpu_native_counts.get_dict()
+        return {name: counts[name]["count"] for name in ("Device", "CommandBuffer", "Buffer", "ComputePipeline")}
+
+    before, path = left(), TinyLlama().write(tmp_path / "tiny.gguf")
+    for loses in (False, True):
+        opened = WgpuHost()
+        pair = await open_pair(path, opened)
+        sequence = pair.other.new_sequence()
+        await pair.other.prefill(sequence, prompt(40))
+        if loses:
+            opened._device.destroy()
+        assert len(await collect(pair.other, sequence, 10)) == 10
+        pair.other.close()
+        del opened, pair, sequence
+    after = left()
+    assert all(after[name] <= before[name] for name in before), (before, after)
