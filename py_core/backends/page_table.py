@@ -182,6 +182,11 @@ class PageTable:
             return None
         return self._held[slot][place - self._first[slot]]
 
+    def shared(self, slot: int, first: int, length: int) -> list[int]:
+        """The pages of a sequence for positions first .. length - 1 that it may not write, since others hold them, too."""
+        pages = [self._held[slot][place - self._first[slot]] for place in self._fixed(slot, first // PAGE, length)]
+        return [page for page in pages if not tier_of(page)]
+
     def new_page(self) -> int:
         """A page that nobody holds, for who asks, until `drop`. There must be one (`lacks`)."""
         page = self._free.pop()
