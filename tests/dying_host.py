@@ -86,12 +86,17 @@ class DyingOnceHost(DyingHost):
 
 
 class WorkersDie(DyingOnceHost):
-    """Its workers die in a run or in a read, `lose(n)` in the n-th from then on, once; `lost` says whether they did."""
+    """Its workers die in the n-th run or read after `lose(n)`, once; 0 for none. `lost`: how often they did."""
 
     lost = 0
 
     def lose(self, number: int) -> None:
         self.runs, self.dies = 0, number
+
+    @property
+    def calls(self) -> int:
+        """Since the last `lose`."""
+        return self.runs
 
     async def read(self, address: int, nbytes: int) -> bytes:
         self.runs += 1
@@ -105,16 +110,15 @@ class WorkersDie(DyingOnceHost):
 
 
 class DeviceGoes(WgpuHost):
-    """Its device is lost, `lose(n)` before the n-th call from then on, or, where that is a read, while it waits."""
+    """Its device is lost before the n-th call after `lose(n)`, or in it where that is a read; 0 for none.
+
+    `lost`: how often. `calls`: since the last `lose`.
+    """
 
     calls = goes = lost = 0
 
     def lose(self, number: int) -> None:
         self.calls, self.goes = 0, number
-
-    async def reopen(self) -> None:
-        self.lost += 1
-        await super().reopen()
 
     def create_buffer(self, size: int, label: str) -> int:
         self._goes_here()
@@ -134,12 +138,16 @@ class DeviceGoes(WgpuHost):
 
     async def read(self, buffer: int, offset: int, nbytes: int) -> bytes:
         if self._is_due():
-            asyncio.get_running_loop().call_soon(self._device.destroy)
+            asyncio.get_running_loop().call_soon(self._go)
         return await super().read(buffer, offset, nbytes)
 
     def _goes_here(self) -> None:
         if self._is_due():
-            self._device.destroy()
+            self._go()
+
+    def _go(self) -> None:
+        self.lost += 1
+        self._device.destroy()
 
     def _is_due(self) -> bool:
         self.calls += 1
