@@ -1,4 +1,4 @@
-"""Hosts that lose what runs the kernels, in calls that a test chooses by their numbers: workers die, a GPU goes away."""
+"""Hosts that lose what runs the kernels, in calls that a test chooses: workers die, a GPU goes away."""
 
 from __future__ import annotations
 

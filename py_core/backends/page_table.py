@@ -183,7 +183,7 @@ class PageTable:
         return self._held[slot][place - self._first[slot]]
 
     def shared(self, slot: int, first: int, length: int) -> list[int]:
-        """The pages of a sequence for positions first .. length - 1 that it may not write, since others hold them, too."""
+        """The pages of a sequence for positions first .. length - 1 that it may not write, since others hold them."""
         pages = [self._held[slot][place - self._first[slot]] for place in self._fixed(slot, first // PAGE, length)]
         return [page for page in pages if not tier_of(page)]
 

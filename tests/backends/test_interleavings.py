@@ -1,4 +1,4 @@
-"""Whatever is done in whatever order, each conversation says what it says on numpy, which keeps nothing. Tiny models."""
+"""Whatever is done in whatever order, each conversation says what it says on numpy, without a cache. Tiny models."""
 
 from __future__ import annotations
 

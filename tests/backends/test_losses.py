@@ -113,22 +113,22 @@ async def nothing() -> None: ...
 
 
 async def test_while_pages_come_back(losing: Losing) -> None:
-    text, shelf = prompt(4 * PAGE + 9, seed=1), Shelf()
+    text, shelf = prompt(3 * PAGE + 9, seed=1), Shelf()
     await losing.engine.pages.keep(await losing.read(text), shelf)
-    assert len(shelf.kept) == 4
+    assert len(shelf.kept) == 3
     await losing.end()
 
     async def act() -> None:
         sequence = await losing.read(text, shelf)
         losing.undisturbed()
-        await losing.says(sequence, 8)
+        await losing.says(sequence, 4)
 
     await losing.everywhere(act, nothing)
-    assert len(shelf.kept) == 4
+    assert len(shelf.kept) == 3
 
 
 async def test_while_pages_come_back_to_who_holds_a_part_that_others_hold_too(losing: Losing) -> None:
-    text, shelf = prompt(4 * PAGE + 9, seed=1), Shelf()
+    text, shelf = prompt(3 * PAGE + 9, seed=1), Shelf()
     await losing.engine.pages.keep(await losing.read(text), shelf)
     await losing.end()
 
@@ -140,13 +140,13 @@ async def test_while_pages_come_back_to_who_holds_a_part_that_others_hold_too(lo
         await losing.engine.prefill(second, text, Timings(), shelf=shelf)
         losing.undisturbed()
         for one in (second, *first):
-            await losing.says(one, 8)
+            await losing.says(one, 4)
 
     await losing.everywhere(act, prepare)
 
 
 async def test_while_pages_leave(losing: Losing) -> None:
-    text = prompt(4 * PAGE + 9, seed=1)
+    text = prompt(3 * PAGE + 9, seed=1)
     undisturbed = Shelf()
     await losing.engine.pages.keep(await losing.read(text), undisturbed)
     await losing.end()
@@ -159,17 +159,17 @@ async def test_while_pages_leave(losing: Losing) -> None:
         kept = await losing.engine.pages.keep(sequence, shelf)
         losing.undisturbed()
         assert list(shelf.kept) == list(undisturbed.kept)[:kept], "those before the loss"
-        await losing.says(sequence, 8)
-        assert await losing.engine.pages.keep(sequence, shelf) == 4 - kept
+        await losing.says(sequence, 4)
+        assert await losing.engine.pages.keep(sequence, shelf) == 3 - kept
         again = await losing.read([*text, 1], shelf)
-        await losing.says(again, 8)
+        await losing.says(again, 4)
 
     await losing.everywhere(act, prepare)
 
 
 async def test_while_who_waits_gives_his_pages_up_and_reads_them_again(losing: Losing) -> None:
     await with_little_memory(losing.pair)
-    texts = [prompt(170 + 20 * at, seed=at) for at in range(4)]
+    texts = [prompt(200 + 20 * at, seed=at) for at in range(3)]
 
     async def prepare() -> None:
         for text in texts:
@@ -183,7 +183,7 @@ async def test_while_who_waits_gives_his_pages_up_and_reads_them_again(losing: L
 
 
 async def test_while_a_smaller_pool_moves_what_it_holds(losing: Losing) -> None:
-    texts = [prompt(4 * PAGE - 9 * at, seed=at) for at in range(6)]
+    texts = [prompt(3 * PAGE - 9 * at, seed=at) for at in range(4)]
 
     async def prepare() -> None:
         await losing.engine.limit_memory(None)
@@ -196,7 +196,7 @@ async def test_while_a_smaller_pool_moves_what_it_holds(losing: Losing) -> None:
         assert losing.backend._shared_table is not None
         assert losing.backend._shared_table.most == CONTEXT // PAGE
         for one in list(losing.backend._sequences.values()):
-            await losing.says(one, 4)
+            await losing.says(one, 2)
 
     await losing.everywhere(act, prepare)
 
@@ -257,5 +257,5 @@ async def test_pages_that_never_arrive_are_read_and_nobody_hears_of_it(losing: L
         losing.host.lose(1)
         assert await losing.backend.export_page(0, text[:PAGE]) is None
     losing.host.lose(0)
-    await losing.says(sequence, 8)
+    await losing.says(sequence, 4)
     await losing.end()
