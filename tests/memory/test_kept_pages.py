@@ -186,8 +186,8 @@ async def test_whoever_is_stopped_while_he_keeps_a_page_or_looks_for_some_leaves
             pages = await natively.open()
         working = asyncio.ensure_future(pages.write("a", NAMES[2], page(2)) if what == "keeps" else pages.names("a"))
         moment = time.perf_counter() + moments * 1e-4
-        while time.perf_counter() < moment:
-            await asyncio.sleep(0)  # writing takes less than what asyncio can wait for
+        while time.perf_counter() < moment:  # noqa: ASYNC110 - writing takes less than what asyncio can wait for
+            await asyncio.sleep(0)
         working.cancel()
         await asyncio.wait([working])
         await pages.forget("a")
