@@ -117,7 +117,8 @@ class PageTable:
         return dict(zip(beyond, (page for page in self._free if page < capacity), strict=False))
 
     def shrink(self, capacity: int, moves: Mapping[int, int]) -> None:
-        """There are only `capacity` pages now, and who held one of `moves` holds the page that it was moved to."""
+        """There are only `capacity` pages now, and who holds one of `moves` holds the page that it was moved to."""
+        moves = {page: new for page, new in moves.items() if page in self._references}  # others were given back since
         for page, new in moves.items():
             self._references[new] = self._references.pop(page)
         for slot, held in enumerate(self._held):
