@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from py_core.backends import page_table
@@ -29,7 +29,7 @@ from tests.dying_host import DeviceGoes, WorkersDie
 from tests.page_owners import assert_each_page_has_its_owners, assert_nothing_is_left
 from tests.tiny_llama import TinyLlama
 
-CONTEXT = 6 * PAGE
+CONTEXT = 4 * PAGE
 SLOTS = 5
 NOISE = 5e-4
 """Of the largest logit: so far the kernels are from numpy, whose tokens are compared with theirs at any temperature."""
@@ -69,7 +69,7 @@ class Conversations:
         for number, one in self.sequences.items():
             assert one.tokens == self.texts[number]
         assert_each_page_has_its_owners(self.backend, SLOTS)
-        if step.size % 3 == 0 and sequence.number in self.sequences:
+        if step.size % 4 == 0 and sequence.number in self.sequences:
             await self.assert_alike(sequence)
 
     async def opens(self, step: Step) -> TokenSequence:
@@ -83,7 +83,7 @@ class Conversations:
         return sequence
 
     async def reads(self, sequence: TokenSequence, step: Step, shelf: Shelf | None = None) -> None:
-        text = self.beginnings[step.which % 2][: step.size % 140] + prompt(step.size, seed=step.which)
+        text = self.beginnings[step.which % 2][: step.size % 140] + prompt(step.size // 2 + 1, seed=step.which)
         await self.holds(sequence, text, shelf)
 
     async def goes_on(self, sequence: TokenSequence, step: Step) -> None:
@@ -108,7 +108,7 @@ class Conversations:
 
     async def stops(self, sequence: TokenSequence, step: Step) -> None:
         """Reads, and is told to forget some of it in the middle."""
-        text = self.texts[sequence.number][: step.size] + prompt(150, seed=step.which)
+        text = self.texts[sequence.number][: step.size] + prompt(100, seed=step.which)
         reading = asyncio.ensure_future(self.engine.prefill(sequence, text, Timings()))
         for _ in range(step.which):
             await asyncio.sleep(0)
@@ -125,7 +125,7 @@ class Conversations:
 
     async def says(self, sequence: TokenSequence, step: Step) -> list[int]:
         rules = RULES[step.which % len(RULES)]
-        steps = self.engine.generate(sequence, step.size % 40 + 1, rules, Timings())
+        steps = self.engine.generate(sequence, step.size % 12 + 1, rules, Timings())
         said = [token async for ids in steps for token in ids]
         self.texts[sequence.number] = self.texts[sequence.number] + said
         return said
@@ -134,7 +134,7 @@ class Conversations:
         """Answers in passes of several rows: what comes was there before, but for some tokens."""
         if not (text := self.texts[sequence.number]):
             return
-        rules, count = RULES[step.which % len(RULES)], min(step.size % 40 + 9, CONTEXT - len(text))
+        rules, count = RULES[step.which % len(RULES)], min(step.size % 12 + 9, CONTEXT - len(text))
         told = await alone(self.numpy, text, count, rules)
         with pytest.MonkeyPatch.context() as patch:
             always = Always(self.backend, patch)
@@ -153,7 +153,7 @@ class Conversations:
         steps = [Step("", step.which + at, step.size) for at in range(len(rows))]
         answers = await asyncio.gather(*(self.says(one, each) for one, each in zip(rows, steps, strict=True)))
         for text, each, said in zip(before, steps, answers, strict=True):
-            assert len(said) == min(step.size % 40 + 1, CONTEXT - len(text))
+            assert len(said) == min(step.size % 12 + 1, CONTEXT - len(text))
             await assert_said_alone(self.numpy, text, RULES[each.which % len(RULES)], said, NOISE)
 
     async def goes_back(self, sequence: TokenSequence, step: Step) -> None:
@@ -175,6 +175,7 @@ class Conversations:
 
     async def is_brought(self, sequence: TokenSequence, step: Step) -> None:
         """Memory has nothing of it any more; its pages come back from where they were kept."""
+        self.seen["kept"] += await self.engine.pages.keep(sequence, self.shelf)
         if sequence.slot != NO_SLOT:
             self.backend._send_away(sequence)
         while self.backend._let_go():
@@ -225,6 +226,15 @@ NAMES = [
     "has another budget", "is lost",
 ]  # fmt: skip
 STEPS = st.builds(Step, st.sampled_from(NAMES), st.integers(0, 11), st.integers(1, 200))
+EACH = [
+    Step("opens", 0, 120), Step("opens", 1, 138), Step("branches", 0, 150), Step("is kept", 0, 1),
+    Step("is brought", 1, 4), Step("guesses", 0, 11), Step("opens", 2, 139), Step("opens", 5, 130),
+    Step("reads", 1, 99), Step("answers beside others", 0, 8), Step("is lost", 0, 1), Step("answers", 1, 12),
+    Step("is kept", 0, 1), Step("is damaged", 1, 1), Step("is brought", 0, 4), Step("has another budget", 2, 1),
+    Step("goes on", 2, 200), Step("stops", 3, 70), Step("lets go", 1, 1), Step("is sent away", 1, 1),
+    Step("goes back", 3, 100), Step("is freed", 1, 1), Step("answers", 0, 8),
+]  # fmt: skip
+"""Each kind of step, so that none is missing by chance."""
 
 
 @contextlib.contextmanager
@@ -254,10 +264,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def play(kind: str, path: Path, kernel_wasm: Callable[..., Path], steps: list[Step], seen: Counter[str]) -> None:
-    """With memory for two conversations, or a bit more than one."""
+    """With memory for two whole conversations, as long as the budget is not another."""
     host = DeviceGoes() if kind == "webgpu" else WorkersDie(kernel_wasm())
     pair = await open_pair(path, host)
-    backend = await with_little_memory(pair)
+    backend = await with_little_memory(pair, CONTEXT)
     backend._free_slots = backend._free_slots[-SLOTS:]
     # Whatever is faster here, as many share steps as can.
     backend.rows_that_pay = pair.numpy.rows_that_pay  # type: ignore[method-assign]
@@ -281,11 +291,11 @@ def test_whatever_happens_in_whatever_order_each_says_what_it_says_without_a_cac
     monkeypatch.setattr(webgpu_backend, "_PAUSE_SECONDS", 0.01)
     seen = Counter[str]()
 
-    @settings(max_examples=6)
-    @given(st.lists(STEPS, min_size=30, max_size=40))
+    @settings(max_examples=3 if kind == "webgpu" else 10)
+    @given(st.lists(STEPS, min_size=20, max_size=35))
+    @example(EACH)
     def whatever_happens(steps: list[Step]) -> None:
         asyncio.run(play(kind, path, kernel_wasm, steps, seen))
 
     whatever_happens()
-    assert all(seen[what] > 10 for what in ("not read again", "guesses", "kept", "brought", "sent away"))
-    assert seen["lost"]
+    assert all(seen[what] for what in ("not read again", "guesses", "kept", "brought", "sent away", "lost"))

@@ -39,14 +39,14 @@ async def tiny(
     pair.other.close()
 
 
-async def with_little_memory(tiny: Pair) -> PipelinedBackend:
+async def with_little_memory(tiny: Pair, context: int = CONTEXT) -> PipelinedBackend:
     """Two whole conversations have room, or on the CPU, which takes eight pages at a time, one and a bit."""
     backend = tiny.other
     assert isinstance(backend, PipelinedBackend)
     table, pages = backend._limited_pages.limited, backend._limited_pages.limited_bytes
     assert table is not None
     whole = -(-table.capacity // EXTENT) * EXTENT if isinstance(backend, WasmBackend) else table.capacity
-    await backend.limit_memory(backend.memory().total - pages + 2 * CONTEXT // PAGE * (pages // whole))
+    await backend.limit_memory(backend.memory().total - pages + 2 * context // PAGE * (pages // whole))
     return backend
 
 
