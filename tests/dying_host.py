@@ -1,27 +1,81 @@
-"""Hosts of the WASM kernels whose workers die in runs that a test chooses by their numbers."""
+"""Hosts that lose what runs the kernels, in calls that a test chooses: workers die, a GPU goes away."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Sequence
 
-from py_core.backends.wasm.host import WorkersRestartedError
+from py_core.backends.base import Progress
+from py_core.backends.wasm.host import RepackJob, WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.webgpu.host_wgpu import WgpuHost
 
 
 class DyingHost(WasmtimeHost):
-    """Its workers die in each run whose number is a multiple of `dies`; 0 for none."""
+    """Its workers die in each run whose number is a multiple of `dies`; 0 for none.
+
+    As in the page, what was written since the last answer is lost with them, and what is asked for until others have
+    begun over the same memory fails.
+    """
 
     dies, runs = 0, 0
 
+    def __init__(self, *arguments, **options) -> None:
+        super().__init__(*arguments, **options)
+        self._unanswered: list[tuple[int, bytes]] = []
+        """What was where there was written since the last answer, the newest last."""
+        self._failing: list[asyncio.Future[list[int]]] | None = None
+        """Calls since the workers died; None while they live."""
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        if self._failing is None:
+            end = address + memoryview(data).nbytes
+            self._unanswered.append((address, bytes(self._memory.read(self._store, address, end))))
+            super().write(address, data)
+
+    async def upload(self, source, jobs: Sequence[RepackJob], progress: Progress | None) -> None:
+        await super().upload(source, jobs, progress)
+        self._unanswered.clear()
+
     def run(self, program: int, steps: int) -> Awaitable[list[int]]:
         self.runs += 1
-        return self._lost() if self.dies and self._is_due() else super().run(program, steps)
+        if (failing := self._dies_here()) is not None:
+            return failing
+        return super().run(program, steps)
+
+    async def read(self, address: int, nbytes: int) -> bytes:
+        if self._failing is not None:
+            await self._fails()
+        self._unanswered.clear()
+        return await super().read(address, nbytes)
 
     def _is_due(self) -> bool:
         return self.runs % self.dies == 0
 
-    async def _lost(self) -> list[int]:
-        raise WorkersRestartedError
+    def _dies_here(self) -> asyncio.Future[list[int]] | None:
+        """The answer of a call where the workers die in it, or have died; else what was written before is there."""
+        if self._failing is None and self.dies and self._is_due():
+            for address, before in reversed(self._unanswered):
+                super().write(address, before)
+            self._failing = []
+            asyncio.get_running_loop().call_soon(self._begin_again)
+        if self._failing is not None:
+            return self._fails()
+        self._unanswered.clear()
+        return None
+
+    def _fails(self) -> asyncio.Future[list[int]]:
+        assert self._failing is not None
+        self._failing.append(asyncio.get_running_loop().create_future())
+        self._failing[-1].add_done_callback(lambda done: done.cancelled() or done.exception())
+        return self._failing[-1]
+
+    def _begin_again(self) -> None:
+        failing, self._failing = self._failing or [], None
+        self._unanswered.clear()
+        for answer in failing:
+            if not answer.done():
+                answer.set_exception(WorkersRestartedError())
 
 
 class DyingOnceHost(DyingHost):
@@ -29,3 +83,72 @@ class DyingOnceHost(DyingHost):
 
     def _is_due(self) -> bool:
         return self.runs == self.dies
+
+
+class WorkersDie(DyingOnceHost):
+    """Its workers die in the n-th run or read after `lose(n)`, once; 0 for none. `lost`: how often they did."""
+
+    lost = 0
+
+    def lose(self, number: int) -> None:
+        self.runs, self.dies = 0, number
+
+    @property
+    def calls(self) -> int:
+        """Since the last `lose`."""
+        return self.runs
+
+    async def read(self, address: int, nbytes: int) -> bytes:
+        self.runs += 1
+        if (failing := self._dies_here()) is not None:
+            await failing
+        return await super().read(address, nbytes)
+
+    def _begin_again(self) -> None:
+        self.lost += 1
+        super()._begin_again()
+
+
+class DeviceGoes(WgpuHost):
+    """Its device is lost before the n-th call after `lose(n)`, or in it where that is a read; 0 for none.
+
+    `lost`: how often. `calls`: since the last `lose`.
+    """
+
+    calls = goes = lost = 0
+
+    def lose(self, number: int) -> None:
+        self.calls, self.goes = 0, number
+
+    def create_buffer(self, size: int, label: str) -> int:
+        self._goes_here()
+        return super().create_buffer(size, label)
+
+    def write(self, buffer: int, offset: int, data: bytes | bytearray | memoryview) -> None:
+        self._goes_here()
+        super().write(buffer, offset, data)
+
+    def copy(self, source: int, source_offset: int, target: int, target_offset: int, nbytes: int) -> None:
+        self._goes_here()
+        super().copy(source, source_offset, target, target_offset, nbytes)
+
+    def submit(self, recorded: Sequence[int]) -> None:
+        self._goes_here()
+        super().submit(recorded)
+
+    async def read(self, buffer: int, offset: int, nbytes: int) -> bytes:
+        if self._is_due():
+            asyncio.get_running_loop().call_soon(self._go)
+        return await super().read(buffer, offset, nbytes)
+
+    def _goes_here(self) -> None:
+        if self._is_due():
+            self._go()
+
+    def _go(self) -> None:
+        self.lost += 1
+        self._device.destroy()
+
+    def _is_due(self) -> bool:
+        self.calls += 1
+        return self.calls == self.goes

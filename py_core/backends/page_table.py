@@ -117,7 +117,8 @@ class PageTable:
         return dict(zip(beyond, (page for page in self._free if page < capacity), strict=False))
 
     def shrink(self, capacity: int, moves: Mapping[int, int]) -> None:
-        """There are only `capacity` pages now, and who held one of `moves` holds the page that it was moved to."""
+        """There are only `capacity` pages now, and who holds one of `moves` holds the page that it was moved to."""
+        moves = {page: new for page, new in moves.items() if page in self._references}  # others were given back since
         for page, new in moves.items():
             self._references[new] = self._references.pop(page)
         for slot, held in enumerate(self._held):
@@ -181,6 +182,11 @@ class PageTable:
         if not position % PAGE or place not in self._fixed(slot, place, position):
             return None
         return self._held[slot][place - self._first[slot]]
+
+    def shared(self, slot: int, first: int, length: int) -> list[int]:
+        """The pages of a sequence for positions first .. length - 1 that it may not write, since others hold them."""
+        pages = [self._held[slot][place - self._first[slot]] for place in self._fixed(slot, first // PAGE, length)]
+        return [page for page in pages if not tier_of(page)]
 
     def new_page(self) -> int:
         """A page that nobody holds, for who asks, until `drop`. There must be one (`lacks`)."""

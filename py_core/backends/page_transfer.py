@@ -18,6 +18,7 @@ class PageTransfer(MemoryBudget):
     """What `PipelinedBackend` shares. See `Backend` for the contract of each public method."""
 
     RESTARTS: tuple[type[Exception], ...]
+    _losses: int
 
     @property
     @abstractmethod
@@ -47,6 +48,7 @@ class PageTransfer(MemoryBudget):
         self._keep_prefix(sequence, ends=False)
 
     async def export_page(self, adapter: int, tokens: Sequence[int]) -> bytes | None:
+        self._losses = 0
         try:
             await self._restore()
             pages, found = self._prefixes.match(adapter, tokens)
@@ -65,6 +67,7 @@ class PageTransfer(MemoryBudget):
             return False
         if sequence.tokens[: len(tokens)] != list(tokens[: sequence.length]):
             return False
+        self._losses = 0
         try:
             await self._restore()
             self._put_to_work([sequence])

@@ -101,3 +101,14 @@ class PrefixCache(AdapterUse):
             return False
         table.drop([page])
         return True
+
+    def _let_go_of_own(self, slot: int, first: int, length: int) -> bool:
+        """Keep a page for others no more that a pass over these positions of a sequence writes, and that only this one
+        holds besides: so it needs no copy. Whether there was one."""
+        table = self._shared_table
+        written = set(table.shared(slot, first, length)) if table else set()
+        page = self._prefixes.evict(lambda page: page in written and table.references(page) == 2) if table else None
+        if table is None or page is None:
+            return False
+        table.drop([page])
+        return True

@@ -84,7 +84,7 @@ class SequenceSlots(PrefixCache):
     def _make_room(self, slot: int, first: int, length: int, most: int | None = None) -> bool:
         """As `PrefixCache._make_room`; where memory is out (`most` is 0), those who wait give their pages up: what is
         let go then depends on who needed it last. Of pages that are not kept, only those of who waits for the longest
-        time, where nothing else is left."""
+        time, where nothing else is left. At last the sequence writes where others could have begun."""
         table = self._shared_table
         if most is None and (table is None or table.grown() > table.capacity):
             return super()._make_room(slot, first, length)
@@ -98,7 +98,7 @@ class SequenceSlots(PrefixCache):
             return True
         if left := [one for one in waiting if one.stored]:
             self._send_away(left[0])
-        return bool(waiting)
+        return bool(waiting) or self._let_go_of_own(slot, first, length)
 
     def _waiting(self, slot: int = NO_SLOT) -> list[TokenSequence]:
         """Those with pages who are not at work, but for who has this slot; first who waits for the longest time."""

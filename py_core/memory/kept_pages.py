@@ -153,7 +153,11 @@ class KeptPages:
         puts = [*puts, Row(CHAT, chat, changed.used, changed.used, sealed)]
         expected = {(CHAT, chat): changed.version}
         batch = Batch(puts, deletes, expect_meta={"key": self._header}, expect_versions=expected)
-        self._chats[chat] = replace(changed, version=await self._rows.apply(batch))
+        # Whoever is stopped here does not hear whether it was written: then all is read again, or a page that nobody
+        # knows of would outlive its chat.
+        known, self._chats = self._chats, None
+        known[chat] = replace(changed, version=await self._rows.apply(batch))
+        self._chats = known
 
     async def _read_chats(self) -> dict[str, _Chat]:
         """What is kept. Begins anew where that has another key than the memory, or is damaged. Raises StoreError."""
@@ -165,16 +169,21 @@ class KeptPages:
                 await self._begin_anew()
             elif UNCOMPACTED in meta:
                 await self._compact()
-            self._chats = {}
-            for row in await self._rows.query(Query(CHAT)):
-                try:
-                    pages = json.loads(await open_blob(_list_name(row.id), row.body, lock) or b"")
-                    found = {str(name): (str(id), int(nbytes)) for name, id, nbytes in pages}
-                except (ValueError, TypeError):  # its pages cannot be found any more
-                    await self._begin_anew()
-                    break
-                self._chats[row.id] = _Chat(row.updated, row.version, found)
+            # Known once it is complete: whoever is stopped in the middle would leave chats that nobody could delete.
+            self._chats = await self._listed(lock)
         return self._chats
+
+    async def _listed(self, lock: Lock | None) -> dict[str, _Chat]:
+        chats = dict[str, _Chat]()
+        for row in await self._rows.query(Query(CHAT)):
+            try:
+                pages = json.loads(await open_blob(_list_name(row.id), row.body, lock) or b"")
+                found = {str(name): (str(id), int(nbytes)) for name, id, nbytes in pages}
+            except (ValueError, TypeError):  # its pages cannot be found any more
+                await self._begin_anew()
+                return {}
+            chats[row.id] = _Chat(row.updated, row.version, found)
+        return chats
 
     async def _begin_anew(self) -> None:
         lock = self._lock()

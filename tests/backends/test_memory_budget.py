@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from tests.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
 from tests.backends.test_page_transfer import Shelf
+from tests.page_owners import assert_each_page_has_its_owners, assert_nothing_is_left
 from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
 
@@ -34,10 +36,17 @@ class NarrowHost(WgpuHost):
         return super().create_buffer(size, label)
 
 
+class HostInTurns(WasmtimeHost):
+    """Others go on until a run is over, as in the page."""
+
+    def run(self, program: int, steps: int) -> asyncio.Future[list[int]]:
+        return asyncio.ensure_future(asyncio.sleep(0, super().run(program, steps).result()))
+
+
 @pytest.fixture(params=["webgpu", "wasm"])
 async def tiny(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> AsyncIterator[Pair]:
     tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
-    host = NarrowHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm())
+    host = NarrowHost() if request.param == "webgpu" else HostInTurns(kernel_wasm())
     pair = await open_pair(tiny.write(tmp_path / "tiny.gguf"), host)
     yield pair
     pair.other.close()
@@ -81,6 +90,37 @@ async def test_a_smaller_budget_counts_at_once_and_all_say_what_they_would_have_
     await engine.limit_memory(None)
     again = await opened(engine, 8)
     assert sum(one.slot != NO_SLOT for one in again) == 8
+
+
+@pytest.mark.parametrize("what", ["is freed", "goes back"])
+async def test_whoever_ends_while_a_smaller_pool_moves_his_pages_loses_nobody_elses(tiny: Pair, what: str) -> None:
+    """Wherever that is: after so many turns of the event loop."""
+    backend = tiny.other
+    assert isinstance(backend, PipelinedBackend)
+    if isinstance(backend, WebGPUBackend):
+        pytest.skip("a GPU's queue moves all of them in one go")
+    engine = Engine(backend, ())
+    for turns in range(8):
+        await engine.limit_memory(None)
+        await opened(engine, 4)
+        # Nobody begins as these do: what they hold is free once they end. All are at work, so their pages are moved.
+        sequences = [engine.new_sequence(shares=False) for _ in range(2)]
+        for seed, one in enumerate(sequences):
+            await engine.prefill(one, prompt(3 * PAGE, seed=seed), Timings())
+        backend._put_to_work(sequences)
+        limiting = asyncio.ensure_future(engine.limit_memory(1))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if what == "is freed":
+            engine.free(sequences[0])
+        else:
+            engine.truncate(sequences[0], 70)
+        await limiting
+        assert_each_page_has_its_owners(backend)
+        await assert_said_alone(tiny.numpy, prompt(3 * PAGE, seed=1), GREEDY, await say(engine, sequences[1], 4))
+        for one in list(backend._sequences.values()):
+            engine.free(one)
+        assert_nothing_is_left(backend)
 
 
 async def test_pages_give_way_to_what_an_adapter_takes(tiny: Pair) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -172,36 +171,3 @@ async def test_a_device_that_is_lost_costs_time_only(tmp_path: Path) -> None:
     assert (await read(engine, third, text[:90] + prompt(40, seed=3))).reused_tokens == 90
     await assert_alike(pair, third)
     pair.other.close()
-
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_whatever_is_done_in_whatever_order_each_has_its_own_logits(tiny: Pair, seed: int) -> None:
-    """Open, read, go on, go back, read another text, free: as on numpy, which shares nothing."""
-    draw, engine = random.Random(seed), Engine(tiny.other, ())
-    beginnings = [prompt(140, seed=at) for at in range(2)]
-    open_ones: list[TokenSequence] = []
-    reused = 0
-    for step in range(25):
-        what = draw.choice(["open", "read", "read", "go on", "go back", "free"])
-        if (what == "open" and len(open_ones) < 4) or not open_ones:
-            open_ones.append(engine.new_sequence())
-            what = "read"
-        sequence = draw.choice(open_ones)
-        if what == "read":
-            text = draw.choice(beginnings)[: draw.randrange(1, 140)] + prompt(draw.randrange(1, 150), seed=step)
-            reused += (await read(engine, sequence, text)).reused_tokens
-        elif what == "go on" and sequence.length:
-            async for _ in engine.generate(sequence, draw.randrange(1, 60), GREEDY, Timings()):
-                pass
-        elif what == "go back" and sequence.length > 1:
-            engine.truncate(sequence, draw.randrange(1, sequence.length))
-        elif what == "free":
-            open_ones.remove(sequence)
-            engine.free(sequence)
-            continue
-        if sequence.length and draw.random() < 0.5:
-            await assert_alike(tiny, sequence)
-    for sequence in open_ones:
-        if sequence.length:
-            await assert_alike(tiny, sequence)
-    assert_no_page_is_lost(tiny, engine, open_ones)

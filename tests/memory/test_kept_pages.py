@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -169,6 +171,30 @@ async def test_a_full_disk_costs_what_does_not_fit_and_nothing_else(natively: Ke
         assert await pages.read("a", NAMES[:2]) == [page(0)]
     assert await pages.write("a", NAMES[1], page(1, 400_000))
     assert await (await natively.open()).read("a", NAMES[:2]) == [page(0), page(1, 400_000)]
+
+
+@pytest.mark.parametrize("what", ["keeps", "looks"])
+async def test_whoever_is_stopped_while_he_keeps_a_page_or_looks_for_some_leaves_none_that_nobody_can_delete(
+    natively: Kept, what: str
+) -> None:
+    for moments in range(20):
+        pages = await natively.open()
+        for name in NAMES[:2]:
+            assert await pages.write("a", name, page(1))
+        if what == "looks":
+            await pages.close()
+            pages = await natively.open()
+        working = asyncio.ensure_future(pages.write("a", NAMES[2], page(2)) if what == "keeps" else pages.names("a"))
+        moment = time.perf_counter() + moments * 1e-4
+        while time.perf_counter() < moment:  # noqa: ASYNC110 - writing takes less than what asyncio can wait for
+            await asyncio.sleep(0)
+        working.cancel()
+        await asyncio.wait([working])
+        await pages.forget("a")
+        await pages.close()
+        rows = await natively.pages.rows()
+        assert (await rows.count(BLOB), await rows.count(CHAT)) == (0, 0)
+        await rows.close()
 
 
 @pytest.mark.parametrize("kind", [BLOB, CHAT])

@@ -205,10 +205,13 @@ class WasmBackend(PipelinedBackend):
             first = None if forward_first else self._host.run(self._lowering.programs[sampler], 1)
             steps = count if forward_first else count - 1
             return asyncio.ensure_future(_joined(first, self._host.run(step, steps) if steps else None))
-        run = self._host.run(step, count)
+        run = asyncio.ensure_future(self._host.run(step, count))
         offset, nbytes = rings_span(places)
         rings = asyncio.ensure_future(self._host.read(self._lowering.history + offset, nbytes))
         await asyncio.sleep(0)  # it is asked for before the next steps are queued
+        if run.done() and run.exception():
+            # New workers are there already: steps behind these would run over a state that may never have been written.
+            await asyncio.gather(run, rings)
         return asyncio.ensure_future(_sampled(run, rings, places, count))
 
     @property

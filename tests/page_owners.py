@@ -1,0 +1,39 @@
+"""Whether every page, slot and part of memory belongs to somebody: nothing is lost, and nothing is held twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from py_core.backends.pipelined import PipelinedBackend
+from py_core.backends.sequence_slots import SLOTS
+from py_core.backends.wasm.backend import WasmBackend
+
+
+def assert_each_page_has_its_owners(backend: PipelinedBackend, slots: int = SLOTS) -> None:
+    """At any time between two calls. The backend has so many slots, its model no windows, and its pages no tiers."""
+    table, tree = backend._shared_table, backend._prefixes
+    assert table is not None
+    owners = Counter(page for held in table._held for page in held) + Counter(list(tree._nodes))
+    assert owners == {page: table.references(page) for page in owners}
+    assert sorted([*table._free, *owners]) == list(range(table.capacity)), "pages are free or held"
+    assert set(owners) == set(table._references)
+    assert len(tree._nodes) == len(tree)
+    in_slots = [one.slot for one in backend._in_slots.values()]
+    assert sorted([*backend._free_slots, *in_slots]) == list(range(slots)), "slots are free or taken"
+    for slot, held in enumerate(table._held):
+        assert not held or slot in in_slots, "who has no slot has no pages"
+    if isinstance(backend, WasmBackend) and not backend._adapters:
+        assert not backend._pages.bytes_of_others, "what was taken for a page on its way was given back"
+
+
+def assert_nothing_is_left(backend: PipelinedBackend, slots: int = SLOTS) -> None:
+    """Once all sequences were freed only pages for whoever begins alike are held; afterwards nothing is."""
+    table = backend._shared_table
+    assert table is not None
+    assert_each_page_has_its_owners(backend, slots)
+    assert not backend._sequences
+    assert not backend._in_slots
+    assert table.capacity - table.free == len(backend._prefixes)
+    while backend._let_go():
+        pass
+    assert table.free == table.capacity
