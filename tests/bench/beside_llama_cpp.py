@@ -3,7 +3,7 @@
     python -m venv /tmp/llama && /tmp/llama/bin/pip install llama-cpp-python   # compiles for 15 minutes
     python tests/bench/beside_llama_cpp.py --python /tmp/llama/bin/python [--task prefix|speculation|parallel]
         [--rounds 3] [--threads 1] [--prefix 2000] [--answer 160] [--conversations 8] [--prompt 512] [--tokens 128]
-        [--model FILE] [--preferred] [--json FILE]
+        [--model FILE] [--clock wall|cpu] [--preferred] [--json FILE]
 
 llama-cpp-python is no part of the project: peers/llama_cpp_peer.py runs in the interpreter that has it. Both programs
 have the same file open and get the same token ids, one works while the other waits, and who is first changes each
@@ -18,7 +18,8 @@ Sonata faster.
   llama.cpp has its batch API, with a row of each conversation in a pass, and for one alone a context of its own.
 
 Sonata natively is wasmtime on one thread, precise and fast; llama.cpp is native code with as many threads as
---threads says. Its settings are those that were fastest here: `SETTINGS`.
+--threads says. Its settings are those that were fastest here: `SETTINGS`. `--clock cpu` counts CPU time instead: with
+one thread that is what a quiet machine would take, where other programs want the cores.
 
 Not compared: the page in a browser (browser_decode.py does that, beside wllama), GPUs, and what is left of a prefix
 when other conversations came between. There Sonata still has its pages, llama-cpp-python copies the whole state
@@ -37,11 +38,11 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, Protocol
 
 import numpy as np
@@ -72,8 +73,10 @@ SETTINGS = {
     "speculation": {"flash": False},
     "parallel": {"flash": True, "unified": False},
 }
-"""Of llama.cpp, those that took it the least CPU time here: flash attention or not, and whether the conversations share
-one cache ("unified") or have a part of it each."""
+"""Of llama.cpp, by its CPU time here. With flash attention a question behind many tokens took longer; prompts were
+read a tenth faster, and decoding took as long. It took longer where conversations share one cache ("unified")."""
+
+CLOCKS: dict[str, Callable[[], float]] = {"wall": perf_counter, "cpu": process_time}
 
 GREEDY = SamplingParams()
 
@@ -124,48 +127,50 @@ class Sonata:
 
     guesses = (0, 1)
 
-    def __init__(self, precision: str, model: Model) -> None:
-        self.name = f"Sonata {precision}"
+    def __init__(self, precision: str, model: Model, clock: Callable[[], float]) -> None:
+        self.name, self._clock = f"Sonata {precision}", clock
         self._engine, self._end = model.engine, model.tokenizer.eos_ids
         self._conversations: dict[int, list[tuple[TokenSequence, list[int]]]] = {}
 
     async def first_token_ms(self, tokens: list[int]) -> float:
         sequence, timings = self._engine.new_sequence(), Timings()
-        begin = perf_counter()
+        begin = self._clock()
         await self._engine.prefill(sequence, tokens, timings)
         await self._say(sequence, 1, timings)
-        taken = perf_counter() - begin
+        taken = self._clock() - begin
         self._engine.free(sequence)
         return 1000 * taken
 
     async def answer(self, prompt: list[int], tokens: int, guesses: int) -> Answer:
         self._engine.speculates = guesses > 0
         sequence, timings = self._engine.new_sequence(), Timings()
+        begin = self._clock()
         await self._engine.prefill(sequence, prompt, timings)
-        said: list[int] = []
+        read, said = self._clock(), list[int]()
         async for ids in self._engine.generate(sequence, tokens, GREEDY, timings):
             said += ids
+        end = self._clock()
         if timings.reason == "end":  # it is not yielded
             said.append(sequence.tokens[-1])
         self._engine.free(sequence)
         self._engine.speculates = True
-        return Answer(said, timings.decode_seconds, timings.prefill_seconds)
+        return Answer(said, end - read, read - begin)
 
     async def read(self, prompts: list[list[int]], tokens: int) -> float:
         # They are not to share what others have read, nor to guess: neither does llama.cpp here.
         conversations = [(self._engine.new_sequence(shares=False), prompt) for prompt in prompts]
         self._conversations[len(prompts)] = conversations
-        begin = perf_counter()
+        begin = self._clock()
         for sequence, prompt in conversations:
             await self._engine.prefill(sequence, prompt[:-1], Timings())
-        return sum(len(prompt) - 1 for prompt in prompts) / (perf_counter() - begin)
+        return sum(len(prompt) - 1 for prompt in prompts) / (self._clock() - begin)
 
     async def together(self, count: int, tokens: int) -> float:
         for sequence, prompt in self._conversations[count]:
             await self._engine.prefill(sequence, prompt, Timings())  # forgets the answer; the last token runs again
-        begin = perf_counter()
+        begin = self._clock()
         await asyncio.gather(*(self._say(sequence, tokens, Timings()) for sequence, _ in self._conversations[count]))
-        return count * tokens / (perf_counter() - begin)
+        return count * tokens / (self._clock() - begin)
 
     async def _say(self, sequence: TokenSequence, tokens: int, timings: Timings) -> None:
         async for _ in self._engine.generate(sequence, tokens, GREEDY, timings, ignore_end=True):
@@ -210,7 +215,7 @@ class LlamaCpp:
 
 
 @contextlib.contextmanager
-def llama_cpp(python: str, model: Path, threads: int) -> Iterator[subprocess.Popen[str]]:
+def llama_cpp(python: str, model: Path, threads: int, clock: str) -> Iterator[subprocess.Popen[str]]:
     """The peer's process. SystemExit with a sentence where that interpreter has no llama-cpp-python."""
     if not has_llama_cpp(python):
         raise SystemExit(
@@ -218,7 +223,7 @@ def llama_cpp(python: str, model: Path, threads: int) -> Iterator[subprocess.Pop
             "`python -m venv /tmp/llama && /tmp/llama/bin/pip install llama-cpp-python` (it compiles for some 15 "
             "minutes), and name it: --python /tmp/llama/bin/python."
         )
-    command = [python, str(PEERS / "llama_cpp_peer.py"), str(model), str(threads)]
+    command = [python, str(PEERS / "llama_cpp_peer.py"), str(model), str(threads), clock]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield process
@@ -279,7 +284,10 @@ async def measure_speculation(sides: Sequence[Side], options: argparse.Namespace
     return found
 
 
-async def measure_parallel(sides: Sequence[Side], options: argparse.Namespace) -> dict[str, Any]:
+async def measure_parallel(
+    sides: Sequence[Side], options: argparse.Namespace
+) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """How fast each read the prompts, tokens a second, and its runs."""
     counts = (1, options.conversations)
     prompts = [drawn(options.prompt, 3, number) for number in range(options.conversations)]
     read = {side.name: [await side.read(prompts[:count], options.tokens) for count in counts][-1] for side in sides}
@@ -294,7 +302,7 @@ async def measure_parallel(sides: Sequence[Side], options: argparse.Namespace) -
                 run[name] = await side.together(count, options.tokens)
             found.append(run)
             print(run, file=sys.stderr)
-    return {"prompts_tok_s": read, "runs": found}
+    return read, found
 
 
 def engines_of(runs: list[dict[str, Any]]) -> list[str]:
@@ -402,47 +410,57 @@ def parallel_table(found: dict[str, dict[str, float]], prompts: dict[str, float]
     return table_of(title, columns, rows)
 
 
-async def measure(options: argparse.Namespace, path: Path) -> tuple[dict[str, Any], list[Table]]:
+def report(found: dict[str, Any], table: Table, options: argparse.Namespace) -> None:
+    """After each task, so that what was measured is there if the next one fails."""
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    about = found["llama.cpp"]
+    table.caption = (
+        f"{found['model']}; llama-cpp-python {about['version']}, threads: {about['threads']}; {found['cpu']}; "
+        f"rounds: {options.rounds}, {options.clock} time"
+    )
+    Console(width=125).print(table)
+
+
+async def measure(options: argparse.Namespace, path: Path) -> None:
     tasks = options.task or TASKS
     found: dict[str, Any] = {
         "model": path.name, "cpu": processor(), "cores": len(os.sched_getaffinity(0)), "load": os.getloadavg()[0],
-        "settings": SETTINGS,
+        "clock": options.clock, "settings": SETTINGS,
     }  # fmt: skip
-    tables = []
-    with llama_cpp(options.python, path, options.threads) as process:
+    with llama_cpp(options.python, path, options.threads, options.clock) as process:
         models = {
             precision: await load_model(FileSource(path), loader_of("wasm", precision), native_renderer())
             for precision in ("precise", "fast")
         }
         model = models["precise"]
         theirs = LlamaCpp(process, options.prefix + 2 * QUESTION, sorted(model.tokenizer.eos_ids))
-        sides: list[Side] = [theirs, *(Sonata(precision, one) for precision, one in models.items())]
+        clock = CLOCKS[options.clock]
+        sides: list[Side] = [theirs, *(Sonata(precision, one, clock) for precision, one in models.items())]
         found["llama.cpp"] = theirs.about
-        print(found, file=sys.stderr)
         if "prefix" in tasks:
             runs = await measure_prefix(sides, options)
-            found["prefix"] = {"tokens": options.prefix, "runs": runs}
-            found["prefix"]["engines"] = compared(runs, ("first_ms", "second_ms"), less_is_better=True)
+            engines = compared(runs, ("first_ms", "second_ms"), less_is_better=True)
+            found["prefix"] = {"engines": engines, "tokens": options.prefix, "runs": runs}
             title = f"First token behind {options.prefix:,} tokens and a question of {QUESTION}"
-            tables.append(prefix_table(found["prefix"]["engines"], title))
+            report(found, prefix_table(engines, title), options)
         if "speculation" in tasks:
             runs = await measure_speculation(sides, options, model)
-            kinds = dict.fromkeys(run["kind"] for run in runs)
-            found["speculation"] = {
-                "kinds": {kind: with_guesses([run for run in runs if run["kind"] == kind]) for kind in kinds}
-            }
-            found["speculation"]["runs"] = [run | {"said": len(run["said"])} for run in runs]
+            names = dict.fromkeys(run["kind"] for run in runs)
+            kinds = {kind: with_guesses([run for run in runs if run["kind"] == kind]) for kind in names}
+            # How many tokens it said is enough for the file.
+            found["speculation"] = {"kinds": kinds, "runs": [run | {"said": len(run["said"])} for run in runs]}
             title = f"Decoding, tok/s, answers of {options.answer} tokens at most"
-            tables.append(speculation_table(found["speculation"]["kinds"], title))
+            report(found, speculation_table(kinds, title), options)
         if "parallel" in tasks:
-            found["parallel"] = await measure_parallel(sides, options)
-            engines = compared(found["parallel"]["runs"], ("alone", "together"), less_is_better=False)
-            found["parallel"] |= {"engines": engines, "prompt": options.prompt, "tokens": options.tokens}
+            read, runs = await measure_parallel(sides, options)
+            engines = compared(runs, ("alone", "together"), less_is_better=False)
+            about = {"prompt": options.prompt, "tokens": options.tokens, "prompts_tok_s": read}
+            found["parallel"] = {"engines": engines, **about, "runs": runs}
             title = f"{options.conversations} conversations, {options.tokens} tokens behind {options.prompt}, tok/s"
-            tables.append(parallel_table(engines, found["parallel"]["prompts_tok_s"], title))
+            report(found, parallel_table(engines, read, title), options)
         for one in models.values():
             one.close()
-    return found, tables
 
 
 def main() -> None:
@@ -457,19 +475,13 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=512, help="tokens of a conversation's prompt")
     parser.add_argument("--tokens", type=int, default=128, help="tokens of a conversation's answer")
     parser.add_argument("--model", type=Path, metavar="FILE", help="the usual model otherwise")
+    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall", help="what seconds are: with cpu, CPU time")
     parser.add_argument("--preferred", action="store_true", help="get the cores before all other programs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args()
     path = options.model or default_model_path()
     with preferred() if options.preferred else contextlib.nullcontext():
-        found, tables = asyncio.run(measure(options, path))
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
-    about = found["llama.cpp"]
-    caption = f"{path.name}; llama-cpp-python {about['version']}, threads: {about['threads']}; {found['cpu']}"
-    for table in tables:
-        table.caption = caption
-        Console(width=125).print(table)
+        asyncio.run(measure(options, path))
 
 
 if __name__ == "__main__":

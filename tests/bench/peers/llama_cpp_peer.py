@@ -1,10 +1,10 @@
 """llama.cpp, natively by llama-cpp-python: what tests/bench/beside_llama_cpp.py starts in another interpreter.
 
-    PYTHON-WITH-LLAMA-CPP tests/bench/peers/llama_cpp_peer.py MODEL.gguf THREADS
+    PYTHON-WITH-LLAMA-CPP tests/bench/peers/llama_cpp_peer.py MODEL.gguf THREADS wall|cpu
 
 A request a line comes in, its answer a line goes out, both JSON: {"call": NAME, ...arguments}, where NAME is a method
-of `Peer`. Times are taken here, so what passes between the two processes is in none of them. Tokens come as ids: of
-the same file both programs have the same. Nothing of Sonata is imported.
+of `Peer`. Times are taken here, by either clock, so what passes between the two processes is in none of them. Tokens
+come as ids: of the same file both programs have the same. Nothing of Sonata is imported.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import llama_cpp
@@ -30,9 +31,10 @@ class Together:
     """So many conversations in one context, by the batch API: each pass has a row of each."""
 
     def __init__(
-        self, model: Any, prompts: list[list[int]], tokens: int, threads: int, settings: dict[str, Any]
-    ) -> None:
-        self._prompts = prompts
+        self, model: Any, prompts: list[list[int]], tokens: int, threads: int, clock: Callable[[], float],
+        settings: dict[str, Any],
+    ) -> None:  # fmt: skip
+        self._prompts, self._clock = prompts, clock
         self._vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
         params = llama_cpp.llama_context_default_params()
         longest = max(len(prompt) for prompt in prompts) + tokens
@@ -61,13 +63,13 @@ class Together:
 
     def read(self) -> float:
         """All prompts but their last tokens; tokens a second."""
-        begin = time.perf_counter()
+        begin = self._clock()
         for sequence, prompt in enumerate(self._prompts):
             rows = [(token, position, sequence) for position, token in enumerate(prompt[:-1])]
             for first in range(0, len(rows), BATCH):
                 self._run(rows[first : first + BATCH], False)
         llama_cpp.llama_synchronize(self._context)
-        return sum(len(prompt) - 1 for prompt in self._prompts) / (time.perf_counter() - begin)
+        return sum(len(prompt) - 1 for prompt in self._prompts) / (self._clock() - begin)
 
     def answer(self, tokens: int) -> tuple[float, list[list[int]]]:
         """Seconds for so many tokens of each, from when the prompts have been read, and the tokens."""
@@ -76,7 +78,7 @@ class Together:
             llama_cpp.llama_memory_seq_rm(self._memory, sequence, end - 1, -1)
         self._run([(prompt[-1], len(prompt) - 1, number) for number, prompt in enumerate(self._prompts)], True)
         said: list[list[int]] = [[] for _ in ends]
-        begin = time.perf_counter()
+        begin = self._clock()
         for step in range(tokens):
             pointer = llama_cpp.llama_get_logits(self._context)
             logits = np.ctypeslib.as_array(pointer, shape=(len(ends) * self._vocabulary,)).reshape(len(ends), -1)
@@ -85,7 +87,7 @@ class Together:
                 one.append(token)
             if step + 1 < tokens:
                 self._run([(token, ends[number] + step, number) for number, token in enumerate(newest)], True)
-        return time.perf_counter() - begin, said
+        return self._clock() - begin, said
 
     def close(self) -> None:
         llama_cpp.llama_batch_free(self._batch)
@@ -95,8 +97,8 @@ class Together:
 class Peer:
     """What beside_llama_cpp.py asks for. Models are opened when they are needed first, and stay open."""
 
-    def __init__(self, path: str, threads: int) -> None:
-        self._path, self._threads = path, threads
+    def __init__(self, path: str, threads: int, clock: Callable[[], float]) -> None:
+        self._path, self._threads, self._clock = path, threads, clock
         self._models: dict[tuple[Any, ...], llama_cpp.Llama] = {}
         self._together: dict[tuple[Any, ...], Together] = {}
 
@@ -121,9 +123,9 @@ class Peer:
     def first_token(self, tokens: list[int], context: int, flash: bool) -> float:
         """Milliseconds from a prompt to the first token. What the prompt before began with, too, is not read again."""
         model = self._model(context, flash)
-        begin = time.perf_counter()
+        begin = self._clock()
         next(model.generate(tokens, **GREEDY))
-        return 1000 * (time.perf_counter() - begin)
+        return 1000 * (self._clock() - begin)
 
     def answer(
         self, prompt: list[int], tokens: int, end: list[int], context: int, flash: bool, guesses: int
@@ -131,20 +133,20 @@ class Peer:
         """An answer with or without guesses; the end token counts as one of its tokens."""
         model = self._model(context, flash, guesses)
         model.reset()
-        begin = time.perf_counter()
+        begin = self._clock()
         model.eval(prompt)
-        read, said = time.perf_counter(), list[int]()
+        read, said = self._clock(), list[int]()
         for token in model.generate(prompt, **GREEDY):
             said.append(token)
             if token in end or len(said) == tokens:
                 break
-        return {"tokens": said, "prefill_seconds": read - begin, "seconds": time.perf_counter() - read}
+        return {"tokens": said, "prefill_seconds": read - begin, "seconds": self._clock() - read}
 
     def read(self, prompts: list[list[int]], tokens: int, **settings: Any) -> float:
         """Open a context for conversations with these prompts and read them; tokens a second."""
         model = self._model(BATCH, False)
         key = (len(prompts), *sorted(settings.items()))
-        self._together[key] = Together(model.model, prompts, tokens, self._threads, settings)
+        self._together[key] = Together(model.model, prompts, tokens, self._threads, self._clock, settings)
         return self._together[key].read()
 
     def together(self, count: int, tokens: int, **settings: Any) -> dict[str, Any]:
@@ -166,7 +168,8 @@ def main() -> None:
     os.dup2(2, 1)
     quiet = llama_cpp.llama_log_callback(lambda level, text, data: None)
     llama_cpp.llama_log_set(quiet, ctypes.c_void_p(0))
-    peer = Peer(sys.argv[1], int(sys.argv[2]))
+    clock = {"wall": time.perf_counter, "cpu": time.process_time}[sys.argv[3]]
+    peer = Peer(sys.argv[1], int(sys.argv[2]), clock)
     for line in sys.stdin:
         request = json.loads(line)
         print(json.dumps(getattr(peer, request.pop("call"))(**request)), file=answers, flush=True)
