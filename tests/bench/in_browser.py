@@ -241,10 +241,15 @@ def browsers_cpu_seconds() -> float:
     return sum(ticks.get(pid, 0) for pid in found) / os.sysconf("SC_CLK_TCK")
 
 
-def machine(browser: Browser) -> dict[str, Any]:
-    """What the figures were measured on."""
-    cpu = platform.processor()
+def processor() -> str:
+    """Its name."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        cpu = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "chromium": browser.version, "load": os.getloadavg()[0]}
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return platform.processor()
+
+
+def machine(browser: Browser) -> dict[str, Any]:
+    """What the figures were measured on."""
+    cores = len(os.sched_getaffinity(0))
+    return {"cpu": processor(), "cores": cores, "chromium": browser.version, "load": os.getloadavg()[0]}
