@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Awaitable
 from pathlib import Path
@@ -13,6 +14,7 @@ from py_core.adapters.parameters import ParameterLayout, parameter_layout
 from py_core.backends.training import AdamW, Training, TrainingLostError, TrainingState
 from py_core.backends.wasm import training_lowering
 from py_core.backends.wasm.backend import load_wasm
+from py_core.backends.wasm.head_programs import HeadPrograms
 from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.formats.gguf import read_header
@@ -21,6 +23,7 @@ from py_core.models.registry import describe_model
 from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import MODELS, Pair, collect, open_pair, prompt
 from tests.backends.test_numpy_training import packed, parameters
+from tests.dying_host import WorkersDie
 from tests.tiny_llama import TinyLlama
 
 BUILDS = pytest.mark.parametrize("build", ["pairs", "simd"])
@@ -145,6 +148,42 @@ async def test_a_session_that_is_closed_gives_its_memory_to_the_next(tmp_path: P
         np.testing.assert_array_equal((await session.save()).parameters, 0)
         session.close()
     assert pair.other._pages.end == end  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("number", range(5))
+async def test_workers_that_die_while_a_session_is_opened_cost_time_only(
+    tmp_path: Path, kernel_wasm, number: int
+) -> None:
+    host = WorkersDie(kernel_wasm())
+    pair = await open_pair(VARIANTS["llama"].write(tmp_path / "tiny.gguf"), host)
+    for seed in range(4):
+        sequence = pair.other.new_sequence()
+        await pair.other.prefill(sequence, [token % 128 for token in prompt(250, seed=seed)])
+        pair.other.free(sequence)  # what is left are pages for others, that make way
+    await pair.other.limit_memory(pair.other.memory().total)
+    host.lose(number)
+    session = await pair.other.open_training(parameter_layout(pair.numpy._graph, 3, 0.7))
+    assert host.lost == bool(number)
+    host.lose(0)
+    np.testing.assert_array_equal((await session.save()).parameters, 0)
+    session.close()
+    assert pair.other.memory().adapters == 0, "nothing was taken twice"
+
+
+async def test_workers_that_die_while_programs_for_adapters_are_written_leave_no_memory_behind(
+    tmp_path: Path, kernel_wasm
+) -> None:
+    host = WorkersDie(kernel_wasm())
+    pair = await open_pair(VARIANTS["llama"].write(tmp_path / "tiny.gguf"), host)
+    taken = []
+    for number in (0, 1, 2):
+        heads, pages = HeadPrograms(pair.other._lowering), pair.other._pages  # type: ignore[attr-defined]
+        before = pages.bytes_of_others
+        host.lose(number)
+        with contextlib.suppress(WorkersRestartedError):
+            await heads.make(host)
+        taken.append(pages.bytes_of_others - before)
+    assert taken[1:] == [0, taken[0] // 2]
 
 
 class LosingHost(WasmtimeHost):

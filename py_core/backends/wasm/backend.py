@@ -26,7 +26,7 @@ from py_core.backends.sampling_state import (
 )
 from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.tiers import Tier, TierPolicy
-from py_core.backends.training import Training
+from py_core.backends.training import Training, TrainingLostError
 from py_core.backends.wasm.head_programs import HeadPrograms
 from py_core.backends.wasm.host import KernelHost, WorkersRestartedError
 from py_core.backends.wasm.kv_pages import KVPages
@@ -102,8 +102,14 @@ class WasmBackend(PipelinedBackend):
         from py_core.backends.wasm.training import open_wasm_training  # who only chats does not wait for it
         from py_core.models.backward import training_plan
 
-        plan = training_plan(self._graph, layout)
-        return await open_wasm_training(self._host, self._config, plan, self._lowering, self._pages, self._note_loss)
+        plan, lowering, pages = training_plan(self._graph, layout), self._lowering, self._pages
+        self._losses = 0
+        while True:
+            try:
+                await self._restore()  # pages make way, so their tables have to be there
+                return await open_wasm_training(self._host, self._config, plan, lowering, pages, self._note_loss)
+            except (WorkersRestartedError, TrainingLostError) as error:
+                self._lose(error)
 
     def _note_loss(self) -> None:
         """The workers were started again in a call that was not this backend's: writes may be lost."""

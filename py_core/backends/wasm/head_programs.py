@@ -29,6 +29,10 @@ class HeadPrograms:
         programs = self._lowering.headed(adapted)
         code = b"".join(programs.values())
         address = await self._lowering.pages.take(host, len(code))
-        host.write(address, code)
-        await host.read(address, 4)  # an answer: the write is done
+        try:
+            host.write(address, code)
+            await host.read(address, 4)  # an answer: the write is done
+        except BaseException:
+            self._lowering.pages.give_back(address, len(code))
+            raise
         return dict(zip(programs, accumulate(map(len, programs.values()), initial=address), strict=False))
