@@ -30,7 +30,7 @@ from tests.page_owners import assert_each_page_has_its_owners, assert_nothing_is
 from tests.tiny_llama import TinyLlama
 
 CONTEXT = 6 * PAGE
-PLACES = {"workers": 16, "device": 4}
+PLACES = {"workers": 16, "device": 3}
 """Losses of each test: a device takes longer to come back."""
 
 
