@@ -32,6 +32,7 @@ from tests.tiny_llama import TinyLlama
 
 CONTEXT = 4 * PAGE
 SLOTS = 5
+"""More than there are rows at work at a time, as always (32 and 8)."""
 NOISE = 5e-4
 """Of the largest logit: so far the kernels are from numpy, whose tokens are compared with theirs at any temperature."""
 HEAD = len(packed("", b""))
@@ -151,7 +152,7 @@ class Conversations:
 
     async def answers_beside_others(self, sequence: TokenSequence, step: Step) -> None:
         """Several answer in the same steps, in turns where they have no room together."""
-        rows = [one for one in self.sequences.values() if self.texts[one.number]][: step.size % SLOTS + 1]
+        rows = [one for one in self.sequences.values() if self.texts[one.number]][: step.size % (SLOTS - 1) + 1]
         before = [self.texts[one.number] for one in rows]
         steps = [Step("", step.which + at, step.size) for at in range(len(rows))]
         answers = await asyncio.gather(*(self.says(one, each) for one, each in zip(rows, steps, strict=True)))
