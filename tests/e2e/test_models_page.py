@@ -141,6 +141,7 @@ def row(chat: ChatPage, title: str) -> Locator:
 
 async def open_list(chat: ChatPage) -> None:
     await chat.open_models()
+    await expect(models(chat)).to_contain_text("used by this page")  # the last that comes by itself
     await models(chat).get_by_text("More models, from huggingface.co").click()
     await expect(row(chat, "Gone")).to_be_visible()
 
