@@ -8,7 +8,7 @@ it reads, and shares none.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from py_core.backends.adapter_use import AdapterUse
 from py_core.backends.base import NO_SLOT, TokenSequence
@@ -95,19 +95,20 @@ class PrefixCache(AdapterUse):
 
     def _let_go(self) -> bool:
         """Let go of a page that nobody uses. Whether there was one."""
-        table = self._shared_table
-        page = self._prefixes.evict(lambda page: table.references(page) == 1) if table else None
-        if table is None or page is None:
-            return False
-        table.drop([page])
-        return True
+        return self._drop_kept(lambda table, page: table.references(page) == 1)
 
     def _let_go_of_own(self, slot: int, first: int, length: int) -> bool:
         """Keep a page for others no more that a pass over these positions of a sequence writes, and that only this one
         holds besides: so it needs no copy. Whether there was one."""
         table = self._shared_table
         written = set(table.shared(slot, first, length)) if table else set()
-        page = self._prefixes.evict(lambda page: page in written and table.references(page) == 2) if table else None
+        return self._drop_kept(lambda table, page: page in written and table.references(page) == 2)
+
+    def _drop_kept(self, may_go: Callable[[PageTable, int], bool]) -> bool:
+        """Keep a page no more for whoever begins alike, the one that was used longest ago of those that may go. Whether
+        there was one."""
+        table = self._shared_table
+        page = self._prefixes.evict(lambda page: may_go(table, page)) if table else None
         if table is None or page is None:
             return False
         table.drop([page])

@@ -66,7 +66,7 @@ class Scheduler:
                         is_first = True
                     most = max(most, stored)
                     # After the last pass the logits are there: sampling can go on at once, without another pass.
-                    if stored == sequence.length:
+                    if stored >= sequence.length:
                         return
                     if first.locked() and not is_first:
                         await turn.stand_aside(first)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Awaitable
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from py_core.models.registry import describe_model
 from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import MODELS, Pair, collect, open_pair, prompt
 from tests.backends.test_numpy_training import packed, parameters
-from tests.dying_host import WorkersDie
+from tests.dying_host import DyingHost, WorkersDie
 from tests.tiny_llama import TinyLlama
 
 BUILDS = pytest.mark.parametrize("build", ["pairs", "simd"])
@@ -186,42 +185,13 @@ async def test_workers_that_die_while_programs_for_adapters_are_written_leave_no
     assert taken[1:] == [0, taken[0] // 2]
 
 
-class LosingHost(WasmtimeHost):
-    """Loses some runs, and the writes since the last answer, as a pool does whose worker died."""
+class LosingHost(DyingHost):
+    """Its workers die in several runs."""
 
     LOST = (4, 9, 10, 30)
 
-    runs = 0
-    losing = False
-
-    def __init__(self, kernels: Path) -> None:
-        super().__init__(kernels)
-        self._late: list[tuple[int, bytes]] = []
-
-    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
-        self._late.append((address, bytes(data)))
-        if not self.losing:
-            self._arrive()
-
-    def run(self, program: int, steps: int) -> Awaitable[list[int]]:
-        self.runs += self.losing
-        if self.losing and self.runs in self.LOST:
-            self._late.clear()
-            return self._lost()
-        self._arrive()
-        return super().run(program, steps)
-
-    async def read(self, address: int, nbytes: int) -> bytes:
-        self._arrive()
-        return await super().read(address, nbytes)
-
-    async def _lost(self) -> list[int]:
-        raise WorkersRestartedError
-
-    def _arrive(self) -> None:
-        for address, data in self._late:
-            super().write(address, data)
-        self._late.clear()
+    def _is_due(self) -> bool:
+        return self.runs in self.LOST
 
 
 async def test_after_workers_were_restarted_a_session_goes_on_with_the_same_numbers(
@@ -233,7 +203,7 @@ async def test_after_workers_were_restarted_a_session_goes_on_with_the_same_numb
     for host in (WasmtimeHost(kernel_wasm()), losing := LosingHost(kernel_wasm())):
         _, _, (ours, _) = await opened(path, host)
         saved = await ours.save()
-        losing.losing, lost = host is losing, False
+        losing.runs, losing.dies, lost = 0, int(host is losing), False
         while saved.steps < 3:
             try:
                 if lost:
