@@ -77,6 +77,13 @@ class Program:
         await self.engine.prefill(sequence, text, timings, shelf=shelf)
         return sequence, timings.reused_tokens
 
+    async def comes_back(self, text: list[int], shelf: ChatShelf, pages: int) -> TokenSequence:
+        """So many pages come from the shelf, the rest is read, and it goes on as it should."""
+        sequence, reused = await self.read(text, shelf)
+        assert reused == pages * PAGE
+        await self.says(sequence, 4)
+        return sequence
+
     async def says(self, sequence: TokenSequence, count: int) -> None:
         """What follows the sequence's tokens, as numpy has it."""
         before = list(sequence.tokens)
@@ -158,15 +165,11 @@ async def test_what_has_no_room_is_read_again_and_kept_once_there_is_some(start,
             assert await program.engine.pages.keep(sequence, shelf) == 0
             program.forget()
             # What was kept comes back from the full disk, what was not is read.
-            sequence, reused = await program.read(text, shelf)
-            assert reused == kept * PAGE
-            await program.says(sequence, 4)
+            sequence = await program.comes_back(text, shelf, kept)
             await sqlite.limit(rows, None)
             assert await program.engine.pages.keep(sequence, shelf) == 5 - kept
             program.forget()
-            sequence, reused = await program.read(text, shelf)
-            assert reused == 5 * PAGE
-            await program.says(sequence, 4)
+            await program.comes_back(text, shelf, 5)
             program.forget()
             await program.services.pages.clear()
         assert program.services.problem is None
@@ -256,13 +259,9 @@ async def test_what_a_quota_has_no_room_for_is_read_again_and_kept_once_there_is
         names = page_names(program.engine.pages._key(0), text)
         assert await shelf.names() == set(names[:kept])
         program.forget()
-        sequence, reused = await program.read(text, shelf)
-        assert reused == kept * PAGE
-        await program.says(sequence, 4)
+        sequence = await program.comes_back(text, shelf, kept)
         await indexeddb.limit(None, None)
         assert await program.engine.pages.keep(sequence, shelf) == 18 - kept
         program.forget()
-        sequence, reused = await program.read(text, shelf)
-        assert reused == 18 * PAGE
-        await program.says(sequence, 4)
+        await program.comes_back(text, shelf, 18)
         assert program.services.problem is None
