@@ -40,6 +40,7 @@ from py_core.formats.source import WeightSource
 from py_core.loading import BackendLoader
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from tests.budgets import Times
 
 ORACLES = Path(__file__).parent / "oracle"
 
@@ -58,6 +59,11 @@ settings.load_profile("same" if os.environ.get("CI") else "random")
 # A shell that runs the tests in the background has them ignore Ctrl-C, and with them every process that they start.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # pytest-xdist's workers report to this process
+        config.pluginmanager.register(Times())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

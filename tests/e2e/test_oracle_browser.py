@@ -59,7 +59,7 @@ async def test_logits_and_greedy_tokens_equal_numpy(chat: ChatPage, model_path: 
     assert await chat.page.evaluate("sonata.engine.pythonHeapBytes()") < 150e6
 
 
-@pytest.mark.long
+@pytest.mark.all
 @pytest.mark.parametrize("name", ["p0", "p1", "p3"])
 async def test_logits_and_greedy_tokens_equal_llama_cpp(chat: ChatPage, oracle, name: str) -> None:
     await chat.open_ready("?backend=webgpu&routing=off")

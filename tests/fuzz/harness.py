@@ -30,7 +30,7 @@ LONG = int(os.environ.get("FUZZ_EXAMPLES", "20000"))
 LONGEST_SENTENCE = 1000
 
 examples = pytest.mark.parametrize(
-    "examples", [SHORT, pytest.param(LONG, marks=[pytest.mark.long, pytest.mark.timeout(max(1800, LONG // 10))])]
+    "examples", [SHORT, pytest.param(LONG, marks=[pytest.mark.all, pytest.mark.timeout(max(1800, LONG // 10))])]
 )
 
 

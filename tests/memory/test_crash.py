@@ -100,7 +100,7 @@ async def numbers_in(path: Path) -> set[int]:
     return found
 
 
-@pytest.mark.parametrize("waves", [2, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.parametrize("waves", [2, pytest.param(10, marks=pytest.mark.all)])
 def test_writers_killed_at_random_moments(tmp_path: Path, writers: Writers, waves: int) -> None:
     chance = random.Random(5)
     known: dict[str, set[int]] = {str(slot): set() for slot in range(AT_ONCE)}

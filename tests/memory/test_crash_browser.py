@@ -14,7 +14,7 @@ from py_core.memory.records import Record
 from py_core.memory.store import Store
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.all)])
 def test_a_browser_that_is_killed_loses_nothing_that_is_older_than_a_second(
     browser_thread: BrowserThread, chromium_path: Path, site: str, tmp_path: Path, rounds: int
 ) -> None:
