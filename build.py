@@ -29,13 +29,17 @@ TEST_WORKERS = min(os.cpu_count() or 1, 4)
 """Each has browsers, a software GPU and models of its own: some 2 GB of memory."""
 
 
-def prepare(groups: tuple[str, ...] = ("runtime",)) -> None:
-    """.venv, npm packages, downloads and dist/: makes what is missing or out of date."""
+def prepare(groups: tuple[str, ...] = ("runtime",), meanwhile: Callable[[], object] = lambda: None) -> None:
+    """.venv, npm packages, downloads and dist/: makes what is missing or out of date.
+
+    `meanwhile` is called once the packages are there, before the site is made.
+    """
     cache = cache_dir()
     with one_build_at_a_time(cache):
         downloader = Downloader(cache, python_env.pypi_address)
         python_env.ensure_venv(cache, downloader, groups)
         node.ensure_node_modules(cache, downloader, dev="dev" in groups)
+        meanwhile()
         if "dev" in groups:  # before the site, whose snapshot of Python is made in it
             heading(f"Browser: {system.ensure_chromium()}")
         heading("Model and Pyodide packages")
@@ -66,18 +70,12 @@ def lock(options: argparse.Namespace) -> int:
 
 
 def test(options: argparse.Namespace) -> int:
-    prepare(("runtime", "dev"))
-    checks: dict[str, list[list[str | Path]]] = {
-        "ruff check": [[VENV_PYTHON, "-m", "ruff", "check"]],
-        "ruff format --check": [[VENV_PYTHON, "-m", "ruff", "format", "--check"]],
-        "mypy": [[VENV_PYTHON, "-m", "mypy"]],
-        "tsc --checkJs": node.type_checks(),
-    }
-    started = [(name, [_started(command) for command in commands]) for name, commands in checks.items()]
-    system.ensure_other_browsers()  # which waits for the network, while the checks compute
+    checks: dict[str, list[subprocess.Popen[str]]] = {}
+    prepare(("runtime", "dev"), meanwhile=lambda: checks.update(_started_checks()))
+    system.ensure_other_browsers()
     system.ensure_vulkan()
     failed = []
-    for name, running in started:
+    for name, running in checks.items():
         heading(name)
         for check in running:
             print(check.communicate()[0], end="", flush=True)
@@ -101,6 +99,17 @@ def test(options: argparse.Namespace) -> int:
 def _coverage_env() -> dict[str, str]:
     """coverage asks Python's own monitoring if there is one: its tracer doubles the time of Python that loops."""
     return {**os.environ, "COVERAGE_CORE": "sysmon"} if sys.version_info >= (3, 12) else dict(os.environ)
+
+
+def _started_checks() -> dict[str, list[subprocess.Popen[str]]]:
+    """They read the sources only, and compute while the site is made."""
+    commands: dict[str, list[list[str | Path]]] = {
+        "ruff check": [[VENV_PYTHON, "-m", "ruff", "check"]],
+        "ruff format --check": [[VENV_PYTHON, "-m", "ruff", "format", "--check"]],
+        "mypy": [[VENV_PYTHON, "-m", "mypy"]],
+        "tsc --checkJs": node.type_checks(),
+    }
+    return {name: [_started(command) for command in several] for name, several in commands.items()}
 
 
 def _started(command: Sequence[str | Path]) -> subprocess.Popen[str]:
