@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import Result, assert_sentence, printed, sonata
 
 from app.bench_routing_habits import read_habits
 from app.cli_home import PASSPHRASE, opened_memory
@@ -19,6 +18,7 @@ from app.native_services import open_services
 from app.shipped_gate import shipped_gate
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.rows import BLOB
+from tests.command_line import Result, assert_sentence, printed, sonata
 
 FACTS = facts("dev")[:2]
 GENERIC = "What is the capital of France?"

@@ -13,9 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from test_cli import printed, sonata
-
 from app.consolidation_service import RECIPE
+from tests.command_line import printed, sonata
 
 PROGRAM = Path(__file__).with_name("killed_sonata.py")
 KILLED_AT = 14

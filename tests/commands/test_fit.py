@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from test_cli import assert_sentence, printed, sonata
 
 from app import fit_check
 from app.build_outputs import kernel_path
@@ -25,6 +24,7 @@ from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.models.registry import describe_model
+from tests.command_line import assert_sentence, printed, sonata
 from tests.large_model import write_large
 
 GB = 10**9

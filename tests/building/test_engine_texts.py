@@ -16,7 +16,7 @@ from app import policy_words
 from app.building.common import ROOT
 from app.building.node import node_path
 from app.building.python_archives import NATIVE_ONLY
-from tests.unit.test_texts import ALLOWED, texts_in_code
+from tests.building.test_texts import ALLOWED, texts_in_code
 
 NOT_SAID = (
     # said in both languages, patterns, and what the model reads

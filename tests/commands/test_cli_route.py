@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import assert_sentence, printed, sonata, sonata_process
+
+from tests.command_line import assert_sentence, printed, sonata, sonata_process
 
 AGENTS = {
     *("coder", "researcher", "reviewer", "tester", "architect", "security-architect", "debugger", "documenter"),

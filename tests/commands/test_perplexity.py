@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from app.perplexity import Text, read_texts, score_texts, windows_of
 from py_core.backends.base import BackendError
 from py_core.loading import Model
+from tests.command_line import assert_sentence, printed, sonata
 from tests.tiny_adapters import drawn, write_gguf_adapter
-from tests.unit.test_cli import assert_sentence, printed, sonata
 
 CODE = (
     "def fibonacci(n):\n    a, b = 0, 1\n    for _ in range(n):\n        a, b = b, a + b\n    return a\n\n"
