@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import assert_sentence, printed, sonata, sonata_process
+from tests.command_line import assert_sentence, printed, sonata
 
 AGENTS = {
     *("coder", "researcher", "reviewer", "tester", "architect", "security-architect", "debugger", "documenter"),
@@ -36,7 +36,7 @@ def test_route_prints_an_entry_for_each_text_with_the_documented_keys(entries: l
 
 
 def test_route_reads_standard_input(made_files: dict[str, Path], entries: list[dict]) -> None:
-    found = json.loads(printed(sonata_process("route", "--json", stdin="write unit tests for my parser\n\nhello\n")))
+    found = json.loads(printed(sonata("route", "--json", stdin="write unit tests for my parser\n\nhello\n")))
     assert [(entry["text"], entry["agent"]) for entry in found] == [(e["text"], e["agent"]) for e in entries]
 
 

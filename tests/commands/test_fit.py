@@ -51,7 +51,7 @@ class Measuring(WasmtimeHost):
         await super().reserve(nbytes)
 
 
-@pytest.mark.parametrize("tokens", [10, 1500])
+@pytest.mark.parametrize("tokens", [10, pytest.param(1500, marks=pytest.mark.all)])
 async def test_the_kernels_take_as_much_memory_as_was_told(model_path: Path, real: Need, tokens: int) -> None:
     host = Measuring(kernel_path())
     model = await load_model(FileSource(model_path), partial(load_wasm, host), native_renderer(), context=tokens)

@@ -27,11 +27,6 @@ NATS_OF_CODE = 43.81222
 """What transformers 5.23 says in float32 with SmolLM2's dequantized weights, of 54 tokens."""
 
 
-@pytest.fixture(scope="module")
-def tiny(tiny_path: Path) -> list[str]:
-    return ["--model", str(tiny_path), "--backend", "numpy"]
-
-
 @pytest.fixture
 def texts(tmp_path: Path) -> Path:
     path = tmp_path / "texts.jsonl"
