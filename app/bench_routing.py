@@ -1,32 +1,28 @@
-"""How good the router is on tests/bench/data/routing_test.toml, beside a router that looks at words only."""
+"""How good the router is on bench_routing_data/routing_test.toml, beside a router that looks at words only."""
 
 from __future__ import annotations
 
-import importlib.util
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from app.agent_catalog import shipped_examples
-from app.paths import ROOT
+from app.keyword_router import KeywordRouter
 from py_core.routing.agents import FALLBACK_ID
 from py_core.routing.router import Router
 
-TEST_SET = ROOT / "tests" / "bench" / "data" / "routing_test.toml"
+TEST_SET = Path(__file__).with_name("bench_routing_data") / "routing_test.toml"
 FOLLOW_UPS = TEST_SET.with_name("follow_ups.toml")
-KEYWORD_ROUTER = ROOT / "tests" / "bench" / "keyword_router.py"
 DIFFICULTIES = ("easy", "medium", "hard")
-
-Ranking = Callable[[str], Sequence[tuple[str, float]]]
 
 
 def read_test_set(path: Path = TEST_SET) -> list[dict[str, Any]]:
     """Rows of text, agent and difficulty. Raises FileNotFoundError, ValueError."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there: this benchmark needs Sonata's repository, with its tests.")
+        raise FileNotFoundError(f"There is no file {path}.")
     rows = tomllib.loads(path.read_text(encoding="utf-8")).get("request")
     keys = {"text", "agent", "difficulty"}
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) and keys <= set(row) for row in rows):
@@ -37,7 +33,7 @@ def read_test_set(path: Path = TEST_SET) -> list[dict[str, Any]]:
 async def measure_routing(router: Router, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Accuracies are shares of 1. `top1`, `top3`: the right agent is the best of those that are ranked, or among three.
     `decided`: the decision is right, where a low confidence sends it to the fallback."""
-    keywords = keyword_ranking()
+    keywords = KeywordRouter(shipped_examples()).rank
     await router.route("the first text takes longer")
     made = [await router.route(row["text"]) for row in rows]
     wanted = [row["agent"] for row in rows]
@@ -79,9 +75,9 @@ async def measure_routing(router: Router, rows: Sequence[dict[str, Any]]) -> dic
 
 
 def read_follow_ups(path: Path = FOLLOW_UPS) -> dict[str, list[dict[str, str]]]:
-    """Rows of `follow_up` and of `topic_change`: tests/bench/data/README.md. Raises FileNotFoundError."""
+    """Rows of `follow_up` and of `topic_change`: bench_routing_data/README.md. Raises FileNotFoundError."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there: this benchmark needs Sonata's repository, with its tests.")
+        raise FileNotFoundError(f"There is no file {path}.")
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
@@ -101,19 +97,6 @@ async def measure_follow_ups(router: Router, written: Mapping[str, Sequence[Mapp
                     found["follow_ups_without"].append((await router.route(row["next"])).agent == row["wanted"])
         report[half] = {"rows": len(found["follow_ups"])} | {k: _share(np.array(v)) for k, v in found.items()}
     return report
-
-
-def keyword_ranking(path: Path = KEYWORD_ROUTER) -> Ranking:
-    """The peer, with the same examples. It belongs to the tests. Raises FileNotFoundError."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there: this benchmark needs Sonata's repository, with its tests.")
-    spec = importlib.util.spec_from_file_location("keyword_router", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    ranking: Ranking = module.KeywordRouter(shipped_examples()).rank
-    return ranking
 
 
 def calibration_error(

@@ -1,4 +1,4 @@
-"""What corrections of routes teach: tests/bench/data/route_habits.toml, with and without the training of the head."""
+"""What corrections of routes teach: bench_routing_data/route_habits.toml, with and without the training of the head."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Asked = Sequence[tuple[str, str]]
 def read_habits(path: Path = HABITS) -> list[dict[str, Any]]:
     """Rows of name, agent, told and other. Raises FileNotFoundError."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there: this benchmark needs Sonata's repository, with its tests.")
+        raise FileNotFoundError(f"There is no file {path}.")
     habits: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["habit"]
     return habits
 

@@ -3,8 +3,8 @@
     python -m app.training.fit_router [--vectors FILE.npy] [--dry-run]
 
 The examples are split in five parts by meaning (their groups), with app/agents/out_of_scope.toml beside them: each part
-is routed by a router that has not seen it. Its answers decide everything here. The test set (tests/bench/data) is not
-read.
+is routed by a router that has not seen it. Its answers decide everything here. The test set (app/bench_routing_data)
+is not read.
 
 An adapter of the embedder that was trained on all examples would make them look easier than requests are that nobody
 has seen. So with an adapter give --vectors, which `app.training.embedder_adapter --fold-vectors` writes: an array

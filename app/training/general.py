@@ -8,10 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from app.paths import ROOT
-
 SENTENCES = Path(__file__).with_name("general_sentences.txt")
-GRADED_PAIRS = ROOT / "tests" / "bench" / "data" / "similar_sentences.json"
+GRADED_PAIRS = Path(__file__).with_name("similar_sentences.json")
 
 
 class GeneralSentences:

@@ -12,9 +12,10 @@ SHARE = 0.25
 
 
 class Background:
-    """Must be used on an event loop. One for a memory."""
+    """Must be used on an event loop. One for a memory. share: that of the time, see SHARE."""
 
     def __init__(self) -> None:
+        self.share = SHARE
         self._pauses = 0
         self._free = asyncio.Event()
         self._free.set()
@@ -46,13 +47,13 @@ class Background:
         return task
 
     @contextlib.asynccontextmanager
-    async def step(self, share: float = SHARE) -> AsyncIterator[None]:
+    async def step(self, share: float | None = None) -> AsyncIterator[None]:
         """A few milliseconds of work, once there is time. Others get their turn after it: the work has this share of
-        the time."""
+        the time, else `self.share`."""
         await self._free.wait()
         begin = time.perf_counter()
         yield
-        await asyncio.sleep((time.perf_counter() - begin) * (1 / share - 1))
+        await asyncio.sleep((time.perf_counter() - begin) * (1 / (share or self.share) - 1))
 
     async def settled(self) -> None:
         """Returns when all that was started is done."""

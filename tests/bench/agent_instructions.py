@@ -38,7 +38,7 @@ from py_core.engine.engine import Timings  # noqa: E402
 from py_core.formats.source import FileSource  # noqa: E402
 from py_core.loading import load_model  # noqa: E402
 
-REQUESTS = ROOT / "tests" / "bench" / "data" / "routing_test.toml"
+REQUESTS = ROOT / "app" / "bench_routing_data" / "routing_test.toml"
 AGENTS = {agent.id: agent for agent in current_agents(shipped_agents(), no_changes())}
 PLAIN = AGENTS["assistant"]
 BEFORE = [

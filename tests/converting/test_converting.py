@@ -26,9 +26,9 @@ from py_core.formats.quantization import dequantize
 from py_core.formats.safetensors import SafetensorsError
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
+from tests.command_line import assert_sentence, printed, sonata
 from tests.converting.folders import FOLDERS, PATTERNS, SPECIAL, byte_level, pre_tokenizer, write_shard
 from tests.converting.make_expected import EXPECTED, described
-from tests.unit.test_cli import assert_sentence, printed, sonata
 
 CASES = {case.name: case for case in FOLDERS}
 WITH_SENTENCEPIECE = ("mistral", "phi-3", "gemma-2", "gemma-3", "gemma-3-vision")

@@ -29,6 +29,7 @@ from app.agent_catalog import (
 )
 from app.building.common import ROOT
 from app.building.python_archives import python_sources
+from app.keyword_router import KeywordRouter, names_agent
 from py_core.routing.agents import (
     FALLBACK_ID,
     Agent,
@@ -39,7 +40,6 @@ from py_core.routing.agents import (
     examples_from_dicts,
 )
 from py_core.sampling import SamplingParams
-from tests.bench.keyword_router import KeywordRouter, names_agent
 
 SHIPPED = shipped_agents()
 EXAMPLES = shipped_examples()

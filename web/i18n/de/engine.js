@@ -1,6 +1,6 @@
 /**
  * What Python says, in German: [English sentence, German sentence]. {name} stands for a value, which is itself looked up
- * here. tests/unit/test_engine_texts.py finds sentences in the Python that are missing here, and those that are gone.
+ * here. tests/building/test_engine_texts.py finds sentences in the Python that are missing here, and those that are gone.
  */
 import { modelSentences } from './engine_model.js';
 

@@ -1,6 +1,6 @@
 /**
  * What workers say, in German, as engine.js has it of Python: [English sentence, German sentence]. A worker knows no language
- * of the page; the page looks its sentences up. tests/unit/test_engine_texts.py finds what is missing here.
+ * of the page; the page looks its sentences up. tests/building/test_engine_texts.py finds what is missing here.
  */
 
 /** @type {[string, string][]} */

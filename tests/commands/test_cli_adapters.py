@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import assert_sentence, printed, sonata
 
 from app import adapter_folder, cli_adapters
 from app.adapter_folder import AdapterFolder, files_at
@@ -20,6 +19,7 @@ from py_core.adapters.files import export_peft, write_adapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.merging import merge
 from py_core.loading import Model
+from tests.command_line import assert_sentence, printed, sonata
 from tests.tiny_adapters import drawn, write_gguf_adapter
 
 

@@ -38,7 +38,7 @@ Opened = Callable[..., Awaitable[StyleService]]
 
 
 @pytest.fixture(scope="module")
-def embedder(dist: Path) -> SentenceEmbedder:
+def embedder(made_files: dict[str, Path]) -> SentenceEmbedder:
     return open_embedder()
 
 

@@ -38,7 +38,7 @@ TIDES = ["when is high tide in Gullhaven", "what time is high tide at Gullhaven"
 
 
 @pytest.fixture(scope="module")
-def parts(dist: Path) -> RouterParts:
+def parts(made_files: dict[str, Path]) -> RouterParts:
     return native_router_parts()
 
 

@@ -8,15 +8,16 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+from test_texts import ALLOWED, texts_in_code
 
 from app import policy_words
 from app.building.common import ROOT
 from app.building.node import node_path
 from app.building.python_archives import NATIVE_ONLY
-from tests.unit.test_texts import ALLOWED, texts_in_code
 
 NOT_SAID = (
     # said in both languages, patterns, and what the model reads
@@ -89,6 +90,7 @@ def said(tree: ast.AST) -> Iterator[str]:
             yield text
 
 
+@cache
 def said_in_the_page() -> dict[str, str]:
     """Sentence: the module that says it."""
     found = {}

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import assert_sentence, printed, sonata
 
 from app.file_text import MOST_BYTES
+from tests.command_line import assert_sentence, printed, sonata
 
 LONG = "".join(f"Room {number} has the colour number {number * 7}.\n\n" for number in range(200))
 

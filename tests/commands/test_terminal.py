@@ -8,10 +8,10 @@ import os
 from pathlib import Path
 
 import pytest
-from test_cli import Result, sonata
 
 from app import terminal
 from py_core.showing import one_line, plain, shown
+from tests.command_line import Result, sonata
 from tests.tiny_llama import TinyLlama
 
 APP = Path(__file__).parents[2] / "app"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_cli import assert_sentence, printed, sonata
 
 from app.cli_home import PASSPHRASE, opened_memory
 from app.conversation_api import ConversationApi
@@ -16,6 +15,7 @@ from app.services import Services
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.sessions import Turn
+from tests.command_line import assert_sentence, printed, sonata
 
 FIRST, LATER = Turn("user", "How do I tie a bowline?"), Turn("assistant", "Make a **small** loop first.")
 CHATS = {"Knots": [FIRST, LATER], "Lisbon": [Turn("user", "Which trams climb the hills?")]}

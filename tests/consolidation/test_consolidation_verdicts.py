@@ -29,7 +29,7 @@ HARMFUL = replace(RECIPE, portions=replace(RECIPE.portions, texts=0, answers=0))
 
 
 @pytest.fixture(scope="module")
-def embedder(dist: Path) -> SentenceEmbedder:
+def embedder(made_files: dict[str, Path]) -> SentenceEmbedder:
     return open_embedder()
 
 

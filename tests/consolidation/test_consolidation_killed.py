@@ -13,14 +13,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from test_cli import printed, sonata
+import pytest
 
 from app.consolidation_service import RECIPE
+from tests.command_line import printed, sonata
 
 PROGRAM = Path(__file__).with_name("killed_sonata.py")
 KILLED_AT = 14
 
 
+@pytest.mark.all
 def test_a_program_that_is_killed_in_a_training_and_again_while_it_stores_loses_nothing(
     tiny_path: Path, tmp_path: Path
 ) -> None:

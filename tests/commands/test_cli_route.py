@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import assert_sentence, printed, sonata, sonata_process
+
+from tests.command_line import assert_sentence, printed, sonata
 
 AGENTS = {
     *("coder", "researcher", "reviewer", "tester", "architect", "security-architect", "debugger", "documenter"),
@@ -35,7 +36,7 @@ def test_route_prints_an_entry_for_each_text_with_the_documented_keys(entries: l
 
 
 def test_route_reads_standard_input(made_files: dict[str, Path], entries: list[dict]) -> None:
-    found = json.loads(printed(sonata_process("route", "--json", stdin="write unit tests for my parser\n\nhello\n")))
+    found = json.loads(printed(sonata("route", "--json", stdin="write unit tests for my parser\n\nhello\n")))
     assert [(entry["text"], entry["agent"]) for entry in found] == [(e["text"], e["agent"]) for e in entries]
 
 
@@ -71,4 +72,4 @@ def test_bench_routing_reports_each_agent_and_step(made_files: dict[str, Path], 
 
 
 def test_bench_routing_without_its_data_says_so(tmp_path: Path) -> None:
-    assert_sentence(sonata("bench", "routing", "--data", tmp_path / "no.toml"), "no.toml", "repository")
+    assert_sentence(sonata("bench", "routing", "--data", tmp_path / "no.toml"), "There is no file", "no.toml")

@@ -43,3 +43,11 @@ def test_the_application_reaches_the_backend_through_the_engine_alone() -> None:
     for path in sorted(ROOT.glob("app/*.py")):
         reached = re.findall(r"\b(?:model|engine|loaded)\.backend\b", path.read_text(encoding="utf-8"))
         assert not reached, f"{path.relative_to(ROOT)} reaches past the engine"
+
+
+def test_the_product_needs_nothing_of_the_tests() -> None:
+    """Neither a module, nor a file by its path, as in ROOT / "tests" / "bench"."""
+    for path in (*sorted(ROOT.glob("app/**/*.py")), *sorted(ROOT.glob("py_core/**/*.py"))):
+        source = path.read_text(encoding="utf-8")
+        reached = re.findall(r"^\s*(?:from|import) tests\b.*|/ *[\"']tests\b.*|[\"']tests/.*", source, re.MULTILINE)
+        assert not reached, f"{path.relative_to(ROOT)} needs {reached}"

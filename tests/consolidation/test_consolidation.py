@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from small_consolidation import (
 )
 
 from app.consolidation_desk import BRINGING, KNOWING
-from app.consolidation_service import TRIES, RefusedBeforeError
+from app.consolidation_service import TRIES, ConsolidationService, RefusedBeforeError
 from app.native_services import open_embedder
 from app.training_settings import policy_name
 from py_core.adapters.lora import LoraAdapter
@@ -41,7 +42,7 @@ from py_core.routing.embedder import SentenceEmbedder
 
 
 @pytest.fixture(scope="module")
-def embedder(dist: Path) -> SentenceEmbedder:
+def embedder(made_files: dict[str, Path]) -> SentenceEmbedder:
     return open_embedder()
 
 
@@ -56,6 +57,35 @@ async def opened(
 ) -> AsyncIterator[Opened]:
     async with memories(model, embedder, tmp_path, monkeypatch) as open_one:
         yield open_one
+
+
+@pytest.fixture(scope="module")
+def consolidated(embedder: SentenceEmbedder, model: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a memory whose two lessons a revision knows: trained once for all tests that go on from there."""
+    folder = tmp_path_factory.mktemp("consolidated")
+
+    async def train() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            async with memories(model, embedder, folder, patch) as open_one:
+                service = await open_one()
+                await taught(service)
+                await service.consolidate()
+
+    asyncio.run(train())
+    return folder
+
+
+@pytest.fixture
+def copied(opened: Opened, consolidated: Path, tmp_path: Path) -> Opened:
+    """`opened`, with what was consolidated before."""
+    shutil.copytree(consolidated, tmp_path, dirs_exist_ok=True)
+    return opened
+
+
+async def ids(service: ConsolidationService) -> list[str]:
+    """Those of the lessons of FACTS, in its order."""
+    known = {lesson.question: lesson.id for lesson in await memory_of(service).lessons.all()}
+    return [known[question] for question in FACTS]
 
 
 async def test_what_was_taught_moves_into_a_revision_that_answers_also_after_a_restart(opened: Opened) -> None:
@@ -123,13 +153,11 @@ async def test_a_run_that_was_cut_short_anywhere_ends_as_one_that_was_not(opened
 
 
 @pytest.mark.no_cover
-async def test_an_adapter_that_harms_other_texts_at_any_size_is_refused_and_the_old_one_stays(opened: Opened) -> None:
-    service = await opened()
-    await taught(service)
-    first = await service.consolidate()
+async def test_an_adapter_that_harms_other_texts_at_any_size_is_refused_and_the_old_one_stays(copied: Opened) -> None:
+    refusing = await copied(replace(RECIPE, harm=-0.9, portions=FEW_STEPS))
+    first = refusing.current
     assert first is not None
-    await taught(service, {"Dog?": "Rex."})
-    refusing = await opened(replace(RECIPE, harm=-0.9))
+    await taught(refusing, {"Dog?": "Rex."})
     refused = await refusing.consolidate()
     assert refused is not None
     assert (refused.verdict, refused.revision, refused.has_weights) == ("refused", 0, False)
@@ -199,11 +227,10 @@ async def test_a_training_that_gives_too_few_answers_is_followed_by_a_longer_one
 
 
 async def test_a_training_whose_numbers_are_not_finite_leaves_the_old_revision(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
+    copied: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = await opened()
-    await taught(service)
-    first = await service.consolidate()
+    service = await copied()
+    first = service.current
 
     async def lost(self: NumpyTraining, pack: Pack, after_piece: object = None) -> Loss:
         return Loss(float("nan"), 0.0)
@@ -276,10 +303,9 @@ async def test_a_second_run_goes_on_and_rehearses_what_the_first_one_taught(open
     assert second.recall["after"] == second.recall["old"] == 1
 
 
-async def test_a_lesson_that_is_forgotten_takes_what_knows_it_along_at_once(opened: Opened) -> None:
-    service = await opened()
-    cat, boat = await taught(service)
-    await service.consolidate()
+async def test_a_lesson_that_is_forgotten_takes_what_knows_it_along_at_once(copied: Opened) -> None:
+    service = await copied()
+    cat, boat = await ids(service)
     memory = memory_of(service)
     told = list[LoraAdapter | None]()
 
@@ -302,11 +328,11 @@ async def test_a_lesson_that_is_forgotten_takes_what_knows_it_along_at_once(open
 
 
 async def test_a_lesson_that_is_switched_off_silences_the_revision_and_the_background_switch_does_too(
-    opened: Opened,
+    copied: Opened,
 ) -> None:
-    service = await opened()
-    cat, _ = await taught(service)
-    run = await service.consolidate()
+    service = await copied()
+    cat, _ = await ids(service)
+    run = service.current
     memory = memory_of(service)
     assert run is not None
     answers = service.adapter
@@ -334,11 +360,10 @@ async def test_a_lesson_that_is_switched_off_silences_the_revision_and_the_backg
 
 @pytest.mark.no_cover
 async def test_a_corrected_lesson_is_trained_beside_the_others_and_its_old_answer_stays_known_to_be_in_there(
-    opened: Opened,
+    copied: Opened,
 ) -> None:
-    service = await opened()
-    cat, boat = await taught(service)
-    await service.consolidate()
+    service = await copied()
+    cat, boat = await ids(service)
     (corrected,) = await taught(service, {"Cat?": "Mia."})
     assert service.current is not None  # the new answer comes from its imprint
     start, new, old = await service._to_learn()
@@ -361,12 +386,11 @@ async def test_an_unfinished_run_keeps_nothing_of_a_lesson_that_is_forgotten(ope
     assert not await store.keys_starting_with(BLOB, WORK)
 
 
-async def test_an_export_carries_the_revision_to_another_memory(opened: Opened) -> None:
-    service = await opened()
-    await taught(service)
-    run = await service.consolidate()
+async def test_an_export_carries_the_revision_to_another_memory(copied: Opened) -> None:
+    service = await copied()
+    run = service.current
     assert run is not None
-    other = await opened(name="other")
+    other = await copied(name="other")
     await import_file(memory_of(other).store, await export(memory_of(service).store), "merge")
     await other.refresh()
     assert other.current is not None

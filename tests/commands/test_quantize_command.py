@@ -25,8 +25,8 @@ from py_core.formats.gguf import GGUFHeader, TensorInfo, read_header
 from py_core.formats.quantization import FORMATS, dequantize
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
+from tests.command_line import SONATA, assert_sentence, printed, sonata
 from tests.split_gguf import split_gguf
-from tests.unit.test_cli import SONATA, assert_sentence, printed, sonata
 
 
 def header_of(path: Path) -> GGUFHeader:

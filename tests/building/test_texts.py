@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -112,6 +113,7 @@ def test_each_section_stands_in_the_same_file_of_each_language(catalogues: dict[
         assert len(places[language]) == len(catalogue), "two files have a section of the same name"
 
 
+@cache
 def texts_in_code() -> list[dict[str, str]]:
     """Of each text that stands in the page's JavaScript `path`, `line` and `text`, with {} for a value."""
     script = Path(__file__).with_name("texts_in_code.cjs")

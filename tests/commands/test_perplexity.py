@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from app.perplexity import Text, read_texts, score_texts, windows_of
 from py_core.backends.base import BackendError
 from py_core.loading import Model
+from tests.command_line import assert_sentence, printed, sonata
 from tests.tiny_adapters import drawn, write_gguf_adapter
-from tests.unit.test_cli import assert_sentence, printed, sonata
 
 CODE = (
     "def fibonacci(n):\n    a, b = 0, 1\n    for _ in range(n):\n        a, b = b, a + b\n    return a\n\n"
@@ -25,11 +25,6 @@ CODE = (
 )
 NATS_OF_CODE = 43.81222
 """What transformers 5.23 says in float32 with SmolLM2's dequantized weights, of 54 tokens."""
-
-
-@pytest.fixture(scope="module")
-def tiny(tiny_path: Path) -> list[str]:
-    return ["--model", str(tiny_path), "--backend", "numpy"]
 
 
 @pytest.fixture

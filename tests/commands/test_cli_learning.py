@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import Result, assert_sentence, printed, sonata
 
 from app.bench_routing_habits import read_habits
 from app.cli_home import PASSPHRASE, opened_memory
@@ -19,20 +18,13 @@ from app.native_services import open_services
 from app.shipped_gate import shipped_gate
 from py_core.memory.passphrase import set_passphrase
 from py_core.memory.rows import BLOB
+from tests.command_line import Result, assert_sentence, printed, sonata
+
+pytestmark = pytest.mark.usefixtures("fast_routing")
 
 FACTS = facts("dev")[:2]
 GENERIC = "What is the capital of France?"
 TEXTS = ('{"text": "Tides follow the moon, but each coast shapes them."}', '{"text": "The sea was calm that day."}')
-
-
-@pytest.fixture
-def tiny(tiny_path: Path) -> list[str]:
-    return ["--model", str(tiny_path), "--backend", "numpy"]
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> list[str]:
-    return ["--home", str(tmp_path / "home")]
 
 
 def rows(result: Result) -> list[dict]:
@@ -51,7 +43,9 @@ def lessons_of(home: list[str]) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def taught(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[dict]]:
+def taught(
+    fast_routing: None, model_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[str], list[dict]]:
     """A home where SmolLM2 was taught two facts, and what `sonata teach` printed."""
     folder = tmp_path_factory.mktemp("taught")
     file = folder / "facts.jsonl"
@@ -79,14 +73,15 @@ def test_each_fact_is_learned_by_one_update(taught: tuple[list[str], list[dict]]
 
 
 @pytest.mark.no_cover
+@pytest.mark.parametrize("paraphrases", [1, pytest.param(None, marks=pytest.mark.all)])
 def test_questions_and_other_words_for_them_get_the_taught_answer_and_other_questions_what_they_got_before(
-    taught: tuple[list[str], list[dict]],
+    taught: tuple[list[str], list[dict]], paraphrases: int | None
 ) -> None:
     home, made = taught
     asked = [
         (text, fact.answer, row["id"])
         for fact, row in zip(FACTS, made, strict=True)
-        for text in (fact.question, *fact.paraphrases)
+        for text in (fact.question, *fact.paraphrases[:paraphrases])
     ]
     given = [*(text for text, _, _ in asked), GENERIC]
     answers = json.loads(printed(sonata("ask", *home, "--why", stdin=json.dumps(given))))
@@ -101,7 +96,7 @@ def test_questions_and_other_words_for_them_get_the_taught_answer_and_other_ques
     assert answers[-1]["lesson"] is None
 
     asked = json.dumps([GENERIC, FACTS[0].question])
-    plain = json.loads(printed(sonata("ask", *home, "--no-memory", "--max-tokens", "16", stdin=asked)))
+    plain = json.loads(printed(sonata("ask", *home, "--no-memory", "--max-tokens", "12", stdin=asked)))
     assert plain[0] == answers[-1]["answer"] == "The capital of France is Paris."
     assert FACTS[0].answer not in plain[1]
 
@@ -218,6 +213,7 @@ def test_ask_stores_nothing(tiny: list[str], home: list[str], tmp_path: Path) ->
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.all
 def test_the_benchmark_tells_and_plots_what_is_recalled_and_reads_no_memory(
     tiny: list[str], home: list[str], tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from test_cli import assert_sentence, printed, sonata
 
 from app.cli_home import PASSPHRASE, opened_memory
 from app.stored_kinds import NOUNS
@@ -19,6 +18,7 @@ from py_core.memory.passphrase import set_passphrase
 from py_core.memory.policies import Policy
 from py_core.memory.revisions import Run
 from py_core.memory.schemas import SCHEMAS
+from tests.command_line import assert_sentence, printed, sonata
 
 DOG = Lesson("What is the name of my dog?", "Your dog is called Biscuit.", id="d09")
 OLD = Lesson("Where is the spare key?", "The spare key is under the mat.", id="a01d", replaced_by="a02d")

@@ -271,6 +271,7 @@ def checkout(tmp_path: Path, dist: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.all
 def test_with_everything_cached_it_works_without_network(checkout):
     nowhere = "http://127.0.0.1:9"  # a proxy that is not there: whoever wants the network fails
     offline = os.environ | dict.fromkeys(("http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY"), nowhere)
@@ -297,6 +298,7 @@ def test_with_everything_cached_it_works_without_network(checkout):
     assert (server.returncode, said.removeprefix(waited)) == (0, "")
 
 
+@pytest.mark.all
 def test_without_network_and_without_the_cache_it_says_so_in_one_sentence(checkout, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
     offline = os.environ | dict.fromkeys(

@@ -1,7 +1,8 @@
 """The peer of semantic routing: a router that looks at words only.
 
-It scores an agent by the words of a request, weighted like TF-IDF: lists written by hand (keywords.toml), each agent's
-name, and what its examples use more than others' do. That is as good as we could make it without vectors.
+It scores an agent by the words of a request, weighted like TF-IDF: lists written by hand
+(bench_routing_data/keywords.toml), each agent's name, and what its examples use more than others' do. That is as good
+as we could make it without vectors.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 
 from py_core.routing.agents import Example
 
-KEYWORDS = tomllib.loads(Path(__file__).with_name("keywords.toml").read_text(encoding="utf-8"))
+_FILE = Path(__file__).with_name("bench_routing_data") / "keywords.toml"
+KEYWORDS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 """agent -> {"obvious": words, "more": words}."""
 
 OBVIOUS_WEIGHT, MORE_WEIGHT = 3.0, 1.0

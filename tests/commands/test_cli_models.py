@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from local_hub import LocalHub, running_hub
-from test_cli import SONATA, assert_sentence, printed, sonata
 
 from app.model_cache import ModelCache
 from app.model_catalog import read_catalog
+from tests.command_line import SONATA, assert_sentence, printed, sonata
 from tests.split_gguf import split_gguf
 
 QWEN = "qwen2.5-0.5b"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.command_line import sonata
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -31,6 +35,32 @@ def console_lines() -> list[tuple[str, str]]:
     return found
 
 
+def words_of_sonata(command: str) -> Iterator[list[str]]:
+    """The arguments of each `sonata` in a line of a shell."""
+    line = shlex.shlex(command.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    line.whitespace_split = True
+    words: list[str] | None = None
+    for word in [*line, ";"]:
+        if word == ".venv/bin/sonata":
+            words = []
+        elif words is not None and set(word) <= set("();<>|&"):
+            yield words
+            words = None
+        elif words is not None:
+            words.append(word)
+
+
+def test_each_command_and_option_that_is_shown_exists() -> None:
+    """That they give what is shown takes minutes."""
+    shown = [words for command, _ in console_lines() for words in words_of_sonata(command)]
+    assert len(shown) == 15
+    for words in shown:
+        result = sonata(*words, "--help")  # what comes before is parsed, and nothing of it is done
+        assert (result.returncode, "Usage: " in result.stdout) == (0, True), (words, result.stderr)
+    assert sonata("generate", "x", "--no-such", "--help").returncode == 2
+
+
+@pytest.mark.all
 @pytest.mark.parametrize(("command", "shown"), console_lines())
 def test_a_command_gives_what_is_shown(model_path: Path, tmp_path: Path, command: str, shown: str) -> None:
     command = command.replace(".venv/bin/sonata", str(Path(sys.executable).with_name("sonata")))
@@ -42,6 +72,7 @@ def test_a_command_gives_what_is_shown(model_path: Path, tmp_path: Path, command
     assert shown in ran.stdout
 
 
+@pytest.mark.all
 def test_the_python_example_answers(model_path: Path) -> None:
     (example,) = blocks("python")
     # The same on numpy, and a shorter answer: lavapipe takes a quarter of a minute for this one.

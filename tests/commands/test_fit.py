@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from test_cli import assert_sentence, printed, sonata
 
 from app import fit_check
 from app.build_outputs import kernel_path
@@ -25,6 +24,7 @@ from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.models.registry import describe_model
+from tests.command_line import assert_sentence, printed, sonata
 from tests.large_model import write_large
 
 GB = 10**9
@@ -51,7 +51,7 @@ class Measuring(WasmtimeHost):
         await super().reserve(nbytes)
 
 
-@pytest.mark.parametrize("tokens", [10, 1500])
+@pytest.mark.parametrize("tokens", [10, pytest.param(1500, marks=pytest.mark.all)])
 async def test_the_kernels_take_as_much_memory_as_was_told(model_path: Path, real: Need, tokens: int) -> None:
     host = Measuring(kernel_path())
     model = await load_model(FileSource(model_path), partial(load_wasm, host), native_renderer(), context=tokens)

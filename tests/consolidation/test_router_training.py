@@ -19,13 +19,13 @@ from app.router_factory import RouterParts
 from app.router_training import WEIGHT_POLICY, RouterTraining
 from app.routing_service import RoutingService
 from app.services import Services
-from py_core.memory import background
 from py_core.memory.encryption import NativeCrypto
 from py_core.memory.heads import KIND, TrainedHead
 from py_core.memory.sqlite import SQLiteRows
 from py_core.memory.transfer import export, import_file
 from py_core.routing.agents import FALLBACK_ID
 from py_core.routing.head import Head
+from tests.few_examples import few_parts, use_few_examples
 
 Opened = Callable[..., Awaitable[Services]]
 HABITS = {habit["name"]: habit for habit in read_habits()}
@@ -38,9 +38,11 @@ def parts(made_files: dict[str, Path]) -> RouterParts:
 
 
 @pytest.fixture
-async def opened(parts: RouterParts, tmp_path: Path) -> AsyncIterator[Opened]:
+async def opened(request: pytest.FixtureRequest, parts: RouterParts, tmp_path: Path) -> AsyncIterator[Opened]:
     """Opens the same memory each time, or another one by its name, as another start of the program does."""
     closing = list[Services]()
+    if "quick" in request.fixturenames:
+        parts = request.getfixturevalue("quick")
 
     async def open_one(name: str = "memory") -> Services:
         services = Services(NativeCrypto())
@@ -54,10 +56,17 @@ async def opened(parts: RouterParts, tmp_path: Path) -> AsyncIterator[Opened]:
         await services.close()
 
 
+@pytest.fixture(scope="module")
+def parts_of_few(parts: RouterParts) -> RouterParts:
+    return few_parts(parts)
+
+
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the time, where it does not matter how sure the decision is."""
+def quick(parts_of_few: RouterParts, monkeypatch: pytest.MonkeyPatch) -> RouterParts:
+    """An eighth of the time, for what does not depend on how sure the decision is."""
+    use_few_examples(monkeypatch, parts_of_few)
     monkeypatch.setattr(router_training, "PARTS", 2)
+    return parts_of_few
 
 
 def routing_of(services: Services) -> RoutingService:
@@ -163,6 +172,7 @@ async def test_a_correction_that_is_taken_back_is_in_no_numbers_any_more(opened:
     assert list(anew.learned) == sorted(ids[1:])
 
 
+@pytest.mark.usefixtures("quick")
 async def test_corrections_without_a_pattern_are_refused_and_not_tried_again(opened: Opened) -> None:
     services = await opened()
     agents = routing_of(services).router.agents
@@ -178,6 +188,7 @@ async def test_corrections_without_a_pattern_are_refused_and_not_tried_again(ope
 
 
 @pytest.mark.no_cover
+@pytest.mark.usefixtures("quick")
 async def test_where_examples_go_wrong_it_is_refused_and_corrections_count_half_the_next_time(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,11 +247,9 @@ async def test_what_a_person_does_meanwhile_is_not_lost(opened: Opened, monkeypa
 
 @pytest.mark.no_cover
 @pytest.mark.usefixtures("quick")
-async def test_it_learns_in_idle_times_with_the_switch_of_the_background_loop(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(background, "SHARE", 1.0)  # nothing else wants its turn here
+async def test_it_learns_in_idle_times_with_the_switch_of_the_background_loop(opened: Opened) -> None:
     services = await opened()
+    services.memory_now().background.share = 1.0  # nothing else wants its turn here
     (router,) = (loop for loop in idle_loops(services) if loop.name == "router")
     assert router.switch == "background"
     await corrected(services, LETTERS["told"], "documenter")

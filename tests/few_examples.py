@@ -1,0 +1,34 @@
+"""The router with every fourth group of its examples: to open it and to train its head takes a quarter of the time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app import native_services, router_factory, router_training
+from app.agent_catalog import shipped_examples
+from app.router_factory import RouterParts
+from py_core.routing.agents import Example
+from py_core.routing.routing_data import RoutingData, examples_digest, read_routing_data, write_routing_data
+
+
+def few_examples() -> list[Example]:
+    return [example for example in shipped_examples() if example.group % 4 == 0]
+
+
+def few_parts(parts: RouterParts) -> RouterParts:
+    """parts: those of all examples. The head is the same."""
+    every = shipped_examples()
+    made = read_routing_data(parts.data, parts.embedder.fingerprint, examples_digest(every))
+    chosen = [number for number, example in enumerate(every) if example.group % 4 == 0]
+    data = RoutingData(made.fingerprint, examples_digest(few_examples()), made.vectors[chosen], made.head)
+    return replace(parts, data=write_routing_data(data))
+
+
+def use_few_examples(patch: pytest.MonkeyPatch, parts: RouterParts) -> None:
+    """Until the patch is undone, every router of this process has them. parts: what `few_parts` gave."""
+    few = few_examples()
+    for module in (router_factory, router_training):
+        patch.setattr(module, "shipped_examples", lambda: few)
+    patch.setattr(native_services, "native_router_parts", lambda: parts)
