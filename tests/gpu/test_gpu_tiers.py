@@ -11,7 +11,6 @@ import pytest
 from py_core.backends.base import BackendError
 from py_core.backends.page_table import PAGE, tier_of
 from py_core.backends.tiers import Tier, TierPolicy
-from py_core.backends.webgpu import backend as webgpu_backend
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
@@ -70,9 +69,8 @@ async def test_passes_of_one_row_of_few_and_of_many_read_all_tiers(path: Path, s
 @pytest.mark.parametrize("waited_for", [False, True])
 @pytest.mark.parametrize("breaks", [3, 4, 5, 6, 8])
 async def test_a_device_that_is_lost_while_pages_are_demoted_costs_time_only(
-    path: Path, breaks: int, waited_for: bool, monkeypatch: pytest.MonkeyPatch
+    path: Path, breaks: int, waited_for: bool
 ) -> None:
-    monkeypatch.setattr(webgpu_backend, "_PAUSE_SECONDS", 0.01)
     host = FragileHost(breaks, waited_for=waited_for)
     pair = await open_pair(path, host, shapes=HARDWARE, tiers=POLICY)
     host.submits, host.armed = 0, True

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from app.template_renderer import native_renderer
 from py_core.adapters.head import HeadAdapter, NeighbourAdapter
 from py_core.backends.base import BackendError, DeviceLostError
-from py_core.backends.webgpu import backend as webgpu_backend
 from py_core.backends.webgpu import host_wgpu
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.backends.webgpu.host import Binding, Dispatch
@@ -28,7 +27,7 @@ from py_core.formats.gguf import GGUFError
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.sampling import SamplingParams
-from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
+from tests.backend_pairs import GREEDY, NO_PAUSE, Pair, collect, open_pair, prompt
 from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
 
@@ -62,11 +61,6 @@ class FragileHost(WgpuHost):
     async def reopen(self) -> None:
         self.reopened += 1
         await super().reopen()
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webgpu_backend, "_PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture(scope="session")
@@ -315,7 +309,7 @@ class HeldSource(FileSource):
 
 async def test_a_device_lost_again_while_the_weights_come_back(path: Path) -> None:
     host, source = FragileHost(), HeldSource(path)
-    model = await load_model(source, partial(load_webgpu, host), native_renderer())
+    model = await load_model(source, partial(load_webgpu, host, settings=NO_PAUSE), native_renderer())
     sequence = model.backend.new_sequence()
     await model.backend.prefill(sequence, prompt(50, seed=1))
     before = await model.backend.logits(sequence)
@@ -334,7 +328,7 @@ async def test_a_device_lost_again_while_the_weights_come_back(path: Path) -> No
 @pytest.mark.parametrize("how", ["stopped", "broken off"])
 async def test_weights_that_did_not_come_back_come_with_the_next_question(path: Path, how: str) -> None:
     host, source = FragileHost(), HeldSource(path)
-    model = await load_model(source, partial(load_webgpu, host), native_renderer())
+    model = await load_model(source, partial(load_webgpu, host, settings=NO_PAUSE), native_renderer())
     sequence = model.backend.new_sequence()
     await model.backend.prefill(sequence, prompt(50, seed=1))
     before = await model.backend.logits(sequence)
