@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from app import cli
 from py_core.backends.base import BackendError
 from py_core.backends.sequence_slots import SLOTS
 from py_core.backends.webgpu import host_wgpu
@@ -197,13 +197,13 @@ async def test_the_adapters_limits_are_measured(host: WgpuHost) -> None:
 
 def test_bench_gives_the_same_figures_as_a_table_and_as_json(tmp_path: Path) -> None:
     path = TinyLlama().write(tmp_path / "tiny.gguf")
-    command = [Path(sys.executable).with_name("sonata"), "bench", "--backend", "webgpu", "--profile", "--model", path]
+    command = ["bench", "--backend", "webgpu", "--profile", "--model", str(path)]
     small = ["--prompt-tokens", "12", "--tokens", "4", "--rounds", "1"]
 
     def run(*options: str) -> str:
-        return subprocess.run(
-            [*command, *small, *options], capture_output=True, text=True, check=True, timeout=300
-        ).stdout
+        done = CliRunner().invoke(cli.app, [*command, *small, *options], env={"COLUMNS": "80"}, catch_exceptions=False)
+        assert done.exit_code == 0
+        return done.stdout
 
     report = json.loads(run("--json"))["profile"]
     step, prefill = report["passes"]
