@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
+from py_core.backends.webgpu.settings import Settings
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.config import read_rope_factors
@@ -22,6 +24,9 @@ from py_core.sampling import SamplingParams, sample
 from tests.tiny_llama import TinyLlama
 
 GREEDY = SamplingParams()
+
+NO_PAUSE = Settings(pause=0.01)
+"""A software GPU has no driver that needs a while after a loss."""
 
 # Every format alone, and mixtures in which no two neighbours have the same.
 MODELS = {
@@ -95,7 +100,7 @@ async def open_pair(path: Path, host, **options) -> Pair:
     source = FileSource(path)
     header = await read_header(source)
     config, graph = describe_model(header, rope_factors=await read_rope_factors(source, header))
-    load = load_wasm if isinstance(host, WasmtimeHost) else load_webgpu
+    load = load_wasm if isinstance(host, WasmtimeHost) else partial(load_webgpu, settings=NO_PAUSE)
     other = await load(host, source, header, config, graph, **options)
     weights = await load_weights(source, header, graph)
     return Pair(NumpyBackend(config, graph, weights, options.get("tiers")), other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -35,6 +35,21 @@ def covering(count: int, **choices: Sequence[Any]) -> list[dict[str, Any]]:
     return chosen
 
 
-def named(variants: list[dict[str, Any]]) -> pytest.MarkDecorator:
-    """The test takes a `variant`; its id tells each choice."""
-    return pytest.mark.parametrize("variant", variants, ids=lambda variant: "-".join(map(str, variant.values())))
+def named(variants: list[dict[str, Any]], gate: int = 12) -> pytest.MarkDecorator:
+    """The test takes a `variant`; its id tells each choice. Only the first `gate` variants are in the gate.
+
+    The first variants of `covering` have the most choices that no earlier one has.
+    """
+    parameters = [
+        pytest.param(variant, id="-".join(map(str, variant.values())), marks=[pytest.mark.all] if at >= gate else [])
+        for at, variant in enumerate(variants)
+    ]
+    return pytest.mark.parametrize("variant", parameters)
+
+
+def gated(cases: Iterable[Any], gate: Callable[[Any], bool]) -> list[Any]:
+    """Parameters of a test, a tuple for several names; those that `gate` refuses are outside the gate."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=[] if gate(case) else [pytest.mark.all])
+        for case in cases
+    ]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 
 from app.template_renderer import native_renderer
 from py_core.backends.base import MAX_LOGIT_ROWS, Backend
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, load_model
+from py_core.models.registry import ARCHITECTURES
 from tests.architectures.variants import VARIANTS
 from tests.backend_pairs import cosine
 from tests.tiny_models import Variant
@@ -36,7 +39,20 @@ def expected(variant: Variant) -> Expected:
         return Expected(recorded["ids"].tolist(), recorded["logits"])
 
 
-@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+KERNELS = ("llama-biases", "mistral", "qwen2", "qwen3", "phi3-partial", "gemma2", "gemma3", "smollm3")
+"""Every architecture once, in the variant that asks most of kernels. The others differ in what Python computes for all
+backends."""
+
+
+def ways() -> Iterator[ParameterSet]:
+    """Each variant on each backend. In the gate numpy has all of them, kernels each architecture once."""
+    for backend in ("numpy", "webgpu", "wasm"):
+        for name, variant in VARIANTS.items():
+            marks = [] if backend == "numpy" or name in KERNELS else [pytest.mark.all]
+            yield pytest.param(backend, variant, id=f"{backend}-{name}", marks=marks)
+
+
+@pytest.mark.parametrize(("load_backend", "variant"), ways(), indirect=["load_backend"])
 async def test_every_position_has_the_logits_of_transformers(
     variant: Variant, load_backend: BackendLoader, tmp_path: Path
 ) -> None:
@@ -49,6 +65,10 @@ async def test_every_position_has_the_logits_of_transformers(
         assert smallest_cosine(one_by_one, recorded.logits[-LAST:]) > 0.9999
     finally:
         model.close()
+
+
+def test_kernels_have_every_architecture_in_the_gate() -> None:
+    assert {VARIANTS[name].architecture for name in KERNELS} == set(ARCHITECTURES)
 
 
 async def test_another_run_writes_the_same_bytes(tmp_path: Path) -> None:

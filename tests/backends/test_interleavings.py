@@ -18,7 +18,6 @@ from py_core.backends import page_table
 from py_core.backends.base import NO_SLOT, BackendError, TokenSequence
 from py_core.backends.page_table import PAGE
 from py_core.backends.pipelined import PipelinedBackend
-from py_core.backends.webgpu import backend as webgpu_backend
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.page_keeping import packed
 from tests.backend_pairs import Pair, alone, assert_said_alone, open_pair, prompt
@@ -293,7 +292,6 @@ def test_whatever_happens_in_whatever_order_each_says_what_it_says_without_a_cac
     kind: str, path: Path, kernel_wasm: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
-    monkeypatch.setattr(webgpu_backend, "_PAUSE_SECONDS", 0.01)
     seen = Counter[str]()
 
     @settings(max_examples=3 if kind == "webgpu" else 10)

@@ -16,7 +16,6 @@ from py_core.backends import page_table, step_times
 from py_core.backends.base import TokenSequence
 from py_core.backends.page_table import PAGE
 from py_core.backends.pipelined import PipelinedBackend
-from py_core.backends.webgpu import backend as webgpu_backend
 from py_core.engine.engine import Engine, Timings
 from py_core.sampling import SamplingParams
 from tests.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
@@ -100,7 +99,6 @@ async def losing(
     request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Losing]:
     monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
-    monkeypatch.setattr(webgpu_backend, "_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(step_times, "MAX_BATCH", 2)
     tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
     host = DeviceGoes() if request.param == "device" else WorkersDie(kernel_wasm())

@@ -16,9 +16,9 @@ from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.tiers import MOST_CODE, Tier, TierPolicy, demoted
 from py_core.backends.wasm.backend import WasmBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
-from py_core.backends.webgpu import demoted_pages
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.settings import Settings
 from py_core.engine.engine import Engine, Timings
 from tests.backend_pairs import GREEDY, Pair, collect, open_pair, prompt
 from tests.dying_host import DyingOnceHost
@@ -28,6 +28,7 @@ from tests.tiny_llama import TinyLlama
 
 CONTEXT = 12 * PAGE
 POLICY = TierPolicy(hot=2, warm=1, least=2)
+SMALL = Settings(first_demoted=2, demoted_at_once=2)
 WARM = TierPolicy(hot=2, warm=CONTEXT, least=2)
 """For comparisons where the order of things makes a difference: four bits are much for such a small model."""
 
@@ -47,12 +48,10 @@ async def tiny(
     request: pytest.FixtureRequest, kind: str, tmp_path: Path, kernel_wasm, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Pair]:
     monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
-    monkeypatch.setattr(demoted_pages, "_FIRST_PAGES", 2)
-    monkeypatch.setattr(demoted_pages, "_MOST_JOBS", 2)
     if kind == "wasm":
         pair = await open_pair(written(tmp_path), WasmtimeHost(kernel_wasm()), tiers=request.param)
     else:  # in passes of as many rows as the others'
-        pair = await open_pair(written(tmp_path), WgpuHost(), shapes=HARDWARE, tiers=request.param)
+        pair = await open_pair(written(tmp_path), WgpuHost(), shapes=HARDWARE, tiers=request.param, settings=SMALL)
     yield pair
     pair.other.close()
 

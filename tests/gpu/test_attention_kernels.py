@@ -65,7 +65,8 @@ def sizes(case: dict) -> dict:
     covering(
         10, interleaved=[True, False], heads=[(1, 1), (4, 1), (3, 3), (4, 2)], head_dim=[8, 24, 64, 72],
         rotated=[0, 0.25, 0.75, 1, 1], norm=[False, True],
-    )
+    ),
+    gate=6,
 )  # fmt: skip
 @given(case=cases())
 @few
@@ -239,7 +240,7 @@ def untouched(case: Sequences) -> np.ndarray:
     return np.full_like(case.q, BEFORE)
 
 
-@named(covering(8, heads=HEADS, head_dim=HEAD_DIMS[:-1], **SCORES))
+@named(covering(8, heads=HEADS, head_dim=HEAD_DIMS[:-1], **SCORES), gate=5)
 @given(draw=sequences())
 @few
 def test_attention_of_one_invocation_a_row_equals_numpy(run_kernel, variant, draw) -> None:
@@ -270,7 +271,8 @@ def run_splits(run_kernel, case: Sequences, out: np.ndarray, variant: dict, spli
     covering(
         9, lane_group=LANE_GROUPS, heads=HEADS, head_dim=HEAD_DIMS, most=[1, 2, 3, 4], one=[False, False, True],
         **SCORES,
-    )
+    ),
+    gate=6,
 )  # fmt: skip
 @given(draw=sequences(longest=SHORT))
 @few
@@ -283,7 +285,8 @@ def test_attention_of_one_split_equals_numpy(run_kernel, variant, draw) -> None:
     covering(
         8, lane_group=LANE_GROUPS, heads=HEADS[:6:2], head_dim=HEAD_DIMS[:4], most=[1, 2], one=[False, True],
         softcap=[0.0], window=[1, 40, 300],
-    )
+    ),
+    gate=3,
 )  # fmt: skip
 @given(draw=sequences())
 @few
@@ -296,7 +299,8 @@ def test_one_split_of_the_window_of_any_sequence_equals_numpy(run_kernel, varian
     covering(
         9, lane_group=LANE_GROUPS, heads=HEADS, head_dim=HEAD_DIMS[::-1], most=[1, 2, 3, 4], one=[False, False, True],
         **SCORES,
-    )
+    ),
+    gate=5,
 )  # fmt: skip
 @given(draw=sequences(), more=st.integers(0, 2))
 @few
@@ -314,7 +318,7 @@ def test_splits_merged_equal_numpy(run_kernel, variant, draw, more: int) -> None
     case.check(np.frombuffer(out, np.float32).reshape(case.q.shape))
 
 
-@named(covering(10, heads=HEADS, head_dim=HEAD_DIMS, slices=[1, 2], **SCORES))
+@named(covering(10, heads=HEADS, head_dim=HEAD_DIMS, slices=[1, 2], **SCORES), gate=6)
 @given(draw=sequences(consecutive=70))
 @few
 def test_attention_over_tiles_equals_numpy(run_kernel, variant, draw) -> None:

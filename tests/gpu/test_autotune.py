@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,11 @@ from app.autotune_cache import AutotuneCache
 from py_core.backends.webgpu import kernel_builder
 from py_core.backends.webgpu.autotune import candidates
 from py_core.backends.webgpu.backend import WebGPUBackend
+from py_core.backends.webgpu.host import Host
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.profiling import measure_lists
+from py_core.backends.webgpu.settings import Measure, Settings
 from py_core.backends.webgpu.tuning import GPU_ROWS, KernelShapes, MatmulShape, RowColumns
 from py_core.fit import memory_need
 from py_core.formats.gguf import read_header
@@ -60,61 +64,104 @@ class LateHost(WgpuHost):
         self.late = late
 
     def submit(self, recorded: Sequence[int]) -> None:
-        pipelines = {id(step[0]) for one in recorded for step in self._recorded[one]}
-        assert not pipelines & {id(self._pipelines[made][0]) for made in self.late}
+        self.assert_compiled(recorded)
         super().submit(recorded)
 
+    def assert_compiled(self, recorded: Sequence[int]) -> None:
+        pipelines = {id(step[0]) for one in recorded for step in self._recorded[one]}
+        assert not pipelines & {id(self._pipelines[made][0]) for made in self.late}
 
-async def load(tmp_path: Path, host: WgpuHost, store: Kept, shapes: KernelShapes | None = SHAPES) -> Pair:
-    model = TinyLlama(hidden=512, heads=8, kv_heads=2, ffn=1024, layers=1)
-    return await open_pair(model.write(tmp_path / "tiny.gguf"), host, tuning=store, shapes=shapes)
+
+class Order:
+    """In place of a clock: the later a list was recorded, the faster it is, or the earlier."""
+
+    def __init__(self, later_is_faster: bool = True) -> None:
+        self.later_is_faster = later_is_faster
+        self.calls = 0
+
+    async def __call__(self, host: Host, recorded: Sequence[int], prepare: Callable[[], None], /) -> list[float]:
+        self.calls += 1
+        prepare()
+        if isinstance(host, LateHost):
+            host.assert_compiled(recorded)
+        seconds = [float(at) for at in range(len(recorded))]
+        return seconds[::-1] if self.later_is_faster else seconds
+
+
+async def load(
+    tmp_path: Path, host: WgpuHost, store: Kept, shapes: KernelShapes | None = SHAPES, order: Order | None = None
+) -> Pair:
+    settings = Settings(measure=order or Order())
+    path = TinyLlama(layers=1).write(tmp_path / "tiny.gguf")
+    return await open_pair(path, host, tuning=store, shapes=shapes, settings=settings)
+
+
+def builder_of(pair: Pair) -> KernelBuilder:
+    assert isinstance(pair.other, WebGPUBackend)
+    return pair.other._lowering._builder
+
+
+def possible_shapes(pair: Pair, shapes: KernelShapes, host: WgpuHost) -> dict[str, list[list[int]]]:
+    """Of each kernel, by the name under which its shape is kept."""
+    builder = builder_of(pair)
+    one_row = {name: candidates(shapes, host.adapter, columns) for name, columns in builder.shaped.items()}
+    few_rows = {f"{name}, few rows": few for name, few in builder.of_few.items()}
+    return {name: [shape.as_list() for shape in found] for name, found in (one_row | few_rows).items()}
+
+
+async def says_the_same(pair: Pair, text: list[int], count: int) -> None:
+    ours, reference = await pair.prefilled(text)
+    assert await collect(pair.other, ours, count) == await collect(pair.numpy, reference, count)
 
 
 @pytest.mark.parametrize("shapes", [SHAPES, SUBGROUPS], ids=["workgroup", "subgroups"])
-async def test_what_is_measured_once_is_kept_and_changes_no_token(tmp_path: Path, host: WgpuHost, shapes) -> None:
-    store = Kept(tmp_path / "cache" / "tuning.json")
-    pair = await load(tmp_path, host, store, shapes)
-    ours, reference = await pair.prefilled(prompt(20))
-    assert await collect(pair.other, ours, 12) == await collect(pair.numpy, reference, 12)
+async def test_the_fastest_shapes_are_measured_once_kept_and_change_no_token(
+    tmp_path: Path, host: WgpuHost, shapes: KernelShapes
+) -> None:
+    store, order = Kept(tmp_path / "cache" / "tuning.json"), Order()
+    pair = await load(tmp_path, host, store, shapes, order)
+    assert order.calls == (2 if shapes.integer_dot else 1)
+    await says_the_same(pair, prompt(20), 12)
     (kept,) = json.loads(await store.read()).values()
+    possible = possible_shapes(pair, shapes, host)
     assert {name.split()[0] for name in kept} == {"qkv", "linear"}
+    assert len([name for name in kept if not name.endswith(", few rows")]) == 5
+    assert {name: shapes[-1] for name, shapes in possible.items()} == kept
     of_few = {name.removesuffix(", few rows"): shape for name, shape in kept.items() if name.endswith(", few rows")}
-    kept = {name: shape for name, shape in kept.items() if not name.endswith(", few rows")}
-    assert len(kept) == 5
-    assert set(of_few) == (set(kept) if shapes.integer_dot else set())
+    assert len(of_few) == (5 if shapes.integer_dot else 0)
     assert all(RowColumns(shape[5]) != RowColumns.FLOATS for shape in of_few.values())
-    for name, shape in kept.items():
-        columns = int(name.split()[1].split("x")[0])
-        assert shape in [one.as_list() for one in candidates(shapes, host.adapter, columns)]
 
-    await load(tmp_path, host, store, shapes)
+    again = await load(tmp_path, host, store, shapes, order)
+    assert order.calls == (2 if shapes.integer_dot else 1)
     assert store.writes == 1
+    assert builder_of(again).chosen == builder_of(pair).chosen
+    assert builder_of(again).chosen_few == builder_of(pair).chosen_few
 
 
-@pytest.mark.parametrize("formats", [("F32",), ("Q4_1",)])
-async def test_no_kernel_runs_before_it_is_compiled(tmp_path: Path, formats: tuple[str, ...]) -> None:
-    path = TinyLlama(formats=formats, layers=1).write(tmp_path / "tiny.gguf")
+@pytest.mark.parametrize(
+    ("form", "measure"),
+    [("Q4_1", Order()), pytest.param("F32", measure_lists, marks=pytest.mark.all, id="F32-by the GPU's clock")],
+    ids=lambda value: value if isinstance(value, str) else "in order",
+)
+async def test_no_kernel_runs_before_it_is_compiled(tmp_path: Path, form: str, measure: Measure) -> None:
+    path, settings = TinyLlama(formats=(form,), layers=1).write(tmp_path / "tiny.gguf"), Settings(measure=measure)
     store = Kept(tmp_path / "tuning.json")
     for _ in range(2):  # measured, then kept
-        pair = await open_pair(path, LateHost(), tuning=store, shapes=SHAPES)
-        ours, reference = await pair.prefilled(prompt(9))
-        assert await collect(pair.other, ours, 3) == await collect(pair.numpy, reference, 3)
+        pair = await open_pair(path, LateHost(), tuning=store, shapes=SHAPES, settings=settings)
+        await says_the_same(pair, prompt(9), 3)
         await pair.other.profile(20)
         pair.other.close()
 
 
 async def test_the_shape_that_is_kept_is_the_one_that_runs(tmp_path: Path, host: WgpuHost) -> None:
-    store = Kept(tmp_path / "tuning.json")
-    await load(tmp_path, host, store)
-    kept = json.loads(await store.read())
     grids = set()
-    for shape in ([8, 128, 2, 1, 1, 0], [32, 256, 1, 1, 1, 0]):
-        for of_adapter in kept.values():
-            of_adapter.update(dict.fromkeys(of_adapter, shape))
-        await store.write(json.dumps(kept))
-        backend = (await load(tmp_path, host, store)).other
-        assert isinstance(backend, WebGPUBackend)
-        grids.add(tuple(launch.dispatch().groups for launch in backend._launches("step", 1, 1)))
+    for order in (Order(later_is_faster=True), Order(later_is_faster=False)):
+        store = Kept(tmp_path / f"{order.later_is_faster}.json")
+        for _ in range(2):
+            pair = await load(tmp_path, host, store, order=order)
+            assert isinstance(pair.other, WebGPUBackend)
+            grids.add(tuple(launch.dispatch().groups for launch in pair.other._launches("step", 1, 1)))
+        assert order.calls == 1, "what is kept is not measured again"
     assert len(grids) == 2
 
 
@@ -131,16 +178,17 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
     )
     store, shapes = Kept(tmp_path / "tuning.json"), replace(SHAPES, max_rows=128, integer_dot=True)
     model = TinyLlama(layers=1, formats=("Q4_1",)).write(tmp_path / "tiny.gguf")
-    await open_pair(model, host, tuning=store, shapes=shapes)
+    order = Order(later_is_faster=False)
+    await open_pair(model, host, tuning=store, shapes=shapes, settings=Settings(measure=order))
+    assert order.calls == 3  # of one row, of few rows, and a pass of 128
     kept = json.loads(await store.read())
     (of_adapter,) = kept.values()
     many = [name for name in of_adapter if name.endswith("many rows")]
     assert many
-    assert all(of_adapter[name][0] in (0, 1) for name in many)
     for tiles in ([0, 4, 1], [1, 2, 4]):
         of_adapter.update(dict.fromkeys(many, tiles))
         await store.write(json.dumps(kept))
-        pair = await open_pair(model, host, tuning=store, shapes=shapes)
+        pair = await open_pair(model, host, tuning=store, shapes=shapes, settings=Settings(measure=order))
         assert isinstance(pair.other, WebGPUBackend)
         made = [launch.kernel.name for launch in pair.other._launches("body", 100, 100)]
         assert any(name.startswith("limbs") for name in made) == bool(tiles[0])
@@ -149,6 +197,7 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
         ours, reference = await pair.prefilled(prompt(100))
         found, expected = await pair.other.logits(ours), await pair.numpy.logits(reference)
         np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
+    assert order.calls == 3
     header = await read_header(FileSource(model))
     told = {}
     for integers in (False, True):
@@ -158,19 +207,20 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
     assert (told[True] - told[False]) / GPU_ROWS == limbs / shapes.max_rows > 0
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 3}', '{"a": {"qkv": [3, 5]}}'])
-async def test_what_is_damaged_is_measured_again(tmp_path: Path, host: WgpuHost, text: str) -> None:
-    store = Kept(tmp_path / "tuning.json")
-    await load(tmp_path, host, store)
+async def test_what_is_damaged_is_measured_again(tmp_path: Path, host: WgpuHost) -> None:
+    store, order = Kept(tmp_path / "tuning.json"), Order()
+    await load(tmp_path, host, store, order=order)
     good = json.loads(await store.read())
     (adapter,) = good
     # Shapes that no kernel of this adapter has, too: its lanes could not add up.
-    for damaged in (text, json.dumps({adapter: {name: [64, 64, 1, 1, 1] for name in good[adapter]}})):
+    impossible = {adapter: {name: [64, 64, 1, 1, 1] for name in good[adapter]}}
+    for damaged in ("", "{", "[]", '{"a": 3}', '{"a": {"qkv": [3, 5]}}', json.dumps(impossible)):
+        calls, order.calls = order.calls, 0
         await store.write(damaged)
-        pair = await load(tmp_path, host, store)
-        ours, reference = await pair.prefilled(prompt(9))
-        assert await collect(pair.other, ours, 3) == await collect(pair.numpy, reference, 3)
-        assert json.loads(await store.read())[adapter].keys() == good[adapter].keys()
+        pair = await load(tmp_path, host, store, order=order)
+        assert order.calls == calls == 1, damaged
+        assert json.loads(await store.read())[adapter] == good[adapter], damaged
+    await says_the_same(pair, prompt(9), 3)
 
 
 async def test_where_nothing_can_be_kept_the_model_loads(tmp_path: Path, host: WgpuHost) -> None:
@@ -181,6 +231,6 @@ async def test_where_nothing_can_be_kept_the_model_loads(tmp_path: Path, host: W
 
 
 async def test_a_software_adapter_is_not_measured(tmp_path: Path, host: WgpuHost) -> None:
-    store = Kept(tmp_path / "tuning.json")
-    await load(tmp_path, host, store, shapes=None)
-    assert store.writes == 0
+    store, order = Kept(tmp_path / "tuning.json"), Order()
+    await load(tmp_path, host, store, shapes=None, order=order)
+    assert store.writes == order.calls == 0

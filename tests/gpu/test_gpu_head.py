@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from py_core.backends.base import TokenSequence
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.backends.webgpu.settings import Settings
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import Pair, collect, open_pair, prompt
 from tests.gpu_shapes import HARDWARE
@@ -28,11 +28,10 @@ async def alike(pair: Pair, ours: TokenSequence, reference: TokenSequence) -> No
         np.testing.assert_allclose(found, expected, atol=3e-3 * np.abs(expected).max())
 
 
-async def test_kernels_of_a_gpu_make_logits_scores_and_tokens_with_adapters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("py_core.backends.webgpu.head_lowering._LOGIT_BYTES", 0)  # 32 rows are scored at a time
-    pair = await open_pair(QUANTIZED["gemma2"].write(tmp_path / "tiny.gguf"), WgpuHost(), shapes=HARDWARE)
+async def test_kernels_of_a_gpu_make_logits_scores_and_tokens_with_adapters(tmp_path: Path, host: WgpuHost) -> None:
+    few_at_a_time = Settings(logit_bytes=0)  # 32 rows are scored at a time
+    path = QUANTIZED["gemma2"].write(tmp_path / "tiny.gguf")
+    pair = await open_pair(path, host, shapes=HARDWARE, settings=few_at_a_time)
     tokens = prompt(70)
     sequences = await pair.prefilled(tokens)
     await alike(pair, *sequences)
@@ -44,4 +43,3 @@ async def test_kernels_of_a_gpu_make_logits_scores_and_tokens_with_adapters(
         assert await collect(pair.other, sequences[0], 5) == await collect(pair.numpy, sequences[1], 5)
         for backend, sequence in zip((pair.other, pair.numpy), sequences, strict=True):
             backend.truncate(sequence, len(tokens))
-    pair.other.close()

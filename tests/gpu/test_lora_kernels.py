@@ -52,7 +52,7 @@ async def compare(pair: Pair, adapter: LoraAdapter, lengths: tuple[int, ...] = L
     [
         ("llama with every bias", "integers", 8),
         ("phi3", "subgroups", 3),
-        ("gemma2", "hardware", 16),
+        pytest.param("gemma2", "hardware", 16, marks=pytest.mark.all),
     ],
 )
 async def test_a_set_gives_what_it_gives_on_numpy(

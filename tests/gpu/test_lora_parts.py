@@ -22,7 +22,8 @@ def matrices(rng: np.random.Generator, linears: int, k: int, rank: int) -> np.nd
     covering(
         7, rank=[8, 16], linears=[1, 2, 3], lanes=[2, 8, 32], subgroups=[1, 2], row_tiles=[1, 2], epilogue=[0, 1, 2],
         parts=[1, 5, 16], norm=[False, True], follow=[1, 3],
-    )
+    ),
+    gate=5,
 )  # fmt: skip
 @given(seed=SEEDS)
 @few
@@ -76,7 +77,8 @@ def test_a_matvec_adds_up_parts_of_a_x_and_leaves_parts_for_what_reads_its_resul
 
 @named(
     covering(6, rank=[8, 16], linears=[1, 2, 3], k=[32, 96, 160], tile=[1, 4], shape=[(0, 0), (64, 0), (64, 32)],
-             limbs=[False, True])
+             limbs=[False, True]),
+    gate=4,
 )  # fmt: skip
 @given(m=..., seed=SEEDS)
 @few

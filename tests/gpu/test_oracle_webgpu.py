@@ -12,10 +12,12 @@ import pytest_asyncio
 from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.backends.webgpu.backend import WebGPUBackend, load_webgpu
 from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.fit import memory_need
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
 from tests.backend_pairs import collect, cosine
+from tests.variants import gated
 
 STEPS = 12
 """Each takes long on a software GPU."""
@@ -32,14 +34,20 @@ async def smollm(model_path: Path) -> AsyncIterator[WebGPUBackend]:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_the_weights_take_little_more_than_the_file(smollm: WebGPUBackend, model_path: Path) -> None:
-    sizes: dict[str, int] = {}
-    for buffer in smollm._host._buffers.values():
-        sizes[buffer.label] = sizes.get(buffer.label, 0) + buffer.size
+async def test_the_model_takes_as_much_memory_as_was_told_and_little_more_than_the_file(
+    smollm: WebGPUBackend, model_path: Path
+) -> None:
+    """Before a token is read: its pages grow afterwards."""
+    sizes = smollm._host.buffer_bytes()
     assert 0.9 < sizes["weights"] / FileSource(model_path).size < 1.05
     assert not {"bytes of the file", "runs of blocks"} & sizes.keys()
+    header = await read_header(FileSource(model_path))
+    need = memory_need(header.tensors, *describe_model(header), "webgpu", adapter=smollm._host.adapter)
+    told = need.at(1024).total + int((8192 - 1024) * need.token_scratch)
+    assert told == pytest.approx(sum(sizes.values()), rel=0.02)
 
 
+@pytest.mark.all  # tiny models have the same comparison in the gate
 @pytest.mark.asyncio(loop_scope="module")
 async def test_hidden_states_and_scores_equal_numpy_and_states_make_the_logits(
     smollm: WebGPUBackend, model_path: Path, oracle
@@ -64,7 +72,7 @@ async def test_hidden_states_and_scores_equal_numpy_and_states_make_the_logits(
     np.testing.assert_allclose(scores[0], scores[1], rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["p0", "p1", "p3"])
+@pytest.mark.parametrize("name", gated(["p0", "p1", "p3"], lambda name: name == "p0"))
 @pytest.mark.asyncio(loop_scope="module")
 async def test_logits_and_greedy_tokens_equal_llama_cpp(smollm: WebGPUBackend, oracle, name: str) -> None:
     expected = oracle(name)

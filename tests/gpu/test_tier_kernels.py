@@ -92,7 +92,8 @@ def with_halves(case: Tiered, variant: dict) -> Tiered:
 @named(
     covering(
         8, lane_group=LANE_GROUPS, head_dim=[8, 24, 64, 80, 128], most=[1, 2, 3, 4], one=[False, True], **CHOICES,
-    )
+    ),
+    gate=4,
 )  # fmt: skip
 @given(draw=sequences(longest=SHORT), tiers=TIERS)
 @few
@@ -105,7 +106,8 @@ def test_attention_of_one_split_reads_all_tiers(run_kernel, variant, draw, tiers
     covering(
         5, lane_group=LANE_GROUPS, head_dim=[128, 64, 24], most=[1, 2, 4], one=[False, True],
         **CHOICES | {"heads": HEADS[3::2]},
-    )
+    ),
+    gate=2,
 )  # fmt: skip
 @given(draw=sequences(), tiers=TIERS)
 @few
@@ -123,7 +125,7 @@ def test_splits_merged_read_all_tiers(run_kernel, variant, draw, tiers) -> None:
     case.check(np.frombuffer(out, np.float32).reshape(case.q.shape))
 
 
-@named(covering(8, head_dim=[8, 24, 64, 80, 96, 128, 256], slices=[1, 2], **CHOICES))
+@named(covering(8, head_dim=[8, 24, 64, 80, 96, 128, 256], slices=[1, 2], **CHOICES), gate=4)
 @given(draw=sequences(consecutive=70), tiers=TIERS)
 @few
 def test_attention_over_tiles_reads_all_tiers(run_kernel, variant, draw, tiers) -> None:
@@ -135,7 +137,7 @@ def test_attention_over_tiles_reads_all_tiers(run_kernel, variant, draw, tiers) 
 DEMOTING = covering(7, kv_heads=[1, 3], head_dim=[4, 8, 24, 64, 80, 256], halves=CHOICES["halves"])
 
 
-@named(DEMOTING)
+@named(DEMOTING, gate=4)
 @given(
     seed=st.integers(0, 2**32 - 1),
     tiers=st.sampled_from([(Tier.HOT, Tier.WARM), (Tier.HOT, Tier.COLD), (Tier.WARM, Tier.COLD)]),

@@ -42,7 +42,8 @@ def equal(found: np.ndarray, expected: np.ndarray, before: np.ndarray, count: in
     covering(
         6, form=["Q4_1", "Q8_0", "Q6_K", "F16"], n=[4, 36, 100], blocks=[1, 3], shape=[(1, 1), (2, 2), (4, 1)],
         add=[False, True], first=[0, 5],
-    )
+    ),
+    gate=4,
 )  # fmt: skip
 @given(m=COUNTS, seed=SEEDS)
 @few

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from py_core.backends.wasm.backend import load_wasm
-from py_core.backends.webgpu import backend as webgpu_backend
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.learning.schedule import Schedule
+from tests.backend_pairs import NO_PAUSE
 from tests.gpu.test_lost_device import FragileHost
 from tests.learning.small_training import SETTINGS, cut_short, opened, same
 from tests.learning.test_training_turns import answer
@@ -22,12 +20,9 @@ FOUR_STEPS = dataclasses.replace(SETTINGS, schedule=Schedule(0.02, 4), elastic=0
 """Held to an anchor: it has to be brought back with the rest."""
 
 
-async def test_a_lost_device_changes_neither_a_chats_words_nor_what_is_learned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(webgpu_backend, "_PAUSE_SECONDS", 0.01)
+async def test_a_lost_device_changes_neither_a_chats_words_nor_what_is_learned(tmp_path: Path) -> None:
     host = FragileHost()
-    small = await opened(tmp_path, partial(load_webgpu, host))
+    small = await opened(tmp_path, partial(load_webgpu, host, settings=NO_PAUSE))
     try:
         said = await answer(small.engine)
         host.submits = 0

@@ -22,6 +22,7 @@ from py_core.backends.webgpu.layout import BLOCK
 from py_core.backends.webgpu.linear_lowering import limbs_name
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.profiling import measure_lists
+from py_core.backends.webgpu.settings import Measure
 from py_core.backends.webgpu.tuning import FEW_ROWS, KernelShapes, MatmulShape, MatvecShape, RowColumns
 
 _VERSION = "8"
@@ -69,10 +70,11 @@ def candidates(shapes: KernelShapes, adapter: AdapterInfo, columns: int) -> list
 
 
 async def tune(
-    host: Host, builder: KernelBuilder, state: Binding, store: TuningStore, lower: Callable[[str], list[Kernel]]
-) -> None:
+    host: Host, builder: KernelBuilder, state: Binding, store: TuningStore, lower: Callable[[str], list[Kernel]],
+    measure: Measure = measure_lists,
+) -> None:  # fmt: skip
     """Set `builder.chosen`, `chosen_few` and `chosen_tiles` for the kernels of "one", "few" and "many" rows, which
-    `lower` makes with the builder as it is.
+    `lower` makes with the builder as it is and `measure` times.
 
     Nothing may be in the pages yet. Where the GPU has no clock, the usual shapes stay.
     """
@@ -86,11 +88,11 @@ async def tune(
     found: Kept = {}
     try:
         if missing := _missing(known, matvecs):
-            found |= await _measure(host, builder, state, missing, lambda: lower("one"), (1,))
+            found |= await _measure(host, builder, state, missing, lambda: lower("one"), (1,), measure)
         if of_few := _missing(known, fews):
-            found |= await _measure(host, builder, state, of_few, lambda: lower("few"), _FEW_PASSES)
+            found |= await _measure(host, builder, state, of_few, lambda: lower("few"), _FEW_PASSES, measure)
         if unknown := _missing(known, matmuls):
-            found |= await _measure(host, builder, state, unknown, lambda: lower("many"), passes)
+            found |= await _measure(host, builder, state, unknown, lambda: lower("many"), passes, measure)
     except DeviceLostError:
         raise
     except BackendError:
@@ -124,7 +126,7 @@ def _tiles(kept: Sequence[int]) -> MatmulShape:
 
 async def _measure(
     host: Host, builder: KernelBuilder, state: Binding, tried: Mapping[str, list[Shape]],
-    lower: Callable[[], list[Kernel]], passes: Sequence[int],
+    lower: Callable[[], list[Kernel]], passes: Sequence[int], measure: Measure,
 ) -> Kept:  # fmt: skip
     """The shape of each kernel name that takes the least time for passes over so many rows together."""
     recorded: dict[tuple[str, Shape, int], int] = {}
@@ -148,7 +150,7 @@ async def _measure(
         for rows in passes:
             lists = {key[:2]: one for key, one in recorded.items() if key[2] == rows}
             prepare = partial(host.write, state.buffer, 0, state_bytes([(0, row, 0) for row in range(rows)]))
-            seconds = await measure_lists(host, list(lists.values()), prepare)
+            seconds = await measure(host, list(lists.values()), prepare)
             for key, of_list in zip(lists, seconds, strict=True):
                 timed[key] = timed.get(key, 0.0) + of_list
     finally:

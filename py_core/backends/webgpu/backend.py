@@ -62,6 +62,7 @@ from py_core.backends.webgpu.profiling import (
     measure_flops,
     measure_kernels,
 )
+from py_core.backends.webgpu.settings import DEFAULTS, Settings
 from py_core.backends.webgpu.tuning import FEW_ROWS, INTEGER_TILE, KernelShapes, choose_halves, choose_shapes
 from py_core.backends.webgpu.weights import WeightArena
 from py_core.formats.gguf import GGUFHeader
@@ -76,9 +77,6 @@ _TRIAL = 0.5
 _MOST_STEPS = 128
 _LEAST_STEPS = 4
 
-_PAUSE_SECONDS = 1.0
-"""The pause before the device is requested again after a second loss: a driver may need a while."""
-
 _SCORED = "scored"
 
 _ONLY_SOFTWARE = (
@@ -90,14 +88,14 @@ _ONLY_SOFTWARE = (
 async def load_webgpu(
     host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
     progress: Progress | None = None, tuning: TuningStore | None = None,
-    shapes: KernelShapes | None = None, tiers: TierPolicy | None = None,
+    shapes: KernelShapes | None = None, tiers: TierPolicy | None = None, settings: Settings = DEFAULTS,
 ) -> WebGPUBackend:  # fmt: skip
     """Compile the model for the host's adapter and bring its weights there. Raises BackendError, GGUFError, EOFError.
 
     With `tuning` the shapes of the kernels are measured on a GPU once, and kept there. `shapes` overrides the choice by
-    adapter, for tests. tiers: None keeps all pages hot.
+    adapter, for tests. tiers: None keeps all pages hot. settings: others than the defaults are for tests, too.
     """
-    backend = WebGPUBackend(host, source, header, config, graph, tuning, shapes, tiers)
+    backend = WebGPUBackend(host, source, header, config, graph, tuning, shapes, tiers, settings)
     await backend.load(progress)
     return backend
 
@@ -115,12 +113,13 @@ class WebGPUBackend(PipelinedBackend):
     def __init__(
         self, host: Host, source: WeightSource, header: GGUFHeader, config: ModelConfig, graph: Graph,
         tuning: TuningStore | None, shapes: KernelShapes | None, tiers: TierPolicy | None = None,
+        settings: Settings = DEFAULTS,
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
         context_length = config.context_length
         self._host, self._source, self._config, self._graph = host, source, config, graph
         self._tensors = {name: header.tensors[name] for name in graph.weights}
-        self._wanted_shapes, self._tuning, self._tiers = shapes, tuning, tiers
+        self._wanted_shapes, self._tuning, self._tiers, self._settings = shapes, tuning, tiers, settings
         self._trainings: WeakSet[Training] = WeakSet()
         self._guesses = DeviceGuesses()
         self._text_of: TokenSequence | None = None
@@ -140,8 +139,11 @@ class WebGPUBackend(PipelinedBackend):
             logits=self._buffer(MAX_LOGIT_ROWS * config.vocab_size * 4, "logits"),
         )
         builder = KernelBuilder(host, self._shapes)
-        self._pages = KVPages(host, config, self._graph, SLOTS, builder.pipeline if self._tiers else None)
-        lowering = PlanLowering(host, config, self._graph, self.arena, builder, self._buffers, self._pages)
+        pipeline = builder.pipeline if self._tiers else None
+        self._pages = KVPages(host, config, self._graph, SLOTS, pipeline, self._settings)
+        lowering = PlanLowering(
+            host, config, self._graph, self.arena, builder, self._buffers, self._pages, self._settings.logit_bytes
+        )
         self._some_rows = lowering.some_rows
         self._plans = {rows: lowering.plan(rows) for rows in lowering.passes}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
@@ -159,7 +161,7 @@ class WebGPUBackend(PipelinedBackend):
         await self.arena.upload(self._source, progress)
         await host.check()
         if self._tuning and self._shapes.lanes > 1:
-            await tune(host, builder, self._buffers.state, self._tuning, lowering.measured)
+            await tune(host, builder, self._buffers.state, self._tuning, lowering.measured, self._settings.measure)
             if builder.chosen or builder.chosen_few or builder.chosen_tiles:
                 self._plans |= {rows: lowering.plan(rows) for rows in lowering.passes}
                 await host.check()  # Kernels that were kept are compiled only now.
@@ -171,7 +173,7 @@ class WebGPUBackend(PipelinedBackend):
 
     async def _rebuild(self) -> None:
         if self._losses > 1:
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(self._settings.pause)
         await self._host.reopen()
         if self._host.adapter.software and not self.capabilities.software:
             raise DeviceLostError(_ONLY_SOFTWARE)

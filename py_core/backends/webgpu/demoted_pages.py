@@ -15,26 +15,24 @@ from py_core.backends.base import BackendError
 from py_core.backends.page_table import PAGE, TIER_SHIFT
 from py_core.backends.tiers import Tier
 from py_core.backends.webgpu.host import PAGES, Binding, Dispatch, Host
+from py_core.backends.webgpu.settings import Settings
 from py_core.backends.webgpu.shaders import Constant
 from py_core.models.config import ModelConfig
 
 _PLACES = {Tier.WARM: 2, Tier.COLD: 1}
-_FIRST_PAGES = 8
-"""Pages of a tier that a buffer has at first, once there is one."""
-
-_MOST_JOBS = 8
-"""Pages that one submission demotes."""
 _WORKGROUP = 256
 
 
 class DemotedPages:
     """Of layers that share a page table. `pipeline` is `KernelBuilder.pipeline`."""
 
-    def __init__(self, host: Host, config: ModelConfig, layers: int, pipeline: Callable[..., int]) -> None:
+    def __init__(
+        self, host: Host, config: ModelConfig, layers: int, pipeline: Callable[..., int], settings: Settings
+    ) -> None:
         heads, size = config.num_key_value_heads, config.head_dim
         self._host, self._heads = host, heads
         self.place_bytes = 4 * heads * (PAGE * size // 4 + size + PAGE)
-        self._layers = layers
+        self._layers, self._settings = layers, settings
         self._buffers: list[int] = []
         """Of each layer, once a page was demoted."""
         self._places: dict[Tier, list[int]] = {tier: [] for tier in _PLACES}
@@ -44,7 +42,7 @@ class DemotedPages:
         self._pipeline = pipeline(
             "demote", {}, KV_HEADS=heads, HEAD_DIM=size, PAGE=PAGE, WORKGROUP=_WORKGROUP, **self.constants
         )
-        jobs = 8 * (1 + _MOST_JOBS)
+        jobs = 8 * (1 + settings.demoted_at_once)
         self._jobs = Binding(host.create_buffer(jobs, "pages to demote"), 0, jobs)
         self._recorded, self._bound = 0, list[Binding]()
 
@@ -76,7 +74,7 @@ class DemotedPages:
         Raises BackendError where the GPU binds no more.
         """
         old, places = self._count, self._places[tier]
-        new = max(len(places), _FIRST_PAGES)
+        new = max(len(places), self._settings.first_demoted)
         nbytes = (old + new * _PLACES[tier]) * self.place_bytes
         if nbytes > self._host.adapter.max_binding_size:
             raise BackendError("The conversations need more memory than this GPU gives. Start a new chat.")
@@ -98,8 +96,9 @@ class DemotedPages:
         """
         jobs = np.stack([self.entries(pages), self.entries(new)], axis=1)
         recorded = self._record(hot)
-        for first in range(0, len(jobs), _MOST_JOBS):
-            part = jobs[first : first + _MOST_JOBS]
+        most = self._settings.demoted_at_once
+        for first in range(0, len(jobs), most):
+            part = jobs[first : first + most]
             self._host.write(self._jobs.buffer, 0, np.array([[len(part), 0], *part], np.uint32).tobytes())
             self._host.submit([recorded])
 
@@ -128,7 +127,7 @@ class DemotedPages:
         if self._bound != bound:
             if self._bound:
                 self._host.forget(self._recorded)
-            groups = (self._heads, 2, _MOST_JOBS)
+            groups = (self._heads, 2, self._settings.demoted_at_once)
             self._recorded = self._host.record([
                 Dispatch(self._pipeline, (self._jobs, *each), groups)
                 for each in zip(hot, self.bindings, strict=True)

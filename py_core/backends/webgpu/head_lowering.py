@@ -23,9 +23,6 @@ from py_core.models.graph import Graph, Linear, RMSNorm, SoftCap
 Lower = Callable[[Sequence[Fused], PassContext], list[Kernel]]
 
 _NEAR = 1 + MAX_NEIGHBOURS
-_LOGIT_BYTES = 32 << 20
-"""Logits that are there at a time while tokens are scored."""
-
 _ADAPTED, _MIXED = " adapted", " mixed"
 
 
@@ -41,11 +38,13 @@ def kind_of(adapters: Sequence[AnyHeadAdapter]) -> str:
 
 class HeadLowering:
     """`head`: the fused operations of a graph's head, which `lower` makes kernels of; `state` and `logits` are the
-    plans' buffers. `linears_over` makes linears of values and of a state that are elsewhere."""
+    plans' buffers. `linears_over` makes linears of values and of a state that are elsewhere. `logit_bytes` is the
+    memory for the logits of the rows that are scored at a time."""
 
     def __init__(
         self, host: Host, graph: Graph, head: Sequence[Fused], builder: KernelBuilder, values: Values, vectors: Vectors,
         state: Binding, logits: Binding, lower: Lower, linears_over: Callable[[Values, Binding], LinearLowering],
+        logit_bytes: int,
     ) -> None:  # fmt: skip
         self._host, self._graph, self._head, self._builder = host, graph, head, builder
         self._values, self._vectors, self._state, self._logits = values, vectors, state, logits
@@ -54,7 +53,7 @@ class HeadLowering:
         self._slot_bytes = slot_bytes(self._width)
         self._made: dict[str, Binding] = {}
         most = builder.shapes.max_rows
-        self.chunk = min(most, max(32, _LOGIT_BYTES // (4 * self._vocab_size) // 32 * 32))
+        self.chunk = min(most, max(32, logit_bytes // (4 * self._vocab_size) // 32 * 32))
         """Rows that are scored at a time."""
 
     def write(self, number: int, adapter: AnyHeadAdapter) -> bool:

@@ -17,6 +17,7 @@ from py_core.backends.page_table import PAGE, PageTable, layer_groups, pages_of,
 from py_core.backends.tiers import Tier
 from py_core.backends.webgpu.demoted_pages import DemotedPages
 from py_core.backends.webgpu.host import PAGES, Binding, Host
+from py_core.backends.webgpu.settings import DEFAULTS, Settings
 from py_core.backends.webgpu.shaders import Constant
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
@@ -38,8 +39,9 @@ class KVPages:
     """
 
     def __init__(
-        self, host: Host, config: ModelConfig, graph: Graph, slots: int, pipeline: Callable[..., int] | None = None
-    ) -> None:
+        self, host: Host, config: ModelConfig, graph: Graph, slots: int, pipeline: Callable[..., int] | None = None,
+        settings: Settings = DEFAULTS,
+    ) -> None:  # fmt: skip
         self._host = host
         self.page_bytes = 2 * config.num_key_value_heads * PAGE * config.head_dim * 4
         self._between = host.create_buffer(self.page_bytes, "a page that is copied")
@@ -49,7 +51,8 @@ class KVPages:
         self.pages_per_slot = pages_of(config.context_length)
         self.generation = 0
         tiered = pipeline is not None and self.shared_table is not None
-        self._demoted = DemotedPages(host, config, len(self._group_of), pipeline) if pipeline and tiered else None
+        layers = len(self._group_of)
+        self._demoted = DemotedPages(host, config, layers, pipeline, settings) if pipeline and tiered else None
 
     def binding(self, layer: int) -> Binding:
         """The pages of a layer."""

@@ -46,7 +46,7 @@ class PlanLowering:
 
     def __init__(
         self, host: Host, config: ModelConfig, graph: Graph, arena: WeightArena, builder: KernelBuilder,
-        buffers: Buffers, pages: KVPages,
+        buffers: Buffers, pages: KVPages, logit_bytes: int,
     ) -> None:  # fmt: skip
         self._host, self._config, self._arena = host, config, arena
         self._builder, self._buffers, self._state = builder, buffers, buffers.state
@@ -61,7 +61,7 @@ class PlanLowering:
         )
         self.heads = HeadLowering(
             host, graph, self._head, builder, self._values, self._vectors, self._state, buffers.logits, self._lower,
-            lambda values, state: LinearLowering(builder, arena, graph, values, self._vectors, state),
+            lambda values, state: LinearLowering(builder, arena, graph, values, self._vectors, state), logit_bytes,
         )  # fmt: skip
 
         # Matvecs of many rows are only fast in integers.
