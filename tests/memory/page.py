@@ -29,8 +29,10 @@ START = """async (source) => {
   const worker = new Worker(ownScript('./memory_test_worker.js'), { type: 'module' });
   const waiting = new Map();
   let last = 0;
+  window.reports = [];
   worker.onmessage = ({ data: { id, value, error, report } }) => {
     if (report !== undefined) {
+      window.reports.push(report);
       console.log(report);
       return;
     }
@@ -119,12 +121,20 @@ class Tab:
 
 
 class Tabs:
-    """Tabs of one window, used again by test after test: starting Python takes its time."""
+    """Tabs of one window, used again by test after test: starting Python takes its time.
+
+    `shared` gives one for a test that needs no other, and does nothing that a later test could notice.
+    """
 
     def __init__(self, open_one: Callable[[], Tab]) -> None:
         self._open_one = open_one
         self._free: list[Tab] = []
         self._used: list[Tab] = []
+
+    def shared(self) -> Tab:
+        if not self._free:
+            self._free.append(self._open_one())
+        return self._free[0]
 
     async def open(self) -> Tab:
         tab = self._free.pop() if self._free else await asyncio.to_thread(self._open_one)
