@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from page import BrowserThread, Tab, Tabs
+from page import BrowserThread, LimitedTab, Tab, Tabs
 from places import SEMANTIC, Place, make_place
 from playwright.async_api import Browser
 
@@ -78,6 +78,21 @@ async def open_tab(tabs: Tabs) -> AsyncIterator[Callable[[], Awaitable[Tab]]]:
     """Opens a tab; those of one test are of one window."""
     yield tabs.open
     await tabs.end_test()
+
+
+@pytest.fixture(scope="session")
+def limited_tab(browser_thread: BrowserThread, chromium: Browser, site: str) -> Iterator[LimitedTab]:
+    context = browser_thread.wait(chromium.new_context())
+    tab = Tab.open(browser_thread, context, site)
+    yield LimitedTab(tab, site, browser_thread.wait(context.new_cdp_session(tab.page)))
+    browser_thread.wait(context.close())
+
+
+@pytest_asyncio.fixture
+async def limited(limited_tab: LimitedTab) -> AsyncIterator[LimitedTab]:
+    """A tab of a window of its own, whose origin may store no more than the test says; empty, and without a limit."""
+    yield limited_tab
+    await limited_tab.end_test()
 
 
 @pytest.fixture

@@ -124,6 +124,8 @@ async def test_query_by_fields(store: Store) -> None:
     assert await found(agent=1.0) == ""
     newest = await store.query("witness", {"agent": "coder"}, newest_first=True, since=1.0, limit=1)
     assert [r.id for r in newest] == ["d"]
+    newest = await store.query("witness", {"agent": "tester"}, newest_first=True, limit=1)
+    assert [r.id for r in newest] == ["c"], "the limit is of what matches"
     with pytest.raises(StoreError, match="cannot be found by colour"):
         await store.query("witness", {"colour": "red"})
     await store.update("witness", "a", lambda r: replace(r, body={"agent": "tester"}))

@@ -50,7 +50,7 @@ def test_a_browsers_files_hold_nothing_of_what_was_encrypted_or_deleted(
         assert await all_of(store) == encrypted.records
         await store.put(Record("turn", "s/1000000", {"content": "after"}, None, 1.0, 1.0))
         # The browser removes files that it does not need any more a moment after it says that it is done.
-        while encrypted.found_in(tmp_path) | deleted.found_in(tmp_path):
+        while encrypted.found_in(tmp_path) | deleted.found_in(tmp_path):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
     with killable_tab(browser_thread, chromium_path, tmp_path / "profile", site) as (tab, _):

@@ -27,14 +27,14 @@ async def opened(tab: Tab, name: str) -> Store:
 
 
 async def next_heard(rows: PageRows) -> list[Change]:
-    while not (changes := await rows.heard()):
+    while not (changes := await rows.heard()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return changes
 
 
 async def test_tabs_hear_of_each_others_writes(open_tab: OpenTab, name: str) -> None:
-    tabs = [await open_tab(), await open_tab(), await open_tab()]
-    rows = [await PageRows.open(tab, name) for tab in tabs]
+    here, there = await open_tab(), await open_tab()
+    rows = [await PageRows.open(tab, name) for tab in (here, there, there)]
     stores = [await Store.open(each) for each in rows]
     for number, store in enumerate(stores):
         await store.put(record(f"of {number}"))
@@ -70,14 +70,18 @@ async def count_up(store: Store, rounds: int, acknowledged: list[str], name: str
             some.set()
 
 
-@pytest.mark.parametrize("how", ["endWorker()", pytest.param("close", marks=pytest.mark.all)])
+@pytest.mark.parametrize(
+    ("how", "others"),
+    [("endWorker()", 1), *(pytest.param(how, 2, marks=pytest.mark.all) for how in ("endWorker()", "close"))],
+)
 async def test_when_the_writer_goes_another_takes_over_and_nothing_is_lost_or_done_twice(
-    open_tab: OpenTab, name: str, how: str
+    open_tab: OpenTab, name: str, how: str, others: int
 ) -> None:
-    writer, *others = [await open_tab() for _ in range(3)]
+    """Two others write, from two tabs or both from one."""
+    writer, *tabs = [await open_tab() for _ in range(1 + others)]
     first = await opened(writer, name)
     await first.put(Record("policy", "counter", {"n": 0}))
-    stores = [await opened(tab, name) for tab in others]
+    stores = [await opened(tab, name) for tab in (tabs[0], tabs[-1])]
     acknowledged: list[str] = []
     some = asyncio.Event()
 
