@@ -58,9 +58,18 @@ def header_of(path: Path) -> GGUFHeader:
     return asyncio.run(read_header(FileSource(path)))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_tensors_and_settings_are_those_of_llama_cpps_converter(converted: dict[str, Path], name: str) -> None:
-    made, expected = described(converted[name]), json.loads(EXPECTED.read_text(encoding="utf-8"))[name]
+def test_tensors_and_settings_are_those_of_llama_cpps_converter(converted: dict[str, Path]) -> None:
+    expected = json.loads(EXPECTED.read_text(encoding="utf-8"))
+    misses = {}
+    for name in CASES:
+        try:
+            compare(name, described(converted[name]), expected[name])
+        except AssertionError as error:
+            misses[name] = str(error)
+    assert misses == {}
+
+
+def compare(name: str, made: dict[str, Any], expected: dict[str, Any]) -> None:
     if "gemma-3" in name:  # llama.cpp leaves out rows without a token; here they are tokens that are never used
         embedding, shape = made["tensors"].pop("token_embd.weight"), expected["tensors"].pop("token_embd.weight")[1]
         assert embedding[1] == [288, shape[1]]
@@ -103,9 +112,9 @@ def test_the_name_of_phi_3_tells_readers_of_its_special_tokens(converted: dict[s
     assert header_of(tmp_path / "mine.gguf").metadata["general.name"] == "Phi-3 mine"
 
 
-@pytest.mark.parametrize("rule", [*PATTERNS, "smaug-bpe", "gpt-2", "smollm"])
-def test_the_rule_that_cuts_words_is_told_by_its_pattern(rule: str) -> None:
-    assert pre_tokenizer_name(byte_level(rule)) == rule
+def test_the_rule_that_cuts_words_is_told_by_its_pattern() -> None:
+    rules = [*PATTERNS, "smaug-bpe", "gpt-2", "smollm"]
+    assert [pre_tokenizer_name(byte_level(rule)) for rule in rules] == rules
 
 
 @pytest.mark.parametrize(
@@ -185,13 +194,14 @@ BROKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BROKEN)
-def test_what_cannot_be_converted_is_one_sentence_and_leaves_no_file(llama: Path, tmp_path: Path, case: str) -> None:
-    file, values, said = BROKEN[case]
-    changed(llama / file, **values)
-    with pytest.raises(ConvertError, match=said):
-        convert_folder(llama, tmp_path / "out.gguf", silent)
-    assert [path.name for path in tmp_path.iterdir()] == ["llama"]
+def test_what_cannot_be_converted_is_one_sentence_and_leaves_no_file(llama: Path, tmp_path: Path) -> None:
+    for file, values, said in BROKEN.values():
+        right = (llama / file).read_text(encoding="utf-8")
+        changed(llama / file, **values)
+        with pytest.raises(ConvertError, match=said):
+            convert_folder(llama, tmp_path / "out.gguf", silent)
+        assert [path.name for path in tmp_path.iterdir()] == ["llama"]
+        (llama / file).write_text(right, encoding="utf-8")
 
 
 def test_a_tokenizer_with_more_tokens_than_the_embedding_has_rows_is_refused(llama: Path, tmp_path: Path) -> None:

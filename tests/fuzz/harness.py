@@ -1,9 +1,9 @@
 """What the fuzzers share: how many examples they draw, what was found before, and how bad input may be answered.
 
 A fuzzer is a test of hypothesis that reads what a stranger could have made: the input is read, or refused with an error
-of ours in a short sentence, within some memory. It runs over few examples by default, and over very many with
-`python build.py test -m long tests/fuzz` (`FUZZ_EXAMPLES=200000` says how many). What hangs is found by the time limit
-of the test. What was found is kept in corpus/, a folder for each kind of input, and is read again by each run.
+of ours in a short sentence, within some memory. The gate draws few examples, `python build.py test --all` some hundred,
+and a long run as many as it asks for: `FUZZ_EXAMPLES=20000 python build.py test --all tests/fuzz`. The time limit of a
+test finds what hangs. What was found is kept in corpus/, a folder for each kind of input; every run reads it again.
 """
 
 from __future__ import annotations
@@ -24,22 +24,31 @@ CORPUS = Path(__file__).parent / "corpus"
 ROOM = 32 << 20
 """Bytes that reading an input of some hundred kilobytes may take."""
 
-SHORT = 40
-"""Examples by default: all fuzzers together take well under a minute."""
-LONG = int(os.environ.get("FUZZ_EXAMPLES", "20000"))
+GATE = 10
+ALL = 300
+"""Examples of a reader that takes a millisecond; one that takes longer gets a share of them, see `fuzzed`."""
+ASKED_FOR = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 LONGEST_SENTENCE = 1000
 
-examples = pytest.mark.parametrize(
-    "examples", [SHORT, pytest.param(LONG, marks=[pytest.mark.all, pytest.mark.timeout(max(1800, LONG // 10))])]
-)
 
+def fuzzed(
+    *arguments: st.SearchStrategy[Any], share: float = 1.0
+) -> Callable[[Callable[..., None]], Callable[[int], None]]:
+    """Makes a test of a function of drawn arguments: a short run, and a longer one that is marked `all`.
 
-def fuzzed(*arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[[int], None]]:
-    """Makes a test of a function of drawn arguments: a short one, and one marked `long`."""
+    share: of the usual number of examples, if one takes long. A number that was asked for is taken as it is.
+    """
+    short, longer = max(2, int(GATE * share)), ASKED_FOR or int(ALL * share)
 
     def test_of(body: Callable[..., None]) -> Callable[[int], None]:
         @pytest.mark.no_cover
-        @examples
+        @pytest.mark.parametrize(
+            "examples",
+            [
+                pytest.param(short, id="gate"),
+                pytest.param(longer, id="all", marks=[pytest.mark.all, pytest.mark.timeout(max(600, longer // 10))]),
+            ],
+        )
         def test(examples: int) -> None:
             patient = settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
             patient(given(*arguments)(body))()

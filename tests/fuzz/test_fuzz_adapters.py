@@ -60,14 +60,14 @@ def test_what_was_found_before_is_refused(path: Path) -> None:
         read_adapter(path.read_bytes(), CONFIG, GRAPH)
 
 
-@fuzzed(st.binary(max_size=200))
+@fuzzed(st.binary(max_size=200), share=0.5)
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     read(data)
     read(b"GGUF" + data)
     read(WEIGHTS, data)
 
 
-@fuzzed(changes, st.integers(0, 1 << 14))
+@fuzzed(changes, st.integers(0, 1 << 14), share=0.5)
 def test_damaged_and_truncated_files_are_read_or_refused(at: dict[int, int], end: int) -> None:
     for data in (OWN, GGUF):
         read(damaged(data, at))
@@ -82,6 +82,7 @@ patterns = st.text("lmqproj_.\\d+*()|^$[]?:{}1", max_size=30)
 @fuzzed(
     st.dictionaries(st.sampled_from(sorted(SETTINGS)) | texts, hostile, max_size=3),
     st.dictionaries(patterns, st.floats() | st.integers() | hostile, max_size=3),
+    share=0.5,
 )
 def test_any_settings_are_read_or_refused(settings: dict[str, Any], alphas: dict[str, Any]) -> None:
     read(WEIGHTS, json.dumps({**SETTINGS, **settings}).encode())
@@ -98,14 +99,17 @@ arrays = st.builds(
 )
 
 
-@fuzzed(st.dictionaries(st.sampled_from(NAMES) | texts | st.lists(parts, max_size=9).map(".".join), arrays, max_size=3))
+@fuzzed(
+    st.dictionaries(st.sampled_from(NAMES) | texts | st.lists(parts, max_size=9).map(".".join), arrays, max_size=3),
+    share=0.5,
+)
 def test_any_tensors_are_read_or_refused(tensors: dict[str, np.ndarray]) -> None:
     stored, _ = read_safetensors(WEIGHTS)
     read(write_safetensors({**stored, **tensors}), json.dumps(SETTINGS).encode())
     read(write_safetensors(tensors), json.dumps(SETTINGS).encode())
 
 
-@fuzzed(st.dictionaries(st.sampled_from(sorted(KEYS)), hostile, min_size=1, max_size=2))
+@fuzzed(st.dictionaries(st.sampled_from(sorted(KEYS)), hostile, min_size=1, max_size=2), share=0.5)
 def test_any_metadata_of_a_gguf_file_is_read_or_refused(values: dict[str, Any]) -> None:
     kept = {key: value for key, value in values.items() if value is not None}
     read(gguf_file({**KEYS, **kept}, {f"{name}.lora_{half}": getattr(SMALL.pairs[name], half)
@@ -113,7 +117,7 @@ def test_any_metadata_of_a_gguf_file_is_read_or_refused(values: dict[str, Any]) 
 
 
 @fuzzed(st.dictionaries(st.sampled_from(["sonata_adapter", "architecture", "base_sha256", "name", "adapter_config",
-                                         "metadata"]), texts, min_size=1, max_size=3))  # fmt: skip
+                                         "metadata"]), texts, min_size=1, max_size=3), share=0.5)  # fmt: skip
 def test_any_texts_in_the_header_are_read_or_refused(values: dict[str, str]) -> None:
     stored, header = read_safetensors(OWN)
     read(write_safetensors(stored, {**header, **values}))

@@ -65,6 +65,7 @@ def test_folders_that_were_found_before(path: Path) -> None:
     st.dictionaries(
         st.tuples(st.sampled_from(FILES), st.integers(0, 300).map(str)).map(" ".join), values, min_size=1, max_size=3
     ),
+    share=0.3,
 )
 def test_any_folder_is_converted_or_refused(name: str, changes: Mapping[str, Any]) -> None:
     convert(name, changes)

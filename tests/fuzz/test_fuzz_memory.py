@@ -127,7 +127,7 @@ async def use_everything(path: Path, passphrase: str | None) -> set[str]:
     return kinds
 
 
-@fuzzed(st.sampled_from([None, PASSPHRASE]), changes)
+@fuzzed(st.sampled_from([None, PASSPHRASE]), changes, share=0.3)
 def test_a_database_with_any_values_opens_lists_exports_and_deletes(
     passphrase: str | None, changed: list[tuple[str, str, str | None, Any]]
 ) -> None:
@@ -174,7 +174,7 @@ files = st.one_of(
 )
 
 
-@fuzzed(files, st.sampled_from(["merge", "replace"]), st.sampled_from([None, PASSPHRASE]))
+@fuzzed(files, st.sampled_from(["merge", "replace"]), st.sampled_from([None, PASSPHRASE]), share=0.3)
 def test_an_import_is_refused_and_changes_nothing_or_says_how_many_it_left_out(
     data: bytes, mode: Any, passphrase: str | None
 ) -> None:

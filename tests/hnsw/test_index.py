@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -32,6 +34,10 @@ def wasm() -> WasmtimeHnswKernel:
 @pytest.fixture(scope="module", params=["wasm", "numpy"])
 def kernel(request: pytest.FixtureRequest, wasm: WasmtimeHnswKernel) -> HnswKernel:
     return wasm if request.param == "wasm" else NumpyHnswKernel()
+
+
+numpy_in_all = pytest.mark.parametrize("kernel", ["wasm", pytest.param("numpy", marks=pytest.mark.all)], indirect=True)
+"""For tests that take numpy seconds: others compare its graphs with those of WASM, bit for bit."""
 
 
 def clustered(count: int, dimension: int, seed: int) -> np.ndarray:
@@ -131,16 +137,26 @@ def test_the_graph_finds_the_true_neighbours(wasm, metric) -> None:
     assert recall(index, vectors[700:], dict(enumerate(vectors[:700]))) > 0.99
 
 
-@given(
-    metric=METRIC,
-    steps=st.lists(st.tuples(st.sampled_from("iiiiddr"), st.integers(0, 40), st.integers(0, 25)), max_size=120),
-    below=st.sampled_from([0, 0, 10]),
-    seed=st.integers(0, 99),
-    lattice=st.booleans(),
-)
-@few
-def test_after_any_inserts_and_deletes_what_is_stored_is_found(wasm, metric, steps, below, seed, lattice) -> None:
+@pytest.mark.no_cover
+@pytest.mark.parametrize("examples", [pytest.param(8, id="gate"), pytest.param(100, id="all", marks=pytest.mark.all)])
+def test_after_any_inserts_and_deletes_what_is_stored_is_found(wasm, examples) -> None:
     """Ids are replaced, vectors occur many times, dead rows are taken out: both kernels say the same throughout."""
+
+    @settings(few, max_examples=examples)
+    @given(
+        metric=METRIC,
+        steps=st.lists(st.tuples(st.sampled_from("iiiiddr"), st.integers(0, 40), st.integers(0, 25)), max_size=120),
+        below=st.sampled_from([0, 0, 10]),
+        seed=st.integers(0, 99),
+        lattice=st.booleans(),
+    )
+    def check(metric, steps, below, seed, lattice) -> None:
+        check_steps(wasm, metric, steps, below, seed, lattice)
+
+    check()
+
+
+def check_steps(wasm, metric, steps, below, seed, lattice) -> None:
     vectors = clustered(26, 8, seed)
     if lattice:  # with distances that are equal
         vectors = np.random.default_rng(seed).integers(0, 2, (26, 8)).astype(np.float32)
@@ -174,6 +190,7 @@ def test_after_any_inserts_and_deletes_what_is_stored_is_found(wasm, metric, ste
             assert {other for other, _ in index.search(vector, min(8, len(equal)))} <= equal
 
 
+@numpy_in_all
 def test_many_twins_are_no_island(kernel) -> None:
     """With links of their own, hundreds of equal vectors would link to each other only."""
     others = clustered(300, 8, 5)
@@ -193,8 +210,9 @@ def test_many_twins_are_no_island(kernel) -> None:
 
 
 @pytest.mark.no_cover
-def test_the_same_calls_give_the_same_index_with_each_kernel(wasm) -> None:
-    vectors = clustered(350, 24, 7)
+@pytest.mark.parametrize("count", [100, pytest.param(350, marks=pytest.mark.all)])
+def test_the_same_calls_give_the_same_index_with_each_kernel(wasm, count) -> None:
+    vectors = clustered(count, 24, 7)
     for metric in METRICS:
         built = [
             filled(HnswSettings(24, metric, m=6, brute_force_below=0), k, vectors)
@@ -204,12 +222,13 @@ def test_the_same_calls_give_the_same_index_with_each_kernel(wasm) -> None:
         assert others == [first, first]
         assert graph_bytes(filled(HnswSettings(24, metric, m=6, brute_force_below=0, seed=1), wasm, vectors)) != first
         for query in clustered(20, 24, 8):
-            for where in (None, range(0, 350, 3)):
+            for where in (None, range(0, count, 3)):
                 found = [index.search(query, 7, ef=20, where=where) for index in built]
                 assert found[0] == found[1] == found[2]
                 assert len(found[0]) == 7
 
 
+@numpy_in_all
 def test_the_graph_is_built_while_vectors_come(kernel) -> None:
     """No insert links more than a few; until all are linked, each vector is compared."""
     vectors = clustered(200, 8, 3)
@@ -227,6 +246,7 @@ def test_the_graph_is_built_while_vectors_come(kernel) -> None:
 # --- deleting ---
 
 
+@numpy_in_all
 def test_deleted_and_replaced_ones_are_not_found(kernel) -> None:
     vectors = clustered(400, 16, 9)
     index = filled(replace(GRAPH_ONLY, dimension=16), kernel, vectors)
@@ -267,6 +287,7 @@ def test_dead_rows_are_taken_out_when_they_are_many(wasm) -> None:
     assert {id for id, _ in index.search(vectors[-1], 100)} == set(range(len(vectors) - 10, len(vectors)))
 
 
+@pytest.mark.all
 def test_recall_survives_the_loss_of_most_vectors(wasm) -> None:
     """Against a new index of what is left, where few candidates and vectors without any order make it hard."""
     hard = HnswSettings(48, brute_force_below=0, ef_search=20, expansion=1)
@@ -316,6 +337,7 @@ def test_filters_as_a_set_and_as_a_function(wasm, keep, seed) -> None:
     assert np.mean(np.abs(np.array([d for _, d in found]) - expected) < 1e-5) > 0.85
 
 
+@numpy_in_all
 def test_a_filter_that_leaves_few_is_exact(kernel) -> None:
     vectors = clustered(400, 8, 22)
     index = filled(replace(GRAPH_ONLY, brute_force_below=50), kernel, vectors)
@@ -347,19 +369,22 @@ def test_cosine_does_not_depend_on_length(kernel, scale) -> None:
     assert np.linalg.norm(scaled.vector(3)) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e17, 1e300])
-@pytest.mark.parametrize("metric", METRICS)
-def test_what_cannot_be_compared_is_refused(kernel, metric, bad) -> None:
-    index = filled(HnswSettings(5, metric), kernel, np.eye(5))
-    for place in (0, 4):
-        vector = np.ones(5)
-        vector[place] = bad
-        with pytest.raises(VectorError, match="components that are no numbers"):
-            index.insert(2, vector)
-        with pytest.raises(VectorError, match="components that are no numbers"):
-            index.search(vector)
-    assert index.vector(2).tolist() == [0, 0, 1, 0, 0]  # what was stored stays
-    assert index.graph.rows == 5
+def test_what_cannot_be_compared_is_refused(kernel) -> None:
+    taken = []
+    for metric in METRICS:
+        index = filled(HnswSettings(5, metric), kernel, np.eye(5))
+        for bad, place in product((np.nan, np.inf, -np.inf, 1e17, 1e300), (0, 4)):
+            vector = np.ones(5)
+            vector[place] = bad
+            for use in (partial(index.insert, 2), index.search):
+                try:
+                    use(vector)
+                    taken.append((metric, bad, place, use))
+                except VectorError as error:
+                    assert "components that are no numbers" in str(error)  # noqa: PT017
+        assert index.vector(2).tolist() == [0, 0, 1, 0, 0]  # what was stored stays
+        assert index.graph.rows == 5
+    assert taken == []
 
 
 @pytest.mark.parametrize(

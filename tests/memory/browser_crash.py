@@ -13,12 +13,13 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from page import BrowserThread, PageRows, Tab
+from playwright.async_api import Browser
 from playwright.async_api import Error as PlaywrightError
 
 from app.building.system import CHROMIUM_FLAGS
@@ -42,7 +43,8 @@ async def main(number):
             vector = np.full(384, number, np.float32)
             writer.put(Record("witness", str(number), {"number": number, "text": "x" * 200}, vector))
             number += 1
-        report(f"put {number - 1}")
+        await writer.flush()
+        report(f"stored {number - 1}")
         async with store.transaction() as transaction:
             transaction.put(Record("pair", f"{number} left"))
             transaction.put(Record("pair", f"{number} right"))
@@ -84,18 +86,8 @@ class Chromium:
 
 
 @contextlib.contextmanager
-def killable_tab(
-    thread: BrowserThread, program: Path, profile: Path, site: str, reports: dict[int, float]
-) -> Iterator[tuple[Tab, Chromium]]:
-    """A tab in a new browser on this profile, which is killed at the end if it was not before.
-
-    reports: gets the numbers that the page says it put, and when we heard of them.
-    """
-
-    def said(text: str) -> None:
-        if text.startswith("put "):
-            reports[int(text[4:])] = time.monotonic()
-
+def killable_browser(thread: BrowserThread, program: Path, profile: Path) -> Iterator[tuple[Browser, Chromium]]:
+    """A new browser on this profile, which is killed at the end if it was not before."""
     for attempt in range(STARTS):
         chromium = Chromium(program, profile)
         try:
@@ -106,11 +98,20 @@ def killable_tab(
             if attempt == STARTS - 1:
                 raise
     try:
-        yield Tab.open(thread, browser.contexts[0], site, said), chromium
+        yield browser, chromium
     finally:
         chromium.kill()
         with contextlib.suppress(PlaywrightError):  # it is dead
             thread.wait(browser.close())
+
+
+@contextlib.contextmanager
+def killable_tab(
+    thread: BrowserThread, program: Path, profile: Path, site: str, said: Callable[[str], None] = print
+) -> Iterator[tuple[Tab, Chromium]]:
+    """A tab in a `killable_browser`. said: gets what the page says on its console."""
+    with killable_browser(thread, program, profile) as (browser, chromium):
+        yield Tab.open(thread, browser.contexts[0], site, said), chromium
 
 
 async def stored_in(tab: Tab) -> set[int]:
@@ -134,15 +135,20 @@ def kill_rounds(
 ) -> dict[str, Any]:
     """Figures of `rounds` kills on one profile: all must be 0 but rounds and judged.
 
-    judged: records that were put more than a second before their browser was killed; missing: of these, and of what
-    an earlier round had found; damaged: rounds after which something could not be read, or was half there.
+    judged: records that the page said were stored before its browser was killed; missing: of these, and of what an
+    earlier round had found; damaged: rounds after which something could not be read, or was half there.
     """
     chance = random.Random(seed)
     figures: dict[str, Any] = {"rounds": rounds, "judged": 0, "missing": 0, "damaged": 0, "stored": 0}
     known, old = set[int](), set[int]()
     for turn in range(rounds + 1):
-        reports: dict[int, float] = {}
-        with killable_tab(thread, program, profile, site, reports) as (tab, chromium):
+        reports: list[int] = []
+
+        def said(text: str, reports: list[int] = reports) -> None:
+            if text.startswith("stored "):
+                reports.append(int(text[7:]))
+
+        with killable_tab(thread, program, profile, site, said) as (tab, chromium):
             try:
                 found = asyncio.run(stored_in(tab))
             except (AssertionError, StoreError) as error:
@@ -158,12 +164,11 @@ def kill_rounds(
             while not reports and not work.done():
                 time.sleep(0.01)
             time.sleep(chance.uniform(0.0, LONGEST_SECONDS))
-            killed = time.monotonic()
+            heard = reports[:]
             chromium.kill()
             with contextlib.suppress(Exception):  # the page is gone
                 work.result(timeout=10)
-            last = max((number for number, when in reports.items() if when < killed - 1.0), default=start - 1)
-            old = set(range(start, last + 1))
+            old = set(range(start, max(heard, default=start - 1) + 1))
             figures["judged"] += len(old)
     figures["stored"] = len(known)
     return figures

@@ -1,4 +1,4 @@
-"""Every backend, empty, ready to be opened and opened again; and a Chromium for those that need one."""
+"""Places for a memory, empty, ready to be opened and opened again; and a Chromium for those that need one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from page import BrowserThread, Tab, Tabs
-from places import BACKENDS, LASTING, Place, make_place
+from page import BrowserThread, LimitedTab, Tab, Tabs
+from places import SEMANTIC, Place, make_place
 from playwright.async_api import Browser
 
 from py_core.memory.store import Store
@@ -32,13 +32,10 @@ def chromium(browser_thread: BrowserThread, chromium_path: Path) -> Iterator[Bro
 @pytest.fixture(scope="session")
 def get_tab(request: pytest.FixtureRequest) -> Callable[[], Tab]:
     """A tab that all tests may use, opened when it is needed first."""
-    found: list[Tab] = []
 
     def tab() -> Tab:
-        if not found:
-            values = (request.getfixturevalue(name) for name in ("browser_thread", "chromium", "site"))
-            found.append(Tab.open(*values))
-        return found[0]
+        tabs: Tabs = request.getfixturevalue("tabs")
+        return tabs.shared()
 
     return tab
 
@@ -51,13 +48,13 @@ async def opened_place(backend: str, tmp_path: Path, get_tab: Callable[[], Tab])
         await store.close()
 
 
-@pytest_asyncio.fixture(params=BACKENDS)
+@pytest_asyncio.fixture(params=SEMANTIC)
 async def place(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Place]:
     async with opened_place(request.param, tmp_path, get_tab) as made:
         yield made
 
 
-@pytest_asyncio.fixture(params=LASTING)
+@pytest_asyncio.fixture(params=SEMANTIC)
 async def lasting(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Place]:
     """A place that is still there after its store was closed."""
     async with opened_place(request.param, tmp_path, get_tab) as made:
@@ -81,6 +78,21 @@ async def open_tab(tabs: Tabs) -> AsyncIterator[Callable[[], Awaitable[Tab]]]:
     """Opens a tab; those of one test are of one window."""
     yield tabs.open
     await tabs.end_test()
+
+
+@pytest.fixture(scope="session")
+def limited_tab(browser_thread: BrowserThread, chromium: Browser, site: str) -> Iterator[LimitedTab]:
+    context = browser_thread.wait(chromium.new_context())
+    tab = Tab.open(browser_thread, context, site)
+    yield LimitedTab(tab, site, browser_thread.wait(context.new_cdp_session(tab.page)))
+    browser_thread.wait(context.close())
+
+
+@pytest_asyncio.fixture
+async def limited(limited_tab: LimitedTab) -> AsyncIterator[LimitedTab]:
+    """A tab of a window of its own, whose origin may store no more than the test says; empty, and without a limit."""
+    yield limited_tab
+    await limited_tab.end_test()
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """A process that makes others, which write until they are killed: for test_crash.py.
 
-Reads lines "SLOT MODE FILE START" and answers with a line "pid SLOT PID". Each process then says "put SLOT NUMBER TIME"
-after each record that was given to the writer (TIME: time.monotonic()). It forks instead of starting Python again and
-again.
+Reads lines "SLOT MODE FILE START" and answers with a line "pid SLOT PID". Each process then says "stored SLOT NUMBER"
+whenever all records up to this number are durable. It forks instead of starting Python again and again.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +37,9 @@ async def write(slot: str, path: Path, start: int) -> None:
     while True:
         for _ in range(20):
             writer.put(Record("witness", f"{number}", {**BODY, "number": number}, vector(number)))
-            os.write(1, f"put {slot} {number} {time.monotonic()}\n".encode())
             number += 1
+        await writer.flush()
+        os.write(1, f"stored {slot} {number - 1}\n".encode())
         async with store.transaction() as transaction:
             transaction.put(Record("pair", f"{number} left"))
             transaction.put(Record("pair", f"{number} right"))
@@ -50,7 +49,7 @@ async def write(slot: str, path: Path, start: int) -> None:
 async def rekey(path: Path) -> None:
     """Change the passphrase, from the one to the other and back, for ever."""
     store, now = await opened(path)
-    os.write(1, b"put - 0 0\n")  # from here on it is at work
+    os.write(1, b"stored - 0\n")  # from here on it is at work
     while True:
         await set_passphrase(store, PASSPHRASES[1 - now], old=PASSPHRASES[now], iterations=1)
         now = 1 - now

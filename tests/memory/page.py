@@ -11,10 +11,11 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, Page, Playwright, Route, async_playwright
+from playwright.async_api import Browser, BrowserContext, CDPSession, Page, Playwright, Route, async_playwright
 
 from app.building.system import CHROMIUM_FLAGS
 from py_core.memory.encryption import Cipher, WrongKeyError
@@ -29,8 +30,10 @@ START = """async (source) => {
   const worker = new Worker(ownScript('./memory_test_worker.js'), { type: 'module' });
   const waiting = new Map();
   let last = 0;
+  window.reports = [];
   worker.onmessage = ({ data: { id, value, error, report } }) => {
     if (report !== undefined) {
+      window.reports.push(report);
       console.log(report);
       return;
     }
@@ -49,6 +52,17 @@ START = """async (source) => {
     worker.terminate();
   };
   await ask({ source });
+}"""
+
+
+DELETE_ALL = """async () => {
+  for (const { name } of await indexedDB.databases()) {
+    await new Promise((resolve, reject) => {
+      const request = indexedDB.deleteDatabase(name);
+      request.onsuccess = resolve;
+      request.onerror = () => reject(request.error);
+    });
+  }
 }"""
 
 
@@ -119,12 +133,20 @@ class Tab:
 
 
 class Tabs:
-    """Tabs of one window, used again by test after test: starting Python takes its time."""
+    """Tabs of one window, used again by test after test: starting Python takes its time.
+
+    `shared` gives one for a test that needs no other, and does nothing that a later test could notice.
+    """
 
     def __init__(self, open_one: Callable[[], Tab]) -> None:
         self._open_one = open_one
         self._free: list[Tab] = []
         self._used: list[Tab] = []
+
+    def shared(self) -> Tab:
+        if not self._free:
+            self._free.append(self._open_one())
+        return self._free[0]
 
     async def open(self) -> Tab:
         tab = self._free.pop() if self._free else await asyncio.to_thread(self._open_one)
@@ -135,6 +157,24 @@ class Tabs:
         alive = [tab for tab in self._used if not tab.page.is_closed()]
         self._free += [tab for tab in alive if not await tab.evaluate("window.ended ?? false")]
         self._used.clear()
+
+
+@dataclass
+class LimitedTab:
+    """A tab whose origin gets no more room than a quota allows."""
+
+    tab: Tab
+    site: str
+    session: CDPSession
+
+    async def set_quota(self, nbytes: int | None) -> None:
+        """While there is no database: a later one counts for new databases only. None: as much as there is."""
+        size = {} if nbytes is None else {"quotaSize": nbytes}
+        await self.tab.thread.do(self.session.send("Storage.overrideQuotaForOrigin", {"origin": self.site, **size}))
+
+    async def end_test(self) -> None:
+        await self.set_quota(None)
+        await self.tab.evaluate(DELETE_ALL)
 
 
 async def _worker(route: Route) -> None:

@@ -21,6 +21,8 @@ PASSPHRASE = "correct horse"
 FEW_ITERATIONS = 1000
 LASTING = ["sqlite", "sqlite encrypted", "indexeddb", "indexeddb encrypted"]
 BACKENDS = ["volatile", *LASTING]
+SEMANTIC = ["sqlite", "indexeddb encrypted"]
+"""Where what is above the store is tested: a process and a page, in the clear and encrypted."""
 _numbers = itertools.count()
 
 

@@ -312,7 +312,10 @@ class BranchesMachine(RuleBasedStateMachine):
         self.runner.close()
 
 
-@pytest.mark.parametrize(("backend", "examples"), [("sqlite", 20), ("indexeddb", 5)])
+@pytest.mark.parametrize(
+    ("backend", "examples"),
+    [("sqlite", 10), *(pytest.param(*more, marks=pytest.mark.all) for more in (("sqlite", 50), ("indexeddb", 10)))],
+)
 def test_a_conversation_is_the_tree_that_a_simple_model_says(
     backend: str, examples: int, tmp_path: Path, get_tab: Callable[[], Tab]
 ) -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from page import BrowserThread, PageCrypto, PageRows, Tab
-from playwright.async_api import Browser
+from page import LimitedTab, PageCrypto, PageRows
 from test_sqlite import largest_file
 
 from app.native_services import open_pages
@@ -235,18 +234,14 @@ async def test_who_gives_his_pages_up_while_the_disk_is_full_reads_what_it_does_
 
 
 @pytest_asyncio.fixture
-async def indexeddb(browser_thread: BrowserThread, chromium: Browser, site: str) -> AsyncIterator[Disk]:
-    context = await browser_thread.do(chromium.new_context())
-    tab = await asyncio.to_thread(Tab.open, browser_thread, context, site)
-    session = await browser_thread.do(context.new_cdp_session(tab.page))
+async def indexeddb(limited: LimitedTab) -> Disk:
+    tab = limited.tab
 
     async def limit(rows: Rows | None, nbytes: int | None) -> None:
-        quota = {} if nbytes is None else {"quotaSize": nbytes}
-        await browser_thread.do(session.send("Storage.overrideQuotaForOrigin", {"origin": site, **quota}))
+        await limited.set_quota(nbytes)
 
-    await limit(None, QUOTA)  # as long as there is no database: a later one counts for new ones only
-    yield Disk(PageCrypto(tab), lambda: PageRows.open(tab, "memory"), lambda: PageRows.open(tab, "pages"), limit)
-    await browser_thread.do(context.close())
+    await limit(None, QUOTA)
+    return Disk(PageCrypto(tab), lambda: PageRows.open(tab, "memory"), lambda: PageRows.open(tab, "pages"), limit)
 
 
 async def test_what_a_quota_has_no_room_for_is_read_again_and_kept_once_there_is_some(start, indexeddb: Disk) -> None:

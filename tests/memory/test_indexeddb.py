@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from page import BrowserThread, PageCrypto, PageRows, Tab
-from playwright.async_api import Browser, BrowserContext
+from page import BrowserThread, LimitedTab, PageCrypto, PageRows, Tab
+from playwright.async_api import BrowserContext
 
 from app.building.system import CHROMIUM_FLAGS
 from app.services import Services
 from py_core.memory.branches import Turn
 from py_core.memory.encryption import NativeCrypto
-from py_core.memory.errors import StoreError
+from py_core.memory.errors import StoreError, as_reason
 from py_core.memory.fallback import FallbackRows
 from py_core.memory.records import Record
 from py_core.memory.rows import LAYOUT
@@ -47,6 +46,10 @@ RAW_OPEN = """([name, version]) => new Promise((resolve, reject) => {
 })"""
 
 
+REASON_TO_OPEN_NONE = """async (LAYOUT) => {
+  const { memoryStore } = await import('/memory/indexeddb.js');
+  return memoryStore.open('memory', LAYOUT).then(() => 'opened', (error) => error.name);
+}"""
 NEWER = """
 async def main(name, version):
     database = await memory_store.open(name, version)
@@ -92,12 +95,14 @@ async def test_a_newer_database_is_refused_and_left_alone(open_tab: OpenTab, nam
 
 
 async def test_a_tab_that_keeps_an_old_version_open_is_named(open_tab: OpenTab, name: str) -> None:
-    old, new = await open_tab(), await open_tab()
-    await old.evaluate(RAW_OPEN, [name, 1])  # and does not make way
+    new = await open_tab()
+    old = await new.thread.do(new.page.context.new_page())
+    await new.thread.do(old.goto(new.page.url))
+    await new.thread.do(old.evaluate(RAW_OPEN, [name, 1]))  # and does not make way
     with pytest.raises(StoreError, match="Close that tab") as raised:
         await opened(new, name)
     assert raised.value.reason == "blocked"
-    await asyncio.to_thread(old.close)
+    await new.thread.do(old.close())
     assert await (await opened(new, name)).count() == 1500
 
 
@@ -137,22 +142,13 @@ async def test_a_database_that_is_deleted_elsewhere_is_told(open_tab: OpenTab, n
     assert await (await opened(here, name)).count() == 0
 
 
-async def test_a_quota_that_is_exceeded_loses_nothing(
-    browser_thread: BrowserThread, chromium: Browser, site: str
-) -> None:
-    context = await browser_thread.do(chromium.new_context())
-    tab = await asyncio.to_thread(Tab.open, browser_thread, context, site)
-    session = await browser_thread.do(context.new_cdp_session(tab.page))
-
-    async def quota(**size: int) -> None:
-        await browser_thread.do(session.send("Storage.overrideQuotaForOrigin", {"origin": site, **size}))
-
+async def test_a_quota_that_is_exceeded_loses_nothing(limited: LimitedTab) -> None:
     async def fill(store: Store) -> None:
         for n in range(60):
             await store.put(record(f"big{n}", text=secrets.token_hex(50_000)))  # which does not compress
 
-    await quota(quotaSize=3_000_000)
-    store = await opened(tab, "memory")
+    await limited.set_quota(3_000_000)
+    store = await opened(limited.tab, "memory")
     kept = [record(f"k{n:02d}", text="x" * 1000) for n in range(20)]
     await store.put_many(kept)
     with pytest.raises(StoreError, match="no space left") as raised:
@@ -163,25 +159,20 @@ async def test_a_quota_that_is_exceeded_loses_nothing(
     assert [r for r in stored if r.id.startswith("k")] == kept
 
     told = list[StoreError]()
-    going_on = await Store.open(FallbackRows(await PageRows.open(tab, "memory"), told.append))
+    going_on = await Store.open(FallbackRows(await PageRows.open(limited.tab, "memory"), told.append))
     await fill(going_on)
     assert [error.reason for error in told] == ["quota"]
     assert await going_on.count() == 80
     assert not going_on.persistent
 
-    await quota()
+    await limited.set_quota(None)
     await store.put(record("after"))
-    assert await (await opened(tab, "memory")).get("pattern", "after") == record("after")
-    await browser_thread.do(context.close())
+    assert await (await opened(limited.tab, "memory")).get("pattern", "after") == record("after")
 
 
-async def test_pages_that_are_kept_give_their_space_to_what_is_remembered(
-    browser_thread: BrowserThread, chromium: Browser, site: str
-) -> None:
-    context = await browser_thread.do(chromium.new_context())
-    tab = await asyncio.to_thread(Tab.open, browser_thread, context, site)
-    session = await browser_thread.do(context.new_cdp_session(tab.page))
-    await browser_thread.do(session.send("Storage.overrideQuotaForOrigin", {"origin": site, "quotaSize": 5_000_000}))
+async def test_pages_that_are_kept_give_their_space_to_what_is_remembered(limited: LimitedTab) -> None:
+    tab = limited.tab
+    await limited.set_quota(5_000_000)
     services = Services(NativeCrypto())
     await services.open(lambda: PageRows.open(tab, "memory"))
     services.keep_pages(lambda: PageRows.open(tab, "pages"))
@@ -204,7 +195,6 @@ async def test_pages_that_are_kept_give_their_space_to_what_is_remembered(
     again = Sessions(await opened(tab, "memory"))
     assert [turn.content for turn in (await again.branches(chat)).turns] == said
     await services.close()
-    await browser_thread.do(context.close())
 
 
 @pytest.fixture
@@ -223,8 +213,8 @@ async def test_a_window_without_storage_is_told(
     context: BrowserContext = await browser_thread.do(
         chromium.launch_persistent_context(no_storage, executable_path=chromium_path, args=CHROMIUM_FLAGS)
     )
-    tab = await asyncio.to_thread(Tab.open, browser_thread, context, site)
-    with pytest.raises(StoreError) as raised:
-        await opened(tab, "memory")
-    assert raised.value.reason == "unavailable"
+    page = await browser_thread.do(context.new_page())
+    await browser_thread.do(page.goto(f"{site}/THIRD_PARTY.txt"))
+    reason = await browser_thread.do(page.evaluate(REASON_TO_OPEN_NONE, LAYOUT))
     await browser_thread.do(context.close())
+    assert as_reason(reason) == "unavailable"

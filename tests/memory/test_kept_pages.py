@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 from page import Tab
-from places import LASTING, Place, make_place
+from places import LASTING, SEMANTIC, Place, make_place
 from test_sqlite import largest_file
 
 from py_core.memory.kept_pages import CHAT, KeptPages
@@ -56,7 +56,9 @@ async def kept_in(backend: str, tmp_path: Path, get_tab: Callable[[], Tab]) -> A
     await kept.store.close()
 
 
-@pytest_asyncio.fixture(params=LASTING)
+@pytest_asyncio.fixture(
+    params=[name if name in SEMANTIC else pytest.param(name, marks=pytest.mark.all) for name in LASTING]
+)
 async def kept(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Kept]:
     async for made in kept_in(request.param, tmp_path, get_tab):
         yield made
@@ -197,10 +199,20 @@ async def test_whoever_is_stopped_while_he_keeps_a_page_or_looks_for_some_leaves
         await rows.close()
 
 
-@pytest.mark.parametrize("kind", [BLOB, CHAT])
+@pytest.mark.parametrize(
+    ("kept", "kind"),
+    [
+        ("sqlite", CHAT),
+        ("indexeddb encrypted", BLOB),
+        ("indexeddb encrypted", CHAT),
+        pytest.param("sqlite encrypted", BLOB, marks=pytest.mark.all),
+        pytest.param("sqlite encrypted", CHAT, marks=pytest.mark.all),
+        pytest.param("indexeddb", CHAT, marks=pytest.mark.all),
+    ],
+    indirect=["kept"],
+)
 async def test_rows_that_are_damaged_are_pages_that_are_missing(kept: Kept, kind: str) -> None:
-    if kind == BLOB and not kept.memory.encrypted:
-        pytest.skip("whoever reads it compares its checksum (tests/backends/test_page_transfer.py)")
+    """A page in the clear is compared with its checksum where it is read (tests/backends/test_page_transfer.py)."""
     pages = await kept.open()
     for number, name in enumerate(NAMES[:3]):
         await pages.write("a", name, page(number))

@@ -164,16 +164,23 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.close()
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+GATE = {"volatile": 5, "sqlite": 10, "indexeddb encrypted": 3}
+MORE = {name: 15 if name.startswith("indexeddb") else 50 for name in BACKENDS}
+
+
+@pytest.mark.parametrize(
+    ("name", "examples"),
+    [*GATE.items(), *(pytest.param(name, examples, marks=pytest.mark.all) for name, examples in MORE.items())],
+)
 @pytest.mark.no_cover
-def test_a_store_is_a_dictionary(name: str, tmp_path: Path, get_tab: Callable[[], Tab]) -> None:
+def test_a_store_is_a_dictionary(name: str, examples: int, tmp_path: Path, get_tab: Callable[[], Tab]) -> None:
     class Machine(StoreMachine):
         @staticmethod
         def make_place() -> Place:
             return make_place(name, tmp_path, get_tab)
 
     effort = settings(
-        max_examples=8 if name.startswith("indexeddb") else 25,
+        max_examples=examples,
         stateful_step_count=20,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -26,18 +26,26 @@ async def opened(tab: Tab, name: str) -> Store:
     return await Store.open(await PageRows.open(tab, name), crypto=PageCrypto(tab))
 
 
+async def next_heard(rows: PageRows) -> list[Change]:
+    while not (changes := await rows.heard()):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    return changes
+
+
 async def test_tabs_hear_of_each_others_writes(open_tab: OpenTab, name: str) -> None:
-    tabs = [await open_tab(), await open_tab(), await open_tab()]
-    rows = [await PageRows.open(tab, name) for tab in tabs]
+    here, there = await open_tab(), await open_tab()
+    rows = [await PageRows.open(tab, name) for tab in (here, there, there)]
     stores = [await Store.open(each) for each in rows]
     for number, store in enumerate(stores):
         await store.put(record(f"of {number}"))
-        await asyncio.sleep(0.2)
         told = Change(puts=(("pattern", f"of {number}"),), elsewhere=True)
-        assert [await each.heard() for each in rows] == [[] if n == number else [told] for n in range(3)]
+        for n, each in enumerate(rows):
+            if n != number:
+                assert await next_heard(each) == [told]
+        assert await rows[number].heard() == []
     await stores[1].clear("pattern")
-    await asyncio.sleep(0.2)
-    assert await rows[0].heard() == await rows[2].heard() == [Change(cleared="pattern", elsewhere=True)]
+    for each in (rows[0], rows[2]):
+        assert await next_heard(each) == [Change(cleared="pattern", elsewhere=True)]
     assert await stores[0].count() == 0
 
 
@@ -62,14 +70,18 @@ async def count_up(store: Store, rounds: int, acknowledged: list[str], name: str
             some.set()
 
 
-@pytest.mark.parametrize("how", ["endWorker()", "close"])
+@pytest.mark.parametrize(
+    ("how", "others"),
+    [("endWorker()", 1), *(pytest.param(how, 2, marks=pytest.mark.all) for how in ("endWorker()", "close"))],
+)
 async def test_when_the_writer_goes_another_takes_over_and_nothing_is_lost_or_done_twice(
-    open_tab: OpenTab, name: str, how: str
+    open_tab: OpenTab, name: str, how: str, others: int
 ) -> None:
-    writer, *others = [await open_tab() for _ in range(3)]
+    """Two others write, from two tabs or both from one."""
+    writer, *tabs = [await open_tab() for _ in range(1 + others)]
     first = await opened(writer, name)
     await first.put(Record("policy", "counter", {"n": 0}))
-    stores = [await opened(tab, name) for tab in others]
+    stores = [await opened(tab, name) for tab in (tabs[0], tabs[-1])]
     acknowledged: list[str] = []
     some = asyncio.Event()
 
@@ -94,8 +106,8 @@ async def test_a_writer_that_does_not_answer_is_not_waited_for(open_tab: OpenTab
     writer, other = await open_tab(), await open_tab()
     first, second = await opened(writer, name), await opened(other, name)
     await first.put(record("a"))
-    hangs = asyncio.ensure_future(writer.call("run", "async def main():\n    while True: pass"))
-    await asyncio.sleep(0.2)
+    hangs = asyncio.ensure_future(writer.call("run", "async def main():\n    report('hangs')\n    while True: pass"))
+    await writer.thread.do(writer.page.wait_for_function("window.reports.includes('hangs')"))
 
     await second.put(record("b"))
 
@@ -107,10 +119,11 @@ async def test_a_writer_that_does_not_answer_is_not_waited_for(open_tab: OpenTab
     assert await second.count() == 3
 
 
-async def test_a_batch_that_was_done_before_its_writer_died_is_not_done_again(open_tab: OpenTab, name: str) -> None:
+async def test_a_batch_that_was_done_before_its_writer_died_is_not_done_again(
+    get_tab: Callable[[], Tab], name: str
+) -> None:
     """As the next writer gets it: the same request, which expects what was so before."""
-    tab = await open_tab()
-    twice = await tab.evaluate(
+    twice = await get_tab().evaluate(
         """async (name) => {
           const { memoryStore } = await import('/memory/indexeddb.js');
           const database = await memoryStore.open(name, 2);
@@ -132,10 +145,9 @@ async def test_a_batch_that_was_done_before_its_writer_died_is_not_done_again(op
     assert twice == [1, 1, "conflict"]
 
 
-async def test_what_waits_for_a_writer_that_closes_is_done_at_once(open_tab: OpenTab, name: str) -> None:
+async def test_what_waits_for_a_writer_that_closes_is_done_at_once(get_tab: Callable[[], Tab], name: str) -> None:
     """Without waiting until the writer is given up: no timer runs out here."""
-    tab = await open_tab()
-    done = await tab.evaluate(
+    done = await get_tab().evaluate(
         """async (name) => {
           const { TabWriter } = await import('/memory/tab_writer.js');
           const done = [];
@@ -152,7 +164,7 @@ async def test_what_waits_for_a_writer_that_closes_is_done_at_once(open_tab: Ope
             await new Promise((resolve) => setTimeout_(resolve, 100));
             const before = done.length;
             silent.close();
-            const limit = new Promise((resolve) => setTimeout_(() => resolve('waits'), 3000));
+            const limit = new Promise((resolve) => setTimeout_(() => resolve('hangs'), 60_000));
             const revisions = await Promise.race([Promise.all(waiting), limit]);
             next.close();
             return [before, revisions];

@@ -112,9 +112,13 @@ def test_cut_anywhere_it_is_refused() -> None:
     assert "truncated" in asyncio.run(refused(store, data[:-1]))
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.data(), st.booleans())
-def test_changed_anywhere_it_is_refused(choose: st.DataObject, encrypted: bool) -> None:
+@pytest.mark.no_cover
+@pytest.mark.parametrize("examples", [50, pytest.param(600, marks=pytest.mark.all)])
+def test_changed_anywhere_it_is_refused(examples: int) -> None:
+    settings(max_examples=examples, deadline=None)(given(st.data(), st.booleans())(check_one_byte))()
+
+
+def check_one_byte(choose: st.DataObject, encrypted: bool) -> None:
     store, data = SAMPLES[encrypted]
     place = choose.draw(st.integers(0, len(data) - 1))
     changed = bytearray(data)
@@ -132,7 +136,7 @@ def test_changed_anywhere_it_is_refused(choose: st.DataObject, encrypted: bool) 
 SAMPLES = {False: sample(), True: sample(PASSPHRASE)}
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=50).map(lambda text: f'{{"format": "{text}"}}\n'.encode()))
 def test_foreign_files_are_refused(data: bytes) -> None:
     asyncio.run(refused(SAMPLES[False][0], data))

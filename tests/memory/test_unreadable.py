@@ -91,29 +91,28 @@ async def check_that_all_works(store: Store) -> None:
     await memory.writer.close()
 
 
-@pytest.mark.parametrize("name", ONE_BAD)
-async def test_an_import_leaves_out_what_cannot_be_read_and_counts_it(name: str) -> None:
-    bad = ONE_BAD[name]
-    store = await Store.open(VolatileRows(), problem_of=problem_of_record)
-    good = [row for row in GOOD if row.kind != bad.kind]
-    assert await import_file(store, file_of([*good, bad]), "replace") == Imported(len(good), 1)
-    assert await store.count() == len(good)
-    assert not store.unreadable
-    with pytest.raises(StoreError, match="Nothing in this file can be read"):
-        await import_file(store, file_of([bad]), "replace")
-    assert await store.count() == len(good)
+async def test_an_import_leaves_out_what_cannot_be_read_and_counts_it() -> None:
+    for name, bad in ONE_BAD.items():
+        store = await Store.open(VolatileRows(), problem_of=problem_of_record)
+        good = [row for row in GOOD if row.kind != bad.kind]
+        assert await import_file(store, file_of([*good, bad]), "replace") == Imported(len(good), 1), name
+        assert await store.count() == len(good), name
+        assert not store.unreadable, name
+        with pytest.raises(StoreError, match="Nothing in this file can be read"):
+            await import_file(store, file_of([bad]), "replace")
+        assert await store.count() == len(good), name
 
 
-@pytest.mark.parametrize("name", ONE_BAD)
-async def test_a_bad_record_in_the_database_is_left_out_wherever_it_is_read(name: str) -> None:
-    rows = VolatileRows()
-    bad = ONE_BAD[name]
-    await rows.apply(Batch(puts=[row for row in GOOD if row.kind != bad.kind] + [bad]))
-    store = await Store.open(rows, problem_of=problem_of_record)
-    assert [record.key async for record in store.scan()] == sorted(row.key for row in GOOD if row.kind != bad.kind)
-    assert store.unreadable == {bad.key}
-    await check_that_all_works(store)
-    assert await store.count(bad.kind) == 0
+async def test_a_bad_record_in_the_database_is_left_out_wherever_it_is_read() -> None:
+    for name, bad in ONE_BAD.items():
+        rows = VolatileRows()
+        good = [row for row in GOOD if row.kind != bad.kind]
+        await rows.apply(Batch(puts=[*good, bad]))
+        store = await Store.open(rows, problem_of=problem_of_record)
+        assert [record.key async for record in store.scan()] == sorted(row.key for row in good), name
+        assert store.unreadable == {bad.key}, name
+        await check_that_all_works(store)
+        assert await store.count(bad.kind) == 0, name
 
 
 async def test_a_bad_record_can_be_replaced_and_deleted_and_goes_with_its_conversation(store: Store) -> None:
@@ -166,10 +165,10 @@ def test_every_kind_has_a_schema() -> None:
 MODES = st.sampled_from(["merge", "replace"])
 
 
-@settings(max_examples=60, deadline=None)
-@given(bad_files(GOOD), MODES)
-def test_whatever_is_in_a_file_the_memory_works_afterwards_in_sqlite(file: BadFile, mode: Mode) -> None:
-    async def check() -> None:
+@pytest.mark.no_cover
+@pytest.mark.parametrize("examples", [10, pytest.param(120, marks=pytest.mark.all)])
+def test_whatever_is_in_a_file_the_memory_works_afterwards_in_sqlite(examples: int) -> None:
+    async def check(file: BadFile, mode: Mode) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "memory.sqlite"
             store = await Store.open(await SQLiteRows.open(path), problem_of=problem_of_record)
@@ -179,22 +178,28 @@ def test_whatever_is_in_a_file_the_memory_works_afterwards_in_sqlite(file: BadFi
             await check_that_all_works(again)
             await again.close()
 
-    asyncio.run(check())
+    @settings(max_examples=examples, deadline=None)
+    @given(bad_files(GOOD), MODES)
+    def draw(file: BadFile, mode: Mode) -> None:
+        asyncio.run(check(file, mode))
+
+    draw()
 
 
+@pytest.mark.parametrize("examples", [10, pytest.param(120, marks=pytest.mark.all)])
 def test_whatever_is_in_a_file_the_memory_works_afterwards_in_the_page(
-    tmp_path: Path, get_tab: Callable[[], Tab]
+    get_tab: Callable[[], Tab], examples: int
 ) -> None:
     """All of it in Pyodide: many files, one call."""
     files: list[str] = []
 
-    @settings(max_examples=60, deadline=None, database=None)
+    @settings(max_examples=examples, deadline=None, database=None)
     @given(bad_files(GOOD))
     def collect(file: BadFile) -> None:
         files.append(base64.b64encode(zlib.compress(file.data)).decode())
 
     collect()
-    assert len(files) >= 60
+    assert len(files) >= examples
     assert asyncio.run(get_tab().call("run", IN_PAGE, files)) == []
 
 
@@ -274,10 +279,12 @@ async def open_services(path: Path, parts: RouterParts) -> Services:
     return services
 
 
-@settings(max_examples=4, deadline=None)  # seconds each; what an import takes in is drawn more often above
-@given(file=bad_files(GOOD))
-def test_after_any_import_the_view_lists_routes_exports_and_deletes(parts: RouterParts, file: BadFile) -> None:
-    async def check() -> None:
+@pytest.mark.all
+@pytest.mark.no_cover
+def test_after_any_import_the_view_lists_routes_exports_and_deletes(parts: RouterParts) -> None:
+    """Seconds each; what an import takes in is drawn more often above."""
+
+    async def check(file: BadFile) -> None:
         with tempfile.TemporaryDirectory() as folder:
             services = await open_services(Path(folder) / "memory.sqlite", parts)
             with contextlib.suppress(StoreError):
@@ -288,7 +295,12 @@ def test_after_any_import_the_view_lists_routes_exports_and_deletes(parts: Route
             await check_the_view(services)
             await services.close()
 
-    asyncio.run(check())
+    @settings(max_examples=6, deadline=None)
+    @given(bad_files(GOOD))
+    def draw(file: BadFile) -> None:
+        asyncio.run(check(file))
+
+    draw()
 
 
 async def check_the_view(services: Services) -> None:
@@ -314,7 +326,14 @@ async def check_the_view(services: Services) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["an extra field", "more turns than there can be", "a vector that is too short", "no JSON"]
+    "name",
+    [
+        "no JSON",
+        *(
+            pytest.param(name, marks=pytest.mark.all)
+            for name in ("an extra field", "more turns than there can be", "a vector that is too short")
+        ),
+    ],
 )
 async def test_a_bad_record_is_told_once_and_locks_nothing_out(name: str, parts: RouterParts, tmp_path: Path) -> None:
     rows = await SQLiteRows.open(tmp_path / "memory.sqlite")
