@@ -21,7 +21,7 @@ from tests.architectures.variants import VARIANTS
 from tests.tiny_adapters import drawn
 
 TOKENS = [3, 17, 80, 5, 42, 9, 61]
-NAMES = ["llama", "llama-fused-qkv", "qwen2", "gemma2", "phi3"]
+NAMES = ["llama", pytest.param("llama-fused-qkv", marks=pytest.mark.every_backend), "qwen2", "gemma2", "phi3"]
 """Every way in which linears of a block lie in tensors; several formats of weights; biases; norms behind linears."""
 
 

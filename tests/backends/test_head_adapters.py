@@ -125,6 +125,7 @@ async def neighbours(tiny: Tiny, **settings: float) -> NeighbourAdapter:
     return NeighbourAdapter(await tiny.states(text), tokens, **{"temperature": 0.2, **settings})
 
 
+@pytest.mark.every_backend
 async def test_logits_and_scores_are_those_of_the_definition(tiny: Tiny) -> None:
     backend, sequence = tiny.backend, tiny.backend.new_sequence()
     await backend.prefill(sequence, TOKENS)
@@ -305,6 +306,7 @@ async def test_only_tokens_behind_others_can_be_scored(llama: Tiny) -> None:
             await llama.backend.token_logprobs(sequence, start)
 
 
+@pytest.mark.every_backend
 async def test_states_that_were_read_are_scored_as_the_tokens_behind_them_are(tiny: Tiny) -> None:
     backend, sequence = tiny.backend, tiny.backend.new_sequence()
     tokens = np.random.default_rng(2).integers(0, tiny.vocab_size, 90).tolist()

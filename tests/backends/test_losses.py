@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from py_core.backends import page_table, step_times
+from py_core.backends import page_table
 from py_core.backends.base import TokenSequence
 from py_core.backends.page_table import PAGE
 from py_core.backends.pipelined import PipelinedBackend
+from py_core.backends.step_times import StepTimes
 from py_core.engine.engine import Engine, Timings
 from py_core.sampling import SamplingParams
 from tests.backend_pairs import GREEDY, Pair, alone, assert_said_alone, open_pair, prompt
@@ -29,7 +30,7 @@ from tests.page_owners import assert_each_page_has_its_owners, assert_nothing_is
 from tests.tiny_llama import TinyLlama
 
 CONTEXT = 6 * PAGE
-PLACES = {"workers": 16, "device": 3}
+PLACES = {"workers": 4, "workers in more places": 16, "device": 3}
 """Losses of each test: a device takes longer to come back."""
 
 
@@ -94,12 +95,13 @@ class Losing:
             self._known[tuple(before)] = said
 
 
-@pytest.fixture(params=["workers", "device"])
+@pytest.fixture(params=["workers", "device", pytest.param("workers in more places", marks=pytest.mark.all)])
 async def losing(
     request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Losing]:
     monkeypatch.setattr(page_table, "FIRST_PAGES", 2)
-    monkeypatch.setattr(step_times, "MAX_BATCH", 2)
+    # As many calls each time, whatever a step takes.
+    monkeypatch.setattr(StepTimes, "batch", lambda self, rows, seconds: 2)
     tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
     host = DeviceGoes() if request.param == "device" else WorkersDie(kernel_wasm())
     pair = await open_pair(tiny.write(tmp_path / "tiny.gguf"), host)
@@ -110,6 +112,7 @@ async def losing(
 async def nothing() -> None: ...
 
 
+@pytest.mark.every_backend
 async def test_while_pages_come_back(losing: Losing) -> None:
     text, shelf = prompt(3 * PAGE + 9, seed=1), Shelf()
     await losing.engine.pages.keep(await losing.read(text), shelf)
@@ -221,7 +224,7 @@ async def test_while_what_was_guessed_is_run(losing: Losing, monkeypatch: pytest
     assert always.asked > losing.places
 
 
-@pytest.mark.parametrize("memory", ["enough", "little"])
+@pytest.mark.parametrize("memory", ["enough", pytest.param("little", marks=pytest.mark.every_backend)])
 async def test_while_several_answer_in_the_same_steps(losing: Losing, memory: str) -> None:
     losing.backend.rows_that_pay = losing.numpy.rows_that_pay  # type: ignore[method-assign]
     if memory == "little":

@@ -70,6 +70,7 @@ def pool(pair: Pair) -> int:
     return table.capacity
 
 
+@pytest.mark.every_backend
 async def test_a_smaller_budget_counts_at_once_and_all_say_what_they_would_have_said(tiny: Pair) -> None:
     engine = Engine(tiny.other, ())
     sequences = await opened(engine, 8)
@@ -155,6 +156,7 @@ async def test_what_was_let_go_comes_from_the_shelf_and_is_not_read_again(tiny: 
     await assert_said_alone(tiny.numpy, longer, GREEDY, await say(engine, sequence, 20))
 
 
+@pytest.mark.every_backend
 async def test_a_gpu_that_has_no_room_to_grow_lets_go_of_pages_first(tiny: Pair) -> None:
     if not isinstance(tiny.other, WebGPUBackend):
         pytest.skip("the memory of the kernels on the CPU grows otherwise")

@@ -49,6 +49,7 @@ async def test_pages_belong_to_conversations_then_to_who_begins_alike_then_to_no
     assert backend.memory().weights == before.weights
 
 
+@pytest.mark.every_backend
 async def test_all_memory_has_an_owner_and_a_set_of_matrices_is_its_own(tiny: Pair) -> None:
     backend = tiny.other
 

@@ -86,6 +86,7 @@ async def answer(
     return said, timings.reused_tokens, logits
 
 
+@pytest.mark.every_backend
 async def test_what_was_kept_is_not_read_again_and_the_tokens_are_the_same(tiny: Tiny) -> None:
     text, shelf = prompt(10 * PAGE + 5, seed=1), Shelf()
     said, reused, _ = await answer(await tiny.engine(), text, shelf)

@@ -38,6 +38,7 @@ async def test_greedy_decode_equals_numpy_over_page_borders(tiny: Pair) -> None:
     assert ours.tokens == reference.tokens
 
 
+@pytest.mark.every_backend
 async def test_sampled_decode_equals_numpy(tiny: Pair) -> None:
     rules = SamplingParams(temperature=0.9, top_k=40, top_p=0.9, min_p=0.02, repetition_penalty=1.2, seed=5)
     ours, reference = await tiny.prefilled(prompt(20))
@@ -85,6 +86,7 @@ async def test_reading_stored_tokens_again_that_ends_in_the_middle_leaves_nothin
     assert await collect(tiny.other, ours, 20) == expected
 
 
+@pytest.mark.every_backend
 async def test_closing_an_iterator_keeps_what_was_yielded_and_forgets_what_was_in_flight(tiny: Pair) -> None:
     sequence = tiny.other.new_sequence()
     await tiny.other.prefill(sequence, prompt(10))
@@ -165,7 +167,9 @@ async def test_every_slot_can_be_used_again_after_free(tiny: Pair) -> None:
 
 
 # In passes of 64 rows (WASM) or 16 the last one has more rows than need logits, or fewer: then it is made longer.
-@pytest.mark.parametrize(("length", "rows"), [(66, 1), (45, 2), (45, 8), (66, 5), (66, 8)])
+@pytest.mark.parametrize(
+    ("length", "rows"), [(66, 1), (45, 2), (45, 8), (66, 5), pytest.param(66, 8, marks=pytest.mark.every_backend)]
+)
 async def test_the_last_rows_have_the_logits_that_each_would_have_alone(tiny: Pair, length: int, rows: int) -> None:
     ours, reference = await tiny.prefilled(prompt(length))
     again = await tiny.other.last_logits(ours, rows)
@@ -192,7 +196,10 @@ async def test_logits_of_more_rows_than_there_are_or_fit_are_refused(tiny: Pair,
             await backend.last_logits(sequence, rows)
 
 
-@pytest.mark.parametrize(("length", "start"), [(1, 0), (70, 0), (70, 69), (70, 65), (70, 3), (150, 20)])
+@pytest.mark.parametrize(
+    ("length", "start"),
+    [(1, 0), (70, 0), (70, 69), (70, 65), (70, 3), pytest.param(150, 20, marks=pytest.mark.every_backend)],
+)
 async def test_hidden_states_are_numpys(tiny: Pair, length: int, start: int) -> None:
     names = ["residual.1", "residual.2", "final_norm"]
     ours, reference = await tiny.prefilled(prompt(length))
@@ -256,6 +263,7 @@ class SlowHost(WgpuHost):
         return await super().read(buffer, offset, nbytes)
 
 
+@pytest.mark.all  # the gate has tests/unit/test_step_times.py, without a clock
 async def test_a_slow_device_of_which_one_hears_late_is_given_little_ahead(tmp_path: Path) -> None:
     """What is queued runs to its end, even after a loss or Stop."""
     host = SlowHost()

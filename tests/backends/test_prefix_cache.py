@@ -90,6 +90,7 @@ async def test_what_a_sequence_that_is_gone_has_read_is_there_still(tiny: Pair) 
     await assert_alike(tiny, second)
 
 
+@pytest.mark.every_backend
 async def test_who_goes_back_into_a_shared_page_writes_one_of_its_own(tiny: Pair) -> None:
     engine = Engine(tiny.other, ())
     text = prompt(200, seed=1)
@@ -102,6 +103,7 @@ async def test_who_goes_back_into_a_shared_page_writes_one_of_its_own(tiny: Pair
     await assert_alike(tiny, first)
 
 
+@pytest.mark.every_backend
 async def test_a_page_that_begins_alike_is_copied(tiny: Pair) -> None:
     engine = Engine(tiny.other, ())
     text = prompt(200, seed=1)

@@ -124,7 +124,7 @@ async def test_those_who_are_answered_at_once_and_have_no_room_together_are_answ
     backend.rows_that_pay = tiny.numpy.rows_that_pay  # type: ignore[method-assign]
     engine, texts = Engine(backend, ()), [prompt(200 + 9 * at, seed=at) for at in range(7)]
     sequences = await opened(engine, texts)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         answers = await asyncio.gather(*(say(engine, one, 60) for one in sequences))
     for text, said in zip(texts, answers, strict=True):
         assert len(said) == 60
@@ -141,7 +141,7 @@ async def test_texts_that_have_no_room_together_are_read_to_their_end(
         backend.max_rows = PAGE
     engine, texts = Engine(backend, ()), [prompt(CONTEXT - 40, seed=at) for at in range(4)]
     sequences = [engine.new_sequence() for _ in texts]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         await asyncio.gather(
             *(engine.prefill(one, text, Timings()) for one, text in zip(sequences, texts, strict=True))
         )
@@ -160,6 +160,7 @@ async def test_a_conversation_that_needs_more_than_there_is_says_so(tiny: Pair) 
         await backend._reserve(third.slot, 0, 300)
 
 
+@pytest.mark.every_backend
 async def test_who_fills_all_the_room_there_is_may_take_some_of_it_back(tiny: Pair) -> None:
     engine, backend = Engine(tiny.other, ()), tiny.other
     assert isinstance(backend, PipelinedBackend)

@@ -108,6 +108,7 @@ def test_the_oldest_pages_take_the_fewest_bits() -> None:
         TierPolicy(hot=1)
 
 
+@pytest.mark.every_backend
 async def test_a_long_text_has_the_logits_of_numpy_with_the_same_tiers(tiny: Pair) -> None:
     ours, reference = await tiny.prefilled(prompt(9 * PAGE + 5, seed=1))
     assert tiers_of(tiny, ours) == [Tier.COLD] * 6 + [Tier.WARM] + [Tier.HOT] * 3
@@ -210,6 +211,7 @@ async def test_workers_that_die_while_a_page_is_demoted_cost_time_only(tmp_path:
 
 
 @pytest.mark.parametrize("tiny", [POLICY], indirect=True)
+@pytest.mark.every_backend
 async def test_demoted_pages_leave_and_come_back_as_they_are(tiny: Pair) -> None:
     text = prompt(9 * PAGE, seed=1)
     first, second = (tiny.other.new_sequence() for _ in range(2))

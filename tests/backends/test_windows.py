@@ -176,6 +176,7 @@ async def test_a_prompt_that_is_read_again_counts_as_read(model: Windowed) -> No
 
 
 @pytest.mark.parametrize("model", ["webgpu"], indirect=True)
+@pytest.mark.every_backend
 async def test_a_text_goes_on_after_its_gpu_was_lost(model: Windowed) -> None:
     sequence = model.backend.new_sequence()
     await model.backend.prefill(sequence, text(330))
@@ -187,6 +188,7 @@ async def test_a_text_goes_on_after_its_gpu_was_lost(model: Windowed) -> None:
 
 
 @pytest.mark.parametrize("model", ["webgpu", "wasm"], indirect=True)
+@pytest.mark.every_backend
 async def test_two_texts_share_the_pool(model: Windowed) -> None:
     first, second = model.backend.new_sequence(), model.backend.new_sequence()
     for length in (150, 70, 130):

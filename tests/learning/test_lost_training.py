@@ -11,10 +11,10 @@ from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.learning.schedule import Schedule
 from tests.backend_pairs import NO_PAUSE
+from tests.dying_host import WorkersDie
 from tests.gpu.test_lost_device import FragileHost
 from tests.learning.small_training import SETTINGS, cut_short, opened, same
 from tests.learning.test_training_turns import answer
-from tests.wasm.forgetful_host import ForgetfulHost
 
 FOUR_STEPS = dataclasses.replace(SETTINGS, schedule=Schedule(0.02, 4), elastic=0.1)
 """Held to an anchor: it has to be brought back with the rest."""
@@ -47,12 +47,12 @@ async def test_a_lost_device_changes_neither_a_chats_words_nor_what_is_learned(t
 async def test_a_worker_that_died_changes_no_number(tmp_path: Path, kernel_wasm: Callable[..., Path]) -> None:
     found = []
     for deaths in (0, 3):
-        host = ForgetfulHost(kernel_wasm())
+        host = WorkersDie(kernel_wasm())
         small = await opened(tmp_path, partial(load_wasm, host))
         trainer = small.trainer(await small.open(), small.held, FOUR_STEPS)
-        while host.deaths < deaths:
+        for _ in range(deaths):
             assert await cut_short(trainer.run(), 12)
-            host.die()
+            host.lose(1)
         found.append(await trainer.run())
         assert found[-1].state.anchor is not None
         assert len(small.troubles) == deaths

@@ -21,7 +21,7 @@ from tests.backend_pairs import collect, cosine
 PENALTY = SamplingParams(frequency_penalty=0.2)
 
 
-@pytest.mark.parametrize("name", ["p0", "p1", "p3"])
+@pytest.mark.parametrize("name", ["p0", *(pytest.param(name, marks=pytest.mark.all) for name in ("p1", "p3"))])
 async def test_precise_gives_the_tokens_of_float32(model_path: Path, kernel_wasm, oracle, name: str) -> None:
     expected = oracle(name)
     model = await load_model(FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm())), native_renderer())
@@ -77,6 +77,7 @@ async def test_fast_stays_close_to_float32(model_path: Path, kernel_wasm, oracle
     model.close()
 
 
+@pytest.mark.all  # the gate has tests/unit/test_engine.py
 async def test_an_answer_that_only_repeats_itself_ends(model_path: Path, kernel_wasm) -> None:
     model = await load_model(FileSource(model_path), partial(load_wasm, WasmtimeHost(kernel_wasm())), native_renderer())
     question = "Make a Markdown table comparing Python, Rust and Go."

@@ -12,17 +12,16 @@ from py_core.backends.wasm import lowering
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import cosine, open_pair, prompt, unfused
+from tests.wasm.builds import OTHERS, in_turn
 
-BUILDS = pytest.mark.parametrize("build", ["pairs", "simd"])
 TINY = pytest.mark.parametrize("model", QUANTIZED)
 ATOL = 8e-3
 """Activations have 15 bits."""
 
 
-@BUILDS
-@TINY
-async def test_logits_equal_numpy(tmp_path: Path, kernel_wasm, model: str, build: str) -> None:
-    path = QUANTIZED[model].write(tmp_path / "tiny.gguf")
+@in_turn(QUANTIZED, OTHERS)
+async def test_logits_equal_numpy(tmp_path: Path, kernel_wasm, name: str, build: str) -> None:
+    path = QUANTIZED[name].write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WasmtimeHost(kernel_wasm(build)))
     # Prefills longer and shorter than the windows; later steps take positions in parts, some of them before a window.
     await pair.compare((1, 2, 45, 70, 3, 200), 6, ATOL)
@@ -37,13 +36,12 @@ async def test_fast_stays_close_to_numpy(tmp_path: Path, kernel_wasm, model: str
         assert cosine(await pair.other.logits(ours), await pair.numpy.logits(reference)) > 0.98
 
 
-@BUILDS
-@TINY
+@in_turn(QUANTIZED, OTHERS, first=1)
 async def test_each_operation_of_a_graph_runs_unfused(
-    tmp_path: Path, kernel_wasm, monkeypatch, model: str, build: str
+    tmp_path: Path, kernel_wasm, monkeypatch, name: str, build: str
 ) -> None:
     monkeypatch.setattr(lowering, "fuse", unfused)
-    path = QUANTIZED[model].write(tmp_path / "tiny.gguf")
+    path = QUANTIZED[name].write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WasmtimeHost(kernel_wasm(build)))
     await pair.compare((1, 45, 170), 2, ATOL)
 

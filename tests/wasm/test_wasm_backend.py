@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from app.build_outputs import MODEL_BUILDS
 from py_core.backends.base import BackendError
 from py_core.backends.wasm.host import WorkersRestartedError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
@@ -19,30 +18,38 @@ from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
 from tests.architectures.variants import VARIANTS
-from tests.backend_pairs import MODELS, collect, cosine, open_pair, prompt
+from tests.backend_pairs import MODELS, Pair, collect, cosine, open_pair, prompt
 from tests.tiny_llama import TinyLlama
+from tests.wasm.builds import in_turn
 
-BUILDS = pytest.mark.parametrize("build", MODEL_BUILDS)
 
-
-@BUILDS
-@pytest.mark.parametrize("precision", ["precise", "fast"])
-@pytest.mark.parametrize("model", MODELS)
-async def test_logits_equal_numpy_for_passes_of_every_size(
-    tmp_path: Path, kernel_wasm, model: str, precision: str, build: str
+@in_turn(MODELS)
+async def test_precise_logits_equal_numpy_for_passes_of_every_size(
+    tmp_path: Path, kernel_wasm, name: str, build: str
 ) -> None:
-    path = MODELS[model].write(tmp_path / "tiny.gguf")
-    pair = await open_pair(path, WasmtimeHost(kernel_wasm(build)), precision=precision)
+    pair = await open_pair(MODELS[name].write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm(build)))
+    async for got, expected in logits_of_both(pair):
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=2e-3 * np.abs(expected).max())
+        assert cosine(got, expected) > 0.99999
+
+
+@in_turn(MODELS, first=1)
+async def test_fast_logits_are_close_to_numpy_for_passes_of_every_size(
+    tmp_path: Path, kernel_wasm, name: str, build: str
+) -> None:
+    host = WasmtimeHost(kernel_wasm(build))
+    pair = await open_pair(MODELS[name].write(tmp_path / "tiny.gguf"), host, precision="fast")
+    async for got, expected in logits_of_both(pair):
+        assert cosine(got, expected) > 0.99
+
+
+async def logits_of_both(pair: Pair) -> AsyncIterator[tuple[np.ndarray, np.ndarray]]:
+    """After each of several passes: the kernels' and numpy's."""
     ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
     for length in (1, 2, 5, 70, 3, 131):
         for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
             await backend.prefill(sequence, prompt(length, seed=length))
-        expected, got = await pair.numpy.logits(reference), await pair.other.logits(ours)
-        if precision == "precise":
-            np.testing.assert_allclose(got, expected, rtol=1e-3, atol=2e-3 * np.abs(expected).max())
-            assert cosine(got, expected) > 0.99999
-        else:
-            assert cosine(got, expected) > 0.99
+        yield await pair.other.logits(ours), await pair.numpy.logits(reference)
 
 
 async def test_fast_is_coarser_than_precise(tmp_path: Path, kernel_wasm) -> None:

@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from py_core.backends.numpy import NumpyBackend, load_weights
 from py_core.backends.wasm.backend import WasmBackend, load_wasm
@@ -22,6 +21,7 @@ from py_core.models.graph import Graph, Value
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import Pair, collect, cosine, prompt
 from tests.tiny_models import Variant
+from tests.wasm.builds import OTHERS, in_turn
 
 # Heads of keys and queries are as wide as the residual, so that its norms fit them.
 TINY = QUANTIZED["qwen3"].changed(num_key_value_heads=4, head_dim=16)
@@ -85,6 +85,7 @@ def whole(g: Graph, c: ModelConfig, x: Value, block: str, layer: int) -> Value:
 
 
 Block = Callable[[Graph, ModelConfig, Value, str, int], Value]
+BLOCKS: dict[str, Block] = {"parallel": parallel, "unlike": unlike, "itself": itself, "whole": whole}
 
 
 async def open_graph(path: Path, kernels: Path, block: Block, model: Variant = TINY) -> Pair:
@@ -102,10 +103,9 @@ async def open_graph(path: Path, kernels: Path, block: Block, model: Variant = T
     return Pair(numpy, await load_wasm(WasmtimeHost(kernels), source, header, config, graph))
 
 
-@pytest.mark.parametrize("build", ["pairs", "simd"])
-@pytest.mark.parametrize("block", [parallel, unlike, itself, whole])
-async def test_a_graph_that_fits_no_pattern_runs(tmp_path: Path, kernel_wasm, block: Block, build: str) -> None:
-    pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(build), block)
+@in_turn(BLOCKS, OTHERS)
+async def test_a_graph_that_fits_no_pattern_runs(tmp_path: Path, kernel_wasm, name: str, build: str) -> None:
+    pair = await open_graph(tmp_path / "tiny.gguf", kernel_wasm(build), BLOCKS[name])
     ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
     for length in (1, 70, 100):
         await pair.other.prefill(ours, prompt(length, seed=length))
@@ -116,8 +116,8 @@ async def test_a_graph_that_fits_no_pattern_runs(tmp_path: Path, kernel_wasm, bl
     assert min(map(cosine, got, expected)) > 0.9999
     names = ["residual.1", "residual.3", "final_norm"]
     states, wanted = await pair.other.hidden(ours, names), await pair.numpy.hidden(reference, names)
-    for name in names:
-        assert min(map(cosine, states[name], wanted[name])) > 0.9999, name
+    for value in names:
+        assert min(map(cosine, states[value], wanted[value])) > 0.9999, value
     np.testing.assert_allclose(await pair.other.last_logits(ours, 5), got, rtol=0, atol=1e-4)
 
 

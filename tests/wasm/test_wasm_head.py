@@ -13,8 +13,8 @@ from py_core.backends.base import BackendError, TokenSequence
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import Pair, collect, open_pair, prompt, unfused
+from tests.dying_host import WorkersDie
 from tests.tiny_llama import TinyLlama
-from tests.wasm.forgetful_host import ForgetfulHost
 
 WIDTH = 64
 
@@ -41,40 +41,39 @@ async def alike(pair: Pair, ours: TokenSequence, reference: TokenSequence) -> No
 
 
 async def test_an_adapter_that_was_lost_on_its_way_is_brought_again(tmp_path: Path, kernel_wasm) -> None:
-    host = ForgetfulHost(kernel_wasm())
+    host = WorkersDie(kernel_wasm())
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     sequences = await pair.prefilled(prompt(40))
     for adapter in adapters_of(WIDTH):
-        host.die()
+        host.lose(1)
         await use(pair, adapter, *sequences)
         await alike(pair, *sequences)
-        host.die()
+        host.lose(1)
         await alike(pair, *sequences)
-        host.die()
+        host.lose(1)
         assert await collect(pair.other, sequences[0], 9) == await collect(pair.numpy, sequences[1], 9)
-    assert host.deaths == 6
-    assert not host.dead
+    assert host.lost == 6
 
 
 async def test_scores_that_were_lost_on_their_way_are_made_again(tmp_path: Path, kernel_wasm) -> None:
-    host = ForgetfulHost(kernel_wasm())
+    host = WorkersDie(kernel_wasm())
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     sequences = await pair.prefilled(prompt(150))
-    host.die()
+    host.lose(1)
     await alike(pair, *sequences)
 
 
 async def test_states_whose_scores_were_lost_are_scored_again(tmp_path: Path, kernel_wasm) -> None:
-    host = ForgetfulHost(kernel_wasm())
+    host = WorkersDie(kernel_wasm())
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     tokens = prompt(150)  # more than a pass has rows
     ours, _ = await pair.prefilled(tokens)
     last = max(name for name in pair.other._taps if name.startswith("residual"))
     states = (await pair.other.hidden(ours, [last]))[last][:-1]
     expected = await pair.other.score_states(ours, states, tokens[1:])
-    host.die()
+    host.lose(1)
     np.testing.assert_array_equal(await pair.other.score_states(ours, states, tokens[1:]), expected)
-    assert host.deaths == 1
+    assert host.lost == 1
 
 
 async def test_an_adapter_for_which_there_is_no_memory_is_refused_and_all_else_runs(

@@ -35,14 +35,14 @@ from py_core.formats.quantization import FORMATS, dequantize, quantize
 from py_core.models.graph import Graph
 from tests.architectures.variants import QUANTIZED
 from tests.backend_pairs import MODELS, Pair, collect, open_pair, prompt
+from tests.dying_host import WorkersDie
 from tests.tiny_adapters import drawn
 from tests.tiny_llama import TinyLlama
-from tests.wasm.forgetful_host import ForgetfulHost
+from tests.wasm.builds import OTHERS, in_turn
 from tests.wasm.kernel_memory import ROOM, few, put, read, run
 from tests.wasm.test_wasm_graphs import Block, itself, open_graph, parallel, unlike
 from tests.wasm.test_wasm_kernels import matrix
 
-BUILDS = pytest.mark.parametrize("build", ["pairs", "simd"])
 EPILOGUES = [Epilogue.NONE, Epilogue.RESIDUAL, *ACTIVATIONS.values()]
 """Those of linears that adapters change."""
 
@@ -138,10 +138,9 @@ async def alike(pair: Pair, ours: TokenSequence, reference: TokenSequence, rows:
     np.testing.assert_allclose(got, expected, atol=2e-3 * np.abs(expected).max())
 
 
-@BUILDS
-@pytest.mark.parametrize("model", ["mixed", "mixed k", *QUANTIZED])
-async def test_sets_work_for_weights_of_every_layout(tmp_path: Path, kernel_wasm, model: str, build: str) -> None:
-    path = (MODELS | QUANTIZED)[model].write(tmp_path / "tiny.gguf")
+@in_turn(["mixed", "mixed k", *QUANTIZED], OTHERS)
+async def test_sets_work_for_weights_of_every_layout(tmp_path: Path, kernel_wasm, name: str, build: str) -> None:
+    path = (MODELS | QUANTIZED)[name].write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, WasmtimeHost(kernel_wasm(build)))
     sequences = await pair.prefilled(prompt(70))
     for one in (drawn(graph_of(pair), 1), drawn(graph_of(pair), 2, rank=5, only="ffn")):
@@ -204,17 +203,16 @@ async def test_sets_that_come_and_go_take_no_more_memory(tmp_path: Path, kernel_
 
 
 async def test_a_set_that_was_lost_on_its_way_is_brought_again(tmp_path: Path, kernel_wasm) -> None:
-    host = ForgetfulHost(kernel_wasm())
+    host = WorkersDie(kernel_wasm())
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     sequences = await pair.prefilled(prompt(40))
-    host.die()
+    host.lose(1)
     turned(pair, await add(pair, drawn(graph_of(pair), 1)), *sequences)
     await alike(pair, *sequences)
-    host.die()
+    host.lose(1)
     assert await collect(pair.other, sequences[0], 20) == await collect(pair.numpy, sequences[1], 20)
     await alike(pair, *sequences)
-    assert host.deaths == 2
-    assert not host.dead
+    assert host.lost == 2
 
 
 async def test_a_set_for_which_there_is_no_memory_is_refused_and_all_else_runs(

@@ -24,8 +24,8 @@ from tests.backend_pairs import MODELS, Pair, collect, open_pair, prompt
 from tests.backends.test_numpy_training import packed, parameters
 from tests.dying_host import DyingHost, WorkersDie
 from tests.tiny_llama import TinyLlama
+from tests.wasm.builds import OTHERS, in_turn
 
-BUILDS = pytest.mark.parametrize("build", ["pairs", "simd"])
 NAMES = ["llama", "llama-fused-qkv", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"]
 
 
@@ -49,8 +49,7 @@ def errors(layout: ParameterLayout, ours: np.ndarray, expected: np.ndarray) -> d
     return found
 
 
-@BUILDS
-@pytest.mark.parametrize("name", NAMES)
+@in_turn(NAMES, OTHERS)
 async def test_gradients_equal_numpy(name: str, tmp_path: Path, kernel_wasm, build: str) -> None:
     path = VARIANTS[name].write(tmp_path / "tiny.gguf")
     _, layout, (ours, numpy) = await opened(path, WasmtimeHost(kernel_wasm(build)))
@@ -64,7 +63,9 @@ async def test_gradients_equal_numpy(name: str, tmp_path: Path, kernel_wasm, bui
     assert max(found.values()) < 2e-4, found
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model", [pytest.param(name, marks=[] if name.startswith("mixed") else [pytest.mark.all]) for name in MODELS]
+)
 async def test_gradients_go_through_weights_of_every_format(model: str, tmp_path: Path, kernel_wasm) -> None:
     path = MODELS[model].write(tmp_path / "tiny.gguf")
     _, layout, (ours, numpy) = await opened(path, WasmtimeHost(kernel_wasm()), rank=8)

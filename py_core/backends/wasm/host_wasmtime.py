@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import wasmtime
@@ -21,6 +22,17 @@ _MOST_PAGES = 65535
 _STAGING = 8 << 20
 
 
+@lru_cache(maxsize=4)
+def _compiled(kernels: bytes) -> tuple[wasmtime.Engine, wasmtime.Module]:
+    """Compiled once for all hosts of a process: a model and its draft, or the tests' many tiny models."""
+    config = wasmtime.Config()
+    config.wasm_relaxed_simd = True
+    config.wasm_threads = True
+    config.cranelift_opt_level = "speed"
+    engine = wasmtime.Engine(config)
+    return engine, wasmtime.Module(engine, unshared(kernels))
+
+
 class WasmtimeHost:
     """See `KernelHost` for the contract of each method."""
 
@@ -30,15 +42,10 @@ class WasmtimeHost:
 
     def __init__(self, kernels: Path) -> None:
         """`kernels`: one of the builds of web/kernels. Raises BackendError where it does not fit this version."""
-        config = wasmtime.Config()
-        config.wasm_relaxed_simd = True
-        config.wasm_threads = True
-        config.cranelift_opt_level = "speed"
-        engine = wasmtime.Engine(config)
+        engine, module = _compiled(kernels.read_bytes())
         self._store = wasmtime.Store(engine)
         limits = wasmtime.Limits(64, _MOST_PAGES)
         self._memory = wasmtime.Memory(self._store, wasmtime.MemoryType(limits))
-        module = wasmtime.Module(engine, unshared(kernels.read_bytes()))
         exports = wasmtime.Instance(self._store, module, [self._memory]).exports(self._store)
         self.relaxed = "simd" not in kernels.name
         self._exports = exports

@@ -1,0 +1,29 @@
+"""What is written once for all backends is tested in the gate on WASM, the cheapest that has all of it, and on numpy.
+
+The GPU's kernels on a processor take ten times as long. Of each feature one test is in the gate there, too: one that
+fails if the GPU's part of it is missing or wrong. It is marked `every_backend`; the others are in `all`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ON_THE_GPU = {"webgpu", "device"}
+"""How the parameters of fixtures name it."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "every_backend: in the gate on the GPU, too")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        case = getattr(item, "callspec", None)
+        if item.path.parent != HERE or case is None or item.get_closest_marker("every_backend"):
+            continue
+        if any(isinstance(value, str) and value in ON_THE_GPU for value in case.params.values()):
+            item.add_marker("all")

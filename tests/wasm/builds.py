@@ -1,0 +1,27 @@
+"""Which build of the kernels a model is tested in: each kernel is tested in every build by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from app.build_outputs import MODEL_BUILDS
+
+OTHERS = ("pairs", "simd")
+"""The one that runs natively, and the one of browsers without relaxed SIMD."""
+
+
+def in_turn(names: Iterable[str], builds: Sequence[str] = MODEL_BUILDS, first: int = 0) -> pytest.MarkDecorator:
+    """Parameters `name` and `build`: each name with one build in the gate, in turn, and with the others in `all`.
+
+    `first` is the number of the build that the first name has: tests over the same names should differ in it.
+    """
+    return pytest.mark.parametrize(
+        ("name", "build"),
+        [
+            pytest.param(name, build, marks=[] if (first + at) % len(builds) == number else [pytest.mark.all])
+            for at, name in enumerate(names)
+            for number, build in enumerate(builds)
+        ],
+    )
